@@ -55,8 +55,8 @@ where
         self.store.algorithm()
     }
 
-    /// The bytes that the states of the keys take: for each key a node, the algorithm's words elsewhere, and its part of the table. The first few
-    /// thousand keys take a cache line each, so that threads do not slow each other down. An estimate, as [`RateLimiter::len`] is. The 12 KiB
+    /// The bytes that the states of the keys take: for each key a node, the algorithm's words elsewhere, and its part of the table. The first
+    /// 200 keys or so take a cache line each, so that threads do not slow each other down. An estimate, as [`RateLimiter::len`] is. The 12 KiB
     /// that every keyed limiter takes before its first key are not counted.
     ///
     /// # Examples

@@ -23,6 +23,11 @@
 //! make threads that charge two hot keys wait for each other. A store of many keys does not need this, as its keys are seldom
 //! charged at the same moment. There nodes lie close, and more of them fit into a cache.
 
+#[cfg(all(test, tollgate_loom))]
+mod models;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
+
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit, forget};
@@ -556,151 +561,5 @@ impl<K, T> Drop for NewNode<'_, K, T> {
         let number = self.number as usize;
         // SAFETY: written when it was placed, and nobody else knows it.
         unsafe { free(Arc::as_ptr(self.directory).cast_mut(), number) };
-    }
-}
-
-#[cfg(all(test, tollgate_loom))]
-mod models {
-    use super::*;
-    use crate::base::sync::explore;
-    use crate::base::sync::thread;
-
-    type Blocks = Directory<u64, ()>;
-
-    /// Two segments of one block.
-    const ONE: u32 = FIRST_LEVEL;
-    const OTHER: u32 = FIRST_LEVEL + 1;
-
-    /// One thread closes the only open segment of a block while another opens the other one.
-    fn opening_beside_closing(close: fn(&Arc<Blocks>, &Guard)) {
-        explore(3, move || {
-            let directory = Arc::new(Blocks::new());
-            directory.len.store(OTHER + 1, Ordering::Relaxed);
-            assert!(directory.open(ONE, &epoch::pin()));
-            let other = Arc::clone(&directory);
-            let closing = thread::spawn(move || close(&other, &epoch::pin()));
-            let opened = directory.open(OTHER, &epoch::pin());
-            closing.join().unwrap();
-            let opened = opened || directory.open(OTHER, &epoch::pin());
-            assert!(opened, "a segment can be opened again when nobody uses it");
-            let guard = epoch::pin();
-            let segment = directory.segment(OTHER, &guard).expect("an open segment is in the directory");
-            assert_eq!(segment.take(), Some(0));
-            directory.release(OTHER, 1, &guard);
-            directory.release(OTHER, HELD, &guard);
-            drop(guard);
-            assert_eq!(Arc::strong_count(&directory), 1, "a block without open segments is freed");
-        });
-    }
-
-    #[test]
-    fn a_segment_opened_beside_the_closing_of_its_block_is_there() {
-        opening_beside_closing(|directory, guard| directory.release(ONE, HELD, guard));
-    }
-
-    #[test]
-    #[should_panic(expected = "an open segment is in the directory")]
-    fn control_closing_a_block_without_a_second_look_loses_a_segment() {
-        opening_beside_closing(|directory, guard| {
-            let segments = directory.segments(FIRST_LEVEL, guard).expect("it has an open segment");
-            segments[0].taken.store(CLOSED, Ordering::Relaxed);
-            if segments[0].open.fetch_and(!1, Ordering::AcqRel) == 1 {
-                segments[0].open.store(CLOSED, Ordering::Relaxed);
-                directory.leave(FIRST_LEVEL, guard);
-            }
-        });
-    }
-}
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-    use crate::base::sync::epoch::pin;
-
-    type Witnesses = Nodes<Arc<()>, ()>;
-
-    fn node(witness: &Arc<()>) -> KeyNode<Arc<()>, ()> {
-        KeyNode { state: KeyState::fresh(0), key: Arc::clone(witness) }
-    }
-
-    fn at<'g>(
-        nodes: &'g Witnesses,
-        node: &NewNode<'_, Arc<()>, ()>,
-        guard: &'g Guard,
-    ) -> &'g KeyNode<Arc<()>, ()> {
-        // SAFETY: the node is written, and dropped after this guard.
-        unsafe { nodes.get(node.number(), guard) }
-    }
-
-    #[test]
-    fn every_node_is_on_a_line_of_its_own_and_is_dropped_once() {
-        let (witness, guard) = (Arc::new(()), pin());
-        let allocator = Witnesses::new(1);
-        let nodes: Vec<_> = (0..100).map(|_| allocator.place(node(&witness), &guard)).collect();
-        let mut lines: Vec<usize> =
-            nodes.iter().map(|node| std::ptr::from_ref(at(&allocator, node, &guard)).addr() / 64).collect();
-        lines.sort_unstable();
-        lines.dedup();
-        assert_eq!(lines.len(), 100);
-        assert_eq!(Arc::strong_count(&witness), 101);
-        let (kept, dropped): (Vec<_>, Vec<_>) =
-            nodes.into_iter().enumerate().partition(|(index, _)| index % 3 == 0);
-        drop(dropped);
-        assert_eq!(Arc::strong_count(&witness), 1 + kept.len());
-        drop(kept);
-        assert_eq!(Arc::strong_count(&witness), 1);
-    }
-
-    #[test]
-    fn nodes_of_many_keys_lie_close_and_their_memory_is_used_again() {
-        const MANY: usize = 50_000;
-        let (witness, guard) = (Arc::new(()), pin());
-        let allocator = Witnesses::new(1);
-        let place = || -> Vec<_> { (0..MANY).map(|_| allocator.place(node(&witness), &guard)).collect() };
-        let nodes = place();
-        let segments = allocator.directory.len.load(Ordering::Relaxed) as usize;
-        assert!(segments < FIRST_LEVEL as usize + MANY / NODES, "{segments} segments for {MANY} nodes");
-        let kept: Vec<_> = nodes.into_iter().enumerate().filter(|(index, _)| index % 10 == 0).collect();
-        drop((place(), kept));
-        let more = allocator.directory.len.load(Ordering::Relaxed) as usize;
-        assert!(more < segments * 5 / 4, "{segments} segments for all, {more} with a tenth of them twice");
-    }
-
-    #[test]
-    fn empty_blocks_are_freed() {
-        let (witness, allocator) = (Arc::new(()), Witnesses::new(1));
-        // A thread keeps the last few things that it retired, until it retires more or ends.
-        std::thread::scope(|scope| {
-            let work = || {
-                let guard = pin();
-                let nodes: Vec<_> = (0..50_000).map(|_| allocator.place(node(&witness), &guard)).collect();
-                assert!(Arc::strong_count(&allocator.directory) > 256);
-                drop(nodes);
-            };
-            scope.spawn(work).join().expect("it does not panic");
-        });
-        // They are freed by later pins, once no thread is pinned that was.
-        for _ in 0..10_000_000 {
-            if Arc::strong_count(&allocator.directory) == 2 {
-                return;
-            }
-            drop(pin());
-        }
-        panic!("{} blocks are left", Arc::strong_count(&allocator.directory) - 1);
-    }
-
-    #[test]
-    fn levels_follow_each_other() {
-        for (id, expected) in [
-            (0, (0, 0)),
-            (FIRST_LEVEL - 1, (0, 0)),
-            (FIRST_LEVEL, (1, FIRST_LEVEL)),
-            (2 * FIRST_LEVEL - 1, (1, FIRST_LEVEL)),
-            (2 * FIRST_LEVEL, (2, 2 * FIRST_LEVEL)),
-            (SEGMENTS - 1, (LEVELS - 1, SEGMENTS / 2)),
-        ] {
-            assert_eq!(level(id), expected, "{id}");
-        }
-        assert_eq!(u64::from(SEGMENTS) << PLACE_BITS, 1 << NUMBER_BITS);
     }
 }

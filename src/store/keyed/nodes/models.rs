@@ -1,0 +1,51 @@
+//! Loom models of the blocks that nodes lie in.
+
+use super::*;
+use crate::base::sync::explore;
+use crate::base::sync::thread;
+
+type Blocks = Directory<u64, ()>;
+
+/// Two segments of one block.
+const ONE: u32 = FIRST_LEVEL;
+const OTHER: u32 = FIRST_LEVEL + 1;
+
+/// One thread closes the only open segment of a block while another opens the other one.
+fn opening_beside_closing(close: fn(&Arc<Blocks>, &Guard)) {
+    explore(3, move || {
+        let directory = Arc::new(Blocks::new());
+        directory.len.store(OTHER + 1, Ordering::Relaxed);
+        assert!(directory.open(ONE, &epoch::pin()));
+        let other = Arc::clone(&directory);
+        let closing = thread::spawn(move || close(&other, &epoch::pin()));
+        let opened = directory.open(OTHER, &epoch::pin());
+        closing.join().unwrap();
+        let opened = opened || directory.open(OTHER, &epoch::pin());
+        assert!(opened, "a segment can be opened again when nobody uses it");
+        let guard = epoch::pin();
+        let segment = directory.segment(OTHER, &guard).expect("an open segment is in the directory");
+        assert_eq!(segment.take(), Some(0));
+        directory.release(OTHER, 1, &guard);
+        directory.release(OTHER, HELD, &guard);
+        drop(guard);
+        assert_eq!(Arc::strong_count(&directory), 1, "a block without open segments is freed");
+    });
+}
+
+#[test]
+fn a_segment_opened_beside_the_closing_of_its_block_is_there() {
+    opening_beside_closing(|directory, guard| directory.release(ONE, HELD, guard));
+}
+
+#[test]
+#[should_panic(expected = "an open segment is in the directory")]
+fn control_closing_a_block_without_a_second_look_loses_a_segment() {
+    opening_beside_closing(|directory, guard| {
+        let segments = directory.segments(FIRST_LEVEL, guard).expect("it has an open segment");
+        segments[0].taken.store(CLOSED, Ordering::Relaxed);
+        if segments[0].open.fetch_and(!1, Ordering::AcqRel) == 1 {
+            segments[0].open.store(CLOSED, Ordering::Relaxed);
+            directory.leave(FIRST_LEVEL, guard);
+        }
+    });
+}

@@ -1,0 +1,89 @@
+use super::*;
+use crate::base::sync::epoch::pin;
+
+type Witnesses = Nodes<Arc<()>, ()>;
+
+fn node(witness: &Arc<()>) -> KeyNode<Arc<()>, ()> {
+    KeyNode { state: KeyState::fresh(0), key: Arc::clone(witness) }
+}
+
+fn at<'g>(
+    nodes: &'g Witnesses,
+    node: &NewNode<'_, Arc<()>, ()>,
+    guard: &'g Guard,
+) -> &'g KeyNode<Arc<()>, ()> {
+    // SAFETY: the node is written, and dropped after this guard.
+    unsafe { nodes.get(node.number(), guard) }
+}
+
+#[test]
+fn every_node_is_on_a_line_of_its_own_and_is_dropped_once() {
+    let (witness, guard) = (Arc::new(()), pin());
+    let allocator = Witnesses::new(1);
+    let nodes: Vec<_> = (0..100).map(|_| allocator.place(node(&witness), &guard)).collect();
+    let mut lines: Vec<usize> =
+        nodes.iter().map(|node| std::ptr::from_ref(at(&allocator, node, &guard)).addr() / 64).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), 100);
+    assert_eq!(Arc::strong_count(&witness), 101);
+    let (kept, dropped): (Vec<_>, Vec<_>) =
+        nodes.into_iter().enumerate().partition(|(index, _)| index % 3 == 0);
+    drop(dropped);
+    assert_eq!(Arc::strong_count(&witness), 1 + kept.len());
+    drop(kept);
+    assert_eq!(Arc::strong_count(&witness), 1);
+}
+
+#[test]
+fn nodes_of_many_keys_lie_close_and_their_memory_is_used_again() {
+    const MANY: usize = 50_000;
+    let (witness, guard) = (Arc::new(()), pin());
+    let allocator = Witnesses::new(1);
+    let place = || -> Vec<_> { (0..MANY).map(|_| allocator.place(node(&witness), &guard)).collect() };
+    let nodes = place();
+    let segments = allocator.directory.len.load(Ordering::Relaxed) as usize;
+    assert!(segments < FIRST_LEVEL as usize + MANY / NODES, "{segments} segments for {MANY} nodes");
+    let kept: Vec<_> = nodes.into_iter().enumerate().filter(|(index, _)| index % 10 == 0).collect();
+    drop((place(), kept));
+    let more = allocator.directory.len.load(Ordering::Relaxed) as usize;
+    assert!(more < segments * 5 / 4, "{segments} segments for all, {more} with a tenth of them twice");
+}
+
+#[test]
+fn empty_blocks_are_freed() {
+    let (witness, allocator) = (Arc::new(()), Witnesses::new(1));
+    // A thread keeps the last few things that it retired, until it retires more or ends.
+    std::thread::scope(|scope| {
+        let work = || {
+            let guard = pin();
+            let nodes: Vec<_> = (0..50_000).map(|_| allocator.place(node(&witness), &guard)).collect();
+            assert!(Arc::strong_count(&allocator.directory) > 256);
+            drop(nodes);
+        };
+        scope.spawn(work).join().expect("it does not panic");
+    });
+    // They are freed by later pins, once no thread is pinned that was.
+    for _ in 0..10_000_000 {
+        if Arc::strong_count(&allocator.directory) == 2 {
+            return;
+        }
+        drop(pin());
+    }
+    panic!("{} blocks are left", Arc::strong_count(&allocator.directory) - 1);
+}
+
+#[test]
+fn levels_follow_each_other() {
+    for (id, expected) in [
+        (0, (0, 0)),
+        (FIRST_LEVEL - 1, (0, 0)),
+        (FIRST_LEVEL, (1, FIRST_LEVEL)),
+        (2 * FIRST_LEVEL - 1, (1, FIRST_LEVEL)),
+        (2 * FIRST_LEVEL, (2, 2 * FIRST_LEVEL)),
+        (SEGMENTS - 1, (LEVELS - 1, SEGMENTS / 2)),
+    ] {
+        assert_eq!(level(id), expected, "{id}");
+    }
+    assert_eq!(u64::from(SEGMENTS) << PLACE_BITS, 1 << NUMBER_BITS);
+}
