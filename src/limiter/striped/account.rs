@@ -36,10 +36,12 @@ impl Terms {
         let home = words.home(thread);
         // Ordering: Relaxed, here and below; see the text of `striped`.
         let word = home.load(Ordering::Relaxed);
-        let held = self.layout.held(word, now_ns);
-        // One comparison for `1 <= cost <= held`.
-        let is_spent = cost.wrapping_sub(1) < held && exchange(home, word, word - cost);
-        is_spent.then(|| (held - cost, self.layout.expiry_of(word)))
+        let units = self.layout.units_of(word);
+        // One comparison for `1 <= cost <= units`. It is first, since a stripe usually holds no units when a check is denied.
+        let is_spent = cost.wrapping_sub(1) < units
+            && self.layout.is_alive(word, now_ns)
+            && exchange(home, word, word - cost);
+        is_spent.then(|| (units - cost, self.layout.expiry_of(word)))
     }
 
     /// How long a lease lives at most, in nanoseconds.
@@ -84,7 +86,9 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         {
             return (refused, 0);
         }
-        self.gather(self.words.home(thread), now_ns, cost)
+        // A copy of `self` for the call, so that `self` itself need not be in memory.
+        let &Self { source, terms, words } = self;
+        Self { source, terms, words }.gather(words.home(thread), now_ns, cost)
     }
 
     /// Whether no word holds units.
@@ -93,7 +97,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         let layout = &self.terms.layout;
         let is_empty = |stripe: &AtomicU64| {
             let word = stripe.load(Ordering::Relaxed);
-            !layout.has_units(word) || !layout.is_alive(word, now_ns)
+            layout.units_of(word) == 0 || !layout.is_alive(word, now_ns)
         };
         self.words.deposits().slots(now_ns).is_empty() && self.words.stripes().all(is_empty)
     }

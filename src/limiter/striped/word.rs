@@ -105,10 +105,10 @@ impl StripeLayout {
         if self.is_alive(word, now_ns) { word & self.units } else { 0 }
     }
 
-    /// Whether there are units in a word, alive or not.
+    /// The units in a word, alive or not.
     #[inline(always)]
-    pub(super) const fn has_units(&self, word: u64) -> bool {
-        word & self.units > 0
+    pub(super) const fn units_of(&self, word: u64) -> u64 {
+        word & self.units
     }
 
     /// Whether the stripe's lease is alive, or was within the last life.
