@@ -86,6 +86,12 @@ pub trait Store<Q: ?Sized> {
     /// Decides what [`Operation::Check`] would, and leaves the charge to the ticket.
     fn decide(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_>;
 
+    /// The first part of [`Store::decide`]: a ticket that [`Ticket::look`] decides.
+    #[inline(always)]
+    fn aim(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
+        self.decide(key, at, cost)
+    }
+
     /// Takes back what is still owed of up to `units` of a charge: how many units.
     fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64;
 
@@ -95,6 +101,12 @@ pub trait Store<Q: ?Sized> {
 
 /// A check that is decided and not charged yet. Public in a private module.
 pub trait Ticket {
+    /// The second part of [`Store::decide`]: loads the key's state and decides.
+    #[inline(always)]
+    fn look(&mut self) -> Look {
+        Look::Decided
+    }
+
     /// What was decided.
     fn outcome(&self) -> Outcome;
 
@@ -125,6 +137,16 @@ impl Ticket for Decision {
     fn uncharged(&self) -> Decision {
         *self
     }
+}
+
+/// What came of a look at a key.
+#[must_use]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// The ticket is decided.
+    Decided,
+    /// The ticket is not decided, since one exchange would not suffice to charge it. The caller uses [`Store::decide`] instead.
+    Elsewhere,
 }
 
 /// What came of an exchange.

@@ -4,6 +4,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::limiter::RateLimiter;
+use crate::store::op::Ticket;
 use crate::store::{ManyKeys, Operation, Store};
 
 /// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
@@ -67,6 +68,8 @@ pub trait ErasedLimit {
     fn now(&self) -> CheckTime;
     /// Decides and charges.
     fn check(&self, at: CheckTime) -> Decision;
+    /// Decides as [`ErasedLimit::check`] does, and charges nothing.
+    fn decide_uncharged(&self, at: CheckTime) -> Decision;
     /// Decides and charges nothing.
     fn peek(&self, at: CheckTime) -> Decision;
     /// Takes back a charge.
@@ -85,6 +88,10 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
 
     fn check(&self, at: CheckTime) -> Decision {
         self.limiter.store.apply(self.prepare(), Operation::Check, at, self.cost)
+    }
+
+    fn decide_uncharged(&self, at: CheckTime) -> Decision {
+        self.decide(self.prepare(), at).uncharged()
     }
 
     fn peek(&self, at: CheckTime) -> Decision {
@@ -120,5 +127,11 @@ impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> BoundLimit<'a, S, C, Q> {
     #[inline(always)]
     pub(super) fn decide(&self, key: S::Prepared<'a>, at: CheckTime) -> S::Ticket<'_> {
         self.limiter.store.decide(key, at, self.cost)
+    }
+
+    /// The first part of [`BoundLimit::decide`]; the second is [`Ticket::look`].
+    #[inline(always)]
+    pub(super) fn aim(&self, key: S::Prepared<'a>, at: CheckTime) -> S::Ticket<'_> {
+        self.limiter.store.aim(key, at, self.cost)
     }
 }

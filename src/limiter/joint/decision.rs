@@ -34,22 +34,26 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         Self { outcome: Outcome::Allowed, each, refused: "" }
     }
 
-    /// `Never` if any limit can never admit its cost: with the others a wait may help. `names` has a name for each limit.
+    /// The answer of these decisions. `names` has a name for each limit.
     #[inline(always)]
-    pub(super) fn of(mut names: impl Iterator<Item = &'static str> + Clone, each: D) -> Self {
-        let outcomes = each.as_ref().iter().map(Decision::outcome);
-        let outcome = outcomes.fold(Outcome::Allowed, |worst, outcome| match (worst, outcome) {
-            (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
-            (Outcome::Denied, _) | (_, Outcome::Denied) => Outcome::Denied,
-            _ => Outcome::Allowed,
-        });
-        let mut decision = Self { outcome, each, refused: "" };
+    pub(super) fn of(names: impl Iterator<Item = &'static str> + Clone, each: D) -> Self {
+        Self::with_outcome(worst(each.as_ref().iter().map(Decision::outcome)), names, each)
+    }
+
+    /// [`JointDecision::of`], where the worst of the outcomes is known.
+    #[inline(always)]
+    pub(super) fn with_outcome(
+        outcome: Outcome,
+        mut names: impl Iterator<Item = &'static str> + Clone,
+        each: D,
+    ) -> Self {
+        let mut refused = "";
         if names.clone().any(|name| !name.is_empty())
-            && let Some(index) = decision.refused_by()
+            && let Some(index) = refused_by(each.as_ref())
         {
-            decision.refused = names.nth(index).unwrap_or_default();
+            refused = names.nth(index).unwrap_or_default();
         }
-        decision
+        Self { outcome, each, refused }
     }
 
     /// Whether the request may go, and if not whether it ever can.
@@ -90,9 +94,7 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
     /// The limit that refused, by its place: of several the one that refuses for longest, the first of equals.
     #[must_use]
     pub fn refused_by(&self) -> Option<usize> {
-        let wait = |decision: &Decision| decision.retry_after().unwrap_or(Duration::MAX);
-        let refusals = self.each().iter().enumerate().filter(|(_, decision)| decision.is_denied());
-        refusals.rev().max_by_key(|(_, decision)| wait(decision)).map(|(index, _)| index)
+        refused_by(self.each())
     }
 
     /// The [name](crate::BoundLimit::named) of the limit that refused, if it was given one.
@@ -148,6 +150,23 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         }
         self.each().iter().map(Decision::delay).max().unwrap_or_default()
     }
+}
+
+/// `Never` if any limit can never admit its cost: with the others a wait may help.
+#[inline(always)]
+pub(super) fn worst(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
+    outcomes.fold(Outcome::Allowed, |worst, outcome| match (worst, outcome) {
+        (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
+        (Outcome::Denied, _) | (_, Outcome::Denied) => Outcome::Denied,
+        _ => Outcome::Allowed,
+    })
+}
+
+/// See [`JointDecision::refused_by`].
+fn refused_by(each: &[Decision]) -> Option<usize> {
+    let wait = |decision: &Decision| decision.retry_after().unwrap_or(Duration::MAX);
+    let refusals = each.iter().enumerate().filter(|(_, decision)| decision.is_denied());
+    refusals.rev().max_by_key(|(_, decision)| wait(decision)).map(|(index, _)| index)
 }
 
 impl<D: AsRef<[Decision]>> fmt::Debug for JointDecision<D> {

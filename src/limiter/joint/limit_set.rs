@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 use core::array::from_fn;
 
 use super::bound_limit::{BoundLimit, ErasedLimit};
-use super::decision::JointDecision;
+use super::decision::{JointDecision, worst};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};
 use crate::store::Store;
-use crate::store::op::{Exchange, Ticket};
+use crate::store::op::{Exchange, Look, Ticket};
 
 /// The limits of a request: tuples of up to eight, arrays, and slices of [`BoundLimit`]. Sealed.
 pub trait Limits: LimitSet {}
@@ -64,7 +64,7 @@ fn finish<L: LimitSet>(
     answers: &mut [Option<Decision>],
     at: CheckTime,
     is_given: bool,
-) -> JointDecision<L::Decisions> {
+) -> L::Decisions {
     let refused = [true, false].into_iter().any(|can_refund| {
         limits.each().zip(&mut *answers).any(|(limit, answer)| {
             if limit.can_refund() == can_refund && answer.is_none() {
@@ -80,8 +80,20 @@ fn finish<L: LimitSet>(
             }
         }
     }
-    let each = limits.answers(|index, limit| answers[index].unwrap_or_else(|| limit.peek(at)));
-    JointDecision::of(limits.names(), each)
+    limits.answers(|index, limit| answers[index].unwrap_or_else(|| limit.peek(at)))
+}
+
+/// Decides a request that one exchange at each limit cannot charge. `answers` has one place for each limit.
+#[cold]
+#[inline(never)]
+fn decide_slowly<L: LimitSet>(
+    limits: L,
+    answers: &mut [Option<Decision>],
+    at: CheckTime,
+    is_given: bool,
+) -> L::Decisions {
+    let each = limits.answers(|_, limit| limit.decide_uncharged(at));
+    if each.as_ref().iter().any(Decision::is_denied) { each } else { finish(limits, answers, at, is_given) }
 }
 
 macro_rules! tuples {
@@ -104,24 +116,34 @@ macro_rules! tuples {
             fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
                 let keys = ($(self.$index.prepare(),)+);
                 let at = given.unwrap_or_else(|| self.now());
-                let tickets = ($(self.$index.decide(keys.$index, at),)+);
-                // The slow parts get a copy of the limits, so that the fast one can keep its own in registers.
-                if $(tickets.$index.outcome() != Outcome::Allowed)||+ {
-                    let limits = *self;
-                    return JointDecision::of(limits.names(), [$(tickets.$index.uncharged()),+]);
-                }
-                // In order, if only the last cannot be refunded.
-                let in_order = $((self.$index.can_refund() || $index + 1 == $len))&&+;
-                let mut done = 0;
-                if in_order && $({
-                    let exchanged = tickets.$index.exchange() == Exchange::Done;
-                    done += usize::from(exchanged);
-                    exchanged
-                })&&+ {
-                    return JointDecision::allowed([$(tickets.$index.charged()),+]);
-                }
-                let mut answers = [$(($index < done).then(|| tickets.$index.charged())),+];
-                finish(*self, &mut answers, at, given.is_some())
+                let mut tickets = ($(self.$index.aim(keys.$index, at),)+);
+                // The slow parts get a copy of the limits, so that the fast part keeps its own in registers. They return the decisions
+                // only: a returned `JointDecision` would be in memory, and the one of the fast part with it.
+                let limits = *self;
+                let (outcome, each) = 'slow: {
+                    if $(tickets.$index.look() == Look::Elsewhere)||+ {
+                        let each = decide_slowly(limits, &mut [None; $len], at, given.is_some());
+                        break 'slow (worst(each.iter().map(Decision::outcome)), each);
+                    }
+                    if $(tickets.$index.outcome() != Outcome::Allowed)||+ {
+                        let outcome = worst([$(tickets.$index.outcome()),+].into_iter());
+                        break 'slow (outcome, [$(tickets.$index.uncharged()),+]);
+                    }
+                    // In order, if only the last cannot be refunded.
+                    let in_order = $((self.$index.can_refund() || $index + 1 == $len))&&+;
+                    let mut done = 0;
+                    if in_order && $({
+                        let exchanged = tickets.$index.exchange() == Exchange::Done;
+                        done += usize::from(exchanged);
+                        exchanged
+                    })&&+ {
+                        return JointDecision::allowed([$(tickets.$index.charged()),+]);
+                    }
+                    let mut answers = [$(($index < done).then(|| tickets.$index.charged())),+];
+                    let each = finish(limits, &mut answers, at, given.is_some());
+                    (worst(each.iter().map(Decision::outcome)), each)
+                };
+                JointDecision::with_outcome(outcome, limits.names(), each)
             }
         }
     )+};
@@ -138,24 +160,37 @@ tuples! {
     8: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5, 6 S6 C6 Q6, 7 S7 C7 Q7;
 }
 
-/// Charges limits of one type in order, if none refuses. If one cannot be charged by its exchange, how many were before it.
-#[inline]
-fn exchange_each<L: LimitSet + ?Sized>(
+/// Looks at limits of one type, and charges them in order if none refuses. `answers` makes one place for each limit.
+#[inline(always)]
+fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
     limits: &L,
-    tickets: &[impl Ticket],
-) -> Result<JointDecision<L::Decisions>, usize> {
-    if tickets.iter().any(|ticket| ticket.outcome() != Outcome::Allowed) {
-        return Ok(JointDecision::of(limits.names(), limits.answers(|index, _| tickets[index].uncharged())));
+    tickets: &mut [impl Ticket],
+    answers: impl FnOnce() -> B,
+    at: CheckTime,
+    is_given: bool,
+) -> JointDecision<L::Decisions> {
+    if tickets.iter_mut().any(|ticket| ticket.look() == Look::Elsewhere) {
+        return JointDecision::of(limits.names(), decide_slowly(limits, answers().as_mut(), at, is_given));
+    }
+    let outcome = worst(tickets.iter().map(Ticket::outcome));
+    if outcome != Outcome::Allowed {
+        let each = limits.answers(|index, _| tickets[index].uncharged());
+        return JointDecision::with_outcome(outcome, limits.names(), each);
     }
     // In order, if only the last cannot be refunded.
     let mut others = limits.each().take(tickets.len().saturating_sub(1));
-    if !others.all(|limit| limit.can_refund()) {
-        return Err(0);
+    let in_order = others.all(|limit| limit.can_refund());
+    let lost = |ticket| Ticket::exchange(ticket) == Exchange::Lost;
+    let done = if in_order { tickets.iter().position(lost) } else { Some(0) };
+    let Some(done) = done else {
+        return JointDecision::allowed(limits.answers(|index, _| tickets[index].charged()));
+    };
+    let mut answers = answers();
+    let answers = answers.as_mut();
+    for (answer, ticket) in answers.iter_mut().zip(&*tickets).take(done) {
+        *answer = Some(ticket.charged());
     }
-    match tickets.iter().position(|ticket| ticket.exchange() == Exchange::Lost) {
-        Some(done) => Err(done),
-        None => Ok(JointDecision::allowed(limits.answers(|index, _| tickets[index].charged()))),
-    }
+    JointDecision::of(limits.names(), finish(limits, answers, at, is_given))
 }
 
 impl<S: Store<Q>, C: Clock, Q: ?Sized, const N: usize> LimitSet for [BoundLimit<'_, S, C, Q>; N] {
@@ -175,11 +210,8 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized, const N: usize> LimitSet for [BoundLimit<
     fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
         let keys = self.each_ref().map(BoundLimit::prepare);
         let at = given.unwrap_or_else(|| self.now());
-        let tickets: [_; N] = from_fn(|index| self[index].decide(keys[index], at));
-        exchange_each(self, &tickets).unwrap_or_else(|done| {
-            let charged = |index: usize| (index < done).then(|| tickets[index].charged());
-            finish(self, &mut from_fn::<_, N, _>(charged), at, given.is_some())
-        })
+        let mut tickets: [_; N] = from_fn(|index| self[index].aim(keys[index], at));
+        decide_each(self, &mut tickets, || [None; N], at, given.is_some())
     }
 }
 
@@ -197,11 +229,8 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> LimitSet for [BoundLimit<'_, S, C, Q>] {
 
     fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
         let at = given.unwrap_or_else(|| self.now());
-        let tickets: Vec<_> = self.iter().map(|limit| limit.decide(limit.prepare(), at)).collect();
-        exchange_each(self, &tickets).unwrap_or_else(|done| {
-            let charged = |index: usize| (index < done).then(|| tickets[index].charged());
-            finish(self, &mut (0..tickets.len()).map(charged).collect::<Vec<_>>(), at, given.is_some())
-        })
+        let mut tickets: Vec<_> = self.iter().map(|limit| limit.aim(limit.prepare(), at)).collect();
+        decide_each(self, &mut tickets, || alloc::vec![None; self.len()], at, given.is_some())
     }
 }
 

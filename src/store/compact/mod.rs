@@ -113,6 +113,8 @@ pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
     word: A::CompactState,
     hasher: H,
     table: SlotTable<A::CompactState, WAYS>,
+    /// Whether both the table and the algorithm can refund.
+    can_refund: bool,
     /// As the builder said, for another quota.
     layout: CompactLayout,
 }
@@ -170,7 +172,8 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         };
         let newest = newest_of(&word);
         let table = SlotTable::new(sizes.buckets, word.horizon(), full, newest).ok_or_else(refused)?;
-        Ok(Self { algorithm, word, hasher, table, layout: layout.clone() })
+        let can_refund = table.can_refund() && word.can_refund();
+        Ok(Self { algorithm, word, hasher, table, can_refund, layout: layout.clone() })
     }
 
     pub(crate) fn algorithm(&self) -> &A {
@@ -245,7 +248,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
         Q: 'k;
 
     type Ticket<'s>
-        = SlotTicket<'s, A::CompactState>
+        = SlotTicket<'s, A::CompactState, WAYS>
     where
         Self: 's;
 
@@ -291,16 +294,22 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     }
 
     #[inline(always)]
-    fn decide(&self, key: SlotAddress, at: CheckTime, cost: u64) -> SlotTicket<'_, A::CompactState> {
+    fn decide(&self, key: SlotAddress, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
         self.table.prepare(&self.word, key, at.ns(), cost)
+    }
+
+    #[inline(always)]
+    fn aim(&self, key: SlotAddress, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
+        self.table.aim(&self.word, key, at.ns(), cost)
     }
 
     fn refund(&self, key: SlotAddress, at: CheckTime, charge: &Decision, units: u64) -> u64 {
         self.table.refund(&self.word, key, at, charge, units)
     }
 
+    #[inline(always)]
     fn can_refund(&self) -> bool {
-        self.table.can_refund() && self.word.can_refund()
+        self.can_refund
     }
 }
 
