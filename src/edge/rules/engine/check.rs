@@ -76,6 +76,55 @@ impl<'r> CountedBy<'r> {
     }
 }
 
+/// The only rule that applies to a descriptor, if its counter's answer is the rule's: see [`ActiveRule::plain`].
+#[derive(Copy, Clone, Debug)]
+pub(super) struct PlainCheck<'r> {
+    pub(super) rule: u32,
+    pub(super) active: &'r ActiveRule,
+    pub(super) counter: &'r LocalCounter,
+    key: &'r str,
+    cost: u64,
+}
+
+impl<'r> PlainCheck<'r> {
+    #[inline(always)]
+    pub(super) fn find(
+        domain: &'r ActiveDomain,
+        descriptor: &Descriptor<'r>,
+        hits: u64,
+        when: CheckTime,
+    ) -> Option<Self> {
+        let (rule, active) = domain.alone(descriptor)?;
+        let (counter, key) = active.plain(domain, descriptor)?;
+        let cost = descriptor.cost(hits);
+        if cost == 0 || counter.is_taking_over(when) {
+            return None;
+        }
+        active.matched.set();
+        Some(Self { rule, active, counter, key, cost })
+    }
+
+    /// Charges a request that it admits.
+    #[inline]
+    pub(super) fn charge(&self, when: CheckTime) -> Decision {
+        self.counter.generation.store().check(self.key, when, self.cost)
+    }
+
+    /// The decision that a charge would be; charges nothing.
+    #[inline]
+    pub(super) fn look(&self, when: CheckTime) -> Decision {
+        self.counter.generation.store().peek(self.key, when, self.cost)
+    }
+
+    /// Takes a charge back; nothing if there is none.
+    #[cold]
+    pub(super) fn refund(&self, charge: &Decision, when: CheckTime) {
+        if charge.charged() > 0 {
+            self.counter.generation.store().refund(self.key, when, charge, charge.charged());
+        }
+    }
+}
+
 /// A rule that applies to a request, and what it is asked.
 #[derive(Debug)]
 pub(super) struct RuleCheck<'r> {
@@ -451,10 +500,10 @@ impl<'r> RequestCheck<'r> {
 }
 
 impl Decided {
-    /// What a rule says of the first descriptor, which refuses and is counted by this process.
+    /// What a rule says of a descriptor, which refuses and is counted by this process.
     #[inline]
-    pub(super) const fn new(rule: u32, decision: Decision) -> Self {
-        Self { rule, descriptor: 0, part: Part::Enforced, soft: false, decision: Some(decision), by: None }
+    pub(super) const fn new(rule: u32, descriptor: u32, decision: Decision) -> Self {
+        Self { rule, descriptor, part: Part::Enforced, soft: false, decision: Some(decision), by: None }
     }
 
     #[inline]

@@ -38,7 +38,7 @@ pub use self::answer::{Answer, Applied, Code, Status, Verdict};
 use self::answer::{Decided, Few, Summary};
 use self::builder::LoadOptions;
 pub use self::builder::RulesBuilder;
-use self::check::{CountedBy, Observers, RequestCheck, RuleCheck, give_back};
+use self::check::{CountedBy, Observers, PlainCheck, RequestCheck, RuleCheck, give_back};
 use self::counter::Counter;
 pub use self::error::RulesError;
 pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
@@ -56,7 +56,6 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::{Loaded, fence_after_rmw};
 use crate::edge::telemetry::{DeniedKey, MeterCounts, Reading, Reloads};
 use crate::store::migrate::Published;
-use crate::store::op::Store as _;
 
 /// Rules, and what their clients have used.
 ///
@@ -163,38 +162,107 @@ impl<C: Clock> Rules<C> {
         let rules = self.in_force.load();
         let Some(domain) = rules.domain(name) else { return self.unknown_domain(rules) };
         domain.note_asked();
-        // The usual case, without a list of what is asked.
-        if let [descriptor] = descriptors
-            && let Some((rule, active)) = domain.alone(descriptor)
-            && let Some((counter, key)) = active.plain(domain, descriptor)
-            && let cost @ 1.. = descriptor.cost(hits)
-            && !counter.is_taking_over(when)
-        {
-            active.matched.set();
-            let start = domain.timer.start();
-            let decision = counter.generation.store().check(key, when, cost);
-            domain.timer.stop(start);
-            let summary = Summary::new(decision.outcome(), self.options.shadow || domain.shadow);
-            if decision.is_allowed() {
-                if decision.charged() > 0 {
-                    fence_after_rmw();
-                    if active.counts_with_override(domain)
-                        || self.was_replaced(&rules, domain, |now| active.still_counts(now))
-                    {
-                        counter.generation.store().refund(key, when, &decision, cost);
-                        return self.decide_together(rules, name, descriptors, hits, when);
+        // The usual cases, without a list of what is asked.
+        match descriptors {
+            [descriptor] => {
+                if let Some(plain) = PlainCheck::find(domain, descriptor, hits, when) {
+                    let start = domain.timer.start();
+                    let decision = plain.charge(when);
+                    domain.timer.stop(start);
+                    let summary = Summary::new(decision.outcome(), self.options.shadow || domain.shadow);
+                    if decision.is_allowed() {
+                        if decision.charged() > 0 {
+                            fence_after_rmw();
+                            if plain.active.counts_with_override(domain)
+                                || self.was_replaced(&rules, domain, |now| plain.active.still_counts(now))
+                            {
+                                plain.refund(&decision, when);
+                                return self.decide_together(rules, name, descriptors, hits, when);
+                            }
+                        }
+                        plain.active.meters.observe_allowed(&decision);
+                    } else {
+                        self.report_alone(&decision, plain.rule, domain, descriptors, &summary);
                     }
+                    let (rule, domain) = (plain.rule, Some(domain.index));
+                    let mut decided = Few::new();
+                    decided.push(Decided::new(rule, 0, decision));
+                    return Answer { rules, domain, summary, decided };
                 }
-                active.meters.observe_allowed(&decision);
-            } else {
-                self.report_alone(&decision, rule, domain, descriptors, &summary);
             }
+            [_, _] => return self.decide_two(rules, name, descriptors, hits, when),
+            _ => {}
+        }
+        self.decide_together(rules, name, descriptors, hits, when)
+    }
+
+    /// Decides a request of two descriptors.
+    #[inline(never)]
+    fn decide_two(
+        &self,
+        rules: Loaded<RuleSet>,
+        name: &str,
+        descriptors: &[Descriptor<'_>],
+        hits: u64,
+        when: CheckTime,
+    ) -> Answer {
+        let mut decided = Few::new();
+        if let [one, other] = descriptors
+            && let Some(domain) = rules.domain(name)
+            && let Some(first) = PlainCheck::find(domain, one, hits, when)
+            && let Some(second) = PlainCheck::find(domain, other, hits, when)
+            && self.admit_both(&rules, domain, [first, second], when, &mut decided)
+        {
+            let summary = Summary::new(Outcome::Allowed, self.options.shadow || domain.shadow);
             let domain = Some(domain.index);
-            let mut decided = Few::new();
-            decided.push(Decided::new(rule, decision));
             return Answer { rules, domain, summary, decided };
         }
         self.decide_together(rules, name, descriptors, hits, when)
+    }
+
+    /// Charges both rules of a request, if both admit it. If not, nothing stays charged, and [`Rules::decide_together`] says what each
+    /// rule decides. It charges in the same order.
+    #[inline]
+    fn admit_both(
+        &self,
+        rules: &Loaded<RuleSet>,
+        domain: &ActiveDomain,
+        [first, second]: [PlainCheck<'_>; 2],
+        when: CheckTime,
+        decided: &mut Few<Decided>,
+    ) -> bool {
+        let both = [&first, &second];
+        // One rule that is asked twice may be asked for one key.
+        let is_simple =
+            |plain: &PlainCheck<'_>| plain.counter.undoes && plain.active.rule.replaces.is_empty();
+        if std::ptr::eq(first.active, second.active) || !both.into_iter().all(is_simple) {
+            return false;
+        }
+        let start = domain.timer.start();
+        if second.look(when).is_denied() {
+            return false;
+        }
+        let charge = first.charge(when);
+        if charge.is_denied() {
+            return false;
+        }
+        let charges = [charge, second.charge(when)];
+        domain.timer.stop(start);
+        fence_after_rmw();
+        if charges[1].is_denied()
+            || both.into_iter().any(|plain| plain.active.counts_with_override(domain))
+            || self.was_replaced(rules, domain, |now| {
+                both.into_iter().all(|plain| plain.active.still_counts(now))
+            })
+        {
+            both.into_iter().zip(&charges).for_each(|(plain, charge)| plain.refund(charge, when));
+            return false;
+        }
+        for (place, (plain, charge)) in (0..).zip(both.into_iter().zip(charges)) {
+            plain.active.meters.observe_allowed(&charge);
+            decided.push(Decided::new(plain.rule, place, charge));
+        }
+        true
     }
 
     /// Reports the refusal of a rule that decided alone.
@@ -209,7 +277,13 @@ impl<C: Clock> Rules<C> {
     ) {
         if let (Some(descriptor), Some(active)) = (descriptors.first(), domain.rule(rule)) {
             let check = RuleCheck::new(domain, active, descriptor, decision.cost());
-            check.report(&mut Decided::new(rule, *decision), domain, descriptors, summary, &self.observers);
+            check.report(
+                &mut Decided::new(rule, 0, *decision),
+                domain,
+                descriptors,
+                summary,
+                &self.observers,
+            );
         }
     }
 
