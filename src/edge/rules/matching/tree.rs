@@ -53,13 +53,22 @@ struct TreeLevel {
 #[derive(Debug)]
 struct LevelKey {
     key: Box<str>,
-    /// Whether it has nodes with a value.
-    has_exact: bool,
+    /// Its nodes with a value.
+    exact: Exact,
     /// Its node without a value.
     bare: Option<u32>,
 }
 
-/// The most keys that are compared one after another.
+/// The nodes of a key of a level that have a value.
+#[derive(Debug)]
+enum Exact {
+    /// With the values: to compare a request's value with these takes less than to hash it.
+    Few(Vec<(Box<str>, u32)>),
+    /// They are among those of the whole tree.
+    Many,
+}
+
+/// The most keys, and values of a key, that are compared one after another.
 const FEW: usize = 4;
 
 impl TreeLevel {
@@ -67,7 +76,7 @@ impl TreeLevel {
         let mut keys: Vec<&str> = branches.iter().map(|(branch, _)| &*branch.key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let of = |key: &str| LevelKey { key: key.into(), has_exact: false, bare: None };
+        let of = |key: &str| LevelKey { key: key.into(), exact: Exact::Few(Vec::new()), bare: None };
         let few_keys = (keys.len() <= FEW).then(|| keys.into_iter().map(of).collect());
         Self { few_keys, ..Self::default() }
     }
@@ -76,9 +85,13 @@ impl TreeLevel {
     fn add(&mut self, number: u32, node: &TreeNode) {
         let keys = self.few_keys.iter_mut().flatten();
         let key = keys.into_iter().find(|one| one.key == node.key);
-        if node.value.is_some() {
+        if let Some(value) = &node.value {
             self.has_exact = true;
-            key.into_iter().for_each(|key| key.has_exact = true);
+            let Some(key) = key else { return };
+            match &mut key.exact {
+                Exact::Few(few) if few.len() < FEW => few.push((value.clone(), number)),
+                exact => *exact = Exact::Many,
+            }
         } else {
             self.has_bare = true;
             key.into_iter().for_each(|key| key.bare = key.bare.or(Some(number)));
@@ -227,10 +240,14 @@ impl Tree {
             Some(keys) => {
                 let found = keys.iter().find(|one| *one.key == *key);
                 let bare = found.and_then(|one| one.bare);
-                if here.wild.is_none() && !found.is_some_and(|one| one.has_exact) {
-                    bare?
-                } else {
-                    self.valued(here, level, key, value).or(bare)?
+                let exact = match found.map(|one| &one.exact) {
+                    Some(Exact::Few(few)) => few.iter().find(|(one, _)| **one == *value).map(|&(_, at)| at),
+                    Some(Exact::Many) => self.declared(level, key, Some(value)),
+                    None => None,
+                };
+                match (exact, &here.wild) {
+                    (None, Some(wild)) => wild.first(key, value).or(bare)?,
+                    _ => exact.or(bare)?,
                 }
             }
             None => self
