@@ -33,9 +33,9 @@ use super::Descriptor;
 #[derive(Clone, Default)]
 pub struct Descriptors {
     texts: String,
-    entries: SmallVec<[EntryTexts; 4]>,
+    entries: SmallVec<[EntryTexts; ENTRIES]>,
     /// Of each: where its entries end, and what else it says.
-    each: SmallVec<[DescriptorEnd; 2]>,
+    each: SmallVec<[DescriptorEnd; DESCRIPTORS]>,
     tier: Option<Range<u32>>,
 }
 
@@ -46,6 +46,10 @@ struct EntryTexts {
     value: u32,
     end: u32,
 }
+
+/// The entries, and the descriptors, that there is room for without the heap.
+const ENTRIES: usize = 4;
+const DESCRIPTORS: usize = 2;
 
 /// The bytes of texts that there is room for at first.
 const ROOM: usize = 120;
@@ -82,11 +86,9 @@ impl Added<'_> {
         self.entry_by(key, |texts| match address {
             IpAddr::V4(address) => {
                 let [first, rest @ ..] = address.octets();
-                push_number(texts, first);
-                for octet in rest {
-                    texts.push('.');
-                    push_number(texts, octet);
-                }
+                let text = |octet: u8| OCTETS[usize::from(octet)];
+                texts.push_str(text(first).get(1..).unwrap_or_default());
+                rest.into_iter().for_each(|octet| texts.push_str(text(octet)));
             }
             IpAddr::V6(address) => _ = write!(texts, "{address}"),
         })
@@ -179,28 +181,51 @@ impl Descriptors {
     }
 
     /// Calls `use_them` with the descriptors, for [`Rules::check`](crate::rules::Rules::check) or [`Rules::refund`](crate::rules::Rules::refund).
+    #[inline]
     pub fn with<R>(&self, use_them: impl FnOnce(&[Descriptor<'_>]) -> R) -> R {
-        let entries = self.pairs();
-        use_them(&self.each_of(&entries))
+        // The usual case, without what a list takes that can grow.
+        let (mut pairs, mut each) = ([("", ""); ENTRIES], [Descriptor::new(&[]); DESCRIPTORS]);
+        if let Some(pairs) = pairs.get_mut(..self.entries.len())
+            && let Some(each) = each.get_mut(..self.each.len())
+        {
+            pairs.iter_mut().zip(self.texts_of()).for_each(|(pair, texts)| *pair = texts);
+            each.iter_mut().zip(self.descriptors(pairs)).for_each(|(one, descriptor)| *one = descriptor);
+            return use_them(each);
+        }
+        let pairs = self.pairs();
+        use_them(&self.each_of(&pairs))
     }
 
     /// Keys and values of all of them.
-    pub(crate) fn pairs(&self) -> SmallVec<[(&str, &str); 4]> {
-        let texts =
-            |&EntryTexts { key, value, end }: &EntryTexts| (self.slice(key, value), self.slice(value, end));
-        self.entries.iter().map(texts).collect()
+    pub(crate) fn pairs(&self) -> SmallVec<[(&str, &str); ENTRIES]> {
+        self.texts_of().collect()
     }
 
     /// Each, of those keys and values.
-    pub(crate) fn each_of<'a>(&'a self, entries: &'a [(&'a str, &'a str)]) -> SmallVec<[Descriptor<'a>; 2]> {
+    pub(crate) fn each_of<'a>(
+        &'a self,
+        pairs: &'a [(&'a str, &'a str)],
+    ) -> SmallVec<[Descriptor<'a>; DESCRIPTORS]> {
+        self.descriptors(pairs).collect()
+    }
+
+    #[inline]
+    fn texts_of(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.entries.iter().map(|&EntryTexts { key, value, end }| {
+            let entry = self.slice(key, end);
+            entry.split_at_checked(value.saturating_sub(key) as usize).unwrap_or_default()
+        })
+    }
+
+    #[inline]
+    fn descriptors<'a>(&'a self, pairs: &'a [(&'a str, &'a str)]) -> impl Iterator<Item = Descriptor<'a>> {
         let mut begin = 0;
         let tier = self.tier.as_ref().map(|tier| self.slice(tier.start, tier.end));
-        let each = self.each.iter().map(|&DescriptorEnd { end, hits }| {
-            let entries = entries.get(begin..end as usize).unwrap_or_default();
+        self.each.iter().map(move |&DescriptorEnd { end, hits }| {
+            let entries = pairs.get(begin..end as usize).unwrap_or_default();
             begin = end as usize;
             Descriptor { entries, hits, tier, limit: None }
-        });
-        each.collect()
+        })
     }
 
     #[inline]
@@ -209,17 +234,36 @@ impl Descriptors {
     }
 }
 
-/// Appends a number in decimal.
-fn push_number(texts: &mut String, number: u8) {
-    let digit = |number: u8| char::from(b'0' + number % 10);
-    if number >= 100 {
-        texts.push(digit(number / 100));
+/// The bytes of an address in decimal, each after a dot.
+static OCTETS: [&str; 256] = {
+    const TEXTS: [[u8; 4]; 256] = {
+        let mut all = [[b'.'; 4]; 256];
+        let mut octet = 0;
+        while octet < all.len() {
+            let (mut rest, mut at) = (octet, length(octet));
+            while at > 1 {
+                at -= 1;
+                all[octet][at] = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
+            octet += 1;
+        }
+        all
+    };
+    const fn length(octet: usize) -> usize {
+        2 + (octet >= 10) as usize + (octet >= 100) as usize
     }
-    if number >= 10 {
-        texts.push(digit(number / 10));
+    let mut all = [""; 256];
+    let mut octet = 0;
+    while octet < all.len() {
+        let (text, _) = TEXTS[octet].split_at(length(octet));
+        if let Ok(text) = str::from_utf8(text) {
+            all[octet] = text;
+        }
+        octet += 1;
     }
-    texts.push(digit(number));
-}
+    all
+};
 
 /// Positions saturate at four gigabytes of text.
 fn place(len: usize) -> u32 {
