@@ -119,6 +119,7 @@ where
 {
     type Key = Descriptors;
 
+    #[inline]
     fn key(&self, head: Head<'_>) -> Option<Descriptors> {
         let mut descriptors = Descriptors::new();
         (self.0)(head, &mut descriptors)?;

@@ -190,7 +190,10 @@ impl<C: Clock> Rules<C> {
                     return Answer { rules, domain, summary, decided };
                 }
             }
-            [_, _] => return self.decide_two(rules, name, descriptors, hits, when),
+            [_, _] => {
+                let index = domain.index;
+                return self.decide_two(rules, (name, index), descriptors, hits, when);
+            }
             _ => {}
         }
         self.decide_together(rules, name, descriptors, hits, when)
@@ -201,14 +204,14 @@ impl<C: Clock> Rules<C> {
     fn decide_two(
         &self,
         rules: Loaded<RuleSet>,
-        name: &str,
+        (name, index): (&str, u32),
         descriptors: &[Descriptor<'_>],
         hits: u64,
         when: CheckTime,
     ) -> Answer {
         let mut decided = Few::new();
         if let [one, other] = descriptors
-            && let Some(domain) = rules.domain(name)
+            && let Some(domain) = rules.domain_at(index)
             && let Some(first) = PlainCheck::find(domain, one, hits, when)
             && let Some(second) = PlainCheck::find(domain, other, hits, when)
             && self.admit_both(&rules, domain, [first, second], when, &mut decided)

@@ -1,5 +1,6 @@
 //! Descriptors that are put together while a request is looked at.
 
+use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -37,6 +38,26 @@ pub struct Descriptors {
     /// Of each: where its entries end, and what else it says.
     each: SmallVec<[DescriptorEnd; DESCRIPTORS]>,
     tier: Option<Range<u32>>,
+    /// The last address, and where it stands: the descriptors of a request mostly have the same.
+    address: Option<(IpAddr, EntryTexts)>,
+}
+
+/// The most bytes of memory that a thread keeps for the texts of its next request.
+const KEPT: usize = 1_024;
+
+// The memory of the texts of the thread's last request.
+thread_local!(static SPARE: Cell<String> = const { Cell::new(String::new()) });
+
+impl Drop for Descriptors {
+    #[inline]
+    fn drop(&mut self) {
+        if (ROOM..=KEPT).contains(&self.texts.capacity()) {
+            let mut texts = std::mem::take(&mut self.texts);
+            texts.clear();
+            // A thread that ends keeps nothing.
+            let _ = SPARE.try_with(|spare| spare.set(texts));
+        }
+    }
 }
 
 /// Where a key begins among the texts, where its value does, and where that ends.
@@ -83,7 +104,19 @@ impl Added<'_> {
     /// descriptors.with(|descriptors| assert_eq!(descriptors[0].entries(), [("remote_address", "127.0.0.1")]));
     /// ```
     pub fn address(self, key: &str, address: IpAddr) -> Self {
-        self.entry_by(key, |texts| match address {
+        let Descriptors { texts, entries, each, address: last, .. } = &mut *self.0;
+        let same = last.filter(|(last, _)| *last == address).map(|(_, entry)| entry);
+        let same = same.filter(|entry| texts.get(entry.key as usize..entry.value as usize) == Some(key));
+        let Some(entry) = same else { return self.new_address(key, address) };
+        entries.push(entry);
+        if let Some(one) = each.last_mut() {
+            one.end = place(entries.len());
+        }
+        self
+    }
+
+    fn new_address(self, key: &str, address: IpAddr) -> Self {
+        let added = self.entry_by(key, |texts| match address {
             IpAddr::V4(address) => {
                 let [first, rest @ ..] = address.octets();
                 let text = |octet: u8| OCTETS[usize::from(octet)];
@@ -91,7 +124,9 @@ impl Added<'_> {
                 rest.into_iter().for_each(|octet| texts.push_str(text(octet)));
             }
             IpAddr::V6(address) => _ = write!(texts, "{address}"),
-        })
+        });
+        added.0.address = added.0.entries.last().map(|entry| (address, *entry));
+        added
     }
 
     #[inline]
@@ -138,7 +173,8 @@ impl Descriptors {
     /// ```
     pub fn begin(&mut self) -> Added<'_> {
         if self.texts.capacity() == 0 {
-            self.texts = String::with_capacity(ROOM);
+            self.texts = SPARE.try_with(Cell::take).unwrap_or_default();
+            self.texts.reserve(ROOM);
         }
         self.each.push(DescriptorEnd { end: place(self.entries.len()), hits: None });
         Added(self)
@@ -173,11 +209,11 @@ impl Descriptors {
 
     /// Forgets them, and keeps the memory.
     pub fn clear(&mut self) {
-        let Self { texts, entries, each, tier } = self;
+        let Self { texts, entries, each, tier, address } = self;
         texts.clear();
         entries.clear();
         each.clear();
-        *tier = None;
+        (*tier, *address) = (None, None);
     }
 
     /// Calls `use_them` with the descriptors, for [`Rules::check`](crate::rules::Rules::check) or [`Rules::refund`](crate::rules::Rules::refund).
@@ -243,7 +279,7 @@ static OCTETS: [&str; 256] = {
             let (mut rest, mut at) = (octet, length(octet));
             while at > 1 {
                 at -= 1;
-                all[octet][at] = b'0' + (rest % 10) as u8;
+                all[octet][at] = b"0123456789"[rest % 10];
                 rest /= 10;
             }
             octet += 1;
