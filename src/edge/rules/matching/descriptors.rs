@@ -328,6 +328,24 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_is_repeated_is_the_same_under_its_key_only() {
+        let [one, other] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(IpAddr::from);
+        let mut descriptors = Descriptors::new();
+        for (key, address) in [("a", one), ("a", one), ("b", one), ("b", other), ("b", one)] {
+            descriptors.begin().address(key, address);
+        }
+        let read = |descriptors: &Descriptors| {
+            descriptors.with(|each| each.iter().map(|one| format!("{:?}", one.entries())).collect::<String>())
+        };
+        let (one, other) = ("192.0.2.1", "192.0.2.2");
+        let expected = [("a", one), ("a", one), ("b", one), ("b", other), ("b", one)];
+        assert_eq!(read(&descriptors), expected.map(|entry| format!("{:?}", [entry])).concat());
+        descriptors.clear();
+        descriptors.begin().address("a", IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(read(&descriptors), format!("{:?}", [("a", one)]));
+    }
+
+    #[test]
     fn what_is_added_is_what_is_there() {
         let mut descriptors = Descriptors::new();
         assert!(descriptors.is_empty());
