@@ -93,3 +93,62 @@ fn no_charge_is_lost_in_a_hundred_loads() {
         }
     }
 }
+
+/// Threads race for the last units of the second rule. Whoever comes too late gives back what it has charged to the first.
+#[test]
+fn two_rules_are_charged_together_or_not_at_all() {
+    const CLIENTS: usize = 4;
+    const EACH: usize = 1_000;
+    const ROUNDS: usize = 40;
+    const OF_ALL: usize = 50;
+    let text = format!(
+        "
+domain: d
+tollgate: {{}}
+descriptors:
+  - key: client
+    rate_limit: {{ unit: day, requests_per_unit: {EACH}, store: keyed }}
+  - key: all
+    rate_limit: {{ unit: day, requests_per_unit: {OF_ALL}, store: keyed }}
+"
+    );
+    let config = Config::from_yaml("stress.yaml", &text).unwrap();
+    let clients: Vec<String> = (0..CLIENTS).map(|client| client.to_string()).collect();
+    let noon = Timestamp::from_secs(86_400 * 20_000);
+    let rules = Rules::builder().clock(ManualClock::new(noon)).load([config.clone()]).unwrap();
+    let both = |client: usize, round: &str| {
+        let (client, round) = ([("client", &*clients[client])], [("all", round)]);
+        rules.check("d", &[Descriptor::new(&client), Descriptor::new(&round)]).is_allowed()
+    };
+    let barrier = Barrier::new(THREADS);
+    let admitted = thread::scope(|scope| {
+        let ask = |thread: usize| {
+            let mut admitted = [0_usize; CLIENTS];
+            for round in 0..ROUNDS {
+                barrier.wait();
+                for check in 0..OF_ALL {
+                    let client = (check + thread) % CLIENTS;
+                    admitted[client] += usize::from(both(client, &round.to_string()));
+                    // What is loaded is what is there, so nothing is taken over.
+                    if check % 10 == 0 && thread == 0 {
+                        rules.replace([config.clone()]).unwrap();
+                    }
+                }
+            }
+            admitted
+        };
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || ask(thread))).collect();
+        let each: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        (0..CLIENTS)
+            .map(|client| each.iter().map(|admitted| admitted[client]).sum::<usize>())
+            .collect::<Vec<_>>()
+    });
+    let all: usize = admitted.iter().sum();
+    assert!((1..=OF_ALL * ROUNDS).contains(&all), "{all} of at most {OF_ALL} in each of {ROUNDS} rounds");
+    for (client, &admitted) in admitted.iter().enumerate() {
+        let one = [("client", &*clients[client])];
+        let alone = || rules.check("d", &[Descriptor::new(&one)]).is_allowed();
+        let left = (0..=EACH).take_while(|_| alone()).count();
+        assert_eq!(admitted + left, EACH, "client {client} was charged what was admitted");
+    }
+}
