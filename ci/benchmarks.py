@@ -104,7 +104,7 @@ def is_ours(subject):
 
 
 def is_peer(subject):
-    return not is_ours(subject) and not subject.startswith("floor")
+    return not is_ours(subject) and not subject.startswith(("floor", "quanta now"))
 
 
 def figure(value, digits=3):

@@ -42,9 +42,9 @@ bench peers peers --charts --scenario '!threads'
 front_now=''
 bench peers peers-threads --charts --scenario threads
 front_now=$front
-# The build that servers should use. What only charts need is left out, but for the numbers of keys.
+# The build that servers should use: what targets are taken from.
 profile='--profile server'
-bench peers peers_server --charts --scenario '!threads,!denials,!100m,!memory,!pieces'
+bench peers peers_server --charts --scenario '!threads,!denials,!100m,!memory,!pieces,!ip-,!idle,!strings,!1m-denied,!eviction'
 profile=''
 bench sketches sketches
 bench policies policies

@@ -134,6 +134,7 @@ impl<K: Hash + Sync> Subject<K> for Many {
 pub(crate) const COMPACT: &str = "tollgate compact";
 pub(crate) const BATCHES: &str = "tollgate compact, batches of 16";
 pub(crate) const TIGHT: &str = "tollgate compact, 12 B a key";
+pub(crate) const HALF_FULL: &str = "tollgate compact, half full";
 
 /// The rows that tables of few rows have, and those of any kind of key.
 fn both<K: Hash + Sync>() -> Vec<Recipe<K>> {
@@ -189,6 +190,15 @@ pub(crate) fn addresses() -> Vec<Recipe<IpAddr>> {
 /// The rows for tables of new keys.
 pub(crate) fn new_keys() -> Vec<Recipe<u64>> {
     both()
+}
+
+/// Two slots a key, all of which owe: many keys are not at home.
+pub(crate) fn half_full() -> Vec<Recipe<u64>> {
+    vec![Recipe {
+        name: HALF_FULL,
+        counts: "check in a table of two slots a key",
+        build: |setup| Box::new(Single::of(setup, Capacity::slots(length(setup.population * 2)))),
+    }]
 }
 
 /// As small as the table may be if all keys owe at once.

@@ -90,7 +90,8 @@ pub(crate) struct Plan {
 }
 
 /// The scenarios that a target is taken from.
-const BOUNDED: [&str; 6] = ["hot", "hot-denied", "word", "word-denied", "strings-1m", "10m"];
+const BOUNDED: [&str; 9] =
+    ["hot", "hot-denied", "word", "word-denied", "strings-1m", "100k", "1m", "10m", "first-sight"];
 
 /// A scenario on keyed limiters: both numbers of threads, ratios against the floor and governor with ahash.
 pub(crate) fn scenario(id: &'static str, title: &'static str, population: u64, expect: Expect) -> Scenario {
@@ -103,7 +104,7 @@ pub(crate) fn scenario(id: &'static str, title: &'static str, population: u64, e
         threads: &[1, 2],
         // Turns of 5 to 100 ms: short enough that most meet no interruption, long enough for the stopwatch.
         checks: if population > 10_000 { 1_000_000 } else { 500_000 },
-        rounds: if population > 10_000 { 9 } else { 31 },
+        rounds: if population > 10_000 { 9 } else { 21 },
         floor: floor::FLOOR,
         governor: rivals::GOVERNOR,
     }
@@ -197,7 +198,9 @@ impl Plan {
             governor: rivals::GOVERNOR_DIRECT,
             ..hot(id, title, expect)
         };
-        self.scenario(tables, hot("hot", "Allowed, 1,000 keys", Allowed), &with_sketch(keyed()));
+        let mut rows = with_sketch(keyed());
+        rows.extend(chosen([floor::counter(), compact::half_full()]));
+        self.scenario(tables, hot("hot", "Allowed, 1,000 keys", Allowed), &rows);
         let denied = hot("hot-denied", "Denied, 1,000 keys", Denied);
         self.scenario(tables, denied, &with_sketch(keyed()));
         self.scenario(tables, word("word", "Allowed, one word hit by all threads", AllowedWord), &one_word());
@@ -266,9 +269,9 @@ impl Plan {
         victims.retain(|victim| wanted.as_deref().is_none_or(|text| matches(victim.name, text)));
         let length = match (self.smoke, self.quick) {
             (true, _) => flood::Length { rounds: 1, turn_ms: 10, unique_before: 10_000 },
-            // Fifty checks of a turn of half a second are beyond its p99.9. Of 31 pairs the interval is from the tenth to the 22nd.
+            // Fifty checks of a turn of half a second are beyond its p99.9. Of 21 pairs the interval is from the sixth to the 16th.
             (false, true) => flood::Length { rounds: 6, turn_ms: 250, unique_before: flood::FULL },
-            (false, false) => flood::Length { rounds: 31, turn_ms: 500, unique_before: flood::FULL },
+            (false, false) => flood::Length { rounds: 21, turn_ms: 500, unique_before: flood::FULL },
         };
         flood::measure(&victims, length)
     }

@@ -89,7 +89,7 @@ impl Measured {
         [
             (
                 "keyed against governor + ahash, 1,000 keys, allowed, 1 thread",
-                0.9,
+                0.95,
                 self.ratio("hot", 1, keyed, governor),
             ),
             (
@@ -98,9 +98,39 @@ impl Measured {
                 self.ratio("hot", 2, keyed, governor),
             ),
             (
+                "keyed against governor + ahash, 100,000 keys, allowed, 1 thread",
+                1.0,
+                self.ratio("100k", 1, keyed, governor),
+            ),
+            (
+                "keyed against governor + ahash, 1 M keys, allowed, 1 thread",
+                0.9,
+                self.ratio("1m", 1, keyed, governor),
+            ),
+            (
+                "keyed against governor + ahash, 1 M keys, allowed, 2 threads",
+                0.8,
+                self.ratio("1m", 2, keyed, governor),
+            ),
+            (
+                "keyed against governor + ahash, 10 M keys, allowed, 1 thread",
+                0.75,
+                self.ratio("10m", 1, keyed, governor),
+            ),
+            (
+                "keyed against governor + ahash, first sight, 1 thread",
+                1.5,
+                self.ratio("first-sight", 1, keyed, governor),
+            ),
+            (
                 "keyed, 1,000 keys, denied (writes nothing shared): 2 threads against 1",
                 1.1,
                 self.two_threads("hot-denied", keyed),
+            ),
+            (
+                "compact against reading the counter alone, 1,000 keys, allowed, 1 thread",
+                1.15,
+                self.ratio("hot", 1, compact, floor::COUNTER),
             ),
             (
                 "compact against the floor, 1,000 keys, allowed, 1 thread",
@@ -109,12 +139,17 @@ impl Measured {
             ),
             (
                 "compact against governor + ahash, 1,000 keys, allowed, 1 thread",
-                0.75,
+                0.65,
                 self.ratio("hot", 1, compact, governor),
             ),
             (
+                "compact, half full, against governor + ahash, 1,000 keys, allowed, 1 thread",
+                0.8,
+                self.ratio("hot", 1, compact::HALF_FULL, governor),
+            ),
+            (
                 "compact in batches of 16 against governor + ahash, 1,000 keys, 1 thread",
-                0.4,
+                0.45,
                 self.ratio("hot", 1, batches, governor),
             ),
             (
@@ -134,7 +169,7 @@ impl Measured {
             ),
             (
                 "compact against clock, hash and load (the floor's denial), 1,000 keys, 1 thread",
-                1.15,
+                1.2,
                 self.ratio("hot-denied", 1, compact, floor),
             ),
             (
