@@ -125,46 +125,31 @@ impl<K, T> Directory<K, T> {
         Self { levels, len: AtomicU32::new(0), nodes: PhantomData }
     }
 
-    /// The entry of a block.
-    ///
-    /// # Safety
-    /// The level of `block` was seen to exist, by this thread or by one that handed `block` on.
-    #[inline(always)]
-    unsafe fn entry(&self, block: u32) -> &Entry<K, T> {
-        // Ordering: Relaxed. That the level exists was handed on with `block`, and it never changes again.
-        let level = self.levels[level(block).0].load(Ordering::Relaxed);
-        // SAFETY: by the caller's word; levels have their length from their number, and live as long as the directory.
-        unsafe { &*level.wrapping_add(block as usize) }
-    }
-
     /// The entry of a block, in a level that is made if it has to be.
-    fn make_entry(&self, block: u32) -> &Entry<K, T> {
+    fn entry(&self, block: u32) -> &Entry<K, T> {
         assert!(block < SEGMENTS, "a keyed store has at most 2^34 nodes");
         let (number, first) = level(block);
         // Ordering: Acquire, and Release on success: the level's entries are null.
-        if self.levels[number].load(Ordering::Acquire).is_null() {
-            let new: Box<[Entry<K, T>]> =
-                (0..level_len(number)).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
-            let base = Box::into_raw(new).cast::<Entry<K, T>>();
-            let biased = base.wrapping_sub(first as usize);
+        let mut biased = self.levels[number].load(Ordering::Acquire);
+        if biased.is_null() {
+            let null = |_| AtomicPtr::new(std::ptr::null_mut());
+            let mut new = (0..level_len(number)).map(null).collect::<Box<[Entry<K, T>]>>().into_vec();
+            biased = new.as_mut_ptr().wrapping_sub(first as usize);
             let null = std::ptr::null_mut();
-            if self.levels[number]
-                .compare_exchange(null, biased, Ordering::AcqRel, Ordering::Acquire)
-                .is_err()
-            {
-                let level = std::ptr::slice_from_raw_parts_mut(base, level_len(number));
-                // SAFETY: made above, of this length, and seen by no other thread.
-                drop(unsafe { Box::from_raw(level) });
+            match self.levels[number].compare_exchange(null, biased, Ordering::AcqRel, Ordering::Acquire) {
+                // The directory's from now on.
+                Ok(_) => forget(new),
+                Err(other) => biased = other,
             }
         }
-        // SAFETY: the level exists, as was just seen.
-        unsafe { self.entry(block) }
+        // SAFETY: a level has this length from its number, and lives as long as the directory.
+        unsafe { &*biased.wrapping_add(block as usize) }
     }
 
     /// The segments of a block, if it is there.
     fn segments<'g>(&self, block: u32, _guard: &'g Guard) -> Option<&'g [Segment<K, T>]> {
         // Ordering: Acquire pairs with the exchange that put it there: its words are written.
-        let first = self.make_entry(block).load(Ordering::Acquire);
+        let first = self.entry(block).load(Ordering::Acquire);
         if first.is_null() || first.addr() % 2 == 1 {
             return None;
         }
@@ -188,7 +173,7 @@ impl<K, T> Directory<K, T> {
         let held = Segment::<K, T>::never(id) | HELD;
         if let Some(segments) = self.segments(block, guard) {
             let unless_open = |open| if open >> place & 1 == 0 { Some(open | 1 << place) } else { None };
-            // Ordering: Acquire pairs with `close`: nobody uses the segment's nodes any more.
+            // Ordering: Acquire pairs with `release`: nobody uses the segment's nodes any more.
             let opened =
                 segments[0].open.fetch_update(Ordering::Acquire, Ordering::Relaxed, unless_open).is_ok();
             if opened {
@@ -197,21 +182,20 @@ impl<K, T> Directory<K, T> {
             }
             return opened;
         }
-        let (entry, null) = (self.make_entry(block), std::ptr::null_mut());
+        let (entry, null) = (self.entry(block), std::ptr::null_mut());
         // A block that was closed is there until it is freed.
         if !entry.load(Ordering::Relaxed).is_null() {
             return false;
         }
-        let new = Segment::new_block(block, place, held);
+        let mut new = Segment::new_block(block, place, held);
         // Ordering: Release publishes the block.
-        if entry.compare_exchange(null, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: made just above, and seen by no other thread.
-            unsafe { Segment::free_block(new, block) };
-            return false;
+        let made =
+            entry.compare_exchange(null, new.as_mut_ptr(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if made {
+            // The block is the directory's, and has a share in it.
+            forget((new, Arc::clone(self)));
         }
-        // The block's own share in the directory.
-        forget(Arc::clone(self));
-        true
+        made
     }
 
     /// Clears a bit of a segment that was the caller's. Closes the segment if it was the last, and then the block likewise.
@@ -236,7 +220,7 @@ impl<K, T> Directory<K, T> {
 
     /// Takes a block out that was just closed, and frees it by and by.
     fn leave(self: &Arc<Self>, block: u32, guard: &Guard) {
-        let entry = self.make_entry(block);
+        let entry = self.entry(block);
         // Ordering: Relaxed. Only the thread that closed the block changes the entry, and nothing else is handed on by it.
         let first = entry.load(Ordering::Relaxed);
         entry.store(first.map_addr(|address| address | 1), Ordering::Relaxed);
@@ -254,7 +238,7 @@ impl<K, T> Drop for Directory<K, T> {
                 // As many blocks as the level has come before it, unless it is the first.
                 let first = if number == 0 { 0 } else { level_len(number) };
                 let level = std::ptr::slice_from_raw_parts_mut(biased.wrapping_add(first), level_len(number));
-                // SAFETY: made by `make_entry`, of this length. No thread uses the directory any more.
+                // SAFETY: made by `entry`, of this length. No thread uses the directory any more.
                 drop(unsafe { Box::from_raw(level) });
             }
         }
@@ -306,27 +290,20 @@ impl<K, T> Segment<K, T> {
         if id < SPREAD { Self::BETWEEN } else { 0 }
     }
 
-    /// A block of closed segments but for one, that its maker holds: its first segment.
-    fn new_block(block: u32, open: usize, held: u64) -> *mut Self {
-        let segments = Box::<[Self]>::new_uninit_slice(Self::of_block(block));
-        let first = Box::into_raw(segments).cast::<Self>();
-        for place in 0..Self::of_block(block) {
-            let taken = if place == open { held } else { CLOSED };
-            // SAFETY: within the box. Nodes need no write, as they are uninitialised until they are given out.
-            unsafe {
-                (&raw mut (*first.add(place)).taken).write(AtomicU64::new(taken));
-                (&raw mut (*first.add(place)).open).write(AtomicU64::new(1 << open));
+    /// The segments of a block: closed but for one, that its maker holds.
+    fn new_block(block: u32, open: usize, held: u64) -> Vec<Self> {
+        let mut segments = Box::<[Self]>::new_uninit_slice(Self::of_block(block));
+        // SAFETY: within the box, and both words of each segment are written. Nodes need no write, as they are uninitialised until they
+        // are given out.
+        let segments = unsafe {
+            for (place, segment) in segments.iter_mut().enumerate() {
+                let (segment, taken) = (segment.as_mut_ptr(), if place == open { held } else { CLOSED });
+                (&raw mut (*segment).taken).write(AtomicU64::new(taken));
+                (&raw mut (*segment).open).write(AtomicU64::new(1 << open));
             }
-        }
-        first
-    }
-
-    /// # Safety
-    /// `first` is a block of this number from [`Segment::new_block`], which no thread uses any more.
-    unsafe fn free_block(first: *mut Self, block: u32) {
-        let segments = std::ptr::slice_from_raw_parts_mut(first, Self::of_block(block));
-        // SAFETY: by the caller's word. Nodes are dropped one by one when they are given back, and not here.
-        drop(unsafe { Box::from_raw(segments) });
+            segments.assume_init()
+        };
+        segments.into_vec()
     }
 
     /// Takes a node, if one is free: its place.
@@ -403,7 +380,9 @@ impl<K, T> Nodes<K, T> {
                 Segment::node(first, 0, place)
             } else {
                 let (block, segment) = Segment::<K, T>::block(id);
-                Segment::node(self.directory.entry(block).load(Ordering::Relaxed), segment, place)
+                let level = self.directory.levels[level(block).0].load(Ordering::Relaxed);
+                let first = (*level.wrapping_add(block as usize)).load(Ordering::Relaxed);
+                Segment::node(first, segment, place)
             };
             (*node).assume_init_ref()
         }
@@ -464,17 +443,21 @@ impl<K, T> Nodes<K, T> {
     fn hold_another(&self, stripe: &Stripe, guard: &Guard) -> u32 {
         // Ordering: AcqRel here and below: who knows that a segment was opened knows its level.
         let len = self.directory.len.load(Ordering::Acquire);
-        let hand = stripe.hand.fetch_add(LOOKED_AT, Ordering::Relaxed);
+        let hand = stripe.hand.load(Ordering::Relaxed);
         let mut near = (0..LOOKED_AT.min(len)).map(|step| hand.wrapping_add(step) % len);
         let holds = |id: &u32| self.directory.segment(*id, guard).is_some_and(|segment| segment.hold(*id));
-        near.clone().find(holds).or_else(|| near.find(|id| self.directory.open(*id, guard))).unwrap_or_else(
-            || loop {
+        let found = near.clone().find(holds).or_else(|| near.find(|id| self.directory.open(*id, guard)));
+        stripe
+            .hand
+            .store(found.unwrap_or(hand.wrapping_add(LOOKED_AT - 1)).wrapping_add(1), Ordering::Relaxed);
+        found.unwrap_or_else(|| {
+            loop {
                 let id = self.directory.len.fetch_add(1, Ordering::AcqRel);
                 if self.directory.open(id, guard) {
                     return id;
                 }
-            },
-        )
+            }
+        })
     }
 }
 
@@ -508,19 +491,20 @@ fn split(number: u64) -> (u32, usize) {
 unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
     // Pinned, as another thread may close the block once the bit is cleared.
     let guard = epoch::pin();
-    // SAFETY: by the caller's word. Not dropped, as the block keeps its own.
-    let directory = ManuallyDrop::new(unsafe { Arc::from_raw(directory.cast_const()) });
     let (id, place) = split(number as u64);
-    let Some(segment) = directory.segment(id, &guard) else {
-        debug_assert!(false, "a block is there while it has a node");
-        return;
-    };
-    // SAFETY: the node was written when its place was given out, and nobody uses it now.
-    let drop_node = || unsafe { (*segment.nodes[place].get()).assume_init_drop() };
-    let dropped = catch_unwind(AssertUnwindSafe(drop_node));
-    directory.release(id, 1 << place, &guard);
-    // Not dropped: a payload may panic as well.
-    dropped.unwrap_or_else(forget);
+    // SAFETY: by the caller's word: the block keeps the directory, which is not dropped here; and the node is written, and used no more.
+    unsafe {
+        let directory = ManuallyDrop::new(Arc::from_raw(directory.cast_const()));
+        let Some(segment) = directory.segment(id, &guard) else {
+            debug_assert!(false, "a block is there while it has a node");
+            return;
+        };
+        let node = segment.nodes[place].get();
+        let dropped = catch_unwind(AssertUnwindSafe(|| (*node).assume_init_drop()));
+        directory.release(id, 1 << place, &guard);
+        // Not dropped: a payload may panic as well.
+        dropped.unwrap_or_else(forget);
+    }
 }
 
 /// Frees a block that was closed, and its share in the directory.
@@ -530,12 +514,15 @@ unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
 unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize) {
     #[expect(clippy::cast_possible_truncation, reason = "without the bit that says that it is a block")]
     let block = block as u32;
-    // SAFETY: the block's own share, which `open` made.
-    let directory = unsafe { Arc::from_raw(directory.cast_const()) };
-    // Ordering: Relaxed, as what is null refers to nothing.
-    let first = directory.make_entry(block).swap(std::ptr::null_mut(), Ordering::Relaxed);
-    // SAFETY: of this number. Nobody uses it, by the caller's word.
-    unsafe { Segment::free_block(first.map_addr(|address| address & !1), block) };
+    // SAFETY: the share and the block are those that `open` forgot, of this length; and the rest by the caller's word. Nodes are dropped
+    // when they are given back, and not here.
+    unsafe {
+        let directory = Arc::from_raw(directory.cast_const());
+        // Ordering: Relaxed, as what is null refers to nothing.
+        let first = directory.entry(block).swap(std::ptr::null_mut(), Ordering::Relaxed);
+        let first = first.map_addr(|address| address & !1);
+        drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, Segment::<K, T>::of_block(block))));
+    }
 }
 
 /// A node that no index has, and that one thread knows.
