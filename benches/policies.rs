@@ -164,9 +164,9 @@ fn drained() -> RateLimiter {
 
 fn targets(tables: &[Table]) -> Vec<Target> {
     let bounds = [
-        ("compact", TWO, ONE, 1.8),
-        ("keyed", TWO, ONE, 1.8),
-        ("direct", TWO, ONE, 1.8),
+        ("compact", TWO, ONE, 1.7),
+        ("keyed", TWO, ONE, 1.7),
+        ("direct", TWO, ONE, 1.7),
         ("compact", TWO, TWO_SINGLES, 1.0),
         ("compact", THREE, THREE_SINGLES, 1.0),
         ("direct", TWO, TWO_THROTTLE, 1.0),

@@ -59,8 +59,6 @@ fn targets(tables: &[Table], turns: &[turns::Turns]) -> Vec<Target> {
         ("rate-hot", rates::OURS, rates::SAME_ERROR, 0.7),
         ("rate-1m", rates::OURS, rates::SAME_MEMORY, 0.9),
         ("rate-1m", rates::OURS, rates::SAME_ERROR, 0.7),
-        ("count-hot", others::COUNT_MIN, others::ESTIMATOR, 1.0),
-        ("count-1m", others::COUNT_MIN, others::ESTIMATOR, 1.0),
         ("set-insert", others::BLOOM, others::FASTBLOOM, 1.0),
         ("set-contains", others::BLOOM, others::FASTBLOOM, 1.0),
     ];
