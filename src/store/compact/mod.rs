@@ -295,7 +295,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
 
     #[inline(always)]
     fn decide(&self, key: SlotAddress, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
-        self.table.prepare(&self.word, key, at.ns(), cost)
+        self.table.aim(&self.word, key, at.ns(), cost).decided()
     }
 
     #[inline(always)]

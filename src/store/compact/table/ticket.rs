@@ -27,23 +27,6 @@ pub struct SlotTicket<'t, N, const WAYS: usize> {
 }
 
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
-    /// Decides as [`SlotTable::check`], and leaves the charge to the ticket.
-    pub(in crate::store::compact) fn prepare<'t>(
-        &'t self,
-        word: &'t N,
-        place: SlotAddress,
-        now_ns: u64,
-        cost: u64,
-    ) -> SlotTicket<'t, N, WAYS> {
-        let mut ticket = self.aim(word, place, now_ns, cost);
-        if ticket.look() == Look::Elsewhere {
-            (ticket.ahead, ticket.now_ns) = self.look_slowly(word, place, now_ns);
-            ticket.verdict = word.judge(ticket.ahead, ticket.now_ns, cost);
-            ticket.slot = None;
-        }
-        ticket
-    }
-
     /// A ticket that is not decided yet. It loads no word, and computes all that does not depend on one: after an Acquire load the
     /// compiler would compute it a second time.
     #[inline(always)]
@@ -65,6 +48,18 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     #[inline(never)]
     fn look_slowly(&self, word: &N, place: SlotAddress, now_ns: u64) -> (u64, u64) {
         self.retry(word, now_ns, |at| Ok((self.owed(word, place, at)?, at.now_ns)))
+    }
+}
+
+impl<N: CompactState, const WAYS: usize> SlotTicket<'_, N, WAYS> {
+    /// The same ticket, decided as [`SlotTable::check`] decides. The charge is left to the ticket.
+    pub(in crate::store::compact) fn decided(mut self) -> Self {
+        if self.look() == Look::Elsewhere {
+            (self.ahead, self.now_ns) = self.table.look_slowly(self.word, self.place, self.now_ns);
+            self.verdict = self.word.judge(self.ahead, self.now_ns, self.cost);
+            self.slot = None;
+        }
+        self
     }
 }
 
