@@ -373,16 +373,16 @@ impl<K, T> Nodes<K, T> {
         // It is given back, and its block freed, by epoch after the number left the index, where it was under the guard.
         // Places are below NODES. Ordering: Relaxed, as the number was acquired.
         unsafe {
+            let first = |level: usize, block: u32| {
+                let level = self.directory.levels[level].load(Ordering::Relaxed);
+                (*level.wrapping_add(block as usize)).load(Ordering::Relaxed)
+            };
             let node = if id < FIRST_LEVEL {
                 // One read less where a check is shortest.
-                let level = self.directory.levels[0].load(Ordering::Relaxed);
-                let first = (*level.wrapping_add(id as usize)).load(Ordering::Relaxed);
-                Segment::node(first, 0, place)
+                Segment::node(first(0, id), 0, place)
             } else {
                 let (block, segment) = Segment::<K, T>::block(id);
-                let level = self.directory.levels[level(block).0].load(Ordering::Relaxed);
-                let first = (*level.wrapping_add(block as usize)).load(Ordering::Relaxed);
-                Segment::node(first, segment, place)
+                Segment::node(first(level(block).0, block), segment, place)
             };
             (*node).assume_init_ref()
         }
