@@ -119,9 +119,11 @@ impl Added<'_> {
         let added = self.entry_by(key, |texts| match address {
             IpAddr::V4(address) => {
                 let [first, rest @ ..] = address.octets();
-                let text = |octet: u8| OCTETS[usize::from(octet)];
-                texts.push_str(text(first).get(1..).unwrap_or_default());
-                rest.into_iter().for_each(|octet| texts.push_str(text(octet)));
+                push_number(texts, first);
+                for octet in rest {
+                    texts.push('.');
+                    push_number(texts, octet);
+                }
             }
             IpAddr::V6(address) => _ = write!(texts, "{address}"),
         });
@@ -270,36 +272,17 @@ impl Descriptors {
     }
 }
 
-/// The bytes of an address in decimal, each after a dot.
-static OCTETS: [&str; 256] = {
-    const TEXTS: [[u8; 4]; 256] = {
-        let mut all = [[b'.'; 4]; 256];
-        let mut octet = 0;
-        while octet < all.len() {
-            let (mut rest, mut at) = (octet, length(octet));
-            while at > 1 {
-                at -= 1;
-                all[octet][at] = b"0123456789"[rest % 10];
-                rest /= 10;
-            }
-            octet += 1;
-        }
-        all
-    };
-    const fn length(octet: usize) -> usize {
-        2 + (octet >= 10) as usize + (octet >= 100) as usize
+/// Appends a number in decimal.
+fn push_number(texts: &mut String, number: u8) {
+    let digit = |number: u8| char::from(b'0' + number % 10);
+    if number >= 100 {
+        texts.push(digit(number / 100));
     }
-    let mut all = [""; 256];
-    let mut octet = 0;
-    while octet < all.len() {
-        let (text, _) = TEXTS[octet].split_at(length(octet));
-        if let Ok(text) = str::from_utf8(text) {
-            all[octet] = text;
-        }
-        octet += 1;
+    if number >= 10 {
+        texts.push(digit(number / 10));
     }
-    all
-};
+    texts.push(digit(number));
+}
 
 /// Positions saturate at four gigabytes of text.
 fn place(len: usize) -> u32 {
