@@ -102,7 +102,7 @@ impl StripeLayout {
     /// The units that are there to be spent at `now_ns`.
     #[inline(always)]
     pub(super) const fn held(&self, word: u64, now_ns: u64) -> u64 {
-        if self.is_alive(word, now_ns) { word & self.units } else { 0 }
+        if self.is_alive(word, now_ns) { self.units_of(word) } else { 0 }
     }
 
     /// The units in a word, alive or not.
