@@ -40,8 +40,8 @@ descriptors:
     Config::from_yaml("stress.yaml", &text).unwrap()
 }
 
-/// Time stands still, so nothing is paid: whatever is loaded when, nobody is ever admitted more than the highest limit that was in
-/// force, and whoever asked often enough was admitted the lowest.
+/// Time stands still, so no charge is paid back. Whatever is loaded when, no client is admitted more than the highest limit that was
+/// in force. A client that asks often enough is admitted the lowest.
 #[test]
 fn no_charge_is_lost_in_a_hundred_loads() {
     for key in ["plain", "changing", "moving", "same", "shared"] {
@@ -94,7 +94,7 @@ fn no_charge_is_lost_in_a_hundred_loads() {
     }
 }
 
-/// Threads race for the last units of the second rule. Whoever comes too late gives back what it has charged to the first.
+/// Threads race for the last units of the second rule. A thread that comes too late refunds its charge to the first rule.
 #[test]
 fn two_rules_are_charged_together_or_not_at_all() {
     const CLIENTS: usize = 4;
@@ -129,7 +129,7 @@ descriptors:
                 for check in 0..OF_ALL {
                     let client = (check + thread) % CLIENTS;
                     admitted[client] += usize::from(both(client, &round.to_string()));
-                    // What is loaded is what is there, so nothing is taken over.
+                    // The same rules are loaded again, so their counters stay.
                     if check % 10 == 0 && thread == 0 {
                         rules.replace([config.clone()]).unwrap();
                     }
