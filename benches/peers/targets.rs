@@ -89,7 +89,7 @@ impl Measured {
         [
             (
                 "keyed against governor + ahash, 1,000 keys, allowed, 1 thread",
-                0.95,
+                0.9,
                 self.ratio("hot", 1, keyed, governor),
             ),
             (
@@ -149,7 +149,7 @@ impl Measured {
             ),
             (
                 "compact in batches of 16 against governor + ahash, 1,000 keys, 1 thread",
-                0.45,
+                0.4,
                 self.ratio("hot", 1, batches, governor),
             ),
             (
@@ -169,7 +169,7 @@ impl Measured {
             ),
             (
                 "compact against clock, hash and load (the floor's denial), 1,000 keys, 1 thread",
-                1.2,
+                1.15,
                 self.ratio("hot-denied", 1, compact, floor),
             ),
             (
