@@ -153,7 +153,7 @@
 //! | [`guide::overflow`], [`guide::sketches`] | what bounded memory costs, and how large it should be |
 //! | `guide::middleware`, `guide::http` | feature `tower`: in front of a server; feature `http`: what clients are told |
 //! | `guide::rules` | feature `rules`: limits in files that reload |
-//! | `guide::redis` and those below it | feature `redis`: one limit for many machines, and when Redis is away |
+//! | `guide::redis` | feature `redis`: one limit for many machines, and when Redis is away |
 //! | [`telemetry`] | what operators see |
 //! | [`guide::from_governor`], [`guide::from_pingora_limits`], `guide::from_tower_governor` | moving here, call by call |
 //! | [`guide::guarantees`], [`design`] | what is promised, and what backs it; how it is made, and why |
@@ -223,23 +223,7 @@ pub mod guide {
     #[cfg(feature = "redis")]
     pub mod redis {
         #![doc = include_str!("guide/redis.md")]
-    }
-    #[cfg(feature = "redis")]
-    pub mod redis_failure {
-        #![doc = include_str!("guide/redis_failure.md")]
-    }
-    #[cfg(feature = "redis")]
-    pub mod redis_lease {
-        #![doc = include_str!("guide/redis_lease.md")]
-    }
-    #[cfg(feature = "redis")]
-    pub mod redis_simulation {
-        #![doc = include_str!("guide/redis_simulation.md")]
         #![doc = include_str!("guide/redis_simulation.svg")]
-    }
-    #[cfg(feature = "redis")]
-    pub mod redis_write_back {
-        #![doc = include_str!("guide/redis_write_back.md")]
     }
     #[cfg(feature = "rules")]
     pub mod rules {
