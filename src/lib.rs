@@ -1,4 +1,4 @@
-//! A rate limiter to link into servers: in-process, lock-free, without a background thread.
+//! An in-process rate limiter for servers: lock-free, and without a background thread.
 //!
 //! ```
 //! use tollgate::{Quota, RateLimiter};
@@ -11,51 +11,71 @@
 //! # assert!(decision.is_allowed());
 //! ```
 //!
-//! A [`Quota`] is `limit` units per `period` with a `burst`, written `Quota::per_minute(60).burst(10)` or parsed from
-//! `"60/min burst 10"`. A limiter is a *store*, where the states of keys live, with an *algorithm* in it, and a *clock*. A
-//! [`Decision`] says whether the request may go, what remains, when to come back, and when all is as new. Denied requests are not
-//! charged.
+//! A [`Quota`] is `limit` units per `period`, with a `burst`. A *unit* is whatever the quota counts: requests, bytes,
+//! tokens. Write a quota as `Quota::per_minute(60).burst(10)`, or parse it from `"60/min burst 10"`.
 //!
-//! From another crate: [`guide::from_governor`], [`guide::from_pingora_limits`], `guide::from_tower_governor`.
+//! A limiter has three parts: a *store*, an *algorithm* and a *clock*. The store holds the state of each key. The
+//! algorithm decides. The clock supplies the time.
+//!
+//! A [`Decision`] contains the answer: whether the request may go now, how many units remain, when to retry, and when
+//! the full quota is available again. A denied request is not charged.
+//!
+//! To move from another crate, read [`guide::from_governor`], [`guide::from_pingora_limits`] or
+//! `guide::from_tower_governor`.
+//!
+//! # Terms
+//!
+//! - **Cost**: the units that a request needs. The limiter charges the cost when it admits the request.
+//! - **Key**: the client, account or route that a limit applies to. Each key has its own quota.
+//! - **Burst**: the most units that a key can spend at once.
+//! - **Debt**: the charged units that time has not paid yet. A key *owes* its debt. An *idle* key owes nothing.
+//! - **Slot**: a place in a table that holds the state of one key. A *bucket* of the table is a small group of slots.
+//! - **Evict**: to give the slot of one key to another key.
+//! - **Spill**: to move the debt of an evicted key into a *sketch*, an array of counters that keys share. The debt
+//!   still counts there.
+//! - **Window**: a span of time in which an algorithm counts units, such as a calendar minute.
 //!
 //! # Choosing an algorithm
 //!
-//! | you want | take |
+//! | You want | Use |
 //! |---|---|
-//! | a rate and a burst, smooth | [`Gcra`], the default; [`TokenBucket`] and [`LeakyBucketMeter`] decide the same |
-//! | tokens that come in batches, at the end of a period or on the hour | [`TokenBucket::interval`], [`TokenBucket::aligned`] |
-//! | to be told *when* to go, and go at an even rate | [`LeakyBucketQueue`] |
-//! | never more than N in any period, exactly | [`SlidingLog`], 8 bytes for each unit of the limit and key |
-//! | the same, for large limits | [`SubWindow::strict`] |
-//! | about N in any period, in two counts | [`SlidingWindow`] |
-//! | N for each calendar minute, hour or day | [`FixedWindow`]: up to twice N around a boundary |
-//! | a pause between two | [`MinimumSpacing`] |
+//! | a smooth rate with a burst | [`Gcra`], the default; [`TokenBucket`] and [`LeakyBucketMeter`] make the same decisions |
+//! | tokens that arrive in batches, at the end of a period or on the hour | [`TokenBucket::interval`], [`TokenBucket::aligned`] |
+//! | a queue that returns *when* each request may go, at an even rate | [`LeakyBucketQueue`] |
+//! | at most N units in any period, exactly | [`SlidingLog`], 8 bytes for each unit of the limit, for each key |
+//! | at most N units in any period, for large limits | [`SubWindow::strict`] |
+//! | about N units in any period, with two counters | [`SlidingWindow`] |
+//! | N units for each calendar minute, hour or day | [`FixedWindow`]: up to twice N around a boundary |
+//! | a minimum time between two requests | [`MinimumSpacing`] |
 //!
-//! A bucket can be emptied at once: 1,000 an hour with its burst lets 1,000 through in a second. Give a lower burst, or a second
-//! limit beside it ([`check_all`]).
+//! A client can spend the whole burst at once: 1,000 units per hour with the default burst can admit 1,000 requests
+//! within one second. To prevent that, set a lower burst, or add a second limit ([`check_all`]).
 //!
-//! In code the default is GCRA. Rules from files (feature `rules`) default to fixed windows, as Envoy's service does.
+//! In code, the default algorithm is GCRA. Rules from files (feature `rules`) default to fixed windows, as Envoy's
+//! rate limit service does.
 //!
 //! # Choosing a store
 //!
-//! | store | made by | keeps | take it |
+//! | Store | Constructors | What it keeps | When to use it |
 //! |---|---|---|---|
-//! | [`Compact`] | [`RateLimiter::new`], [`Builder::compact`] | eight bytes for each key that owes, in memory that is fixed when it is made; keys of any type | unless you need one of the others |
-//! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves, about 35 bytes for each active one of 8 bytes | to list keys; where no two may ever share a limit; for [`SlidingLog`], [`SubWindow`] and buckets that are refilled in batches |
-//! | [`Sketch`] | [`Builder::sketch`] | counts that keys share: constant memory, and a few are denied early | for "10,000 a day" over more busy keys than there is memory for; [`guide::sketches`] |
-//! | [`Direct`] | [`RateLimiter::direct`] | one state | for one limit on everything |
-//! | [`Striped`] | [`Builder::striped`] | one state that all cores can hit at once, each from a block that was charged beforehand | for one limit on everything, on many cores ([`Leases`]) |
+//! | [`Compact`] | [`RateLimiter::new`], [`Builder::compact`] | eight bytes for each key that owes, in memory of fixed size; keys of any type | unless you need another store |
+//! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves: about 35 bytes for each active key of 8 bytes | to list keys; when two keys must never share a limit; for [`SlidingLog`], [`SubWindow`] and token buckets that refill in batches |
+//! | [`Sketch`] | [`Builder::sketch`] | counters that keys share: memory is constant, and a few requests are denied early | for quotas such as 10,000 per day, with more busy keys than memory can hold; see [`guide::sketches`] |
+//! | [`Direct`] | [`RateLimiter::direct`] | one state | for one limit on all requests |
+//! | [`Striped`] | [`Builder::striped`] | one state that all cores can use at once; each core spends from a block of units that was charged in advance | for one limit on all requests, on many cores ([`Leases`]) |
 //!
-//! Only a keyed store allocates on a check, at the first sight of a key. Nothing is swept, and no thread runs.
+//! Only a keyed store allocates during a check, and only for a key that it does not hold yet. No store needs a sweep
+//! or a background thread.
 //!
 //! # Sizing
 //!
-//! A compact store needs a slot for each key that *owes*, not for each that there is. An admitted unit keeps its key busy for one
-//! interval of the quota, so the busy keys are
+//! A compact store needs one slot for each key that *owes*, not for each key that exists. After one admitted unit, its
+//! key owes for one interval of the quota. The number of keys that owe is therefore
 //!
-//! > units admitted a second, of all keys × seconds for one unit
+//! > admitted units per second, over all keys × seconds per unit
 //!
-//! whatever the number of keys, and each wants about 12 bytes. What is denied needs no room.
+//! This number does not depend on how many keys exist. Plan about 12 bytes for each key that owes. Denied requests
+//! need no memory.
 //!
 //! ```
 //! use tollgate::{Capacity, Gcra, Quota, RateLimiter};
@@ -73,108 +93,123 @@
 //! # Ok::<(), tollgate::QuotaError>(())
 //! ```
 //!
-//! [`Capacity`] can be said in memory or slots, too; [`RateLimiter::load`] and [`RateLimiter::gauges`] say how it stands; and
-//! `tollgate replay --store compact --memory 1MiB access.log` tries a size on your own traffic.
+//! You can also set a [`Capacity`] in bytes or in slots. [`RateLimiter::load`] and [`RateLimiter::gauges`] report how
+//! full the table is. To test a size on your own traffic, run `tollgate replay --store compact --memory 1MiB
+//! access.log`.
 //!
-//! # When it is full
+//! # When the table is full
 //!
-//! A key that finds no slot puts out the one that owes least. With [`Overflow::Spill`], the default, that one's debt goes on counting in a
-//! sketch: nobody is admitted too much, and a few are denied early. [`Overflow::Forget`] lets debts go where refusing wrongly is worse.
-//! [`Overflow::Inherit`] has newcomers take them over, where keys are not free to make. See [`guide::overflow`]. A keyed store grows, or
-//! has a cap and says what happens there ([`WhenFull`]).
+//! When a new key finds no free slot in its bucket, the limiter evicts the key with the smallest debt. The overflow
+//! policy decides what happens to that debt:
+//!
+//! - [`Overflow::Spill`], the default, adds the debt to a sketch, where it still counts. No key is admitted more than
+//!   its quota, and a few requests are denied early.
+//! - [`Overflow::Forget`] drops the debt. Use it where a false denial is worse than over-admission.
+//! - [`Overflow::Inherit`] moves the debt to the new key. Use it where clients cannot create keys for free.
+//!
+//! See [`guide::overflow`]. A keyed store has no fixed size: it grows, or it has a cap and a policy for new keys at
+//! that cap ([`WhenFull`]).
 //!
 //! # Clocks
 //!
-//! | clock | for |
+//! | Clock | Use it for |
 //! |---|---|
-//! | [`QuantaClock`], the default | servers: the processor's time-stamp counter, about 10 ns |
-//! | [`StdClock`] | machines whose counters differ between cores, stop or are set (some virtual machines, machines that sleep): the system's monotonic clock |
-//! | [`CoarseClock`] | event loops: one load, as fresh as the last turn of yours |
+//! | [`QuantaClock`], the default | servers: reads the processor's time-stamp counter, in about 10 ns |
+//! | [`StdClock`] | machines whose counters differ between cores, stop or are set (some virtual machines, and machines that suspend): reads the system's monotonic clock |
+//! | [`CoarseClock`] | event loops: one load; its time is as recent as your loop's last update |
 //! | [`ManualClock`] | tests, simulations, replays |
 //! | `TokioClock` (feature `tokio`) | tests in tokio's paused time |
-//! | your own [`Clock`] | one method; or say the time of each call ([`RateLimiter::check_at`]) |
+//! | your own [`Clock`] | other time sources: implement one method, or pass the time with each call ([`RateLimiter::check_at`]) |
 //!
-//! A [`Timestamp`] is nanoseconds since the clock's origin. The real clocks read the wall clock once, when they are made, and count on
-//! from there: so windows begin with the calendar's minutes and days (UTC), and no later step of the wall clock moves anything. If it
-//! is set by an hour while the server runs, windows stay where they were. While a machine sleeps, most systems' monotonic clocks stand:
-//! nothing refills in that time, and windows are late by it until the limiter is made anew.
+//! A [`Timestamp`] counts nanoseconds since the clock's origin. The real clocks read the wall clock once, when they
+//! are created, and count on from that reading. Windows therefore begin with the calendar's minutes and days, in UTC.
 //!
-//! # More than one check
+//! Later steps of the wall clock change nothing. If the wall clock is changed by one hour while the server runs,
+//! windows stay where they were. On most systems the monotonic clock stops while the machine is suspended. Nothing
+//! refills in that time, and windows stay late by that much until the limiter is created again.
 //!
-//! Several limits on one request, all charged or none ([`check_all`]), turns in the future, refunds, costs that are known afterwards,
-//! quotas that change while in use: see [`guide::decisions`]. Waiting for a turn, first come, first served, in threads and in tokio's
-//! tasks: see [`guide::waiting`].
+//! # Other operations
+//!
+//! [`check_all`] applies several limits to one request and charges all of them or none. [`guide::decisions`] also
+//! covers reservations, refunds, costs that are known only afterwards, and quotas that change while the limiter is in
+//! use. Threads and tokio tasks can wait for their turn, first come, first served; see [`guide::waiting`].
 //!
 //! # Guarantees
 //!
-//! - What is admitted never exceeds the algorithm's bound (stated at its type), for any key and interval and under any
-//!   interleaving; see [`RateLimiter`] for what late threads mean. A compact limiter counts time in ticks, at most a 256th of
-//!   a unit's time, and says what it does when it is short of room ([`Overflow`]). A striped one ([`Striped`]) may be ahead by what the
-//!   algorithm admits in the life of one lease (10 ms), and around the end of a window by half a limit.
-//! - A denied request is not charged, and a denial writes no memory that threads share (but for a count of those that only
-//!   want of room denied, and in a sketch's races).
-//! - Every call is lock-free, but for those that wait and those that change a quota. No check is denied because of contention (but for a sketch's, rarely: see [`Sketch`]).
-//! - A compact or direct limiter never allocates on a check; a keyed one at the first sight of a key only (and once for each
-//!   thread).
-//! - Once a limiter is made, no argument overflows, panics or divides by zero; a quota that cannot be held is an error of
-//!   `try_…`, and a panic of `new`.
-//! - If the times of a limiter's callers differ by at most d, an interval of length t admits at most the algorithm's bound for t + d. A time
-//!   that steps back only denies more, by less than the step. Where a store may have forgotten a key, or a time is far from all
-//!   others, [`guide::guarantees`] says how far this goes.
+//! - Admitted units never exceed the algorithm's bound, for any key, any interval and any interleaving of threads. The
+//!   docs of each algorithm state its bound. [`RateLimiter`] explains the effect of a thread that is delayed between
+//!   its clock reading and its charge. The exceptions are:
+//!   - A compact limiter counts time in ticks of at most 1/256 of a unit's time.
+//!   - A compact limiter that has no free slot follows its overflow policy ([`Overflow`]).
+//!   - A striped limiter ([`Striped`]) may be ahead by the units that the algorithm admits in the life of one lease
+//!     (10 ms). Around the end of a window it may be ahead by half a limit.
+//! - A denied request is not charged, and a denial does not write to memory that threads share. There are two
+//!   exceptions. A compact limiter counts the new keys that it denies only because it has no room. A [`Sketch`] may
+//!   write in a race.
+//! - Every call is lock-free, except calls that wait and calls that change a quota. Contention never causes a denial,
+//!   with one rare exception in a [`Sketch`].
+//! - A compact or direct limiter never allocates during a check. A keyed limiter allocates only for a key that it does
+//!   not hold yet, and once for each thread.
+//! - After a limiter is created, no argument overflows, panics or divides by zero. For a quota that cannot be
+//!   represented, the `try_…` constructors return an error, and `new` panics.
+//! - If the times of a limiter's callers differ by at most d, an interval of length t admits at most the algorithm's
+//!   bound for t + d. A time that steps back can only deny more, by less than the step. [`guide::guarantees`] covers
+//!   two special cases: a store that forgot a key, and a time that is far from all others.
 //!
-//! [`guide::guarantees`] has all of them, one by one, each with what it is backed by, and what is not promised; [`design`] says how it is
-//! made, and why.
+//! [`guide::guarantees`] lists every guarantee with its evidence, and the properties that the crate does not promise.
+//! [`design`] explains how the crate works, and why.
 //!
 //! # Features
 //!
-//! `std`, the default, brings clocks that ask the machine, random seeds, and all that is not named here. Without it (`default-features =
-//! false`) the crate is `no_std` with `alloc`, and what remains decides by times and [seeds](Builder::seeds) of the caller's: every
-//! algorithm, the direct and the compact store, [`check_all`]. That needs atomics of 64 bits; see the
-//! [design text](design#without-the-standard-library).
+//! The feature `std` is on by default. It adds the clocks that read the system's time, random seeds, and everything
+//! that this section does not list. Without it (`default-features = false`) the crate is `no_std` with `alloc`. It
+//! then contains every algorithm, the direct and compact stores, and [`check_all`]; the caller supplies times and
+//! [seeds](Builder::seeds). The target must have 64-bit atomics; see the [design
+//! text](design#without-the-standard-library).
 //!
-//! # When to use something else
+//! # When to use another crate or tool
 //!
-//! | | where it is better |
+//! | Alternative | Where it is better |
 //! |---|---|
-//! | [governor](https://docs.rs/governor) | years of use by many; a store or middleware of your own as a type; sinks; waits in any executor. Its first sight of a key is several times as fast |
-//! | [pingora-limits](https://docs.rs/pingora-limits) | counts that go down again, by other ways than a guard; it is there already in a Pingora proxy |
-//! | [ratelimit](https://docs.rs/ratelimit), [leaky-bucket](https://docs.rs/leaky-bucket) | one bucket, no keys, next to no code; the second a fair queue for tokio |
-//! | a semaphore, tower's `ConcurrencyLimit` | *how many at once*, and to wait for it: load is bounded by the work under way, not by a rate. For each key at once: [`sketch::InFlight`] |
-//! | a script in Redis, Envoy's rate limit service | programs in other languages share the limit. Among your own Rust programs: feature `redis` |
-//! | nginx, HAProxy, Envoy, a CDN | requests are refused before they cost this process a connection and a handshake. Floods belong there; who may do what belongs here |
-//! | a database | a month's paid calls: what is counted here is lost with the process ([`RateLimiter::snapshot`] aside) |
+//! | [governor](https://docs.rs/governor) | many users over many years; your own stores and middleware as types; sinks; waits in any executor. It inserts a new key several times as fast |
+//! | [pingora-limits](https://docs.rs/pingora-limits) | counters that you can decrement without a guard; a Pingora proxy already contains it |
+//! | [ratelimit](https://docs.rs/ratelimit), [leaky-bucket](https://docs.rs/leaky-bucket) | one bucket without keys, in very little code; `leaky-bucket` has a fair queue for tokio |
+//! | a semaphore, tower's `ConcurrencyLimit` | limits on *concurrent* requests, with waiting: they bound the work in progress, not a rate. For a limit on each key, see [`sketch::InFlight`] |
+//! | a script in Redis, Envoy's rate limit service | a limit that programs in several languages share. Among your own Rust programs, use the feature `redis` |
+//! | nginx, HAProxy, Envoy, a CDN | floods: they deny requests before these cost this process a connection and a handshake. Use this crate for limits on accounts and actions |
+//! | a database | billing, such as paid calls per month: this crate's counts are lost when the process ends, unless you save them ([`RateLimiter::snapshot`]) |
 //!
 //! # Guides
 //!
-//! | | |
+//! | Guide | Topics |
 //! |---|---|
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
 //! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
-//! | [`guide::overflow`], [`guide::sketches`] | what bounded memory costs, and how large it should be |
-//! | `guide::middleware`, `guide::http` | feature `tower`: in front of a server; feature `http`: what clients are told |
+//! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
+//! | `guide::middleware`, `guide::http` | feature `tower`: limits in front of a server; feature `http`: the headers and bodies that clients receive |
 //! | `guide::rules` | feature `rules`: limits in files that reload |
-//! | `guide::redis` | feature `redis`: one limit for many machines, and when Redis is away |
-//! | [`telemetry`] | what operators see |
-//! | [`guide::from_governor`], [`guide::from_pingora_limits`], `guide::from_tower_governor` | moving here, call by call |
-//! | [`guide::guarantees`], [`design`] | what is promised, and what backs it; how it is made, and why |
+//! | `guide::redis` | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
+//! | [`telemetry`] | figures for operators |
+//! | [`guide::from_governor`], [`guide::from_pingora_limits`], `guide::from_tower_governor` | moving from another crate, call by call |
+//! | [`guide::guarantees`], [`design`] | each guarantee with its evidence; how the crate works, and why |
 //!
-//! In `examples/` are whole programs: `quick_start`, `tiers`, `login`, `token_budget`, `outbound`, `axum`, `axum_layer`, `hyper`, `tonic`,
-//! and `axum_redis`, two processes that share a limit.
+//! The folder `examples/` contains whole programs: `quick_start`, `tiers`, `login`, `token_budget`, `outbound`,
+//! `axum`, `axum_layer`, `hyper`, `tonic` and `axum_redis`. In `axum_redis`, two processes share a limit.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
-// Published docs say which feature each item needs.
+// The published docs show which feature each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// What only the parts with std use, and what links to them, is checked where those are built.
+// Builds with `std` check the items that only `std` parts use, and the links to them.
 #![cfg_attr(
     not(feature = "std"),
     allow(dead_code, unreachable_pub, unused_imports, unused_macros, rustdoc::broken_intra_doc_links)
 )]
-// The core has methods that only an edge calls.
+// The core has methods that only the modules in `edge` call.
 #![cfg_attr(
     all(feature = "std", not(all(feature = "redis", feature = "rules", feature = "tower"))),
     allow(dead_code, unused_imports)
 )]
-// What every public function owes its reader; of tests' helpers it would be too much.
+// Public functions must document their errors and panics. Test helpers need not.
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 extern crate alloc;
@@ -279,7 +314,8 @@ pub use store::{
     Capacity, CapacityError, Compact, Direct, Gauges, HashedStore, Overflow, SnapshotError, Tier,
 };
 
-/// The README's examples, as tests: whole programs without hidden lines, which GitHub would show, and so only with the features that they use.
+/// The README's examples, as tests. They are whole programs without hidden lines, because GitHub would show those.
+/// They therefore run only when all the features that they use are enabled.
 #[cfg(all(doctest, feature = "redis", feature = "tower", feature = "watch"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
