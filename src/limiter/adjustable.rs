@@ -1,4 +1,4 @@
-//! Limiters whose quota changes.
+//! Limiters whose quota can change.
 
 use super::RateLimiter;
 use crate::base::clock::{Clock, Timestamp};
@@ -6,7 +6,7 @@ use crate::base::quota::{Quota, QuotaError};
 use crate::store::{Adjustable, Carry, Rebuild};
 
 impl<S: Rebuild, C> RateLimiter<S, C> {
-    /// This limiter, able to take another quota while it is in use ([`RateLimiter::set_quota`]).
+    /// Makes this limiter adjustable: its quota can change while it is in use ([`RateLimiter::set_quota`]).
     ///
     /// # Examples
     /// ```
@@ -26,36 +26,36 @@ impl<S: Rebuild, C> RateLimiter<S, C> {
 }
 
 impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
-    /// Puts another quota in force, from the next request on; what keys owe is [carried over](Carry).
+    /// Sets another quota, from the next request on, and [carries over](Carry) the debts of keys.
     ///
-    /// No check waits, and none is decided by half a change. A request that is under way may be charged under
-    /// both quotas, and then find its own charge carried over. The algorithm stays of its kind: windows stay aligned, a sub-window counter has as many parts.
+    /// No check waits, and no check sees half a change. A request in progress may be charged under both quotas, and
+    /// its own charge may then be carried over. The kind of algorithm stays the same: windows stay aligned, and a
+    /// sub-window counter keeps its number of parts.
     ///
-    /// The old states are kept until the next change or [`RateLimiter::forget_past`], so memory is doubled meanwhile. A compact
-    /// limiter that had to [spill](crate::Overflow::Spill) debts, and is changed again before the most that any key owed would be
-    /// paid, keeps those of each such change.
+    /// The limiter keeps the old states until the next change or [`RateLimiter::forget_past`], so memory doubles for
+    /// that time. A compact limiter may have [spilled](crate::Overflow::Spill) debts. If its quota changes again
+    /// before time can have paid the largest debt of any key, the limiter keeps the spilled debts of each change.
     ///
     /// # Errors
-    /// If the algorithm or the store cannot hold the quota; for a compact limiter that is short of room also if 64 changes are
-    /// not paid for yet. Then
-    /// nothing is changed.
+    /// Returns an error if the algorithm or the store cannot hold the quota. A compact limiter that has spilled debts
+    /// also returns an error if 64 changes are not paid yet. An error changes nothing.
     ///
     /// # Complexity
-    /// As making the limiter; and O(keys), or slots, if the last change is not paid for yet. A key's first check after the
-    /// change looks it up in the old store too.
+    /// That of a new limiter, and O(keys) or O(slots) if the last change is not paid yet. The first check of a key
+    /// after the change also looks for the key in the old store.
     pub fn set_quota(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
         self.store.set_quota(quota, carry, || self.time(None))
     }
 
-    /// [`RateLimiter::set_quota`] as of a time that the caller says.
+    /// [`RateLimiter::set_quota`] as of the time `now`.
     ///
     /// # Errors
-    /// As [`RateLimiter::set_quota`].
+    /// The same as [`RateLimiter::set_quota`].
     pub fn set_quota_at(&self, quota: &Quota, carry: Carry, now: Timestamp) -> Result<(), QuotaError> {
         self.store.set_quota(quota, carry, || self.time(Some(now)))
     }
 
-    /// Frees what is kept of old quotas. Keys that were not asked for since the change owe nothing then.
+    /// Frees the state of old quotas. Keys without a check since the change then owe nothing.
     pub fn forget_past(&self) {
         self.store.forget_past();
     }

@@ -1,4 +1,4 @@
-//! Checks for a key: of every store of keys.
+//! Checks for one key, for every store that has keys.
 
 use alloc::vec::Vec;
 
@@ -8,23 +8,29 @@ use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
 use crate::store::{ManyKeys, Operation, Store};
 
-/// Checks of single keys. Keys are borrowed.
+/// Checks of single keys. The caller passes keys by reference.
 ///
-/// A [`Compact`](crate::Compact) limiter or a [`Sketch`](crate::Sketch) takes keys of any type that hashes, which may differ from
-/// call to call; equal hashes are equal keys. `&str` and `String` hash alike, an integer and its text do not. A
-/// [`Keyed`](crate::Keyed) limiter over `String` is asked with `&str`, and copies a key only at first sight.
+/// A [`Compact`](crate::Compact) limiter or a [`Sketch`](crate::Sketch) accepts keys of any type that hashes. The type
+/// may differ from call to call; two keys with equal hashes are the same key. `&str` and `String` have the same hash.
+/// An integer and its text do not.
+///
+/// A [`Keyed`](crate::Keyed) limiter over `String` accepts `&str`. It copies a key only when it does not hold that key
+/// yet.
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
-    /// Checks one unit for `key` now, and charges it if it is allowed.
+    /// Checks one unit for `key` now, and charges it if it is admitted.
     ///
     /// # Complexity
-    /// Compact or sketch: O(1): a clock reading, a hash, one cache line, and one exchange if it is allowed; in a sketch three
-    /// lines, and up to four exchanges. Never allocates. Lock-free; a denial writes nothing, but for a count when a newcomer is
-    /// denied for a debt that was [spilled or inherited](crate::Overflow), and in races of a [`Sketch`](crate::Sketch).
+    /// Compact or sketch: O(1). A compact limiter reads the clock, hashes the key, reads one cache line, and makes one
+    /// exchange if the unit is admitted. A sketch reads three lines and makes up to four exchanges. Neither allocates.
+    /// Both are lock-free. A denial writes nothing, with two exceptions: it counts a new key that is denied because of
+    /// a debt that was [spilled or inherited](crate::Overflow), and it may write in races of a
+    /// [`Sketch`](crate::Sketch).
     ///
-    /// Keyed: O(1) expected: a clock reading, a hash, an epoch pin, three dependent loads, and one exchange if it is
-    /// allowed. Lock-free; a denial writes nothing that threads share, but that the first look into a bucket of the table prepares
-    /// that, also after the table has grown. Allocates at the first sight of a key only, and once for each thread. Beyond a cap it
-    /// costs more, see [`WhenFull`](crate::WhenFull).
+    /// Keyed: O(1) expected. The limiter reads the clock, hashes the key, pins an epoch, makes three dependent loads,
+    /// and makes one exchange if the unit is admitted. It is lock-free. A denial writes nothing that threads share,
+    /// with one exception: the first access to a bucket of the table prepares that bucket, also after the table has
+    /// grown. The limiter allocates only for a key that it does not hold yet, and once for each thread. At a cap it
+    /// does more work; see [`WhenFull`](crate::WhenFull).
     ///
     /// # Examples
     /// ```
@@ -61,16 +67,17 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.apply(key, Operation::Check, cost, None)
     }
 
-    /// Checks `cost` units for `key` at a time that the caller says.
+    /// Checks `cost` units for `key` at the time `now`.
     ///
-    /// Times may be given and read in turn, and may come from clocks that differ. A `now` behind an earlier call's can only deny
-    /// more, by less than the step back; in a keyed store unless the key was forgotten as idle meanwhile, as of the latest time
-    /// that any call brought.
+    /// A limiter may mix given times and clock readings, and the times may come from clocks that differ. A `now`
+    /// before an earlier call's time can only deny more, by less than the step back. A keyed store has one exception:
+    /// it may have removed the key as idle, as of the latest time of any call.
     ///
-    /// In a compact store, a `now` that is behind the newest by more than a quarter of the
-    /// [range](crate::Compact) of the words is decided as of that quarter. If such times go on for a second (or the time
-    /// of a burst, if that is longer) and no other call brings a newer one, the newest time was wrong: it falls to them, and
-    /// each key may have one burst more.
+    /// A compact store handles a `now` that is far behind. If `now` is behind the newest time by more than a quarter
+    /// of the [range](crate::Compact) of the words, the store uses the time at that quarter instead. If such times
+    /// continue for a second (or for the time that a burst takes to refill, if that is longer) and no other call has a
+    /// newer time, the newest time was wrong. The newest time then falls back to theirs, and each key may get one more
+    /// burst.
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
@@ -80,11 +87,12 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.apply(key, Operation::Check, cost, Some(now))
     }
 
-    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
-    /// charging. Never makes a key.
+    /// Returns the decision that [`RateLimiter::check`] would make now, without a charge.
+    ///
+    /// The decision includes the remaining units and the reset time. The limiter never inserts the key.
     ///
     /// # Complexity
-    /// As a check, and writes nothing.
+    /// The same as a check. Writes nothing.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek<Q: ?Sized>(&self, key: &Q) -> Decision
     where
@@ -93,7 +101,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.peek_n(key, 1)
     }
 
-    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging. Never makes a key.
+    /// Returns the decision that [`RateLimiter::check_n`] would make now, without a charge. Never inserts the key.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
     where
@@ -102,7 +110,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.peek_at(key, cost, self.clock.now())
     }
 
-    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging. Never makes a key.
+    /// Returns the decision that [`RateLimiter::check_at`] would make, without a charge. Never inserts the key.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
     where
@@ -111,10 +119,10 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.store.peek(self.store.prepare(key), CheckTime::given(now), cost)
     }
 
-    /// Checks one unit for each key in order, at one time, and appends the decisions.
+    /// Checks one unit for each key in order, all at one time, and appends the decisions.
     ///
-    /// The same decisions as so many single checks at that time, at a fraction of the cost where keys are many: one
-    /// clock reading, for a keyed store one pin, and the memory of 16 keys is fetched at once.
+    /// The decisions equal those of single checks at that time. With many keys, the batch costs a fraction of the
+    /// single checks: it reads the clock once, pins a keyed store once, and fetches the memory of 16 keys at once.
     ///
     /// # Examples
     /// ```
@@ -135,7 +143,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.check_many_at(keys, decisions, self.clock.now());
     }
 
-    /// [`RateLimiter::check_many`] at a time that the caller says.
+    /// [`RateLimiter::check_many`] at the time `now`.
     #[inline]
     pub fn check_many_at<'k, Q>(
         &self,

@@ -1,4 +1,4 @@
-//! What a limiter with one state has besides.
+//! Methods that only limiters with one state have.
 
 use super::RateLimiter;
 use crate::algorithm::Algorithm;
@@ -7,17 +7,17 @@ use crate::base::decision::Decision;
 use crate::store::Direct;
 
 impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
-    /// Checks `cost` units at `now` under another quota than the limiter's, made by [`Algorithm::requota`].
+    /// Checks `cost` units at `now` under another quota than the limiter's, made with [`Algorithm::requota`].
     ///
-    /// An algorithm that did not come from this limiter's own, so that it would read the state otherwise, is not used:
-    /// the limiter's own decides instead. Debug builds panic.
+    /// An algorithm that was not made from this limiter's own would read the state differently. The limiter then uses
+    /// its own algorithm instead; debug builds panic.
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_with(&self, algorithm: &A, cost: u64, now: Timestamp) -> Decision {
         self.store.check_with(super::readable(self.store.algorithm(), algorithm), now.as_nanos(), cost)
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> &A {
         self.store.algorithm()
     }

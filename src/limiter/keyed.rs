@@ -8,7 +8,8 @@ use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
 use crate::store::{Keyed, Lookup, Store};
 
-/// Keys are borrowed: a limiter over `String` is asked with `&str`, and copies a key only at first sight.
+/// The caller passes keys by reference. A limiter over `String` accepts `&str`, and copies a key only when it does not
+/// hold that key yet.
 impl<K, A, H, C> RateLimiter<Keyed<K, A, H>, C>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -16,13 +17,13 @@ where
     H: BuildHasher,
     C: Clock,
 {
-    /// Checks `cost` units for `key` at `now` under a quota of the caller's: tiers, and exceptions for single keys.
+    /// Checks `cost` units for `key` at `now` under another quota: for tiers, and for exceptions of single keys.
     ///
-    /// `algorithm` is made by [`Algorithm::requota`] from the limiter's own, once, and kept. The key's state means the
-    /// same under both: what was charged stays charged.
+    /// Make `algorithm` once with [`Algorithm::requota`] from the limiter's own algorithm, and keep it. The key's
+    /// state has the same meaning under both quotas: charged units stay charged.
     ///
-    /// An algorithm that did not come from this limiter's own, so that it would read the state otherwise, is not used:
-    /// the limiter's own decides instead. Debug builds panic.
+    /// An algorithm that was not made from this limiter's own would read the state differently. The limiter then uses
+    /// its own algorithm instead; debug builds panic.
     ///
     /// # Examples
     /// ```
@@ -50,14 +51,16 @@ where
         self.store.check_with(algorithm, key, now.as_nanos(), cost)
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> &A {
         self.store.algorithm()
     }
 
-    /// The bytes that the states of the keys take: for each key a node, the algorithm's words elsewhere, and its part of the table. The first
-    /// 200 keys or so take a cache line each, so that threads do not slow each other down. An estimate, as [`RateLimiter::len`] is. The 12 KiB
-    /// that every keyed limiter takes before its first key are not counted.
+    /// Returns the bytes that the keys' states take. An estimate, as [`RateLimiter::len`] is.
+    ///
+    /// This includes, for each key, a node, the algorithm's separate words, and a share of the table. Each of about
+    /// the first 200 keys takes a whole cache line, so that threads do not slow each other down. The 12 KiB that every
+    /// keyed limiter takes before its first key are not included.
     ///
     /// # Examples
     /// ```
@@ -72,23 +75,23 @@ where
         self.store.state_bytes()
     }
 
-    /// How many keys are held, idle ones that were not removed yet included. An estimate while other threads are at
-    /// work.
+    /// Returns the number of held keys, including idle keys that are not removed yet. An estimate while other threads
+    /// use the limiter.
     pub fn len(&self) -> usize {
         self.store.len()
     }
 
-    /// Whether no key is held. An estimate while other threads are at work.
+    /// Returns whether the limiter holds no key. An estimate while other threads use the limiter.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether `key` is held; idle keys may be, until they are removed.
+    /// Returns whether the limiter holds `key`. It may hold idle keys until it removes them.
     pub fn contains<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> bool {
         self.store.contains(key)
     }
 
-    /// Forgets `key` and what it owes; says whether it was held.
+    /// Removes `key` and its debt. Returns whether the limiter held the key.
     ///
     /// # Complexity
     /// O(1) expected, lock-free.
@@ -96,7 +99,7 @@ where
         self.store.remove(key)
     }
 
-    /// Forgets all keys, and what they owe. Keys that other threads insert meanwhile may stay.
+    /// Removes all keys and their debts. Keys that other threads insert during the call may stay.
     ///
     /// # Complexity
     /// O(keys).
@@ -104,29 +107,31 @@ where
         self.store.clear();
     }
 
-    /// Forgets all keys that are idle now. Never needed for correctness; frees memory after a peak.
+    /// Removes all keys that are idle now, and frees memory after a peak. Correctness never needs this call.
     ///
-    /// A key that is checked at a time before this one later begins with a full burst at that time. So if the times of some keys
-    /// lag, give [`RateLimiter::retain_active_at`] the oldest time that a check may still have.
+    /// If a removed key is later checked at a time before this call's time, the key begins with a full burst at that
+    /// time. If the times of some keys lag, call [`RateLimiter::retain_active_at`] with the oldest time that a check
+    /// may still have.
     ///
-    /// Frees the keys, and shrinks the table that finds them. Memory of keys is freed in groups of 63: a group is freed once none of its
-    /// keys is held, and until then used for new ones.
+    /// The call frees the keys and shrinks the table. The limiter frees nodes in groups of 63. It frees a group when
+    /// it holds none of the group's keys; until then it reuses the nodes for new keys.
     ///
     /// # Complexity
-    /// O(keys), on this thread, under one epoch: what other threads free meanwhile is freed after it.
+    /// O(keys), on this thread, under one epoch: memory that other threads free during the call is released after it.
     pub fn retain_active(&self) {
         self.store.retain_active(self.now_ns());
     }
 
-    /// [`RateLimiter::retain_active`] at a time that the caller says: for limiters whose checks are given times too. Say the oldest
-    /// time that a key may still be checked at.
+    /// [`RateLimiter::retain_active`] at the time `now`: for limiters whose checks have given times too. Pass the
+    /// oldest time that a check may still have.
     pub fn retain_active_at(&self, now: Timestamp) {
         self.store.retain_active(now.as_nanos());
     }
 
-    /// Calls `visit` with each key, in no order, and with what a cost of 0 would be answered now.
+    /// Calls `visit` with each key, in any order, and with the decision for a cost of 0 now.
     ///
-    /// Sees every key that is held throughout; keys that come or go meanwhile may be seen or not.
+    /// Visits every key that the limiter holds during the whole call. A key that is inserted or removed during the
+    /// call may be visited or not.
     ///
     /// # Examples
     /// ```
@@ -142,12 +147,13 @@ where
     /// ```
     ///
     /// # Complexity
-    /// O(keys), under one epoch: what other threads free meanwhile is freed after it. `visit` runs for each, so keep it short.
+    /// O(keys), under one epoch: memory that other threads free during the call is released after it. `visit` runs for
+    /// each key, so keep it short.
     pub fn for_each(&self, visit: impl FnMut(&K, Decision)) {
         self.store.for_each(self.now_ns(), visit);
     }
 
-    /// [`RateLimiter::for_each`] with the answers at a time that the caller says.
+    /// [`RateLimiter::for_each`] with the decisions at the time `now`.
     pub fn for_each_at(&self, now: Timestamp, visit: impl FnMut(&K, Decision)) {
         self.store.for_each(now.as_nanos(), visit);
     }

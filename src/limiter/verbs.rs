@@ -1,4 +1,4 @@
-//! What else can be done about a key than to check it: for every store of keys.
+//! Operations on a key other than checks, for every store that has keys.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::base::clock::{Clock, Timestamp, saturating_nanos};
 use crate::base::decision::Decision;
 use crate::store::{ManyKeys, Operation, Store};
 
-/// The door of every store: for a key, at the clock's time or at one that is given.
+/// The common entry point of every store: one key, at the clock's time or at a given time.
 impl<S, C: Clock> RateLimiter<S, C> {
     #[inline(always)]
     pub(super) fn time(&self, given: Option<Timestamp>) -> CheckTime {
@@ -30,7 +30,7 @@ impl<S, C: Clock> RateLimiter<S, C> {
         S: Store<Q>,
     {
         let key = self.store.prepare(key);
-        // The memory comes while the clock is read.
+        // The processor fetches the key's memory while the limiter reads the clock.
         self.store.prefetch(key);
         self.store.apply(key, operation, self.time(given), cost)
     }
@@ -76,11 +76,11 @@ pub(super) fn reserve(max_wait: Duration) -> Operation {
     Operation::Reserve { wait_ns: saturating_nanos(max_wait) }
 }
 
-/// Charges of other kinds, and taking them back. Keys are borrowed, as for a check.
+/// Other kinds of charges, and refunds. The caller passes keys by reference, as for a check.
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
-    /// Charges as much of `most` as there is room for now: [`Decision::cost`] says how much that was.
+    /// Charges as many of `most` units as the key can spend now. [`Decision::cost`] returns how many it charged.
     ///
-    /// Denied if there is room for nothing; then [`Decision::retry_after`] says when there is for one unit.
+    /// Denies if the key cannot spend one unit. [`Decision::retry_after`] then returns when it can.
     ///
     /// # Examples
     /// ```
@@ -93,7 +93,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// ```
     ///
     /// # Complexity
-    /// O(1), lock-free, as a check: if another thread was first, it takes what that one has left.
+    /// O(1) and lock-free, as a check. If another thread charges first, this call takes the units that are left.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn take_up_to<Q: ?Sized>(&self, key: &Q, most: u64) -> Decision
     where
@@ -102,7 +102,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.apply(key, Operation::Take, most, None)
     }
 
-    /// [`RateLimiter::take_up_to`] at a time that the caller says.
+    /// [`RateLimiter::take_up_to`] at the time `now`.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn take_up_to_at<Q: ?Sized>(&self, key: &Q, most: u64, now: Timestamp) -> Decision
     where
@@ -111,15 +111,19 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.apply(key, Operation::Take, most, Some(now))
     }
 
-    /// Charges `cost` units whether or not there is room: for work that is done already. What is charged beyond the burst
-    /// is a debt, and the key is denied until time has paid it.
+    /// Charges `cost` units even if the key cannot spend them: for work that is already done.
     ///
-    /// [`Decision::cost`] says how much was charged: less, if the state could not hold it. A direct or keyed state of time (GCRA,
-    /// buckets, spacing) holds debts of 4 to 292 years; counts of windows and batches some multiple of the limit, within the window
-    /// that they are made in; the sliding log, the sketch, and a compact store without an
-    /// [`overdraft`](crate::Builder::overdraft) hold what is left to the limit, or little more. [`Decision::delay`] says when the
-    /// debt is paid, but of counts of sliding windows, which know nothing of the future. (A keyed store that is full and denies
-    /// newcomers denies this too.)
+    /// The charge beyond the burst is a debt. The key is denied until time has paid it.
+    ///
+    /// [`Decision::cost`] returns how many units were charged. That is less than `cost` if the state cannot hold the
+    /// whole debt:
+    /// - A direct or keyed state of time (GCRA, buckets, spacing) holds debts of 4 to 292 years.
+    /// - Counts of windows and batches hold some multiple of the limit, within the window of the charge.
+    /// - The sliding log, the sketch, and a compact store without an [`overdraft`](crate::Builder::overdraft) hold the
+    ///   units that are left to the limit, or little more.
+    ///
+    /// [`Decision::delay`] returns when the debt is paid, except for counts of sliding windows, which cannot predict
+    /// this. A keyed store that is full and denies new keys denies this call too.
     ///
     /// # Examples
     /// ```
@@ -136,7 +140,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// ```
     ///
     /// # Complexity
-    /// O(1), lock-free, as a check that is allowed.
+    /// O(1) and lock-free, as a check that is admitted.
     pub fn charge_unchecked<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
     where
         S: Store<Q>,
@@ -144,7 +148,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.apply(key, Operation::Force, cost, None)
     }
 
-    /// [`RateLimiter::charge_unchecked`] at a time that the caller says.
+    /// [`RateLimiter::charge_unchecked`] at the time `now`.
     pub fn charge_unchecked_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
     where
         S: Store<Q>,
@@ -152,24 +156,31 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.apply(key, Operation::Force, cost, Some(now))
     }
 
-    /// Takes a charge back, as far as it is still owed: how many units that was, the last perhaps in part. For work that was
-    /// not done.
+    /// Refunds the part of a charge that the key still owes: for work that was not done. Returns the number of
+    /// refunded units; the last one may be refunded only in part.
     ///
-    /// What time has paid of a charge is not given back again, so that with the refunded charges left out, what is admitted stays
-    /// within the algorithm's bound. Time pays a charge from when it was made, or from its turn, if it was
-    /// [reserved](RateLimiter::reserve): a charge of n units is given back until n units' time has passed, and then less than
-    /// all of it from the n-th part on. (That of those before it may have been taken back meanwhile, so their time is not
-    /// counted for this one.) Windows and batches are paid at their ends, and give back in the window, sub-window or period of
-    /// the charge only. Of requests that were told to wait ([`Decision::delay`]) only the last is taken back; of those in
-    /// queues and of spaced events too. Logs, sketches, and compact stores with
-    /// [`Overflow::Inherit`](crate::Overflow::Inherit) give nothing back; nor does a compact store to a key that was evicted since.
+    /// Units that time has already paid are not refunded. Admitted units without the refunded charges therefore stay
+    /// within the algorithm's bound.
     ///
-    /// Give back each charge once, and not after its key was removed or reset. Where reserved turns are outstanding, they keep
-    /// their time, and as many units as are refunded may go that much sooner after them. A time behind those of other
-    /// charges since gives back what was paid between, too.
+    /// Time pays a charge from the moment of the charge, or from its turn if it was [reserved](RateLimiter::reserve).
+    /// A charge of n units can be refunded until the time of n units has passed. From the time of the n-th part on,
+    /// the refund is less than the whole charge. The time of earlier charges does not extend this, because those
+    /// charges may have been refunded in the meantime.
+    ///
+    /// What can be refunded depends on the algorithm and the store:
+    /// - Windows and batches are paid at their ends. They refund only in the window, sub-window or period of the
+    ///   charge.
+    /// - Of requests with a [delay](Decision::delay), only the last one can be refunded. The same holds for requests
+    ///   in queues and for spaced events.
+    /// - Logs, sketches, and compact stores with [`Overflow::Inherit`](crate::Overflow::Inherit) refund nothing.
+    /// - A compact store refunds nothing to a key that was evicted after the charge.
+    ///
+    /// Refund each charge once, and not after the key was removed or reset. Outstanding reserved turns keep their
+    /// time; after them, as many units as were refunded may go sooner. A refund dated before later charges may return
+    /// too much: it also returns the units that time paid in between.
     ///
     /// # Consistency
-    /// Checks between the charge and the refund see the charge.
+    /// Checks between the charge and the refund still see the charge.
     ///
     /// # Examples
     /// ```
@@ -183,7 +194,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// ```
     ///
     /// # Complexity
-    /// O(1), lock-free: a look, and one exchange if there is something to give back.
+    /// O(1) and lock-free: one read, and one exchange if there are units to refund.
     pub fn refund<Q: ?Sized>(&self, key: &Q, charge: &Decision) -> u64
     where
         S: Store<Q>,
@@ -191,7 +202,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.refund_n(key, charge, charge.cost())
     }
 
-    /// [`RateLimiter::refund`] at a time that the caller says.
+    /// [`RateLimiter::refund`] at the time `now`.
     pub fn refund_at<Q: ?Sized>(&self, key: &Q, charge: &Decision, now: Timestamp) -> u64
     where
         S: Store<Q>,
@@ -199,7 +210,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.refund_n_at(key, charge, charge.cost(), now)
     }
 
-    /// Takes up to `units` of a charge back; see [`RateLimiter::refund`].
+    /// Refunds up to `units` of a charge; see [`RateLimiter::refund`].
     pub fn refund_n<Q: ?Sized>(&self, key: &Q, charge: &Decision, units: u64) -> u64
     where
         S: Store<Q>,
@@ -207,7 +218,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.refund_key(key, charge, units, None)
     }
 
-    /// [`RateLimiter::refund_n`] at a time that the caller says.
+    /// [`RateLimiter::refund_n`] at the time `now`.
     pub fn refund_n_at<Q: ?Sized>(&self, key: &Q, charge: &Decision, units: u64, now: Timestamp) -> u64
     where
         S: Store<Q>,
@@ -215,13 +226,16 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.refund_key(key, charge, units, Some(now))
     }
 
-    /// Makes a charge what it turned out to be: for costs that are known only afterwards, such as bytes sent or a language
-    /// model's tokens. Charge an estimate before, and settle once.
+    /// Corrects a charge to the actual cost: for costs that are known only afterwards, such as bytes sent or a
+    /// language model's tokens.
     ///
-    /// What was too much is given back as by [`RateLimiter::refund`]; what was too little is charged now, as by
-    /// [`RateLimiter::charge_unchecked`]. By GCRA and greedy buckets, a charge that is settled while it is not paid, and that found
-    /// nothing owed, is as if it had been `actual` from the start. Answers how things stand. (A denied charge was none, nor is
-    /// a look: all of `actual` is charged.)
+    /// Charge an estimate before the work, and settle once after it. If the estimate was too high, this call refunds
+    /// the difference as [`RateLimiter::refund`] does. If it was too low, this call charges the difference now, as
+    /// [`RateLimiter::charge_unchecked`] does. Returns the state of the key afterwards.
+    ///
+    /// With GCRA and greedy buckets, a charge that found no debt and is settled before time has paid it has the same
+    /// effect as a charge of `actual` from the start. A denied charge or a peek charged nothing, so this call then
+    /// charges all of `actual`.
     ///
     /// # Examples
     /// ```
@@ -235,7 +249,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// ```
     ///
     /// # Complexity
-    /// As [`RateLimiter::refund`] or [`RateLimiter::charge_unchecked`], and a look.
+    /// That of [`RateLimiter::refund`] or [`RateLimiter::charge_unchecked`], and one peek.
     pub fn settle<Q: ?Sized>(&self, key: &Q, charge: &Decision, actual: u64) -> Decision
     where
         S: Store<Q>,
@@ -243,7 +257,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.settle_key(key, charge, actual, None)
     }
 
-    /// [`RateLimiter::settle`] at a time that the caller says.
+    /// [`RateLimiter::settle`] at the time `now`.
     pub fn settle_at<Q: ?Sized>(&self, key: &Q, charge: &Decision, actual: u64, now: Timestamp) -> Decision
     where
         S: Store<Q>,
@@ -251,16 +265,19 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.settle_key(key, charge, actual, Some(now))
     }
 
-    /// Charges `cost` units that may go within `max_wait` from now: [`Decision::delay`] says when. Denied if their turn would
-    /// come later ([`Decision::retry_after`] says when a check would admit them, or, in a queue with room, when they would not
-    /// wait), and never above the burst.
+    /// Reserves a turn for `cost` units within `max_wait` from now, and charges them. [`Decision::delay`] returns the
+    /// time until the turn.
     ///
-    /// Turns are given first come, first served, and checks are denied until those who wait have gone. Whoever does not go
-    /// after all gives the turn back by [`RateLimiter::refund`]; that frees it only if no other turn was given since.
+    /// Denies if the turn would come later than `max_wait`. [`Decision::retry_after`] then returns when a check would
+    /// admit the units, or, in a queue with room, when they would not wait. Denies a cost above the burst for ever.
     ///
-    /// For algorithms that know of the future: GCRA, token buckets, leaky buckets (a queue's turn is within its queue, as ever)
-    /// and minimum spacing. Counts of windows, logs and sketches decide as a check. A compact store reserves within its
-    /// [`overdraft`](crate::Builder::overdraft) only.
+    /// Turns are first come, first served. Checks are denied until the reserved turns have passed. A caller that does
+    /// not use its turn returns it with [`RateLimiter::refund`]. The refund frees the turn only if no later turn was
+    /// reserved.
+    ///
+    /// Reservations work with algorithms that can predict a turn: GCRA, token buckets, leaky buckets and minimum
+    /// spacing. A leaky bucket used as a queue gives turns only within its queue. Counts of windows, logs and sketches
+    /// decide as a check does. A compact store reserves only within its [`overdraft`](crate::Builder::overdraft).
     ///
     /// # Examples
     /// ```
@@ -276,7 +293,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// ```
     ///
     /// # Complexity
-    /// O(1), lock-free, as a check.
+    /// O(1) and lock-free, as a check.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn reserve<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration) -> Decision
     where
@@ -285,7 +302,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.apply(key, reserve(max_wait), cost, None)
     }
 
-    /// [`RateLimiter::reserve`] at a time that the caller says.
+    /// [`RateLimiter::reserve`] at the time `now`.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn reserve_at<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration, now: Timestamp) -> Decision
     where
