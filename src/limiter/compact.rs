@@ -1,4 +1,4 @@
-//! What limiters that keep fingerprints of keys have besides.
+//! Methods that only limiters with fingerprints of keys have.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
@@ -12,11 +12,10 @@ use crate::base::quota::{Quota, QuotaError};
 use crate::store::{Compact, Gauges, HashedStore, SnapshotError, Tier};
 
 impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C> {
-    /// Checks `cost` units for `key` at `now` under a quota of the caller's, made by [`RateLimiter::tier`]. What was
-    /// charged under one quota stays charged under all.
+    /// Checks `cost` units for `key` at `now` under a quota made with [`RateLimiter::tier`]. Units charged under one
+    /// quota stay charged under all quotas.
     ///
-    /// A tier that was made by a limiter of another layout is not used: the limiter's own quota decides instead. Debug
-    /// builds panic.
+    /// If a limiter of another layout made the tier, this limiter uses its own quota instead; debug builds panic.
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_with<Q: Hash + ?Sized>(
@@ -29,16 +28,16 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.charge_with(tier, self.store.hash(key), CheckTime::given(now), cost)
     }
 
-    /// A quota for single calls ([`RateLimiter::check_with`]): tiers, and exceptions for single keys. Make it once and
-    /// keep it.
+    /// Returns a quota for single calls ([`RateLimiter::check_with`]): for tiers, and for exceptions of single keys.
+    /// Make it once and keep it.
+    ///
+    /// The limiter rounds a tier's interval up to its ticks. The tier's rate may therefore be lower by up to 1/256,
+    /// but never higher. A debt from other tiers counts less against the tier by the same ratio.
     ///
     /// # Errors
-    /// If this limiter's words cannot hold it: windows need the same period; other quotas an interval of at least 256 of the
-    /// limiter's ticks, and a full burst that refills in no longer than the limiter's own. Quotas named to
-    /// [`Builder::tiers`](crate::Builder::tiers) always fit.
-    ///
-    /// A tier's interval is rounded up to the limiter's ticks, so its rate may be lower by up to 1/256, never higher; a debt
-    /// from other tiers weighs less against it by as much.
+    /// Returns an error if this limiter's words cannot hold the quota. Windows need the same period. Other quotas need
+    /// an interval of at least 256 of the limiter's ticks, and a full burst that refills in no longer than the
+    /// limiter's own. Quotas passed to [`Builder::tiers`](crate::Builder::tiers) always fit.
     ///
     /// # Examples
     /// ```
@@ -55,16 +54,18 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.tier(quota)
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> &A {
         self.store.algorithm()
     }
 
-    /// Makes `key` owe nothing; says whether it owed anything at the newest time of a charge to this limiter.
+    /// Drops the debt of `key`. Returns whether the key owed anything at the newest time of a charge to this limiter.
     ///
-    /// With [`Overflow::Spill`](crate::Overflow::Spill), a debt that was spilled once stays in the sketch until it is paid: if the key's slot is
-    /// given to another before, the key may meet it again. With [`Overflow::Inherit`](crate::Overflow::Inherit) a reset is the one thing by which a
-    /// key that is being put in at the same moment can come to have two slots, and be admitted its burst once more.
+    /// With [`Overflow::Spill`](crate::Overflow::Spill), a spilled debt stays in the sketch until it is paid. If the
+    /// key is evicted before that, the debt may apply to it again.
+    ///
+    /// With [`Overflow::Inherit`](crate::Overflow::Inherit), a reset can race with the insertion of the same key. Only
+    /// in this case can one key get two slots and be admitted its burst once more.
     ///
     /// # Examples
     /// ```
@@ -77,17 +78,18 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     /// ```
     ///
     /// # Complexity
-    /// O(1), lock-free: a look, and one exchange if it owed anything.
+    /// O(1) and lock-free: one read, and one exchange if the key owed anything.
     pub fn reset<Q: Hash + ?Sized>(&self, key: &Q) -> bool {
         self.store.reset(self.store.hash(key), self.store.newest())
     }
 
-    /// [`RateLimiter::reset`], with whether the key owed anything at a time that the caller says.
+    /// [`RateLimiter::reset`] that returns whether the key owed anything at the time `now`.
     pub fn reset_at<Q: Hash + ?Sized>(&self, key: &Q, now: Timestamp) -> bool {
         self.store.reset(self.store.hash(key), CheckTime::given(now))
     }
 
-    /// What the limiter has done for want of room: all zero if it is large enough.
+    /// Returns counts of the limiter's actions for lack of free slots. All counts are zero if the limiter is large
+    /// enough.
     ///
     /// # Examples
     /// ```
@@ -104,21 +106,21 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.gauges()
     }
 
-    /// The share of slots whose keys owe now by the clock, from 0 to 1: an estimate from 4,096 slots. Above about 0.6, full buckets
-    /// become common.
+    /// Returns the share of slots whose keys owe now by the clock, from 0 to 1. An estimate for tables of 4,096 slots
+    /// or more. Above about 0.6, full buckets become common.
     ///
     /// # Complexity
-    /// O(1): it looks at 4,096 slots at most.
+    /// O(1): it reads at most 4,096 slots.
     pub fn load(&self) -> f64 {
         self.store.load(self.time(None))
     }
 
-    /// [`RateLimiter::load`] at a time that the caller says: for limiters whose checks are given times too.
+    /// [`RateLimiter::load`] at the time `now`: for limiters whose checks have given times too.
     pub fn load_at(&self, now: Timestamp) -> f64 {
         self.store.load(CheckTime::given(now))
     }
 
-    /// How many slots hold keys that owe now by the clock.
+    /// Returns the number of slots whose keys owe now by the clock.
     ///
     /// # Complexity
     /// O(slots).
@@ -126,23 +128,25 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.live_slots(self.time(None))
     }
 
-    /// [`RateLimiter::live_slots`] at a time that the caller says: for limiters whose checks are given times too.
+    /// [`RateLimiter::live_slots`] at the time `now`: for limiters whose checks have given times too.
     pub fn live_slots_at(&self, now: Timestamp) -> usize {
         self.store.live_slots(CheckTime::given(now))
     }
 
-    /// What all keys owe now, as bytes, to be kept across a restart.
+    /// Returns the debts of all keys as bytes, to keep them across a restart.
     ///
-    /// It is taken as of the newest time of a charge to this limiter, by the clock or given. (What is paid by the time of the restore
-    /// is left out then.) Where the times of some keys lag, give [`RateLimiter::snapshot_at`] the oldest time that a check may
-    /// still have, so that no debt is missing.
+    /// The snapshot is taken as of the newest time of a charge to this limiter, read from the clock or given. The
+    /// restore leaves out the debt that time has paid by then. If the times of some keys lag, call
+    /// [`RateLimiter::snapshot_at`] with the oldest time that a check may still have, so that no debt is missing.
     ///
-    /// Each key's debt is one that it had at some time during the call.
-    /// To be restored elsewhere the limiter must have
-    /// a hasher whose keys are known ([`Builder::hasher`](crate::Builder::hasher)); keep them secret, as you would a password.
+    /// Each key's debt in the snapshot is one that the key had at some time during the call.
+    ///
+    /// To restore the snapshot in another limiter, both limiters need a hasher with the same known seeds
+    /// ([`Builder::hasher`](crate::Builder::hasher)). Keep the seeds secret, as you would a password.
     ///
     /// # Complexity
-    /// O(memory); 16 bytes for each key that owes, and 10 for each cell of the sketch that does.
+    /// O(memory). The snapshot takes 16 bytes for each key that owes, and 10 bytes for each counter of the sketch that
+    /// holds debt.
     ///
     /// # Examples
     /// ```
@@ -166,23 +170,25 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.snapshot(self.store.newest())
     }
 
-    /// [`RateLimiter::snapshot`] as of a time that the caller says. Debts that are paid by then are left out.
+    /// [`RateLimiter::snapshot`] as of the time `now`. It leaves out debts that are paid by then.
     pub fn snapshot_at(&self, now: Timestamp) -> Vec<u8> {
         self.store.snapshot(CheckTime::given(now))
     }
 
-    /// Makes all keys owe what a snapshot says, less what has been paid since by the time that passed.
+    /// Sets the debts of all keys to those in a snapshot, less the debt that time has paid since.
     ///
-    /// A clock that is behind the snapshot's (it was stepped back, or begins elsewhere) goes on from where the snapshot was
-    /// taken, as if no time had passed. To be called before the limiter is in use: charges made meanwhile may be lost.
+    /// If the clock is behind the snapshot's clock (it was stepped back, or has another origin), it continues from the
+    /// time of the snapshot, as if no time had passed. Call this method before the limiter is in use: charges made
+    /// during the call may be lost.
     ///
-    /// A quota that is to change over a restart: restore a limiter of the old quota, make it
-    /// [`adjustable`](RateLimiter::adjustable), and [set](RateLimiter::set_quota) the new one.
+    /// To change the quota over a restart, restore a limiter with the old quota, make it
+    /// [`adjustable`](RateLimiter::adjustable), and [set](RateLimiter::set_quota) the new quota.
     ///
     /// # Errors
-    /// If the bytes are not a snapshot of a limiter that decides alike, with this hasher and size, or were cut or changed; the error
-    /// says what differs. Limiters decide alike if algorithm, quota, tiers and overdraft are the same. (GCRA, the greedy token
-    /// bucket and the leaky bucket as a meter are one algorithm here.) Then nothing is changed here.
+    /// Returns an error if the bytes were cut or changed, or come from a limiter that decides differently or has
+    /// another hasher or size. The error names the difference. Two limiters decide in the same way if their algorithm,
+    /// quota, tiers and overdraft are the same. GCRA, the greedy token bucket and the leaky bucket as a meter count as
+    /// one algorithm here. An error changes nothing.
     ///
     /// # Complexity
     /// O(memory).
@@ -190,10 +196,10 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.restore(snapshot, self.time(None))
     }
 
-    /// [`RateLimiter::restore`] at a time that the caller says: for limiters whose checks are given times too.
+    /// [`RateLimiter::restore`] at the time `now`: for limiters whose checks have given times too.
     ///
     /// # Errors
-    /// As [`RateLimiter::restore`].
+    /// The same as [`RateLimiter::restore`].
     pub fn restore_at(&self, snapshot: &[u8], now: Timestamp) -> Result<(), SnapshotError> {
         self.store.restore(snapshot, CheckTime::given(now))
     }

@@ -1,4 +1,4 @@
-//! Limiters whose stores know keys by their hashes.
+//! Limiters whose stores identify keys by their hashes.
 
 use core::hash::Hash;
 
@@ -7,10 +7,10 @@ use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
 use crate::store::{HashedStore, Operation};
 
-/// Keys are of any type that hashes, and may differ from call to call; equal hashes are equal keys. `&str` and
-/// `String` hash alike, an integer and its text do not.
+/// Keys may have any type that hashes, and the type may differ from call to call. Two keys with equal hashes are the
+/// same key. `&str` and `String` have the same hash. An integer and its text do not.
 impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
-    /// The hash of a key, as this limiter finds it by; for [`RateLimiter::check_hash`].
+    /// Returns the hash that this limiter uses for `key`, for [`RateLimiter::check_hash`].
     #[inline]
     #[must_use]
     pub fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
@@ -19,8 +19,8 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
 
     /// Checks `cost` units now for the key with this hash.
     ///
-    /// The hash is all that is known of the key: it must come from [`RateLimiter::hash`], or from a keyed hasher of
-    /// 64-bit quality, for *every* call on this limiter.
+    /// The limiter identifies the key only by this hash. The hash must come from [`RateLimiter::hash`], or from a
+    /// keyed hasher of 64-bit quality, for *every* call on this limiter.
     ///
     /// # Examples
     /// ```
@@ -37,16 +37,17 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         self.check_prepared(self.store.prepare_hash(hash), cost, None)
     }
 
-    /// Checks `cost` units for the key with this hash at a time that the caller says; see [`RateLimiter::check_hash`].
+    /// Checks `cost` units for the key with this hash at the time `now`; see [`RateLimiter::check_hash`].
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_hash_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
         self.check_prepared(self.store.prepare_hash(hash), cost, Some(now))
     }
 
-    /// Checks pairs of a key and a cost in order, at one time, and hands each decision to `decided`.
+    /// Checks pairs of a key and a cost in order, all at one time, and passes each decision to `decided`.
     ///
-    /// [`RateLimiter::check_many`] with costs, and without storing decisions of which only a bit is wanted.
+    /// This is [`RateLimiter::check_many`] with costs. It stores no decisions, for callers that need only one bit of
+    /// each.
     ///
     /// # Examples
     /// ```
@@ -72,7 +73,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         self.store.check_each(requests, self.time(None), decided);
     }
 
-    /// [`RateLimiter::check_each`] for keys that are hashed already; see [`RateLimiter::check_hash`].
+    /// [`RateLimiter::check_each`] for keys that are already hashed; see [`RateLimiter::check_hash`].
     #[inline]
     pub fn check_each_hash(
         &self,
@@ -83,7 +84,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         self.store.check_each(requests, self.time(None), decided);
     }
 
-    /// Makes all keys owe nothing. Charges that other threads make meanwhile may be forgotten or not.
+    /// Drops the debts of all keys. Charges that other threads make during the call may be dropped or kept.
     ///
     /// # Complexity
     /// O(memory).
@@ -91,15 +92,15 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         self.store.clear();
     }
 
-    /// The bytes that keys' states take: table and sketch. Fixed when the limiter is made; pages that no
-    /// key has touched yet are not resident.
+    /// Returns the bytes that the keys' states take: the table and the sketch. The size is fixed when the limiter is
+    /// created. Pages that no key has touched yet are not resident.
     pub fn state_bytes(&self) -> usize {
         self.store.state_bytes()
     }
 
     #[inline(always)]
     fn check_prepared(&self, key: S::Prepared<'static>, cost: u64, given: Option<Timestamp>) -> Decision {
-        // The memory comes while the clock is read.
+        // The processor fetches the key's memory while the limiter reads the clock.
         self.store.prefetch(key);
         self.store.apply(key, Operation::Check, self.time(given), cost)
     }

@@ -1,6 +1,7 @@
-//! Limiters without keys: what they have in common.
+//! The common methods of limiters without keys.
 //!
-//! By macro, since the methods of limiters with keys have the same names: Rust admits a generic `impl` for one of the two only.
+//! A macro writes them because limiters with keys have methods of the same names. Rust accepts a generic `impl` for
+//! only one of the two groups.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -24,7 +25,7 @@ use crate::limiter::wait::Wait;
 use crate::store::Adjustable;
 use crate::store::{Direct, Operation, Store};
 
-/// A store that is asked without a key.
+/// A store without keys.
 trait Keyless {
     fn check(&self, at: CheckTime, cost: u64) -> Decision;
     fn peek(&self, at: CheckTime, cost: u64) -> Decision;
@@ -56,11 +57,12 @@ impl<P: LeaseSource> Keyless for Leases<P> {
 macro_rules! checks {
     ($([$param:ident: $bound:ident] $store:ty),+) => {$(
         impl<$param: $bound, C: Clock> RateLimiter<$store, C> {
-            /// Checks one unit now, and charges it if it is allowed.
+            /// Checks one unit now, and charges it if it is admitted.
             ///
             /// # Complexity
-            /// O(1): a clock reading, a load, and one exchange if it is allowed. Lock-free; a denial writes nothing. A
-            /// [striped](crate::Leases) limiter writes a line that no other core writes, and charges its source once in a block.
+            /// O(1): one clock reading, one load, and one exchange if the unit is admitted. Lock-free. A denial writes
+            /// nothing. A [striped](crate::Leases) limiter writes a cache line that no other core writes, and charges
+            /// its source once per block.
             #[inline]
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn check(&self) -> Decision {
@@ -74,39 +76,40 @@ macro_rules! checks {
                 Keyless::check(&self.store, self.time(None), cost)
             }
 
-            /// Checks `cost` units at a time that the caller says.
+            /// Checks `cost` units at the time `now`.
             ///
-            /// A `now` behind an earlier call's can only deny more, by less than the step back. (A striped limiter may spend what was
-            /// charged up to a lease's life after it.)
+            /// A `now` before an earlier call's time can only deny more, by less than the step back. A striped limiter
+            /// may spend units for up to one lease life after it charged them.
             #[inline]
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
                 Keyless::check(&self.store, self.time(Some(now)), cost)
             }
 
-            /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
-            /// charging.
+            /// Returns the decision that [`RateLimiter::check`] would make now, without a charge. The decision
+            /// includes the remaining units and the reset time.
             ///
             /// # Complexity
-            /// As a check, and writes nothing. Of a striped limiter: O(stripes).
+            /// The same as a check, and writes nothing. For a striped limiter: O(stripes).
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn peek(&self) -> Decision {
                 self.peek_n(1)
             }
 
-            /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
+            /// Returns the decision that [`RateLimiter::check_n`] would make now, without a charge.
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn peek_n(&self, cost: u64) -> Decision {
                 Keyless::peek(&self.store, self.time(None), cost)
             }
 
-            /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
+            /// Returns the decision that [`RateLimiter::check_at`] would make, without a charge.
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn peek_at(&self, cost: u64, now: Timestamp) -> Decision {
                 Keyless::peek(&self.store, self.time(Some(now)), cost)
             }
 
-            /// Checks many costs in order at one time, and appends the decisions; the same as so many single checks.
+            /// Checks many costs in order, all at one time, and appends the decisions. They equal those of single
+            /// checks.
             pub fn check_many(&self, costs: impl IntoIterator<Item = u64>, decisions: &mut Vec<Decision>) {
                 let at = self.time(None);
                 decisions.extend(costs.into_iter().map(|cost| Keyless::check(&self.store, at, cost)));
@@ -121,45 +124,48 @@ checks!([A: Algorithm] Adjustable<Direct<A>>, [P: LeaseSource] Leases<P>);
 
 macro_rules! charges {
     ($($store:ty),+) => {$(
-        /// Charges of other kinds, taking them back, and waiting for one's turn, first come, first served: see
+        /// Other kinds of charges, refunds, and waits, first come, first served: see
         /// [`guide::waiting`](crate::guide::waiting).
         impl<A: Algorithm, C: Clock> RateLimiter<$store, C> {
-            /// This limit, to be checked together with others by [`check_all`](crate::check_all).
+            /// Returns this limit as one of several for [`check_all`](crate::check_all).
             pub const fn on(&self) -> BoundLimit<'_, $store, C, ()> {
                 BoundLimit::new(self, &())
             }
 
-            /// Charges as much of `most` as there is room for now: [`Decision::cost`] says how much that was. Denied if that is nothing.
+            /// Charges as many of `most` units as the limiter can admit now. [`Decision::cost`] returns how many it
+            /// charged. Denies if it can admit none.
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn take_up_to(&self, most: u64) -> Decision {
                 self.apply(&(), Operation::Take, most, None)
             }
 
-            /// [`RateLimiter::take_up_to`] at a time that the caller says.
+            /// [`RateLimiter::take_up_to`] at the time `now`.
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn take_up_to_at(&self, most: u64, now: Timestamp) -> Decision {
                 self.apply(&(), Operation::Take, most, Some(now))
             }
 
-            /// Charges `cost` units whether or not there is room: for work that is done already. What is charged beyond the burst is
-            /// a debt, which time pays before anything is admitted; [`Decision::delay`] says when, and [`Decision::cost`] how
-            /// much the state could hold.
+            /// Charges `cost` units even if the limiter cannot admit them: for work that is already done.
+            ///
+            /// The charge beyond the burst is a debt. The limiter admits nothing until time has paid it.
+            /// [`Decision::delay`] returns when that is. [`Decision::cost`] returns how many units the state could
+            /// hold.
             pub fn charge_unchecked(&self, cost: u64) -> Decision {
                 self.apply(&(), Operation::Force, cost, None)
             }
 
-            /// [`RateLimiter::charge_unchecked`] at a time that the caller says.
+            /// [`RateLimiter::charge_unchecked`] at the time `now`.
             pub fn charge_unchecked_at(&self, cost: u64, now: Timestamp) -> Decision {
                 self.apply(&(), Operation::Force, cost, Some(now))
             }
 
-            /// Takes a charge back, as far as it is still owed: how many units that was, the last perhaps in part. Give back each
-            /// charge once.
+            /// Refunds the part of a charge that is still owed. Returns the number of refunded units; the last one may
+            /// be refunded only in part. Refund each charge once.
             ///
-            /// What time has paid of a charge is not given back again, and time pays each charge from when it was made (from its
-            /// turn, if it was reserved), whatever was owed before it. Windows and batches give back in the window of the charge
-            /// only; logs nothing; of requests that were told to wait, in queues, and of spaced events, only the last is taken
-            /// back. What this bounds, and the caveats, are the same as those of
+            /// Units that time has already paid are not refunded. Time pays each charge from the moment of the charge,
+            /// or from its turn if it was reserved. Earlier debts do not change this. Windows and batches refund only
+            /// in the window of the charge. Logs refund nothing. Of requests with a delay, requests in queues and
+            /// spaced events, only the last one can be refunded. The bound and the exceptions are the same as for
             /// [keyed limiters](RateLimiter::refund).
             ///
             /// # Examples
@@ -175,34 +181,36 @@ macro_rules! charges {
                 self.refund_n(charge, charge.cost())
             }
 
-            /// [`RateLimiter::refund`] at a time that the caller says.
+            /// [`RateLimiter::refund`] at the time `now`.
             pub fn refund_at(&self, charge: &Decision, now: Timestamp) -> u64 {
                 self.refund_n_at(charge, charge.cost(), now)
             }
 
-            /// Takes up to `units` of a charge back; see [`RateLimiter::refund`].
+            /// Refunds up to `units` of a charge; see [`RateLimiter::refund`].
             pub fn refund_n(&self, charge: &Decision, units: u64) -> u64 {
                 self.refund_key(&(), charge, units, None)
             }
 
-            /// [`RateLimiter::refund_n`] at a time that the caller says.
+            /// [`RateLimiter::refund_n`] at the time `now`.
             pub fn refund_n_at(&self, charge: &Decision, units: u64, now: Timestamp) -> u64 {
                 self.refund_key(&(), charge, units, Some(now))
             }
 
-            /// Makes a charge what it turned out to be: gives back what was too much, and charges what was too little, unchecked.
-            /// Answers how things stand. (A denied charge was none: all of `actual` is charged.)
+            /// Corrects a charge to the actual cost. If the charge was too high, this call refunds the difference. If
+            /// it was too low, this call charges the difference, unchecked. Returns the state afterwards. A denied
+            /// charge charged nothing, so this call then charges all of `actual`.
             pub fn settle(&self, charge: &Decision, actual: u64) -> Decision {
                 self.settle_key(&(), charge, actual, None)
             }
 
-            /// [`RateLimiter::settle`] at a time that the caller says.
+            /// [`RateLimiter::settle`] at the time `now`.
             pub fn settle_at(&self, charge: &Decision, actual: u64, now: Timestamp) -> Decision {
                 self.settle_key(&(), charge, actual, Some(now))
             }
 
-            /// Charges `cost` units that may go within `max_wait` from now: [`Decision::delay`] says when. Denied if their turn would
-            /// come later. Counts of windows and logs know nothing of the future, and decide as a check.
+            /// Reserves a turn for `cost` units within `max_wait` from now, and charges them. [`Decision::delay`]
+            /// returns the time until the turn. Denies if the turn would come later. Counts of windows and logs cannot
+            /// predict a turn, and decide as a check does.
             ///
             /// # Examples
             /// ```
@@ -221,15 +229,15 @@ macro_rules! charges {
                 self.apply(&(), reserve(max_wait), cost, None)
             }
 
-            /// [`RateLimiter::reserve`] at a time that the caller says.
+            /// [`RateLimiter::reserve`] at the time `now`.
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn reserve_at(&self, cost: u64, max_wait: Duration, now: Timestamp) -> Decision {
                 self.apply(&(), reserve(max_wait), cost, Some(now))
             }
 
-            /// A wait of the calling thread until one unit may go.
+            /// Returns a wait that blocks the calling thread until one unit is admitted.
             ///
-            /// If the quota changes, a turn that was reserved stands, and the next in line asks under the new quota.
+            /// If the quota changes, a reserved turn stays valid, and the next waiter asks under the new quota.
             ///
             /// # Examples
             /// ```
@@ -246,19 +254,19 @@ macro_rules! charges {
                 self.wait_n(1)
             }
 
-            /// A wait of the calling thread until `cost` units may go, all at once.
+            /// Returns a wait that blocks the calling thread until `cost` units are admitted, all at once.
             #[cfg(feature = "std")]
             pub fn wait_n(&self, cost: u64) -> Wait<'_, $store, C> {
                 Wait::new(&self.store, &self.clock, &self.lines, &(), cost)
             }
 
-            /// A task's wait until one unit may go. Feature `tokio`.
+            /// Returns a future that waits until one unit is admitted. Feature `tokio`.
             #[cfg(feature = "tokio")]
             pub fn until_ready(&self) -> UntilReady<'_, $store, C> {
                 self.until_ready_n(1)
             }
 
-            /// A task's wait until `cost` units may go, all at once. Feature `tokio`.
+            /// Returns a future that waits until `cost` units are admitted, all at once. Feature `tokio`.
             #[cfg(feature = "tokio")]
             pub fn until_ready_n(&self, cost: u64) -> UntilReady<'_, $store, C> {
                 UntilReady::new(&self.store, &self.clock, &self.lines, &(), cost)

@@ -6,20 +6,22 @@ use crate::limiter::RateLimiter;
 use crate::limiter::striped::{Lease, LeaseAlgorithm, LeaseSource, Leases, Striped};
 
 impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
-    /// As [`RateLimiter::check_at`] by the thread of a number, of which each stripe has every so-manieth. For
-    /// tests.
+    /// [`RateLimiter::check_at`] as the thread with this number would call it. Thread numbers map to stripes in
+    /// rotation. For tests.
     #[doc(hidden)]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_on(&self, thread: usize, cost: u64, now: Timestamp) -> Decision {
         self.store.charge_on(thread, now.as_nanos(), cost)
     }
 
-    /// How many units should be fetched now, so that every stripe that is in use finds a block when it has
-    /// used up the one it has: twice the present blocks of the stripes that leased in the last life, less
-    /// what is there; and no more than a [`deposit`](RateLimiter::deposit) has room for.
+    /// Returns how many units to fetch now, so that every stripe in use finds its next block when its present block is
+    /// empty.
     ///
-    /// For sources that are filled by deposits. Zero while nothing is spent: the first call after that asks
-    /// the source, which knows by it that units are wanted again.
+    /// This is twice the present blocks of the stripes that leased within the last life, less the units that are
+    /// already here. It is never more than a [`deposit`](RateLimiter::deposit) has room for.
+    ///
+    /// Use it with sources that are filled by deposits. It is zero while no check spends units. The first check after
+    /// such a pause asks the source, which shows the source that units are wanted again.
     ///
     /// # Complexity
     /// O(stripes); reads only.
@@ -28,22 +30,23 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
         self.store.account().wanted(self.now_ns())
     }
 
-    /// Hands over a lease that was charged without being asked for by a check, for all stripes to draw from.
-    /// Returns how many of its units could be kept; the others are lost.
+    /// Adds a lease that was charged outside a check, so that all stripes can draw from it. Returns the number of
+    /// units that it kept; the other units are lost.
     ///
-    /// `asked` is the limiter's time ([`RateLimiter::clock`]) when the lease was asked for: its life begins
-    /// there, since it may have been charged as early as that; now, if that is earlier. Of a lease that has
-    /// expired by now nothing is kept.
+    /// `asked` is the limiter's time ([`RateLimiter::clock`]) at the request for the lease. The lease's life begins at
+    /// `asked`, because the units may have been charged as early as that. If `asked` is in the future, the life begins
+    /// now. Nothing of an expired lease is kept.
     ///
-    /// Sixteen slots keep deposits of different expiries apart. When all are in use, units are joined under
-    /// the earlier of two expiries, where the least is lost by it, in units times time; units that would take
-    /// away more than they bring are not kept. A slot holds at most a unit for each 512 to 1,024 ns of the
-    /// limiter's [`lease_life`](crate::Builder::lease_life) (at least 127: 16,383 for 10 ms), and a larger
-    /// deposit takes several. A deposit of no more than [`RateLimiter::wanted`], made at once and for the
+    /// Sixteen slots keep deposits of different expiries apart. When all slots are in use, units of two expiries share
+    /// a slot under the earlier expiry. The limiter chooses the slot that loses least, measured in units times time.
+    /// It does not keep units that would cost a slot more than they add. A slot holds at most one unit for each 512 to
+    /// 1,024 ns of the limiter's [`lease_life`](crate::Builder::lease_life) (at least 127 units: 16,383 for 10 ms). A
+    /// larger deposit takes several slots. A deposit is kept whole if it is at most [`RateLimiter::wanted`], is made
+    /// at once, and lasts for the whole life.
     /// whole life, is kept whole.
     ///
     /// # Complexity
-    /// O(slots) for each slot that it takes. Lock-free.
+    /// O(slots) for each slot that the deposit takes. Lock-free.
     ///
     /// # Examples
     /// See [`LeaseSource`].
@@ -51,14 +54,14 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
         self.store.account().deposit(lease, asked.as_nanos(), self.now_ns())
     }
 
-    /// The source.
+    /// Returns the source.
     pub const fn source(&self) -> &P {
         self.store.source()
     }
 }
 
 impl<A: LeaseAlgorithm, C> RateLimiter<Striped<A>, C> {
-    /// The algorithm.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> &A {
         self.store.source().algorithm()
     }

@@ -32,19 +32,21 @@ use crate::base::clock::{Clock, QuantaClock};
 use crate::limiter::wait::WaitLines;
 use crate::store::Compact;
 
-/// A rate limiter: decides, for each request, whether it may go now.
+/// A rate limiter: decides, for each request, whether the request may go now.
 ///
-/// Made of a store (where keys' states live: [`Compact`], [`Keyed`](crate::Keyed) or [`Direct`](crate::Direct)), which holds an [`Algorithm`], and a
-/// [`Clock`]. Without type arguments it is GCRA for keys of any type in fixed memory, and fits in a struct field.
+/// A limiter consists of a store and a [`Clock`]. The store ([`Compact`], [`Keyed`](crate::Keyed) or
+/// [`Direct`](crate::Direct)) holds the states of keys and an [`Algorithm`]. Without type arguments, a `RateLimiter`
+/// uses GCRA for keys of any type in fixed memory, so its type is short enough for a struct field.
 ///
-/// All calls take `&self`, never block and can be made from any number of threads. A denied request is not
-/// charged. A cost of 0 is a peek: allowed, and charged nothing. A cost above the burst (the limit, for window
-/// algorithms) answers [`never`](crate::Decision::is_never).
+/// All calls take `&self` and never block. Any number of threads may call them. A denied request is not charged. A
+/// cost of 0 is a peek: it is admitted and charges nothing. For a cost above the burst (above the limit, for window
+/// algorithms) the decision is [`never`](crate::Decision::is_never).
 ///
 /// # Consistency
-/// Each key's charges take effect one after another, and what is admitted never exceeds the algorithm's bound, given
-/// the times that were read. A thread that is held up between reading its clock and its charge takes effect late
-/// by that span: over any interval of length `t` the bound is the algorithm's for `t` plus the longest such span.
+/// The charges of one key take effect one after another. Admitted units never exceed the algorithm's bound for the
+/// times that the callers read. If a thread is delayed between its clock reading and its charge, the charge takes
+/// effect late by that delay. Over any interval of length `t`, the bound is then the algorithm's bound for `t` plus
+/// the longest such delay.
 ///
 /// # Examples
 /// ```
@@ -66,7 +68,7 @@ use crate::store::Compact;
 pub struct RateLimiter<S = Compact, C = QuantaClock> {
     store: S,
     clock: C,
-    /// Those who wait.
+    /// The threads and tasks that wait.
     #[cfg(feature = "std")]
     lines: WaitLines,
 }
@@ -81,7 +83,7 @@ impl<S, C> RateLimiter<S, C> {
         }
     }
 
-    /// The clock.
+    /// Returns the clock.
     #[inline]
     pub const fn clock(&self) -> &C {
         &self.clock
@@ -95,7 +97,7 @@ impl<S, C: Clock> RateLimiter<S, C> {
     }
 }
 
-/// The algorithm for a single call, if it reads the limiter's words; else the limiter's own.
+/// Returns the algorithm for a single call if it reads the limiter's words, and the limiter's own otherwise.
 #[inline]
 fn readable<'a, A: Algorithm>(own: &'a A, wanted: &'a A) -> &'a A {
     let reads = own.reads(wanted);

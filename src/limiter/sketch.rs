@@ -1,4 +1,4 @@
-//! What limiters that count in a sketch have besides.
+//! Methods that only limiters with a sketch have.
 
 use std::hash::BuildHasher;
 
@@ -8,20 +8,20 @@ use crate::base::clock::{Clock, Timestamp};
 use crate::store::{Saturation, Sketch};
 
 impl<A: WindowAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Sketch<A, H>, C> {
-    /// The algorithm.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> &A {
         self.store.algorithm()
     }
 
-    /// How full the sketch is in the present window.
+    /// Returns how full the sketch is in the present window.
     ///
     /// # Complexity
-    /// O(1): 12,288 words are looked at, at most.
+    /// O(1): it reads at most 12,288 words.
     pub fn saturation(&self) -> Saturation {
         self.store.saturation(self.now_ns())
     }
 
-    /// [`RateLimiter::saturation`] at a time that the caller says: for limiters whose checks are given times too.
+    /// [`RateLimiter::saturation`] at the time `now`: for limiters whose checks have given times too.
     pub fn saturation_at(&self, now: Timestamp) -> Saturation {
         self.store.saturation(now.as_nanos())
     }

@@ -269,7 +269,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// time until the turn.
     ///
     /// Denies if the turn would come later than `max_wait`. [`Decision::retry_after`] then returns when a check would
-    /// admit the units, or, in a queue with room, when they would not wait. Denies a cost above the burst for ever.
+    /// admit the units, or, in a queue with room, when they would not wait. A cost above the burst is never admitted.
     ///
     /// Turns are first come, first served. Checks are denied until the reserved turns have passed. A caller that does
     /// not use its turn returns it with [`RateLimiter::refund`]. The refund frees the turn only if no later turn was

@@ -1,4 +1,4 @@
-//! Waiting for one's turn.
+//! Methods that wait for a turn.
 
 use std::hash::Hash;
 
@@ -9,9 +9,9 @@ use crate::limiter::wait::UntilReady;
 use crate::limiter::wait::Wait;
 use crate::store::{ManyKeys, Store};
 
-/// Waiting for one's turn, first come, first served for each key. See [`guide::waiting`](crate::guide::waiting).
+/// Waits for a turn, first come, first served for each key. See [`guide::waiting`](crate::guide::waiting).
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
-    /// A wait of the calling thread until one unit of `key` may go.
+    /// Returns a wait that blocks the calling thread until one unit of `key` is admitted.
     ///
     /// # Examples
     /// ```
@@ -32,7 +32,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.wait_n(key, 1)
     }
 
-    /// A wait of the calling thread until `cost` units of `key` may go, all at once.
+    /// Returns a wait that blocks the calling thread until `cost` units of `key` are admitted, all at once.
     pub fn wait_n<'a, Q>(&'a self, key: &'a Q, cost: u64) -> Wait<'a, S, C, Q>
     where
         S: Store<Q>,
@@ -41,7 +41,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         Wait::new(&self.store, &self.clock, &self.lines, key, cost)
     }
 
-    /// A task's wait until one unit of `key` may go. Feature `tokio`.
+    /// Returns a future that waits until one unit of `key` is admitted. Feature `tokio`.
     ///
     /// # Examples
     /// ```
@@ -66,7 +66,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.until_ready_n(key, 1)
     }
 
-    /// A task's wait until `cost` units of `key` may go, all at once. Feature `tokio`.
+    /// Returns a future that waits until `cost` units of `key` are admitted, all at once. Feature `tokio`.
     #[cfg(feature = "tokio")]
     pub fn until_ready_n<'a, Q>(&'a self, key: &'a Q, cost: u64) -> UntilReady<'a, S, C, Q>
     where
@@ -77,15 +77,15 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 }
 
-/// For every store.
+/// Methods of every store.
 impl<S, C> RateLimiter<S, C> {
-    /// How many threads and tasks are in line now, for all keys. An estimate while they come and go. Zero for limiters
-    /// that cannot be waited for, as those of leases.
+    /// Returns the number of threads and tasks that wait now, for all keys. An estimate while waiters come and go.
+    /// Zero for limiters that have no waits, such as limiters with leases.
     pub fn waiting(&self) -> usize {
         self.lines.waiters()
     }
 
-    /// How many lines there are: one for each key that somebody is in line for.
+    /// Returns the number of lines. There is one line for each key that has waiters.
     #[doc(hidden)]
     pub fn waiting_lines(&self) -> usize {
         self.lines.len()

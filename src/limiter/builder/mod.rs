@@ -1,4 +1,4 @@
-//! Building a limiter with what is optional.
+//! The builder of limiters with optional settings.
 
 #[cfg(feature = "std")]
 mod with_std;
@@ -12,7 +12,7 @@ use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::{Capacity, Compact, Direct, Overflow, compact};
 
-/// Sets what is optional about a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
+/// Sets the options of a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
 ///
 /// # Examples
 /// ```
@@ -48,7 +48,7 @@ struct BuilderOptions {
 
 #[cfg(not(feature = "std"))]
 impl RateLimiter {
-    /// A limiter with this algorithm, to be given a clock, and, where it has keys, a hasher or seeds.
+    /// Returns a builder for this algorithm. Set a clock, and, for a limiter with keys, a hasher or seeds.
     pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A, (), ()> {
         Builder::new(algorithm, ())
     }
@@ -61,7 +61,7 @@ impl<A, H> Builder<A, (), H> {
 }
 
 impl<A, C, H> Builder<A, C, H> {
-    /// The clock. Default: [`QuantaClock`](crate::QuantaClock); none without the feature `std`.
+    /// Sets the clock. Default: [`QuantaClock`](crate::QuantaClock); without the feature `std` there is no default.
     pub fn clock<D>(self, clock: D) -> Builder<A, D, H> {
         let Self { algorithm, hasher, options, .. } = self;
         Builder { algorithm, clock, hasher, options }
@@ -69,10 +69,12 @@ impl<A, C, H> Builder<A, C, H> {
 }
 
 impl<A: Algorithm, C, H> Builder<A, C, H> {
-    /// The hasher of keys. Default: ahash with random keys, about a nanosecond for an integer, and no client can
-    /// choose keys that collide without knowing the hasher's keys. Standard's SipHash
-    /// ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and better studied. A hasher without a secret
-    /// lets clients make one list of all their keys, and so does one whose top bits do not vary, such as the identity.
+    /// Sets the hasher of keys. Default: ahash with random seeds.
+    ///
+    /// The default takes about a nanosecond for an integer. Without the seeds, a client cannot choose keys that
+    /// collide. The standard library's SipHash ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and
+    /// better studied. With a hasher that has no secret, clients can place all their keys in one list. The same
+    /// happens with a hasher whose top bits do not vary, such as the identity.
     ///
     /// # Examples
     /// ```
@@ -88,12 +90,13 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
         Builder { algorithm, clock, hasher, options }
     }
 
-    /// The default hasher with seeds of the caller's, instead of random ones. Limiters with the same seeds hash alike, as long as
-    /// they are built for the same processor's instructions and with the same version of ahash.
+    /// Uses the default hasher with the given seeds instead of random seeds. Limiters with the same seeds compute the
+    /// same hashes if they are built for the same processor's instructions and with the same version of ahash.
     ///
-    /// Without the feature `std` nothing random can be asked for, and there is no hasher until this is called, or
-    /// [`Builder::hasher`]. Where clients choose keys the seeds must be secret and random, from the machine's generator of
-    /// random numbers or its configuration: who knows them can choose keys that share a state.
+    /// Without the feature `std` the crate has no source of random numbers. The builder then has no hasher until you
+    /// call this method or [`Builder::hasher`]. If clients choose keys, the seeds must be secret and random. Take them
+    /// from the machine's random number generator or from its configuration: a client that knows the seeds can choose
+    /// keys that share a state.
     ///
     /// # Examples
     /// ```
@@ -113,26 +116,29 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
         self.hasher(ahash::RandomState::with_seeds(a, b, c, d))
     }
 
-    /// How large the store is: a number of slots or keys, or a [`Capacity`] by memory or traffic.
+    /// Sets the size of the store: a number of slots or keys, or a [`Capacity`] by memory or traffic.
     ///
-    /// Compact stores and sketches are of this size and stay so (a sketch has no slots: say its memory or its traffic);
-    /// default: 4 MiB. Keyed stores begin with room for so many keys, 8 bytes
-    /// each, and grow, a doubling at a time, with no request paying for moved keys; default: 0.
+    /// Compact stores and sketches have this fixed size. Default: 4 MiB. A sketch has no slots, so give its memory or
+    /// its traffic.
+    ///
+    /// Keyed stores begin with room for this many keys, 8 bytes each. Default: 0. They double their size when they
+    /// grow, and no single request pays for moving the keys.
     pub fn capacity(mut self, capacity: impl Into<Capacity>) -> Self {
         self.options.capacity = Some(capacity.into());
         self
     }
 
-    /// For compact stores: what becomes of a key that owes when its slot is needed. Default: [`Overflow::Spill`], or
-    /// [`Overflow::Forget`] for the sliding window, which has no other.
+    /// For compact stores: sets what happens to the debt of a key that is evicted. Default: [`Overflow::Spill`], or
+    /// [`Overflow::Forget`] for the sliding window, which supports no other policy.
     pub fn overflow(mut self, overflow: Overflow) -> Self {
         self.options.overflow = Some(overflow);
         self
     }
 
-    /// For compact stores: quotas that single calls will use ([`RateLimiter::tier`](crate::RateLimiter::tier)), so that
-    /// the words are laid out to hold them. Not needed for those whose bursts refill no slower than the limiter's
-    /// own, and whose intervals are not hundreds of times shorter.
+    /// For compact stores: sets the quotas that single calls will use
+    /// ([`RateLimiter::tier`](crate::RateLimiter::tier)), so that the layout of the words can hold them. A quota does
+    /// not need this call if its burst refills no slower than the limiter's own and its interval is not hundreds of
+    /// times shorter.
     ///
     /// # Examples
     /// ```
@@ -149,10 +155,11 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
         self
     }
 
-    /// For compact stores: how many units a key may owe beyond its burst (its limit, for windows), by
+    /// For compact stores: sets how many units a key may owe beyond its burst (its limit, for windows). Default: 0.
+    ///
     /// [`charge_unchecked`](RateLimiter::charge_unchecked), [`settle`](RateLimiter::settle) and
-    /// [`reserve`](RateLimiter::reserve). Default: 0, and what goes beyond is not charged. Other stores hold what
-    /// [`charge_unchecked`](RateLimiter::charge_unchecked) says.
+    /// [`reserve`](RateLimiter::reserve) create such debts. Units beyond the overdraft are not charged. For other
+    /// stores, see [`charge_unchecked`](RateLimiter::charge_unchecked).
     ///
     /// # Examples
     /// ```
@@ -170,17 +177,17 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
 }
 
 impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
-    /// A limiter with one state for everything.
+    /// Builds a limiter with one state for all requests.
     #[must_use]
     pub fn direct(self) -> RateLimiter<Direct<A>, C::Clock> {
         RateLimiter::of(Direct::new(self.algorithm), self.clock.into_clock())
     }
 
-    /// A limiter that keeps a fingerprint of each key, in fixed memory.
+    /// Builds a limiter that keeps a fingerprint of each key, in fixed memory.
     ///
     /// # Errors
-    /// If the store's words cannot hold the quota or the tiers, or there is no memory of this size; the error says what
-    /// would fit.
+    /// Returns an error if the store's words cannot hold the quota or the tiers, or if the memory is not available.
+    /// The error names values that would fit.
     pub fn compact(self) -> Result<RateLimiter<Compact<A, H>, C::Clock>, QuotaError>
     where
         A: CompactAlgorithm,
@@ -191,7 +198,7 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     }
 }
 
-/// Stores, and the clock that is to go with them.
+/// Stores, with the clock for each.
 impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     pub(crate) fn compact_parts(self) -> Result<(Compact<A, H>, C), QuotaError>
     where
