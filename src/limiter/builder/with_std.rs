@@ -1,4 +1,4 @@
-//! What else is built with the standard library: limiters by the default clock, keyed ones, sketches and leases.
+//! Builder methods that need the standard library: the default clock, keyed limiters, sketches and leases.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -12,13 +12,15 @@ use crate::limiter::striped::{LeaseAlgorithm, LeaseSource, Leases, Striped};
 use crate::store::{Direct, Keyed, Sketch, WhenFull, keyed};
 
 impl RateLimiter {
-    /// GCRA for any number of keys of any type in 4 MiB, by the default clock. (Rules from files default to fixed windows.)
+    /// Creates a GCRA limiter for any number of keys of any type in 4 MiB, with the default clock. (Rules from files
+    /// default to fixed windows.)
     ///
-    /// The 4 MiB are allocated at once; [`Builder::capacity`] asks for less or more. Calibrates the clock, for up to 200 ms, if this is the
-    /// first in the process. [`RateLimiter::builder`] has everything else.
+    /// This allocates the 4 MiB at once; [`Builder::capacity`] sets another size. If this is the first default clock
+    /// in the process, its calibration takes up to 200 ms. [`RateLimiter::builder`] has all other options.
     ///
     /// # Panics
-    /// If the burst is above 2²⁵, or the rate above 2³¹ a second: [`RateLimiter::try_new`] returns the error instead.
+    /// If the burst is above 2²⁵, or the rate above 2³¹ per second: [`RateLimiter::try_new`] returns the error
+    /// instead.
     #[must_use]
     #[track_caller]
     pub fn new(quota: Quota) -> Self {
@@ -28,10 +30,10 @@ impl RateLimiter {
         }
     }
 
-    /// As [`RateLimiter::new`].
+    /// Creates the same limiter as [`RateLimiter::new`], or returns an error.
     ///
     /// # Errors
-    /// If the burst is above 2²⁵, or the rate above 2³¹ a second.
+    /// If the burst is above 2²⁵, or the rate above 2³¹ per second.
     ///
     /// # Examples
     /// ```
@@ -44,7 +46,7 @@ impl RateLimiter {
         Self::builder(Gcra::new(quota)).compact()
     }
 
-    /// A limiter with one state for everything, by the default clock.
+    /// Creates a limiter with one state for all requests, with the default clock.
     ///
     /// # Examples
     /// ```
@@ -59,7 +61,8 @@ impl RateLimiter {
         Self::builder(algorithm).direct()
     }
 
-    /// A limiter with one state for each key, by the default clock. Keys are any that hash, compare and clone.
+    /// Creates a limiter with one state for each key, with the default clock. Keys can have any type that hashes,
+    /// compares and clones.
     ///
     /// # Examples
     /// ```
@@ -77,40 +80,44 @@ impl RateLimiter {
         Self::builder(algorithm).keyed()
     }
 
-    /// A limiter with another clock, hasher, size or cap.
+    /// Returns a builder, to set another clock, hasher, size or cap.
     pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A> {
         Builder::new(algorithm, ahash::RandomState::new())
     }
 
-    /// A limiter that leases from a source of your own; [`Builder::leases`] makes it, after what is optional.
-    /// For a state in this process see [`Builder::striped`].
+    /// Returns a builder for a limiter that leases from your own source; [`Builder::leases`] builds it. For a state in
+    /// this process, see [`Builder::striped`].
     pub fn leasing<P: LeaseSource>(source: P) -> Builder<P> {
         Builder::new(source, ahash::RandomState::new())
     }
 }
 
 impl<A, C, H> Builder<A, C, H> {
-    /// For leases: how many stripes, rounded up to a power of two, at most 1,024. Default: as many as there are processors for this
-    /// process. Fewer strand less, and search faster before they deny; with fewer than there are busy cores, some of
-    /// them share a word.
+    /// For leases: sets the number of stripes, rounded up to a power of two, at most 1,024. Default: the number of
+    /// processors for this process. With fewer stripes, fewer units are stranded and a denial searches faster. With
+    /// fewer stripes than busy cores, some cores share a word.
     pub fn stripes(mut self, stripes: usize) -> Self {
         self.options.leases.stripes = Some(stripes);
         self
     }
 
-    /// For leases: how long what was charged may be spent. Default: 10 ms. What is admitted in any interval can be
-    /// ahead of the algorithm by what that admits in one life; shorter ones need a block more often. Below 4 µs nothing is
-    /// held at all, and above an hour it is an hour. Where units are [deposited](crate::RateLimiter::deposit), it must exceed
-    /// the time from one check to the next and the way to their source and back, with a sixteenth to spare.
+    /// For leases: sets how long charged units may be spent. Default: 10 ms.
+    ///
+    /// In any interval, admitted units can be ahead of the algorithm by the units that the algorithm admits in one
+    /// life. A shorter life needs blocks more often. A life below 4 µs holds no units at all. A life above an hour is
+    /// set to an hour. If units are [deposited](crate::RateLimiter::deposit), the life must exceed the time from one
+    /// check to the next plus the round trip to the source, with a sixteenth to spare.
     pub fn lease_life(mut self, life: Duration) -> Self {
         self.options.leases.life = life;
         self
     }
 
-    /// For leases: the most units that a stripe charges at once, rounded down to a power of two (a request that costs more
-    /// charges what it costs). Default: 4,096. Units of which a request needs many, such as bytes, want more; with 1, every
-    /// check is charged at the source. As expiries share a word with units, a life of 1 ms has room for 1,023, and one of
-    /// 10 ms for 16,383.
+    /// For leases: sets the most units that a stripe charges at once, rounded down to a power of two. Default: 4,096.
+    /// A request that costs more charges its own cost.
+    ///
+    /// Use a larger value for units that each request needs many of, such as bytes. With 1, every check charges the
+    /// source. Expiries and units share a word: a life of 1 ms has room for 1,023 units, and a life of 10 ms for
+    /// 16,383.
     pub fn max_block(mut self, units: u64) -> Self {
         self.options.leases.max_block = units;
         self
@@ -118,7 +125,8 @@ impl<A, C, H> Builder<A, C, H> {
 }
 
 impl<A: Algorithm, C, H> Builder<A, C, H> {
-    /// For keyed stores: never holds more than `max` keys. Default: no cap; idle keys are removed as new ones come.
+    /// For keyed stores: sets the most keys that the limiter holds. Default: no cap; the limiter removes idle keys
+    /// when it inserts new keys.
     ///
     /// # Panics
     /// If `max` is 0: such a store would deny every request, or limit none.
@@ -131,8 +139,8 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
 }
 
 impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
-    /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
-    /// beforehand.
+    /// Builds a limiter with one state for all requests that all cores can use at once. Each core spends from a block
+    /// of units that was charged in advance.
     ///
     /// # Examples
     /// ```
@@ -156,7 +164,7 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
         RateLimiter::of(leases, self.clock.into_clock())
     }
 
-    /// A limiter with one state for each key.
+    /// Builds a limiter with one state for each key.
     #[must_use]
     pub fn keyed<K>(self) -> RateLimiter<Keyed<K, A, H>, C::Clock>
     where
@@ -167,11 +175,11 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
         RateLimiter::of(store, clock.into_clock())
     }
 
-    /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
+    /// Builds a limiter that counts windows in a sketch. The memory is constant, for any number of keys.
     ///
     /// # Errors
-    /// If the sketch's counters cannot hold the limit, the windows are not aligned, or there is no memory of this size; the
-    /// error says what would fit.
+    /// Returns an error if the sketch's counters cannot hold the limit, if the windows are not aligned, or if the
+    /// memory is not available. The error names values that would fit.
     ///
     /// # Examples
     /// ```
@@ -212,7 +220,7 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
 }
 
 impl<P: LeaseSource, C: IntoClock, H> Builder<P, C, H> {
-    /// A limiter that leases from the source that [`RateLimiter::leasing`](crate::RateLimiter::leasing) was given.
+    /// Builds a limiter that leases from the source passed to [`RateLimiter::leasing`](crate::RateLimiter::leasing).
     #[must_use]
     pub fn leases(self) -> RateLimiter<Leases<P>, C::Clock> {
         RateLimiter::of(Leases::new(self.algorithm, &self.options.leases), self.clock.into_clock())

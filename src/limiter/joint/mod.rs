@@ -1,4 +1,4 @@
-//! Several limits on one request: all are charged, or none.
+//! Several limits on one request: the limiter charges all of them, or none.
 //!
 //! ```text
 //! prepare  look at each limit: the word as it stands, and what would be exchanged for it
@@ -7,10 +7,14 @@
 //! lost     a word changed meanwhile: that limit decides anew, and if it now refuses,
 //! undo     the charges made so far are given back
 //! ```
-//! A limit is only ever charged by its own exchange, on its own decision; so none is over-admitted, whatever the others do. What
-//! the loser of a race has charged and not given back yet can deny others: at most its cost, between its first exchange and
-//! its last refund. Limits whose charges cannot be taken back are charged last, so that only a second one of them can be
-//! left with a charge of a request that was refused.
+//! Each limit is charged only by its own exchange, after its own decision. No limit is therefore over-admitted,
+//! whatever happens at the others.
+//!
+//! A request that loses a race may have charged some limits already. Until it refunds them, those charges can deny
+//! other requests. They amount to at most the request's cost, between its first exchange and its last refund.
+//!
+//! Limits that cannot refund are charged last. Therefore a denied request can leave a charge behind only if it has two
+//! such limits.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -27,26 +31,32 @@ use crate::base::clock::Timestamp;
 
 /// Checks several limits now: charges all of them, or none.
 ///
-/// Each limit has its own limiter, of any algorithm and store, its own key and its own cost. A request that one of them refuses
-/// is charged to none; the [answer](JointDecision) says which, when to come back, and how each limit stands.
+/// Each limit has its own limiter with any algorithm and store, its own key and its own cost. If one limit denies a
+/// request, no limit is charged. The [answer](JointDecision) contains the limit that denied, the time to retry, and
+/// the state of each limit.
 ///
-/// The clock of the first limiter is read once, for all: use one clock (or clones of one) for limiters that are checked together.
-/// [`check_all_at`] takes a time. Checking the empty slice of limits allows.
+/// All limits use one reading of the first limiter's clock. Use one clock, or clones of one clock, for limiters that
+/// are checked together. [`check_all_at`] takes a time. An empty slice of limits admits every request.
 ///
 /// # Consistency
-/// No limit ever admits more than its own bound, whatever is charged elsewhere at the same time. If a limit refuses after others
-/// have been charged, since another thread was first, those charges are given back at once; for that instant they may deny
-/// others, by at most this request's cost at each limit. Logs, sketches, queues (but for the last in them) and compact stores with
-/// [`Overflow::Inherit`](crate::Overflow::Inherit) cannot give back and are charged last: a request with two of them may leave its
-/// charge in the first when it loses such a race for the second, against the client. So may, in that instant, a window that turns
-/// and a quota that changes; and a compact store that has evicted the key, or has spilled its debt or another's that looks alike.
-/// A thread that is held up between its charge and giving it back gives back what time has not paid of it by then.
+/// No limit ever admits more than its own bound, whatever other threads charge at the same time.
 ///
-/// A limiter that is named twice with one key is charged twice, or not at all; but each is looked at by itself, so the answer's
-/// figures are those of one, and if it cannot give back it is left with one charge when there is room for one only.
+/// If another thread is first and a limit then denies, the limits that are already charged are refunded at once. For
+/// that moment the charges may deny other requests, by at most this request's cost at each limit.
+///
+/// Logs, sketches, queues (except the last request in them) and compact stores with
+/// [`Overflow::Inherit`](crate::Overflow::Inherit) cannot refund, so they are charged last. If a request has two such
+/// limits and loses a race at the second, its charge stays in the first, to the client's disadvantage. A charge can
+/// also stay in three other cases: a window ends or a quota changes at that moment, or a compact store has evicted the
+/// key, or it has spilled the key's debt or that of another key with the same fingerprint. If a thread is delayed
+/// between its charge and its refund, it refunds only the units that time has not paid by then.
+///
+/// A limiter that appears twice with one key is charged twice, or not at all. Each appearance is checked separately,
+/// so the answer's figures are those of a single one. If such a limiter cannot refund and has capacity for only one
+/// charge, one charge stays in it.
 ///
 /// # Complexity
-/// The sum of the single checks, less all but one clock reading. Never allocates for tuples and arrays.
+/// The sum of the single checks, with one clock reading in all. Never allocates for tuples and arrays.
 ///
 /// # Examples
 /// ```
@@ -75,14 +85,14 @@ pub fn check_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
     limits.decide(None)
 }
 
-/// [`check_all`] at a time that the caller says.
+/// [`check_all`] at the time `now`.
 #[inline]
 #[must_use = "a decision that nobody reads limits nothing"]
 pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
     limits.decide(Some(CheckTime::given(now)))
 }
 
-/// What [`check_all`] would decide now, uncharged.
+/// Returns the decision that [`check_all`] would make now, without a charge.
 ///
 /// # Examples
 /// ```
@@ -98,20 +108,21 @@ pub fn peek_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
     limits.peek(limits.now())
 }
 
-/// [`peek_all`] at a time that the caller says.
+/// [`peek_all`] at the time `now`.
 #[must_use = "a decision that nobody reads limits nothing"]
 pub fn peek_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
     limits.peek(CheckTime::given(now))
 }
 
-/// [`refund_all`] at a time that the caller says.
+/// [`refund_all`] at the time `now`.
 pub fn refund_all_at<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>, now: Timestamp) {
     if charge.is_allowed() {
         limits.refund(CheckTime::given(now), charge.each());
     }
 }
 
-/// Takes back all charges of a joint decision, on the same limits, as [`RateLimiter::refund`](crate::RateLimiter::refund) does each.
+/// Refunds all charges of a joint decision, on the same limits, as [`RateLimiter::refund`](crate::RateLimiter::refund)
+/// does for each.
 ///
 /// # Examples
 /// ```

@@ -13,12 +13,13 @@ use crate::base::decision::Decision;
 use crate::base::sync::{Condvar, Mutex};
 use crate::store::Store;
 
-/// The first sleep while a clock stands, and the longest: each is twice the one before. The second is how late a thread may
-/// be once the clock goes on, which is what tokio's timer allows itself.
+/// The shortest and the longest sleep while a clock stands still. Each sleep is twice the previous one. The longest is
+/// also how late a thread may be after the clock continues; tokio's timer allows itself the same.
 const SHORTEST_NS: u64 = 1_000;
 const LONGEST_NS: u64 = 1_000_000;
 
-/// A wait of the calling thread for its turn, made by [`RateLimiter::wait`](crate::RateLimiter::wait); [`Wait::block`] waits.
+/// A wait that blocks the calling thread, made by [`RateLimiter::wait`](crate::RateLimiter::wait); [`Wait::block`]
+/// starts it.
 ///
 /// See [`guide::waiting`](crate::guide::waiting) for how lines are served.
 #[must_use = "nobody waits until `block` is called"]
@@ -33,15 +34,15 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Wait<'a, S, C, Q> {
         Self(Turn::new(store, clock, lines, key, cost))
     }
 
-    /// Waits no longer than this from [`Wait::block`] on. Refused at once when it is known that the turn comes later, else at the
-    /// deadline. Default: however long it takes.
+    /// Limits the wait to this time from the call of [`Wait::block`] on. The wait fails at once if the turn is known
+    /// to come later, and otherwise at the deadline. Default: no limit.
     pub fn within(mut self, longest: Duration) -> Self {
         self.0.within(longest);
         self
     }
 
-    /// Waits a random time longer than until the turn, but not beyond the deadline; whoever need not wait goes at once.
-    /// Default: none.
+    /// Adds a random time to the wait, but not beyond the deadline. A caller that need not wait goes at once. Default:
+    /// none.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.0.jitter(jitter);
         self
@@ -49,13 +50,14 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Wait<'a, S, C, Q> {
 
     /// Blocks the thread until its turn has come.
     ///
-    /// The answer is the charge that was made for it: its [`delay`](Decision::delay) has passed, and it can be
-    /// [refunded](crate::RateLimiter::refund).
+    /// Returns the charge for this turn. The [`delay`](Decision::delay) of the charge has passed, and the caller can
+    /// [refund](crate::RateLimiter::refund) it.
     ///
     /// # Errors
-    /// [`NotReady`], and nothing was charged: if the cost can never go, or not before the deadline.
+    /// Returns [`NotReady`], and charges nothing, if the cost can never be admitted, or not before the deadline.
     pub fn block(mut self) -> Result<Decision, NotReady> {
-        // Who need not wait needs no waker. Who must is in line by now, and leaves its own with the next step.
+        // A thread that need not wait needs no waker. A thread that must wait is in line by now, and leaves its waker
+        // with the next step.
         if let Next::Done(result) = self.0.advance(Waker::noop()) {
             return result;
         }
@@ -66,7 +68,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Wait<'a, S, C, Q> {
             match self.0.advance(&waker) {
                 Next::Done(result) => return result,
                 Next::Sleep { now_ns, until_ns } => {
-                    // A clock that stands does so for longer than is missing: it may be a nanosecond.
+                    // The clock may stand still for longer than the missing time, which may be a nanosecond.
                     least_ns = if slept_at_ns == Some(now_ns) {
                         least_ns.saturating_mul(2).clamp(SHORTEST_NS, LONGEST_NS)
                     } else {
@@ -86,7 +88,7 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> fmt::Debug for Wait<'_, S, C, Q> {
     }
 }
 
-/// What a sleeping thread is woken by: a flag of its own rather than the thread's parking token, which is the caller's.
+/// Wakes a sleeping thread: a separate flag, because the thread's parking token belongs to the caller.
 #[derive(Default)]
 struct Alarm {
     rung: Mutex<bool>,
@@ -94,7 +96,7 @@ struct Alarm {
 }
 
 impl Alarm {
-    /// Sleeps for so long, or until woken, or for no reason less.
+    /// Sleeps for `ns` at most; a wake-up or a spurious return ends the sleep earlier.
     fn sleep(&self, ns: u64) {
         let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         if !*rung {

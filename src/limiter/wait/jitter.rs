@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::base::clock::saturating_nanos;
 
-/// A random delay on top of a wait, evenly spread between two durations, so that those who wait for the same moment do not all
-/// go in it.
+/// A random delay added to a wait, uniform between two durations, so that requests that wait for the same moment do
+/// not all go at that moment.
 ///
 /// # Examples
 /// ```
@@ -25,13 +25,13 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Between nothing and `most`.
+    /// A delay between zero and `most`.
     #[must_use]
     pub const fn up_to(most: Duration) -> Self {
         Self::between(Duration::ZERO, most)
     }
 
-    /// Between `a` and `b`, both included, whichever is less.
+    /// A delay between `a` and `b`, both included, in either order.
     #[must_use]
     pub const fn between(a: Duration, b: Duration) -> Self {
         let (a, b) = (saturating_nanos(a), saturating_nanos(b));
@@ -39,10 +39,10 @@ impl Jitter {
         Self { least_ns, span_ns: a.abs_diff(b) }
     }
 
-    /// The delay for 64 random bits.
+    /// Returns the delay for 64 random bits.
     pub(crate) fn nanos(&self, random: u64) -> u64 {
         let spread = (u128::from(random) * (u128::from(self.span_ns) + 1)) >> 64;
-        // At most the span, and the sum at most the larger of the two.
+        // The product is at most the span, and the sum at most the larger of the two durations.
         self.least_ns + u64::try_from(spread).unwrap_or(self.span_ns)
     }
 }

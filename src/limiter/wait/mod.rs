@@ -1,12 +1,12 @@
-//! Waiting for one's turn: first come, first served for each key, whether a task waits or a thread.
+//! Waits for a turn: first come, first served for each key, for tasks and threads together.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `lines` | who waits for which key, in what order |
-//! | `turn` | one wait as a state machine that neither sleeps nor knows who runs it |
-//! | `blocking`, `until_ready` | a thread and a task that run it |
+//! | `lines` | the waiters of each key, in order |
+//! | `turn` | one wait as a state machine; it does not sleep and does not depend on a runtime |
+//! | `blocking`, `until_ready` | a thread and a task that drive the state machine |
 //!
-//! The protocol is told in `turn`; why no wake-up is lost, in `lines`.
+//! The docs of `turn` describe the protocol. The docs of `lines` explain why no wake-up is lost.
 
 mod blocking;
 mod jitter;

@@ -1,4 +1,4 @@
-//! Why a wait was in vain.
+//! The error of a wait.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::decision::Decision;
 
-/// A wait that did not end in an admission. Nothing was charged.
+/// The error of a wait that did not end in an admission. Nothing was charged.
 ///
 /// # Examples
 /// ```
@@ -34,25 +34,27 @@ impl NotReady {
         Self { decision, turn_ns }
     }
 
-    /// Whether the cost is more than the limiter can ever admit at once.
+    /// Returns whether the cost is more than the limiter can ever admit at once.
     #[must_use]
     pub const fn is_never(&self) -> bool {
         self.decision.is_never()
     }
 
-    /// Whether the turn would have come after the deadline.
+    /// Returns whether the turn would have come after the deadline.
     #[must_use]
     pub const fn is_too_late(&self) -> bool {
         !self.is_never()
     }
 
-    /// How things stood when it was refused. Not a denial, if there was room but others were waiting for it.
+    /// Returns the last decision before the wait failed. It is not a denial if capacity was free but other waiters
+    /// were in line for it.
     pub const fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// How long after [`NotReady::decision`]'s time the turn would have come, as things stood then, or later (what the algorithm
-    /// does not say of the others in line is not in it); `None` if never.
+    /// Returns how long after [`NotReady::decision`]'s time the turn would have come, or `None` if never.
+    ///
+    /// The true turn may be later: the figure leaves out waiters in line if the algorithm cannot predict their turns.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         (!self.is_never()).then_some(Duration::from_nanos(self.turn_ns))

@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use crate::base::clock::{Clock, Timestamp, saturating_nanos, unix_nanos};
 
-/// Tokio's own time, anchored once to the wall clock: the operating system's monotonic clock, and in tests whatever
-/// `tokio::time::pause` and `advance` make of it.
+/// Tokio's own time, anchored once to the wall clock.
 ///
-/// Outside tests it is no better than [`StdClock`](crate::StdClock), and slower than the default clock; waits are exact with any of
-/// them. Make it in the runtime whose time it tells.
+/// It is the operating system's monotonic clock. In tests, `tokio::time::pause` and `advance` control it. Outside
+/// tests it has no advantage over [`StdClock`](crate::StdClock), and it is slower than the default clock; waits are
+/// exact with any of these clocks. Create it in the runtime whose time it reads.
 ///
 /// # Examples
 /// ```
@@ -36,13 +36,13 @@ pub struct TokioClock {
 }
 
 impl TokioClock {
-    /// Anchors the clock to the wall clock.
+    /// Creates the clock, anchored to the wall clock.
     #[must_use]
     pub fn new() -> Self {
         Self::starting_at(Timestamp::from_nanos(unix_nanos()))
     }
 
-    /// A clock by which it is `now`, so that a test begins where it wants to in a window.
+    /// Creates a clock that reads `now` at this moment, so that a test can begin at a chosen point of a window.
     #[must_use]
     pub fn starting_at(now: Timestamp) -> Self {
         Self { start: Instant::now(), origin: now }

@@ -1,4 +1,4 @@
-//! A task that waits, by tokio's timer.
+//! A task that waits, with tokio's timer.
 
 use std::fmt;
 use std::future::Future;
@@ -15,31 +15,31 @@ use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::store::Store;
 
-/// A task's wait for its turn, made by [`RateLimiter::until_ready`](crate::RateLimiter::until_ready): a future that nothing is done
-/// for until it is first polled.
+/// A future that waits for a turn, made by [`RateLimiter::until_ready`](crate::RateLimiter::until_ready). It does
+/// nothing until its first poll.
 ///
-/// The answer is the charge that was made for it: its [`delay`](Decision::delay) has passed, and it can be
-/// [refunded](crate::RateLimiter::refund). See [`guide::waiting`](crate::guide::waiting) for how lines are served.
+/// The output is the charge for this turn. The [`delay`](Decision::delay) of the charge has passed, and the caller can
+/// [refund](crate::RateLimiter::refund) it. See [`guide::waiting`](crate::guide::waiting) for the order of waiters.
 ///
 /// # Errors
-/// [`NotReady`], and nothing was charged: if the cost can never go, or not before the deadline.
+/// Returns [`NotReady`], and charges nothing, if the cost can never be admitted, or not before the deadline.
 ///
 /// # Cancellation
-/// May be dropped at any time: what was reserved is given back, and the next in line is woken. One that is kept and not
-/// polled holds up those behind it.
+/// The future may be dropped at any time. The drop refunds its reservation and wakes the next waiter. A future that is
+/// kept but not polled delays the waiters behind it.
 ///
 /// # Panics
-/// When polled outside a tokio runtime, or in one without a timer, if it has to wait.
+/// If it has to wait and is polled outside a tokio runtime, or in a runtime without a timer.
 ///
 /// # Complexity
-/// O(1) if nobody waits for a key of the same shard and there is room: one hash more than a check, no lock and no allocation. Else
-/// a mutex for a moment at each poll, and O(log n) in the number that wait.
+/// O(1) if no waiter waits for a key of the same shard and capacity is free: one hash more than a check, no lock and
+/// no allocation. Otherwise each poll holds a mutex for a moment, and takes O(log n) for n waiters.
 #[must_use = "nobody waits until this is polled"]
 pub struct UntilReady<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized = ()> {
     turn: Turn<'a, S, C, Q>,
-    /// Boxed when there is something to wait for, so that the whole can be moved.
+    /// Boxed if the task has to wait, so that the whole future can be moved.
     timer: Option<Pin<Box<Sleep>>>,
-    /// By the limiter's clock, what the timer is set to.
+    /// The time that the timer is set to, by the limiter's clock.
     until_ns: u64,
 }
 
@@ -48,25 +48,25 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> UntilReady<'a, S, C, Q> {
         Self { turn: Turn::new(store, clock, lines, key, cost), timer: None, until_ns: 0 }
     }
 
-    /// Waits no longer than this from the first poll on. Refused at once when it is known that the turn comes later, else at the
-    /// deadline. Default: however long it takes. No effect after the first poll.
+    /// Limits the wait to this time from the first poll on. The wait fails at once if the turn is known to come later,
+    /// and otherwise at the deadline. Default: no limit. No effect after the first poll.
     pub fn within(mut self, longest: Duration) -> Self {
         self.turn.within(longest);
         self
     }
 
-    /// Waits a random time longer than until the turn, but not beyond the deadline; whoever need not wait goes at once.
-    /// Default: none. No effect once the turn has come.
+    /// Adds a random time to the wait, but not beyond the deadline. A task that need not wait goes at once. Default:
+    /// none. No effect after the turn has come.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.turn.jitter(jitter);
         self
     }
 
-    /// Whether the timer has gone off at `until_ns`, to which it is set if it was not.
+    /// Returns whether the timer has fired at `until_ns`. Sets the timer first if it is set to another time.
     fn poll_timer(&mut self, cx: &mut Context<'_>, now_ns: u64, until_ns: u64) -> Poll<()> {
         let left = Duration::from_nanos(until_ns - now_ns);
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(left)));
-        // Also sets a timer that went off before the limiter's clock was there.
+        // This also resets a timer that fired before the limiter's clock reached `until_ns`.
         if self.until_ns != until_ns || timer.is_elapsed() {
             self.until_ns = until_ns;
             timer.set(sleep(left));
@@ -85,7 +85,7 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Future for UntilReady<'_, S, C, Q>
                     self.timer = None;
                     return Poll::Ready(result);
                 }
-                // No deadline: whoever leaves the line calls.
+                // There is no deadline: the waiter that leaves the line calls the waker.
                 Next::Sleep { until_ns: u64::MAX, .. } => return Poll::Pending,
                 Next::Sleep { now_ns, until_ns } => {
                     if self.poll_timer(cx, now_ns, until_ns).is_pending() {
