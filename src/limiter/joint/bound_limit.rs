@@ -7,8 +7,8 @@ use crate::limiter::RateLimiter;
 use crate::store::op::Ticket;
 use crate::store::{ManyKeys, Operation, Store};
 
-/// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
-/// [`RateLimiter::on`], for [`check_all`](crate::check_all).
+/// One limit of a request: a limiter, the request's key there, and its cost there. Made by [`RateLimiter::on`], for
+/// [`check_all`](crate::check_all).
 ///
 /// # Examples
 /// ```
@@ -42,13 +42,14 @@ impl<'a, S, C, Q: ?Sized> BoundLimit<'a, S, C, Q> {
         Self { limiter, key, cost: 1, name: "" }
     }
 
-    /// What the request costs here. Default: 1.
+    /// Sets the request's cost at this limit. Default: 1.
     pub const fn cost(mut self, units: u64) -> Self {
         self.cost = units;
         self
     }
 
-    /// What [`JointDecision::refused_by_name`](crate::JointDecision::refused_by_name) calls this limit. Default: nothing.
+    /// Sets the name that [`JointDecision::refused_by_name`](crate::JointDecision::refused_by_name) returns for this
+    /// limit. Default: none.
     pub const fn named(mut self, name: &'static str) -> Self {
         self.name = name;
         self
@@ -56,27 +57,27 @@ impl<'a, S, C, Q: ?Sized> BoundLimit<'a, S, C, Q> {
 }
 
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
-    /// This limit for `key`, to be checked together with others by [`check_all`](crate::check_all).
+    /// Returns this limit for `key`, as one of several for [`check_all`](crate::check_all).
     pub const fn on<'a, Q: ?Sized>(&'a self, key: &'a Q) -> BoundLimit<'a, S, C, Q> {
         BoundLimit::new(self, key)
     }
 }
 
-/// A limit whose store, clock and key have any type: for all but the fast path. Public in a private module.
+/// A limit with any types of store, clock and key, for all but the fast path. Public in a private module.
 pub trait ErasedLimit {
-    /// The time by this limit's clock.
+    /// Returns the time of this limit's clock.
     fn now(&self) -> CheckTime;
     /// Decides and charges.
     fn check(&self, at: CheckTime) -> Decision;
-    /// Decides as [`ErasedLimit::check`] does, and charges nothing.
+    /// Makes the decision of [`ErasedLimit::check`], and charges nothing.
     fn decide_uncharged(&self, at: CheckTime) -> Decision;
     /// Decides and charges nothing.
     fn peek(&self, at: CheckTime) -> Decision;
-    /// Takes back a charge.
+    /// Refunds a charge.
     fn refund(&self, at: CheckTime, charge: &Decision);
-    /// Whether charges can be taken back.
+    /// Returns whether charges can be refunded.
     fn can_refund(&self) -> bool;
-    /// What the caller named it.
+    /// Returns the caller's name for the limit.
     fn name(&self) -> &'static str;
 }
 
@@ -114,7 +115,7 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
 }
 
 impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> BoundLimit<'a, S, C, Q> {
-    /// Finds the key, and asks for its memory.
+    /// Finds the key, and prefetches its memory.
     #[inline(always)]
     pub(super) fn prepare(&self) -> S::Prepared<'a> {
         let store = &self.limiter.store;

@@ -8,8 +8,8 @@ use crate::base::decision::{Decision, Outcome};
 
 /// The answer to one request under several limits.
 ///
-/// Its figures are the strictest of all limits'; [`JointDecision::each`] has every limit's own. `D` holds a [`Decision`] for each
-/// limit: an array, or a `Vec`.
+/// Its figures are the strictest figures of all limits. [`JointDecision::each`] returns each limit's own figures. `D`
+/// holds a [`Decision`] for each limit: an array, or a `Vec`.
 ///
 /// # Examples
 /// ```
@@ -25,7 +25,7 @@ use crate::base::decision::{Decision, Outcome};
 pub struct JointDecision<D> {
     outcome: Outcome,
     each: D,
-    /// The name of the limit that refused, if it has one.
+    /// The name of the limit that denied, if it has one.
     refused: &'static str,
 }
 
@@ -34,13 +34,13 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         Self { outcome: Outcome::Allowed, each, refused: "" }
     }
 
-    /// The answer of these decisions. `names` has a name for each limit.
+    /// Builds the answer from these decisions. `names` has a name for each limit.
     #[inline(always)]
     pub(super) fn of(names: impl Iterator<Item = &'static str> + Clone, each: D) -> Self {
         Self::with_outcome(worst(each.as_ref().iter().map(Decision::outcome)), names, each)
     }
 
-    /// [`JointDecision::of`], where the worst of the outcomes is known.
+    /// [`JointDecision::of`], with a known worst outcome.
     #[inline(always)]
     pub(super) fn with_outcome(
         outcome: Outcome,
@@ -56,48 +56,50 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         Self { outcome, each, refused }
     }
 
-    /// Whether the request may go, and if not whether it ever can.
+    /// Returns whether the request may go, and if not, whether it ever can.
     #[inline]
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// Whether the request may go; it has been charged to every limit.
+    /// Returns whether the request may go. It is then charged to every limit.
     #[inline]
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         matches!(self.outcome, Outcome::Allowed)
     }
 
-    /// Whether the request must not go. It was charged to none (but see [`check_all`](crate::check_all) on lost races).
+    /// Returns whether the request must not go. No limit is then charged; see [`check_all`](crate::check_all) for lost
+    /// races.
     #[inline]
     #[must_use]
     pub const fn is_denied(&self) -> bool {
         !self.is_allowed()
     }
 
-    /// Whether some limit can never admit its cost.
+    /// Returns whether at least one limit can never admit its cost.
     #[inline]
     #[must_use]
     pub const fn is_never(&self) -> bool {
         matches!(self.outcome, Outcome::Never)
     }
 
-    /// Each limit's own answer, in the order that they were named: what it decided, or would have, of a request that another
-    /// limit refused.
+    /// Returns each limit's own decision, in the order of the limits. If another limit denied the request, these are
+    /// the decisions that each limit would have made.
     #[inline]
     pub fn each(&self) -> &[Decision] {
         self.each.as_ref()
     }
 
-    /// The limit that refused, by its place: of several the one that refuses for longest, the first of equals.
+    /// Returns the index of the limit that denied. If several limits denied, returns the one with the longest wait,
+    /// and the first one of equal waits.
     #[must_use]
     pub fn refused_by(&self) -> Option<usize> {
         refused_by(self.each())
     }
 
-    /// The [name](crate::BoundLimit::named) of the limit that refused, if it was given one.
+    /// Returns the [name](crate::BoundLimit::named) of the limit that denied, if it has one.
     ///
     /// # Examples
     /// ```
@@ -113,8 +115,8 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         (!self.refused.is_empty()).then_some(self.refused)
     }
 
-    /// How long until the same request could be admitted, if nothing else is until then: the longest of all limits' waits.
-    /// Zero if it was allowed, `None` if it can never be.
+    /// Returns how long until the same request could be admitted, if no other request is admitted until then: the
+    /// longest wait of all limits. Zero if the request was admitted, `None` if it never can be.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.each()
@@ -123,26 +125,26 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
             .try_fold(Duration::ZERO, |most, wait| Some(most.max(wait?)))
     }
 
-    /// The fewest units that any limit would admit now, after this decision; `u64::MAX` if there is no limit. Where limits count
-    /// different things (requests, bytes), see [`JointDecision::each`].
+    /// Returns the fewest units that any limit would admit now, after this decision; `u64::MAX` if there is no limit.
+    /// If the limits count different things (requests, bytes), use [`JointDecision::each`].
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.each().iter().map(Decision::remaining).min().unwrap_or(u64::MAX)
     }
 
-    /// The time as of which the request was decided; the origin, if there is no limit.
+    /// Returns the time of the decision, or the origin if there is no limit.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.each().first().map_or(Timestamp::ZERO, Decision::at)
     }
 
-    /// How long until all limits are as good as new, if nothing is admitted until then.
+    /// Returns how long until the full quota of all limits is available again, if no request is admitted until then.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
         self.each().iter().map(Decision::reset_after).max().unwrap_or_default()
     }
 
-    /// How long an admitted request has to wait before it goes: as long as the slowest of its limits says.
+    /// Returns how long an admitted request must wait before it goes: the longest delay of its limits.
     #[must_use]
     pub fn delay(&self) -> Duration {
         if self.is_denied() {
@@ -152,7 +154,7 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
     }
 }
 
-/// `Never` if any limit can never admit its cost: with the others a wait may help.
+/// Returns `Never` if any limit can never admit its cost: a wait helps only at the other limits.
 #[inline(always)]
 pub(super) fn worst(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
     outcomes.fold(Outcome::Allowed, |worst, outcome| match (worst, outcome) {

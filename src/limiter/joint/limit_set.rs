@@ -24,13 +24,14 @@ pub trait LimitSet {
     /// The limits in order.
     fn each(&self) -> impl Iterator<Item = &dyn ErasedLimit> + Clone;
 
-    /// The answer of each limit, by its index.
+    /// Collects the answer of each limit, by its index.
     fn answers(&self, answer: impl FnMut(usize, &dyn ErasedLimit) -> Decision) -> Self::Decisions;
 
-    /// Charges all or nothing, at the time that is given, or else read once the keys' memory is asked for.
+    /// Charges all limits or none, at the given time. Without a given time, reads the clock after it prefetches the
+    /// keys' memory.
     fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions>;
 
-    /// The time by the first limit's clock. Without a limit no clock is read.
+    /// Returns the time of the first limit's clock. Without a limit, reads no clock.
     #[inline(always)]
     fn now(&self) -> CheckTime {
         self.each().next().map_or(CheckTime::from_ns(0), |limit| limit.now())
@@ -42,12 +43,12 @@ pub trait LimitSet {
         self.each().map(|limit| limit.name())
     }
 
-    /// What [`LimitSet::decide`] would decide, uncharged.
+    /// Returns the decision that [`LimitSet::decide`] would make, without a charge.
     fn peek(&self, at: CheckTime) -> JointDecision<Self::Decisions> {
         JointDecision::of(self.names(), self.answers(|_, limit| limit.peek(at)))
     }
 
-    /// Takes the charges back.
+    /// Refunds the charges.
     fn refund(&self, at: CheckTime, charges: &[Decision]) {
         for (limit, charge) in self.each().zip(charges) {
             limit.refund(at, charge);
@@ -55,8 +56,9 @@ pub trait LimitSet {
     }
 }
 
-/// Decides a request that could not be charged by one exchange at each limit: one of them meets its key for the first time, or
-/// lost a race. Charges those limits that are not charged yet, first the ones that can refund; if one refuses, refunds all.
+/// Decides a request that one exchange at each limit could not charge, because a limit has a new key or lost a race.
+///
+/// Charges the limits that are not charged yet, and first those that can refund. If one limit denies, refunds all.
 #[cold]
 #[inline(never)]
 fn finish<L: LimitSet>(
@@ -117,8 +119,9 @@ macro_rules! tuples {
                 let keys = ($(self.$index.prepare(),)+);
                 let at = given.unwrap_or_else(|| self.now());
                 let mut tickets = ($(self.$index.aim(keys.$index, at),)+);
-                // The slow parts get a copy of the limits, so that the fast part keeps its own in registers. They return the decisions
-                // only: a returned `JointDecision` would be in memory, and the one of the fast part with it.
+                // The slow parts get a copy of the limits, so that the fast part keeps its own copy in registers. The
+                // slow parts return only the decisions: a returned `JointDecision` would be in memory, and would force
+                // the fast part's own into memory too.
                 let limits = *self;
                 let (outcome, each) = 'slow: {
                     if $(tickets.$index.look() == Look::Elsewhere)||+ {
@@ -129,7 +132,7 @@ macro_rules! tuples {
                         let outcome = worst([$(tickets.$index.outcome()),+].into_iter());
                         break 'slow (outcome, [$(tickets.$index.uncharged()),+]);
                     }
-                    // In order, if only the last cannot be refunded.
+                    // In order, if only the last limit cannot refund.
                     let in_order = $((self.$index.can_refund() || $index + 1 == $len))&&+;
                     let mut done = 0;
                     if in_order && $({
@@ -160,7 +163,7 @@ tuples! {
     8: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5, 6 S6 C6 Q6, 7 S7 C7 Q7;
 }
 
-/// Looks at limits of one type, and charges them in order if none refuses. `answers` makes one place for each limit.
+/// Reads limits of one type, and charges them in order if none denies. `answers` makes one place for each limit.
 #[inline(always)]
 fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
     limits: &L,
@@ -177,7 +180,7 @@ fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
         let each = limits.answers(|index, _| tickets[index].uncharged());
         return JointDecision::with_outcome(outcome, limits.names(), each);
     }
-    // In order, if only the last cannot be refunded.
+    // In order, if only the last limit cannot refund.
     let mut others = limits.each().take(tickets.len().saturating_sub(1));
     let in_order = others.all(|limit| limit.can_refund());
     let lost = |ticket| Ticket::exchange(ticket) == Exchange::Lost;

@@ -1,11 +1,11 @@
 //! Several limits on one request: the limiter charges all of them, or none.
 //!
 //! ```text
-//! prepare  look at each limit: the word as it stands, and what would be exchanged for it
-//! refused  by any: the answer, and nothing was written
-//! commit   exchange word after word
-//! lost     a word changed meanwhile: that limit decides anew, and if it now refuses,
-//! undo     the charges made so far are given back
+//! prepare  read at each limit: the current word, and the word that would replace it
+//! denied   by any limit: return the answer; nothing was written
+//! commit   exchange one word after another
+//! lost     a word changed in between: that limit decides again; if it now denies,
+//! undo     the charges made so far are refunded
 //! ```
 //! Each limit is charged only by its own exchange, after its own decision. No limit is therefore over-admitted,
 //! whatever happens at the others.

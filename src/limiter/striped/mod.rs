@@ -1,45 +1,45 @@
-//! Leases: units charged at a source in blocks, and spent from stripes that cores do not share.
+//! Leases: units that are charged at a source in blocks, and spent from stripes that cores do not share.
 //!
 //! | part | holds |
 //! |---|---|
-//! | `word` | one stripe's word; when a lease is alive; how large the next block is |
-//! | `source` | what grants leases, and the direct store as one that does |
-//! | `deposits` | what was deposited from outside |
+//! | `word` | the word of one stripe, when a lease is alive, and the size of the next block |
+//! | `source` | the trait of sources that grant leases, and the direct store as a source |
+//! | `deposits` | the units that were deposited from outside |
 //! | `words` | the stripes and the deposits: padded for many threads, or small for one of many keys |
-//! | `account` | spending, refilling, taking from others, putting back |
+//! | `account` | spending, refilling, taking from other stripes, putting back |
 //! | here | one limit in stripes |
 //!
 //! ```text
 //! check(cost):  own stripe holds the cost? -> one exchange, on a line that no other core writes
-//! otherwise, until the cost is together:
-//!   1. own stripe + hand >= cost           -> exchange the stripe for what is left of both; done
+//! otherwise, repeat until the call holds the cost:
+//!   1. own stripe + hand >= cost           -> exchange the stripe for the rest of both; done
 //!   2. a slot of the deposits, or the source,
-//!      grants at least what is missing     -> into the hand
-//!   3. the source denies: own stripe + hand + all other stripes + what the source says it has left
+//!      grants at least the missing units   -> into the hand
+//!   3. the source denies: own stripe + hand + all other stripes + the source's remaining units
 //!        < cost                            -> put the hand back into the own stripe; denied
-//!        otherwise                         -> take what is missing from the others into the hand
+//!        otherwise                         -> take the missing units from the others into the hand
 //! ```
 //!
-//! A word's lease was charged before it was written, so the law that matters is that *no unit is spent twice,
+//! A word's lease is charged before the word is written. The important law is therefore that *no unit is spent twice,
 //! or after its lease has expired*:
 //!
-//! - Units leave a stripe by an exchange from exactly the word that they were read in. A word is the whole
-//!   state of its stripe, so a word that was changed and changed back is as good as one that was not.
-//! - The hand (what one call has got so far) has one expiry, the earliest of its pieces'. What is left of a
-//!   stripe is spent at once, and the rest of the block becomes the new word under its own expiry. Where two
-//!   pieces with units left meet in one word (somebody refilled the stripe meanwhile, or a hand is put back),
-//!   it takes the earlier expiry. So no unit is ever given a later one.
-//! - A stripe that is found empty or expired is overwritten: what it held is lost.
+//! - Units leave a stripe only by an exchange from exactly the word that was read. A word is the whole state of its
+//!   stripe. A word that changed and changed back is therefore equivalent to an unchanged word.
+//! - The *hand* is the set of units that one call holds so far. It has one expiry, the earliest of its pieces. The
+//!   call spends the rest of a stripe at once, and the rest of the block becomes the new word under its own expiry.
+//!   Two pieces with units left can meet in one word, because another call refilled the stripe or because a hand is
+//!   put back. The word then takes the earlier expiry, so no unit ever gets a later one.
+//! - A stripe that is empty or expired is overwritten, and its units are lost.
 //!
-//! *Lock-free.* An exchange fails, and a turn of the loop is in vain, only after somebody else's exchange.
-//! Hands only grow until their call ends, and every other exchange ends one; units being finite, some call
+//! *Lock-free.* An exchange fails, and an iteration of the loop fails, only after an exchange by another call. Hands
+//! only grow until their call ends, and every other exchange ends a call. The number of units is finite, so some call
 //! ends.
 //!
-//! *What a denial has seen.* The source's refusal, then each other word once. Units that are in another
-//! call's hand, or move from a stripe not yet seen to one already seen (a hand put back), are missed.
+//! *A denial* comes after the source's denial and one read of each other word. It misses units in the hand of another
+//! call. It also misses units that move from a stripe not yet read to one already read, when a hand is put back.
 //!
-//! Ordering of all of it: Relaxed. Words publish nothing but themselves, and all that is asked of them is
-//! that each has one order of modification, and that a thread sees what was written before it was told of it.
+//! Ordering: Relaxed everywhere. Words publish nothing but themselves. The protocol needs only that each word has one
+//! modification order, and that a thread sees every write that happened before its call.
 
 mod account;
 mod deposits;
@@ -61,62 +61,67 @@ use crate::base::decision::Decision;
 use crate::base::sync::processors;
 use crate::store::Direct;
 
-/// Leases of a [`Direct`] state: one limit that all cores can hit at once. The store of
+/// Leases of a [`Direct`] state: one limit that all cores can use at once. The store of
 /// [`Builder::striped`](crate::Builder::striped).
 pub type Striped<A = Gcra> = Leases<Direct<A>>;
 
 const MAX_STRIPES: usize = 1024;
 
-/// One limit in stripes, each with units that were charged beforehand at a [`LeaseSource`].
+/// One limit in stripes; each stripe holds units that were charged in advance at a [`LeaseSource`].
 ///
-/// A *direct* limiter has one word, and every allowed check writes it: cores that hit it at once wait for its
-/// cache line, and two of them are together slower than one alone. Here each thread has a *stripe* (threads
-/// take turns in choosing, so up to the number of stripes each has its own). A check takes from it what was
-/// charged for at the source in a block; once a block is used up, the next one is charged. So the shared word
-/// is written once a block. (Threads get their turns when they first use any such limiter, for all of them:
-/// two that use this one can share a stripe while another is free.)
+/// A *direct* limiter has one word, and every admitted check writes it. Cores that use it at once wait for its cache
+/// line, and two of them together are slower than one alone.
 ///
-/// Made by [`Builder::striped`](crate::Builder::striped), or by [`Builder::leases`](crate::Builder::leases)
-/// for a source of your own. Worth it for a limit that several cores hit hundreds of thousands of times a
-/// second; for all others [`Direct`] is exact, and as fast, and can do more: here nobody can wait for a turn,
-/// reserve, refund, settle or adjust the quota, and policies have no leases.
+/// Here each thread has a *stripe*. A check takes units from its stripe. These units were charged at the source as a
+/// *block*; when a block is used up, the limiter charges the next one. The shared word is therefore written once per
+/// block.
 ///
-/// # What is guaranteed
+/// Threads get their stripes in rotation, so up to the number of stripes each thread has its own. A thread gets its
+/// number when it first uses any such limiter, and keeps it for all of them. Two threads of this limiter can therefore
+/// share a stripe while another stripe is free.
 ///
-/// - **Nothing is admitted that was not charged.** A block may be spent until its lease expires,
-///   [`lease_life`](crate::Builder::lease_life) after it was charged (10 ms unless said otherwise; less by up
-///   to a sixteenth, or by up to 4.1 µs if that is more, as expiries are kept in ticks). So in any interval
-///   of length `t` no more is admitted than the algorithm admits in `t + life`: for GCRA
-///   `burst + (t + life) / T`. For windows of the calendar this means that one can see its limit and, just
-///   after it has begun, what was charged to the one before and is still held: up to half a limit more (what
-///   stripes can hold, see below).
-/// - **Late times.** A time that lags by up to a life finds the leases that were taken since, and adds its
-///   lag to that interval. Leases that a source of your own has made shorter are found by times that lag for
-///   longer than a life: by all that are less than two lives before the expiry. Earlier times find none.
-/// - **A check is denied only if the source and all stripes together do not hold its cost.** Before it
-///   denies, a call looks into the other stripes, and takes from them. Units that another call has in its
-///   hands at that very moment, between two exchanges, are not seen.
-/// - **What is stranded is bounded.** Units left when a lease expires are lost. They are at most the sum of
-///   the blocks last charged, one for each stripe. A block is at most
-///   [`max_block`](crate::Builder::max_block), about what the stripe lately used up in one life (it doubles
-///   while blocks last for less than half of one, and halves when one expires unspent, and for every idle
-///   life), and, with a state in this process, the stripe's share of half of what remained when it was
-///   charged: all stripes together never strand more than half of a limit. The only exception is a request
-///   that itself costs more, which is spent at once.
-/// - A denial writes nothing, unless a race gave it part of its cost: that part goes to its own stripe, with
+/// Made by [`Builder::striped`](crate::Builder::striped), or by [`Builder::leases`](crate::Builder::leases) for your
+/// own source. Use it for a limit that several cores check hundreds of thousands of times per second. For all other
+/// limits, [`Direct`] is exact, as fast, and has more operations: a striped limiter cannot wait, reserve, refund,
+/// settle or adjust its quota, and policies have no leases.
+///
+/// # Guarantees
+///
+/// - **Every admitted unit was charged first.** A block may be spent until its lease expires,
+///   [`lease_life`](crate::Builder::lease_life) after the charge. The life is 10 ms by default. Expiries are kept in
+///   ticks, so a lease can end earlier by up to a sixteenth of the life, or by up to 4.1 µs if that is more. In any
+///   interval of length `t`, the limiter therefore admits at most the units that the algorithm admits in `t + life`:
+///   for GCRA `burst + (t + life) / T`. A calendar window can admit its limit and, just after it begins, the units
+///   that were charged to the previous window and are still held. That is up to half a limit more, the most that
+///   stripes can hold (see below).
+/// - **Late times.** A time that lags by up to one life finds the leases that were taken since, and adds its lag to
+///   that interval. Your own source may grant shorter leases. Then times that lag by more than one life find them too:
+///   all times less than two lives before the expiry. Earlier times find no lease.
+/// - **A check is denied only if the source and all stripes together do not hold its cost.** Before a denial, the call
+///   reads the other stripes and takes units from them. It does not see units that another call holds at that moment,
+///   between two exchanges.
+/// - **Stranded units are bounded.** Units that are left when a lease expires are lost. They are at most the sum of
+///   the last charged blocks, one for each stripe. Three values limit a block:
+///   - [`max_block`](crate::Builder::max_block);
+///   - about the units that the stripe recently used in one life: the block doubles while blocks last for less than
+///     half a life, and halves when a block expires unspent and for every idle life;
+///   - for a state in this process, the stripe's share of half of the remaining units at the charge. All stripes
+///     together never strand more than half of a limit. The only exception is a request that itself costs more; its
+///     units are spent at once.
+/// - A denial writes nothing, unless a race gave the call a part of its cost. That part goes to its own stripe, with
 ///   the earliest expiry of its pieces.
-/// - Lock-free, like every call here. No check is denied because of contention.
+/// - All calls are lock-free. Contention never causes a denial.
 ///
-/// # What decisions say
-/// One that a stripe's units sufficed for knows only its stripe: [`remaining`](Decision::remaining) is at
-/// least so much, and [`reset_after`](Decision::reset_after) is zero. One that charged a block has the
-/// source's figures after that, and so does a denial, with what all stripes hold added to `remaining`, and a
-/// [`retry_after`](Decision::retry_after) that is the source's own, so that it may be admitted earlier. Peeks
-/// add up everything.
+/// # Decisions
+/// If the stripe held enough units, the decision has only the stripe's figures: [`remaining`](Decision::remaining) is
+/// a lower bound, and [`reset_after`](Decision::reset_after) is zero. If the check charged a block, the decision has
+/// the source's figures after that charge. A denial also has the source's figures, and adds the units of all stripes
+/// to `remaining`. Its [`retry_after`](Decision::retry_after) is the source's own, so the request may be admitted
+/// earlier. A peek adds up all units.
 ///
 /// # Complexity
-/// A check that its stripe suffices for: O(1), one exchange. One in a block of them charges the source.
-/// Denials and peeks look at all stripes. Memory: 128 bytes for each stripe.
+/// O(1) and one exchange if the stripe holds the cost. One check per block also charges the source. Denials and peeks
+/// read all stripes. Memory: 128 bytes for each stripe.
 ///
 /// # Examples
 /// ```
@@ -138,7 +143,7 @@ pub struct Leases<P = Direct> {
     words: Padded,
 }
 
-/// What a builder says about leases.
+/// The builder's options for leases.
 #[derive(Clone, Debug)]
 pub(crate) struct StripeOptions {
     pub(crate) stripes: Option<usize>,
@@ -172,7 +177,7 @@ impl<P: LeaseSource> Leases<P> {
         Account { source: &self.source, terms: &self.terms, words: &self.words }
     }
 
-    /// Decides and charges for a thread of this number.
+    /// Decides and charges for the thread with this number.
     #[inline(always)]
     pub(crate) fn charge_on(&self, thread: usize, now_ns: u64, cost: u64) -> Decision {
         self.account().charge_on(thread, now_ns, cost).0

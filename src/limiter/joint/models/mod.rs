@@ -1,7 +1,7 @@
 //! Loom models of several limits on one request.
 //!
-//! Laws: no limit admits more than its own bound; and when all is quiet, each limit is charged for what was admitted, and
-//! for nothing else.
+//! Laws: no limit admits more than its own bound. After all threads end, each limit is charged for the admitted
+//! requests and for nothing else.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::store::Direct;
 #[cfg(tollgate_shuttle)]
 mod many;
 
-/// Time stands still.
+/// A clock that always reads the same time.
 struct Still;
 
 impl Clock for Still {
@@ -39,7 +39,7 @@ fn gcra(units: u64) -> Direct1<Gcra> {
     direct(Gcra::new(Quota::per_hour(units)))
 }
 
-/// Two threads, and what each was admitted.
+/// Runs two threads, and passes each thread's result to `then`.
 fn both<T: Send + Sync + 'static>(shared: T, a: fn(&T) -> bool, b: fn(&T) -> bool, then: fn(&T, bool, bool)) {
     let shared = Arc::new(shared);
     let other = Arc::clone(&shared);
@@ -67,7 +67,8 @@ fn on<A: Algorithm>(limiter: &Direct1<A>) -> BoundLimit<'_, Direct<A>, Still, ()
     limiter.on()
 }
 
-/// In opposite orders both may fail, each for the charge that the other takes back: the transient that is stated.
+/// In opposite orders, both requests may be denied, each because of the charge that the other one refunds. This is the
+/// documented transient.
 #[test]
 fn a_lost_race_leaves_nothing_behind() {
     explore(3, || {
@@ -101,7 +102,7 @@ fn a_single_check_beside_a_pair() {
     });
 }
 
-/// The log cannot give back, and is charged last although it is named first.
+/// The log cannot refund, so it is charged last although it is listed first.
 #[test]
 fn what_cannot_be_undone_is_charged_last() {
     explore(3, || {
@@ -135,7 +136,7 @@ fn three_threads_share_two_limits() {
     });
 }
 
-/// Peeks at both limits, then charges both, and gives nothing back.
+/// Peeks at both limits, then charges both, and refunds nothing.
 fn check_then_act<A: Algorithm, B: Algorithm>(x: &Direct1<A>, y: &Direct1<B>) -> bool {
     x.peek().is_allowed() && y.peek().is_allowed() && x.check().is_allowed() && y.check().is_allowed()
 }
