@@ -1,4 +1,4 @@
-//! Where leases come from.
+//! Sources of leases.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::store::Direct;
 
-/// What grants leases: blocks of units that are charged before they are spent.
+/// A source of leases: blocks of units that are charged before they are spent.
 ///
-/// [`Striped`](crate::Striped) limiters lease from a state in the same process. An implementation of your own
-/// can lease from elsewhere, say from a counter that processes share;
-/// [`RateLimiter::leasing`](crate::RateLimiter::leasing) makes a limiter of it.
+/// [`Striped`](crate::Striped) limiters lease from a state in the same process. Your own implementation can lease from
+/// elsewhere, for example from a counter that processes share. [`RateLimiter::leasing`](crate::RateLimiter::leasing)
+/// builds a limiter with it.
 ///
-/// What a source grants is charged, whether it is spent or not: nothing is ever given back to it.
+/// Granted units are charged, whether they are spent or not. A limiter never returns units to the source.
 ///
 /// # Sources that are filled from outside
-/// Where units are too far away for a check to wait for them, a source denies and takes note of what was
-/// wanted. A task fetches that, or what [`RateLimiter::wanted`](crate::RateLimiter::wanted) says if it is
-/// more, and hands it over by [`RateLimiter::deposit`](crate::RateLimiter::deposit). Checks never wait for
-/// it: they spend what is there.
+/// If units are too far away for a check to wait for them, the source denies and records the wanted units. A task
+/// fetches that number, or [`RateLimiter::wanted`](crate::RateLimiter::wanted) if it is larger. The task then adds the
+/// units with [`RateLimiter::deposit`](crate::RateLimiter::deposit). Checks never wait for the task: they spend the
+/// units that are there.
 ///
-/// A lease's life begins when it was asked for. So [`lease_life`](crate::Builder::lease_life) must exceed the
-/// time from one check to the next and the way there and back, with a sixteenth to spare; else what is
-/// fetched after one check has expired at the next, and every check is denied. The 10 ms that it is by
-/// default are meant for states in this process; here it is rather a second.
+/// A lease's life begins at its request. [`lease_life`](crate::Builder::lease_life) must therefore exceed the time
+/// from one check to the next plus the round trip, with a sixteenth to spare. Otherwise the units fetched after one
+/// check have expired at the next check, and every check is denied. The default of 10 ms is for states in this
+/// process. For a distant source, about a second is better.
 ///
 /// # Examples
 /// ```
@@ -79,57 +79,59 @@ use crate::store::Direct;
 /// assert_eq!((admitted, left_elsewhere), (1_000, 0));
 /// ```
 pub trait LeaseSource {
-    /// The most that can ever be admitted at once. Costs above it are answered [`never`](Decision::is_never)
-    /// without asking for a lease. Asked for once, when the limiter is made.
+    /// Returns the most units that can ever be admitted at once. For a higher cost, the decision is
+    /// [`never`](Decision::is_never), and the limiter asks for no lease. The limiter calls this method once, when it
+    /// is created.
     fn limit(&self) -> u64;
 
     /// Charges a block of units: at least `request.least`, or nothing at all.
     ///
-    /// Called by the thread whose stripe has too few units left, so it should not wait long. A source that
-    /// cannot know in time denies, and has units [deposited](crate::RateLimiter::deposit) later. What it
-    /// grants beyond what was wanted is lost where a stripe's word has no room for it: at most a unit for
-    /// each 512 to 1,024 ns of [`lease_life`](crate::Builder::lease_life).
+    /// The thread whose stripe has too few units calls this method, so it should not wait long. A source that cannot
+    /// answer in time denies, and units are [deposited](crate::RateLimiter::deposit) later. Granted units beyond the
+    /// wanted ones are lost if the stripe's word has no room for them. A word holds at most one unit for each 512 to
+    /// 1,024 ns of [`lease_life`](crate::Builder::lease_life).
     ///
     /// # Errors
-    /// A denial of `request.least` units ([`Decision::denied`]), which is passed on unless other stripes hold
-    /// enough. Its [`remaining`](Decision::remaining) is believed, up to one less than what was refused: it
-    /// counts towards what all together hold. Its wait should not be zero: it is passed on. Nothing may have
-    /// been charged.
+    /// Returns a denial of `request.least` units ([`Decision::denied`]). The limiter passes it on unless other stripes
+    /// hold enough units. Its [`remaining`](Decision::remaining) counts towards the total, up to one less than the
+    /// denied units. Its wait should not be zero, because the limiter passes it on. With an error, the source must not
+    /// have charged anything.
     fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision>;
 
-    /// Denies `cost` units (at most the limit) at `now` without a lease, if the source knows at once that it has not so many.
+    /// Denies `cost` units (at most the limit) at `now` without a lease, if the source already knows that it has too
+    /// few units.
     ///
-    /// Asked before [`lease`](Self::lease), so that a denial is quick while there are no units anywhere. `None` says nothing.
+    /// The limiter calls this method before [`lease`](Self::lease), so that denials are fast while no units are left.
+    /// `None` means that the source does not know.
     ///
-    /// Default: `None`, so that `lease` takes note of each check that finds too few units.
+    /// Default: `None`, so that `lease` sees each check that finds too few units.
     fn refuse(&self, cost: u64, now: Timestamp) -> Option<Decision> {
         let _ = (cost, now);
         None
     }
 
-    /// How things stand for `cost` units at `now`, without charging and without what was leased already.
+    /// Returns the state for `cost` units at `now`, without a charge and without the units that are already leased.
     ///
-    /// It says how long a denial has to wait where stripes hold a part of its cost, if that is longer than
-    /// the wait for the rest, which was refused. If it is [never](Decision::is_never), so is that.
+    /// If stripes hold a part of a denied cost, this wait applies to the denial when it is longer than the wait for
+    /// the denied rest. If this decision is [never](Decision::is_never), the denial is too.
     ///
-    /// Default: that nothing is known to remain, and a millisecond to wait, for sources that would have to
-    /// ask elsewhere.
+    /// Default: zero units remain, with a wait of one millisecond, for sources that would have to ask elsewhere.
     fn peek(&self, cost: u64, now: Timestamp) -> Decision {
         Decision::denied(cost, self.limit(), 0, Duration::from_millis(1), now)
     }
 }
 
-/// What a limiter asks of its [`LeaseSource`].
+/// A limiter's request to its [`LeaseSource`].
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct LeaseRequest {
-    /// The fewest units that are of use: what the request at hand is short of. Not 0.
+    /// The fewest useful units: the units that the check is missing. Not 0.
     pub least: u64,
-    /// The units that should last the stripe for about half a lease's life to a whole one. At least `least`.
+    /// The units that should last the stripe for half a lease's life to a whole one. At least `least`.
     pub wanted: u64,
-    /// How many stripes lease from this source. A source that has not much left should grant none of them
-    /// more than a fair part, or what one holds is missed by the others: they find it, but at the price of
-    /// searching.
+    /// The number of stripes that lease from this source. A source with few units left should grant each stripe at
+    /// most a fair part. Otherwise other stripes lack the units that one stripe holds: they can take them, but must
+    /// search for them.
     pub holders: u64,
     /// The time of the check, by the limiter's clock. The lease's life begins here.
     pub now: Timestamp,
@@ -141,29 +143,29 @@ pub struct LeaseRequest {
 pub struct Lease {
     units: u64,
     pub(super) life_ns: u64,
-    /// How the source stood after the charge, if it says so.
+    /// The source's state after the charge, if the source reports it.
     pub(super) standing: Option<Decision>,
 }
 
 impl Lease {
-    /// `units` that have been charged, and may be spent for `life` from the time of the request: for at most
-    /// as long as the limiter's own [`lease_life`](crate::Builder::lease_life).
+    /// Creates a lease of `units` that have been charged. They may be spent for `life` from the time of the request,
+    /// and at most for the limiter's own [`lease_life`](crate::Builder::lease_life).
     pub const fn new(units: u64, life: Duration) -> Self {
         Self { units, life_ns: saturating_nanos(life), standing: None }
     }
 
-    /// The units of an allowed decision.
+    /// Returns the units of an admitted decision.
     const fn charged(decision: Decision) -> Self {
         Self { units: decision.cost(), life_ns: u64::MAX, standing: Some(decision) }
     }
 
-    /// The units.
+    /// Returns the units.
     #[must_use]
     pub const fn units(&self) -> u64 {
         self.units
     }
 
-    /// How long they may be spent.
+    /// Returns how long the units may be spent.
     #[must_use]
     pub const fn life(&self) -> Duration {
         Duration::from_nanos(self.life_ns)
@@ -171,8 +173,8 @@ impl Lease {
 }
 
 impl Decision {
-    /// A denial at `now`, for sources of leases: of `cost` units where at most `limit` can ever go at once,
-    /// `remaining` could go now, and the same request could be admitted after `retry_after`.
+    /// Creates a denial at `now`, for sources of leases. At most `limit` units can ever go at once, `remaining` units
+    /// could go now, and a request for `cost` units could be admitted after `retry_after`.
     ///
     /// # Examples
     /// ```
@@ -199,8 +201,8 @@ impl Decision {
 
 /// An [`Algorithm`] whose units can be charged before they are spent. Sealed.
 ///
-/// All but two: [`MinimumSpacing`](crate::MinimumSpacing) admits requests, whatever they cost, and
-/// [`LeakyBucketQueue`](crate::LeakyBucketQueue) says when each is to go.
+/// All algorithms but two: [`MinimumSpacing`](crate::MinimumSpacing) admits requests regardless of their cost, and
+/// [`LeakyBucketQueue`](crate::LeakyBucketQueue) returns when each request may go.
 pub trait LeaseAlgorithm: Algorithm {}
 
 impl LeaseAlgorithm for Gcra {}
@@ -211,8 +213,8 @@ impl LeaseAlgorithm for SlidingWindow {}
 impl LeaseAlgorithm for SubWindow {}
 impl LeaseAlgorithm for SlidingLog {}
 
-/// Grants what is wanted, or if that is more than its share of half of what remains, that share: so all
-/// stripes together never hold more than half of what there was to be had.
+/// Grants the wanted units, up to the stripe's share of half of the remaining units. All stripes together therefore
+/// never hold more than half of the available units.
 impl<A: LeaseAlgorithm> LeaseSource for Direct<A> {
     fn limit(&self) -> u64 {
         self.peek(0, 0).limit()
@@ -225,7 +227,7 @@ impl<A: LeaseAlgorithm> LeaseSource for Direct<A> {
             let share = self.peek(now_ns, 1).remaining() / holders.saturating_mul(2).max(1);
             let units = wanted.min(share);
             if units > least {
-                // Denied only if somebody else has just taken most of it.
+                // A denial here means that another thread has just taken most of the units.
                 let decision = self.check_with(self.algorithm(), now_ns, units);
                 if decision.is_allowed() {
                     return Ok(Lease::charged(decision));

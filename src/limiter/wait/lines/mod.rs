@@ -1,22 +1,27 @@
-//! Lines of those who wait: one for each key that anyone waits for.
+//! Lines of waiters: one line for each key that has waiters.
 //!
 //! ```text
 //! OnceLock ─► shards ─► Mutex { key hash ─► Line { ticket ─► Waiter, … } }
 //! ```
 //!
-//! *Who is served.* The waiter with the lowest ticket is the *head* of its line. Only it asks the limiter for anything; the
-//! others hold nothing, so whoever of them gives up leaves nothing behind but a gap in the tickets.
+//! *Order.* The waiter with the lowest ticket is the *head* of its line. Only the head asks the limiter. The other
+//! waiters hold no units, so a waiter that gives up leaves only a gap in the tickets.
 //!
-//! *No wake-up is lost.* Who is head changes under the shard's mutex only, when the head leaves. A waiter that is not the head
-//! finds that out, and leaves its waker, in one critical section; the head that leaves removes itself and takes the next
-//! one's waker in one as well. So either the waiter comes first, and its waker is taken and called, or it comes second, and finds
-//! that it is the head. A waiter that is woken and dropped before it looks is the head already, and passes the turn on as it
-//! leaves. Wakers are cloned, called and dropped outside the mutex, since each of these may run code of an executor's, even
-//! the destructor of another wait.
+//! *No wake-up is lost.* The protocol has these steps:
 //!
-//! *Keys by their hashes*, under the line's own secret: two keys with one hash would share a line, which is served
-//! in order, only slower. The lines' tree and the waiters' trees give their memory back as they shrink; a line goes with
-//! its last waiter.
+//! 1. The head changes only under the shard's mutex, when the present head leaves.
+//! 2. A waiter that is not the head finds that out, and leaves its waker, in one critical section.
+//! 3. A leaving head removes itself and takes the next waiter's waker, also in one critical section.
+//! 4. If the waiter comes first, the leaving head takes its waker and calls it. If the waiter comes second, it finds
+//!    that it is the head.
+//!
+//! A waiter that is woken and then dropped before it looks is already the head. It passes the turn on as it leaves.
+//! Wakers are cloned, called and dropped outside the mutex. Each of these may run code of an executor, even the
+//! destructor of another wait.
+//!
+//! *Keys by their hashes.* The hasher has its own secret. Two keys with equal hashes would share a line; the line
+//! still serves in order, but more slowly. The tree of lines and the trees of waiters release their memory as they
+//! shrink. A line is removed with its last waiter.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -30,10 +35,11 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::sync::{AtomicUsize, Mutex, Ordering};
 
-/// Enough that waiters for different keys seldom meet at one mutex, which is held for a look into two small trees.
+/// Enough shards that waiters for different keys seldom use the same mutex. The mutex is held for a look into two
+/// small trees.
 const SHARDS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
-/// All lines of a limiter. Two words until somebody has to wait.
+/// All lines of a limiter. Takes two words until the first wait.
 #[derive(Debug)]
 pub(crate) struct WaitLines {
     table: OnceLock<Box<LineTable>>,
@@ -48,7 +54,7 @@ struct LineTable {
 
 #[derive(Debug)]
 struct Shard {
-    /// How many wait here. Written under the mutex, read without it by those who may not have to wait.
+    /// The number of waiters here. Written under the mutex; read without it by callers that may not have to wait.
     waiting: AtomicUsize,
     held: Mutex<ShardLines>,
 }

@@ -1,29 +1,33 @@
-//! One wait: a state machine that is driven by whoever waits.
+//! One wait: a state machine that a waiting thread or task drives.
 //!
 //! ```text
-//!         nobody in line, and room                            ┌─ turn comes ─► (jitter) ─► admitted
+//!         no waiters, has capacity                            ┌─ turn comes ─► (jitter) ─► admitted
 //! New ──────────────────────────► admitted      ┌─ Reserved ──┴─ dropped: refund
 //!  └────► InLine ─── head of the line: reserve ─┤
-//!            └ deadline: refused                └─ Polling: the store does not foresee; asks again when told to
+//!            └ deadline: denied                 └─ Polling: the store cannot predict; asks again later
 //! ```
 //!
-//! *The head's reservation.* Only the head of a line asks for anything, by [`Operation::Reserve`] with the longest wait that its
-//! deadline allows. The reservation is the newest charge of its key (but for those that nobody asked permission for), so plain
-//! checks are denied until it has gone, and if the head is dropped its refund is exact. The head leaves when
-//! its turn has come by the limiter's own clock, and the next one reserves then.
+//! *The head's reservation.* The head is the first waiter of a line. Only the head asks the limiter, by
+//! [`Operation::Reserve`] with the longest wait that its deadline allows. Its reservation is the newest charge of the
+//! key, except for unchecked charges. Plain checks are therefore denied until the head has gone, and if the head is
+//! dropped, its refund is exact. The head leaves when its turn has come by the limiter's own clock. The next waiter
+//! then reserves its turn.
 //!
-//! *The schedule does not drift.* Timers wake late. The next one therefore reserves as of the *turn* of the one before it, not
-//! as of the time at which that one woke, up to [`LATE_NS`] back: as a thread that was held up between reading its clock
-//! and its charge. So turns are what they would be with timers that are never late; each wait ends at its turn or a
-//! timer's lateness after it. What lateness goes beyond that is lost, so a stalled process does not catch up in a burst.
+//! *The schedule does not drift.* Timers wake late. The next waiter therefore reserves as of the *turn* of the
+//! previous head, not as of the time at which that head woke, up to [`LATE_NS`] back. This has the same effect as a
+//! thread that is delayed between its clock reading and its charge. Turns are therefore the same as with timers that
+//! are never late. Each wait ends at its turn, or later by the timer's lateness. Lateness beyond [`LATE_NS`] is lost,
+//! so a stalled process does not catch up in a burst.
 //!
-//! *Polling.* Counts of windows, logs, sketches and compact stores without an overdraft know nothing of the future: they
-//! deny a reservation and say when to come back. The head then asks again at that time. Nothing is held meanwhile, so plain
-//! checks may overtake it; who waits may not.
+//! *Polling.* Counts of windows, logs, sketches and compact stores without an overdraft cannot predict a turn. They
+//! deny a reservation and return a retry time. The head then asks again at that time. It holds no reservation in
+//! between, so plain checks may overtake it. Other waiters may not.
 //!
-//! *Refused at once* is who comes too late as things stand: behind the units that the limiter has admitted and those before it
-//! in line. The figures are read before the line is joined, and a head takes its units off the line before it charges
-//! them, so that what is counted is never counted twice: at worst not at all. What the algorithm does not say of those in line
+//! *Immediate denial.* A wait is denied at once if its turn would come too late, given the units that the limiter has
+//! admitted and the units before it in line. The wait reads the limiter's figures before it joins the line. A head
+//! takes its units off the line before it charges them. No unit is therefore counted twice, but a unit may be missed.
+//! The estimate also leaves out waiters in line if the algorithm cannot predict their turns. In these cases the
+//! deadline decides.
 //! is left out as well. Then the deadline decides.
 
 #[cfg(all(test, tollgate_loom))]
@@ -41,15 +45,15 @@ use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::store::{Operation, Store};
 
-/// How late a wake-up may be without any loss to the schedule: tokio's timer has ticks of a millisecond, and so does the
+/// How late a wake-up may be without a loss to the schedule. Tokio's timer has ticks of a millisecond, and so does the
 /// system call that it sleeps in.
 const LATE_NS: u64 = 2_000_000;
 
-/// How long a deadline waits for a line that is still on its way at that very moment: from the deadline, or from when the line
-/// last moved.
+/// How long a waiter at its deadline waits for a line that is moving at that moment. It counts from the deadline, or
+/// from the last move of the line.
 const GRACE_NS: u64 = 1_000_000;
 
-/// The first and the longest pause of a head that is told again and again to come back at once.
+/// The first and the longest pause of a head whose retry time is always now.
 const PAUSES_NS: (u64, u64) = (1_000, 1_000_000);
 
 /// A wait for `cost` units of `key`.
@@ -61,7 +65,7 @@ pub(crate) struct Turn<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> {
     cost: u64,
     within_ns: u64,
     jitter: Option<Jitter>,
-    /// Known from the first step on; the end of time, if there is none.
+    /// Set by the first step; the end of time if there is no deadline.
     deadline_ns: u64,
     arrived_ns: u64,
     stage: WaitStage,
@@ -71,11 +75,11 @@ pub(crate) struct Turn<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> {
 enum WaitStage {
     New,
     InLine(LinePosition),
-    /// At the head, told to ask again.
+    /// At the head; must ask again later.
     Polling {
         place: LinePosition,
         told_ns: u64,
-        /// If denied again then, no earlier than after this.
+        /// The minimum pause if the next reservation is denied too.
         pause_ns: u64,
     },
     /// At the head, charged.
@@ -92,11 +96,12 @@ enum WaitStage {
     Done(Result<Decision, NotReady>),
 }
 
-/// What is to be done next.
+/// The next action of the caller.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Next {
     Done(Result<Decision, NotReady>),
-    /// Go on at `until_ns`, or when the waker is called. Who waits for others without a deadline has the end of time here.
+    /// Continue at `until_ns`, or when the waker is called. For a waiter behind others without a deadline, this is the
+    /// end of time.
     Sleep {
         now_ns: u64,
         until_ns: u64,
@@ -127,7 +132,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         self.jitter = Some(jitter);
     }
 
-    /// Goes as far as can be gone now.
+    /// Advances as far as possible now.
     pub(crate) fn advance(&mut self, waker: &Waker) -> Next {
         loop {
             if let WaitStage::Done(result) = self.stage {
@@ -140,7 +145,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         }
     }
 
-    /// Goes to the next stage, or says until when there is none.
+    /// Moves to the next stage, or returns the time to wait for.
     fn step(&mut self, now_ns: u64, waker: &Waker) -> Option<u64> {
         match self.stage {
             WaitStage::New => {
@@ -186,7 +191,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         let seen = if self.cost > 0 && self.lines.has(self.key) {
             self.look(now_ns)
         } else {
-            // With a wait of nothing: what a queue would have wait is not admitted yet.
+            // With a wait of zero: a request that a queue would delay is not admitted yet.
             let decision = self.apply(Operation::Reserve { wait_ns: 0 }, now_ns);
             if decision.is_allowed() {
                 self.stage = WaitStage::Done(Ok(if self.cost > 0 { decision } else { at_once(&decision) }));
@@ -198,14 +203,14 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
             self.stage = WaitStage::Done(Err(NotReady::new(seen, u64::MAX)));
             return;
         }
-        // Above the limit only for spacings, where a request is one event whatever it costs.
+        // The cost exceeds the limit only for spacings, where each request is one event at any cost.
         let units = self.cost.min(seen.limit());
         let (place, before) = self.lines.join(self.key, units, now_ns, waker.clone());
         self.stage = WaitStage::InLine(place);
         if let Some(Ahead { units: before, turn_ns }) = before
             && self.deadline_ns < u64::MAX
         {
-            // Those before it may be reckoned from a turn that has passed, and who has not seen it yet.
+            // The figures may start from a turn that has passed, if the head has not seen it yet.
             let late_ns = now_ns.saturating_sub(turn_ns).min(LATE_NS);
             let turn_ns = turn_behind(&seen, before.saturating_add(u128::from(units)), units);
             let turn_ns = turn_ns.saturating_sub(late_ns);
@@ -215,7 +220,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         }
     }
 
-    /// Asks for the turn, as the head of the line since `since_ns`; if told to come back, no earlier than after `pause_ns`.
+    /// Asks for the turn, as the head of the line since `since_ns`. After a denial, pauses for at least `pause_ns`.
     fn ask(&mut self, place: LinePosition, since_ns: u64, now_ns: u64, pause_ns: u64) {
         let since_ns = since_ns.max(now_ns.saturating_sub(LATE_NS)).min(now_ns);
         if since_ns > self.deadline_ns {
@@ -224,7 +229,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         self.lines.asks(place);
         let mut decision = self.reserve(since_ns);
         if decision.outcome() == Outcome::Denied && since_ns < now_ns && now_ns <= self.deadline_ns {
-            // What the store did not foresee may have come since.
+            // Capacity that the store could not predict may be there by now.
             decision = self.reserve(now_ns);
         }
         match decision.outcome() {
@@ -238,9 +243,9 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         }
     }
 
-    /// Denied, since the turn is after the deadline, or since the store does not foresee it.
+    /// Handles a denial: the turn is after the deadline, or the store cannot predict it.
     fn come_back(&mut self, place: LinePosition, denied: &Decision, now_ns: u64, pause_ns: u64) {
-        // A queue says here how long it is; as the answer to a reservation, only when to ask again.
+        // The peek of a queue returns the length of the queue. The denied reservation returns only when to ask again.
         let turn_ns = turn(&self.look(denied.at().as_nanos()), self.cost);
         let retry_ns = denied.retry_after().map_or(u64::MAX, saturating_nanos).max(1);
         let told_ns = later(denied, retry_ns.max(pause_ns)).min(self.deadline_ns);
@@ -248,18 +253,20 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
             return self.refuse(place, NotReady::new(*denied, turn_ns.max(retry_ns)), now_ns);
         }
         self.lines.mean_to_go(place, told_ns, false);
-        // A store without room does not know when it will have some.
+        // A store without free slots does not know when it will have one.
         let pause_ns = pause_ns.saturating_mul(2).clamp(PAUSES_NS.0, PAUSES_NS.1);
         self.stage = WaitStage::Polling { place, told_ns, pause_ns };
     }
 
-    /// Behind a head that goes at `turn_ns` or has yet to ask: until when to wait for it, if not in vain.
+    /// Returns until when to wait for a head that goes at `turn_ns` or has not asked yet. Gives up if the wait is too
+    /// late.
     fn patience(&mut self, place: LinePosition, turn_ns: u64, moved_ns: u64, now_ns: u64) -> Option<u64> {
         if now_ns < self.deadline_ns || self.deadline_ns == u64::MAX {
             return Some(self.deadline_ns);
         }
-        // If the head goes at the deadline or before, it is on its way out, and this one's turn may be the same moment. So is
-        // who came to be the head by then: each that leaves gives the next one time to.
+        // If the head goes at the deadline or before, it is leaving now, and this waiter's turn may be at the same
+        // moment. The same holds for a waiter that became the head by then: each leaving head gives the next one time
+        // to leave.
         let until_ns = self.deadline_ns.max(moved_ns).saturating_add(GRACE_NS);
         if turn_ns <= self.deadline_ns && now_ns < until_ns {
             return Some(until_ns);
@@ -268,7 +275,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         None
     }
 
-    /// The deadline has passed.
+    /// Gives up because the deadline has passed.
     fn give_up(&mut self, place: LinePosition, now_ns: u64) {
         let seen = self.look(now_ns);
         self.refuse(place, NotReady::new(seen, turn(&seen, self.cost)), now_ns);
@@ -283,7 +290,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         self.store.apply(self.store.prepare(self.key), operation, CheckTime::from_ns(at_ns), self.cost)
     }
 
-    /// At a time that is not after the deadline.
+    /// Reserves at a time that is not after the deadline.
     fn reserve(&self, at_ns: u64) -> Decision {
         let wait_ns = self.deadline_ns.saturating_sub(at_ns);
         self.apply(Operation::Reserve { wait_ns }, at_ns)
@@ -294,12 +301,12 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     }
 }
 
-/// So long after the decision's time.
+/// Returns the time `ns` after the decision's time.
 fn later(decision: &Decision, ns: u64) -> u64 {
     decision.at().as_nanos().saturating_add(ns)
 }
 
-/// What allowed a cost of nothing, without the delay that others have.
+/// Returns the admission of a cost of zero, without the delay of other requests.
 fn at_once(seen: &Decision) -> Decision {
     let facts = Facts::Plain {
         remaining: seen.remaining(),
@@ -310,14 +317,14 @@ fn at_once(seen: &Decision) -> Decision {
     Decision::new(Outcome::Allowed, seen.cost(), seen.limit(), seen.at().as_nanos(), facts)
 }
 
-/// How long after an uncharged decision `cost` units could go.
+/// Returns how long after an uncharged decision `cost` units could go.
 fn turn(seen: &Decision, cost: u64) -> u64 {
     let units = cost.min(seen.limit());
     turn_behind(seen, u128::from(units), units)
 }
 
-/// How long after an uncharged decision `units` could go if `total` are charged, these the last of them. Too little, if the
-/// algorithm does not say what others' units mean.
+/// Returns how long after an uncharged decision `units` could go if `total` units are charged and these are the last
+/// of them. The result is too small if the algorithm cannot predict the effect of the other units.
 fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
     let total = u64::try_from(total).unwrap_or(u64::MAX);
     let mut facts = *seen.facts();
@@ -338,7 +345,7 @@ fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
 }
 
 impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
-    /// Gives back what was charged, before the place: the next one finds it free.
+    /// Refunds the charge before it leaves the line, so that the next waiter finds the units free.
     fn drop(&mut self) {
         let (place, charge) = match self.stage {
             WaitStage::New | WaitStage::Done(_) => return,
@@ -350,8 +357,9 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
         let now_ns = self.clock.now().as_nanos();
         leaving.now_ns = now_ns;
         if let Some(charge) = charge {
-            // Of a turn that was waited for only the newest is given back, and then nothing has happened to the key since: so as
-            // of its own time, as if it had never been. What has passed since has paid nothing of what nobody did.
+            // Only the newest reserved turn can be refunded, and then no other charge of the key came after it. The
+            // refund is therefore dated at the charge's own time, as if the charge had never been made. The time since
+            // then has not paid anything of an unused charge.
             let at_ns = if charge.delay().is_zero() { now_ns } else { charge.at().as_nanos() };
             let at = CheckTime::from_ns(at_ns);
             self.store.refund(self.store.prepare(self.key), at, &charge, charge.cost());
@@ -359,7 +367,7 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
     }
 }
 
-/// Leaves the line when dropped, though a clock or a key panicked: nobody behind it waits for ever.
+/// Leaves the line when dropped, even if a clock or a key panicked, so that no waiter behind it waits for ever.
 struct Leaving<'a> {
     lines: &'a WaitLines,
     place: Option<LinePosition>,

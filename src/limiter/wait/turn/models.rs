@@ -1,4 +1,4 @@
-//! A model of a head that asks while another joins its line: what it asks for is counted once.
+//! A model of a head that asks while another waiter joins its line: the head's units are counted once.
 
 use super::{Next, Turn, WaitLines};
 use crate::base::check_time::CheckTime;
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[test]
 fn models_who_comes_while_the_head_asks_is_not_refused_for_its_units_twice() {
     explore(3, || {
-        // Leaked, since a turn borrows and moves to a thread.
+        // Leaked, because a turn borrows it and moves to a thread.
         let clock: &ManualClock = Box::leak(Box::new(ManualClock::new(Timestamp::from_secs(9))));
         let store: &Direct<Gcra> = Box::leak(Box::new(Direct::new(Gcra::new(Quota::per_second(1).burst(5)))));
         let lines: &WaitLines = Box::leak(Box::new(WaitLines::new()));
