@@ -83,32 +83,32 @@ struct Waiter {
     /// `None` once it was called.
     waker: Option<Waker>,
     units: u64,
-    /// Whether they are charged, or about to be: then the line does not count them.
+    /// Whether the units are charged or about to be charged. The line then does not count them.
     charged: bool,
 }
 
-/// A place in a line.
+/// A waiter's place in a line.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LinePosition {
     hash: u64,
     ticket: u64,
 }
 
-/// What is in line before a place.
+/// The units in line before a place.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Ahead {
-    /// Not charged yet.
+    /// The units that are not charged yet.
     pub(crate) units: u128,
-    /// No unit in line goes before this.
+    /// No unit in line goes before this time.
     pub(crate) turn_ns: u64,
 }
 
-/// How a place stands.
+/// The standing of a place.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum LineStanding {
-    /// At the head of the line, which nobody held since.
+    /// At the head of the line, which has had no head since `since_ns`.
     Head { since_ns: u64 },
-    /// Behind a head that goes at `turn_ns`, or no earlier if it has not asked yet, in a line that last moved at `moved_ns`.
+    /// Behind a head that goes at `turn_ns`, or later if it has not asked yet. The line last moved at `moved_ns`.
     Behind { turn_ns: u64, moved_ns: u64 },
 }
 
@@ -124,21 +124,22 @@ impl WaitLines {
         })
     }
 
-    /// Whether anyone waits for `key`. Takes a mutex only if someone waits for a key of its shard.
+    /// Returns whether a waiter for `key` exists. Takes a mutex only if a key of the same shard has a waiter.
     ///
-    /// Whoever comes after a waiter joined (in the sense of happening after) is told so.
+    /// Sees every waiter whose `join` happens before this call.
     pub(crate) fn has<Q: Hash + ?Sized>(&self, key: &Q) -> bool {
         let Some(table) = self.table.get() else {
             return false;
         };
         let hash = table.hasher.hash_one(key);
         let shard = table.shard(hash);
-        // Ordering: Relaxed. Nothing is read on the strength of it: zero means that nobody's joining happened before this,
-        // for which the order of this word's own changes is enough, and the rest is decided under the mutex.
+        // Ordering: Relaxed. The value publishes nothing else. Zero means that no `join` happened before this load;
+        // the modification order of this word is enough for that. Everything else is decided under the mutex.
         shard.waiting.load(Ordering::Relaxed) > 0 && shard.with(|held| held.lines.contains_key(&hash))
     }
 
-    /// A place at the end of the key's line, and what is before it; `None` if it is the head.
+    /// Joins the end of the key's line. Returns the place, and the units before it, or `None` if the place is the
+    /// head.
     pub(crate) fn join<Q>(
         &self,
         key: &Q,
@@ -172,10 +173,10 @@ impl WaitLines {
         })
     }
 
-    /// How a place stands; if not at the head, `waker` is called when it comes to be.
+    /// Returns the standing of a place. If the place is not the head, calls `waker` when it becomes the head.
     pub(crate) fn look(&self, place: LinePosition, waker: &Waker) -> LineStanding {
         let mut waker = Some(waker.clone());
-        // What is left in `waker` is dropped after the mutex.
+        // The old waker left in `waker` is dropped after the mutex.
         self.with(place, |line| {
             if line.is_head(place) {
                 return LineStanding::Head { since_ns: line.since_ns };
@@ -189,12 +190,12 @@ impl WaitLines {
         .unwrap_or(LineStanding::Head { since_ns: 0 })
     }
 
-    /// Notes that the head is about to ask: from now on its units are looked for among the charged ones.
+    /// Records that the head is about to ask. From now on its units count as charged.
     pub(crate) fn asks(&self, place: LinePosition) {
         self.with(place, |line| line.set_charged(place, true));
     }
 
-    /// Notes when the head means to go, and whether it is charged for it already.
+    /// Records when the head will go, and whether it is already charged.
     pub(crate) fn mean_to_go(&self, place: LinePosition, turn_ns: u64, charged: bool) {
         self.with(place, |line| {
             line.turn_ns = turn_ns;
@@ -202,7 +203,8 @@ impl WaitLines {
         });
     }
 
-    /// Gives the place up at `now_ns`, and wakes the next one if it was the head's: whose place is free from `free_ns` on.
+    /// Leaves the line at `now_ns`. If the place was the head, its turn is free from `free_ns` on, and the next waiter
+    /// is woken.
     pub(crate) fn leave(&self, place: LinePosition, free_ns: u64, now_ns: u64) {
         let shard = self.table().shard(place.hash);
         let gone = shard.with(|held| {
@@ -225,7 +227,7 @@ impl WaitLines {
             }
             Some((left, next))
         });
-        // Outside the mutex, the leaver's own waker first.
+        // Outside the mutex; the leaving waiter's own waker is dropped first.
         if let Some((left, Some(next))) = gone {
             drop(left);
             next.wake();
@@ -236,19 +238,19 @@ impl WaitLines {
         self.table().shard(place.hash).with(|held| held.lines.get_mut(&place.hash).map(work))
     }
 
-    /// 64 random bits, other ones for each place.
+    /// Returns 64 random bits, different for each place.
     pub(crate) fn random(&self, place: LinePosition) -> u64 {
         self.table().hasher.hash_one((place.ticket, place.hash))
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub(crate) fn waiters(&self) -> usize {
-        // Ordering: Relaxed: an estimate while others come and go.
+        // Ordering: Relaxed. The result is an estimate while waiters come and go.
         let waiting = |shard: &CachePadded<Shard>| shard.waiting.load(Ordering::Relaxed);
         self.table.get().map_or(0, |table| table.shards.iter().map(waiting).sum())
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub(crate) fn len(&self) -> usize {
         let lines = |shard: &CachePadded<Shard>| shard.with(|held| held.lines.len());
         self.table.get().map_or(0, |table| table.shards.iter().map(lines).sum())
@@ -257,7 +259,7 @@ impl WaitLines {
 
 impl LineTable {
     fn shard(&self, hash: u64) -> &Shard {
-        // The top bits: trees order by all of them, but no two shards compare hashes.
+        // The top bits: the trees order by all bits, but hashes of two shards are never compared.
         let index = usize::from((hash >> 48) as u16) % SHARDS;
         &self.shards[index]
     }
@@ -265,7 +267,7 @@ impl LineTable {
 
 impl Shard {
     fn with<T>(&self, work: impl FnOnce(&mut ShardLines) -> T) -> T {
-        // Nothing panics under the mutex but an allocation that fails, before anything was changed.
+        // Only a failed allocation can panic under the mutex, before anything has changed.
         work(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

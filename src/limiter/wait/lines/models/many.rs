@@ -1,4 +1,4 @@
-//! Eight who wait in one line, by shuttle: see `sync::sample`.
+//! Eight waiters in one line, with shuttle: see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;

@@ -1,4 +1,4 @@
-//! Models of lines: whoever comes to the head of a line finds out.
+//! Models of lines: each waiter that becomes the head finds out.
 
 use super::{LinePosition, LineStanding, WaitLines};
 use crate::base::sync::Arc;
