@@ -1,4 +1,4 @@
-//! Spending, refilling, taking from others, putting back: the text of `striped` has the protocol.
+//! Spending, refilling, taking from other stripes, putting back: the docs of `striped` describe the protocol.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Ordering};
 
-/// What does not change about leases.
+/// The constants of a limiter's leases.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Terms {
     pub(super) layout: StripeLayout,
@@ -23,8 +23,8 @@ impl Terms {
         Self { layout, limit, max_block_log2: max_block.clamp(1, layout.most()).ilog2() }
     }
 
-    /// Spends a cost from the stripe of a thread of this number, if it is there and nobody comes between: how much is left in the
-    /// stripe, and when that expires. A cost of 0 is not spent.
+    /// Spends a cost from the stripe of the thread with this number, if the stripe holds it and no other call changes
+    /// the stripe first. Returns the units left in the stripe and their expiry. A cost of 0 is not spent.
     #[inline(always)]
     pub(crate) fn take<W: Words>(
         &self,
@@ -37,7 +37,8 @@ impl Terms {
         // Ordering: Relaxed, here and below; see the text of `striped`.
         let word = home.load(Ordering::Relaxed);
         let units = self.layout.units_of(word);
-        // One comparison for `1 <= cost <= units`. It is first, since a stripe usually holds no units when a check is denied.
+        // One comparison for `1 <= cost <= units`. It comes first because a stripe usually holds no units when a check
+        // is denied.
         let is_spent = cost.wrapping_sub(1) < units
             && self.layout.is_alive(word, now_ns)
             && exchange(home, word, word - cost);
@@ -49,13 +50,13 @@ impl Terms {
         self.layout.life_ns()
     }
 
-    /// The most units that one deposit into an empty word can be.
+    /// Returns the most units of one deposit into an empty word.
     pub(crate) const fn most(&self) -> u64 {
         self.layout.most()
     }
 }
 
-/// Words that hold units, with all that is needed to spend them. Made for a call.
+/// Words that hold units, with everything needed to spend them. Created for one call.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Account<'a, P, W> {
     pub(crate) source: &'a P,
@@ -63,23 +64,23 @@ pub(crate) struct Account<'a, P, W> {
     pub(crate) words: &'a W,
 }
 
-/// How a stripe and a hand were brought together.
+/// The result of spending from a stripe and a hand.
 enum Settled {
-    /// The cost is spent, of units that expire at this time or later; so many are left in the stripe.
+    /// The cost is spent. Its units expire at `expiry` or later, and `left` units are left in the stripe.
     Spent { left: u64, expiry: u64 },
-    /// So many units are missing.
+    /// This many units are missing.
     Short { missing: u64 },
 }
 
 impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
-    /// Decides and charges for a thread of this number. If that is allowed, also says when the first of the units that were spent
-    /// would have expired; 0 if nothing was spent.
+    /// Decides and charges for the thread with this number. Also returns the first expiry of the spent units, or 0 if
+    /// no unit was spent.
     #[inline(always)]
     pub(crate) fn charge_on(&self, thread: usize, now_ns: u64, cost: u64) -> (Decision, u64) {
         if let Some((left, expiry)) = self.terms.take(self.words, thread, now_ns, cost) {
             return (self.spent(now_ns, cost, left), expiry);
         }
-        // One comparison for `1 <= cost <= limit`. The words are looked at after the refusal.
+        // One comparison for `1 <= cost <= limit`. The words are read after the source's denial.
         if cost.wrapping_sub(1) < self.terms.limit
             && let Some(refused) = self.source.refuse(cost, Timestamp::from_nanos(now_ns))
             && self.is_empty(now_ns)
@@ -91,7 +92,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         Self { source, terms, words }.gather(words.home(thread), now_ns, cost)
     }
 
-    /// Whether no word holds units.
+    /// Returns whether no word holds units.
     #[inline(always)]
     fn is_empty(&self, now_ns: u64) -> bool {
         let layout = &self.terms.layout;
@@ -107,8 +108,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         Decision::new(Outcome::Allowed, cost, self.terms.limit, now_ns, facts)
     }
 
-    /// Brings the cost together from wherever there is something. Out of line: one check in a block comes
-    /// here.
+    /// Collects the cost from the stripe, the deposits, the source and the other stripes. Out of line: one check per
+    /// block calls this.
     #[cold]
     #[inline(never)]
     fn gather(&self, home: &AtomicU64, now_ns: u64, cost: u64) -> (Decision, u64) {
@@ -143,7 +144,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
                     let expiry = self.terms.layout.expiry(now_ns, lease.life_ns);
                     hand.add(Gathered { units: lease.units(), expiry });
                     standing = lease.standing;
-                    // Near the limit blocks are small, and grow anew from there.
+                    // Near the limit blocks are small, and grow again from there.
                     log2 = log2.min(lease.units().checked_ilog2().unwrap_or(0));
                     if lease.units() >= missing {
                         continue;
@@ -154,8 +155,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
                 Err(refused) => refused,
             };
             let others = self.held_by_others(home, now_ns);
-            // The source has less than it refused, whatever it says: so a turn that takes nothing is the
-            // last.
+            // The source has fewer units than it denied, whatever it reports. The loop therefore ends with an
+            // iteration that takes nothing.
             let left = || refused.remaining().min(missing - 1);
             if others == 0 || others < missing && others.saturating_add(left()) < missing {
                 let held = (cost - missing).saturating_add(others);
@@ -166,8 +167,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Spends `cost` from the stripe first and then from the hand, and leaves the rest in the stripe, if they
-    /// hold so much.
+    /// Spends `cost` from the stripe first and then from the hand, if together they hold enough. Leaves the rest in
+    /// the stripe.
     fn settle(&self, home: &AtomicU64, now_ns: u64, cost: u64, hand: Gathered, log2: u32) -> Settled {
         loop {
             let word = home.load(Ordering::Relaxed);
@@ -180,7 +181,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
             let next = if hand.units == 0 {
                 word - cost
             } else {
-                // Units are left of both only if somebody else has refilled the stripe.
+                // Both have units left only if another call has refilled the stripe.
                 let from_hand = cost.saturating_sub(held);
                 let rest = Gathered { units: hand.units - from_hand, ..hand };
                 self.join(word, held - (cost - from_hand), rest, log2, now_ns)
@@ -195,7 +196,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Takes a block from the deposits, if a slot holds what is missing: of those the one that expires first.
+    /// Takes a block from the deposits, if a slot holds the missing units. Of several such slots, uses the one that
+    /// expires first.
     fn draw(&self, now_ns: u64, missing: u64, wanted: u64, hand: &mut Gathered) -> bool {
         let layout = &self.terms.layout;
         loop {
@@ -214,7 +216,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Takes up to what is missing, a piece here and a piece there.
+    /// Takes up to the missing units, from one word after another.
     pub(super) fn take_from_others(
         &self,
         home: &AtomicU64,
@@ -229,7 +231,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Takes up to `most` units out of a word.
+    /// Takes up to `most` units from a word.
     fn take_from(&self, place: &AtomicU64, now_ns: u64, most: u64) -> Gathered {
         loop {
             let word = place.load(Ordering::Relaxed);
@@ -267,18 +269,18 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// A denial of `missing` out of `cost` units, where stripes hold `held`.
+    /// Builds a denial of `missing` out of `cost` units, when stripes hold `held`.
     fn denied(&self, now_ns: u64, cost: u64, held: u64, missing: u64, refused: Decision) -> Decision {
-        // The wait for the whole: what stripes hold now may have expired by then. But for no less than what
-        // was refused: a peek may know of nothing.
+        // Uses the wait for the whole cost, because the units in the stripes may have expired by then. Uses at least
+        // the wait of the denied units, because a peek may have no information.
         let whole =
             if missing == cost { refused } else { self.source.peek(cost, Timestamp::from_nanos(now_ns)) };
         let outcome = if whole.is_never() || refused.is_never() { Outcome::Never } else { Outcome::Denied };
         self.with_held(outcome, now_ns, cost, [whole, refused], held)
     }
 
-    /// An answer that charges nothing: what the source says, with what stripes hold. If the source has said
-    /// something twice, the longer of its waits.
+    /// Builds a decision that charges nothing: the source's decision, with the units of the stripes added. If the
+    /// source returned two decisions, uses the longer of their waits.
     fn with_held(
         &self,
         outcome: Outcome,
@@ -316,7 +318,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         self.with_held(outcome, now_ns, cost, [source; 2], held)
     }
 
-    /// Takes all units out, each word's with their expiry: whoever gets them may give them back, and nobody else spends them.
+    /// Takes all units out and passes each word's units and expiry to `each`. The caller may return them to the
+    /// source; no other call can spend them.
     pub(crate) fn take_all(&self, now_ns: u64, mut each: impl FnMut(u64, u64)) {
         for place in self.words.all(now_ns) {
             let Gathered { units, expiry } = self.take_from(place, now_ns, u64::MAX);
@@ -326,15 +329,14 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Puts a lease where all stripes find it. Returns how many of its units.
+    /// Puts a lease where all stripes find it. Returns the number of units that it kept.
     pub(crate) fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
-        // A time of asking that is yet to come would make the life longer.
+        // A request time in the future would make the life longer.
         let expiry = self.terms.layout.expiry(asked_ns.min(now_ns), lease.life_ns);
         self.words.deposits().add(&self.terms.layout, Gathered { units: lease.units(), expiry }, now_ns)
     }
 
-    /// How many units would be wanted so that every stripe in use has a block after the one it has, as far as
-    /// there is room.
+    /// Returns how many units every stripe in use needs for its next block, up to the free room.
     pub(crate) fn wanted(&self, now_ns: u64) -> u64 {
         let recent = |word: &u64| self.terms.layout.is_recent(*word, now_ns);
         let words = || self.words.stripes().map(|stripe| stripe.load(Ordering::Relaxed));

@@ -1,31 +1,33 @@
-//! What was deposited from outside, for all stripes to draw from.
+//! Units that were deposited from outside, for all stripes to draw from.
 //!
-//! A slot is a word as a stripe's is, without a block. Deposits of different expiries are kept apart as long
-//! as there are slots. After that, and to fill up slots of the same expiry, units are joined, under the
-//! earlier expiry as everywhere. What units are worth is their number times the time that they may still be
-//! spent for. A deposit goes to the slot where it adds most to the worth of all slots, and the rest of it to the
-//! next best slot, as long as the worth grows. So it never joins a slot from which it takes more than it brings.
+//! A slot is a word like a stripe's word, without a block. As long as slots are free, deposits of different expiries
+//! stay apart. After that, and to fill slots of the same expiry, units are joined under the earlier expiry, as
+//! everywhere.
+//!
+//! The *worth* of units is their number times the time for which they may still be spent. A deposit goes to the slot
+//! where it adds most to the worth of all slots. Its rest goes to the next best slot, as long as the worth grows. A
+//! deposit therefore never joins a slot that would lose more worth than the deposit adds.
 
 use super::word::{Gathered, StripeLayout, exchange};
 use crate::base::sync::{AtomicU64, Ordering};
 
-/// Slots that hold deposited units. A reference is to any number of slots.
+/// Slots that hold deposited units. A reference may have any number of slots.
 #[derive(Debug)]
 pub(crate) struct Deposits<S: ?Sized = [AtomicU64]> {
-    /// The latest expiry of all deposits: after that nobody needs to look at the slots.
+    /// The latest expiry of all deposits. After that time no call needs to read the slots.
     until_ns: AtomicU64,
     slots: S,
 }
 
-/// What a deposit would do to a slot.
+/// The effect of a deposit on a slot.
 struct Joined {
     slot: usize,
     /// The slot's word before and after.
     word: u64,
     next: u64,
-    /// How many of the units it takes.
+    /// The number of units that the slot takes.
     units: u64,
-    /// What that adds to the worth of the slot, in unit-nanoseconds; 0 if it would take from it.
+    /// The worth that the slot gains, in unit-nanoseconds; 0 if it would lose worth.
     gain: u128,
 }
 
@@ -36,7 +38,7 @@ impl<const SLOTS: usize> Deposits<[AtomicU64; SLOTS]> {
 }
 
 impl Deposits {
-    /// The slots, if anything in them may be alive.
+    /// Returns the slots if a unit in them may be alive, and no slots otherwise.
     #[inline(always)]
     pub(super) fn slots(&self, now_ns: u64) -> &[AtomicU64] {
         // Ordering: Relaxed, here and below; see the text of `striped`.
@@ -44,13 +46,13 @@ impl Deposits {
         if until_ns > now_ns { &self.slots } else { &[] }
     }
 
-    /// How many more units there is room for.
+    /// Returns how many more units the slots have room for.
     pub(super) fn room(&self, layout: &StripeLayout, now_ns: u64) -> u64 {
         let words = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
         words.map(|word| layout.most() - layout.held(word, now_ns)).fold(0, u64::saturating_add)
     }
 
-    /// Puts units into slots. Returns how many of them.
+    /// Puts units into slots. Returns the number of units that they took.
     pub(super) fn add(&self, layout: &StripeLayout, mut hand: Gathered, now_ns: u64) -> u64 {
         if !layout.is_alive(hand.expiry, now_ns) {
             return 0;

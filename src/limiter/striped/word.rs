@@ -4,8 +4,8 @@
 //! word = [ expiry : 64 - b | log2 of the block : 5 | units : b - 5 ]        0 = none
 //! ```
 //!
-//! The expiry is a time in ticks of 2^b ns, rounded down, and so the word's upper bits are the clock's. It is
-//! absolute: no expiry ever comes round, within the whole range of [`Timestamp`](crate::Timestamp).
+//! The expiry is a time in ticks of 2^b ns, rounded down. The word's upper bits are therefore the clock's upper bits.
+//! The expiry is absolute, so it never wraps within the whole range of [`Timestamp`](crate::Timestamp).
 //!
 //! ```text
 //!                 life            life
@@ -16,33 +16,33 @@
 //!          |               taken           expiry
 //! ```
 //!
-//! A lease is there for times from one life before it was taken: a thread that read its clock and was then
-//! overtaken may spend it. To earlier times it does not exist, however far the clock steps back.
+//! A lease exists for times from one life before it was taken. A thread that read its clock and was then overtaken may
+//! therefore spend it. For earlier times the lease does not exist, however far the clock steps back.
 
 use crate::base::sync::{AtomicU64, Ordering};
 
 /// Bits of the block's logarithm.
 const BLOCK_BITS: u32 = 5;
-/// Bits of a tick's nanoseconds: at least 4 µs, with 127 units beside the block.
+/// Bits of a tick's nanoseconds: a tick is at least 4 µs, and 127 units fit next to the block.
 const MIN_TICK_BITS: u32 = 12;
 /// An hour, in nanoseconds: more than any prepaid unit should live.
 const MAX_LIFE_NS: u64 = 3_600_000_000_000;
 
-/// Where a word has what, for one life of leases.
+/// The fields of a word, for one life of leases.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct StripeLayout {
     /// All bits below the expiry; a tick less one nanosecond.
     below: u64,
     /// The bits of the units, and the most of them.
     units: u64,
-    /// How long a lease lives at most, in nanoseconds. At least a tick, or 0: nothing can be held.
+    /// The longest life of a lease, in nanoseconds. At least a tick, or 0: then a word can hold nothing.
     life_ns: u64,
     /// Two lives, in whole ticks.
     span_ns: u64,
 }
 
 impl StripeLayout {
-    /// Ticks of about a sixteenth of the life: a lease is alive for less than that shorter than it might be.
+    /// Uses ticks of about a sixteenth of the life. A lease can therefore end earlier by less than that.
     pub(super) const fn new(life_ns: u64) -> Self {
         let life_ns = if life_ns < MAX_LIFE_NS { life_ns } else { MAX_LIFE_NS };
         let tick_bits = match (life_ns / 16).checked_ilog2() {
@@ -58,13 +58,13 @@ impl StripeLayout {
         self.life_ns
     }
 
-    /// The most units that a word can hold.
+    /// Returns the most units that a word can hold.
     pub(super) const fn most(&self) -> u64 {
         self.units
     }
 
-    /// The expiry of what is taken at `now_ns` for `life_ns`; 0, which is always past, if a word cannot say
-    /// it.
+    /// Returns the expiry of units that are taken at `now_ns` for `life_ns`. Returns 0, which is always past, if a
+    /// word cannot represent the expiry.
     pub(super) const fn expiry(&self, now_ns: u64, life_ns: u64) -> u64 {
         let life_ns = if life_ns < self.life_ns { life_ns } else { self.life_ns };
         match now_ns.checked_add(life_ns) {
@@ -73,7 +73,7 @@ impl StripeLayout {
         }
     }
 
-    /// A lease. Units beyond what a word can hold are lost (deposits are spread before).
+    /// Packs a lease into a word. Units beyond the word's capacity are lost; deposits are split before this call.
     #[inline]
     pub(super) const fn pack(&self, expiry: u64, block_log2: u32, units: u64) -> u64 {
         let units = if units < self.units { units } else { self.units };
@@ -91,36 +91,36 @@ impl StripeLayout {
         log2
     }
 
-    /// Whether a word's lease, or one of this expiry, is there at `now_ns`.
+    /// Returns whether a word's lease, or a lease with this expiry, exists at `now_ns`.
     #[inline(always)]
     pub(super) const fn is_alive(&self, word: u64, now_ns: u64) -> bool {
-        // From the end of the present tick. One comparison: of a lease that expired the difference is 0, and
-        // wraps.
+        // Counts from the end of the present tick. This takes one comparison: for an expired lease the difference is
+        // 0, and wraps.
         word.saturating_sub(now_ns | self.below).wrapping_sub(1) < self.span_ns
     }
 
-    /// The units that are there to be spent at `now_ns`.
+    /// Returns the units that can be spent at `now_ns`.
     #[inline(always)]
     pub(super) const fn held(&self, word: u64, now_ns: u64) -> u64 {
         if self.is_alive(word, now_ns) { self.units_of(word) } else { 0 }
     }
 
-    /// The units in a word, alive or not.
+    /// Returns the units in a word, alive or expired.
     #[inline(always)]
     pub(super) const fn units_of(&self, word: u64) -> u64 {
         word & self.units
     }
 
-    /// Whether the stripe's lease is alive, or was within the last life.
+    /// Returns whether the stripe's lease is alive, or was alive within the last life.
     pub(super) const fn is_recent(&self, word: u64, now_ns: u64) -> bool {
         let expiry = self.expiry_of(word);
-        // No lease expires at time zero: a stripe without one is not in use, then either.
+        // No lease expires at time zero, so a stripe without a lease is never in use.
         self.is_alive(word, now_ns) || expiry > 0 && expiry <= now_ns && now_ns - expiry < self.life_ns
     }
 
-    /// The logarithm of the next block, when the last one does not suffice at `now_ns`: twice as large if it
-    /// was used up in the first half of its life, half as large if it expired with units left and for each
-    /// life that passed since.
+    /// Returns the logarithm of the next block, when the last block holds too few units at `now_ns`. The block doubles
+    /// if the last one was used up in the first half of its life. It halves if the last one expired with units left,
+    /// and for each life that passed since then.
     pub(super) const fn next_log2(&self, word: u64, now_ns: u64) -> u32 {
         let (log2, expiry) = (self.block_log2(word), self.expiry_of(word));
         if self.is_alive(word, now_ns) {
@@ -128,7 +128,7 @@ impl StripeLayout {
         }
         let lives = match now_ns.checked_sub(expiry) {
             Some(since_ns) if self.life_ns > 0 => since_ns / self.life_ns,
-            // Taken at a time that is far ahead, or nothing can be held.
+            // The lease was taken at a time far ahead, or a word can hold nothing.
             _ => return 0,
         };
         let lives = if lives < u32::MAX as u64 { lives } else { u32::MAX as u64 };
@@ -138,7 +138,7 @@ impl StripeLayout {
     }
 }
 
-/// What one call has got so far: units to be spent before the earliest expiry of their pieces.
+/// The units that one call holds so far. They must be spent before the earliest expiry of their pieces.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Gathered {
     pub(super) units: u64,
@@ -156,7 +156,7 @@ impl Gathered {
     }
 }
 
-/// Exchanges a word that was read, if it is still the same.
+/// Exchanges a word if it still equals the word that was read.
 #[inline(always)]
 pub(super) fn exchange(place: &AtomicU64, word: u64, next: u64) -> bool {
     // Ordering: Relaxed; see the text of `striped`.

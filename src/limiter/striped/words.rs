@@ -1,4 +1,4 @@
-//! Where the words of one limit lie.
+//! The memory layouts for the words of one limit.
 
 use crossbeam_utils::CachePadded;
 
@@ -7,7 +7,7 @@ use crate::base::sync::AtomicU64;
 
 /// Stripes, each with one lease, and deposits that all draw from.
 pub(crate) trait Words {
-    /// The stripe of the thread of a number.
+    /// Returns the stripe of the thread with this number.
     fn home(&self, thread: usize) -> &AtomicU64;
     /// All stripes.
     fn stripes(&self) -> impl ExactSizeIterator<Item = &AtomicU64>;
@@ -24,15 +24,14 @@ pub(crate) trait Words {
     }
 }
 
-/// Slots for deposits beside many stripes: nearly as many as there are ticks in a life, so that units with different expiries
-/// seldom share one.
+/// The slots for deposits to many stripes: nearly as many as the ticks in a life, so that units with different
+/// expiries seldom share a slot.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
 /// Stripes for cores that hit one limit at once.
 #[derive(Debug)]
 pub(crate) struct Padded {
-    /// A power of two of them. Padded: a stripe is written by the threads that chose it, and read by the
-    /// others seldom.
+    /// A power of two of them. Padded: the threads that chose a stripe write it, and other threads read it seldom.
     pub(super) stripes: Box<[CachePadded<AtomicU64>]>,
     pub(super) deposits: CachePadded<Deposits<[AtomicU64; SLOTS]>>,
 }

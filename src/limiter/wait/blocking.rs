@@ -13,8 +13,8 @@ use crate::base::decision::Decision;
 use crate::base::sync::{Condvar, Mutex};
 use crate::store::Store;
 
-/// The shortest and the longest sleep while a clock stands still. Each sleep is twice the previous one. The longest is
-/// also how late a thread may be after the clock continues; tokio's timer allows itself the same.
+/// The shortest and the longest sleep while the clock does not advance. Each sleep is twice the previous one. The
+/// longest is also how late a thread may be after the clock continues; tokio's timer allows itself the same.
 const SHORTEST_NS: u64 = 1_000;
 const LONGEST_NS: u64 = 1_000_000;
 

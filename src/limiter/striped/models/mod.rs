@@ -1,8 +1,7 @@
-//! Loom models of leases: two holders and a source, or a clock, in every interleaving up to a bound on
-//! preemptions.
+//! Loom models of leases: two holders and a source, or a clock, in every interleaving up to a bound on preemptions.
 //!
-//! Each model's assertion states its law. A *control* is the same model with one step done in the way that
-//! the protocol's text warns of; it must fail, which shows that the model can see the fault.
+//! The assertion of each model states its law. A *control* is the same model with one step done in the way that the
+//! protocol's docs warn about. It must fail, which shows that the model can detect the fault.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -98,7 +97,7 @@ impl<P: LeaseSource> Leases<P> {
     }
 }
 
-/// Runs `first` and `second` beside each other; what each of them spent.
+/// Runs `first` and `second` in parallel, and returns the units that each of them spent.
 fn both<P: Send + Sync + 'static>(
     leases: Leases<P>,
     first: impl FnOnce(&Leases<P>) -> u64 + Send + 'static,
@@ -129,7 +128,7 @@ fn a_denial_has_seen_that_nobody_has_the_unit() {
     model(|| {
         let leases = of_pot(2, 2);
         leases.fill(0, T1, 3, 0);
-        // Whoever asks the source first gets both; nobody carries more than a moment.
+        // The call that asks the source first gets both units, and it carries them only for a moment.
         let (leases, a, b) = both(leases, |l| l.check(0, T1, 1), |l| l.check(1, T1, 1));
         assert!(a + b >= 1, "one of two units is there for one of two");
         assert_eq!(a + b + leases.drain(T1), 2, "and the other for the next, whoever that is");
@@ -410,8 +409,7 @@ fn control_taking_out_by_a_plain_store_gives_back_what_is_spent() {
     });
 }
 
-/// The limit of what a denial has seen: two units, of which one call carries both for a moment, are not both
-/// had at once.
+/// The limit of a denial's view: one call carries both of two units for a moment, and another call is then denied.
 #[test]
 #[should_panic(expected = "two of two units are there for two")]
 fn what_another_call_carries_is_not_seen() {
