@@ -46,10 +46,14 @@ use crate::base::clock::Timestamp;
 ///
 /// Logs, sketches, queues (except the last request in them) and compact stores with
 /// [`Overflow::Inherit`](crate::Overflow::Inherit) cannot refund, so they are charged last. If a request has two such
-/// limits and loses a race at the second, its charge stays in the first, to the client's disadvantage. A charge can
-/// also stay in three other cases: a window ends or a quota changes at that moment, or a compact store has evicted the
-/// key, or it has spilled the key's debt or that of another key with the same fingerprint. If a thread is delayed
-/// between its charge and its refund, it refunds only the units that time has not paid by then.
+/// limits and loses a race at the second, its charge stays in the first, to the client's disadvantage.
+///
+/// In that moment, a charge can also stay in three other cases:
+/// - A window ends or a quota changes.
+/// - A compact store has evicted the key.
+/// - A compact store has spilled the key's debt, or that of another key that looks the same to the store.
+///
+/// If a thread is delayed between its charge and its refund, it refunds only the units that time has not paid by then.
 ///
 /// A limiter that appears twice with one key is charged twice, or not at all. Each appearance is checked separately,
 /// so the answer's figures are those of a single one. If such a limiter cannot refund and has capacity for only one

@@ -70,17 +70,17 @@ struct WaitLine {
     waiters: BTreeMap<u64, Waiter>,
     /// The units of all waiters that are not charged yet.
     units: u128,
-    /// When the place of the head became free: the turn of the one before, or the time at which that one gave up.
+    /// When the place of the head became free: the turn of the previous head, or the time at which it gave up.
     since_ns: u64,
-    /// When the head means to go; if it has not asked yet, `since_ns`: no earlier than that.
+    /// When the head will go. If it has not asked yet, this is `since_ns`: the head goes no earlier than that.
     turn_ns: u64,
-    /// When the line last moved, by the clock: a turn is seen late.
+    /// When the line last moved, by the clock. A waiter sees its turn late.
     moved_ns: u64,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    /// `None` once it was called.
+    /// `None` after the waker was called.
     waker: Option<Waker>,
     units: u64,
     /// Whether the units are charged or about to be charged. The line then does not count them.

@@ -5,7 +5,7 @@ use crate::base::sync::sample;
 
 const SCHEDULES: usize = 800;
 
-/// The line, who is at its head, and the tickets of those who have left.
+/// The line, the number of waiters at its head, and the tickets of waiters that have left.
 struct Shared {
     lines: WaitLines,
     inside: AtomicUsize,
@@ -18,7 +18,7 @@ impl Shared {
         self.left.fetch_or(1 << place.ticket, Ordering::SeqCst);
     }
 
-    /// Waits for the call, or else sees that all before have left.
+    /// Waits for the wake-up, or asserts that not all earlier waiters have left.
     fn is_called(&self, place: LinePosition, calls: &Calls) {
         let before = (1 << place.ticket) - 1;
         loop {
@@ -32,7 +32,7 @@ impl Shared {
     }
 }
 
-/// All join; two give up at once, and six wait for their turns.
+/// All threads join. Two give up at once, and six wait for their turns.
 fn eight(look: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
     let shared = Shared { lines: WaitLines::new(), inside: AtomicUsize::new(0), left: AtomicUsize::new(0) };
     let shared = Arc::new(shared);
