@@ -68,8 +68,8 @@ fn of_pot(units: u64, stripes: usize) -> Leases<Pot> {
 }
 
 impl<P: LeaseSource> Leases<P> {
-    /// So many units in a stripe, taken at a time; the next block is of `1 << log2`, if it is asked for in
-    /// the first half of the life, twice that.
+    /// Fills a stripe with `units` units that were taken at `taken_ns`. The next block is of `1 << log2` units, or of
+    /// twice that if it is requested in the first half of the life.
     fn fill(&self, stripe: usize, taken_ns: u64, log2: u32, units: u64) {
         let word = self.terms.layout.pack(self.terms.layout.expiry(taken_ns, LIFE), log2, units);
         self.words.stripes[stripe].store(word, Ordering::SeqCst);
@@ -79,12 +79,12 @@ impl<P: LeaseSource> Leases<P> {
         if self.charge_on(thread, now_ns, cost).is_allowed() { cost } else { 0 }
     }
 
-    /// Spends all that can be had at a time, unit by unit.
+    /// Spends all available units at `now_ns`, unit by unit.
     fn drain(&self, now_ns: u64) -> u64 {
         std::iter::from_fn(|| (self.check(0, now_ns, 1) > 0).then_some(1)).sum()
     }
 
-    /// What a call takes from the source and the state of its stripe before; for controls.
+    /// Charges the source. Returns the stripe's previous word and the granted units; for controls.
     fn charged(&self, home: usize, now_ns: u64, missing: u64, wanted: u64) -> (u64, Option<Gathered>) {
         let word = self.words.stripes[home].load(Ordering::SeqCst);
         let now = Timestamp::from_nanos(now_ns);
@@ -135,7 +135,7 @@ fn a_denial_has_seen_that_nobody_has_the_unit() {
     });
 }
 
-/// One thread refills a stripe of one unit for a cost of two, while the other spends there.
+/// One thread refills a stripe of one unit for a cost of two, while the other thread spends from it.
 fn refill_against_spend(refill: fn(&Leases<Pot>) -> u64) {
     let leases = of_pot(2, 1);
     leases.fill(0, T1, 0, 1);
@@ -145,7 +145,7 @@ fn refill_against_spend(refill: fn(&Leases<Pot>) -> u64) {
     assert_eq!(spent, 3, "and none is lost");
 }
 
-/// Takes two from a stripe of one unit or none, which is refilled by a plain store.
+/// Takes two units from a stripe with one unit or none, and refills it by a plain store.
 fn refill_by_store(leases: &Leases<Pot>) -> u64 {
     let (word, hand) = leases.charged(0, T1, 1, 2);
     let Some(hand) = hand else { return 0 };
@@ -165,7 +165,7 @@ fn control_refilling_by_a_plain_store_spends_twice() {
     model(|| refill_against_spend(refill_by_store));
 }
 
-/// One thread takes both units of another's stripe, while that spends one.
+/// One thread takes both units of another thread's stripe, while that thread spends one.
 fn steal_against_spend(steal: fn(&Leases<Pot>) -> u64) {
     let leases = of_pot(0, 2);
     leases.fill(1, T1, 0, 2);
@@ -234,13 +234,12 @@ fn a_lease_is_spent_before_it_expires_or_not_at_all() {
     });
 }
 
-/// Two threads find their common stripe empty and refill it, one of them at a time half a life after the
-/// other's.
+/// Two threads find their common stripe empty and refill it, one of them half a life later than the other.
 fn refills_at_two_times(late: fn(&Leases<Pot>) -> u64) {
     let leases = of_pot(6, 1);
     leases.fill(0, T1, 1, 0);
     let (leases, _, _) = both(leases, |l| l.check(0, T1, 1), late);
-    // Only what stripes hold: the source has no more.
+    // Counts only the units in stripes: the source has no more.
     leases.source.left.store(0, Ordering::SeqCst);
     let (spent, granted) = (leases.drain(E1), leases.source.late.load(Ordering::SeqCst));
     assert!(spent <= granted, "no unit of the first time is spent a life after it: {spent} > {granted}");
@@ -269,7 +268,7 @@ fn control_joining_under_the_later_expiry_extends_leases() {
     });
 }
 
-/// A thief collects pieces of two expiries and comes one short, since the other thread spends one of them.
+/// A thief collects pieces of two expiries and is one unit short, because the other thread spends one.
 fn put_back_of_two_expiries(steal: fn(&Leases<Pot>) -> u64) {
     let leases = of_pot(0, 4);
     leases.fill(1, T1, 0, 1);
@@ -347,7 +346,7 @@ fn two_deposits_lose_nothing() {
     });
 }
 
-/// What a key of many has: one stripe, and deposits.
+/// The words of one key among many: one stripe, and deposits.
 struct OneOfMany {
     pot: Pot,
     terms: Terms,
@@ -364,7 +363,7 @@ impl OneOfMany {
     }
 }
 
-/// A key's units are spent by one thread, and taken out by another while a third deposits.
+/// One thread spends a key's units, another takes them out, and a third deposits.
 fn giving_back(take: fn(&OneOfMany) -> u64) {
     let pot = Pot { left: AtomicU64::new(0), late: AtomicU64::new(0) };
     let of = OneOfMany { pot, terms: Terms::new(1_000, Duration::from_nanos(LIFE), 8), words: Small::new() };
@@ -395,7 +394,7 @@ fn units_are_given_back_or_spent() {
 #[test]
 #[should_panic(expected = "no unit is both given back and spent")]
 fn control_taking_out_by_a_plain_store_gives_back_what_is_spent() {
-    // It is found by two.
+    // A bound of two preemptions finds the fault.
     crate::base::sync::explore(2, || {
         giving_back(|of| {
             let places = of.words.all(T1);
