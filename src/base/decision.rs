@@ -1,4 +1,4 @@
-//! What a limiter answers: one small value whose figures are worked out only when they are asked for.
+//! The result of one check: a small value that computes each figure only when the caller asks for it.
 
 use core::error::Error;
 use core::fmt;
@@ -7,7 +7,7 @@ use core::time::Duration;
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
 
-/// Whether a request may go.
+/// The outcome of a check: allowed, denied for now, or never possible.
 ///
 /// # Examples
 /// ```
@@ -23,18 +23,20 @@ use crate::base::quota::Quota;
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
-    /// It conforms, and was charged.
+    /// The request is admitted, and its cost was charged.
     Allowed,
-    /// It does not conform now; nothing was charged. [`Decision::retry_after`] says when it could.
+    /// The request is denied now; nothing was charged. [`Decision::retry_after`] returns the time until the request
+    /// could be admitted.
     Denied,
-    /// Its cost is above the burst (the limit, for window algorithms): it can never conform. Nothing was charged.
+    /// The cost is above the burst (above the limit, for window algorithms), so the request can never be admitted.
+    /// Nothing was charged.
     Never,
 }
 
-/// The answer to one check.
+/// The result of one check.
 ///
-/// Holds the few integers that the decision was made of, so making one costs nothing beyond the check; each
-/// method computes its figure when called.
+/// A decision holds only the few integers that the check produced, so it costs nothing beyond the check. Each method
+/// computes its figure when the caller calls it.
 ///
 /// # Examples
 /// ```
@@ -57,16 +59,17 @@ pub enum Outcome {
 pub struct Decision {
     outcome: Outcome,
     charge: Charge,
-    /// Which of the quotas of a limiter was in force, if they change.
+    /// The generation of the quota that was in force, for a limiter whose quotas change.
     generation: u32,
     cost: u64,
     limit: u64,
-    /// The time as of which it was decided.
+    /// The time at which the request was decided, in nanoseconds since the clock's origin.
     at_ns: u64,
     facts: Facts,
 }
 
-/// Equal are decisions that say the same, at whatever time, and whether or not there is a charge to take back.
+/// Two decisions are equal if their outcome and all their figures are equal. The time of the decision, and whether a
+/// charge can be refunded, do not matter.
 impl PartialEq for Decision {
     fn eq(&self, other: &Self) -> bool {
         let said = |decision: &Self| {
@@ -79,38 +82,41 @@ impl PartialEq for Decision {
 
 impl Eq for Decision {}
 
-/// What there is to take back of a decision that allowed.
+/// The charge of an admitted request that a refund can take back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Charge {
-    /// Its cost.
+    /// The cost was charged after a check for room.
     Made,
-    /// Its cost, which was not asked whether there is room.
+    /// The cost was charged without a check for room.
     Forced,
-    /// Nothing: it was a look, or admitted uncounted.
+    /// Nothing was charged: the call was a peek, or the request was admitted without being counted.
     None,
 }
 
-/// What the algorithms leave behind for [`Decision`]'s methods. All are the state *after* the decision: with the
-/// charge if it was allowed, without if not.
+/// The figures that an algorithm hands to [`Decision`]'s methods. All describe the state *after* the decision: with the
+/// charge if the request was admitted, without the charge if not.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Facts {
-    /// Theoretical arrival time: how far it stands ahead of now, in ticks of `1 / scale` ns.
-    /// `queued`: units wait for those before them.
+    /// `ahead`: how far the theoretical arrival time is ahead of now, in ticks of `1 / scale` ns. `queued`: each unit
+    /// waits for the units before it.
     Pace { ahead: u64, interval: u64, capacity: u64, scale: u32, queued: bool },
-    /// The same in ticks of `den / num` ns, of which `remainder / den` had passed at the time of the decision. A full
-    /// burst is `limit` intervals.
+    /// The same as `Pace`, in ticks of `den / num` ns. At the time of the decision, `remainder / den` of the current
+    /// tick had passed. A full burst is `limit` intervals.
     Ticks { ahead: u64, interval: u64, remainder: u64, num: u64, den: u64, queued: bool },
-    /// Units used up, given back `batch` at a time: first in `to_boundary_ns`, then every `period_ns`.
-    /// `raised`: those that this decision used up besides its cost, which would have run over before its turn.
+    /// `used` units are in use. They return `batch` at a time: first after `to_boundary_ns`, then every `period_ns`.
+    /// `raised`: the units that this decision marked as used in addition to its cost, because they would have
+    /// overflowed the bucket before the request's turn.
     Batch { used: u64, raised: u64, batch: u64, to_boundary_ns: u64, period_ns: u64 },
-    /// Two windows. The previous one weighs `left_ns` of `window_ns`, rounded up if `ceil`; the current one ends
-    /// in `to_end_ns`, which is more than `left_ns` if time stepped back before it.
+    /// The counts of two windows. The previous count has the weight `left_ns / window_ns`; the product is rounded up if
+    /// `ceil`. The current window ends in `to_end_ns`. `to_end_ns` is more than `left_ns` if the clock stepped back to
+    /// a time before the window.
     Blend { previous: u64, current: u64, left_ns: u64, to_end_ns: u64, window_ns: u64, ceil: bool },
-    /// Worked out already. `retry_ns` of one that was not denied: the time until a unit fits, if none does.
+    /// Figures that are already computed. If the request was not denied, `retry_ns` is the time until one unit fits, or
+    /// 0 if a unit fits now.
     Plain { remaining: u64, retry_ns: u64, reset_ns: u64, delay_ns: u64 },
 }
 
-/// So many units in so many nanoseconds, which may be rounded up: by less than this.
+/// A rate of `units` per `ns` nanoseconds. `ns` may be rounded up, by less than `rounded_ns`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SustainedRate {
     pub(crate) units: u64,
@@ -119,7 +125,7 @@ pub(crate) struct SustainedRate {
 }
 
 impl SustainedRate {
-    /// Whether it is that of a quota, but for the rounding.
+    /// Returns whether the rate is the quota's rate, apart from rounding.
     fn is_of(&self, quota: &Quota) -> bool {
         let limit = u128::from(quota.limit());
         let asked = u128::from(quota.period_ns()).checked_mul(self.units.into());
@@ -127,7 +133,7 @@ impl SustainedRate {
             (limit.checked_mul(self.ns), limit.checked_mul(self.ns.saturating_sub(self.rounded_ns)));
         match (asked, least, most) {
             (Some(asked), Some(least), Some(most)) => (least..=most).contains(&asked),
-            // Beyond what there are quotas for.
+            // The products overflow only for rates that no quota can have.
             _ => true,
         }
     }
@@ -138,7 +144,7 @@ impl Decision {
         Self { outcome, charge: Charge::Made, generation: 0, cost, limit, at_ns, facts }
     }
 
-    /// The same, under one of the quotas of a limiter that changes them.
+    /// Returns this decision, marked with the generation of the limiter's quota.
     pub(crate) const fn of_generation(self, generation: u32) -> Self {
         Self { generation, ..self }
     }
@@ -147,22 +153,22 @@ impl Decision {
         self.generation
     }
 
-    /// The same for a request of another cost.
+    /// Returns this decision for a request of another cost.
     pub(crate) const fn for_cost(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
 
-    /// The same of a request that was not asked whether there is room.
+    /// Returns this decision, marked as charged without a check for room.
     pub(crate) const fn forced(self) -> Self {
         Self { charge: Charge::Forced, ..self }
     }
 
-    /// The same, if nothing was charged for it.
+    /// Returns this decision, marked as not charged.
     pub(crate) const fn uncharged(self) -> Self {
         Self { charge: Charge::None, ..self }
     }
 
-    /// The same after its charge was taken back: as much more is left.
+    /// Returns this decision after a refund of its charge: the refunded units are available again.
     pub(crate) fn given_back(self) -> Self {
         let units = self.charged();
         let mut facts = self.facts;
@@ -177,7 +183,7 @@ impl Decision {
         Self { facts, ..self }.uncharged()
     }
 
-    /// The units that were charged.
+    /// Returns the units that were charged.
     pub(crate) const fn charged(&self) -> u64 {
         match (self.outcome, self.charge) {
             (Outcome::Allowed, Charge::Made | Charge::Forced) => self.cost,
@@ -185,7 +191,7 @@ impl Decision {
         }
     }
 
-    /// Whether others were told when to go by when this one does.
+    /// Returns whether later requests got a turn that depends on this request's turn.
     pub(crate) fn has_turn(&self) -> bool {
         matches!(self.facts, Facts::Pace { queued: true, .. } | Facts::Ticks { queued: true, .. })
             || (matches!(self.charge, Charge::Made) && self.delay() > Duration::ZERO)
@@ -199,8 +205,9 @@ impl Decision {
         self.at_ns
     }
 
-    /// The same of a limit that is `spare` units less than its store's. Of a request that is denied it is a decision about its cost
-    /// and those units. `next` looks for one unit and those: the store has said when there is room for one.
+    /// Returns this decision for a limit that is `spare` units below the store's limit. If the request is denied, this
+    /// decision is about its cost plus `spare` units. `next` decides one unit plus `spare` units: the store's own
+    /// figures give only the time at which one unit fits.
     pub(crate) fn judged(self, outcome: Outcome, cost: u64, spare: u64, next: impl FnOnce() -> Self) -> Self {
         let limit = self.limit.saturating_sub(spare);
         let facts = match self.facts {
@@ -219,7 +226,7 @@ impl Decision {
         Self { outcome, cost, limit, facts, ..self }
     }
 
-    /// The same of a fixed window if so many units more are in use in another counter: as if one counted both.
+    /// Returns this decision of a fixed window as if one counter also held the `others` units of another counter.
     pub(crate) fn beside(self, others: u64) -> Self {
         let Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } = self.facts else { return self };
         if others == 0 {
@@ -236,61 +243,61 @@ impl Decision {
         }
     }
 
-    /// This outcome, with the figures of a decision that charged nothing.
+    /// Returns this outcome with the figures of a decision that charged nothing.
     pub(crate) const fn with_figures_of(self, uncharged: Self) -> Self {
         Self { facts: uncharged.facts, ..self }.uncharged()
     }
 
-    /// Whether the request may go, and if not whether it ever can.
+    /// Returns whether the request is allowed, denied for now, or never possible.
     #[inline]
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// Whether the request may go; its cost has been charged.
+    /// Returns `true` if the request is admitted; its cost was charged.
     #[inline]
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         matches!(self.outcome, Outcome::Allowed)
     }
 
-    /// Whether the request must not go: now, or ever. Nothing was charged.
+    /// Returns `true` if the request is not admitted: denied for now, or never possible. Nothing was charged.
     #[inline]
     #[must_use]
     pub const fn is_denied(&self) -> bool {
         !self.is_allowed()
     }
 
-    /// Whether the cost is more than the limiter can ever admit at once.
+    /// Returns `true` if the cost is more than the limiter can ever admit at once.
     #[inline]
     #[must_use]
     pub const fn is_never(&self) -> bool {
         matches!(self.outcome, Outcome::Never)
     }
 
-    /// The units that were asked for.
+    /// Returns the units that the caller asked for.
     #[inline]
     #[must_use]
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// The most that can ever be admitted at once: the burst, or for window algorithms the limit.
+    /// Returns the most units that the limiter can ever admit at once: the burst, or the limit for window algorithms.
     #[inline]
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The time as of which the request was decided: the clock's reading, or the time that the caller said.
+    /// Returns the time at which the request was decided: the clock reading, or the time that the caller gave.
     #[inline]
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         Timestamp::from_nanos(self.at_ns)
     }
 
-    /// The units that would be admitted now, after this decision.
+    /// Returns the units that the limiter would admit now, after this decision.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         match self.facts {
@@ -310,8 +317,8 @@ impl Decision {
         }
     }
 
-    /// The units that are owed after this decision, a part of one as a whole: what was charged and is not paid yet, debts beyond
-    /// the burst included.
+    /// Returns the key's debt after this decision, in units rounded up: charged and not yet paid, including debts
+    /// beyond the burst.
     pub(crate) fn owed(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, interval, .. } | Facts::Ticks { ahead, interval, .. } => {
@@ -326,7 +333,8 @@ impl Decision {
         }
     }
 
-    /// The time as of which what is owed is owed: later than the decision's, if it was decided by a window that begins later.
+    /// Returns the time from which the debt counts. It is later than the decision's time if the window that decided
+    /// begins later.
     pub(crate) fn owed_as_of_ns(&self) -> u64 {
         let (to_end_ns, window_ns) = match self.facts {
             Facts::Batch { to_boundary_ns, period_ns, .. } => (to_boundary_ns, period_ns),
@@ -336,10 +344,10 @@ impl Decision {
         self.at_ns.saturating_add(to_end_ns.saturating_sub(window_ns))
     }
 
-    /// How long until the same request could be admitted, if nothing else is until then.
+    /// Returns the time until the same request could be admitted, if the limiter admits nothing in the meantime.
     ///
-    /// Zero if it was allowed, and `None` if it can never be admitted. Exact to the nanosecond: the request is
-    /// admitted at that time and would be denied one nanosecond earlier.
+    /// The result is zero if the request was allowed, and `None` if it can never be admitted. The time is exact to the
+    /// nanosecond: the request is admitted at that time, and would be denied one nanosecond earlier.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.outcome {
@@ -353,13 +361,13 @@ impl Decision {
     fn retry_ns(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, interval, capacity, scale, queued } => {
-                // Denied, so cost <= burst and this is at most the capacity.
+                // Denied, so cost <= burst and the difference is at most the capacity.
                 let wanted = interval.saturating_mul(self.cost);
                 let full = ahead.saturating_sub(capacity.saturating_sub(wanted));
                 in_queue(full, ahead, queued).div_ceil(u64::from(scale))
             }
             Facts::Ticks { ahead, interval, queued, .. } => {
-                // Denied, so the cost fits the limit, or does not matter where there is only one.
+                // Denied, so the cost fits the limit, or the cost does not matter because there is only one batch.
                 let free = self.limit.saturating_sub(self.cost.min(self.limit));
                 self.ticks_ns(in_queue(ahead.saturating_sub(free.saturating_mul(interval)), ahead, queued))
             }
@@ -370,8 +378,9 @@ impl Decision {
             }
             Facts::Blend { previous, current, to_end_ns, window_ns, ceil, .. } => {
                 let room = |used: u64| self.limit.saturating_sub(used).checked_sub(self.cost);
-                // In this window, once the previous one weighs little enough; else in the next, where the
-                // current one is the previous; else in the one after that, where nothing is left.
+                // Try the current window first: the request fits once the previous window's weight is small enough.
+                // Then try the next window, where the current count becomes the previous one. In the window after that
+                // both counts are gone.
                 if let Some(left) = room(current).and_then(|room| most_left(previous, room, window_ns, ceil))
                 {
                     return to_end_ns.saturating_sub(left);
@@ -383,19 +392,19 @@ impl Decision {
         }
     }
 
-    /// A refusal of everything, for ever.
+    /// Returns a decision that denies every request, at every later time too.
     pub(crate) const fn nothing(at_ns: u64) -> Self {
         let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
         Self::new(Outcome::Never, 1, 0, at_ns, facts)
     }
 
-    /// How long until one unit fits, if none does after this decision. Later, if the algorithm has only said when a greater cost
-    /// fits.
+    /// Returns the time until one unit fits, if none fits after this decision. The time is later if the algorithm has
+    /// computed only when a greater cost fits.
     pub(crate) fn until_one_ns(&self) -> u64 {
         self.for_cost(1).retry_ns()
     }
 
-    /// How long this window lasts, if units come back at its end, all or a batch of them at once.
+    /// Returns the time left in this window, if units return at its end, all at once or in batches.
     pub(crate) const fn window_left_ns(&self) -> Option<u64> {
         match self.facts {
             Facts::Batch { to_boundary_ns, .. } => Some(to_boundary_ns),
@@ -403,7 +412,8 @@ impl Decision {
         }
     }
 
-    /// The sustained rate by which it was decided, if the algorithm says it, and it is not that of the quota.
+    /// Returns the sustained rate that was in force, if the algorithm reports a rate and it differs from the quota's
+    /// rate.
     pub(crate) fn rate_unlike(&self, quota: &Quota) -> Option<SustainedRate> {
         let rate = match self.facts {
             Facts::Pace { interval, scale, .. } => {
@@ -412,14 +422,15 @@ impl Decision {
             Facts::Ticks { interval, num, den, .. } => {
                 SustainedRate { units: num, ns: u128::from(interval) * u128::from(den), rounded_ns: 0 }
             }
-            // No more than fits comes back.
+            // A boundary returns at most the limit.
             Facts::Batch { batch, period_ns, .. } => {
                 SustainedRate { units: batch.min(self.limit), ns: period_ns.into(), rounded_ns: 0 }
             }
             Facts::Blend { window_ns, .. } => {
                 SustainedRate { units: self.limit, ns: window_ns.into(), rounded_ns: 0 }
             }
-            // A log's, or sub-windows', of a lower limit: not a burst, nor one event at a time. The period is not known.
+            // The sliding log, or sub-windows, with a lower limit. Neither a burst nor a single event, so the rate is
+            // known. The period is not in the decision, so this uses the quota's period.
             Facts::Plain { .. } if self.limit > 1 && self.limit < quota.limit().min(quota.burst_size()) => {
                 SustainedRate { units: self.limit, ns: quota.period_ns().into(), rounded_ns: 0 }
             }
@@ -428,7 +439,7 @@ impl Decision {
         (rate.units > 0 && !rate.is_of(quota)).then_some(rate)
     }
 
-    /// How long until the key is as good as new, if nothing is admitted until then.
+    /// Returns the time until the key's full quota is available again, if the limiter admits nothing in the meantime.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
         Duration::from_nanos(match self.facts {
@@ -450,9 +461,10 @@ impl Decision {
         })
     }
 
-    /// How long an admitted request has to wait before it goes: for the leaky bucket as a queue, and for a request
-    /// that was let in ahead of its time ([`reserve`](crate::RateLimiter::reserve), or charged beyond what there was).
-    /// Zero for every other, and for a request that was not admitted.
+    /// Returns how long an admitted request must wait before it proceeds. The delay is above zero only for the leaky
+    /// bucket as a queue, and for a request that was admitted ahead of its time: by
+    /// [`reserve`](crate::RateLimiter::reserve), or by a charge beyond the free units. It is zero for every other
+    /// request, and for a request that was not admitted.
     #[must_use]
     pub fn delay(&self) -> Duration {
         if self.is_denied() {
@@ -483,7 +495,8 @@ impl Decision {
         })
     }
 
-    /// From the decision's time to the beginning of the tick that is `ticks` after the one it lies in, in nanoseconds.
+    /// Returns the nanoseconds from the decision's time to the start of the tick that is `ticks` after the current
+    /// tick.
     fn ticks_ns(&self, ticks: u64) -> u64 {
         match self.facts {
             Facts::Ticks { remainder, num, den, .. } => {
@@ -494,10 +507,10 @@ impl Decision {
         }
     }
 
-    /// The decision as a `Result`, for `?`.
+    /// Converts the decision to a `Result`, for use with `?`.
     ///
     /// # Errors
-    /// [`Denied`] holds the decision, if it was not allowed.
+    /// [`Denied`] holds the decision, if the request was not allowed.
     pub const fn into_result(self) -> Result<Self, Denied> {
         if self.is_allowed() { Ok(self) } else { Err(Denied(self)) }
     }
@@ -513,12 +526,13 @@ const fn saturate(value: u128) -> u64 {
     }
 }
 
-/// When there is room; if there is already, in a queue where the wait was too long, when there is no wait.
+/// Returns the time until there is room. A queue can have room and still deny, because the wait was too long; then it
+/// returns the time until there is no wait.
 const fn in_queue(full: u64, ahead: u64, queued: bool) -> u64 {
     if queued && full == 0 { ahead } else { full }
 }
 
-/// The time until batches of `batch` units have given back `missing` of them.
+/// Returns the time until batches of `batch` units have returned `missing` units.
 fn boundaries(missing: u128, batch: u64, first_ns: u64, period_ns: u64) -> u64 {
     match missing.div_ceil(u128::from(batch)) {
         0 => 0,
@@ -528,8 +542,8 @@ fn boundaries(missing: u128, batch: u64, first_ns: u64, period_ns: u64) -> u64 {
     }
 }
 
-/// The most time that may be left in a window for the weighted count of the one before it to be `room` or less;
-/// `None` if the window must be over.
+/// Returns the most time that may be left in a window while the weighted count of the previous window is at most
+/// `room`. Returns `None` if the window must end first.
 fn most_left(previous: u64, room: u64, window_ns: u64, ceil: bool) -> Option<u64> {
     if previous == 0 {
         return Some(window_ns);
@@ -541,7 +555,7 @@ fn most_left(previous: u64, room: u64, window_ns: u64, ceil: bool) -> Option<u64
     } else {
         ((room + 1) * window).div_ceil(u128::from(previous)) - 1
     };
-    // With none left the window is over, and this count no longer the previous one.
+    // With no time left the window has ended, and this count is no longer the previous one.
     (left > 0).then(|| saturate(left).min(window_ns))
 }
 
@@ -558,7 +572,7 @@ impl fmt::Debug for Decision {
     }
 }
 
-/// The error form of a decision that was not allowed; see [`Decision::into_result`].
+/// The error form of a decision that did not allow the request; see [`Decision::into_result`].
 ///
 /// # Examples
 /// ```
@@ -578,7 +592,7 @@ impl fmt::Debug for Decision {
 pub struct Denied(Decision);
 
 impl Denied {
-    /// The decision itself.
+    /// Returns the decision.
     pub const fn decision(&self) -> Decision {
         self.0
     }

@@ -1,4 +1,4 @@
-//! What every floor stands on: the sync shim, clocks, the time of a check, quotas, decisions, memory.
+//! The parts that all other modules use: the sync shim, clocks, the time of a check, quotas, decisions and memory.
 
 pub(crate) mod check_time;
 pub(crate) mod clock;
@@ -7,7 +7,7 @@ pub(crate) mod memory;
 pub(crate) mod quota;
 pub(crate) mod sync;
 
-/// The upper half of a product.
+/// Returns the upper 64 bits of a 128-bit product.
 #[inline(always)]
 pub(crate) const fn multiply_high(a: u64, b: u64) -> u64 {
     ((a as u128 * b as u128) >> 64) as u64

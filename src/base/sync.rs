@@ -1,11 +1,11 @@
-//! The one shim for model checking: the only place that names core's, loom's or shuttle's atomics.
+//! The one shim for model checking: only this module names the atomics of core, loom or shuttle.
 //!
-//! Everything else in the crate takes its atomics from here, so the protocols that the loom models explore are
-//! the protocols that ship. A crate-named flag is used (`--cfg tollgate_loom`) because plain `--cfg loom` would
-//! reach every dependency.
+//! Every other module takes its atomics from here. So the loom models explore the same protocols that ship. The flag
+//! has the crate's name (`--cfg tollgate_loom`), because plain `--cfg loom` would reach every dependency.
 //!
-//! `--cfg tollgate_shuttle`, beside that flag, puts shuttle in loom's place: no longer every interleaving of two or three
-//! threads, but a sample of those of many. To shuttle every ordering is sequentially consistent.
+//! `--cfg tollgate_shuttle`, together with that flag, replaces loom by shuttle. Loom explores every interleaving of two
+//! or three threads; shuttle explores a sample of the interleavings of many threads. Shuttle treats every ordering as
+//! sequentially consistent.
 
 #[cfg(not(target_has_atomic = "64"))]
 compile_error!("tollgate needs atomics of 64 bits, which this target does not have");
@@ -31,23 +31,23 @@ pub(crate) use modelled::sync::atomic::{
 };
 #[cfg(tollgate_loom)]
 pub(crate) use modelled::sync::{Condvar, Mutex};
-/// What models are made of.
+/// The types that models use.
 #[cfg(all(test, tollgate_loom))]
 pub(crate) use modelled::{sync::Arc, thread};
 
-/// The calling thread's number: threads count up from 0 in the order in which they first ask.
+/// Returns the calling thread's number. Threads get numbers from 0, in the order of their first call.
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 #[inline(always)]
 pub(crate) fn thread_number() -> usize {
     use std::cell::Cell;
 
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    // Without a destructor, so that it can be read while a thread ends. The largest number: not yet asked for.
+    // No destructor, so that a thread can read the number while it ends. The largest number means "not assigned".
     thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
 
     #[cold]
     fn first() -> usize {
-        // Ordering: Relaxed. Only that each thread gets another one matters.
+        // Ordering: Relaxed. It matters only that each thread gets a different number.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         NUMBER.set(number);
         number
@@ -58,50 +58,53 @@ pub(crate) fn thread_number() -> usize {
     }
 }
 
-/// Models say which thread they mean.
+/// In models each thread states its own number.
 #[cfg(tollgate_loom)]
 pub(crate) const fn thread_number() -> usize {
     0
 }
 
-/// Orders a read-modify-write of the calling thread before its later loads, as a sequentially consistent fence does:
-/// of two threads that each write one word, call this and read the other's, at least one sees the other's write.
+/// Orders a read-modify-write of the calling thread before its later loads, as a sequentially consistent fence does. If
+/// two threads each write one word, call this function and read the other thread's word, then at least one of them sees
+/// the other's write.
 ///
 /// On x86-64 every read-modify-write is such a fence already, and only the compiler must be held back
-/// (crossbeam-epoch's `pin` rests on the same).
+/// (crossbeam-epoch's `pin` relies on the same fact).
 #[inline]
 pub(crate) fn fence_after_rmw() {
-    // Ordering: SeqCst, here and below; pairs with this very fence in the other thread.
+    // Ordering: SeqCst, here and below; pairs with the same fence in the other thread.
     #[cfg(all(target_arch = "x86_64", not(tollgate_loom), not(miri)))]
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(tollgate_loom), not(miri))))]
     fence(Ordering::SeqCst);
 }
 
-/// Orders all that the calling thread did before with all that it does after; pairs with [`fence_after_rmw`] and itself.
+/// Orders everything that the calling thread did before with everything that it does after. Pairs with
+/// [`fence_after_rmw`] and with itself.
 #[inline]
 pub(crate) fn full_fence() {
     // Ordering: SeqCst; see `fence_after_rmw`.
     fence(Ordering::SeqCst);
 }
 
-/// How many threads can run at once, if that is known, by which what they share is divided. In models it is one, whatever machine
-/// explores them; and to ask the system would take longer than most of their interleavings do.
+/// Returns how many threads can run at once, if the system reports it. Callers divide shared state by this number. In
+/// models the number is always one, on every machine. A model that asked the system would spend more time on that than
+/// on most interleavings.
 #[cfg(feature = "std")]
 pub(crate) fn processors() -> Option<usize> {
     if cfg!(tollgate_loom) { Some(1) } else { std::thread::available_parallelism().ok().map(usize::from) }
 }
 
-/// A shared value that is replaced as a whole: arc-swap outside the models.
+/// A shared value that is replaced as a whole. Outside the models it is an `ArcSwap`.
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 #[derive(Debug)]
 pub(crate) struct Swap<T>(arc_swap::ArcSwap<T>);
 
-/// A value of a [`Swap`] that is held.
+/// A loaded value of a [`Swap`].
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 pub(crate) type Loaded<T> = arc_swap::Guard<std::sync::Arc<T>>;
 
-/// A value of a [`Swap`] that is held.
+/// A loaded value of a [`Swap`].
 #[cfg(tollgate_loom)]
 pub(crate) type Loaded<T> = Box<std::sync::Arc<T>>;
 
@@ -111,7 +114,7 @@ impl<T> Swap<T> {
         Self(arc_swap::ArcSwap::from_pointee(value))
     }
 
-    /// The present value, which stays as long as it is held.
+    /// Returns the current value, which stays valid as long as the caller holds it.
     #[inline]
     pub(crate) fn load(&self) -> Loaded<T> {
         self.0.load()
@@ -122,12 +125,12 @@ impl<T> Swap<T> {
     }
 }
 
-/// In the models nothing that is replaced is freed before the whole is.
+/// In the models a replaced value is freed only when the whole `Swap` is dropped.
 #[cfg(tollgate_loom)]
 #[derive(Debug)]
 pub(crate) struct Swap<T> {
     present: AtomicUsize,
-    /// Of std: no thread is switched while it is held, so it orders nothing that the index does not.
+    /// A std mutex: the model never switches threads while it is held, so it adds no ordering to that of the index.
     values: std::sync::Mutex<Vec<std::sync::Arc<T>>>,
 }
 
@@ -152,21 +155,21 @@ impl<T> Swap<T> {
     }
 }
 
-/// Deferred reclamation: crossbeam-epoch outside the models.
+/// Deferred reclamation. Outside the models it is crossbeam-epoch.
 ///
-/// A guard promises that nothing retired after it was taken is freed before it is dropped.
+/// Nothing that is retired after a guard was taken is freed before that guard is dropped.
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 pub(crate) mod epoch {
     use std::cell::Cell;
 
-    /// A thread collects once in this number of calls. A collection frees eight times as many things, or more.
+    /// A thread collects once in this number of calls. One collection frees at least eight times as many items.
     const COLLECTED: u32 = 64;
 
     thread_local! {
         static RETIRED: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// A pinned thread.
+    /// Pins the calling thread while it exists.
     pub(crate) struct Guard(crossbeam_epoch::Guard);
 
     /// Pins the calling thread.
@@ -176,45 +179,51 @@ pub(crate) mod epoch {
     }
 
     impl Guard {
-        /// Calls `free` with `ptr` and `part` once no thread pinned now can hold that part of it.
+        /// Calls `free` with `ptr` and `part` once no currently pinned thread can hold that part.
         ///
         /// # Safety
-        /// `free` may be called so, once, on any thread and at any later time, if no thread that pins from now on can reach it.
+        /// If no thread that pins from now on can reach the part, then it must be sound to call `free` with these
+        /// arguments once, on any thread, at any later time. The caller must make sure that no such thread can reach
+        /// the part.
         pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, free: unsafe fn(*mut T, usize)) {
-            // SAFETY: the caller's duty is this function's contract, word for word.
+            // SAFETY: the caller's duty is exactly this function's contract.
             unsafe {
                 self.0.defer_unchecked(move || free(ptr, part));
             }
         }
 
-        /// Frees what can be freed, in one of 64 calls of a thread. To be called where much is retired: by itself, crossbeam-epoch collects
-        /// once in 128 pins, whatever they retire. Not to be called while something is freed, because a collection may allocate.
+        /// Frees what can be freed, in one of 64 calls of a thread. Callers that retire much must call this function:
+        /// crossbeam-epoch by itself collects once in 128 pins, however much they retire. Do not call it while an item
+        /// is being freed, because a collection may allocate.
         pub(crate) fn collect_sometimes(&self) {
-            // A thread that ends does not collect.
+            // A thread that is ending does not collect.
             let retired = RETIRED.try_with(|retired| retired.replace(retired.get().wrapping_add(1)));
             if retired.is_ok_and(|retired| retired % COLLECTED == COLLECTED - 1) {
                 self.0.flush();
             }
         }
 
-        /// Pins anew, so that what was retired meanwhile can be freed. Nothing that was found before may be used any more.
+        /// Unpins and pins again, so that items retired in the meantime can be freed. The caller must not use any
+        /// pointer that it found before.
         pub(crate) fn repin(&mut self) {
             self.0.repin();
         }
     }
 }
 
-/// In the models what is retired is freed as soon as no thread is pinned (crossbeam-epoch's own state space would drown ours). It is
-/// remembered until then, so that a second retire of one thing fails the model.
+/// In the models an item is freed as soon as no thread is pinned. (The state space of crossbeam-epoch would be larger
+/// than that of the models.) The module remembers each retired item until then, so that a second retire of the same
+/// item fails the model.
 #[cfg(tollgate_loom)]
 pub(crate) mod epoch {
     use std::cell::RefCell;
 
     use super::{AtomicUsize, Ordering, modelled};
 
-    /// Orders what was done before something was freed before what threads do that pin afterwards, as crossbeam-epoch does.
+    /// Orders a thread's work before an item is freed before the work of threads that pin afterwards, as
+    /// crossbeam-epoch does.
     struct Order {
-        /// Of std: whether anything was retired. Until then nothing is freed, and nothing is ordered.
+        /// A std atomic: whether anything was retired. Until then nothing is freed, so nothing needs an order.
         needed: std::sync::atomic::AtomicBool,
         unpins: AtomicUsize,
     }
@@ -225,7 +234,7 @@ pub(crate) mod epoch {
 
     fn order() {
         if ORDER.needed.load(Ordering::Relaxed) {
-            // Ordering: AcqRel. An unpin releases what its thread has done, and all later pins acquire it.
+            // Ordering: AcqRel. An unpin releases the thread's work, and every later pin acquires it.
             ORDER.unpins.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -240,16 +249,16 @@ pub(crate) mod epoch {
     struct Epoch {
         pinned: usize,
         retired: Vec<Retired>,
-        /// How many were retired since the last `take_retired`.
+        /// The number of items retired since the last `take_retired`.
         count: usize,
     }
 
     thread_local! {
-        // A loom execution runs all its threads on one OS thread, so this is shared by the model's threads.
+        // A loom execution runs all its threads on one OS thread, so the model's threads share this value.
         static EPOCH: RefCell<Epoch> = RefCell::default();
     }
 
-    /// A pinned thread.
+    /// Pins the calling thread while it exists.
     pub(crate) struct Guard(());
 
     /// Pins the calling thread.
@@ -260,12 +269,12 @@ pub(crate) mod epoch {
     }
 
     impl Guard {
-        /// See the other form.
+        /// Calls `free` with `ptr` and `part` once no thread is pinned.
         ///
         /// # Safety
-        /// As for the other form.
+        /// The contract is that of `retire` outside the models.
         pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, free: unsafe fn(*mut T, usize)) {
-            // SAFETY: pointers are alike, whatever they point to, and `free` is only called with this one.
+            // SAFETY: all thin pointers have one layout, and `free` is called only with this pointer.
             let free =
                 unsafe { std::mem::transmute::<unsafe fn(*mut T, usize), unsafe fn(*mut (), usize)>(free) };
             EPOCH.with_borrow_mut(|epoch| {
@@ -277,11 +286,11 @@ pub(crate) mod epoch {
             ORDER.needed.store(true, Ordering::Relaxed);
         }
 
-        /// Nothing: the models free at each last unpin.
+        /// Does nothing: the models free at each last unpin.
         #[expect(clippy::unused_self, reason = "as the other form")]
         pub(crate) fn collect_sometimes(&self) {}
 
-        /// As the other form.
+        /// Unpins and pins again, as outside the models.
         pub(crate) fn repin(&mut self) {
             *self = pin();
         }
@@ -289,7 +298,7 @@ pub(crate) mod epoch {
 
     impl Drop for Guard {
         fn drop(&mut self) {
-            // A thread that panics ends the model, and with it all that was retired.
+            // A thread that panics ends the model, and with it everything that was retired.
             if std::thread::panicking() {
                 return;
             }
@@ -299,26 +308,26 @@ pub(crate) mod epoch {
                 if epoch.pinned == 0 { std::mem::take(&mut epoch.retired) } else { Vec::new() }
             };
             for Retired { ptr, part, free } in EPOCH.with_borrow_mut(unpinned) {
-                // SAFETY: the contract of `retire`: no thread was pinned when these were taken.
+                // SAFETY: the contract of `retire`: no thread was pinned when these items were taken.
                 unsafe { free(ptr, part) };
             }
         }
     }
 
-    /// How many things were retired since the last call. Begins a new model.
+    /// Returns how many items were retired since the last call, and starts a new model.
     #[cfg(test)]
     pub(crate) fn take_retired() -> usize {
         EPOCH.with_borrow_mut(|epoch| std::mem::take(&mut epoch.count))
     }
 }
 
-/// Runs a model: every interleaving with at most so many preemptions.
+/// Runs a model: explores every interleaving with at most `preemptions` preemptions.
 #[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
 pub(crate) fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     explore_long(preemptions, 1_000, run);
 }
 
-/// [`explore`], of up to so many steps.
+/// Runs [`explore`] with at most `steps` steps.
 #[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
 pub(crate) fn explore_long(preemptions: usize, steps: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -327,30 +336,30 @@ pub(crate) fn explore_long(preemptions: usize, steps: usize, run: impl Fn() + Sy
     builder.check(run);
 }
 
-/// The models of two or three threads, in a few of their interleavings: they are loom's.
+/// Runs a loom model of two or three threads in only a few of its interleavings, because shuttle is not meant for it.
 #[cfg(all(test, tollgate_shuttle))]
 pub(crate) fn explore(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     sample(100, run);
 }
 
-/// [`explore`].
+/// Runs [`explore`].
 #[cfg(all(test, tollgate_shuttle))]
 pub(crate) fn explore_long(_preemptions: usize, _steps: usize, run: impl Fn() + Sync + Send + 'static) {
     sample(100, run);
 }
 
-/// Runs a model of many threads in `schedules` interleavings drawn at random and as many drawn by priorities that change
-/// three times (probabilistic concurrency testing: Burckhardt et al. 2010), the same ones each time.
+/// Runs a model of many threads in `2 × schedules` interleavings, the same ones each time. Half are drawn at random,
+/// and half by priorities that change three times (probabilistic concurrency testing: Burckhardt et al. 2010).
 #[cfg(all(test, tollgate_shuttle))]
 pub(crate) fn sample(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
     const SEED: u64 = 0x7011_6A7E;
     let mut config = shuttle::Config::new();
-    // Decisions are large, and unoptimised frames larger.
+    // Shuttle's decisions are large, and unoptimised stack frames are larger.
     config.stack_size = 1 << 18;
     config.failure_persistence = shuttle::FailurePersistence::None;
-    // That it knows one ordering only.
+    // Silences shuttle's warning that it supports only one ordering.
     config.silence_warnings = true;
     let run = std::sync::Arc::new(run);
     let (by_chance, by_priority) = (std::sync::Arc::clone(&run), run);

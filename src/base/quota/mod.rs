@@ -1,4 +1,4 @@
-//! Quotas: how many units per period, and how many at once.
+//! Quotas: the number of units per period, and the number of units at once.
 
 mod error;
 mod text;
@@ -10,24 +10,24 @@ pub(crate) use self::error::{Reason, or_panic};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// A limit: `limit` units per `period`, of which `burst` may come at once.
+/// A quota: `limit` units per `period`, and at most `burst` units at once.
 ///
-/// The burst is the limit unless [`Quota::burst`] says otherwise. In any interval of length `t` a limiter with
-/// this quota admits at most `burst + limit × t / period` units (algorithms with fixed or sliding windows have
-/// bounds of their own, stated at their types, and ignore the burst).
+/// The burst equals the limit unless [`Quota::burst`] sets another one. In any interval of length `t` a limiter with
+/// this quota admits at most `burst + limit × t / period` units. Fixed-window and sliding-window algorithms ignore the
+/// burst; their types state their own bounds.
 ///
-/// A quota that exists is valid:
+/// Every `Quota` value is valid:
 /// - limit, period and burst are at least 1 (unit, nanosecond, unit);
-/// - the rate is at most 32 units a nanosecond;
-/// - refilling the whole burst, at `period / limit` rounded up to a nanosecond for each unit, takes at most
-///   2⁶³ − 1 ns (292 years).
+/// - the rate is at most 32 units per nanosecond;
+/// - the whole burst refills in at most 2⁶³ − 1 ns (292 years), if each unit takes `period / limit` rounded up to a
+///   nanosecond.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use tollgate::Quota;
 ///
-/// const API: Quota = Quota::per_second(100).burst(200); // checked when it is compiled
+/// checked at compile time
 /// assert_eq!(API, "100/s burst 200".parse()?);
 /// assert_eq!(Quota::new(10, Duration::from_secs(60)), "10/60s".parse()?);
 /// assert_eq!("1000/3600s".parse::<Quota>()?.to_string(), "1000/h");
@@ -36,7 +36,7 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// assert!(error.to_string().contains("\"10/0s\""));
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-/// A quota that cannot be met does not compile:
+/// An invalid quota does not compile:
 /// ```compile_fail
 /// const NOTHING: tollgate::Quota = tollgate::Quota::per_second(0);
 /// ```
@@ -48,12 +48,12 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// The highest rate: this many units a nanosecond. Finer emission intervals than its inverse would round
-    /// to nothing in the words that hold them.
+    /// The highest rate, in units per nanosecond. Emission intervals below its inverse would round to zero in the words
+    /// that hold them.
     pub(crate) const MAX_UNITS_PER_NS: u64 = 32;
 
-    /// The longest time a full burst may take to refill, so that a theoretical arrival time reckoned from any
-    /// date of this century fits 64 bits.
+    /// The longest time that a full burst may take to refill. With this bound a theoretical arrival time fits 64 bits
+    /// for every date of this century.
     pub(crate) const MAX_REFILL_NS: u64 = i64::MAX as u64;
 
     const fn checked(limit: u64, period_ns: u64, burst: u64) -> Result<Self, Reason> {
@@ -69,75 +69,75 @@ impl Quota {
         if limit as u128 > Self::MAX_UNITS_PER_NS as u128 * period_ns as u128 {
             return Err(Reason::TooFast { limit, period_ns });
         }
-        // By whole nanoseconds a unit, as the coarsest word counts.
+        // The time per unit is rounded up to whole nanoseconds, as the coarsest word counts.
         if burst as u128 * period_ns.div_ceil(limit) as u128 > Self::MAX_REFILL_NS as u128 {
             return Err(Reason::TooLong { limit, period_ns, burst });
         }
         Ok(Self { limit, period_ns, burst })
     }
-    /// `limit` units per `period`, with a burst of `limit`.
+    /// Creates a quota of `limit` units per `period`, with a burst of `limit`.
     ///
     /// # Panics
-    /// If the quota is not valid (see [`Quota`]); in a constant, at compile time.
-    /// [`Quota::try_new`] returns the error instead.
+    /// Panics if the quota is not valid (see [`Quota`]); in a constant, at compile time. [`Quota::try_new`] returns the
+    /// error instead.
     #[must_use]
     #[track_caller]
     pub const fn new(limit: u64, period: Duration) -> Self {
         or_panic(Self::checked(limit, crate::base::clock::saturating_nanos(period), limit))
     }
 
-    /// `limit` units per `period`, with a burst of `limit`.
+    /// Creates a quota of `limit` units per `period`, with a burst of `limit`.
     ///
     /// # Errors
-    /// If the quota is not valid (see [`Quota`]).
+    /// Returns an error if the quota is not valid (see [`Quota`]).
     pub fn try_new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
         Self::checked(limit, crate::base::clock::saturating_nanos(period), limit).map_err(QuotaError::from)
     }
 
-    /// `limit` units each second.
+    /// Creates a quota of `limit` units per second.
     ///
     /// # Panics
-    /// If `limit` is 0 or above 32 a nanosecond; in a constant, at compile time.
+    /// Panics if `limit` is 0 or above 32 units per nanosecond; in a constant, at compile time.
     #[must_use]
     #[track_caller]
     pub const fn per_second(limit: u64) -> Self {
         or_panic(Self::checked(limit, NANOS_PER_SEC, limit))
     }
 
-    /// `limit` units each minute.
+    /// Creates a quota of `limit` units per minute.
     ///
     /// # Panics
-    /// As [`Quota::per_second`].
+    /// The same as for [`Quota::per_second`].
     #[must_use]
     #[track_caller]
     pub const fn per_minute(limit: u64) -> Self {
         or_panic(Self::checked(limit, 60 * NANOS_PER_SEC, limit))
     }
 
-    /// `limit` units each hour.
+    /// Creates a quota of `limit` units per hour.
     ///
     /// # Panics
-    /// As [`Quota::per_second`].
+    /// The same as for [`Quota::per_second`].
     #[must_use]
     #[track_caller]
     pub const fn per_hour(limit: u64) -> Self {
         or_panic(Self::checked(limit, 3_600 * NANOS_PER_SEC, limit))
     }
 
-    /// `limit` units each day of 24 hours.
+    /// Creates a quota of `limit` units per day of 24 hours.
     ///
     /// # Panics
-    /// As [`Quota::per_second`].
+    /// The same as for [`Quota::per_second`].
     #[must_use]
     #[track_caller]
     pub const fn per_day(limit: u64) -> Self {
         or_panic(Self::checked(limit, 86_400 * NANOS_PER_SEC, limit))
     }
 
-    /// The same rate, with `burst` units at once.
+    /// Sets the burst: the units that may come at once. The rate stays the same.
     ///
     /// # Panics
-    /// If `burst` is 0 or takes more than 292 years to refill; in a constant, at compile time.
+    /// Panics if `burst` is 0 or takes more than 292 years to refill; in a constant, at compile time.
     /// [`Quota::try_burst`] returns the error instead.
     #[must_use]
     #[track_caller]
@@ -145,33 +145,33 @@ impl Quota {
         or_panic(Self::checked(self.limit, self.period_ns, burst))
     }
 
-    /// The same rate, with `burst` units at once.
+    /// Sets the burst: the units that may come at once. The rate stays the same.
     ///
     /// # Errors
-    /// If `burst` is 0 or takes more than 292 years to refill.
+    /// Returns an error if `burst` is 0 or takes more than 292 years to refill.
     pub fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
         Self::checked(self.limit, self.period_ns, burst).map_err(QuotaError::from)
     }
 
-    /// Units per period.
+    /// Returns the units per period.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The period.
+    /// Returns the period.
     #[must_use]
     pub const fn period(&self) -> Duration {
         Duration::from_nanos(self.period_ns)
     }
 
-    /// Units that may come at once after a quiet time.
+    /// Returns the burst: the units that may come at once after a time without requests.
     #[must_use]
     pub const fn burst_size(&self) -> u64 {
         self.burst
     }
 
-    /// The period in nanoseconds, 1 or more.
+    /// Returns the period in nanoseconds, at least 1.
     pub(crate) const fn period_ns(&self) -> u64 {
         self.period_ns
     }
