@@ -1,23 +1,27 @@
 //! The time of a check, and the newest time that a store has written.
 //!
-//! A narrow word keeps its time modulo a range. So a word that is far ahead of a caller's time has one of two meanings. It is
-//! live: another caller, or another clock, is ahead. Or it is of an earlier round: no caller used it for almost a whole range.
-//! [`Newest`] tells the two apart, without a second reading of any clock:
+//! A narrow word keeps its time modulo a range. So a word far ahead of a caller's time has one of two meanings. The
+//! word may be live: another caller, or another clock, is ahead. Or the word may be left from an earlier round of the
+//! range: no caller used it for almost a whole range. [`Newest`] distinguishes the two cases without a second clock
+//! reading:
 //!
 //! 1. A writer checks that its time is at most [`Newest::high`]. If not, it raises `high`, *before* it publishes its word.
-//! 2. So at any moment every live word is at most one horizon after `high`, whichever caller wrote it, by whichever clock.
-//! 3. A reader loads a word, then loads `high`. A word beyond that bound is of an earlier round: idle. Any other word
+//! 2. So at any moment every live word is at most one horizon after `high`, for every caller and every clock.
+//! 3. A reader loads a word, then loads `high`. A word beyond that bound is from an earlier round: it is idle. Any
+//!    other word
 //!    that is ahead is live: the reader is behind, and the answer is "not yet".
-//! 4. A word behind the reader by up to half the range reads as idle. So no reader may be further behind the words than that: a
-//!    time below [`Newest::low`], a quarter of the range behind the newest, is decided as of `low`.
+//! 4. A word behind the reader by up to half the range reads as idle. So a reader must not be further behind the words
+//!    than that. A call whose time is below [`Newest::low`], a quarter of the range behind the newest, is decided at
+//!    `low`.
 //!
 //! Times are compared as whole numbers, never modulo a range.
 //!
 //! # A wrong time
-//! One call with a time far ahead (`u64::MAX`, say) raises `high` and `low`. Then callers whose times are right are decided as of
-//! `low`, where time stands still: each key gets what its quota has room for at one instant.
-//! [`Newest::as_of`] notes the first time below `low`. If such times advance by [`Newest`]'s `patience`, and no call raises `high`
-//! meanwhile, `high` falls to them. Each time that `high` falls, each key may have one burst more.
+//! One call with a time far ahead (`u64::MAX`, for example) raises `high` and `low`. Then callers with the right time
+//! are decided at `low`, where time does not advance: each key gets what its quota has room for at one instant.
+//!
+//! [`Newest::as_of`] notes the first time below `low`. If such times advance by [`Newest`]'s `patience`, and no call
+//! raises `high` in the meantime, `high` falls to them. Each time that `high` falls, each key may get one more burst.
 
 use crossbeam_utils::CachePadded;
 
@@ -26,115 +30,120 @@ use crate::base::sync::{AtomicU64, Ordering};
 
 /// The time of a check, in nanoseconds since the origin of the limiter's clock.
 ///
-/// It is read once, or given by the caller; no store reads a clock.
+/// The caller gives it, or the limiter reads it once from the clock; no store reads a clock.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CheckTime(u64);
 
 impl CheckTime {
-    /// What the clock says now.
+    /// Reads the clock.
     #[inline(always)]
     pub(crate) fn read(clock: &impl Clock) -> Self {
         Self(clock.now().as_nanos())
     }
 
-    /// A time that the caller gives.
+    /// Takes a time from the caller.
     #[inline(always)]
     pub(crate) const fn given(now: Timestamp) -> Self {
         Self(now.as_nanos())
     }
 
-    /// So many nanoseconds after the origin.
+    /// Creates a time `ns` nanoseconds after the origin.
     #[inline(always)]
     pub(crate) const fn from_ns(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// In nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     #[inline(always)]
     pub(crate) const fn ns(self) -> u64 {
         self.0
     }
 }
 
-/// No time below `low` is noted.
+/// The value of `lagging` while no time below `low` is noted.
 const NOBODY: u64 = u64::MAX;
 
-/// The newest time that a store has written; see the module's text. In nanoseconds, or in windows.
+/// The newest time that a store has written, in nanoseconds or in windows. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Newest {
-    /// On a line of its own: callers read it at each charge, and write it once in `slack`.
+    /// On its own cache line: callers read it at each charge, and write it once per `slack`.
     bounds: CachePadded<Bounds>,
     slack: u64,
-    /// From `low` to `high`: the slack, and by how much callers may lag.
+    /// The distance from `low` to `high`: the slack plus the greatest allowed lag of a caller.
     span: u64,
     patience: u64,
 }
 
 #[derive(Debug)]
 struct Bounds {
-    /// No word was written as of a later time. At least `span`, so that [`Newest::is_near`] takes one subtraction.
+    /// No word was written at a later time. At least `span`, so that [`Newest::is_near`] needs only one subtraction.
     high: AtomicU64,
-    /// The newest time that raised it.
+    /// The newest time that raised `high`.
     newest: AtomicU64,
     /// The first time below `low` since `high` was raised, or [`NOBODY`].
     lagging: AtomicU64,
 }
 
 impl Newest {
-    /// `slack`: how far beyond a writer's time `high` is raised, so that it is raised seldom. `lag`: how far behind the newest time
-    /// callers may be. `patience`: by how much the times of callers that are further behind advance before `high` falls to them.
+    /// `slack`: how far `high` is raised beyond a writer's time, so that writers raise it rarely. `lag`: how far
+    /// callers may be behind the newest time. `patience`: how far the times of slower callers must advance before
+    /// `high` falls to them.
     pub(crate) fn new(slack: u64, lag: u64, patience: u64) -> Self {
         let span = lag.saturating_add(slack);
         let (high, newest, lagging) = (AtomicU64::new(span), AtomicU64::new(0), AtomicU64::new(NOBODY));
         Self { bounds: CachePadded::new(Bounds { high, newest, lagging }), slack, span, patience }
     }
 
-    /// Whether a time is from `low` to `high`: then a word may be published as of it with nothing done before.
+    /// Returns whether a time is between `low` and `high`. Then the caller may publish a word at that time without a
+    /// raise.
     ///
-    /// To be asked after the word was loaded, with Acquire.
+    /// Call it after an Acquire load of the word.
     #[inline(always)]
     pub(crate) fn is_near(&self, time: u64) -> bool {
         // A later time wraps to a distance beyond `span`, since `high` is at least `span`.
         self.high().wrapping_sub(time) <= self.span
     }
 
-    /// No live word was written as of a later time. To be asked after the word was loaded, with Acquire.
+    /// Returns an upper bound of the times at which live words were written. Call it after an Acquire load of the word.
     #[inline(always)]
     pub(crate) fn high(&self) -> u64 {
-        // Ordering: Acquire; pairs with `raise_to`. The writer of a word that the caller has loaded raised it, or found it raised,
-        // before it published the word.
+        // Ordering: Acquire; pairs with `raise_to`. The writer of a word that the caller has loaded raised `high`, or
+        // found it raised, before it published the word.
         self.bounds.high.load(Ordering::Acquire)
     }
 
-    /// The newest time that raised `high`: at most `slack` behind the newest time of all that raise it.
+    /// Returns the newest time that raised `high`: at most `slack` behind the newest time of all writers.
     #[inline]
     pub(crate) fn newest(&self) -> u64 {
         self.bounds.newest.load(Ordering::Acquire)
     }
 
-    /// Earlier times are decided as of this one. To be asked after the word was loaded, with Acquire.
+    /// Returns the lowest time at which calls are decided. Call it after an Acquire load of the word.
     #[inline(always)]
     pub(crate) fn low(&self) -> u64 {
         self.high() - self.span
     }
 
-    /// To be called before a word is published as of `time`. `last` is the latest time whose words are no further ahead.
+    /// Raises `high` if needed; call it before a word is published at `time`. `last` returns the latest time whose
+    /// words are no further ahead.
     #[inline(always)]
     pub(crate) fn raise(&self, time: u64, last: impl FnOnce(u64) -> u64) {
-        // Ordering: Acquire; pairs with `raise_to`. A thread that finds it raised by another publishes its word after `high` was.
+        // Ordering: Acquire; pairs with `raise_to`. If another thread raised it, this thread publishes its word after
+        // that raise.
         if time > self.newest().saturating_add(self.slack) {
             self.raise_to(last(time));
         }
     }
 
-    /// As [`Newest::raise`], whatever the newest time is.
+    /// Raises `high` for `time`, as [`Newest::raise`] does, without a look at the newest time.
     #[cold]
     pub(crate) fn raise_to(&self, time: u64) {
         let Bounds { high, newest, lagging } = &*self.bounds;
-        // Ordering: Release, of all three: before the word that is published next. `high` first: see `raise`.
+        // Ordering: Release, for all three: they come before the word that is published next. `high` first: see
+        // `raise`.
         high.fetch_max(time.saturating_add(self.slack), Ordering::AcqRel);
         newest.fetch_max(time, Ordering::AcqRel);
-        // The newest time moves on, so callers that lag do not wait for it to fall.
+        // The newest time advances, so slower callers do not wait for it to fall.
         if lagging.load(Ordering::Relaxed) != NOBODY {
             lagging.store(NOBODY, Ordering::Release);
         }
@@ -149,10 +158,11 @@ impl Newest {
         if time >= seen_low {
             return time;
         }
-        // Ordering: Relaxed. A note for later calls; what it leads to is exchanged below.
+        // Ordering: Relaxed. This is only a note for later calls; the exchange below checks its consequence.
         let since = lagging.load(Ordering::Relaxed);
         if time < since {
-            // The first one. (Or one that is behind that: a wait that began at a wrong time might never end.)
+            // The first time below `low`, or one before the noted time. (A wait that began at a wrong time might never
+            // end.)
             lagging.store(time, Ordering::Relaxed);
             return seen_low;
         }
@@ -160,7 +170,8 @@ impl Newest {
             return seen_low;
         }
         let next = time.saturating_add(self.slack).max(self.span);
-        // Ordering: AcqRel, as in `raise_to`. If another call was first, it was for the same, or has raised it again.
+        // Ordering: AcqRel, as in `raise_to`. If another call won, it lowered `high` for the same reason, or raised it
+        // again.
         if high.compare_exchange(seen_high, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return self.low().max(time);
         }
@@ -169,7 +180,7 @@ impl Newest {
         time
     }
 
-    /// For a store that holds nothing any more.
+    /// Resets the times, for a store that is empty.
     pub(crate) fn clear(&self) {
         let Bounds { high, newest, lagging } = &*self.bounds;
         // Ordering: Release, as in `raise_to`.
@@ -232,7 +243,7 @@ mod tests {
         {
             assert_eq!(newest.as_of(time), as_of, "{time}");
         }
-        // Nobody waits for the newest time to fall as long as it moves on.
+        // `high` does not fall to the slower callers as long as the newest time advances.
         for time in (0..1_000).map(|step| 3_000 + step) {
             newest.raise(time + 2_100, |time| time);
             assert_eq!(newest.as_of(time), newest.low().max(time), "{time}");

@@ -429,8 +429,9 @@ impl Decision {
             Facts::Blend { window_ns, .. } => {
                 SustainedRate { units: self.limit, ns: window_ns.into(), rounded_ns: 0 }
             }
-            // The sliding log, or sub-windows, with a lower limit. Neither a burst nor a single event, so the rate is
-            // known. The period is not in the decision, so this uses the quota's period.
+            // The sliding log, or sub-windows, with a lower limit. The condition excludes a lower burst, and minimum
+            // spacing, which admits one event at a time. The decision does not hold the period, so this uses the
+            // quota's period.
             Facts::Plain { .. } if self.limit > 1 && self.limit < quota.limit().min(quota.burst_size()) => {
                 SustainedRate { units: self.limit, ns: quota.period_ns().into(), rounded_ns: 0 }
             }

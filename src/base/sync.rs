@@ -336,7 +336,7 @@ pub(crate) fn explore_long(preemptions: usize, steps: usize, run: impl Fn() + Sy
     builder.check(run);
 }
 
-/// Runs a loom model of two or three threads in only a few of its interleavings, because shuttle is not meant for it.
+/// Runs a loom model of two or three threads in a few random interleavings. Loom itself explores all of them.
 #[cfg(all(test, tollgate_shuttle))]
 pub(crate) fn explore(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     sample(100, run);

@@ -1,8 +1,8 @@
-//! Where time comes from: an open trait, four clocks, one unit.
+//! Clocks: an open trait, four clocks, one unit.
 //!
-//! All times are nanoseconds since the clock's origin in a `u64`. The shipped real clocks read the wall clock
-//! *once*, when they are built, and count monotonically from there: their origin is the Unix epoch, so windows
-//! align to it, and a later step of the wall clock moves nothing.
+//! All times are nanoseconds since the clock's origin, in a `u64`. The shipped real clocks read the wall clock *once*,
+//! when they are built, and count monotonically from that reading. Their origin is the Unix epoch, so windows align to
+//! it. A later step of the wall clock changes nothing.
 
 #[cfg(feature = "std")]
 mod system;
@@ -37,34 +37,34 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// The clock's origin.
     pub const ZERO: Self = Self(0);
-    /// The end of time: 2554 for clocks that start at the Unix epoch.
+    /// The latest time: the year 2554 for clocks that start at the Unix epoch.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// A time `nanos` nanoseconds after the origin.
+    /// Creates a time `nanos` nanoseconds after the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// A time `millis` milliseconds after the origin, saturating at [`Timestamp::MAX`].
+    /// Creates a time `millis` milliseconds after the origin, saturating at [`Timestamp::MAX`].
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// A time `secs` seconds after the origin, saturating at [`Timestamp::MAX`].
+    /// Creates a time `secs` seconds after the origin, saturating at [`Timestamp::MAX`].
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to this, or zero if `earlier` is later.
+    /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
     #[must_use]
     pub const fn duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -86,7 +86,7 @@ impl Add<Duration> for Timestamp {
     }
 }
 
-/// A duration's nanoseconds, at most `u64::MAX` (584 years).
+/// Returns a duration's nanoseconds, at most `u64::MAX` (584 years).
 pub(crate) const fn saturating_nanos(duration: Duration) -> u64 {
     let nanos = duration.as_nanos();
     if nanos > u64::MAX as u128 {
@@ -100,14 +100,15 @@ pub(crate) const fn saturating_nanos(duration: Duration) -> u64 {
 
 /// A source of time.
 ///
-/// An implementation should not step back. If it does, limiters deny more, by less than the step, and admit
-/// nothing that they would have refused without the step (but a key that was forgotten as idle before the step is new).
+/// A clock should not step back. If it does, limiters deny more, by less than the step. They admit nothing that they
+/// would have denied without the step, with one exception: a key that was removed as idle before the step starts with
+/// its full quota.
 ///
 /// # Examples
 /// ```
 /// use tollgate::{Clock, Gcra, Quota, RateLimiter, Timestamp};
 ///
-/// struct Frames(u64); // a game's own time: 60 frames a second
+/// a game's own time: 60 frames per second
 /// impl Clock for Frames {
 ///     fn now(&self) -> Timestamp {
 ///         Timestamp::from_nanos(self.0 * 1_000_000_000 / 60)
@@ -118,16 +119,16 @@ pub(crate) const fn saturating_nanos(duration: Duration) -> u64 {
 /// assert!(limiter.check().is_denied());
 /// ```
 pub trait Clock {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// What a builder was given as its clock: a clock, or `()` for none, which is a [`QuantaClock`].
+/// The clock argument of a builder: a clock, or `()` for the default, a [`QuantaClock`].
 pub trait IntoClock {
-    /// The clock that it becomes.
+    /// The type of the resulting clock.
     type Clock: Clock;
 
-    /// The clock.
+    /// Returns the clock.
     fn into_clock(self) -> Self::Clock;
 }
 
@@ -163,12 +164,12 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// Without `std` there is no default clock: this stands in its place, and is none.
+/// A placeholder: without `std` there is no default clock, and this type has no values.
 #[cfg(not(feature = "std"))]
 #[derive(Debug)]
 pub enum QuantaClock {}
 
-/// A clock that stands where it is put: for tests, simulations and replays.
+/// A clock that moves only when the caller sets it: for tests, simulations and replays.
 ///
 /// Clones share the time.
 ///
@@ -187,23 +188,23 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that stands at `now`.
+    /// Creates a clock that reads `now`.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self { now_ns: Arc::new(AtomicU64::new(now.0)) }
     }
 
-    /// Puts the clock to `now`, which may be earlier than before.
+    /// Sets the clock to `now`, which may be earlier than before.
     pub fn set(&self, now: Timestamp) {
-        // Ordering: Relaxed. The word is the whole message; nothing else is published through it.
+        // Ordering: Relaxed. The word is the whole message; it publishes nothing else.
         self.now_ns.store(now.0, Ordering::Relaxed);
     }
 
-    /// Moves the clock on by `by`, saturating at [`Timestamp::MAX`].
+    /// Moves the clock forward by `by`, saturating at [`Timestamp::MAX`].
     pub fn advance(&self, by: Duration) {
         let by = saturating_nanos(by);
         let mut now = self.now_ns.load(Ordering::Relaxed);
-        // Ordering: Relaxed. A loop rather than `fetch_add`, which would wrap.
+        // Ordering: Relaxed, as in `set`. A loop, because `fetch_add` would wrap.
         while let Err(actual) = self.now_ns.compare_exchange_weak(
             now,
             now.saturating_add(by),

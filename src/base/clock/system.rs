@@ -1,4 +1,4 @@
-//! Clocks that ask the machine.
+//! Clocks that read the machine's time.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -8,25 +8,28 @@ use super::{Clock, Timestamp, saturating_nanos};
 use crate::base::multiply_high;
 use crate::base::sync::{AtomicU64, Ordering};
 
-/// Nanoseconds since the Unix epoch by the wall clock; zero if the wall clock stands before 1970.
+/// Returns the wall clock's nanoseconds since the Unix epoch, or zero if the wall clock is set before 1970.
 pub(crate) fn unix_nanos() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, saturating_nanos)
 }
 
-/// The clock that all others of a process begin with, so that their times agree: the wall clock is read once.
+/// Returns the clock from which all other clocks of the process start. The process reads the wall clock once, so the
+/// clocks' times agree.
 #[expect(clippy::disallowed_methods, reason = "this is where the clocks begin that others are sent to")]
 fn process_clock() -> &'static StdClock {
     static CLOCK: OnceLock<StdClock> = OnceLock::new();
     CLOCK.get_or_init(|| StdClock { start: Instant::now(), origin_ns: unix_nanos().min(u64::MAX / 2) })
 }
 
-/// The default clock: the processor's time-stamp counter where it is invariant, else the operating system's
-/// monotonic clock, by [`quanta`].
+/// The default clock: the processor's time-stamp counter if it is invariant, otherwise the operating system's monotonic
+/// clock. Calibrated by [`quanta`].
 ///
-/// About half the cost of [`StdClock`]. Building the first one in a process calibrates the counter for up to
-/// 200 ms; no check ever waits for that. On machines whose counters differ between cores two threads can
-/// disagree by that difference, which can only deny more; choose [`StdClock`] there. The choice is this value,
-/// never a cargo feature, so no other crate can change it.
+/// A reading costs about half as much as one of [`StdClock`]. The first `QuantaClock` of a process calibrates the
+/// counter for up to 200 ms; no check ever waits for the calibration.
+///
+/// On machines whose counters differ between cores, two threads can disagree by that difference. This can only deny
+/// more; choose [`StdClock`] there. The clock is chosen by value, never by a cargo feature, so no other crate can
+/// change it.
 ///
 /// # Examples
 /// ```
@@ -41,22 +44,23 @@ fn process_clock() -> &'static StdClock {
 #[derive(Clone)]
 pub struct QuantaClock {
     clock: quanta::Clock,
-    /// Nanoseconds for 2⁶⁴ counts of the processor's counter. Zero if [`quanta`] does not read that one, or if a count is a
-    /// nanosecond or longer.
+    /// Nanoseconds for 2⁶⁴ counts of the processor's counter. Zero if [`quanta`] does not read that counter, or if one
+    /// count takes a nanosecond or longer.
     scale: u64,
-    /// When the counter was zero, in nanoseconds since the origin, modulo 2⁶⁴.
+    /// The time at which the counter was zero, in nanoseconds since the origin, modulo 2⁶⁴.
     zero_ns: u64,
 }
 
-/// The processor's counter, read here rather than by [`quanta`]: that is a call which is not inlined, and a check would keep all
-/// that it knows in memory across it.
+/// Reads the processor's counter directly. [`quanta`]'s function is not inlined, so a check would have to save all its
+/// registers to memory around that call.
 #[inline(always)]
 fn counter() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let (low, high): (u64, u64);
-        // SAFETY: every x86-64 processor has the instruction; it writes these two registers and nothing else. A system that forbids
-        // it stops `quanta` first, which reads the same counter when it is calibrated.
+        // SAFETY: every x86-64 processor has the instruction; it writes these two registers and nothing else. A system
+        // that forbids the instruction stops `quanta` first, because `quanta` reads the same counter when it is
+        // calibrated.
         unsafe {
             core::arch::asm!("rdtsc", out("rax") low, out("rdx") high, options(nomem, nostack, preserves_flags));
         }
@@ -68,18 +72,21 @@ fn counter() -> u64 {
     }
 }
 
-/// [`QuantaClock::scale`] of a clock.
+/// Returns the [`QuantaClock::scale`] of a clock, or zero if the clock does not use the processor's counter.
 ///
-/// A clock is taken for one of the counter if it scales its readings, and one lies between two of the counter.
+/// A clock uses the counter if it scales its readings, and one of its readings lies between two readings of the
+/// counter.
 fn scale_of(clock: &quanta::Clock) -> u64 {
-    // Exact but for the last two bits: in a year of four counts a nanosecond, a sixteenth of a nanosecond.
+    // Exact except for the last two bits. At four counts per nanosecond, the error is a sixteenth of a nanosecond in a
+    // year.
     let scaled = clock.delta_as_nanos(0, 1 << 62);
     let (before, raw, after) = (counter(), clock.raw(), counter());
     if scaled < 1 << 62 && (before..=after).contains(&raw) { scaled << 2 } else { 0 }
 }
 
 impl QuantaClock {
-    /// Calibrates the counter and reads the wall clock, once per process: all clocks of a process share one origin.
+    /// Creates a clock. The first call in a process calibrates the counter and reads the wall clock; all clocks of a
+    /// process share one origin.
     #[must_use]
     pub fn new() -> Self {
         static CLOCK: OnceLock<QuantaClock> = OnceLock::new();
@@ -92,7 +99,7 @@ impl QuantaClock {
         CLOCK.get_or_init(begin).clone()
     }
 
-    /// Since the counter was zero, in nanoseconds.
+    /// Returns the nanoseconds since the counter was zero.
     #[inline(always)]
     fn counted_ns(&self) -> u64 {
         match self.scale {
@@ -101,7 +108,7 @@ impl QuantaClock {
         }
     }
 
-    /// By [`quanta`].
+    /// Returns the nanoseconds since the counter was zero, as [`quanta`] reads them.
     #[cold]
     #[inline(never)]
     fn slowly_counted_ns(&self) -> u64 {
@@ -124,16 +131,16 @@ impl fmt::Debug for QuantaClock {
 impl Clock for QuantaClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        // It wraps after no less than 292 years: the process began in the first half of time. Before that the sum is right, even if
-        // the counter's zero was before the origin.
+        // The count wraps after 292 years at the earliest, because the process began in the first half of the range.
+        // Until then the sum is right, even if the counter was zero before the origin.
         Timestamp(self.zero_ns.wrapping_add(self.counted_ns()))
     }
 }
 
 /// The operating system's monotonic clock, [`Instant`], anchored once to the wall clock.
 ///
-/// Never steps back, by the standard library's promise, and no call waits for calibration. While the machine sleeps it stands on most
-/// systems.
+/// The clock never steps back: the standard library guarantees this. No call waits for calibration. On most systems the
+/// clock stops while the machine is suspended.
 ///
 /// # Examples
 /// ```
@@ -150,7 +157,7 @@ pub struct StdClock {
 }
 
 impl StdClock {
-    /// Anchors the clock to the wall clock.
+    /// Creates a clock, anchored to the wall clock.
     #[must_use]
     pub fn new() -> Self {
         process_clock().clone()
@@ -170,11 +177,13 @@ impl Clock for StdClock {
     }
 }
 
-/// A clock that answers from one shared word, and is as fresh as the last [`CoarseClock::refresh`].
+/// A clock that returns the time of the last [`CoarseClock::refresh`], from one shared word.
 ///
-/// For servers that have a tick anyway (an event loop's turn): reading costs one load instead of 10 to 20 ns.
-/// Clones share the word. Between refreshes all checks see one time, so a limiter may admit in any interval of
-/// length `t` what its bound allows for `t` plus the longest time between two refreshes, and no more.
+/// Use it in servers that already have a tick, such as a turn of an event loop: a reading costs one load instead of 10
+/// to 20 ns. Clones share the word.
+///
+/// Between refreshes all checks see the same time. So in any interval of length `t`, a limiter may admit what its bound
+/// allows for `t` plus the longest time between two refreshes, and no more.
 ///
 /// # Examples
 /// ```
@@ -182,7 +191,7 @@ impl Clock for StdClock {
 ///
 /// let clock = CoarseClock::new();
 /// let turn = clock.now();
-/// assert_eq!(clock.now(), turn); // however much later
+/// the same reading until the next refresh
 /// clock.refresh(); // at the next turn of the loop
 /// assert!(clock.now() >= turn);
 /// ```
@@ -193,7 +202,7 @@ pub struct CoarseClock {
 }
 
 impl CoarseClock {
-    /// A coarse clock that stands at the present until it is refreshed.
+    /// Creates a clock that returns the current time until it is refreshed.
     #[must_use]
     pub fn new() -> Self {
         let source = Arc::new(QuantaClock::new());
@@ -201,9 +210,9 @@ impl CoarseClock {
         Self { source, latest_ns }
     }
 
-    /// Reads the real clock and lets every clone see it. Never moves the time back.
+    /// Reads the real clock, and makes the time visible to every clone. Never moves the time back.
     pub fn refresh(&self) {
-        // Ordering: Relaxed. The word is the whole message; nothing else is published through it.
+        // Ordering: Relaxed. The word is the whole message; it publishes nothing else.
         self.latest_ns.fetch_max(self.source.now().0, Ordering::Relaxed);
     }
 }
@@ -236,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Within a nanosecond, now and in thirty years of three counts a nanosecond.
+    /// The scale agrees with quanta within a nanosecond, now and after thirty years of three counts per nanosecond.
     #[test]
     fn counter_that_is_read_here_is_quantas() {
         let clock = QuantaClock::new();

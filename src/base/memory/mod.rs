@@ -1,14 +1,15 @@
-//! Lazily zeroed arrays of atomic words, aligned to cache lines; and `prefetch`, which asks for such a line in advance.
+//! Lazily zeroed arrays of atomic words, aligned to cache lines; and `prefetch`, which requests a cache line in
+//! advance.
 //!
-//! Large arrays come from the operating system as untouched zero pages, so a table takes memory as it fills. Asking
-//! the standard allocator for zeroed memory with an alignment above 16 makes it zero (and so touch) every page; so more
-//! is asked for at 16, and aligned here.
+//! The operating system provides large arrays as untouched zero pages, so a table uses memory only as it fills. The
+//! standard allocator must zero, and so touch, every page of a zeroed allocation whose alignment is above 16. So this
+//! module requests a larger allocation with alignment 16, and aligns the array itself.
 
 pub(crate) mod prefetch;
 
 use crate::base::sync::Ordering::{Relaxed, Release};
 
-/// Words per cache line pair, in bytes: buckets and sketch lines never straddle one.
+/// The size of two cache lines, in bytes: no bucket and no sketch line crosses such a boundary.
 #[cfg(not(tollgate_loom))]
 const ALIGN: usize = 128;
 
@@ -17,13 +18,13 @@ const ALIGN: usize = 128;
 /// # Safety
 /// All bytes zero must be a valid value, and dropping one must do nothing.
 pub(crate) unsafe trait Zeroed: Send + Sync {
-    /// The value 0.
+    /// Returns the value 0.
     #[cfg(tollgate_loom)]
     fn zero() -> Self;
 
-    /// Makes it 0 again. Looks first, so that untouched memory stays so.
+    /// Sets the value to 0. Reads first, so that untouched memory stays untouched.
     ///
-    /// Ordering: Release, as any other write of a word: who sees it sees what was written before.
+    /// Ordering: Release, as for every other write of a word: a thread that sees the zero sees the earlier writes.
     fn clear(&self);
 }
 
@@ -47,7 +48,7 @@ macro_rules! zeroed {
 
 zeroed!(AtomicU16, AtomicU32, AtomicU64);
 
-// SAFETY: an array is its elements, one after the other.
+// SAFETY: an array is its elements in order, without gaps.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {
     #[cfg(tollgate_loom)]
     fn zero() -> Self {
@@ -71,7 +72,7 @@ mod raw {
     use super::{ALIGN, Zeroed};
     use crate::base::multiply_high;
 
-    /// A fixed array of words that began as zeros.
+    /// A fixed array of words that start as zeros.
     pub(crate) struct Array<T: Zeroed> {
         words: NonNull<T>,
         len: usize,
@@ -79,23 +80,23 @@ mod raw {
         layout: Layout,
     }
 
-    // SAFETY: owns its words as a box would; `Zeroed` types are `Send`.
+    // SAFETY: the array owns its words as a box would; `Zeroed` types are `Send`.
     unsafe impl<T: Zeroed> Send for Array<T> {}
-    // SAFETY: gives out only shared references to its words; `Zeroed` types are `Sync`.
+    // SAFETY: the array gives out only shared references to its words; `Zeroed` types are `Sync`.
     unsafe impl<T: Zeroed> Sync for Array<T> {}
 
     impl<T: Zeroed> Array<T> {
-        /// The bytes of memory that `len` words take, if so many can be.
+        /// Returns the layout of `len` words, or `None` if it is larger than an allocation can be.
         fn layout(len: usize) -> Option<Layout> {
-            // One at least: see `scaled`.
+            // At least one word: see `scaled`.
             let bytes = len.max(1).checked_mul(size_of::<T>())?.checked_add(ALIGN)?;
             Layout::from_size_align(bytes, 16).ok()
         }
 
-        /// `len` words of zero, or `None` if there is no memory for so many.
+        /// Allocates `len` zeroed words, or returns `None` if there is not enough memory.
         pub(crate) fn zeroed(len: usize) -> Option<Self> {
             let layout = Self::layout(len)?;
-            // SAFETY: the layout's size is not zero, since it holds the alignment.
+            // SAFETY: the layout's size is not zero, since it includes the alignment.
             let allocation = NonNull::new(unsafe { alloc_zeroed(layout) })?;
             let offset = allocation.align_offset(ALIGN);
             // SAFETY: the offset is below ALIGN, and the allocation is ALIGN bytes longer than the words.
@@ -104,13 +105,13 @@ mod raw {
             Some(Self { words, len, allocation, layout })
         }
 
-        /// The word at the index that the top bits of `hash` choose.
+        /// Returns the word at the index that the top bits of `hash` choose.
         #[inline(always)]
         pub(crate) fn scaled(&self, hash: u64) -> &T {
             #[expect(clippy::cast_possible_truncation, reason = "below the length")]
             let index = multiply_high(hash, self.len as u64) as usize;
-            // SAFETY: 1. the index is below the length, or zero, and there is memory for one word at least (`layout`); 2. zero bytes
-            // are valid words (`Zeroed`); 3. it lives as long as self.
+            // SAFETY: 1. the index is below the length, or zero, and there is memory for at least one word (`layout`);
+            // 2. zero bytes are valid words (`Zeroed`); 3. the allocation lives as long as self.
             unsafe { self.words.add(index).as_ref() }
         }
     }
@@ -120,8 +121,8 @@ mod raw {
 
         #[inline(always)]
         fn deref(&self) -> &[T] {
-            // SAFETY: 1. the allocation holds `len` words from `words` on, aligned (`zeroed`); 2. zero bytes are
-            // valid words (`Zeroed`); 3. it lives as long as self.
+            // SAFETY: 1. the allocation holds `len` aligned words from `words` on (`zeroed`); 2. zero bytes are valid
+            // words (`Zeroed`); 3. the allocation lives as long as self.
             unsafe { core::slice::from_raw_parts(self.words.as_ptr(), self.len) }
         }
     }
@@ -134,23 +135,23 @@ mod raw {
     }
 }
 
-/// Tables from this size on are asked to be put into huge pages: looking up one of 40,000 small pages costs about as much
-/// as the line that it is for. Smaller ones are served well enough, and would only take memory in larger steps.
+/// Arrays of at least this size ask for huge pages: to look up one of 40,000 small pages costs about as much as to load
+/// the cache line itself. Smaller arrays gain little, and would only use memory in larger steps.
 #[cfg(not(tollgate_loom))]
 const HUGE_FROM: usize = 16 << 20;
 
-/// Tells the kernel that an area is used all over, so that it may be put into huge pages. A hint, whose refusal does not
-/// matter.
+/// Tells the kernel that an area is used throughout, so that the kernel may use huge pages. It is a hint; a failure
+/// does not matter.
 #[cfg(all(feature = "std", target_os = "linux", not(tollgate_loom), not(miri)))]
 fn ask_for_huge_pages(start: core::ptr::NonNull<u8>, bytes: usize) {
     use core::ffi::{c_int, c_void};
 
     /// From Linux's `mman-common.h`, the same on every architecture that has huge pages.
     const MADV_HUGEPAGE: c_int = 14;
-    /// Huge pages begin at multiples of this, on x86-64 and on aarch64 with pages of 4 KiB.
+    /// Huge pages begin at multiples of this size, on x86-64 and on aarch64 with pages of 4 KiB.
     const HUGE: usize = 2 << 20;
 
-    // The standard library links the C library on Linux already; without it, nobody may.
+    // On Linux the standard library already links the C library; without `std` the crate must not link it.
     unsafe extern "C" {
         fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
     }
@@ -160,8 +161,8 @@ fn ask_for_huge_pages(start: core::ptr::NonNull<u8>, bytes: usize) {
         return;
     }
     let whole = (bytes - offset) & !(HUGE - 1);
-    // SAFETY: the area lies within an allocation of ours (`offset + whole <= bytes`) and begins on a page; this advice
-    // changes neither its contents nor its accessibility.
+    // SAFETY: the area lies within an allocation of this module (`offset + whole <= bytes`) and begins on a page; this
+    // advice changes neither its contents nor its accessibility.
     unsafe {
         let _ = madvise(start.as_ptr().add(offset).cast(), whole, MADV_HUGEPAGE);
     }
@@ -170,7 +171,7 @@ fn ask_for_huge_pages(start: core::ptr::NonNull<u8>, bytes: usize) {
 #[cfg(all(any(not(feature = "std"), not(target_os = "linux"), miri), not(tollgate_loom)))]
 fn ask_for_huge_pages(_start: core::ptr::NonNull<u8>, _bytes: usize) {}
 
-/// Loom's atomics carry state of their own, so the models build them one by one.
+/// Loom's atomics carry their own state, so the models build them one by one.
 #[cfg(tollgate_loom)]
 pub(crate) struct Array<T>(Box<[T]>);
 

@@ -1,7 +1,6 @@
-//! Asking for a cache line before it is needed.
+//! Hints that request a cache line before it is needed.
 
-/// Hints that the line `place` points into will be read, if it points anywhere. Does nothing where the hint
-/// does not exist.
+/// Hints that the line at `place` will be read; `place` may be any address. Does nothing on targets without the hint.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -23,21 +22,21 @@ pub(crate) fn prefetch<T>(place: *const T) {
     let _ = place;
 }
 
-/// Hints that a line will be written. A line that is loaded first and then exchanged comes from another core twice: to be shared,
-/// and then to be owned. Asked for in this way it comes once.
+/// Hints that a line will be written. A line that is first loaded and then exchanged is transferred from another core
+/// twice: once to share it, and once to own it. With this hint it is transferred once.
 ///
-/// A value is the proof that the processor has the hint.
+/// A value of this type proves that the processor has the hint.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct PrefetchToWrite(());
 
 impl PrefetchToWrite {
-    /// The hint, if there is one here.
+    /// Returns the hint, if this processor has it.
     pub(crate) fn detect() -> Option<Self> {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         let has_hint = {
             use core::arch::x86_64::__cpuid;
 
-            /// AMD's and Intel's manuals: PREFETCHW.
+            /// PREFETCHW, from the manuals of AMD and Intel.
             const LEAF: u32 = 0x8000_0001;
             const ECX_BIT: u32 = 1 << 8;
 
@@ -51,12 +50,12 @@ impl PrefetchToWrite {
         has_hint.then_some(Self(()))
     }
 
-    /// Hints that the line `place` points into will be written.
+    /// Hints that the line at `place` will be written.
     #[inline(always)]
     pub(crate) fn prefetch<T>(self, place: *const T) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint that reads nothing and faults on nothing; `detect` found it in the processor. (The compiler's own form is one
-        // to read, unless it is told of a later processor.)
+        // SAFETY: a hint that reads nothing and faults on nothing; `detect` found it in the processor. (The compiler's
+        // own intrinsic is a hint to read, unless the compiler targets a later processor.)
         unsafe {
             core::arch::asm!(
                 "prefetchw [{place}]",

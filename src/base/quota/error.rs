@@ -1,11 +1,11 @@
-//! Why a quota was refused.
+//! Errors that say why a quota is invalid or does not fit.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::error::Error;
 use core::fmt;
 
-/// A quota that cannot be: what was read, and what would be right.
+/// The error for an invalid quota. The message contains the input and the valid range.
 ///
 /// # Examples
 /// ```
@@ -35,57 +35,57 @@ pub(crate) enum Reason {
         period_ns: u64,
         burst: u64,
     },
-    /// The quota is sound, but the algorithm's word has no room for it.
+    /// The quota is valid, but the algorithm's word has no room for it.
     Word {
         algorithm: &'static str,
         what: &'static str,
         got: u64,
         max: u64,
     },
-    /// Quotas of one compact table that no tick suits.
+    /// The quotas of one compact table have no common tick.
     Apart {
         algorithm: &'static str,
     },
-    /// A per-call quota that the compact table was not told of.
+    /// A per-call quota that was not declared when the compact table was built.
     Undeclared {
         algorithm: &'static str,
     },
-    /// So short a window that the compact store's index would come round too soon.
+    /// The window is so short that the index of the compact store would wrap too soon.
     ShortWindow {
         algorithm: &'static str,
         got_ns: u64,
         min_ns: u64,
     },
-    /// The compact store has no form for this kind of the algorithm.
+    /// The compact store has no form for this variant of the algorithm.
     NoCompactForm {
         algorithm: &'static str,
         instead: &'static str,
     },
-    /// There is no memory for a table of this size.
+    /// There is not enough memory for a table of this size.
     Memory {
         bytes: u64,
     },
-    /// A size in slots, for a store that has none.
+    /// A size in slots, for a store that has no slots.
     NoSlots,
-    /// A sketch of so few bytes that all keys share its counters.
+    /// The sketch has so few bytes that all keys would share its counters.
     TooSmall {
         got: u64,
         min: u64,
     },
-    /// Windows so short that the spill sketch's index would come round too soon.
+    /// The windows are so short that the index of the spill sketch would wrap too soon.
     SpillRange,
-    /// Two counts in one word are not ordered, so they can only be forgotten.
+    /// A spill sketch needs ordered states. A word of two counts has no order, so this store can only drop such states.
     Overflow,
-    /// A per-call quota that would read the limiter's words in another layout.
+    /// A per-call quota would read the limiter's words in another layout.
     Layout {
         algorithm: &'static str,
         same: &'static str,
     },
-    /// So many changes of a quota are carried over from still.
+    /// Too many earlier quota changes are still being carried over.
     Pending {
         changes: u32,
     },
-    /// Worded by the part of the crate that refused it; the error holds its text.
+    /// Another part of the crate found the error and wrote its text.
     Worded,
     Syntax {
         expected: &'static str,
@@ -94,7 +94,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// One sentence without the figures, for panics in constants.
+    /// Returns one sentence without the figures, for panics in constants.
     pub(crate) const fn summary(self) -> &'static str {
         match self {
             Self::ZeroLimit => "quota: the limit must be at least 1",
@@ -122,7 +122,7 @@ impl Reason {
     }
 }
 
-/// What was made, or a panic that says in short why it was not: for `const` constructors.
+/// Returns the value, or panics with a short reason. For `const` constructors.
 #[track_caller]
 pub(crate) const fn or_panic<T: Copy>(made: Result<T, Reason>) -> T {
     match made {
@@ -132,12 +132,12 @@ pub(crate) const fn or_panic<T: Copy>(made: Result<T, Reason>) -> T {
 }
 
 impl QuotaError {
-    /// Whether only earlier changes are in the way.
+    /// Returns whether only unfinished earlier changes prevent this one.
     pub(crate) const fn is_pending(&self) -> bool {
         matches!(self.reason, Reason::Pending { .. })
     }
 
-    /// Whether the quota is sound, and only the memory for its table could not be allocated.
+    /// Returns `true` if the quota is valid, and only the memory for its table could not be allocated.
     ///
     /// # Examples
     /// ```
@@ -153,13 +153,13 @@ impl QuotaError {
         matches!(self.reason, Reason::Memory { .. })
     }
 
-    /// A refusal in the caller's own words.
+    /// Creates an error with the caller's own text.
     pub(crate) fn worded(text: String) -> Self {
         Self { reason: Reason::Worded, text: Some(text.into()) }
     }
 
     pub(crate) fn in_text(reason: Reason, text: &str) -> Self {
-        // A text of any length may come from a file; an error message is for people.
+        // The text may come from a file and have any length. The error message shows only a readable part.
         let cut: String = text.chars().take(80).collect();
         Self { reason, text: Some(cut.into()) }
     }

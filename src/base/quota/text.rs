@@ -12,7 +12,7 @@ use core::str::FromStr;
 
 use super::{NANOS_PER_SEC, Quota, QuotaError, Reason};
 
-/// Unit names, the first of each length being the one that is printed, longest units first.
+/// Unit names, longest units first. The first name of each length is the one that is printed.
 const UNITS: [(&[&str], u64); 7] = [
     (&["d", "day", "days"], 86_400 * NANOS_PER_SEC),
     (&["h", "hr", "hour", "hours"], 3_600 * NANOS_PER_SEC),
@@ -24,9 +24,9 @@ const UNITS: [(&[&str], u64); 7] = [
 ];
 
 impl fmt::Display for Quota {
-    /// The shortest text that parses back to the same quota.
+    /// Writes the shortest text that parses back to the same quota.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The last unit is the nanosecond, which divides everything.
+        // The last unit is the nanosecond, which divides every period.
         for (names, unit_ns) in UNITS {
             if self.period_ns.is_multiple_of(unit_ns) {
                 match self.period_ns / unit_ns {
@@ -77,7 +77,7 @@ fn period_ns(text: &str) -> Result<u64, Reason> {
     count.checked_mul(unit_ns).ok_or(Reason::NumberTooLarge)
 }
 
-/// A whole number in decimal, with single underscores between digits.
+/// Parses a whole decimal number, with single underscores between digits.
 fn number(text: &str, expected: &'static str) -> Result<u64, Reason> {
     let mut value: u64 = 0;
     let mut after_digit = false;
