@@ -5,15 +5,15 @@ use super::step::{Algorithm, Wrapper};
 use crate::algorithm::compact::{FixedWord, IntoCompact};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 
-/// Fixed windows: `limit` units in each window of `period`; the burst is ignored.
+/// Fixed windows: at most `limit` units in each window of `period`. The burst is ignored.
 ///
-/// Windows are half-open, `[k × period, (k + 1) × period)`, and either aligned to the Unix epoch ([`FixedWindow::new`];
-/// the clock's origin) or opened, for each key, by its first admission after the last window ended
-/// ([`FixedWindow::from_first_use`]).
+/// Windows are half-open: `[k × period, (k + 1) × period)`. With [`FixedWindow::new`] they are aligned to the clock's
+/// origin, the Unix epoch. With [`FixedWindow::from_first_use`] each key opens its own window, by its first admission
+/// after the last window ended.
 ///
-/// Around a boundary **twice the limit** can be admitted in a short time: the limit just before it, and again
-/// just after. Any interval no longer than the period is bounded by that. If "never more than N in any period" is
-/// meant, use [`SlidingLog`](crate::SlidingLog), or [`SubWindow::strict`](crate::SubWindow::strict).
+/// Around a boundary **twice the limit** can be admitted in a short time: the limit just before the boundary, and again
+/// just after. No interval of at most one period holds more than that. If the requirement is "never more than N in any
+/// period", use [`SlidingLog`](crate::SlidingLog) or [`SubWindow::strict`](crate::SubWindow::strict).
 ///
 /// # Examples
 /// ```
@@ -26,50 +26,50 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 /// assert!(limiter.check_at(10, Timestamp::from_secs(60)).is_allowed());
 /// ```
 /// # Source
-/// Common practice; Envoy's rate limit service counts so.
+/// Common practice; Envoy's rate limit service counts in this way.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FixedWindow {
     batch: Batch,
 }
 
 const NAME: &str = "fixed window";
-/// A window that ends gives all of its units back, whatever quota they were used under.
+/// A window that ends returns all its units, including units that were used under another quota.
 const ALL: u64 = u64::MAX;
 
 impl FixedWindow {
-    /// Windows that begin at whole multiples of the period since the clock's origin, the Unix epoch.
+    /// Creates windows that begin at whole multiples of the period since the clock's origin, the Unix epoch.
     ///
     /// # Panics
-    /// If the word has no room: [`FixedWindow::try_new`] returns the error instead.
+    /// Panics if the word has no room for the limit. [`FixedWindow::try_new`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
         Self { batch: or_panic(Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false)) }
     }
 
-    /// As [`FixedWindow::new`].
+    /// Creates windows like [`FixedWindow::new`].
     ///
     /// # Errors
-    /// If the word has no room for the limit beside the index of the window: it does up to about half a
-    /// unit a nanosecond (a quarter in the worst case), and the error says how much would fit.
+    /// Returns an error if the word has no room for both the limit and the index of the window. Rates up to about half
+    /// a unit per nanosecond fit (a quarter in the worst case); the error states the maximum.
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
         Ok(Self { batch: Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false)? })
     }
 
-    /// Windows that each key opens for itself, by its first admission after the last one ended.
+    /// Creates windows that each key opens for itself, by its first admission after its last window ended.
     ///
     /// # Panics
-    /// If the limit is above 2³² − 2: [`FixedWindow::try_from_first_use`] returns the error instead.
+    /// Panics if the limit is above 2³² − 2. [`FixedWindow::try_from_first_use`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn from_first_use(quota: Quota) -> Self {
         Self { batch: or_panic(Batch::from_first_use(NAME, &quota, [quota.limit(), ALL])) }
     }
 
-    /// As [`FixedWindow::from_first_use`].
+    /// Creates windows like [`FixedWindow::from_first_use`].
     ///
     /// # Errors
-    /// If the limit is above 2³² − 2.
+    /// Returns an error if the limit is above 2³² − 2.
     pub fn try_from_first_use(quota: Quota) -> Result<Self, QuotaError> {
         Ok(Self { batch: Batch::from_first_use(NAME, &quota, [quota.limit(), ALL])? })
     }

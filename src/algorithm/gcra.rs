@@ -6,15 +6,15 @@ use crate::base::quota::{Quota, QuotaError};
 
 /// The generic cell rate algorithm, GCRA(T, τ), in its virtual scheduling form: the default.
 ///
-/// Its state is one number, the theoretical arrival time (TAT) of the next unit. With the emission interval
-/// `T = period / limit` and the burst tolerance `τ = (burst − 1) × T`, a unit conforms if the TAT is at most `τ`
-/// ahead of now; it then moves to `max(TAT, now) + T`. Smooth: after the burst, one unit each `T`.
+/// Its state is one number, the theoretical arrival time (TAT) of the next unit. With the emission interval `T = period
+/// / limit` and the burst tolerance `τ = (burst − 1) × T`, a unit conforms if the TAT is at most `τ` ahead of now. The
+/// TAT then moves to `max(TAT, now) + T`. So admissions are smooth: after the burst, one unit per `T`.
 ///
 /// In any interval of length `t` it admits at most `burst + t / T` units.
 ///
-/// Times are exact if `T` is a whole number of nanoseconds or a fraction of one with a denominator of at most
-/// 32; otherwise `T` is rounded up by less than 1/32 ns (1 ns if the burst takes over two years to refill). Where `T`
-/// is not whole, times are told apart within 9 years of a key's last use; a caller's time further off is read wrongly.
+/// Times are exact if `T` is a whole number of nanoseconds, or a fraction with a denominator of at most 32. Otherwise
+/// `T` is rounded up by less than 1/32 ns (1 ns if the burst takes over two years to refill). Where `T` is not whole,
+/// the limiter distinguishes times within 9 years of a key's last use; a caller's time further away is read wrongly.
 ///
 /// # Examples
 /// ```
@@ -37,7 +37,7 @@ pub struct Gcra {
 }
 
 impl Gcra {
-    /// GCRA with this quota. Every quota fits.
+    /// Creates GCRA with this quota. Every quota fits.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { pace: Pace::new(&quota) }

@@ -4,11 +4,10 @@ use super::pace::{Pace, paced};
 use crate::algorithm::compact::TatWord;
 use crate::base::quota::{Quota, QuotaError};
 
-/// The leaky bucket as a meter: each unit is poured into a bucket of `burst` units that drains at
-/// `limit / period`; what would overflow is refused.
+/// The leaky bucket as a meter: each unit is poured into a bucket of `burst` units that drains at `limit / period`.
 ///
-/// The same decisions as [`Gcra`](crate::Gcra), of which it is the twin: the word is the time at which the bucket
-/// will be empty, and the level is the distance from now to it.
+/// A request that would overflow the bucket is denied. The decisions are the same as those of [`Gcra`](crate::Gcra).
+/// The word is the time at which the bucket will be empty, and the level is the distance from now to that time.
 ///
 /// In any interval of length `t` it admits at most `burst + t × limit / period` units.
 ///
@@ -17,7 +16,7 @@ use crate::base::quota::{Quota, QuotaError};
 /// use std::time::Duration;
 /// use tollgate::{LeakyBucketMeter, ManualClock, Quota, RateLimiter};
 ///
-/// // Ten units deep, draining one a second.
+/// Ten units deep, draining one unit per second.
 /// let clock = ManualClock::default();
 /// let bucket = LeakyBucketMeter::new(Quota::per_second(1).burst(10));
 /// let limiter = RateLimiter::builder(bucket).clock(clock.clone()).direct();
@@ -34,7 +33,7 @@ pub struct LeakyBucketMeter {
 }
 
 impl LeakyBucketMeter {
-    /// A bucket `burst` units deep that drains `limit` units each period. Every quota fits.
+    /// Creates a bucket of `burst` units that drains `limit` units per period. Every quota fits.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { pace: Pace::new(&quota) }

@@ -7,13 +7,15 @@ use crate::algorithm::compact::TatWord;
 use crate::base::clock::saturating_nanos;
 use crate::base::quota::{Quota, QuotaError};
 
-/// The leaky bucket as a queue: units leave one each `T = period / limit`, and a request is told when it may go.
+/// The leaky bucket as a queue: units leave at the rate, one each `T = period / limit`, and a request learns when it
+/// may proceed.
 ///
-/// The queue holds `burst` units, those that are going now included. A request that fits is admitted, and
-/// [`Decision::delay`](crate::Decision::delay) says how long it has to wait for its first unit's turn: at most
-/// `(burst − cost) × T`. One that does not fit is refused. The word is the next free departure time.
+/// The queue holds `burst` units, including the units that are leaving now. A request that fits is admitted, and
+/// [`Decision::delay`](crate::Decision::delay) returns how long it must wait for its first unit's turn: at most `(burst
+/// − cost) × T`. A request that does not fit is denied. The word is the next free departure time.
 ///
-/// The limiter only reckons; the caller waits. Whoever waits as told departs at exactly the rate, with no burst.
+/// The limiter only computes the delay; the caller waits. Requests that wait for their delay depart at exactly the
+/// rate, with no burst.
 ///
 /// # Examples
 /// ```
@@ -35,16 +37,16 @@ pub struct LeakyBucketQueue {
 }
 
 impl LeakyBucketQueue {
-    /// A queue of `burst` units that leave at `limit` each period. Every quota fits.
+    /// Creates a queue of `burst` units that leave at `limit` per period. Every quota fits.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { pace: Pace::new(&quota) }
     }
 
-    /// A queue in which no single unit waits for longer than `wait`, whatever the quota's burst.
+    /// Creates a queue in which no single unit waits longer than `wait`. The quota's burst is ignored.
     ///
     /// # Errors
-    /// If `wait` is above 292 years.
+    /// Returns an error if `wait` is above 292 years.
     ///
     /// # Examples
     /// ```
@@ -60,8 +62,8 @@ impl LeakyBucketQueue {
             / u128::from(quota.period_ns())
             + 1;
         let mut queue = Self::new(quota.try_burst(u64::try_from(units).unwrap_or(u64::MAX))?);
-        // The word's interval may be rounded up, so the queue may be too long. A shorter one may be counted in finer ticks. There
-        // are 32 sizes of ticks, so this ends after 32 rounds.
+        // The word's interval may be rounded up, so the queue may be too long. A shorter queue may allow finer ticks,
+        // which change the rounding. There are 32 sizes of ticks, so this ends after 32 rounds.
         loop {
             let units = queue.pace.units_within(saturating_nanos(wait));
             if units >= queue.pace.burst() {

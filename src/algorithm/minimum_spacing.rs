@@ -10,10 +10,10 @@ use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 
-/// Minimum spacing: at least so long between two admissions, whatever they cost.
+/// Minimum spacing: at least `spacing` between two admissions, whatever they cost.
 ///
-/// The word is the earliest time of the next admission. The cost of a request does not matter, only whether it is zero:
-/// a request is one event. In any interval of length `t` at most `1 + t / spacing` requests are admitted.
+/// The word is the earliest time of the next admission. A request is one event: only whether its cost is zero matters.
+/// In any interval of length `t` at most `1 + t / spacing` requests are admitted.
 ///
 /// # Examples
 /// ```
@@ -39,7 +39,8 @@ pub struct MinimumSpacing {
 const NAME: &str = "minimum spacing";
 
 impl MinimumSpacing {
-    /// At least `spacing` between two admissions; zero limits nothing, and more than 584 years is 584 years.
+    /// Creates a limit of at least `spacing` between two admissions. Zero limits nothing, and more than 584 years is
+    /// reduced to 584 years.
     #[must_use]
     pub const fn new(spacing: Duration) -> Self {
         Self { spacing_ns: saturating_nanos(spacing) }
@@ -56,7 +57,7 @@ impl Stepper for MinimumSpacing {
         if cost == 0 {
             return Step::admit(decide(Outcome::Allowed, wait_ns), head);
         }
-        // Words end one below DEAD; at the end of time nothing is admitted.
+        // Words end one below DEAD. From that time on nothing is admitted.
         if wait_ns > 0 || now_ns >= DEAD - 1 {
             return Step::Refuse(decide(Outcome::Denied, wait_ns.max(1)));
         }
@@ -67,14 +68,14 @@ impl Stepper for MinimumSpacing {
         Step::admit(decide(Outcome::Allowed, next - now_ns), next)
     }
 
-    /// Takes the next turn, and the event goes at once.
+    /// Charges the next turn, although the event proceeds at once.
     ///
-    /// (The spacing could begin anew instead. But then an event that comes just after another hardly moves the word, which no
-    /// longer tells whether either can be taken back.)
+    /// (The spacing could restart now instead. But then an event that comes just after another event hardly moves the
+    /// word, so the word could no longer tell whether either charge can be refunded.)
     fn force(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let delay_ns = head.saturating_sub(now_ns);
         let next = self.after(head.max(now_ns));
-        // At the end of time there is no turn left; and no spacing at all limits nothing.
+        // At the end of time no turn is left. A spacing of zero limits nothing.
         let (next, cost) = match cost {
             0 => (head, 0),
             _ if self.spacing_ns == 0 => (head, cost),
@@ -84,7 +85,7 @@ impl Stepper for MinimumSpacing {
         Step::admit(decide(Outcome::Allowed, now_ns, cost, next.saturating_sub(now_ns), delay_ns), next)
     }
 
-    /// One event for each unit.
+    /// Charges one event for each unit.
     fn seed(&self, now_ns: u64, units: u64) -> Step {
         let owed_ns = self.spacing_ns.saturating_mul(units);
         let next = now_ns.saturating_add(owed_ns).min(DEAD - 1);
@@ -98,7 +99,7 @@ impl Stepper for MinimumSpacing {
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let delay_ns = head.saturating_sub(now_ns);
         let next = self.after(head);
-        // At the end of time there is no turn left.
+        // At the end of time no turn is left.
         if cost == 0 || delay_ns == 0 || delay_ns > wait_ns || next == head {
             return self.step(head, read, now_ns, cost);
         }
@@ -108,7 +109,7 @@ impl Stepper for MinimumSpacing {
 
     const CAN_REFUND: bool = true;
 
-    /// An event is taken back whole, if it was the last.
+    /// Refunds a whole event, if it was the last one.
     fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
 
@@ -120,7 +121,7 @@ impl Stepper for MinimumSpacing {
         if charged == 0 || units < charged || !is_last || head <= now_ns {
             return None;
         }
-        // The turn that it had: no earlier than the word before it said.
+        // The turn that the event had: not before the time of the word that it replaced.
         Some(Refunded { next: at_ns.saturating_add(delay_ns).min(head), units: charged })
     }
 
@@ -134,7 +135,7 @@ impl Stepper for MinimumSpacing {
     }
 }
 
-/// The answer when the next event may come in `wait_ns`, and this one in `delay_ns`.
+/// Builds the decision when the next event may come after `wait_ns`, and this event after `delay_ns`.
 #[inline]
 fn decide(outcome: Outcome, now_ns: u64, cost: u64, wait_ns: u64, delay_ns: u64) -> Decision {
     let remaining = u64::from(wait_ns == 0);
@@ -143,14 +144,14 @@ fn decide(outcome: Outcome, now_ns: u64, cost: u64, wait_ns: u64, delay_ns: u64)
 }
 
 impl MinimumSpacing {
-    /// A spacing later; words end one below [`DEAD`].
+    /// Returns `ns` plus the spacing; words end one below [`DEAD`].
     #[inline]
     const fn after(&self, ns: u64) -> u64 {
         let next = ns.saturating_add(self.spacing_ns);
         if next < DEAD { next } else { DEAD - 1 }
     }
 
-    /// One event each spacing, with 2⁶³ ns at most, which is as long as a quota's period may be.
+    /// Returns the rate: one event per spacing, with a spacing of at most 2⁶³ ns, the longest period of a quota.
     fn rate(&self) -> Result<UnitRate, QuotaError> {
         if self.spacing_ns == 0 {
             let instead = "spacings of 1 ns and more";
@@ -174,7 +175,7 @@ impl IntoCompact for MinimumSpacing {
 }
 
 impl Algorithm for MinimumSpacing {
-    /// The spacing becomes `period / limit`, rounded up to a nanosecond.
+    /// Sets the spacing to `period / limit`, rounded up to a nanosecond.
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         Ok(Self::from(*quota))
     }
@@ -185,7 +186,7 @@ impl Algorithm for MinimumSpacing {
 }
 
 impl From<Quota> for MinimumSpacing {
-    /// A spacing of `period / limit`, rounded up to a nanosecond.
+    /// Creates a spacing of `period / limit`, rounded up to a nanosecond.
     fn from(quota: Quota) -> Self {
         Self { spacing_ns: quota.period_ns().div_ceil(quota.limit()) }
     }

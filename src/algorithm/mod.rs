@@ -8,7 +8,7 @@
 //! | `sliding_log` | units ever admitted; their times | its own |
 //! | `minimum_spacing` | last admission | its own |
 //!
-//! `compact` has the forms of some of them that fit forty bits, for the compact store.
+//! `compact` has forms of some of these algorithms that fit 40 bits, for the compact store.
 
 mod batch;
 pub(crate) mod compact;

@@ -5,20 +5,24 @@
 //! tail = ring of [ time, ns : 63 | lap : 1 ]            unit p at p mod length; lap is odd on the first round
 //! ```
 //!
-//! `cost` units are admitted if the unit admitted `limit` before the last of them has left the window. That is one
-//! word to read, however long the log is, and nothing is ever swept: what is overwritten has expired.
+//! `cost` units are admitted if the unit admitted `limit` before the last of them has left the window. So a check reads
+//! one word, however long the log is. The log is never swept: a time is overwritten only after it has expired.
 //!
-//! *Claim, then write.* The exchange of the head claims places, and then their times are written. A place that is
-//! claimed and not yet written still shows its time of the round before, one window ago or more: read as it
-//! stands, it would admit. Its lap bit gives it away. Whoever finds the newest place unwritten writes the times
-//! in the claimer's stead and begins again, so no thread ever waits for another. Times are written in order,
-//! oldest first, and the newest is looked at before every claim: if it is written, all are.
+//! *Claim, then write.*
 //!
-//! A helper does not know the claimer's time and writes its own, or the earliest that the claim can have
-//! had if that is later. The claimer still raises it to the true one. Until then it can be early by the age of
-//! the helper's clock reading, the staleness that every limiter of this kind allows for.
+//! 1. The exchange of the head claims places. Then the claimer writes their times, oldest first.
+//! 2. A claimed place that is not yet written still shows its time of the previous round, one window ago or more. That
+//!    time alone would wrongly admit a request, but its lap bit shows that it is old.
+//! 3. Each caller looks at the newest place before it claims. Times are written in order, so if the newest place is
+//!    written, all are.
+//! 4. If the newest place is unwritten, the caller writes the times instead of the claimer (it *helps*) and starts
+//!    again. So no thread ever waits for another.
 //!
-//! Times in the ring never decrease: an admission at a time before the newest is written as the newest.
+//! A helper does not know the claimer's time. It writes its own time, or the earliest time that the claim can have had,
+//! if that is later. The claimer still raises the time to the true one. Until then the time can be early by the age of
+//! the helper's clock reading. Every limiter of this kind allows for that staleness.
+//!
+//! Times in the ring never decrease: an admission at a time before the newest is written with the newest time.
 
 use super::step::{Algorithm, Fill, Raise, Step, Stepper};
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -26,15 +30,16 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
-/// The sliding-window log: remembers the times of the last `limit` units, and so decides exactly that no interval
-/// of one period ever holds more than the limit. The burst is ignored.
+/// The sliding-window log: remembers the times of the last `limit` units. The burst is ignored.
 ///
-/// A window is half-open: what was admitted at `t` has left at `t + period`. Costs 8 bytes for each unit of the
-/// limit and key, and is refused above [`SlidingLog::MAX_LIMIT`]; for larger limits use
-/// [`SubWindow`](crate::SubWindow). Deciding reads one old time, whatever the limit; counting what remains
-/// takes a binary search, O(log limit), and a cost of n writes n times.
+/// Its decisions are exact: no interval of one period ever holds more than the limit. A window is half-open: a unit
+/// admitted at `t` leaves at `t + period`.
 ///
-/// Time ends in the year 2262 for this algorithm: from then on it only denies.
+/// The log takes 8 bytes per key for each unit of the limit. Limits above [`SlidingLog::MAX_LIMIT`] are an error; use
+/// [`SubWindow`](crate::SubWindow) for them. A decision reads one old time, for every limit. The remaining units take a
+/// binary search, O(log limit), and a cost of n writes n times.
+///
+/// For this algorithm time ends in the year 2262: from then on it only denies.
 ///
 /// # Examples
 /// ```
@@ -52,32 +57,32 @@ use alloc::boxed::Box;
 pub struct SlidingLog {
     limit: u64,
     window_ns: u64,
-    /// Places in the ring: the limit, or more for a quota by call.
+    /// Places in the ring: the limit, or more for a per-call quota.
     ring: u64,
 }
 
 const NAME: &str = "sliding log";
-/// The last time that fits beside the lap bit.
+/// The last time that fits next to the lap bit.
 const LAST_NS: u64 = u64::MAX >> 1;
 
 impl SlidingLog {
     /// The largest limit: 512 KiB of times for each key.
     pub const MAX_LIMIT: u64 = 65_536;
 
-    /// A log of `limit` times that are held for a period.
+    /// Creates a log of `limit` times, each held for one period.
     ///
     /// # Panics
-    /// If the limit is above [`SlidingLog::MAX_LIMIT`]: [`SlidingLog::try_new`] returns the error instead.
+    /// Panics if the limit is above [`SlidingLog::MAX_LIMIT`]. [`SlidingLog::try_new`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
         or_panic(Self::checked(&quota))
     }
 
-    /// As [`SlidingLog::new`].
+    /// Creates a log like [`SlidingLog::new`].
     ///
     /// # Errors
-    /// If the limit is above [`SlidingLog::MAX_LIMIT`].
+    /// Returns an error if the limit is above [`SlidingLog::MAX_LIMIT`].
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
         Ok(Self::checked(&quota)?)
     }
@@ -91,7 +96,7 @@ impl SlidingLog {
         Ok(Self { limit, window_ns: quota.period_ns(), ring: limit })
     }
 
-    /// The place of a unit.
+    /// Returns the ring place of a unit.
     #[inline]
     fn place(&self, unit: u64) -> usize {
         let place = unit % self.ring;
@@ -100,18 +105,19 @@ impl SlidingLog {
         place
     }
 
-    /// The lap bit that a written place of this unit shows. Odd rounds first, so that a place never written, 0,
-    /// is one of the round before.
+    /// Returns the lap bit of a unit's place once it is written. The first round has an odd bit, so a place that was
+    /// never written (0) belongs to the round before.
     #[inline]
     const fn lap(&self, unit: u64) -> u64 {
         (unit / self.ring + 1) & 1
     }
 
-    /// What the claimer of `newest` and of the unwritten places before it owes. Each word is read once, since it
-    /// may be written between two readings; the store sees to it that the head is still the same.
+    /// Returns the step that writes `newest` and the unwritten places before it. Reads each word once, because a word
+    /// may change between two readings. The store checks that the head is still the same.
     #[cold]
     fn owed(&self, newest: u64, word: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Step {
-        // The claim came after the unit before it, and waited for its last place's unit of the round before.
+        // The claim came after the claim of the unit before it, and after the unit of the previous round had left its
+        // last place.
         let left_ns = if newest < self.ring { 0 } else { (word >> 1).saturating_add(self.window_ns) };
         let (mut from, mut before_ns) = (newest, 0);
         while from > 0 && newest - from + 1 < self.ring {
@@ -126,7 +132,7 @@ impl SlidingLog {
         Step::Help(Fill { from, count: newest - from + 1, time_ns })
     }
 
-    /// How many of the last `limit` units have left the window, and so how many are admitted now.
+    /// Returns how many units are admitted now: the places of the last `limit` units that have left the window.
     fn remaining(&self, admitted: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> u64 {
         let first = admitted.saturating_sub(self.limit);
         let (mut low, mut high) = (first, admitted);
@@ -140,7 +146,8 @@ impl SlidingLog {
 }
 
 impl SlidingLog {
-    /// When, from now, there will be room for one unit more, if there is none once `cost` more are admitted at `time_ns`.
+    /// Returns the time from now until one more unit fits, after `cost` more units are admitted at `time_ns`. Zero if
+    /// units remain.
     #[inline]
     fn room_ns(
         &self,
@@ -153,14 +160,14 @@ impl SlidingLog {
         if remaining > 0 {
             return 0;
         }
-        // Nothing remains, so `limit` units are held; the oldest of them is one of those admitted just now if it is not below the
-        // head.
+        // Nothing remains, so `limit` units are held. If the oldest of them is not below the head, it is one of the
+        // units that are admitted now.
         let oldest = head.saturating_add(cost).saturating_sub(self.limit);
         let came_ns = if oldest < head { read(self.place(oldest)) >> 1 } else { time_ns };
         came_ns.saturating_add(self.window_ns).saturating_sub(now_ns)
     }
 
-    /// The time of the newest unit, or what is owed first.
+    /// Returns the time of the newest unit, or the step that must first write missing times.
     #[inline]
     #[expect(clippy::result_large_err, reason = "a step is what is returned in either case")]
     fn newest(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Result<u64, Step> {
@@ -237,11 +244,11 @@ impl Stepper for SlidingLog {
             let room_ns = self.room_ns(head, &read, (now_ns, newest_ns), 0, remaining);
             return Step::admit(decide(Outcome::Allowed, remaining, room_ns, newest_ns), head);
         }
-        // At the end of time nothing leaves any more.
+        // At the end of time no unit leaves any more.
         if now_ns == LAST_NS {
             return Step::Refuse(decide(Outcome::Denied, remaining, u64::MAX, newest_ns));
         }
-        // The unit that must have left: `limit` before the last of these.
+        // The unit that must have left the window: `limit` before the last unit of this request.
         if let Some(unit) = (head + cost).checked_sub(self.limit + 1) {
             let leaves_ns = (read(self.place(unit)) >> 1).saturating_add(self.window_ns);
             if leaves_ns > now_ns {
@@ -251,8 +258,8 @@ impl Stepper for SlidingLog {
         self.admit(head, &read, now_ns, newest_ns, cost, remaining)
     }
 
-    /// Charges what there is room for: a place is claimed only once its unit of the round before has left, which is what tells a
-    /// place that is not written yet from one that is.
+    /// Charges only as many units as there is room for. A place may be claimed only after its unit of the previous
+    /// round has left; otherwise the lap bit could not tell an unwritten place from a written one.
     fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let now_ns = now_ns.min(LAST_NS);
         match self.newest(head, &read, now_ns) {

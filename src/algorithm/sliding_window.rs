@@ -7,18 +7,19 @@ use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, or_panic};
 use crate::base::sync::AtomicU64;
 
-/// The sliding-window counter: estimates the last period's count from two aligned windows, the previous one
-/// weighted by the share of it that the sliding window still overlaps. The burst is ignored.
+/// The sliding-window counter: estimates the last period's count from two aligned windows. The burst is ignored.
+///
+/// The previous window's count is weighted by the share of that window which the sliding window still overlaps:
 ///
 /// `estimate = previous × (time left in the current window / period) + current`
 ///
-/// By default the weighted part is rounded down, and a request is admitted while the estimate is below the limit
-/// (a cost of n while there is room for n): at 7 a minute, 6.5 is below 7. [`SlidingWindow::strict`] wants room
-/// for the whole request: 6.5 + 1 is above 7.
+/// By default the weighted part is rounded down, and a request is admitted while the estimate is below the limit (a
+/// cost of n, while there is room for n). At 7 per minute, 6.5 is below 7. [`SlidingWindow::strict`] requires room for
+/// the whole request: 6.5 + 1 is above 7.
 ///
-/// The estimate assumes that the previous window's requests were spread evenly. If they were not, up to twice
-/// the limit can be admitted in an interval of one period, less than one unit more with the default rounding; in
-/// practice the error is a few percent. For a bound without that, use [`SubWindow::strict`](crate::SubWindow::strict) or
+/// The estimate assumes that the previous window's requests were spread evenly. If they were not, up to twice the limit
+/// can be admitted in an interval of one period, and with the default rounding up to one unit more. In practice the
+/// error is a few percent. For a bound without this error, use [`SubWindow::strict`](crate::SubWindow::strict) or
 /// [`SlidingLog`](crate::SlidingLog).
 ///
 /// # Examples
@@ -43,10 +44,10 @@ pub struct SlidingWindow {
 const NAME: &str = "sliding window";
 
 impl SlidingWindow {
-    /// Two windows of the quota's period, aligned to the clock's origin, the Unix epoch.
+    /// Creates a counter with two windows of the quota's period, aligned to the clock's origin, the Unix epoch.
     ///
     /// # Panics
-    /// If the word has no room: [`SlidingWindow::try_new`] returns the error instead.
+    /// Panics if the word has no room for the limit. [`SlidingWindow::try_new`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
@@ -54,29 +55,30 @@ impl SlidingWindow {
         Self { counts, strict: false }
     }
 
-    /// As [`SlidingWindow::new`].
+    /// Creates a counter like [`SlidingWindow::new`].
     ///
     /// # Errors
-    /// If the word has no room for the limit beside the index of the window: it does up to about half a unit a
-    /// nanosecond (a quarter in the worst case), and the error says how much would fit.
+    /// Returns an error if the word has no room for both the limit and the index of the window. Rates up to about half
+    /// a unit per nanosecond fit (a quarter in the worst case); the error states the maximum.
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
         Ok(Self { counts: WindowCounts::new(NAME, quota.limit(), quota.period_ns(), 1)?, strict: false })
     }
 
-    /// Rounds the weighted count up: a request needs room for all of it.
+    /// Rounds the weighted count up, so that a request needs room for its whole cost.
     #[must_use]
     pub const fn strict(self) -> Self {
         Self { strict: true, ..self }
     }
 }
 
-/// What the words say at a time.
+/// The state of the words at one time.
 struct Sight {
     view: WindowView,
     previous: u64,
-    /// Of the window, as far as the previous count weighs.
+    /// The time left in the window, for the weight of the previous count: at most the window's length.
     left_ns: u64,
-    /// To its end: more than that, if time stepped back before it.
+    /// The time to the window's end. More than the window's length if the clock stepped back to a time before the
+    /// window.
     to_end_ns: u64,
     now_ns: u64,
 }
@@ -87,7 +89,7 @@ impl SlidingWindow {
         let window_ns = self.counts.window_ns;
         let view = self.counts.view(head, now_ns);
         let previous = self.counts.before(&view, read).next().map_or(0, |(_, count)| count);
-        // A time before the window that counts is taken as its beginning.
+        // A time before the counting window is taken as the window's beginning.
         let left_ns = window_ns - now_ns.saturating_sub(view.index * window_ns);
         let to_end_ns = self.counts.until(u128::from(view.index) + 1, now_ns);
         Sight { view, previous, left_ns, to_end_ns, now_ns }
@@ -149,7 +151,7 @@ impl Stepper for SlidingWindow {
         if window_ns != self.counts.window_ns {
             return None;
         }
-        // The window that it was counted in ends there.
+        // The window that counted the charge ends at this time.
         let end = u128::from(charge.at_ns()) + u128::from(to_end_ns);
         let index = u64::try_from(end / u128::from(window_ns)).ok()?.checked_sub(1)?;
         self.counts.refund(head, index, units.min(charge.charged()))

@@ -1,16 +1,17 @@
-//! A window's index and a count in one word.
+//! A window index and a count in one word.
 
 use crate::base::quota::Reason;
 
-/// A word of two unsigned fields: an index above, a count below.
+/// A word of two unsigned fields: an index in the upper bits, a count in the lower bits.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Split {
     low_bits: u32,
 }
 
 impl Split {
-    /// Room for every index of windows of `window_ns` in 64-bit time (and two more, for "never" and for a phase);
-    /// the rest is the count's. Both fields all ones is [`DEAD`](super::step::DEAD), so counts end one below.
+    /// Creates a layout with room for every index of windows of `window_ns` in 64-bit time, and two more, for "never"
+    /// and for a phase. The count gets the other bits. A word of all ones is [`DEAD`](super::step::DEAD), so counts end
+    /// one below all ones.
     pub(super) const fn for_windows(window_ns: u64) -> Option<Self> {
         let largest = (u64::MAX / window_ns) as u128 + 2;
         let high_bits = u128::BITS - largest.leading_zeros();
@@ -20,7 +21,7 @@ impl Split {
         }
     }
 
-    /// The largest count that is not all ones.
+    /// Returns the largest count that is not all ones.
     pub(super) const fn max_low(self) -> u64 {
         (1 << self.low_bits) - 2
     }
@@ -35,7 +36,7 @@ impl Split {
         (word >> self.low_bits, word & ((1 << self.low_bits) - 1))
     }
 
-    /// Refuses a limit that the count cannot hold.
+    /// Returns an error if the count cannot hold the limit.
     pub(super) const fn holding(
         algorithm: &'static str,
         what: &'static str,

@@ -1,8 +1,8 @@
-//! What an algorithm is to a store: a pure function from words, a time and a cost to an effect.
+//! The interface between an algorithm and a store: a pure function from words, a time and a cost to an effect.
 //!
-//! A limit's state is one *head* word and, for some algorithms, a few *tail* words. Every admission is one
-//! compare-and-swap of the head from exactly the value that the decision was made from, and so is every charge that is
-//! taken back. Tail words only ever grow (they are written by atomic maximum), and are written around that exchange:
+//! A limit's state is one *head* word and, for some algorithms, a few *tail* words. Every admission and every refund is
+//! one compare-and-swap of the head, from exactly the value on which the decision was based. Tail words only grow (they
+//! are written by atomic maximum). They are written before and after that exchange:
 //!
 //! ```text
 //! load head (and the tail words it speaks of)
@@ -13,8 +13,8 @@
 //!       help              -> fill what an earlier admission owes, begin again
 //! ```
 //!
-//! Two values of the head are the store's: 0 is a key that was never seen, [`DEAD`] a node being unlinked.
-//! Algorithms never produce them.
+//! Two values of the head belong to the store: 0 is a key that was never seen, and [`DEAD`] is a node that is being
+//! unlinked. Algorithms never produce them.
 
 use core::fmt::Debug;
 
@@ -26,80 +26,80 @@ use alloc::boxed::Box;
 /// The head of a node that is being unlinked; no charge can land on it.
 pub(crate) const DEAD: u64 = u64::MAX;
 
-/// What a step decided, and what makes it so.
+/// The effect of a step.
 #[derive(Copy, Clone, Debug)]
 pub enum Step {
-    /// Refused: nothing is written.
+    /// The request is not admitted: nothing is written.
     Refuse(Decision),
-    /// Admitted, if the head can be exchanged for `next`.
+    /// The request is admitted, if the head can be exchanged for `next`.
     Admit {
-        /// The answer.
+        /// The decision.
         decision: Decision,
-        /// The new head. Equal to the old one if the cost is zero.
+        /// The new head. It equals the old head if the cost is zero.
         next: u64,
-        /// Written before the exchange.
+        /// The tail word to raise before the exchange.
         raise: Option<Raise>,
-        /// Written after the exchange.
+        /// The tail words to raise after the exchange.
         fill: Option<Fill>,
     },
-    /// An earlier admission's tail words are not all written yet.
+    /// The tail words of an earlier admission are not all written; the caller writes them and starts again.
     Help(Fill),
 }
 
 impl Step {
-    /// Admitted by the head alone.
+    /// Creates an admission that needs only the head.
     pub(crate) const fn admit(decision: Decision, next: u64) -> Self {
         Self::Admit { decision, next, raise: None, fill: None }
     }
 }
 
-/// One tail word, to be raised to at least a value.
+/// One tail word and the value to which it must be raised.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Raise {
-    /// Which.
+    /// The index of the tail word.
     pub index: usize,
-    /// To what.
+    /// The least value of the word afterwards.
     pub value: u64,
 }
 
-/// A run of tail words, to be raised; the algorithm knows to what ([`Stepper::filled`]).
+/// A run of tail words to raise. The algorithm computes their values ([`Stepper::filled`]).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Fill {
     /// The first position.
     pub from: u64,
-    /// How many.
+    /// The number of positions.
     pub count: u64,
     /// The time to write, in nanoseconds.
     pub time_ns: u64,
 }
 
-/// What is asked of a refund.
+/// The arguments of a refund.
 #[derive(Copy, Clone, Debug)]
 pub struct Refund<'a> {
     /// The charge.
     pub charge: &'a Decision,
-    /// At most so many units of it.
+    /// The most units of the charge to refund.
     pub units: u64,
-    /// The time as of which it is taken back, in nanoseconds.
+    /// The time of the refund, in nanoseconds.
     pub now_ns: u64,
 }
 
-/// A charge that is taken back.
+/// The result of a refund.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Refunded {
     /// The new head.
     pub next: u64,
-    /// Units that the key owes less, of which the last may have been paid in part.
+    /// The units by which the key's debt decreases. The last one may have been paid in part.
     pub units: u64,
 }
 
-/// An algorithm that is an engine under a quota. Public in a private module.
+/// An algorithm that is an engine with a quota. Public in a private module.
 pub trait Wrapper {
-    /// What steps for it.
+    /// The engine's type.
     type Engine: Stepper;
 
-    /// Its engine.
+    /// Returns the engine.
     fn engine(&self) -> &Self::Engine;
 }
 
@@ -151,11 +151,11 @@ impl<W: Wrapper> Stepper for W {
     }
 }
 
-/// The words behind the head.
+/// The tail: the words after the head.
 pub trait Tail: Send + Sync + 'static {
-    /// `len` words of zero. Types of fixed length may have more.
+    /// Creates at least `len` words of zero; a type of fixed length may have more.
     fn zeroed(len: usize) -> Self;
-    /// The words.
+    /// Returns the words.
     fn words(&self) -> &[AtomicU64];
 }
 
@@ -190,75 +190,76 @@ impl Tail for Box<[AtomicU64]> {
     }
 }
 
-/// An algorithm: a quota, and how it is kept. Sealed.
+/// A rate-limiting algorithm with its quota. Sealed.
 ///
-/// Values are small, immutable and cheap to clone; limiters hold one and apply it to every key's state.
+/// Values are small, immutable and cheap to clone. A limiter holds one value and applies it to every key's state.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an algorithm",
     note = "of a `Quota` make one first: `Gcra::new(quota)`, for a rate and a burst; `RateLimiter::new` alone takes the quota itself"
 )]
 pub trait Algorithm: Stepper + Clone + Debug + Send + Sync + 'static {
-    /// The same algorithm with another quota, able to read the state that this one wrote; for quotas by call
+    /// Returns the same algorithm with another quota, able to read the state that this value wrote. For per-call quotas
     /// ([`RateLimiter::check_with`](crate::RateLimiter::check_with)).
     ///
     /// # Errors
-    /// If the state could not be read under both: window algorithms need the same period, the sliding log a
-    /// limit no larger than its own.
+    /// Returns an error if the two quotas cannot share a state. Window algorithms need the same period; the sliding log
+    /// needs a limit no larger than its own.
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError>;
 
-    /// The same kind of algorithm with another quota, for states of its own.
+    /// Returns the same kind of algorithm with another quota, for a state of its own.
     ///
     /// # Errors
-    /// If the algorithm has no room for the quota; the error says what would fit.
+    /// Returns an error if the algorithm has no room for the quota; the error states the maximum.
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
 }
 
-/// The mechanics of an algorithm. Public in a private module: users name [`Algorithm`], which is sealed.
+/// The operations of an algorithm. Public in a private module: users name [`Algorithm`], which is sealed.
 pub trait Stepper {
-    /// The words behind the head; `()` if the head is all.
+    /// The type of the tail words; `()` if there is only the head.
     type Tail: Tail;
 
-    /// How many tail words a key has.
+    /// Returns the number of tail words of a key.
     fn tail_len(&self) -> usize {
         0
     }
 
-    /// Decides `cost` units at `now_ns`. Pure: `read` gives tail words, and nothing is written.
+    /// Decides `cost` units at `now_ns`. Pure: `read` returns tail words, and nothing is written.
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step;
 
-    /// Charges `cost` units at `now_ns` whether or not there is room; never refuses. What the word cannot hold is not
-    /// charged: the decision's cost says how much was.
+    /// Charges `cost` units at `now_ns` without a check for room; never denies. Units that the word cannot hold are not
+    /// charged: the decision's cost is the number that was charged.
     fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step;
 
-    /// Charges `units` at `now_ns` to a key that was never seen, as what it owes from elsewhere.
+    /// Charges `units` at `now_ns` to a key that was never seen: the debt that it has in another state.
     fn seed(&self, now_ns: u64, units: u64) -> Step {
         self.force(0, |_| 0, now_ns, units)
     }
 
-    /// The units that a key owes by an answer of this algorithm, a part of one as a whole, debts included.
+    /// Returns the units that a key owes after a decision of this algorithm, rounded up, including debts beyond the
+    /// burst.
     fn owed(&self, decision: &Decision) -> u64 {
         decision.owed()
     }
 
-    /// Decides `cost` units that may go within `wait_ns` from now, charged now. As a step, if it does not foresee.
+    /// Decides `cost` units that may proceed within `wait_ns`, and charges them now. The default is the same as `step`.
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let _ = wait_ns;
         self.step(head, read, now_ns, cost)
     }
 
-    /// Whether a charge can be taken back whatever was charged since; in a queue only the last one can.
+    /// Whether a charge can be refunded after later charges; in a queue only the last charge can.
     const CAN_REFUND: bool = false;
 
-    /// Takes back what is still owed of a charge. `None` if nothing is.
+    /// Refunds the unpaid part of a charge. Returns `None` if the charge is paid.
     fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let _ = (head, read, refund);
         None
     }
 
-    /// Whether at `now_ns` this state means what an absent key means, now and at any later time.
+    /// Returns whether this state means the same as an absent key, at `now_ns` and at every later time.
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool;
 
-    /// Whether `other` reads and writes words as this one does, so that both may be used on one state.
+    /// Returns whether `other` reads and writes words in the same way, so that both can use one state.
     fn reads(&self, other: &Self) -> bool;
 
     /// Calls `raise` with each tail word of `fill` and its value.

@@ -7,32 +7,34 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
-/// The sub-window counter: the period is cut into `parts` aligned sub-windows, each with a count, and `limit` units
-/// are admitted in the last `parts` of them. The burst is ignored.
+/// The sub-window counter: divides the period into `parts` aligned sub-windows, each with a count, and admits `limit`
+/// units in the last `parts` of them. The burst is ignored.
 ///
-/// The present sub-window is one of the `parts`, so what counts is the time since the beginning of the oldest:
-/// between `(parts − 1) / parts` of a period and a whole one. *Lenient*, the default, is never more than the
-/// limit in any interval of `(parts − 1) / parts` of a period, but up to **twice the limit** in a whole period: all of it at
-/// the end of one sub-window, and again as soon as that one is no longer counted.
-/// [`SubWindow::strict`] counts the sub-window before those as well, which is partly expired, and so never admits
-/// more than the limit in any period whatever; a unit is then held for up to one sub-window too long.
+/// The current sub-window is one of the `parts`. So the counted time is between `(parts − 1) / parts` of a period and a
+/// whole period.
 ///
-/// A check reads up to `parts` words. 50 or 60 parts are usual. Sub-windows are `period / parts` long, rounded up
-/// to a nanosecond.
+/// - *Lenient*, the default, never admits more than the limit in any interval of `(parts − 1) / parts` of a period. It
+///   can admit up to **twice the limit** in a whole period: the limit at the end of one sub-window, and again as soon
+///   as that sub-window is no longer counted.
+/// - [`SubWindow::strict`] also counts the sub-window before those, which is partly expired. So it never admits more
+///   than the limit in any period; a unit is then held for up to one sub-window too long.
+///
+/// A check reads up to `parts` words; 50 or 60 parts are usual. Sub-windows are `period / parts` long, rounded up to a
+/// nanosecond.
 ///
 /// # Examples
 /// ```
 /// use tollgate::{ManualClock, Quota, RateLimiter, SubWindow, Timestamp};
 ///
-/// // At most 500 in the last hour, counted by the minute.
+/// At most 500 in the last hour, in sub-windows of one minute.
 /// let counter = SubWindow::new(Quota::per_hour(500), 60).strict();
 /// let limiter = RateLimiter::builder(counter).clock(ManualClock::default()).direct();
 /// assert!(limiter.check_at(500, Timestamp::from_secs(59)).is_allowed());
-/// assert!(limiter.check_at(1, Timestamp::from_secs(3_659)).is_denied()); // it could be 3,600 s ago exactly
+/// the units may be exactly 3,600 s old
 /// assert!(limiter.check_at(1, Timestamp::from_secs(3_660)).is_allowed());
 /// ```
 /// # Source
-/// Common practice; Alibaba Sentinel's `LeapArray` is a well-known one.
+/// Common practice; Alibaba Sentinel's `LeapArray` is a well-known implementation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SubWindow {
     counts: WindowCounts,
@@ -42,13 +44,13 @@ pub struct SubWindow {
 const NAME: &str = "sub-window counter";
 
 impl SubWindow {
-    /// The most parts a period can be cut into.
+    /// The greatest number of parts.
     pub const MAX_PARTS: u32 = 4_096;
 
-    /// The quota's period cut into `parts` sub-windows, lenient.
+    /// Creates a lenient counter that divides the quota's period into `parts` sub-windows.
     ///
     /// # Panics
-    /// If `parts` is 0 or above [`SubWindow::MAX_PARTS`], or the word has no room:
+    /// Panics if `parts` is 0 or above [`SubWindow::MAX_PARTS`], or if the word has no room for the limit.
     /// [`SubWindow::try_new`] returns the error instead.
     #[must_use]
     #[track_caller]
@@ -56,11 +58,11 @@ impl SubWindow {
         or_panic(Self::checked(&quota, parts))
     }
 
-    /// As [`SubWindow::new`].
+    /// Creates a counter like [`SubWindow::new`].
     ///
     /// # Errors
-    /// If `parts` is 0 or above [`SubWindow::MAX_PARTS`], or if the word has no room for the limit beside the index
-    /// of the sub-window; the error says how much would fit.
+    /// Returns an error if `parts` is 0 or above [`SubWindow::MAX_PARTS`], or if the word has no room for both the
+    /// limit and the index of the sub-window; the error states the maximum.
     pub fn try_new(quota: Quota, parts: u32) -> Result<Self, QuotaError> {
         Ok(Self::checked(&quota, parts)?)
     }
@@ -79,14 +81,14 @@ impl SubWindow {
         }
     }
 
-    /// Counts the partly expired sub-window too, so that no interval of one period ever holds more than the limit.
+    /// Also counts the partly expired sub-window, so that no interval of one period ever holds more than the limit.
     #[must_use]
     pub const fn strict(mut self) -> Self {
         self.counts.history = self.parts;
         self
     }
 
-    /// When, from now, enough of what is counted will have left to make room for `excess` units.
+    /// Returns the time from now until enough counted units have expired to make room for `excess` units.
     #[cold]
     fn retry_ns(
         &self,
@@ -96,7 +98,8 @@ impl SubWindow {
         used: u64,
         excess: u64,
     ) -> u64 {
-        // The oldest leave first: all that is used, less what is newer than the one that makes room.
+        // The oldest units expire first. This finds the sub-window whose expiry makes room: the newer ones hold at most
+        // `most`.
         let most = used.saturating_sub(excess);
         let mut newer = 0u64;
         let present = core::iter::once((0, view.current));
@@ -107,11 +110,11 @@ impl SubWindow {
                 return self.counts.until(next, now_ns);
             }
         }
-        // Only if words changed while they were read; the caller looks again.
+        // Reached only if words changed while they were read; then the caller retries.
         0
     }
 
-    /// When, from now, there will be room for one unit more, if there is none with all that is used.
+    /// Returns the time from now until one more unit fits, or 0 if one fits beside the `used` units.
     fn room_ns(&self, view: &WindowView, read: impl Fn(usize) -> u64, now_ns: u64, used: u64) -> u64 {
         match used.checked_sub(self.counts.limit) {
             None => 0,
@@ -119,7 +122,7 @@ impl SubWindow {
         }
     }
 
-    /// When, from now, nothing will be counted.
+    /// Returns the time from now until nothing is counted.
     fn reset_ns(&self, newest: Option<u64>, now_ns: u64) -> u64 {
         newest.map_or(0, |newest| {
             self.counts.until(u128::from(newest) + u128::from(self.counts.history) + 1, now_ns)
@@ -127,12 +130,12 @@ impl SubWindow {
     }
 }
 
-/// What the words say at a time.
+/// The state of the words at one time.
 struct Sight {
     view: WindowView,
-    /// All that is counted.
+    /// The units in all counted sub-windows.
     used: u64,
-    /// The newest sub-window of them.
+    /// The newest counted sub-window that is not empty.
     newest: Option<u64>,
 }
 
@@ -215,7 +218,8 @@ impl Stepper for SubWindow {
         let &Facts::Plain { reset_ns, .. } = charge.facts() else {
             return None;
         };
-        // It was counted in the newest of those that are counted until then: a later one than its time's, if it came late.
+        // The charge is in the newest sub-window that expires at the reset time. That is a later sub-window than the
+        // one of the charge's time, if the charge came late.
         let counted_until =
             (u128::from(charge.at_ns()) + u128::from(reset_ns)) / u128::from(self.counts.window_ns);
         let index = u64::try_from(counted_until).ok()?.checked_sub(u64::from(self.counts.history) + 1)?;

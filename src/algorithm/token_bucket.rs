@@ -8,18 +8,20 @@ use crate::base::clock::Timestamp;
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 
-/// The token bucket: holds `burst` tokens, is refilled with `limit` tokens each period, and admits a request if it
-/// holds the tokens that the request costs. A bucket starts full.
+/// The token bucket: holds `burst` tokens, and refills with `limit` tokens per period.
+///
+/// A request is admitted if the bucket holds as many tokens as the request costs. A bucket starts full.
 ///
 /// | refill | tokens come | made by |
 /// |---|---|---|
 /// | greedy | one by one, spread evenly over the period | [`TokenBucket::new`] |
-/// | interval | `limit` at once at the end of each period, which a use of the full bucket begins | [`TokenBucket::interval`] |
+/// | interval | `limit` at once at the end of each period; the first use of a full bucket starts a period |
+/// [`TokenBucket::interval`] |
 /// | aligned | `limit` at once at `t₀ + k × period`, the same for all keys | [`TokenBucket::aligned`] |
 ///
-/// Greedy refill makes the same decisions as [`Gcra`](crate::Gcra) and keeps the same word. In any interval of
-/// length `t` greedy refill admits at most `burst + limit × t / period` units, and the others at most
-/// `burst + limit × (⌊t / period⌋ + 1)`.
+/// Greedy refill makes the same decisions as [`Gcra`](crate::Gcra) and keeps the same word. In any interval of length
+/// `t` greedy refill admits at most `burst + limit × t / period` units. The other two kinds admit at most `burst +
+/// limit × (⌊t / period⌋ + 1)`.
 ///
 /// # Examples
 /// ```
@@ -51,7 +53,7 @@ enum Refill {
 
 const NAME: &str = "token bucket";
 
-/// Calls with the engine of either refill.
+/// Calls the same expression with either refill's engine.
 macro_rules! with_engine {
     ($self:ident, $engine:ident => $call:expr) => {
         match &$self.refill {
@@ -62,67 +64,71 @@ macro_rules! with_engine {
 }
 
 impl TokenBucket {
-    /// Greedy refill: one token each `period / limit`. Every quota fits.
+    /// Creates a bucket with greedy refill: one token per `period / limit`. Every quota fits.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { refill: Refill::Greedy(Pace::new(&quota)) }
     }
 
-    /// Interval refill: `limit` tokens at the end of each period.
+    /// Creates a bucket with interval refill: `limit` tokens at the end of each period.
     ///
-    /// A key's periods are counted from the first take out of its full bucket. A bucket that is full again has
-    /// no memory: the next take begins them anew, and so can never come just before a refill.
+    /// A key's periods start at the first use of its full bucket. A bucket that is full again has no memory: the next
+    /// use starts new periods. So the use of a full bucket never comes just before a refill.
     ///
     /// # Panics
-    /// If the burst is above 2³² − 2: [`TokenBucket::try_interval`] returns the error instead.
+    /// Panics if the burst is above 2³² − 2. [`TokenBucket::try_interval`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn interval(quota: Quota) -> Self {
         or_panic(Self::from_first_use(&quota))
     }
 
-    /// As [`TokenBucket::interval`].
+    /// Creates a bucket with interval refill, like [`TokenBucket::interval`].
     ///
     /// # Errors
-    /// If the burst is above 2³² − 2.
+    /// Returns an error if the burst is above 2³² − 2.
     pub fn try_interval(quota: Quota) -> Result<Self, QuotaError> {
         Ok(Self::from_first_use(&quota)?)
     }
 
-    /// Aligned refill: `limit` tokens at `at`, and every period before and after it, for all keys.
+    /// Creates a bucket with aligned refill: `limit` tokens at `at`, and every period before and after `at`, for all
+    /// keys.
     ///
     /// # Panics
-    /// If the word has no room: [`TokenBucket::try_aligned`] returns the error instead.
+    /// Panics if the word has no room for the quota. [`TokenBucket::try_aligned`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn aligned(quota: Quota, at: Timestamp) -> Self {
         or_panic(Self::in_batches(&quota, at, false))
     }
 
-    /// As [`TokenBucket::aligned`].
+    /// Creates a bucket with aligned refill, like [`TokenBucket::aligned`].
     ///
     /// # Errors
-    /// If the word has no room for the burst beside the index of the period; the error says how much would fit.
+    /// Returns an error if the word has no room for both the burst and the index of the period; the error states the
+    /// maximum.
     pub fn try_aligned(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
         Ok(Self::in_batches(&quota, at, false)?)
     }
 
-    /// Aligned refill with an adaptive start: a key's first, partial period gives its share of a batch.
+    /// Creates a bucket with aligned refill and an adaptive start: a key's first, partial period gives a share of a
+    /// batch.
     ///
-    /// A new key starts with `burst − limit` tokens (none if that is negative) and
-    /// `limit × time to the next refill / period`, rounded down, and at most with the burst (so a bucket of one token
-    /// that is one batch has it only exactly at a refill). Keys of such a
-    /// limiter are never idle, since a key that is forgotten would start anew: give the keyed store a cap, or
-    /// remove keys.
+    /// A new key starts with `burst − limit` tokens (none if that is negative) plus `limit × time to the next refill /
+    /// period`, rounded down. The start is at most the burst. (So a bucket of one token, with batches of one token,
+    /// starts with its token only exactly at a refill.)
+    ///
+    /// Keys of such a limiter are never idle, because a removed key would get a new start. Give the keyed store a cap,
+    /// or remove keys.
     ///
     /// # Panics
-    /// As [`TokenBucket::aligned`].
+    /// The same as for [`TokenBucket::aligned`].
     ///
     /// # Examples
     /// ```
     /// use tollgate::{Quota, ManualClock, RateLimiter, Timestamp, TokenBucket};
     ///
-    /// // 400 tokens an hour; the first customer comes 20 minutes past the hour.
+    /// 400 tokens per hour; the first customer comes 20 minutes past the hour.
     /// let bucket = TokenBucket::aligned_adaptive(Quota::per_hour(400), Timestamp::ZERO);
     /// let clock = ManualClock::new(Timestamp::from_secs(20 * 60));
     /// let limiter = RateLimiter::builder(bucket).clock(clock).direct();
@@ -134,10 +140,10 @@ impl TokenBucket {
         or_panic(Self::in_batches(&quota, at, true))
     }
 
-    /// As [`TokenBucket::aligned_adaptive`].
+    /// Creates a bucket with an adaptive start, like [`TokenBucket::aligned_adaptive`].
     ///
     /// # Errors
-    /// As [`TokenBucket::try_aligned`].
+    /// The same as for [`TokenBucket::try_aligned`].
     pub fn try_aligned_adaptive(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
         Ok(Self::in_batches(&quota, at, true)?)
     }
