@@ -1,7 +1,8 @@
-//! The engine of everything that gives units back in batches at period boundaries: fixed windows, and token
-//! buckets with interval or aligned refill.
+//! The engine of the algorithms that return units in batches at period boundaries: fixed windows, and token buckets
+//! with interval or aligned refill.
 //!
-//! A key's state is the units *used* (zero is full, and what an absent key has) and where its periods stand:
+//! A key's state is the number of units *used* (zero is a full bucket, like that of an absent key) and the position of
+//! its periods:
 //!
 //! ```text
 //! aligned    head = [ period index + 1 | used ]                  boundaries at phase + k × period, for all keys
@@ -9,17 +10,19 @@
 //!            tail = [ anchor, anchor ]   nanoseconds
 //! ```
 //!
-//! *First use.* A bucket that is full has no memory: the next use starts a new *lap*, whose periods count from
-//! it. The new anchor cannot share a word with the count (both need all their bits), so it is raised into the
-//! slot of the next lap before the exchange that begins it. Two threads may race to begin one lap; the anchor is
-//! then the later of their times. That is a time at which the winner's call was under way: the loser read its
-//! clock before it loaded the head that the winner replaced. So the lap begins as if the winner had read its
-//! clock at that time. `steps` counts the boundaries that were booked; it lives in the head, so who loses an
-//! exchange loses its refill with it.
+//! *First use.* A full bucket has no memory: the next use starts a new *lap*, and the lap's periods start at that use.
 //!
-//! A thread that stalls between reading its clock and raising the anchor can raise the anchor of a lap that has
-//! begun meanwhile, again to a time before that beginning was exchanged; `steps` never goes back. Boundaries
-//! come later by less than that span: against the client.
+//! 1. The new anchor and the count cannot share a word, because both need all their bits. So the caller first raises
+//!    the anchor into the slot of the next lap. Then it exchanges the head, which begins the lap.
+//! 2. Two threads may race to begin one lap. The anchor is then the later of their times. The winner's call was in
+//!    progress at that time: the loser read its clock before it loaded the head that the winner replaced. So the lap
+//!    begins as if the winner had read its clock at that time.
+//! 3. `steps` counts the boundaries that were applied. It is part of the head, so a thread that loses an exchange also
+//!    loses its refill.
+//!
+//! A thread can stall between its clock reading and its raise, while another lap begins. It can then raise the anchor
+//! of that lap, but only to a time before the exchange that began the lap; `steps` never decreases. Boundaries come
+//! later by less than that span, which can only deny more.
 
 use super::split::Split;
 use super::step::{Raise, Refund, Refunded, Step, Stepper};
@@ -28,14 +31,14 @@ use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, Reason};
 use crate::base::sync::AtomicU64;
 
-/// Bits of the lap: the parity picks the anchor, the rest keeps a stalled thread's exchange from succeeding.
+/// Bits of the lap: the parity selects the anchor; the other bits make a stalled thread's exchange fail.
 const LAP_BITS: u32 = 16;
-/// Bits of the count beyond the capacity, for debts, as long as 24 hold all.
+/// Bits of the count beyond the capacity, for debts, as long as 24 bits hold the whole count.
 const DEBT_BITS: u32 = 8;
-/// The fewest bits for steps that are worth having; a lap that uses them up starts anew.
+/// The fewest useful bits for steps; after a lap has used all its steps, a new lap starts.
 const MIN_STEP_BITS: u32 = 16;
 
-/// See the module's text.
+/// The engine; see the module documentation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Batch {
     capacity: u64,
@@ -44,16 +47,16 @@ pub struct Batch {
     start: Start,
 }
 
-/// Where periods begin.
+/// The position of the periods.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Start {
-    /// At `phase_ns + k × period`, for every whole k, back to the beginning of time too.
+    /// Boundaries at `phase_ns + k × period`, for every whole k, also before the phase, back to the beginning of time.
     Aligned { phase_ns: u64, split: Split, adaptive: bool },
-    /// At a key's first use of a full bucket.
+    /// Periods start at a key's first use of a full bucket.
     FirstUse { used_bits: u32 },
 }
 
-/// A state in the present: the units used, and the time to the next boundary.
+/// A state at one time: the units used, and the time to the next boundary.
 struct Present {
     used: u64,
     to_boundary_ns: u64,
@@ -88,7 +91,7 @@ impl Batch {
             let what = "the number of units at once";
             return Err(Reason::Word { algorithm, what, got: capacity, max: MAX });
         }
-        // Room for one more than the capacity, so that no word is all ones; and for debts, where steps can spare it.
+        // Room for one more than the capacity, so that no word is all ones; and for debts, if steps can spare the bits.
         let bits = u64::BITS - (capacity + 1).leading_zeros();
         let used_bits = if bits + DEBT_BITS < 24 {
             bits + DEBT_BITS
@@ -100,7 +103,7 @@ impl Batch {
         Ok(Self { capacity, batch, period_ns: quota.period_ns(), start: Start::FirstUse { used_bits } })
     }
 
-    /// The same kind with another quota, if words keep their meaning: what one gives back, the other does.
+    /// Returns the same kind of engine with another quota, if words keep their meaning: both return the same batches.
     pub(super) fn requota(
         &self,
         algorithm: &'static str,
@@ -121,7 +124,7 @@ impl Batch {
         Ok(Self { capacity, ..*self })
     }
 
-    /// The same kind with another quota, in a layout of its own.
+    /// Returns the same kind of engine with another quota, in its own layout.
     pub(super) const fn with_quota(
         &self,
         algorithm: &'static str,
@@ -136,7 +139,7 @@ impl Batch {
         }
     }
 
-    /// The most units that a word can hold.
+    /// Returns the most units that a word can hold.
     const fn most(&self) -> u64 {
         match self.start {
             Start::Aligned { split, .. } => split.max_low(),
@@ -144,7 +147,7 @@ impl Batch {
         }
     }
 
-    /// The quota of windows that begin at multiples of the period.
+    /// Returns the quota, if the periods are windows that begin at multiples of the period.
     pub(super) fn aligned_quota(&self) -> Option<Quota> {
         match self.start {
             Start::Aligned { phase_ns: 0, adaptive: false, .. } => {
@@ -172,7 +175,7 @@ impl Batch {
         Decision::new(outcome, cost, capacity, now_ns, facts)
     }
 
-    /// What `cost` more units mean.
+    /// Decides `cost` more units.
     #[inline]
     fn judge(&self, present: &Present, now_ns: u64, cost: u64) -> Decision {
         if cost > self.capacity {
@@ -210,11 +213,11 @@ impl Batch {
         }
     }
 
-    /// The period that counts (never one before the word's: a time before it is taken as its beginning), and the
-    /// state in it.
+    /// Returns the period that counts, and the state in that period. It is never a period before the word's: an earlier
+    /// time is taken as the beginning of the word's period.
     #[inline]
     fn aligned_present(&self, head: u64, now_ns: u64, phase_ns: u64, split: Split) -> (u64, Present) {
-        // Period 0 ends at the phase; period k at phase + k × period.
+        // Period 0 ends at the phase; period k ends at phase + k × period.
         let now_index = match now_ns.checked_sub(phase_ns) {
             Some(since) => since / self.period_ns + 1,
             None => 0,
@@ -231,14 +234,14 @@ impl Batch {
         (index, Present { used, to_boundary_ns })
     }
 
-    /// What a key that was never seen has used: nothing, unless the start is adaptive. Then it has
-    /// `capacity − batch` units (if that is positive) and the share of a batch that its first, partial period
-    /// deserves, rounded down.
+    /// Returns the used units of a key that was never seen: zero, unless the start is adaptive. With an adaptive start,
+    /// the key has `capacity − batch` units (if that is positive), and a share of a batch in proportion to its first,
+    /// partial period, rounded down.
     fn first_used(&self, to_boundary_ns: u64) -> u64 {
         if let Start::Aligned { adaptive: true, .. } = self.start {
             let share = u128::from(to_boundary_ns.min(self.period_ns)) * u128::from(self.batch)
                 / u128::from(self.period_ns);
-            // At most the batch.
+            // The share is at most the batch.
             let share = u64::try_from(share).unwrap_or(self.batch);
             let initial = self.capacity.saturating_sub(self.batch).saturating_add(share).min(self.capacity);
             return self.capacity - initial;
@@ -269,8 +272,8 @@ impl Batch {
     ) -> Step {
         let lap = Lap::unpack(head, used_bits);
         let here = self.lap_present(&lap, read, now_ns, used_bits);
-        // Full: the periods begin now. Worn out (after 2^16 periods or more in which the bucket was never full):
-        // they begin now as well, with what is used, so the next batch comes later by less than a period.
+        // Full: the periods start now. Worn out (after 2^16 or more periods in which the bucket was never full): they
+        // start now too, and the used units stay. So the next batch comes later by less than a period.
         let anew = here.used == 0 || here.worn_out;
         let to_boundary_ns = if anew { self.period_ns } else { here.to_boundary_ns };
         let present = Present { used: here.used, to_boundary_ns };
@@ -308,7 +311,8 @@ impl Stepper for Batch {
         })
     }
 
-    /// What a key has used that owes `units` from elsewhere: no more than that, whatever a new one would start with.
+    /// Charges exactly `units`, the debt from another state, to a new key, also if a new key would start with used
+    /// units.
     fn seed(&self, now_ns: u64, units: u64) -> Step {
         self.step_by(
             0,
@@ -323,8 +327,8 @@ impl Stepper for Batch {
 
     /// Charges units of later batches if they come within `wait_ns`.
     ///
-    /// A turn k boundaries away is one in a bucket that was given k batches by then, of which it holds no more than its capacity.
-    /// So what is still in the bucket now, and would run over there, is charged along with it.
+    /// A turn k boundaries away belongs to a bucket that has received k batches by then, and the bucket holds at most
+    /// its capacity. So units that are still in the bucket now, and would overflow by then, are charged too.
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         self.step_by(head, read, now_ns, |present| {
             let now = self.judge(present, now_ns, cost);
@@ -344,26 +348,28 @@ impl Stepper for Batch {
 
     const CAN_REFUND: bool = true;
 
-    /// Takes back up to `units` of a charge, if its period is still the one that counts: units are paid by whole
-    /// batches at its end.
+    /// Refunds up to `units` of a charge, if its period is still the one that counts: a boundary pays units in whole
+    /// batches.
     fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
 
         let &Facts::Batch { used: led_to, raised, batch, to_boundary_ns, period_ns } = charge.facts() else {
             return None;
         };
-        // A key that was never seen may have used some, if its start is adaptive.
+        // With an adaptive start, a key that was never seen may have used units.
         if (batch, period_ns) != (self.batch, self.period_ns) || head == 0 {
             return None;
         }
         let boundary = |at_ns: u64, to_ns: u64| u128::from(at_ns) + u128::from(to_ns);
         let then = boundary(charge.at_ns(), to_boundary_ns);
-        // How many units, and how many are used then. Who gives back all gives back as well what was raised for it.
+        // The refunded units, and the used units afterwards. A refund of the whole charge also returns the units raised
+        // for it.
         let back = |present: &Present| {
             let back = units.min(charge.charged()).min(present.used);
             let raised = if units >= charge.charged() { raised } else { 0 };
             let same = boundary(now_ns, present.to_boundary_ns) == then;
-            // Of those who were told to wait only the last can leave: those behind have been told when to go.
+            // Of the requests that wait, only the last one can be refunded: the later requests already have their
+            // turns.
             let last = present.used == led_to || !charge.has_turn();
             (same && last && back > 0).then(|| (back, (present.used - back).saturating_sub(raised)))
         };
@@ -389,7 +395,7 @@ impl Stepper for Batch {
 
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         match self.start {
-            // An absent key would start with what its first partial period gives.
+            // An absent key would start with what its first partial period gives, so no state is idle.
             Start::Aligned { adaptive: true, .. } => head == 0,
             Start::Aligned { phase_ns, split, .. } => {
                 self.aligned_present(head, now_ns, phase_ns, split).1.used == 0
@@ -406,7 +412,7 @@ impl Stepper for Batch {
     }
 }
 
-/// The units that a state has used that an admission leaves.
+/// Returns the used units after an admission.
 #[inline]
 const fn used_after(decision: &Decision) -> u64 {
     match decision.facts() {
@@ -471,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_lap_that_wears_out_starts_anew_and_owes_no_less() {
-        // 31 bits of units leave 17 of steps.
+        // With 31 bits for units, 17 remain for steps.
         let capacity = (1 << 31) - 2;
         let quota = Quota::new(1, std::time::Duration::from_nanos(1));
         let bucket = Batch::from_first_use("test", &quota, [capacity, 1]).unwrap();

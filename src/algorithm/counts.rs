@@ -1,22 +1,26 @@
-//! The engine of the sliding counters: one count for each window, the present one in the head.
+//! The engine of the sliding counters: one count per window, with the current window in the head.
 //!
 //! ```text
-//! head = [ window index + 1 | count ]            the newest window in which anything was admitted
+//! ```text
 //! tail = ring of [ window index + 1 | count ]    the windows before it, window k at k mod length
 //! ```
 //!
-//! *Turning over.* The exchange that begins a window must not lose the count of the one it ends, and the two have
-//! no room in one word. So the ended window's word is first raised into its place in the ring, then the head is
-//! exchanged from exactly that word: if it changed meanwhile (someone was admitted to the ended window after
-//! all), the exchange fails, and the next try raises the larger count. Once the head has moved on, the ring's
-//! word for the window it left is final. It is right however late a stalled thread raises an older value, since
-//! words only grow: first by index, then by count. Only the head's count shrinks, when units are given back. If that comes
-//! between a raise and its exchange, which then fails, the ring keeps the larger count: against the client.
+//! *A new window.* The exchange that begins a window must not lose the count of the window that it ends, and one word
+//! has no room for both counts. So the caller does two steps:
 //!
-//! The ring has one place more than there are windows to remember, so that ending window k never overwrites a
-//! window that a reader of the old head still counts. A reader whose head is outdated may find newer words where
-//! it looks for older ones. It takes those as zero, which can only admit, and then its exchange fails; a refusal
-//! would have been one with the right words too.
+//! 1. It raises the ended window's word into that window's place in the ring.
+//! 2. It exchanges the head from exactly that word. If the head changed in the meantime (another caller was admitted to
+//!    the ended window), the exchange fails, and the next try raises the larger count.
+//!
+//! Once the head has moved on, the ring's word for the ended window is final. A stalled thread may raise an older value
+//! at any later time without harm, because words only grow: first by index, then by count. Only the head's count
+//! decreases, when units are refunded. If a refund comes between a raise and its exchange, the exchange fails and the
+//! ring keeps the larger count, which can only deny more.
+//!
+//! The ring has one place more than there are windows to remember. So the end of window k never overwrites a window
+//! that a reader of the old head still counts. A reader with an outdated head may find newer words in place of older
+//! ones. It takes those as zero, which can only admit, and then its exchange fails. A denial would also be right with
+//! the correct words.
 //!
 //! A time before the head's window is taken as the beginning of that window.
 
@@ -28,21 +32,21 @@ use crate::base::quota::{Quota, Reason};
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct WindowCounts {
     pub(super) limit: u64,
-    /// The length of one window (of a sub-window, if that is what they are).
+    /// The length of one window, or of one sub-window.
     pub(super) window_ns: u64,
-    /// How many windows before the present one count.
+    /// The number of windows before the current one that count.
     pub(super) history: u32,
     split: Split,
 }
 
-/// What the words say at a time.
+/// The state of the words at one time.
 #[derive(Copy, Clone)]
 pub(super) struct WindowView {
-    /// The window that counts as the present one.
+    /// The window that counts as the current one.
     pub(super) index: u64,
-    /// Its count.
+    /// The current window's count.
     pub(super) current: u64,
-    /// The head's own window and count, if the head's window is not the present one.
+    /// The head's own window and count, if the head's window is not the current one.
     ended: Option<(u64, u64)>,
 }
 
@@ -59,7 +63,7 @@ impl WindowCounts {
         }
     }
 
-    /// The same windows with another limit.
+    /// Returns the same windows with another limit.
     pub(super) fn requota(
         &self,
         algorithm: &'static str,
@@ -72,12 +76,12 @@ impl WindowCounts {
         Self::new(algorithm, quota.limit(), window_ns, self.history)
     }
 
-    /// Whether another value reads words alike.
+    /// Returns whether `other` reads words in the same way.
     pub(super) fn reads(&self, other: &Self) -> bool {
         (self.window_ns, self.history, self.split) == (other.window_ns, other.history, other.split)
     }
 
-    /// Tail words: one for each window remembered, and one being ended.
+    /// Returns the number of tail words: one for each remembered window, and one for the window that ends.
     pub(super) const fn ring_len(&self) -> usize {
         self.history as usize + 1
     }
@@ -104,8 +108,8 @@ impl WindowCounts {
         place
     }
 
-    /// The counts of the windows before the present one, with how far back each is: from 1 to `history`, or as far as
-    /// there are windows.
+    /// Returns the counts of the windows before the current one, each with its distance: from 1 to `history`, or to the
+    /// first window.
     #[inline]
     pub(super) fn before(
         &self,
@@ -114,7 +118,7 @@ impl WindowCounts {
     ) -> impl Iterator<Item = (u32, u64)> {
         let (index, ended) = (view.index, view.ended);
         let length = self.ring_len();
-        // Places go back by one, which spares a division for each.
+        // Each place is the one before the last, which avoids a division per window.
         let mut place = self.place(index);
         let oldest = u64::from(self.history).min(index);
         #[expect(clippy::cast_possible_truncation, reason = "at most the history, which is a u32")]
@@ -131,14 +135,14 @@ impl WindowCounts {
         })
     }
 
-    /// The step that counts `cost` more in the present window.
+    /// Returns the step that adds `cost` to the current window's count.
     #[inline]
     pub(super) fn admit(&self, view: &WindowView, decision: Decision, head: u64, cost: u64) -> Step {
         if cost == 0 {
             return Step::admit(decision, head);
         }
         let next = self.split.pack(view.index + 1, view.current + cost);
-        // A window that nobody will ask for any more needs no place.
+        // A window that no later check reads needs no place.
         let raise = match view.ended {
             Some((ended, _)) if view.index - ended <= u64::from(self.history) => {
                 Some(Raise { index: self.place(ended), value: head })
@@ -148,14 +152,14 @@ impl WindowCounts {
         Step::Admit { decision, next, raise, fill: None }
     }
 
-    /// How much of `cost` the present count can still hold.
+    /// Returns the part of `cost` that the current count can still hold.
     pub(super) const fn fitting(&self, view: &WindowView, cost: u64) -> u64 {
         let room = self.split.max_low().saturating_sub(view.current);
         if cost < room { cost } else { room }
     }
 
-    /// Takes back up to `units` that were counted in the window `index`, if that is still the head's. (Counts in the ring
-    /// only grow.)
+    /// Refunds up to `units` that were counted in the window `index`, if it is still the head's window. (Counts in the
+    /// ring only grow.)
     pub(super) fn refund(&self, head: u64, index: u64, units: u64) -> Option<Refunded> {
         let (stored, count) = self.split.unpack(head);
         let units = units.min(count);
@@ -163,15 +167,15 @@ impl WindowCounts {
             .then(|| Refunded { next: self.split.pack(stored, count - units), units })
     }
 
-    /// From `now_ns` to the beginning of window `index`, in nanoseconds.
+    /// Returns the nanoseconds from `now_ns` to the beginning of window `index`.
     pub(super) fn until(&self, index: u128, now_ns: u64) -> u64 {
         let start = index * u128::from(self.window_ns);
         u64::try_from(start.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX)
     }
 
-    /// Whether nothing is counted any more.
+    /// Returns whether no window has a count any more.
     pub(super) fn is_idle(&self, head: u64, now_ns: u64) -> bool {
-        // Every word in the ring is of an older window than the head's.
+        // Every word in the ring belongs to an older window than the head's.
         match self.split.unpack(head).0.checked_sub(1) {
             None => true,
             Some(stored) => (now_ns / self.window_ns).saturating_sub(stored) > u64::from(self.history),

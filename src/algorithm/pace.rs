@@ -6,18 +6,19 @@
 //!           now        ahead         TAT      room for more
 //! ```
 //!
-//! *Ticks.* The word counts ticks of `1/scale` ns, so that an emission interval `T = period / limit` is a whole
-//! number of ticks. `scale` is the denominator of `T` in nanoseconds, if that is at most 32: `10/60s` has T = 6 s
-//! and scale 1, `7/60s` has T = 60/7 s and scale 7, and both are exact, ties included. For other quotas `scale`
-//! is 32 (less, if a full burst takes more than two years to refill) and `T` is rounded *up* to a whole tick:
-//! the rate is never higher than asked for, and lower by less than one part in `32 × T / 1 ns`.
+//! *Ticks.* The word counts ticks of `1/scale` ns, so that an emission interval `T = period / limit` is a whole number
+//! of ticks. `scale` is the denominator of `T` in nanoseconds, if that is at most 32: `10/60s` has T = 6 s and scale 1,
+//! `7/60s` has T = 60/7 s and scale 7. Both are exact, ties included.
 //!
-//! *Wrapping.* With scale 1 the word is nanoseconds since the clock's origin, and comparisons are plain. With a
-//! larger scale it is the same number modulo 2⁶⁴, and a TAT is ahead of now if it is by less than half the
-//! range: 2⁶³ ticks of 1/32 ns are 9 years. A key that is idle for longer than that, and not forgotten
-//! meanwhile, may read as busy; and a caller's time that steps back by more than that may read one as idle.
+//! For other quotas `scale` is 32, or less if a full burst takes more than two years to refill, and `T` is rounded *up*
+//! to a whole tick. The rate is never higher than the quota's, and lower by less than one part in `32 × T / 1 ns`.
 //!
-//! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
+//! *Wrapping.* With scale 1 the word is nanoseconds since the clock's origin, and comparisons are plain. With a larger
+//! scale the word is taken modulo 2⁶⁴. A TAT is then ahead of now if it is ahead by less than half the range: 2⁶³ ticks
+//! of 1/32 ns are 9 years. A key that is idle for longer than that, and was not removed, may read as busy. A caller's
+//! time that steps back by more than that may read a busy key as idle.
+//!
+//! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved to 1, which can only deny more.
 
 use super::step::{DEAD, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
@@ -25,19 +26,20 @@ use crate::algorithm::compact::{TatVariant, TatWord};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 
-/// An emission interval and a burst, in ticks. `QUEUED`: requests go at the time that the TAT says, rather than at once.
+/// An emission interval and a burst, in ticks. If `QUEUED`, a request proceeds at the time of the TAT instead of at
+/// once.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Pace<const QUEUED: bool> {
     /// Ticks per unit, at least 1.
     interval: u64,
-    /// `burst` intervals: how far ahead of now a TAT may stand. At most 2⁶³ − 1, and 2⁶¹ if the scale is not 1.
+    /// `burst` intervals: the furthest that a TAT may be ahead of now. At most 2⁶³ − 1, and 2⁶¹ if the scale is not 1.
     capacity: u64,
     burst: u64,
     /// Ticks per nanosecond, 1 to 32.
     scale: u32,
 }
 
-/// Makes a type of one field, `pace`, an algorithm.
+/// Implements the algorithm traits for a type whose only field is `pace`.
 macro_rules! paced {
     ($algorithm:ident, $name:literal, queued: $queued:literal) => {
         impl $crate::algorithm::step::Wrapper for $algorithm {
@@ -98,13 +100,13 @@ impl<const QUEUED: bool> Pace<QUEUED> {
         loop {
             match Self::at_scale(quota, scale) {
                 Some(pace) => return pace,
-                // A quota is valid only if scale 1 fits, so this ends.
+                // A quota is valid only if scale 1 fits, so the loop ends.
                 None => scale -= 1,
             }
         }
     }
 
-    /// The quota in ticks of `1/scale` ns, if it fits.
+    /// Returns the quota in ticks of `1/scale` ns, if it fits.
     pub(crate) const fn at_scale(quota: &Quota, scale: u32) -> Option<Self> {
         let interval = (quota.period_ns() as u128 * scale as u128).div_ceil(quota.limit() as u128);
         let max = if scale == 1 { i64::MAX as u128 } else { Self::MAX_WRAPPING_CAPACITY };
@@ -116,7 +118,7 @@ impl<const QUEUED: bool> Pace<QUEUED> {
         Some(Self { interval, capacity: interval * quota.burst_size(), burst: quota.burst_size(), scale })
     }
 
-    /// Another quota in the same ticks: its interval is rounded up to them.
+    /// Returns another quota in the same ticks; its interval is rounded up to whole ticks.
     pub(crate) fn requota(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
         Self::at_scale(quota, self.scale).ok_or_else(|| {
             let same = "order of magnitude of the time that a full burst takes to refill";
@@ -124,7 +126,7 @@ impl<const QUEUED: bool> Pace<QUEUED> {
         })
     }
 
-    /// This pace, and those of `tiers`, in the ticks of one compact table.
+    /// Returns this pace in the ticks of one compact table that also holds `tiers`.
     pub(crate) fn compact(
         &self,
         algorithm: &'static str,
@@ -136,7 +138,7 @@ impl<const QUEUED: bool> Pace<QUEUED> {
         TatWord::new(algorithm, self.rate(), tiers, overdraft, kind)
     }
 
-    /// The interval as a fraction in lowest terms, and the burst.
+    /// Returns the interval as a fraction in lowest terms, and the burst.
     pub(crate) fn rate(&self) -> UnitRate {
         let scale = u64::from(self.scale);
         let common = gcd(self.interval, scale);
@@ -150,17 +152,19 @@ impl<const QUEUED: bool> Pace<QUEUED> {
         self.burst
     }
 
-    /// The longest queue in which no single unit waits longer than `wait_ns`, in units; at least 1.
+    /// Returns the length, in units, of the longest queue in which no single unit waits longer than `wait_ns`; at least
+    /// 1.
     pub(crate) const fn units_within(&self, wait_ns: u64) -> u64 {
         wait_ns.saturating_mul(self.scale as u64) / self.interval + 1
     }
 
-    /// The furthest that any word may be ahead of now, by debts and reservations: 292 years, or four where the word wraps.
+    /// Returns the furthest that any word may be ahead of now, by debts and reservations: 292 years, or four years if
+    /// the word wraps.
     const fn furthest(&self) -> u64 {
         if self.scale == 1 { i64::MAX as u64 } else { 1 << 62 }
     }
 
-    /// How far the word stands ahead of now, in ticks.
+    /// Returns how far the word is ahead of now, in ticks.
     #[inline]
     const fn ahead(&self, word: u64, now_ticks: u64) -> u64 {
         if self.scale == 1 {
@@ -172,11 +176,11 @@ impl<const QUEUED: bool> Pace<QUEUED> {
 
     #[inline]
     const fn ticks(&self, now_ns: u64) -> u64 {
-        // Wraps only if the scale is not 1, and then so does the comparison.
+        // Wraps only if the scale is not 1; then the comparison wraps too.
         now_ns.wrapping_mul(self.scale as u64)
     }
 
-    /// The TAT `ahead` ticks after now; `None` if time ends before it.
+    /// Returns the TAT `ahead` ticks after now, or `None` if it is beyond the end of time.
     #[inline]
     const fn tat(&self, now_ticks: u64, ahead: u64) -> Option<u64> {
         if self.scale == 1 {
@@ -198,8 +202,8 @@ impl<const QUEUED: bool> Pace<QUEUED> {
         Decision::new(outcome, cost, burst, now_ns, facts)
     }
 
-    /// Virtual scheduling: admits `cost` units if the TAT they lead to is at most `room` ahead of now, which is at least the
-    /// capacity.
+    /// Virtual scheduling: admits `cost` units if the resulting TAT is at most `room` ahead of now. `room` is at least
+    /// the capacity.
     #[inline]
     fn step_within(&self, room: u64, word: u64, now_ns: u64, cost: u64) -> Step {
         let now = self.ticks(now_ns);
@@ -231,8 +235,8 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
         self.step_within(self.capacity, word, now_ns, cost)
     }
 
-    /// Admits `cost` units if their turn comes within `wait_ns`: the first unit's in a queue, of which no more than the
-    /// capacity is filled; else the time at which the TAT they lead to is `capacity` ahead.
+    /// Admits `cost` units if their turn comes within `wait_ns`. In a queue the turn is that of the first unit, and the
+    /// queue never exceeds the capacity. Otherwise the turn is the time at which the resulting TAT is `capacity` ahead.
     fn reserve(&self, word: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let wait = wait_ns.saturating_mul(u64::from(self.scale));
         if !QUEUED {
@@ -246,7 +250,7 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
         Step::Refuse(self.decide(Outcome::Denied, now_ns, cost, ahead))
     }
 
-    /// Charges `cost` units whatever the word says, as far as a word can be ahead.
+    /// Charges `cost` units without a check for room, as far ahead as a word can be.
     fn force(&self, word: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let now = self.ticks(now_ns);
         let before = self.ahead(word, now);
@@ -262,16 +266,18 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
 
     const CAN_REFUND: bool = !QUEUED;
 
-    /// Takes back what is still owed of up to `units` of a charge, taking all that has passed since its turn for its own
-    /// payment, and what is given back for its last units.
+    /// Refunds the unpaid part of up to `units` of a charge. All time since the charge's turn counts as payment of this
+    /// charge, and the refund takes the charge's last units.
     ///
-    /// Not for that of those before it: they may have been taken back since, and then time has paid this one. With no word of
-    /// them, this is all that is sure to be owed. For let W be the TAT and W' what it were if all that is taken back had never
-    /// been charged. From a charge of c ticks at t on, W' is c − (u − t) ahead at any u or more; so every later charge adds to
-    /// all of that, and without r ticks of it W' is less by r or by what is left of c, whichever is less. W falls by no more, and
-    /// so is never before W', whose admissions keep within the bound.
+    /// The time does not count as payment of earlier charges. Those may have been refunded since, and then the time has
+    /// paid this charge. The word does not record earlier charges, so this is all that is certainly owed.
     ///
-    /// Of those who were told to wait only the last can leave: those behind have been told when to go.
+    /// Why the bound holds: let W be the TAT, and W' the TAT if all refunded units had never been charged. After a
+    /// charge of c ticks at time t, W' is at least c − (u − t) ahead at every later time u. Every later charge adds to
+    /// that. So without r ticks of the charge, W' decreases by r or by the rest of c, whichever is less. A refund moves
+    /// W back by no more than that. So W is never before W', whose admissions keep within the bound.
+    ///
+    /// Of the requests that wait, only the last one can be refunded: the later requests already have their turns.
     fn refund(&self, word: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
         let &Facts::Pace { ahead: then, interval, capacity, scale, queued } = charge.facts() else {
@@ -295,7 +301,7 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
             return None;
         }
         let next = self.tat(now, ahead - back)?;
-        // Zero would be a key that was never seen, which owes nothing: right, if nothing is owed.
+        // Zero would mean a key that was never seen, which owes nothing. That is right if this key owes nothing.
         Some(Refunded { next, units: back.div_ceil(interval) })
     }
 
@@ -328,7 +334,7 @@ mod tests {
             (Quota::per_second(32_000_000_000), 1, 32),
             (Quota::per_second(700_000), 10_000, 7),
             (Quota::per_second(999), 32_032_033, 32),
-            // Two years of burst and more leave less room for fractions.
+            // A burst of two years or more leaves less room for fractions.
             (Quota::per_day(7).burst(5_000), 86_400_000_000_000, 7),
             (Quota::per_day(7).burst(700_000), 12_342_857_142_858, 1),
         ] {

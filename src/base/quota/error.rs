@@ -74,7 +74,8 @@ pub(crate) enum Reason {
     },
     /// The windows are so short that the index of the spill sketch would wrap too soon.
     SpillRange,
-    /// A spill sketch needs ordered states. A word of two counts has no order, so this store can only drop such states.
+    /// An overflow policy that moves debts, for a word of two counts. Such words have no order, so only `Forget` is
+    /// possible.
     Overflow,
     /// A per-call quota would read the limiter's words in another layout.
     Layout {
