@@ -1,7 +1,7 @@
 //! The engine of the sliding counters: one count per window, with the current window in the head.
 //!
 //! ```text
-//! ```text
+//! head = [ window index + 1 | count ]            the newest window in which anything was admitted
 //! tail = ring of [ window index + 1 | count ]    the windows before it, window k at k mod length
 //! ```
 //!

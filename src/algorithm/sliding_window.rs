@@ -18,7 +18,7 @@ use crate::base::sync::AtomicU64;
 /// the whole request: 6.5 + 1 is above 7.
 ///
 /// The estimate assumes that the previous window's requests were spread evenly. If they were not, up to twice the limit
-/// can be admitted in an interval of XX. In practice the
+/// can be admitted in an interval of one period, and less than one unit more with the default rounding. In practice the
 /// error is a few percent. For a bound without this error, use [`SubWindow::strict`](crate::SubWindow::strict) or
 /// [`SlidingLog`](crate::SlidingLog).
 ///

@@ -68,8 +68,8 @@ pub struct Decision {
     facts: Facts,
 }
 
-/// Two decisions are equal if their outcome and all their figures are equal. The time of the decision, and whether a
-/// charge can be refunded, do not matter.
+/// Two decisions are equal if their outcome, cost, limit and figures are equal. The comparison ignores the time, the
+/// quota's generation, and whether a refund can take the charge back.
 impl PartialEq for Decision {
     fn eq(&self, other: &Self) -> bool {
         let said = |decision: &Self| {

@@ -6,7 +6,7 @@
 //!
 //! | word | state | reference | ahead |
 //! |---|---|---|---|
-//! | [`TatWord`] | theoretical arrival time, in ticks | now, in ticks | what is owed |
+//! | [`TatWord`] | theoretical arrival time, in ticks | now, in ticks | the debt |
 //! | [`FixedWord`] | window index, then count | this window's index, count 0 | count |
 //! | [`SlidingWord`] | window index, previous count, count | the last window's index, nothing counted | both counts |
 //!

@@ -1,19 +1,20 @@
-//! The word of one slot, and where a state stands.
+//! The word of one slot, and how its state compares with a reference.
 //!
 //! ```text
 //! word = [ state : 40 | fingerprint : 24 ]        0 = empty
 //! ```
-//! The state is on top, so that it wraps by itself, and one subtraction tells whether a word is a key's and how far it is ahead.
+//! The state is in the upper bits, so that it wraps without a mask. One subtraction shows whether a word belongs to a
+//! key, and how far the word is ahead.
 
 use crate::algorithm::compact::STATE_BITS;
 
 /// Bits of the key's hash that a slot keeps.
 pub(crate) const FINGERPRINT_BITS: u32 = u64::BITS - STATE_BITS;
-/// A slot that was never used.
+/// The word of a slot that was never used.
 pub(crate) const EMPTY: u64 = 0;
 const FINGERPRINT_MASK: u64 = (1 << FINGERPRINT_BITS) - 1;
 
-/// A slot's word: whose it is, and its state. Never [`EMPTY`], since no fingerprint is zero.
+/// A slot's word: the key's fingerprint and state. Never [`EMPTY`], since no fingerprint is zero.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SlotWord {
     pub(crate) fingerprint: u64,
@@ -21,7 +22,7 @@ pub(crate) struct SlotWord {
 }
 
 impl SlotWord {
-    /// `fingerprint` has 24 bits; of the state the low 40 are kept.
+    /// Packs a word. `fingerprint` has 24 bits; only the low 40 bits of the state are kept.
     #[inline]
     pub(crate) const fn pack(fingerprint: u64, state: u64) -> u64 {
         (state << FINGERPRINT_BITS) | fingerprint
@@ -33,7 +34,7 @@ impl SlotWord {
     }
 }
 
-/// Where a state stands against a reference, in a range of 2^`BITS` that wraps.
+/// The position of a state relative to a reference, in a range of 2^`BITS` that wraps.
 ///
 /// ```text
 ///      reference        + horizon                    + half the range
@@ -44,33 +45,33 @@ impl SlotWord {
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SlotStanding {
-    /// At the reference or behind it: as good as absent.
+    /// At the reference or behind it: the same as absent.
     Idle,
-    /// So far ahead.
+    /// Ahead by this distance.
     Ahead(u64),
-    /// Further ahead than any state can be that was written by a clock that agrees: so far.
+    /// Ahead by this distance, which is further than a writer whose clock agrees can set a state.
     Unsure(u64),
 }
 
-/// How far a word is ahead of another one, modulo 2^40, if both have the same fingerprint.
+/// Returns how far `word` is ahead of `from`, modulo 2^40, if both have the same fingerprint.
 #[inline(always)]
 pub(crate) const fn distance(word: u64, from: u64) -> Option<u64> {
-    // The difference of two fingerprints is zero only if they are equal, and then nothing is borrowed from the states.
+    // The fingerprints' difference is zero only if they are equal; then the states' difference has no borrow.
     let distance = word.wrapping_sub(from);
     if distance & FINGERPRINT_MASK == 0 { Some(distance >> FINGERPRINT_BITS) } else { None }
 }
 
-/// Whether a distance modulo 2^`BITS` is that of a state which is behind: by up to half the range.
+/// Returns whether a distance modulo 2^`BITS` means that the state is behind, by up to half the range.
 #[inline(always)]
 pub(crate) const fn is_behind<const BITS: u32>(distance: u64) -> bool {
     distance >> (BITS - 1) != 0
 }
 
-/// The standing of `state` against `reference`, both modulo 2^`BITS`.
+/// Returns the standing of `state` relative to `reference`, both modulo 2^`BITS`.
 #[inline(always)]
 pub(crate) const fn standing<const BITS: u32>(state: u64, reference: u64, horizon: u64) -> SlotStanding {
     let ahead = state.wrapping_sub(reference) & (u64::MAX >> (u64::BITS - BITS));
-    // One comparison for the common case: zero wraps to the far end.
+    // One comparison for the common case: a distance of zero wraps to the maximum.
     if ahead.wrapping_sub(1) < horizon {
         SlotStanding::Ahead(ahead)
     } else if ahead == 0 || is_behind::<BITS>(ahead) {
@@ -80,8 +81,8 @@ pub(crate) const fn standing<const BITS: u32>(state: u64, reference: u64, horizo
     }
 }
 
-/// How states are compared, both modulo 2^`BITS`: by how far they are ahead of a reference or behind it, with no regard to
-/// whether they are idle.
+/// Returns how far `state` is ahead of `reference` (negative if behind), both modulo 2^`BITS`, idle or not. Stores
+/// order states by this number.
 #[inline]
 pub(crate) const fn order<const BITS: u32>(state: u64, reference: u64) -> i64 {
     let unused = u64::BITS - BITS;
@@ -118,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Every state against every reference of four bits, as whole numbers tell it.
+    /// Compares every state with every reference of four bits, and checks the results against whole numbers.
     #[test]
     fn standings_of_four_bits_are_those_of_whole_numbers() {
         const HORIZON: u64 = 2;

@@ -1,4 +1,4 @@
-//! Theoretical arrival times in forty bits: GCRA and all that decides by one time.
+//! Theoretical arrival times in 40 bits: GCRA and the other algorithms whose state is one time.
 
 use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, TickRate, Unfit, UnitRate};
 use super::{CompactState, Moved, Verdict};
@@ -8,31 +8,31 @@ use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use alloc::vec::Vec;
 
-/// Further apart no two states are told.
+/// The greatest distance between two states that can be compared.
 const HALF_RANGE: u128 = 1 << (ticks::STATE_BITS - 1);
 
-/// GCRA in ticks. See [`ticks`] for what a tick is.
+/// GCRA in ticks. [`ticks`] defines a tick.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TatWord {
     rate: TickRate,
-    /// Ticks for one unit.
+    /// Ticks per unit.
     interval: u64,
-    /// Ticks for a full burst.
+    /// Ticks per full burst.
     capacity: u64,
     burst: u64,
     kind: TatVariant,
-    /// The furthest that a quota of this table can be ahead.
+    /// The furthest ahead that any quota of this table can be.
     horizon: u64,
 }
 
-/// What a TAT stands for.
+/// The meaning of a TAT.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TatVariant {
-    /// GCRA, token bucket, leaky bucket as a meter.
+    /// GCRA, token bucket, or leaky bucket as a meter.
     Meter,
-    /// The time that the last admitted request was told to go at.
+    /// A queue: the departure time of the last admitted request.
     Queue,
-    /// The time of the next event, whatever a request costs.
+    /// Minimum spacing: the time of the next event, for every cost.
     Event,
 }
 
@@ -54,7 +54,7 @@ fn refused(algorithm: &'static str, unfit: Unfit, rate: UnitRate) -> QuotaError 
 }
 
 impl TatWord {
-    /// In ticks that `tiers` can be counted in too, and debts of `overdraft` units beyond the burst.
+    /// Creates a word whose ticks can also count `tiers`, and debts of `overdraft` units beyond the burst.
     pub(crate) fn new(
         algorithm: &'static str,
         own: UnitRate,
@@ -63,7 +63,7 @@ impl TatWord {
         kind: TatVariant,
     ) -> Result<Self, QuotaError> {
         if overdraft > 0 {
-            // Debts take as much room as a larger burst would.
+            // Debts take as much room as a larger burst.
             let (burst, max) = (own.burst.saturating_add(overdraft), MAX_HORIZON / MIN_TICKS);
             if burst > max {
                 let what = "the burst and the overdraft together, in the compact store,";
@@ -81,7 +81,8 @@ impl TatWord {
         Ok(word)
     }
 
-    /// A quota in ticks of which a full burst takes 2^`bits` or a few less, and each unit a whole number.
+    /// Creates a word for a quota, with a whole number of ticks per unit and at most 2^`bits` ticks, or slightly fewer,
+    /// per burst.
     pub(crate) fn coarse(
         algorithm: &'static str,
         quota: &Quota,
@@ -97,14 +98,14 @@ impl TatWord {
         Self::with_ticks(algorithm, own, interval, kind)
     }
 
-    /// A rate in ticks of which each unit takes `interval`.
+    /// Creates a word for a rate, with `interval` ticks per unit.
     pub(crate) fn with_ticks(
         algorithm: &'static str,
         own: UnitRate,
         interval: u64,
         kind: TatVariant,
     ) -> Result<Self, QuotaError> {
-        // Reduced, so that two tables of one quota have equal layouts.
+        // In lowest terms, so that two tables of one quota have equal layouts.
         let Interval { num, den } = own.interval;
         let (top, bottom) = (u128::from(interval) * u128::from(den), u128::from(num));
         let common = ticks::gcd(top, bottom);
@@ -114,11 +115,12 @@ impl TatWord {
         Ok(Self { rate, interval, capacity, burst: own.burst, kind, horizon: capacity })
     }
 
-    /// Another rate in this one's ticks, its interval rounded up to them; the horizon may be too short for it.
+    /// Returns another rate in the same ticks, with its interval rounded up. The horizon may be too short for the
+    /// result.
     fn counted(&self, algorithm: &'static str, rate: UnitRate) -> Result<Self, QuotaError> {
         let apart = || refused(algorithm, Unfit::Apart, rate);
         let Interval { num, den } = rate.interval;
-        // num / den nanoseconds × rate.num / rate.den ticks each: 63 + 64 bits at most.
+        // num / den nanoseconds × rate.num / rate.den ticks per nanosecond: at most 63 + 64 bits.
         let top = u128::from(num) * u128::from(self.rate.num());
         let bottom = u128::from(den) * u128::from(self.rate.den());
         let interval = u64::try_from(top.div_ceil(bottom)).map_err(|_| apart())?;
@@ -128,9 +130,9 @@ impl TatWord {
         Ok(Self { interval, capacity: interval * rate.burst, burst: rate.burst, ..*self })
     }
 
-    /// Another rate for single calls.
+    /// Returns another rate, for single calls.
     pub(crate) fn tier(&self, algorithm: &'static str, rate: UnitRate) -> Result<Self, QuotaError> {
-        // What these ticks cannot count, others may.
+        // Other ticks may count a rate that these ticks cannot, so the error is "undeclared".
         match self.counted(algorithm, rate) {
             Ok(tier) if tier.capacity <= self.horizon => Ok(tier),
             _ => Err(Reason::Undeclared { algorithm }.into()),
@@ -140,7 +142,7 @@ impl TatWord {
 
 impl CompactState for TatWord {
     const DOMINATES: bool = true;
-    // Coarser times are only later.
+    // Coarser times are only later, which can only deny more.
     const COARSEST: u32 = 24;
 
     #[inline]
@@ -154,11 +156,11 @@ impl CompactState for TatWord {
             return Verdict::Admit(ahead);
         }
         let units = if self.kind == TatVariant::Event { 1 } else { cost };
-        // A burst is one unit at least, which the compiler cannot know.
+        // A burst is at least one unit, which the compiler cannot know.
         if units > 1 && units > self.burst {
             return Verdict::Never;
         }
-        // At most 2³³ ticks beyond the state's, since the units are at most the burst.
+        // At most 2³³ ticks beyond the state, since the units are at most the burst.
         let after = ahead + units * self.interval;
         if after > self.capacity { Verdict::Deny } else { Verdict::Admit(after) }
     }
@@ -184,7 +186,8 @@ impl CompactState for TatWord {
         }
     }
 
-    /// One event for each unit. It may have been charged at a later time, so it may be further ahead than the horizon.
+    /// Charges one event per unit for minimum spacing. The debt may come from a later time, so the state may be further
+    /// ahead than the horizon.
     fn seed(&self, _now_ns: u64, units: u64) -> u64 {
         units.saturating_mul(self.interval).min(1 << (ticks::STATE_BITS - 2))
     }
@@ -220,10 +223,10 @@ impl CompactState for TatWord {
             return None;
         }
         let (charged, at) = (charge.charged(), self.rate.floor(charge.at_ns()));
-        // Of those who were told a time only the last can leave, and of events.
+        // In a queue, or if the request waits, only the last charge can be refunded. The same holds for events.
         let is_last = at.wrapping_add(then) == reference.wrapping_add(ahead);
         if self.kind == TatVariant::Event {
-            // An event is one, whatever it cost.
+            // A request is one event, whatever it cost.
             let whole = is_last && charged > 0 && units >= charged;
             return whole.then(|| Moved { ahead: ahead - ahead.min(interval), units: charged });
         }
@@ -234,7 +237,7 @@ impl CompactState for TatWord {
             true => then.saturating_sub(interval.saturating_mul(charge.limit())),
             false => 0,
         };
-        // As in the wide form. Ticks since then may be more than 64 bits hold; `own` is not.
+        // The same rule as in `pace`. The ticks since the charge may need more than 64 bits; `own` does not.
         let passed = match now_ns.checked_sub(charge.at_ns()) {
             None => 0,
             Some(ns) if u128::from(ns) * u128::from(num) / u128::from(den) > HALF_RANGE => return None,
@@ -249,7 +252,7 @@ impl CompactState for TatWord {
         self.horizon
     }
 
-    /// An ordinary burst, but no more than the longest one: cells of a sketch have room for two.
+    /// Returns the horizon, but at most 2²⁰ ticks, an ordinary burst: a sketch's cells have room for two of them.
     fn slack(&self) -> u64 {
         self.horizon.min(1 << 20)
     }
@@ -274,7 +277,7 @@ impl CompactState for TatWord {
             TatVariant::Queue => 4,
             TatVariant::Event => 5,
         };
-        // The interval that the rate was made of, in lowest terms.
+        // The interval from which the rate was built, in lowest terms.
         let (num, den) =
             (u128::from(self.interval) * u128::from(self.rate.den()), u128::from(self.rate.num()));
         let common = ticks::gcd(num, den);

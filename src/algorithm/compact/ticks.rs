@@ -1,51 +1,54 @@
-//! Ticks: the unit of time of a narrow arrival time, and how long one is.
+//! Ticks: the unit of time of a compact arrival time, and the choice of its length.
 //!
-//! A tick is a rational number of nanoseconds, chosen so that the limiter's own emission interval is a whole number
-//! of ticks: no rate is ever rounded. Which number decides three things against each other:
+//! A tick is a rational number of nanoseconds. The limiter's own emission interval is a whole number of ticks, so no
+//! rate is ever rounded. The number of ticks per interval is a trade-off between three properties:
 //!
-//! - *Fineness.* A request is decided as of the beginning of the tick that its time lies in: exactly, ties included, if its
-//!   time is a whole number of ticks, and else as if it had come earlier by less than a tick. Nothing accumulates: over
-//!   any interval of length t at most `burst + (t + tick) / interval` units are admitted.
-//! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. A key that comes back after just as long, whose slot nobody
-//!   used meanwhile, meets its old debt again: a window of one full burst in 2⁴⁰ ticks.
-//! - *Preemption.* A thread that is stopped between its clock and its exchange must come back within half the range,
-//!   which is at least a second.
+//! - *Fineness.* A request is decided at the beginning of the tick that contains its time. If its time is a whole
+//!   number of ticks, the decision is exact, ties included. Otherwise the request is treated as earlier, by less than a
+//!   tick. The error does not accumulate: over any interval of length t at most `burst + (t + tick) / interval` units
+//!   are admitted.
+//! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. If a key returns after exactly that time, and no key used its
+//!   slot in the meantime, the key meets its old debt again. This happens in a window of one full burst in 2⁴⁰ ticks.
+//! - *Preemption.* A thread that is stopped between its clock reading and its exchange must continue within half the
+//!   range, which is at least a second.
 //!
-//! So there are up to 2²⁰ ticks to a full burst (and more than half as many), but never fewer than 256 to an interval: the
-//! range is then 2²⁰ bursts, two years at `10/60s`, and one in a million of such returns is misread, which is about the
-//! rate at which two keys share a fingerprint. (With 2²⁴, 45 days, a real trace had one.) Of the numbers of ticks in reach
-//! that is taken which makes the shortest of 1 ns, 10 ns, 100 ns, … 1 s a whole number of ticks: at `10/60s` a tick is
-//! 100 µs, and requests whose times are whole milliseconds are decided exactly.
+//! The choice is up to 2²⁰ ticks per full burst (and more than half as many), but never fewer than 256 per interval.
+//! The range is then 2²⁰ bursts: two years at `10/60s`. One in a million of such returns is misread, which is about the
+//! rate at which two keys share a fingerprint. (With 2²⁴ ticks, and so 45 days, a real trace had one such case.)
 //!
-//! Why not rounded against the client? Then a burst that is sent within one tick would be short of its last unit: the
-//! first of them is charged from the next tick on, and the last one, in the same tick still, has no room for that. Forty
-//! bits do not tell that burst from one that began whole intervals ago.
+//! Among the possible numbers of ticks, the module prefers numbers that make 1 ns, 10 ns, 100 ns, … 1 s a whole number
+//! of ticks. It takes the shortest of these units that is possible. At `10/60s` a tick is 100 µs, and requests at whole
+//! milliseconds are decided exactly.
+//!
+//! Times are not rounded up (which would only deny more), because then a burst that is sent within one tick would lose
+//! its last unit. The first unit would be charged from the next tick on. The last unit, still in the same tick, would
+//! find no room for that charge. Forty bits cannot distinguish that burst from one that began whole intervals ago.
 
 use crate::base::multiply_high;
 
 /// Bits of a state.
 pub(crate) const STATE_BITS: u32 = 40;
-/// The fewest ticks to an emission interval.
+/// The fewest ticks per emission interval.
 pub(crate) const MIN_TICKS: u64 = 256;
-/// The most ticks that a full burst may take: half the range is 64 of them.
+/// The most ticks per full burst: half the range is 64 of them.
 pub(crate) const MAX_HORIZON: u64 = 1 << (STATE_BITS - 7);
-/// Ticks to a full burst, where the interval is long enough.
+/// The number of ticks per full burst, if the interval is long enough.
 const WANTED_HORIZON: u64 = 1 << 20;
 const HALF_RANGE: u64 = 1 << (STATE_BITS - 1);
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// Ticks for a nanosecond, as a fraction, with what makes the conversion exact and fast.
+/// Ticks per nanosecond, as a fraction, with constants that make the conversion exact and fast.
 ///
-/// `⌊n × num / den⌋ = n × whole + ⌊n × M / 2¹²⁸⌋` with `M = ⌈rest × 2¹²⁸ / den⌉` and `rest = num mod den`, for every
-/// 64-bit n: M is too large by less than 1, so the product by less than 2⁻⁶⁴, and a fraction whose denominator is below
-/// 2⁶⁴ is at least that far below the next whole number unless it is one.
+/// Let `M = ⌈rest × 2¹²⁸ / den⌉` and `rest = num mod den`. Then `⌊n × num / den⌋ = n × whole + ⌊n × M / 2¹²⁸⌋` for
+/// every 64-bit n. Proof: M is too large by less than 1, so the product is too large by less than 2⁻⁶⁴. A fraction
+/// whose denominator is below 2⁶⁴ is a whole number, or at least 2⁻⁶⁴ below the next one.
 ///
-/// Most times need one multiplication, `⌊n × F / 2^(64 + s)⌋` with `F = ⌈2^(64 + s) × num / den⌉` of 64 bits. F is too large by
-/// `e / den` with `e = F × den − 2^(64 + s) × num`, so by the same argument that is exact as long as `n × e < 2^(64 + s)`. If `num` is 1,
-/// that is until 2262 at least; for others it may be never.
+/// Most times need one multiplication: `⌊n × F / 2^(64 + s)⌋` with `F = ⌈2^(64 + s) × num / den⌉` of 64 bits. F is too
+/// large by `e / den` with `e = F × den − 2^(64 + s) × num`. By the same argument, the result is exact while `n × e <
+/// 2^(64 + s)`. If `num` is 1, that holds at least until 2262; for other values it may never hold.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TickRate {
-    /// Times up to this one need one multiplication, by `factor`.
+    /// Times up to this one need only one multiplication, by `factor`.
     short_to: u64,
     factor: u64,
     shift: u32,
@@ -57,7 +60,7 @@ pub(crate) struct TickRate {
 }
 
 impl TickRate {
-    /// `num / den` ticks a nanosecond; `den` is not zero.
+    /// Creates a rate of `num / den` ticks per nanosecond; `den` is not zero.
     pub(crate) const fn new(num: u64, den: u64) -> Self {
         let rest = (num % den) as u128;
         let (upper, left) = ((rest << 64) / den as u128, (rest << 64) % den as u128);
@@ -70,7 +73,7 @@ impl TickRate {
         Self { short_to, factor, shift, num, den, whole: num / den, high, low }
     }
 
-    /// The ticks that have passed at `ns`, rounded down, modulo 2⁶⁴.
+    /// Returns the ticks that have passed at `ns`, rounded down, modulo 2⁶⁴.
     #[inline]
     pub(crate) const fn floor(&self, ns: u64) -> u64 {
         if ns <= self.short_to {
@@ -83,10 +86,10 @@ impl TickRate {
         ns.wrapping_mul(self.whole).wrapping_add(fraction)
     }
 
-    /// What [`TickRate::floor`] cut off, in `1 / den` of a tick.
+    /// Returns the part that [`TickRate::floor`] cut off, in units of `1 / den` of a tick.
     #[inline]
     pub(crate) const fn remainder(&self, ns: u64, ticks: u64) -> u64 {
-        // Below `den`, so right modulo 2⁶⁴.
+        // The result is below `den`, so it is right modulo 2⁶⁴.
         ns.wrapping_mul(self.num).wrapping_sub(ticks.wrapping_mul(self.den))
     }
 
@@ -99,8 +102,8 @@ impl TickRate {
     }
 }
 
-/// What converts by one multiplication, and up to which time; `magic` is `⌈num × 2¹²⁸ / den⌉`. None is converted so if a tick is no
-/// longer than a nanosecond.
+/// Returns the constants of the conversion with one multiplication, and the last time for which it is exact. `magic` is
+/// `⌈num × 2¹²⁸ / den⌉`. If a tick is not longer than a nanosecond, no time is converted in this way.
 const fn short(num: u64, den: u64, magic: u128) -> (u64, u64, u32) {
     if num >= den {
         return (0, 0, 0);
@@ -118,24 +121,24 @@ const fn short(num: u64, den: u64, magic: u128) -> (u64, u64, u32) {
     (limit, factor, shift)
 }
 
-/// `num / den` nanoseconds.
+/// An interval of `num / den` nanoseconds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Interval {
     pub(crate) num: u64,
     pub(crate) den: u64,
 }
 
-/// A pace as this room needs it: the exact interval, and how many of them may be ahead.
+/// A rate for the compact store: the exact interval, and how many intervals may be ahead.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct UnitRate {
     pub(crate) interval: Interval,
     pub(crate) burst: u64,
 }
 
-/// Why there is no tick for a set of rates.
+/// The reason why a set of rates has no tick.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Unfit {
-    /// The burst is too many intervals; at most so many fit.
+    /// The burst has too many intervals; at most `max` fit.
     Burst { max: u64 },
     /// The interval is too short: half the range would be less than a second.
     Fast,
@@ -143,11 +146,11 @@ pub(crate) enum Unfit {
     Apart,
 }
 
-/// Ticks for one interval of `own`, so that every rate in `others` can be counted in them too.
+/// Chooses the ticks per interval of `own`, so that the ticks can also count every rate in `others`.
 pub(crate) fn choose(own: UnitRate, others: &[UnitRate]) -> Result<u64, Unfit> {
     let Interval { num, den } = own.interval;
     let (num, den) = (u128::from(num), u128::from(den));
-    // Ticks for an interval of `own` that give at least, or at most, `ticks` to a span of `times` intervals of `rate`.
+    // Ticks per interval of `own` that give at least, or at most, `ticks` per span of `times` intervals of `rate`.
     let scaled = |rate: &UnitRate, times: u64| {
         // (span in ns) / (own interval in ns), as a fraction.
         (u128::from(rate.interval.num) * u128::from(times), num, u128::from(rate.interval.den), den)
@@ -171,7 +174,7 @@ pub(crate) fn choose(own: UnitRate, others: &[UnitRate]) -> Result<u64, Unfit> {
         // ticks × span / own >= 256, rounded up.
         least = least.max(ratio_ceil(MIN_TICKS, own_num, span_den, span, own_den));
         let (span, own_num, span_den, own_den) = scaled(rate, rate.burst);
-        // ticks × span / own <= the longest horizon, with a tick of room for each unit's rounding up.
+        // ticks × span / own <= the longest horizon, less one tick per unit for rounding up.
         let room = MAX_HORIZON - rate.burst;
         most = most.min(ratio_floor(room, own_num, span_den, span, own_den));
     }
@@ -204,8 +207,8 @@ fn ratio_floor(count: u64, num: u128, b: u128, span: u128, a: u128) -> u128 {
     top / bottom
 }
 
-/// Numerator and denominator with common factors taken out, so that they fit: both parts of an interval are below 2⁶³,
-/// and denominators at most 32.
+/// Returns numerator and denominator without common factors, so that they fit. Both parts of an interval are below 2⁶³,
+/// and denominators are at most 32.
 fn product_ratio(count: u64, num: u128, b: u128, span: u128, a: u128) -> (u128, u128) {
     let common = gcd(num, span);
     let (num, span) = (num / common, span / common);
@@ -217,7 +220,7 @@ fn to_u64(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// The units that people give times in, and their tenths, in nanoseconds.
+/// The common units of time, and their tenths, in nanoseconds.
 fn units() -> impl Iterator<Item = u128> {
     (0..=9).map(|power| 10_u128.pow(power))
 }
@@ -233,7 +236,7 @@ pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
 mod tests {
     use super::*;
 
-    /// Of common limits, until 2043 at least.
+    /// Common limits use the short conversion until 2043 at least.
     #[test]
     fn common_times_take_one_multiplication() {
         const SECOND: u64 = 1_000_000_000;
@@ -260,7 +263,7 @@ mod tests {
         assert!(TickRate::new(1, 60 * SECOND).short_to >= u64::MAX / 2, "windows");
     }
 
-    /// Where one multiplication is not enough any more.
+    /// Checks times around the last one for which the short conversion is exact.
     #[test]
     fn conversion_is_exact_around_the_end_of_the_short_one() {
         let mut seed = 1_u64;
@@ -326,7 +329,7 @@ mod tests {
             let ticks = choose(rate, &[]).unwrap();
             let (num, den) = (u128::from(rate.interval.num), u128::from(rate.interval.den));
             assert!(ticks >= MIN_TICKS && ticks * rate.burst <= MAX_HORIZON, "{name}: {ticks}");
-            // Ticks to `unit` nanoseconds.
+            // Ticks per `unit` nanoseconds.
             assert_eq!(u128::from(unit) * den * u128::from(ticks) % num, 0, "{name}: {ticks}");
         }
     }
@@ -335,7 +338,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         assert_eq!(choose(rate(1_000_000, 1, (1 << 25) + 1), &[]), Err(Unfit::Burst { max: 1 << 25 }));
         assert!(choose(rate(1_000_000, 1, 1 << 25), &[]).is_ok());
-        // 2³¹ a second is 15/32 ns and a bit.
+        // 2³¹ per second: slightly more than 15/32 ns per unit.
         assert_eq!(choose(rate(14, 32, 1), &[]), Err(Unfit::Fast));
         assert!(choose(rate(15, 32, 1), &[]).is_ok());
         let (fast, slow) = (rate(1_000, 1, 1), rate(u64::MAX / 4, 1, 1));
@@ -349,7 +352,7 @@ mod tests {
         let (minute, second, day) =
             (rate(600_000_000, 1, 100), rate(10_000_000, 1, 1_000), rate(86_400_000_000, 1, 1_000));
         let ticks = choose(minute, &[second, day]).unwrap();
-        // 60 intervals of the second rate to one of the own.
+        // 60 intervals of the second rate per interval of the first.
         assert!(ticks / 60 >= MIN_TICKS, "{ticks}");
         assert!(ticks * 144 * 1_000 <= MAX_HORIZON, "{ticks}");
     }

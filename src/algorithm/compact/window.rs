@@ -1,4 +1,4 @@
-//! Aligned windows in forty bits: fixed, or sliding over two.
+//! Aligned windows in 40 bits: a fixed window, or a sliding window over two counts.
 
 use super::ticks::{STATE_BITS, TickRate};
 use super::{CompactState, IntoCompact, Moved, Verdict};
@@ -6,44 +6,44 @@ use crate::algorithm::step::{Algorithm, Refund};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 
-/// The fewest windows that an index tells apart: half of them are 64.
+/// The fewest windows that an index can distinguish: half of them are 64.
 const MIN_INDEX_BITS: u32 = 7;
-/// Half the range of indices must be longer than any thread is preempted for.
+/// Half the range of indices must last longer than any thread is preempted.
 const MIN_HALF_RANGE_NS: u128 = 1_000_000_000;
 
-/// An algorithm of aligned windows, which the [`Sketch`](crate::Sketch) store can hold: counts of this window, and of the
-/// last one, are all that it asks for. Sealed.
+/// An algorithm of aligned windows, which the [`Sketch`](crate::Sketch) store can hold. Sealed.
 ///
-/// The fixed window, up to 8,573,190,079 units, and the sliding window of two counts up to 65,407 each.
+/// It needs only the counts of the current window and of the previous one. These are the fixed window, up to
+/// 8,573,190,079 units, and the sliding window of two counts, up to 65,407 units each.
 pub trait WindowAlgorithm: Algorithm + IntoCompact<CompactState: WindowState> {}
 
 impl<A: Algorithm + IntoCompact<CompactState: WindowState>> WindowAlgorithm for A {}
 
-/// A narrow algorithm whose state is a window and counts, which may be kept somewhere else than in one word.
+/// A compact algorithm whose state is a window and counts, which a store may also keep outside a single word.
 pub trait WindowState: CompactState {
-    /// Whether the last window's count matters.
+    /// Whether the previous window's count matters.
     const LAST: bool;
 
-    /// The length of a window, in nanoseconds.
+    /// Returns the length of a window, in nanoseconds.
     fn window_ns(&self) -> u64;
 
-    /// How many units a window has room for.
+    /// Returns the units that a window has room for.
     fn limit(&self) -> u64;
 
     /// Decides `cost` units after these counts.
     fn judge_counts(&self, counts: &WindowCounts, cost: u64) -> Outcome;
 
-    /// The answer at `now_ns`, with these counts after it.
+    /// Returns the decision at `now_ns`, with these counts after it.
     fn answer(&self, outcome: Outcome, counts: &WindowCounts, now_ns: u64, cost: u64) -> Decision;
 }
 
-/// What is counted in a window.
+/// The counts of a window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WindowCounts {
-    /// In the window before it, if that matters.
+    /// The count of the window before, if it matters.
     pub previous: u64,
     pub current: u64,
-    /// From the time of the decision to the window's end.
+    /// The time from the decision to the window's end.
     pub to_end_ns: u64,
 }
 
@@ -53,17 +53,17 @@ pub struct WindowCounts {
 /// one    state = [ window index, modulo 2^(40 − bits)                         | count : bits ]
 /// two    state = [ window index, modulo 2^(40 − 2·bits) | previous count : bits | count : bits ]
 /// ```
-/// With two, the index is that of the newest window in which anything was admitted; its count is zero only if all of that was
-/// given back. Grows by index, and within a window by count.
+/// With two counts, the index is that of the newest window in which anything was admitted. Its count is zero only if
+/// all of its units were refunded. The state grows by index, and within a window by count.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WindowWord<const COUNTS: u32> {
-    /// Which window a time lies in.
+    /// Converts a time to the index of its window.
     indices: TickRate,
     window_ns: u64,
     /// The units that a window has room for.
     limit: u64,
     count_bits: u32,
-    /// Whether the last window's weighted count is rounded up.
+    /// Whether the previous window's weighted count is rounded up.
     strict: bool,
 }
 
@@ -72,25 +72,26 @@ pub(crate) type FixedWord = WindowWord<1>;
 /// A sliding window of two counts.
 pub(crate) type SlidingWord = WindowWord<2>;
 
-/// A state as the window that counts sees it.
+/// A state as the counting window sees it.
 struct CountsView {
-    /// How far ahead the state is, or the state of now's window that means the same.
+    /// How far ahead the state is, or the equal state in the current window.
     ahead: u64,
-    /// How many windows it is after now's: more than none for a time that stepped back.
+    /// How many windows the state is after the current one: above zero only if the clock stepped back.
     later: u64,
     previous: u64,
     current: u64,
 }
 
-/// Bits for counts up to `largest`, of which a word has so many, if the index keeps enough of them.
+/// Returns the bits per count for counts up to `largest`, in a word of `counts` counts, if the index keeps enough bits.
 ///
-/// Counts may be rounded up to 1/1024 of their range (by the spill sketch) without reaching the next window.
+/// The spill sketch may round a count up by 1/1024 of its range; the result must not reach the next window.
 fn count_bits(algorithm: &'static str, largest: u64, window_ns: u64, counts: u32) -> Result<u32, QuotaError> {
     let with_margin = u128::from(largest) + u128::from(largest >> 9) + 1;
     let bits = u128::BITS - with_margin.leading_zeros();
     let refused = |max_bits: u32| {
         let what = "the limit, in this store,";
-        // The largest that fits with its margin, which is a 512th rounded down: the most m with m + m / 512 <= room.
+        // The largest limit that fits with its margin of a 512th, rounded down: the greatest m with m + m / 512 <=
+        // room.
         let room = (1_u64 << max_bits) - 2;
         let max = room - (room + 1) / 513;
         Err(Reason::Word { algorithm, what, got: largest, max }.into())
@@ -109,7 +110,8 @@ fn count_bits(algorithm: &'static str, largest: u64, window_ns: u64, counts: u32
 }
 
 impl<const COUNTS: u32> WindowWord<COUNTS> {
-    /// Windows of the quota's period, with room for the limits of `tiers`, and for `overdraft` units above the limit.
+    /// Creates a word for windows of the quota's period, with room for the limits of `tiers`, and for `overdraft` units
+    /// above the limit.
     pub(crate) fn new(
         algorithm: &'static str,
         quota: &Quota,
@@ -126,7 +128,7 @@ impl<const COUNTS: u32> WindowWord<COUNTS> {
         Ok(Self { indices: TickRate::new(1, window_ns), window_ns, limit, count_bits, strict })
     }
 
-    /// Another limit for single calls.
+    /// Returns another limit, for single calls.
     pub(crate) fn tier(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
         same_period(algorithm, self.window_ns, quota)?;
         if count_bits(algorithm, quota.limit(), self.window_ns, COUNTS)? > self.count_bits {
@@ -135,19 +137,20 @@ impl<const COUNTS: u32> WindowWord<COUNTS> {
         Ok(Self { limit: quota.limit(), ..*self })
     }
 
-    /// The bits below the index.
+    /// Returns the number of bits below the index.
     #[inline]
     const fn index_shift(&self) -> u32 {
         COUNTS * self.count_bits
     }
 
-    /// All ones: the bits of a count.
+    /// Returns a mask of ones with the length of a count.
     #[inline]
     const fn mask(&self) -> u64 {
         (1 << self.count_bits) - 1
     }
 
-    /// The most units that a window can be charged, room or not: with the margin for rounding up.
+    /// Returns the most units that a window can be charged without a check for room, including the margin for rounding
+    /// up.
     fn most(&self) -> u64 {
         let all = self.mask();
         (all - (all >> 9) - 1).max(self.limit)
@@ -159,7 +162,8 @@ impl<const COUNTS: u32> WindowWord<COUNTS> {
         if COUNTS == 1 {
             return CountsView { ahead, later: ahead >> bits, previous: 0, current: ahead & mask };
         }
-        // The reference is the last window: 0 is that one, 1 is now's, more is a time that stepped back.
+        // The reference is the previous window: 0 is that window, 1 is the current one. More means that the clock
+        // stepped back.
         let ahead = match ahead >> (2 * bits) {
             0 => (1 << (2 * bits)) | ((ahead & mask) << bits),
             _ => ahead,
@@ -168,7 +172,7 @@ impl<const COUNTS: u32> WindowWord<COUNTS> {
         CountsView { ahead, later: (ahead >> (2 * bits)) - 1, previous, current: ahead & mask }
     }
 
-    /// Decides `cost` units after these counts; asks when the window ends if that matters.
+    /// Decides `cost` units after these counts; calls `to_end_ns` only if the window's end matters.
     #[inline(always)]
     fn outcome(&self, previous: u64, current: u64, to_end_ns: impl FnOnce() -> u64, cost: u64) -> Outcome {
         if cost == 0 {
@@ -177,12 +181,12 @@ impl<const COUNTS: u32> WindowWord<COUNTS> {
         if cost > self.limit {
             return Outcome::Never;
         }
-        // Under a quota by call, more may be used than this limit.
+        // With a per-call quota, more units may be used than this limit.
         let is_allowed = match self.limit.saturating_sub(current).checked_sub(cost) {
             None => false,
             Some(_) if COUNTS == 1 || previous == 0 => true,
             Some(room) => {
-                // As in the wide form: floor(p·left/W) <= room, or ceil.
+                // The same rule as in `sliding_window`: floor(p·left/W) <= room, or ceil.
                 let window = u128::from(self.window_ns);
                 let left_ns = to_end_ns().min(self.window_ns);
                 let (room, weighted) =
@@ -193,7 +197,7 @@ impl<const COUNTS: u32> WindowWord<COUNTS> {
         if is_allowed { Outcome::Allowed } else { Outcome::Denied }
     }
 
-    /// From `now_ns` to the end of the window that is `later` windows after its own.
+    /// Returns the time from `now_ns` to the end of the window that is `later` windows after the one of `now_ns`.
     #[inline]
     fn ends_in_ns(&self, later: u64, now_ns: u64) -> u64 {
         let index = self.indices.floor(now_ns);
@@ -211,12 +215,13 @@ fn same_period(algorithm: &'static str, window_ns: u64, quota: &Quota) -> Result
 }
 
 impl<const COUNTS: u32> CompactState for WindowWord<COUNTS> {
-    // Later windows forget earlier ones, and in one window more is more. But more in this window may be less of the last one.
+    // In one window, a greater count dominates; a later window replaces earlier ones. But with two counts, a greater
+    // current count may come with a smaller previous one.
     const DOMINATES: bool = COUNTS == 1;
-    // A count that is rounded up further could reach the next window.
+    // A count that is rounded up by more could reach the next window.
     const COARSEST: u32 = 0;
 
-    /// The oldest window that counts, with nothing counted.
+    /// The oldest window that counts, with a count of zero.
     #[inline]
     fn reference(&self, now_ns: u64) -> u64 {
         self.indices.floor(now_ns).wrapping_sub(u64::from(COUNTS - 1)) << self.index_shift()
@@ -253,7 +258,7 @@ impl<const COUNTS: u32> CompactState for WindowWord<COUNTS> {
             _ => return None,
         };
         let view = self.view(ahead);
-        // It was counted in the window that ends when this one does.
+        // The window that counted the charge ends at the same time as this one.
         let end = |at_ns: u64, after_ns: u64| u128::from(at_ns) + u128::from(after_ns);
         let same = length_ns == self.window_ns
             && end(charge.at_ns(), charge_to_end_ns) == end(now_ns, self.ends_in_ns(view.later, now_ns));
@@ -265,12 +270,12 @@ impl<const COUNTS: u32> CompactState for WindowWord<COUNTS> {
         u64::from(COUNTS) << self.index_shift()
     }
 
-    /// None: the next window's state is another as soon as that window begins.
+    /// Zero: the next window has another state as soon as it begins.
     fn slack(&self) -> u64 {
         0
     }
 
-    /// The last nanosecond of the window that a time lies in.
+    /// The last nanosecond of the window that contains `now_ns`.
     #[inline(always)]
     fn last_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_add(self.ends_in_ns(0, now_ns) - 1)
@@ -317,7 +322,7 @@ impl<const COUNTS: u32> WindowState for WindowWord<COUNTS> {
             let (batch, to_boundary_ns, period_ns) = (u64::MAX, to_end_ns, window_ns);
             Facts::Batch { used: current, raised: 0, batch, to_boundary_ns, period_ns }
         } else {
-            // A time before the window that counts is taken as its beginning.
+            // A time before the counting window is taken as the window's beginning.
             let left_ns = to_end_ns.min(window_ns);
             Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil }
         };
