@@ -311,8 +311,8 @@ impl Stepper for Batch {
         })
     }
 
-    /// Charges exactly `units`, the debt from another state, to a new key, also if a new key would start with used
-    /// units.
+    /// Charges `units`, the debt from another state, to a new key, as far as the word can hold them. The key gets no
+    /// other used units, even if a new key would start with some.
     fn seed(&self, now_ns: u64, units: u64) -> Step {
         self.step_by(
             0,

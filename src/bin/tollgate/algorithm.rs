@@ -51,13 +51,13 @@ impl AlgorithmName {
         human::name(self)
     }
 
-    /// Whether a quota's burst means anything to it: windows count up to the limit, whatever the burst.
+    /// Returns whether a quota's burst matters to the algorithm. Window algorithms ignore the burst.
     pub fn heeds_burst(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
     }
 }
 
-/// What `--algorithm` may be: all of them, or one.
+/// The values of `--algorithm`: all algorithms, or one.
 fn values() -> impl Iterator<Item = PossibleValue> {
     let all = PossibleValue::new("all").help("Every one of them, side by side");
     std::iter::once(all)
@@ -69,7 +69,7 @@ pub fn parser() -> impl TypedValueParser<Value = Option<AlgorithmName>> {
     PossibleValuesParser::new(values()).map(|name| AlgorithmName::from_str(&name, false).ok())
 }
 
-/// The algorithms that a list of choices names, each once, in the order of [`AlgorithmName`]; no choice is `default`.
+/// Returns the chosen algorithms, each once, in the order of [`AlgorithmName`]. With no choice it returns `default`.
 pub fn chosen(choices: &[Option<AlgorithmName>], default: &[AlgorithmName]) -> Vec<AlgorithmName> {
     if choices.is_empty() {
         return default.to_vec();

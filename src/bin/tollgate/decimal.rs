@@ -1,16 +1,16 @@
-//! Decimal text to whole numbers, never through a float: `1655071198.444458` seconds are exactly
-//! 1,655,071,198,444,458,000 nanoseconds, which no `f64` can say.
+//! Conversion of decimal text to whole numbers, without floats. `1655071198.444458` seconds are exactly
+//! 1,655,071,198,444,458,000 nanoseconds, which no `f64` can represent.
 
 /// A decimal number scaled by a power of ten.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Scaled {
-    /// The whole part, digits below it cut off.
+    /// The whole part; digits below it are cut off.
     pub value: u64,
-    /// Whether nothing was cut off.
+    /// Whether no digit was cut off.
     pub exact: bool,
 }
 
-/// Why a text is not a number that fits.
+/// The reason why a text is not a valid number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum DecimalError {
     /// Not of the form `digits[.digits][e±digits]`.
@@ -21,10 +21,10 @@ pub enum DecimalError {
     TooLarge,
 }
 
-/// The text's value times ten to the `power`.
+/// Returns the text's value times ten to the `power`.
 ///
 /// # Errors
-/// If the text is no decimal number, is negative, or exceeds 64 bits once scaled.
+/// Returns an error if the text is not a decimal number, is negative, or exceeds 64 bits once scaled.
 pub fn scaled(text: &[u8], power: i32) -> Result<Scaled, DecimalError> {
     let text = str::from_utf8(text).map_err(|_| DecimalError::Syntax)?;
     let (negative, text) = sign(text);
@@ -36,7 +36,7 @@ pub fn scaled(text: &[u8], power: i32) -> Result<Scaled, DecimalError> {
     if whole.is_empty() && fraction.is_empty() || !is_digits(whole) || !is_digits(fraction) {
         return Err(DecimalError::Syntax);
     }
-    // Digits in order, the first `keep` of them being the whole part of the scaled number.
+    // Digits in order; the first `keep` of them are the whole part of the scaled number.
     let keep = i64::try_from(whole.len()).unwrap_or(i64::MAX) + i64::from(power) + i64::from(exponent);
     let mut value: u64 = 0;
     let mut exact = true;
@@ -50,7 +50,7 @@ pub fn scaled(text: &[u8], power: i32) -> Result<Scaled, DecimalError> {
             break;
         }
     }
-    // Zero stays zero however far it is scaled; anything else overflows within twenty steps.
+    // Zero stays zero at every scale; any other number overflows within twenty steps.
     while seen < keep && value > 0 {
         value = push(value, 0)?;
         seen += 1;
@@ -65,7 +65,7 @@ fn push(value: u64, digit: u8) -> Result<u64, DecimalError> {
     value.checked_mul(10).and_then(|value| value.checked_add(u64::from(digit))).ok_or(DecimalError::TooLarge)
 }
 
-/// Whether a minus comes first, and what follows a sign.
+/// Returns whether the text begins with a minus, and the text after the sign.
 fn sign(text: &str) -> (bool, &str) {
     match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -77,7 +77,7 @@ fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The exponent, held within ±10,000: beyond it every number is zero or too large anyway.
+/// Parses the exponent, limited to ±10,000: beyond that every number is zero or too large.
 fn exponent(text: &str) -> Result<i32, DecimalError> {
     let (negative, digits) = sign(text);
     if digits.is_empty() || !is_digits(digits) {

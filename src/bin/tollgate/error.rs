@@ -1,31 +1,32 @@
-//! What can end a run, and with which exit code.
+//! The failures that end a run, and their exit codes.
 
 use std::fmt;
 use std::io;
 
-/// Why the program stops early.
+/// The reason why the program stops early.
 #[derive(Debug)]
 pub enum Error {
-    /// The command line asks for something that cannot be (exit code 2).
+    /// The command line is invalid (exit code 2).
     Usage(String),
     /// Input, output or the run itself failed (exit code 1).
     Run(String),
-    /// The reader of our output went away, as `head` does. Nothing is wrong, so nothing is said (exit code 0).
+    /// The reader of the output closed it, as `head` does. This is not an error, so no message is printed (exit code
+    /// 0).
     BrokenPipe,
 }
 
 impl Error {
-    /// A failure of the run, in words.
+    /// Creates a failure of the run from a message.
     pub fn run(message: impl Into<String>) -> Self {
         Self::Run(message.into())
     }
 
-    /// A command line that cannot be obeyed, in words.
+    /// Creates an invalid-command-line error from a message.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::Usage(message.into())
     }
 
-    /// A failed write to `target`.
+    /// Creates the error of a failed write to `target`.
     pub fn writing(target: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::BrokenPipe,
@@ -33,7 +34,7 @@ impl Error {
         }
     }
 
-    /// The process's exit code.
+    /// Returns the process's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
@@ -52,7 +53,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// An I/O error's text without the "(os error 2)" that helps nobody.
+/// Returns an I/O error's text without "(os error 2)".
 pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-/// A value's name on the command line, which is its name in JSON and in tables too.
+/// Returns a value's name on the command line, which is also its name in JSON and in tables.
 pub fn name(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
@@ -21,7 +21,7 @@ pub fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// A part of a whole in percent, with as many digits as tell it from none and from all.
+/// Writes a part of a whole in percent, with enough digits to distinguish it from 0 % and from 100 %.
 pub fn share(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {
         return "0 %".to_owned();
@@ -29,7 +29,7 @@ pub fn share(part: u64, whole: u64) -> String {
     if part == whole {
         return "100 %".to_owned();
     }
-    // In thousandths of a percent, cut; exact in integers for every trace that fits a computer.
+    // In thousandths of a percent, rounded down; exact in integers for every trace that fits in memory.
     let thousandths = u128::from(part) * 100_000 / u128::from(whole);
     match thousandths {
         0 => "<0.001 %".to_owned(),
@@ -41,7 +41,7 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// A chance from 0 to 1 in percent, as [`share`].
+/// Writes a chance from 0 to 1 in percent, as [`share`] does.
 pub fn chance(chance: f64) -> String {
     const WHOLE: u64 = 1_000_000_000;
     #[expect(
@@ -50,12 +50,12 @@ pub fn chance(chance: f64) -> String {
         reason = "`as` saturates; NaN is none"
     )]
     let part = (chance * WHOLE as f64).round() as u64;
-    // Not rounded to none or to all.
+    // Not rounded to 0 % or to 100 %.
     let (least, most) = (u64::from(chance > 0.0), WHOLE - u64::from(chance < 1.0));
     share(part.clamp(least, most), WHOLE)
 }
 
-/// A duration in its two largest units.
+/// Writes a duration in its two largest units.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let two = |large: u64, name: &str, small: u64, small_name: &str| match small {
@@ -82,23 +82,23 @@ fn decimal(value: u64, unit: u64, name: &str) -> String {
     }
 }
 
-/// A duration's nanoseconds; periods and waits are below 585 years.
+/// Returns a duration's nanoseconds; periods and waits are below 585 years.
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A time in UTC.
+/// Writes a time in UTC.
 pub fn datetime(nanos: u64) -> jiff::civil::DateTime {
     let time = jiff::Timestamp::from_nanosecond(i128::from(nanos)).unwrap_or_default();
     time.to_zoned(jiff::tz::TimeZone::UTC).datetime()
 }
 
-/// A time in UTC, to the second or as fine as it is.
+/// Writes a time in UTC, to the second or with its fraction.
 pub fn utc(nanos: u64) -> String {
     datetime(nanos).to_string().replace('T', " ")
 }
 
-/// Bytes in binary units.
+/// Writes bytes in binary units.
 pub fn bytes(n: u64) -> String {
     match n {
         0..1024 => format!("{n} B"),

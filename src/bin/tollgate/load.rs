@@ -10,7 +10,7 @@ use crate::input::{self, Selection, Trace};
 use crate::output::progress::{bar, bar_of_bytes, size};
 use crate::synthetic;
 
-/// The requests to work on, with a key or these fields: those of the files, while a bar shows how far that is, or the made-up day.
+/// Reads the requests, with a key or these fields: from files, with a progress bar, or from the generated day.
 pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) -> Result<Trace, Error> {
     if input.files.is_empty() {
         return fields.map_or_else(|| Ok(synthetic::day()), made_up_fields);
@@ -22,7 +22,7 @@ pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) 
     let trace = input::load(input, fields, &progress);
     progress.finish_and_clear();
     match (trace, &input.files[..]) {
-        // `--json out.json` names a second input, which is seldom what was meant.
+        // `--json out.json` names a second input, which is rarely the intention.
         (Err(Error::Run(message)), [_, .., last])
             if json == Some(Path::new("-"))
                 && last.extension().is_some_and(|extension| extension == "json") =>
@@ -36,7 +36,7 @@ pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) 
     }
 }
 
-/// The made-up day, whose requests have a client and no other field.
+/// The generated day; its requests have a client and no other field.
 fn made_up_fields(mut fields: Fields) -> Result<Trace, Error> {
     let mut trace = synthetic::day();
     let names = fields.resolve(Format::Tsv, &["client".to_owned()], "the made-up day")?;

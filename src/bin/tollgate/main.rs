@@ -10,10 +10,10 @@
 //! | `output/` | tables, charts, files, progress |
 //! | `decimal`, `human`, `error` | numbers that are read, numbers that are shown, failures |
 //!
-//! It uses the library's public interface only. `forwarded` is the exception: the middleware's reader of client addresses is a file that
-//! needs nothing else, and the program includes it, so that a log is read as a server would read the header field, without a public
-//! function for the bytes of one field. The fuzz target `log_line` includes the parsers in the same way, so `input/` names its
-//! neighbours by `super`.
+//! The program uses only the library's public interface, with one exception: `forwarded`, the middleware's reader of
+//! client addresses. That file needs no other module, and the program includes it. So the program reads a log as a
+//! server would read the header field, and the library needs no public function for the bytes of one field. The fuzz
+//! target `log_line` includes the parsers in the same way, so `input/` names its sibling modules by `super`.
 
 #![expect(unreachable_pub, reason = "a program exports nothing: `pub` is for the other modules")]
 
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args),
     };
     match result {
-        // Nothing is wrong if the reader of the output went away.
+        // A reader that closed the output is not an error.
         Ok(()) | Err(Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
             output::say(&format!("error: {error}\n"));

@@ -1,4 +1,4 @@
-//! Where the limiters keep their states: the flags, and what they come to.
+//! The stores of the limiters: the flags, and their meaning.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,14 +10,14 @@ use super::error::Error;
 use super::human::name;
 use tollgate::{Capacity, CapacityError};
 
-/// The least memory for one limit: a bucket of eight slots, and as much for its sketch. A sketch store
-/// takes 16 bytes less.
+/// The least memory for one limit: a bucket of eight slots, and the same amount for its sketch. A sketch store takes 16
+/// bytes less.
 const LEAST_BYTES: usize = 272;
 
-/// What the compact store holds.
+/// The algorithms of the compact store.
 const COMPACT_HOLDS: &str = "gcra, token-bucket, leaky-bucket, fixed-window and sliding-window";
 
-/// What the sketch store holds, and why.
+/// The algorithms of the sketch store, and the reason.
 const SKETCH_HOLDS: &str = "fixed-window and sliding-window";
 const COUNTS_WINDOWS: &str = "the sketch store can only count in whole windows";
 
@@ -96,7 +96,7 @@ impl From<OverflowArg> for tollgate::Overflow {
     }
 }
 
-/// An amount of memory, as the library reads it.
+/// An amount of memory, in the library's syntax.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Memory {
     bytes: usize,
@@ -109,30 +109,30 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The least for one limit.
+    /// Returns the least memory for one limit.
     pub const LEAST: Self = Self { bytes: LEAST_BYTES };
 
-    /// Of a text or the default, which are both in bytes.
+    /// Reads a text or the default; both are in bytes.
     fn of(capacity: Capacity) -> Self {
         Self { bytes: capacity.bytes().unwrap_or_default() }
     }
 
-    /// In bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> u64 {
         self.bytes as u64
     }
 
-    /// Twice as much.
+    /// Returns twice the amount.
     pub fn doubled(self) -> Self {
         Self { bytes: self.bytes.saturating_mul(2) }
     }
 
-    /// As much as some of all limits have of it.
+    /// Returns the share of `some` limits, if all limits together have this amount.
     pub fn part(self, limits: usize, all: usize) -> Self {
         Self { bytes: (self.bytes / all.max(1)).saturating_mul(limits) }
     }
 
-    /// Each limit's part.
+    /// Returns the share of each limit.
     pub fn share(self, limits: usize) -> Capacity {
         Capacity::memory(self.bytes / limits.max(1))
     }
@@ -147,7 +147,7 @@ impl FromStr for Memory {
 }
 
 impl fmt::Display for Memory {
-    /// As the flag takes it, in the largest unit that leaves no fraction.
+    /// Writes the amount in the flag's syntax, in the largest unit that gives a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bytes {
             bytes if bytes.is_multiple_of(1 << 30) => write!(f, "{}GiB", bytes >> 30),
@@ -158,22 +158,22 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Which store, and how large.
+/// The chosen store, and its size.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Storage {
     /// The store.
     pub store: StoreArg,
-    /// Of all limits together; the keyed store takes what it needs.
+    /// The memory of all limits together; the keyed store allocates what it needs.
     pub memory: Memory,
-    /// If not the algorithm's own.
+    /// The overflow policy, if it is not the algorithm's default.
     pub overflow: Option<OverflowArg>,
 }
 
 impl StoreArgs {
-    /// What the flags say, for this many limits.
+    /// Reads the flags, for this many limits.
     ///
     /// # Errors
-    /// If they contradict each other, or the memory is too little.
+    /// Returns an error if the flags contradict each other, or the memory is too small.
     pub fn storage(&self, limits: usize) -> Result<Storage, Error> {
         let storage =
             Storage { store: self.store, memory: self.memory.unwrap_or_default(), overflow: self.overflow };
@@ -215,18 +215,18 @@ impl StoreArgs {
 }
 
 impl Storage {
-    /// The store's name, as in JSON.
+    /// Returns the store's name, as in JSON.
     pub fn name(&self) -> String {
         name(self.store)
     }
 
-    /// What is done when a bucket of the compact store is full, with this algorithm.
+    /// Returns the overflow policy of the compact store, with this algorithm.
     pub fn overflow(&self, algorithm: AlgorithmName) -> OverflowArg {
         let forgets = algorithm == AlgorithmName::SlidingWindow;
         self.overflow.unwrap_or(if forgets { OverflowArg::Forget } else { OverflowArg::Spill })
     }
 
-    /// The flags that choose this store, beginning with a space.
+    /// Returns the flags that select this store, with a leading space.
     pub fn flags(&self) -> String {
         if self.store == StoreArg::Keyed {
             return String::new();
@@ -236,12 +236,12 @@ impl Storage {
         format!(" --store {} --memory {}{overflow}", self.name(), self.memory)
     }
 
-    /// The store for some of all limits, with as much memory for each as it has beside the others.
+    /// Returns the store for some of all limits. Each limit keeps the memory that it has when all are in force.
     pub fn part(self, limits: usize, all: usize) -> Self {
         Self { memory: self.memory.part(limits, all), ..self }
     }
 
-    /// Why an algorithm cannot be kept here, whatever the limit; and what to do about it.
+    /// Returns the reason why this store cannot hold an algorithm, whatever the limit, and a way out.
     fn refuses(&self, algorithm: AlgorithmName) -> Option<(String, String)> {
         use AlgorithmName::{
             FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
@@ -271,10 +271,10 @@ impl Storage {
         Some((why.to_owned(), format!("it holds {holds}; use one of them, or --store {stores}keyed")))
     }
 
-    /// The algorithms that can be kept here, and why others are left out.
+    /// Returns the algorithms that this store can hold, and the reasons why others are left out.
     ///
     /// # Errors
-    /// If one of the others was asked for by name.
+    /// Returns an error if the user named one of the others.
     pub fn holds(
         &self,
         algorithms: &[AlgorithmName],
@@ -289,7 +289,7 @@ impl Storage {
                 (Some((why, instead)), _) if by_name => {
                     return Err(Error::usage(format!("{name}: {why}; {instead}")));
                 }
-                // For the same reason as the one before.
+                // The same reason as for the one before.
                 (Some((why, _)), Some((names, same))) if *same == why => *names += &format!(", {name}"),
                 (Some((why, _)), _) => left_out.push((name, why)),
             }
@@ -297,7 +297,7 @@ impl Storage {
         Ok((held, left_out.iter().map(|(names, why)| format!("{names} left out: {why}")).collect()))
     }
 
-    /// The algorithm to suggest a limit for, if none was asked for.
+    /// Returns the algorithm for which to suggest a limit, if the user named none.
     pub fn favourite(&self) -> AlgorithmName {
         match self.store {
             StoreArg::Keyed | StoreArg::Compact => AlgorithmName::Gcra,
@@ -305,7 +305,7 @@ impl Storage {
         }
     }
 
-    /// A line about the store; nothing about the keyed one.
+    /// Returns a line about the store; nothing about the keyed store.
     pub fn line(&self, limits: usize) -> String {
         if self.store == StoreArg::Keyed {
             return String::new();

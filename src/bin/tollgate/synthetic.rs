@@ -22,7 +22,7 @@ const CLIENTS: u32 = 20_000;
 const HOURLY: [u64; 24] =
     [6, 5, 4, 3, 3, 3, 4, 6, 8, 10, 11, 11, 12, 11, 11, 11, 11, 12, 13, 14, 15, 14, 11, 8];
 
-/// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough for a crowd.
+/// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough for this purpose.
 struct Random(u64);
 
 impl Random {
@@ -33,19 +33,19 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `bound`; the bias is below one in a million for bounds below 2^44.
+    /// Returns a number below `bound`; the bias is below one in a million for bounds below 2^44.
     fn below(&mut self, bound: u64) -> u64 {
         u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).unwrap_or(0)
     }
 
-    /// An index with a probability in proportion to its weight, by the [`sums`] of weights.
+    /// Returns an index with a probability in proportion to its weight, from the [`sums`] of weights.
     fn index(&mut self, sums: &[u64]) -> usize {
         let at = self.below(*sums.last().unwrap_or(&1));
         sums.partition_point(|&sum| sum <= at)
     }
 }
 
-/// The sum of the weights up to each.
+/// Returns the sum of the weights up to each index.
 fn sums(weights: impl Iterator<Item = u64>) -> Vec<u64> {
     let sum = |sum: &mut u64, weight| {
         *sum += weight;
@@ -54,7 +54,7 @@ fn sums(weights: impl Iterator<Item = u64>) -> Vec<u64> {
     weights.scan(0, sum).collect()
 }
 
-/// Makes the day.
+/// Generates the day.
 pub fn day() -> Trace {
     let mut random = Random(SEED);
     let mut trace = Trace::default();
@@ -120,7 +120,7 @@ mod tests {
         assert!((280_000..320_000).contains(&trace.records.len()), "{}", trace.records.len());
         assert!(trace.records.is_sorted_by_key(|record| record.at));
         assert!(trace.records.iter().all(|record| (DAY..DAY + 24 * HOUR).contains(&record.at)));
-        // FNV-1a over all records: changes only if the day is meant to change.
+        // FNV-1a over all records: it changes only if the day changes on purpose.
         let sum = trace.records.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, record| {
             (sum ^ record.at ^ u64::from(record.key) << 32).wrapping_mul(0x0000_0100_0000_01b3)
         });

@@ -1,4 +1,4 @@
-//! `--descriptor`: what a request says of itself.
+//! `--descriptor`: the descriptor of a request.
 //!
 //! ```text
 //! descriptor = entry { "," entry }
@@ -10,7 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where an entry's value comes from.
+/// The source of an entry's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EntryValue {
     /// The log.
@@ -19,7 +19,7 @@ pub enum EntryValue {
     Text(String),
 }
 
-/// `--descriptor`: keys, each with where its value comes from.
+/// `--descriptor`: keys, each with the source of its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DescriptorArg(pub Vec<(String, EntryValue)>);
 
@@ -61,7 +61,7 @@ impl FromStr for DescriptorArg {
     }
 }
 
-/// A word in quotes, or up to where `end` says, without the spaces around it; and what follows.
+/// Returns a quoted word, or the text up to the end that `end` finds, without surrounding spaces; and the rest.
 fn word(text: &str, end: impl Fn(&str) -> Option<usize>) -> Result<(String, &str), String> {
     let trimmed = text.trim_start();
     let Some(mut rest) = trimmed.strip_prefix('\'') else {
@@ -84,7 +84,7 @@ fn word(text: &str, end: impl Fn(&str) -> Option<usize>) -> Result<(String, &str
     }
 }
 
-/// A word as it is written in a descriptor.
+/// Writes a word in the syntax of a descriptor.
 fn written(word: &str) -> String {
     let bare =
         !word.is_empty() && word.trim() == word && !word.contains(['=', ',', '\'']) && !word.ends_with(':');

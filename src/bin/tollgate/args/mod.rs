@@ -18,7 +18,7 @@ use crate::input::Selection;
 use crate::store::StoreArgs;
 use crate::{decimal, human};
 
-/// The quota that is used when none is given.
+/// The quota if the command line gives none.
 pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
 
 /// Replay an access log through every rate-limiting algorithm and see who would have been refused
@@ -134,7 +134,7 @@ Examples:
 
 Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
 
-/// Which algorithms, and their settings.
+/// The algorithms, and their settings.
 #[derive(Args, Debug)]
 pub struct AlgorithmArgs {
     /// Algorithm to replay through; repeat it for several [default: all to replay, gcra to suggest; with --store sketch
@@ -156,7 +156,7 @@ pub struct AlgorithmArgs {
 }
 
 impl AlgorithmArgs {
-    /// Whether each algorithm was asked for by its name, instead of as one of all.
+    /// Whether each algorithm was named, instead of selected as one of all.
     pub fn by_name(&self) -> bool {
         !self.algorithm.is_empty() && !self.algorithm.contains(&None)
     }
@@ -165,7 +165,7 @@ impl AlgorithmArgs {
 /// `tollgate replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArgs {
-    /// Which requests.
+    /// The requests.
     #[command(flatten)]
     pub input: Selection,
 
@@ -180,7 +180,7 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub algorithms: AlgorithmArgs,
 
-    /// Files of rules instead.
+    /// The rule files that replace limits.
     #[command(flatten)]
     pub by_rules: RulesArgs,
 
@@ -215,15 +215,15 @@ pub struct ReplayArgs {
 }
 
 impl ReplayArgs {
-    /// The files to be written.
+    /// Returns the files to be written.
     pub fn outputs(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.decisions, &self.chart, &self.json].into_iter().flatten()
     }
 
-    /// The limits, each with its burst.
+    /// Returns the limits, each with its burst.
     ///
     /// # Errors
-    /// If a limit and the burst do not go together.
+    /// Returns an error if a limit and the burst contradict each other.
     pub fn quotas(&self) -> Result<Vec<Quota>, Error> {
         let limits = match &self.limit[..] {
             [] => &[LimitArg { quota: DEFAULT_LIMIT, own_burst: false }][..],
@@ -236,7 +236,7 @@ impl ReplayArgs {
 /// `tollgate suggest`.
 #[derive(Args, Debug)]
 pub struct SuggestArgs {
-    /// Which requests.
+    /// The requests.
     #[command(flatten)]
     pub input: Selection,
 
@@ -274,10 +274,10 @@ pub struct SuggestArgs {
 }
 
 impl SuggestArgs {
-    /// The periods, as they were named.
+    /// Returns the periods, in the order of the command line.
     ///
     /// # Errors
-    /// If two are the same.
+    /// Returns an error if two periods are the same.
     pub fn periods(&self) -> Result<&[Duration], Error> {
         let twice = self.period.iter().enumerate().find(|&(at, period)| self.period[..at].contains(period));
         match twice {
@@ -290,7 +290,7 @@ impl SuggestArgs {
     }
 }
 
-/// A quota as given, remembering whether it names its burst.
+/// A quota from the command line, with a flag for whether the text names its burst.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LimitArg {
     quota: Quota,
@@ -316,7 +316,7 @@ impl LimitArg {
     }
 }
 
-/// A share of a whole, exact: a limit that denies exactly the share still meets it.
+/// An exact share of a whole. A limit that denies exactly the share still meets it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Share {
     /// In billionths.
@@ -324,7 +324,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Whether `part` of `whole` is at most this share.
+    /// Returns whether `part` of `whole` is at most this share.
     pub fn allows(self, part: u64, whole: u64) -> bool {
         u128::from(part) * 1_000_000_000 <= u128::from(whole) * u128::from(self.billionths)
     }
@@ -363,7 +363,7 @@ fn period(text: &str) -> Result<Duration, String> {
         .map_err(|_| "expected a period such as 60s, min, 100ms, 12h or 7d".to_owned())
 }
 
-/// A number, refused in words that say what would be right.
+/// Parses a number; the error states the valid range.
 fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "expected a whole number, as 20")
 }

@@ -1,4 +1,4 @@
-//! The command line of what is about files of rules.
+//! The command line of the commands for rule files.
 
 use std::path::PathBuf;
 
@@ -71,7 +71,7 @@ pub struct CheckArgs {
     pub mapping: MappingArgs,
 }
 
-/// The files of a replay, by a name.
+/// The rule files of a replay.
 fn log(files: Arg) -> Arg {
     files
         .long("log")
@@ -84,12 +84,12 @@ fn log(files: Arg) -> Arg {
         )
 }
 
-/// Rules say what the key is.
+/// Flags that conflict with rules, because rules define the key.
 fn no_key(key: Arg) -> Arg {
     key.hide(true).conflicts_with("rules")
 }
 
-/// What says how to read a log says nothing without one.
+/// Flags for reading a log, which need a log.
 fn only_with_log(arg: Arg) -> Arg {
     match arg.get_help_heading() {
         Some("Input" | "Rules") => arg.requires("files"),

@@ -1,4 +1,4 @@
-//! `tollgate replay`: runs a trace through the library's limiters, in the trace's own time.
+//! `tollgate replay`: runs a trace through the library's limiters, at the trace's own times.
 //!
 //! | file | does |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `ledger` | how many decisions differ from a keyed store's |
 //! | `windows` | when a sketch is fullest |
 //! | `log` | how many decisions differ from an exact sliding log's |
-//! | `accuracy/` | what people and programs see of how a store fared |
-//! | `output` | what they see of all else |
+//! | `accuracy/` | the report of how accurate a store was |
+//! | `output` | the report of everything else |
 
 pub mod accuracy;
 pub mod ledger;
@@ -38,54 +38,55 @@ use crate::output::{self as files, about, finish, progress};
 use crate::store::{Memory, Storage, StoreArg};
 use crate::{human, load};
 
-/// Between two looks at the progress bar and at the store.
+/// Records between two updates of the progress bar and two samples of the store.
 const STRIDE: usize = 1 << 12;
 
-/// Slots counted in all; a count of 4 MiB takes a quarter of a millisecond, and such tables are counted at every look.
+/// The most slots counted in one replay. A count of 4 MiB takes a quarter of a millisecond; such tables are counted at
+/// every sample.
 const COUNTED: usize = 1 << 30;
 
-/// Windows of a limit at whose ends a sketch is looked at, each look a tenth of a millisecond.
+/// Windows per limit at whose ends a sketch is sampled; one sample takes a tenth of a millisecond.
 const LOOKS: usize = 256;
 
-/// What one algorithm made of a trace.
+/// The result of one algorithm on a trace.
 #[derive(Clone, Debug)]
 pub struct AlgorithmReplay {
-    /// Which algorithm.
+    /// The algorithm.
     pub algorithm: AlgorithmName,
     /// The limits on every request.
     pub quotas: Vec<Quota>,
     /// The decisions.
     pub tally: Tally,
-    /// How the store fared.
+    /// How accurate the store was.
     pub figures: StoreFigures,
-    /// What an exact sliding log would have decided otherwise, if that was counted.
+    /// The decisions that differ from those of an exact sliding log, if they were counted.
     pub against_log: Option<Differences>,
 }
 
-/// How to replay, whatever the algorithm and the limits.
+/// The settings of a replay that do not depend on the algorithm or the limits.
 #[derive(Copy, Clone, Debug)]
 pub struct ReplaySetup {
     /// Settings of window algorithms.
     pub options: WindowOptions,
-    /// Where states are kept.
+    /// The store.
     pub storage: Storage,
-    /// Whether a keyed store runs beside another one, to count the decisions that differ.
+    /// Whether a keyed store runs in parallel, to count the decisions that differ.
     pub beside: bool,
 }
 
-/// Requests denied, and how long they were told to wait.
+/// Denied requests, and the longest wait that the limiter returned.
 #[derive(Clone, Debug, Default)]
 pub struct Denials {
     /// Requests denied.
     pub denied: u64,
-    /// Of them, those whose cost no wait would ever admit.
+    /// The denied requests whose cost can never be admitted.
     pub never: u64,
-    /// The longest time that a denied request was told to wait.
+    /// The longest wait that the limiter returned for a denied request.
     pub longest_wait: Duration,
 }
 
 impl Denials {
-    /// Counts one that was told to wait so long; `None` if no wait helps.
+    /// Counts a denied request with this wait; `None` if the request can never be admitted.
     pub fn add(&mut self, wait: Option<Duration>) {
         self.denied += 1;
         match wait {
@@ -94,7 +95,7 @@ impl Denials {
         }
     }
 
-    /// The longest wait, for people.
+    /// Returns the longest wait as text.
     pub fn wait_text(&self) -> String {
         match (self.denied, self.never) {
             (0, _) => "-".to_owned(),
@@ -105,22 +106,22 @@ impl Denials {
     }
 }
 
-/// What became of each request.
+/// The outcome of each request.
 #[derive(Clone, Debug, Default)]
 pub struct Decisions {
-    /// A byte a record, in the order of replay: `1` admitted, `0` denied.
+    /// One byte per record, in the order of replay: `1` admitted, `0` denied.
     pub bytes: Vec<u8>,
-    /// All that were denied.
+    /// The denied requests.
     pub denials: Denials,
 }
 
 impl Decisions {
-    /// None yet, with room for so many.
+    /// Creates an empty list with capacity for `records` decisions.
     pub fn with_capacity(records: usize) -> Self {
         Self { bytes: Vec::with_capacity(records), denials: Denials::default() }
     }
 
-    /// Adds one: of a denial, how long to wait, or that no wait helps.
+    /// Adds one decision; for a denial, the wait, or `None` if the request can never be admitted.
     pub fn add(&mut self, denial: Option<Option<Duration>>) {
         self.bytes.push(if denial.is_some() { b'0' } else { b'1' });
         if let Some(wait) = denial {
@@ -134,21 +135,21 @@ impl Decisions {
     }
 }
 
-/// The records in the order of replay, as many at a time as are between two looks at the bar, which moves along.
+/// Iterates over the records in the order of replay, in chunks, and updates the progress bar after each chunk.
 pub fn strides<'t>(trace: &'t Trace, progress: &ProgressBar) -> impl Iterator<Item = &'t [Record]> {
     trace.records.chunks(STRIDE).inspect(|records| progress.inc(records.len() as u64))
 }
 
-/// The decisions, and what they add up to.
+/// The decisions and their totals.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// All of them.
+    /// All decisions.
     pub decisions: Decisions,
     /// Requests denied, by key.
     pub denied_by_key: Vec<u64>,
-    /// Requests denied, by the limit that refused them; of several the one with the longest wait.
+    /// Denied requests, by the limit that denied them. If several limits deny, the one with the longest wait counts.
     pub refused: Vec<u64>,
-    /// The most memory that the limiters' states took, by their number at regular looks.
+    /// The most memory that the limiters' states used, estimated from their number at regular samples.
     pub state_bytes: u64,
 }
 
@@ -158,13 +159,13 @@ impl Tally {
         self.denied_by_key.iter().filter(|&&denied| denied > 0).count() as u64
     }
 
-    /// The keys with the most denials.
+    /// Returns the keys with the most denials.
     pub fn top_denied(&self, most: usize) -> Vec<(u32, u64)> {
         top(self.denied_by_key.iter().copied(), most)
     }
 }
 
-/// The largest counts that are not zero, with their places: most first, of equals the first.
+/// Returns the largest nonzero counts with their indexes: highest count first, then lowest index.
 fn top(counts: impl Iterator<Item = u64>, most: usize) -> Vec<(u32, u64)> {
     let mut counts: Vec<(u32, u64)> = (0_u32..).zip(counts).filter(|&(_, count)| count > 0).collect();
     counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
@@ -172,40 +173,40 @@ fn top(counts: impl Iterator<Item = u64>, most: usize) -> Vec<(u32, u64)> {
     counts
 }
 
-/// How a store fared; what it does not tell is zero.
+/// The accuracy of a store; a figure that the store does not report is zero.
 #[derive(Clone, Debug, Default)]
 pub struct StoreFigures {
-    /// What a keyed store would have decided otherwise, if one ran beside it.
+    /// The decisions that differ from a keyed store's, if a keyed store ran in parallel.
     pub differences: Differences,
-    /// Of a compact store.
+    /// The figures of a compact store.
     pub compact: CompactFigures,
-    /// How full a sketch got, each figure by itself, and of several limiters the worst.
+    /// How full a sketch became: each figure separately, and the worst of several limiters.
     pub saturation: Saturation,
 }
 
-/// How a compact store fared. Fields may be added to the JSON; those here keep their names and meaning.
+/// The accuracy of a compact store. New fields may be added to the JSON; these fields keep their names and meaning.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CompactFigures {
     /// Slots of all limiters.
     pub slots: u64,
-    /// The most of them that were seen in use.
+    /// The most slots in use at any sample.
     pub peak_live_slots: u64,
-    /// Keys that still owed when their slot was taken.
+    /// Keys that still had a debt when they were evicted.
     pub evicted: u64,
-    /// Newcomers that began with a debt.
+    /// New keys that started with a debt.
     pub indebted: u64,
-    /// Newcomers denied for it.
+    /// New keys that were denied because of that debt.
     pub denied_for_debt: u64,
-    /// First checks that were decided again, having met a larger debt once they were in.
+    /// First checks that were decided again, because they met a larger debt after the insertion.
     pub retreats: u64,
-    /// Those that raced and could not be; none in a replay.
+    /// First checks that raced and could not be decided again; none in a replay.
     pub raced: u64,
 }
 
 /// Runs `tollgate replay` with limits.
 ///
 /// # Errors
-/// If the command line or the input are wrong, or output fails.
+/// Returns an error if the command line or the input is invalid, or if output fails.
 pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     let quotas = args.quotas()?;
     let by_name = args.algorithms.by_name();
@@ -246,7 +247,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     report(args, &trace, &limits, &series.collect::<Vec<_>>(), &about, json, tables)
 }
 
-/// Writes and prints what was decided by what `limits` says: the decisions of the only series, a chart of all, JSON and tables.
+/// Writes and prints the decisions, which belong to `limits`: those of the only series, a chart of all, JSON and
+/// tables.
 pub fn report(
     args: &ReplayArgs,
     trace: &Trace,
@@ -256,7 +258,8 @@ pub fn report(
     json: impl FnOnce() -> Value,
     tables: impl FnOnce() -> String,
 ) -> Result<(), Error> {
-    // Files first: if standard output is closed early, they are complete. One that fails costs no other result.
+    // Files first, so that they are complete even if standard output is closed early. A file that fails does not stop
+    // the others.
     let decisions = match (&args.decisions, series) {
         (Some(path), [(_, decisions)]) => files::write_to(path, decisions),
         _ => Ok(()),
@@ -265,12 +268,12 @@ pub fn report(
     finish(decisions.and(chart), args.json.as_deref(), about, json, tables)
 }
 
-/// Replays a trace through one algorithm, under one limit or several at once.
+/// Replays a trace through one algorithm, with one limit or several limits at once.
 ///
-/// With several limits a request is admitted, and charged to all of them, only if every one admits it.
+/// With several limits a request is admitted, and charged to all of them, only if every limit admits it.
 ///
 /// # Errors
-/// If the algorithm cannot hold a quota.
+/// Returns an error if the algorithm cannot hold a quota.
 pub fn replay(
     trace: &Trace,
     algorithm: AlgorithmName,
@@ -283,11 +286,13 @@ pub fn replay(
     Ok(AlgorithmReplay { algorithm, quotas: quotas.to_vec(), tally, figures, against_log: None })
 }
 
-/// Replays through several algorithms, and compares each with an exact sliding log. One that cannot hold the quotas ends the run if it was asked for by name,
-/// and is left out with a note if it is only one of all.
+/// Replays through several algorithms, and compares each with an exact sliding log.
+///
+/// An algorithm that cannot hold the quotas ends the run if the user named it. If it is only one of all algorithms, it
+/// is left out with a note.
 ///
 /// # Errors
-/// If an algorithm asked for, or every one, cannot hold a quota.
+/// Returns an error if a named algorithm, or every algorithm, cannot hold a quota.
 fn replay_all(
     trace: &Trace,
     algorithms: &[AlgorithmName],
@@ -323,8 +328,8 @@ fn replay_all(
 }
 
 impl ReplaySetup {
-    /// A refusal in the words of the command line instead of the library's, with the flag that caused it: of the sketch store
-    /// always, of the compact one where that is the memory. `limit` says which flag a quota comes from.
+    /// Rewrites an error in the terms of the command line, with the flag that caused it: always for the sketch store,
+    /// and for the compact store if the memory is the cause. `limit` names the flag of a quota.
     pub fn refusal(
         &self,
         error: &QuotaError,
@@ -347,7 +352,7 @@ impl ReplaySetup {
         }
     }
 
-    /// Whether the store can hold this quota, in whatever memory.
+    /// Returns whether the store can hold this quota, with any amount of memory.
     fn fits(self, algorithm: AlgorithmName, quota: Quota) -> bool {
         let setup =
             Self { storage: Storage { memory: Memory::LEAST, ..self.storage }, beside: false, ..self };
@@ -355,7 +360,7 @@ impl ReplaySetup {
     }
 }
 
-/// One replay, before its algorithm is known to the compiler.
+/// One replay, generic over its algorithm.
 struct ReplayRun<'a> {
     trace: &'a Trace,
     algorithm: AlgorithmName,
@@ -364,13 +369,12 @@ struct ReplayRun<'a> {
     progress: &'a ProgressBar,
 }
 
-/// What became of the requests, and how the store fared; an error if the algorithm or the store cannot hold a quota.
+/// The outcome of the requests and the store's accuracy, or an error if the algorithm or the store cannot hold a quota.
 type Replayed = Result<(Tally, StoreFigures), QuotaError>;
 
-// `Storage::holds` leaves out what a store cannot hold, so that what is not of the chosen store is of the keyed one.
+// `Storage::holds` excludes what a store cannot hold, so every other combination runs on the keyed store.
 impl ReplayRun<'_> {
-    /// Builds the algorithm for each quota. Each run is compiled for its algorithm: this `match` chooses, and everything below it is
-    /// monomorphic.
+    /// Builds the algorithm for each quota. This `match` selects the algorithm; everything below it is monomorphic.
     fn run(&self) -> Replayed {
         let WindowOptions { sub_windows, strict } = self.setup.options;
         match self.algorithm {
@@ -390,12 +394,12 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// With an algorithm that only the keyed store holds.
+    /// Runs an algorithm that only the keyed store holds.
     fn keyed<A: Algorithm>(&self, algorithms: Vec<A>) -> Replayed {
         Ok(self.through(&limiters::keyed(algorithms), None::<Ledger<A>>, |_| {}, |_, _| {}))
     }
 
-    /// With an algorithm that the compact store holds too.
+    /// Runs an algorithm that the compact store holds too.
     fn compact<A: CompactAlgorithm>(&self, algorithms: Vec<A>) -> Replayed {
         let Storage { store: StoreArg::Compact, memory, overflow } = self.setup.storage else {
             return self.keyed(algorithms);
@@ -436,7 +440,7 @@ impl ReplayRun<'_> {
         Ok((tally, figures))
     }
 
-    /// With an algorithm that every store holds.
+    /// Runs an algorithm that every store holds.
     fn window<A: WindowAlgorithm>(&self, algorithms: Vec<A>) -> Replayed {
         let Storage { store: StoreArg::Sketch, memory, .. } = self.setup.storage else {
             return self.compact(algorithms);
@@ -466,18 +470,18 @@ impl ReplayRun<'_> {
         Ok((tally, StoreFigures { saturation: worst, ..figures }))
     }
 
-    /// An algorithm for each limit.
+    /// Builds an algorithm for each limit.
     fn each<A>(&self, build: impl Fn(Quota) -> Result<A, QuotaError>) -> Result<Vec<A>, QuotaError> {
         self.quotas.iter().map(|&quota| build(quota)).collect()
     }
 
-    /// A keyed store beside the other, if there is to be one.
+    /// Builds the parallel keyed store, if one is wanted.
     fn ledger<A: Algorithm>(&self, algorithms: &[A]) -> Option<Ledger<A>> {
         self.setup.beside.then(|| Ledger::new(algorithms.to_vec(), self.quotas, self.algorithm))
     }
 
-    /// The loop over the records. `decided` is told of each that was decided, and `looked`, at regular looks, how many there were so
-    /// far, and the time.
+    /// Runs the loop over the records. It calls `decided` for each decision. At regular samples it calls `looked` with
+    /// the number of decisions so far and the time.
     fn through<L: NumberLimiter, A: Algorithm>(
         &self,
         limiters: &[L],
@@ -567,7 +571,7 @@ mod tests {
         for algorithm in [AlgorithmName::SlidingLog, AlgorithmName::FixedWindow] {
             let (text, tally) = decisions(&trace, algorithm, &["1/s", "2/10s"]);
             assert_eq!(text, "100101", "{algorithm:?}");
-            // At 0 s only the first limit refuses, at 2 s only the second.
+            // At 0 s only the first limit denies, at 2 s only the second.
             assert_eq!(
                 (tally.decisions.denials.denied, &tally.refused[..]),
                 (3, &[2, 1][..]),
@@ -579,7 +583,7 @@ mod tests {
     }
     #[test]
     fn the_fullest_window_is_the_one_that_is_told() {
-        // A thousand clients in the tenth minute, and one in the next; and only the latter.
+        // A thousand clients in the tenth minute, and one client in the next minute.
         let trace = |first: usize| {
             let mut trace = Trace::default();
             for key in 0..1_000_u64 {
