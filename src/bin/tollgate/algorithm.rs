@@ -12,31 +12,31 @@ use super::human;
 pub enum AlgorithmName {
     /// Generic cell rate algorithm: one time per key; smooth, with a burst
     Gcra,
-    /// Tokens refill continuously up to the burst; decides as GCRA does
+    /// Tokens refill continuously up to the burst; makes the same decisions as GCRA
     TokenBucket,
-    /// A bucket of the burst's size that leaks at the limit's rate; decides as GCRA does
+    /// A bucket of the burst's size that leaks at the limit's rate; makes the same decisions as GCRA
     LeakyBucket,
     /// A counter that restarts at every period since 1970; up to twice the limit around a boundary
     FixedWindow,
     /// The times of the last admissions; exact in every window, 8 bytes a unit
     SlidingLog,
-    /// This window's count and a share of the last one's; close to the log, 16 bytes
+    /// The current window's count and a share of the previous one's; close to the log, 16 bytes
     SlidingWindow,
-    /// The window cut into parts that leave it one by one
+    /// The window in equal parts that expire one by one
     SubWindow,
 }
 
-/// How window algorithms are set up.
+/// The settings of window algorithms.
 #[derive(Args, Copy, Clone, Debug)]
 pub struct WindowOptions {
     /// Parts of the window for sub-window
     #[arg(long, value_name = "PARTS", default_value_t = 60, value_parser = parts, allow_negative_numbers = true, help_heading = "Limiter")]
     pub sub_windows: u32,
 
-    /// Let sliding-window and sub-window round against the client instead of for it
+    /// Let sliding-window and sub-window round up, so that they deny more instead of admitting more
     ///
-    /// sub-window then also counts the part of the window that has partly expired, and never admits more than the
-    /// limit in any window; sliding-window wants room for the whole request (Cloudflare's rounds the other way).
+    /// sub-window then also counts the part of the window that has partly expired, and never admits more than the limit
+    /// in any window; sliding-window requires room for the whole request (Cloudflare's rounds the other way).
     #[arg(id = "strict_windows", long = "strict-windows", help_heading = "Limiter")]
     pub strict: bool,
 }

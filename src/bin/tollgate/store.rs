@@ -21,68 +21,68 @@ const COMPACT_HOLDS: &str = "gcra, token-bucket, leaky-bucket, fixed-window and 
 const SKETCH_HOLDS: &str = "fixed-window and sliding-window";
 const COUNTS_WINDOWS: &str = "the sketch store can only count in whole windows";
 
-/// Where states are kept.
+/// The store.
 #[derive(Args, Debug)]
 pub struct StoreArgs {
-    /// Where each client's state is kept
+    /// Store for each client's state
     ///
-    /// Keyed: exact, with every algorithm, while there is room for all active clients (some 150 bytes each).
+    /// Keyed: exact, with every algorithm, as long as all active clients fit in memory (about 150 bytes each).
     ///
-    /// Compact: what RateLimiter::new makes, and right for most servers. It stays in the memory that you give it, however
-    /// many clients come, and is as good as exact while those that owe something fit (some 12 bytes each). "Evicted" are
-    /// clients that still owed when another took their slot, and "indebted" newcomers that found a debt, their own from
-    /// before or another's.
+    /// Compact: the store of RateLimiter::new, and right for most servers. It uses only the memory that you give it,
+    /// for any number of clients. It is almost exact as long as all clients with a debt fit (about 12 bytes each).
+    /// "Evicted" clients still had a debt when another client took their slot. "Indebted" clients are new clients that
+    /// started with a debt: their own earlier debt, or another client's.
     ///
-    /// Sketch: for windows with more busy clients than there is memory for (1 to 8 bytes for each that comes twice in a
-    /// window, 3 bits for the others), and for floods of ever new ones. Nothing is kept of any client: it is decided by counters that it shares with others.
-    /// So nobody gets more than the limit, and some are denied early, the more often the fuller the counters are. Of that
-    /// it tells three chances, each at the end of the window in which it was worst: that a newcomer is "mistaken" for a
-    /// client that came before, that one is "overcounted" by a unit at least, and that one is "denied early", having used
-    /// less than half of its limit (one in a thousand is too many).
+    /// Sketch: for windows with more busy clients than fit in memory, and for floods of new clients. It takes 1 to 8
+    /// bytes for each client that comes twice in a window, and 3 bits for each other client. It keeps no state per
+    /// client: clients share counters. No client gets more than the limit, and some clients are denied early, more
+    /// often when the counters are fuller. The output shows three chances, each at the end of its worst window: that a
+    /// new client is "mistaken" for an earlier client, that it is "overcounted" by at least one unit, and that it is
+    /// "denied early" after less than half of its limit (one in a thousand is too many).
     ///
-    /// To see whether the memory is enough for your traffic, a keyed store is charged with what the compact or sketch one
-    /// admits, and asked about every request: "wrongly denied" are those that it would have admitted, "wrongly admitted"
-    /// those that it would have denied.
+    /// To check whether the memory is enough for your traffic, a keyed store runs in parallel. It is charged with what
+    /// the compact or sketch store admits, and decides every request: "wrongly denied" are the requests that it would
+    /// have admitted, "wrongly admitted" those that it would have denied.
     #[arg(long, value_enum, default_value_t = StoreArg::Keyed, help_heading = "Limiter")]
     pub store: StoreArg,
 
     /// Memory of the compact or sketch store: 64KiB, 4MiB, 1.5GiB [default: 4MiB]
     ///
-    /// What is needed follows the requests admitted, not the number of clients. Compact: some 12 bytes for each client that
-    /// owes something at one time. With gcra, each admitted request is owed for the time of one unit (a second at 60/min);
-    /// with windows, until the window is over. Sketch: 1 to 8 bytes for each client that comes twice in a window, 3 bits for
-    /// the others; twice that for sliding-window. If there are several limits, they share this memory evenly; each
-    /// algorithm that is compared has all of it.
+    /// The required memory depends on the admitted requests, not on the number of clients. Compact: about 12 bytes for
+    /// each client that has a debt at the same time. With gcra, each admitted request is a debt for the time of one
+    /// unit (a second at 60/min); with windows, until the window ends. Sketch: 1 to 8 bytes for each client that comes
+    /// twice in a window, 3 bits for each other client; twice that for sliding-window. Several limits share this memory
+    /// evenly; each compared algorithm has all of it.
     #[arg(long, value_name = "SIZE", help_heading = "Limiter")]
     pub memory: Option<Memory>,
 
-    /// What happens to a client that owes when another needs its slot [default: spill; sliding-window: forget]
+    /// Handling of a client's debt when another client needs its slot [default: spill; sliding-window: forget]
     ///
-    /// Of the compact store only, and only when its memory is short. sliding-window can only forget: of two pairs of counts
-    /// neither covers the other.
+    /// For the compact store only, when its memory is full. sliding-window can only forget: two pairs of counts have no
+    /// order.
     #[arg(long, value_enum, value_name = "POLICY", help_heading = "Limiter")]
     pub overflow: Option<OverflowArg>,
 }
 
-/// Which store.
+/// The kind of store.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum StoreArg {
-    /// Every active client apart: exact, and as much memory as that takes
+    /// Each active client separately: exact, in as much memory as that takes
     Keyed,
     /// A fingerprint of each client, in fixed memory; not for sliding-log and sub-window
     Compact,
-    /// Counters that clients share, in fixed memory, the least of all; for fixed-window and sliding-window only
+    /// Counters that clients share, in fixed memory, the least of all stores; for fixed-window and sliding-window only
     Sketch,
 }
 
-/// What becomes of a client that still owes when its slot is needed.
+/// The overflow policy of the compact store.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum OverflowArg {
-    /// Keep its debt in a sketch, in half of the memory: nobody gets more than the limit, some are denied early
+    /// Keep its debt in a sketch, in half of the memory: no client gets more than the limit, some are denied early
     Spill,
-    /// Forget its debt: nobody is denied early, some get more than the limit
+    /// Drop its debt: no client is denied early, some get more than the limit
     Forget,
-    /// Let the newcomer take it over: nobody gets more than the limit, but a flood of new clients can lock out all
+    /// Give its debt to the new client: no client gets more than the limit, but a flood of new clients can lock out all
     Inherit,
 }
 

@@ -1,4 +1,4 @@
-//! A made-up day of requests, the same on every machine: integer arithmetic and a fixed seed.
+//! A generated day of requests, the same on every machine: integer arithmetic and a fixed seed.
 //!
 //! | who | how many | when |
 //! |---|---|---|
@@ -70,7 +70,7 @@ pub fn day() -> Trace {
         let hour = random.index(&hours) as u64;
         push(&name(client), hour * HOUR + random.below(HOUR));
     }
-    // The crowd: popular clients are no more likely than others, and most come at the beginning.
+    // All clients: popular clients are not more likely here, and most requests come at the beginning.
     for _ in 0..9_000 {
         let client = usize::try_from(random.below(u64::from(CLIENTS) / 8)).unwrap_or(0);
         let (a, b) = (random.below(1_200 * SECOND), random.below(1_200 * SECOND));

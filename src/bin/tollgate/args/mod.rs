@@ -21,34 +21,34 @@ use crate::{decimal, human};
 /// The quota if the command line gives none.
 pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
 
-/// Replay an access log through every rate-limiting algorithm and see who would have been refused
+/// Replay an access log through every rate-limiting algorithm and see which requests would have been denied
 #[derive(Parser, Debug)]
 #[command(name = "tollgate", version, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Replay requests through one or more algorithms and compare what each admits and denies
     ///
     /// Reads web server logs, JSON lines, CSV or TSV (plain, gzip or zstd), takes the time and the client of every
-    /// request, and runs the limiter in the log's own time. Without a file it replays a made-up day.
+    /// request, and runs the limiter at the log's own times. Without a file it replays a generated day.
     #[command(after_help = REPLAY_EXAMPLES_SHORT, after_long_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
     /// Find the smallest limit that denies no more than a given share of requests, of clients, or of both
     ///
-    /// Replays the requests with limit after limit, by bisection, and checks the answer and its neighbours. Finds several
-    /// limits that are to be in force together if several periods are given.
+    /// Replays the requests with one limit after another, by bisection, and checks the answer and its neighbours. With
+    /// several periods it finds several limits that apply together.
     #[command(after_help = SUGGEST_EXAMPLES)]
     Suggest(SuggestArgs),
     /// Check files of rate limiting rules
     #[command(arg_required_else_help = true, after_help = RULES_EXAMPLES)]
     Rules {
-        /// What to do with them.
+        /// The command for the files.
         #[command(subcommand)]
         command: RulesCommand,
     },
@@ -150,7 +150,7 @@ pub struct AlgorithmArgs {
     #[command(flatten)]
     pub windows: WindowOptions,
 
-    /// Where states are kept.
+    /// The store.
     #[command(flatten)]
     pub stores: StoreArgs,
 }
@@ -171,8 +171,8 @@ pub struct ReplayArgs {
 
     /// Units per period for each key, as 100/60s, 5/min, 1000/h or "10/s burst 50" [default: 60/min]
     ///
-    /// Repeat it to put several limits on every request: it is admitted, and charged to all of them, only if all
-    /// admit it. Units of time: ns, us, ms, s, min, h, d.
+    /// Repeat it to apply several limits to every request: a request is admitted, and charged to all of them, only if
+    /// all admit it. Units of time: ns, us, ms, s, min, h, d.
     #[arg(long, short, value_name = "LIMIT/PERIOD", allow_hyphen_values = true, help_heading = "Limiter")]
     pub limit: Vec<LimitArg>,
 
@@ -186,22 +186,26 @@ pub struct ReplayArgs {
 
     /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
     ///
-    /// Durations are in nanoseconds. Each result's "against_log" counts the decisions that an exact sliding log with the same limits,
-    /// holding what the algorithm admitted, would have made otherwise; null if times step back (--no-sort).
-    /// Each entry of a result's "limits" has the number of requests "refused" by that limit; one
-    /// that several refuse counts where the wait is longest. With --store compact each result has the store's counters in an object "compact", with
-    /// --store sketch in an object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1,
-    /// saturation (mistaken, overcounted, denied); see --store.
+    /// Durations are in nanoseconds. Each result's "against_log" counts the decisions that differ from those of an
+    /// exact sliding log. That log has the same limits and holds what the algorithm admitted. The value is null if
+    /// times step back (--no-sort). Each entry of a result's "limits" has the number of requests "refused" by that
+    /// limit; a request that several limits deny counts for the limit with the longest wait.
     ///
-    /// With --rules, "results" is one object, and "rules" says of each rule what it says and what it did: "matched" requests, of which
-    /// it "allowed", "denied", or would have denied ("shadow_denied"); "unlimited_allowed" went through uncounted, and "uncharged"
-    /// were refused by another rule, or this one was replaced, or they cost nothing. "hits", "near_limit", "over_limit" and
-    /// "soft_limited" are in units, as in the library's metrics; "evictions" and "debt_denials" are those of a compact store. Keys are what the rule counts by; "" if all requests share one.
-    /// Of the results, "unmatched" requests met no rule, and of them "undescribed" lack a field for every descriptor.
+    /// With --store compact each result has the store's counters in an object "compact", with --store sketch in an
+    /// object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1, saturation
+    /// (mistaken, overcounted, denied); see --store.
+    ///
+    /// With --rules, "results" is one object, and "rules" has the text and the counts of each rule. Of the "matched"
+    /// requests, the rule "allowed" some, denied some, or would have denied some ("shadow_denied"). "unlimited_allowed"
+    /// requests were admitted without being counted. "uncharged" requests were denied by another rule, or matched a
+    /// replaced rule, or cost nothing. "hits", "near_limit", "over_limit" and "soft_limited" are in units, as in the
+    /// library's metrics; "evictions" and "debt_denials" are those of a compact store. Keys are the values by which the
+    /// rule counts; "" if all requests share one. In the results, "unmatched" requests matched no rule; the
+    /// "undescribed" ones among them lack a field for every descriptor.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,
 
-    /// Write one byte a record in the order of replay, 1 admitted or 0 denied (one algorithm only)
+    /// Write one byte per record in the order of replay, 1 admitted or 0 denied (one algorithm only)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub decisions: Option<PathBuf>,
 
@@ -244,18 +248,21 @@ pub struct SuggestArgs {
     #[arg(long, value_name = "SHARE", help_heading = "Goal")]
     pub deny_requests: Option<Share>,
 
-    /// Deny anything at all to at most this share of clients; with --deny-requests, limits meet both
+    /// Deny any request of at most this share of clients; with --deny-requests, limits meet both goals
     ///
-    /// A few clients can send most of the requests: this goal alone may deny many of these.
+    /// A few clients can send most of the requests, so this goal alone may deny many requests.
     #[arg(long, value_name = "SHARE", help_heading = "Goal")]
     pub deny_clients: Option<Share>,
 
     /// Period of the limit to find: 1s, 60s, 10min, h, d; repeat it for several limits, one for each period
     ///
-    /// A long limit wants a short one beside it, or all of an hour's units can be gone in its first second: --period 1h
-    /// --period 1s. What may be denied is shared out evenly: limits are found from the longest period to the shortest, each
-    /// the smallest that, with those found before in force, keeps to its share of the goal, the k-th of n to k/n. Then each is
-    /// lowered, in the same order, as far as the goal allows with all others in force; so none of the answer's could be one
+    /// A limit with a long period needs a second limit with a short one. Otherwise a client can use an hour's units in
+    /// the first second: --period 1h --period 1s.
+    ///
+    /// The allowed denials are divided evenly. Limits are found from the longest period to the shortest. The k-th of n
+    /// limits is the smallest one that, together with the limits before it, uses at most k/n of the goal. Then each
+    /// limit is lowered, in the same order, as far as the goal allows with all others in force. So no limit of the
+    /// answer could be lower by one.
     /// lower.
     #[arg(long, value_name = "PERIOD", default_value = "60s", value_parser = period, help_heading = "Goal")]
     pub period: Vec<Duration>,
@@ -266,9 +273,9 @@ pub struct SuggestArgs {
 
     /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
     ///
-    /// Durations are in nanoseconds. Each suggestion has its "limits", as their periods were named, and what they deny
-    /// together; "limit", "period_ns" and "burst" are those of the first, and "tried" what was tried in its place with
-    /// the others in force.
+    /// Durations are in nanoseconds. Each suggestion has its "limits", in the order of the --period flags, and what
+    /// they deny together. "limit", "period_ns" and "burst" are those of the first limit; "tried" lists the limits that
+    /// were tried in its place with the others in force.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,
 }

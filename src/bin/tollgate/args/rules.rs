@@ -11,11 +11,12 @@ use crate::input::Selection;
 /// `tollgate rules`.
 #[derive(Subcommand, Debug)]
 pub enum RulesCommand {
-    /// Check files of rules, and show what they say
+    /// Check files of rules, and show their contents
     ///
-    /// Reads each file, by its ending as YAML, JSON or TOML, in the language of Envoy's rate limit service and ours beyond it.
-    /// Everything that is wrong is told with file, line and column, and what would be right; so is what is allowed but
-    /// hardly meant, as a wildcard that is never reached. Files that are right are shown as the rules that a server would load.
+    /// Reads each file as YAML, JSON or TOML, by the ending of its name, in the language of Envoy's rate limit service
+    /// with this library's extensions. Prints every error with file, line and column, and the valid form. Also warns of
+    /// rules that are valid but probably not intended, such as a wildcard that is never reached. Valid files are shown
+    /// as the rules that a server would load.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
 }
@@ -50,9 +51,9 @@ pub struct CheckArgs {
     #[arg(value_name = "FILE", required = true)]
     pub rules: Vec<PathBuf>,
 
-    /// Let several files be of one domain: their descriptors come one after another
+    /// Let several files share one domain: their descriptors are appended in order
     ///
-    /// Without it each domain is in one file. Descriptors that occur twice are wrong either way.
+    /// Without it each domain must be in one file. Descriptors that occur twice are an error in both cases.
     #[arg(long)]
     pub merge_domains: bool,
 
@@ -66,7 +67,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub input: Selection,
 
-    /// As what its requests are described.
+    /// The descriptors of the log's requests.
     #[command(flatten)]
     pub mapping: MappingArgs,
 }
@@ -97,14 +98,14 @@ fn only_with_log(arg: Arg) -> Arg {
     }
 }
 
-/// Through rules instead of `--limit`.
+/// Replay through rules instead of `--limit`.
 #[derive(Args, Debug)]
 pub struct RulesArgs {
     /// Replay through the rules of this file, instead of --limit; repeat it for several files
     ///
-    /// The file is YAML, JSON or TOML, in the language of Envoy's rate limit service and ours beyond it, as `tollgate rules check`
-    /// reads it. Every request is described as --descriptor says and decided as a server would, in the log's own time; who is
-    /// denied is told by rule and by key.
+    /// The file is YAML, JSON or TOML, in the language of Envoy's rate limit service with this library's extensions, as
+    /// `tollgate rules check` reads it. Every request gets the descriptors of --descriptor and is decided as on a
+    /// server, at the log's own time. The output lists denied requests by rule and by key.
     #[arg(
         long,
         value_name = "FILE",
@@ -113,56 +114,59 @@ pub struct RulesArgs {
     )]
     pub rules: Vec<PathBuf>,
 
-    /// What requests are.
+    /// The descriptors of requests.
     #[command(flatten)]
     pub mapping: MappingArgs,
 
-    /// What requests that are refused are charged [default: as the files say]
+    /// Charge for requests that are denied [default: as the files say]
     #[arg(long, value_enum, value_name = "HOW", requires = "rules", help_heading = "Rules")]
     pub charging: Option<ChargingArg>,
 
-    /// Let several files be of one domain: their descriptors come one after another
+    /// Let several files share one domain: their descriptors are appended in order
     #[arg(long, requires = "rules", help_heading = "Rules")]
     pub merge_domains: bool,
 }
 
-/// As what requests of a log are described to rules.
+/// The descriptors of a log's requests, for rules.
 #[derive(Args, Clone, Debug)]
 pub struct MappingArgs {
-    /// One descriptor of every request, as KEY=FIELD[,KEY=FIELD…]; repeat it for several [default: what the rules ask for]
+    /// One descriptor of every request, as KEY=FIELD[,KEY=FIELD…]; repeat it for several [default: derived from the
+    /// rules]
     ///
-    /// Each entry is a key of the rules and the log's field that has its value: path=bare_path,remote_address=ip. KEY:=TEXT has the
-    /// text itself for a value: generic_key:=api. Keys, fields and texts with a comma, an equals sign or a quote in them are put in
-    /// single quotes: KEY:='a,b'; a quote in quotes is written twice. The order counts, as it does for rules.
+    /// Each entry is a key of the rules and the log field with its value: path=bare_path,remote_address=ip. KEY:=TEXT
+    /// uses the text itself as the value: generic_key:=api. Put keys, fields and texts that contain a comma, an equals
+    /// sign or a quote in single quotes: KEY:='a,b'; write a quote in quotes twice. The order matters, as it does for
+    /// rules.
     ///
-    /// Fields are as for --key: of log format, ip, user, method, path, bare_path (without the query) and so on; of JSON, dotted paths.
-    /// A request that lacks a field, or where it is empty or -, does not have that descriptor, as with Envoy. Text that is not
-    /// UTF-8 is read with \xNN for each wrong byte.
+    /// Fields are as for --key: in log format, ip, user, method, path, bare_path (without the query) and so on; in
+    /// JSON, dotted paths. If a request lacks a field, or the field is empty or -, the request does not have that
+    /// descriptor, as with Envoy. Text that is not UTF-8 is read with \xNN for each invalid byte.
     ///
-    /// By default there is one descriptor for each list of keys that leads to a rule. Fields are those of the same name, or
-    /// with a usual one: remote_address is ip or client, path is bare_path; generic_key has the rule's own value.
+    /// By default there is one descriptor for each list of keys that leads to a rule. The fields have the same name as
+    /// the key, or a usual one: remote_address is ip or client, path is bare_path; generic_key has the rule's own
+    /// value.
     #[arg(long, value_name = "KEY=FIELD,…", requires = "rules", help_heading = "Rules")]
     pub descriptor: Vec<DescriptorArg>,
 
-    /// The domain whose rules are asked; needed if the files have several
+    /// The domain whose rules apply; required if the files have several
     #[arg(long, value_name = "DOMAIN", requires = "rules", help_heading = "Rules")]
     pub domain: Option<String>,
 
-    /// Field of the request's domain, instead of --domain; a domain without rules is counted, and admits
+    /// Field of the request's domain, instead of --domain; requests of a domain without rules are counted and admitted
     #[arg(long, value_name = "FIELD", requires = "rules", conflicts_with = "domain", help_heading = "Rules")]
     pub domain_field: Option<String>,
 
-    /// Field of the client's tier, for rules with limits for each tier
+    /// Field of the client's tier, for rules with different limits per tier
     #[arg(long, value_name = "FIELD", requires = "rules", help_heading = "Rules")]
     pub tier: Option<String>,
 }
 
-/// What is charged for requests that are refused.
+/// The charge for requests that are denied.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ChargingArg {
-    /// All limits of a request are charged, or none.
+    /// Charge all limits of a request, or none.
     AllOrNothing,
-    /// Every limit counts every request, refused ones too, as Envoy's service does.
+    /// Every limit counts every request, including denied ones, as Envoy's service does.
     CountFirst,
 }
 
