@@ -70,7 +70,7 @@ pub fn day() -> Trace {
         let hour = random.index(&hours) as u64;
         push(&name(client), hour * HOUR + random.below(HOUR));
     }
-    // All clients: popular clients are not more likely here, and most requests come at the beginning.
+    // Only the most popular clients, each equally likely; most requests come at the beginning.
     for _ in 0..9_000 {
         let client = usize::try_from(random.below(u64::from(CLIENTS) / 8)).unwrap_or(0);
         let (a, b) = (random.below(1_200 * SECOND), random.below(1_200 * SECOND));

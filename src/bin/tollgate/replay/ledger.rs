@@ -1,4 +1,4 @@
-//! What a keyed store would have decided otherwise than the store of a replay.
+//! The decisions of a store that differ from those of a keyed store.
 
 use serde::Serialize;
 use tollgate::{Algorithm, Quota, Timestamp};
@@ -7,8 +7,8 @@ use super::limiters::{KeyedLimiter, keyed};
 use crate::algorithm::AlgorithmName;
 use crate::input::Record;
 
-/// Decisions that differ from a keyed store's, which is charged with what the store in question admits, so that each is
-/// judged by itself.
+/// Decisions that differ from a keyed store's. The keyed store is charged with what the tested store admits, so each
+/// decision is compared on its own.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Differences {
     /// Denied, though the keyed store would have admitted it.
@@ -17,13 +17,13 @@ pub struct Differences {
     pub wrongly_admitted: u64,
 }
 
-/// A keyed store that is charged with what another one admits, and asked about each request.
+/// A keyed store that is charged with what another store admits, and that decides each request for comparison.
 ///
-/// So every decision is judged by itself. With a keyed store that went its own way, one wrong denial would count twice:
-/// the client has used less from then on, and its next request is admitted where the keyed store denies it.
+/// So each decision is compared on its own. An independent keyed store would count one wrong denial twice: the client
+/// has used less from then on, so the tested store admits its next request where the keyed store denies it.
 pub struct Ledger<A: Algorithm> {
     limiters: Vec<KeyedLimiter<A>>,
-    /// The same algorithms with limits that nothing reaches, for what was admitted wrongly and is to be charged too.
+    /// The same algorithms with limits that no client reaches, to charge wrongly admitted requests too.
     boundless: Vec<A>,
     pub differences: Differences,
 }
@@ -39,7 +39,7 @@ impl<A: Algorithm> Ledger<A> {
         }
     }
 
-    /// Takes notice of a request and what became of it.
+    /// Records a request and its decision.
     pub fn enter(&mut self, record: &Record, admitted: bool) {
         let now = Timestamp::from_nanos(record.at);
         if !admitted {
@@ -60,7 +60,7 @@ impl<A: Algorithm> Ledger<A> {
     }
 }
 
-/// The algorithm with as large a quota as its state can be charged with: 2³² times its own, nearly always.
+/// Returns the algorithm with the largest quota that its state can hold: nearly always 2³² times its own.
 fn boundless<A: Algorithm>(algorithm: &A, quota: &Quota, name: AlgorithmName) -> A {
     let larger = |shift: u32| {
         let times = |units: u64| units.checked_mul(1 << shift);

@@ -1,4 +1,4 @@
-//! The limiters of a replay, over any store, in the trace's own time.
+//! The limiters of a replay, over any store, at the trace's own times.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ pub type Hasher = ahash::RandomState;
 
 pub type KeyedLimiter<A> = RateLimiter<Keyed<u32, A, Hasher>, ManualClock>;
 
-/// Why a request was denied.
+/// The denial of a request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The limiter that denied it, by its place; of several the one with the longest wait.
+    /// The index of the limiter that denied it; if several denied it, the one with the longest wait.
     pub by: usize,
-    /// That wait; `None` if no wait helps.
+    /// The wait; `None` if the request can never be admitted.
     pub wait: Option<Duration>,
 }
 
@@ -25,7 +25,7 @@ pub trait NumberLimiter: Sized {
     /// Admits a request and charges it to every limiter, or denies it and charges none.
     fn decide(limiters: &[Self], record: &Record) -> Result<(), Refusal>;
 
-    /// The bytes that the states take.
+    /// Returns the bytes of the states.
     fn bytes(&self) -> usize;
 }
 
@@ -34,7 +34,7 @@ macro_rules! number_limiter {
         impl<A: $algorithm> NumberLimiter for RateLimiter<$store, ManualClock> {
             fn decide(limiters: &[Self], &Record { at, cost, ref key }: &Record) -> Result<(), Refusal> {
                 let now = Timestamp::from_nanos(at);
-                // One limit is asked directly, which is faster; several decide together.
+                // A single limit is checked directly, which is faster; several limits are checked together.
                 let (by, wait) = if let [limiter] = limiters {
                     let decision = limiter.check_at(key, cost, now);
                     (decision.is_denied().then_some(0), decision.retry_after())
@@ -57,12 +57,12 @@ number_limiter!(Algorithm, Keyed<u32, A, Hasher>);
 number_limiter!(CompactAlgorithm, Compact<A, Hasher>);
 number_limiter!(WindowAlgorithm, Sketch<A, Hasher>);
 
-/// Keys are our own small numbers, which no client chooses; fixed seeds make runs repeatable.
+/// Keys are the program's own small numbers, which no client chooses. Fixed seeds make runs repeatable.
 pub fn hasher() -> Hasher {
     Hasher::with_seeds(1, 2, 3, 4)
 }
 
-/// Keyed limiters. Every check is given its time, so the clock is never read: a still one costs nothing to make.
+/// Keyed limiters. Every check is given its time, so the clock is never read; a manual clock is free to create.
 pub fn keyed<A: Algorithm>(algorithms: Vec<A>) -> Vec<KeyedLimiter<A>> {
     let build =
         |algorithm| RateLimiter::builder(algorithm).clock(ManualClock::default()).hasher(hasher()).keyed();

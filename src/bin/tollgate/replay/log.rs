@@ -1,10 +1,11 @@
-//! How many decisions of an algorithm differ from those of an exact sliding log with the same limits.
+//! The decisions of an algorithm that differ from those of an exact sliding log with the same limits.
 //!
-//! The log holds what the algorithm itself admitted, so each decision is judged by itself: after one difference, a log that went its own
-//! way would differ again although the algorithm is right. The library's sliding log cannot hold more than its limit, so this one is a
-//! queue. Tests compare the two: the library's own log never differs.
+//! The log holds what the algorithm itself admitted, so each decision is compared on its own. An independent log would
+//! differ again after one difference, although the algorithm is right. The library's sliding log cannot hold more than
+//! its limit, so this log is a queue. Tests compare the two: the library's own log never differs.
 //!
-//! It takes one more pass over the records, with constant work for each on average, and at most 16 bytes for each admitted request.
+//! It takes one more pass over the records, with constant work per record on average, and at most 16 bytes per admitted
+//! request.
 
 use std::collections::VecDeque;
 
@@ -14,14 +15,14 @@ use super::ledger::Differences;
 use crate::human::nanos;
 use crate::input::{Record, Trace};
 
-/// What was admitted under one limit.
+/// The admitted requests of one limit.
 struct Log {
     limit: u64,
     period: u64,
     by_key: Vec<Admitted>,
 }
 
-/// What was admitted of one key within the last period: times in order with their units, and the sum of these.
+/// The admitted requests of one key in the last period: times in order with their units, and the sum of the units.
 #[derive(Clone, Default)]
 struct Admitted {
     units: VecDeque<(u64, u64)>,
@@ -33,7 +34,7 @@ impl Log {
         Self { limit: quota.limit(), period: nanos(quota.period()), by_key: vec![Admitted::default(); keys] }
     }
 
-    /// Whether a request has room in the period that ends with it.
+    /// Returns whether a request has room in the period that ends with it.
     fn has_room(&mut self, record: &Record) -> bool {
         let Admitted { units, sum } = &mut self.by_key[record.key as usize];
         while let Some(&(_, gone)) = units.front().filter(|(at, _)| record.at - at >= self.period) {
@@ -45,7 +46,7 @@ impl Log {
 
     fn charge(&mut self, record: &Record) {
         let Admitted { units, sum } = &mut self.by_key[record.key as usize];
-        // Costs are summed up to the largest number, so that they can be taken off again.
+        // The sum saturates at the largest number, so costs can be subtracted again.
         let cost = record.cost.min(u64::MAX - *sum);
         *sum += cost;
         match units.back_mut() {
@@ -56,7 +57,7 @@ impl Log {
     }
 }
 
-/// The decisions that differ; `None` if the records are not in the order of time.
+/// Counts the decisions that differ; returns `None` if the records are not in order of time.
 pub fn differences(trace: &Trace, quotas: &[Quota], decisions: &[u8]) -> Option<Differences> {
     if !trace.records.is_sorted_by_key(|record| record.at) {
         return None;
@@ -100,9 +101,9 @@ mod tests {
 
     #[test]
     fn each_decision_is_judged_by_itself() {
-        // The one that was denied wrongly at 0 s is no reason to deny the next.
+        // The request that was wrongly denied at 0 s is no reason to deny the next one.
         assert_eq!(compared(&[(0, 1), (1, 1), (2, 1)], &["1/10s"], b"010"), Some((0, 1)));
-        // What was admitted wrongly counts.
+        // Wrongly admitted requests count.
         assert_eq!(compared(&[(0, 1), (1, 1), (10, 1), (11, 1)], &["1/10s"], b"1101"), Some((1, 0)));
     }
 

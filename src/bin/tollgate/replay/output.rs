@@ -21,12 +21,12 @@ pub fn limit_json(quota: &Quota) -> Value {
     json!({ "limit": quota.limit(), "period_ns": nanos(quota.period()), "burst": quota.burst_size() })
 }
 
-/// The whole JSON of a replay. Fields may be added; those here keep their names and meaning.
+/// The whole JSON of a replay. New fields may be added; these fields keep their names and meaning.
 pub fn json(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, most: usize) -> Value {
     let result = |replay: &AlgorithmReplay| {
         let AlgorithmReplay { algorithm, tally, .. } = replay;
         let key = |(id, denied)| json!({ "key": trace.keys.name(id), "denied": denied });
-        // Requests that it denied, of several limits as the one with the longest wait.
+        // The requests that the limit denied; if several limits deny a request, the one with the longest wait counts.
         let limit = |(quota, refused)| merged([limit_json(quota), json!({ "refused": refused })]);
         let result = json!({
             "algorithm": algorithm.name(),
@@ -39,7 +39,7 @@ pub fn json(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, most:
             "longest_wait_ns": nanos(tally.decisions.denials.longest_wait),
             "top_denied": tally.top_denied(most).into_iter().map(key).collect::<Vec<_>>(),
             "state_bytes": tally.state_bytes,
-            // Decisions that differ from an exact sliding log's; none are counted if times step back.
+            // Decisions that differ from an exact sliding log's; not counted if times step back.
             "against_log": replay.against_log.map(|Differences { wrongly_admitted, wrongly_denied }| {
                 json!({ "wrongly_admitted": wrongly_admitted, "wrongly_denied": wrongly_denied })
             }),
@@ -110,7 +110,7 @@ Differs: the share of decisions that an exact sliding log with the same limits
 would have made otherwise. The log holds what the algorithm itself admitted, so
 each decision is judged by itself. It has no burst.";
 
-/// How many decisions differ from an exact sliding log's; nothing if times step back.
+/// Writes how many decisions differ from an exact sliding log's; nothing if times step back.
 fn log_table(replays: &[AlgorithmReplay]) -> Option<String> {
     let row = |AlgorithmReplay { algorithm, tally, against_log, .. }: &AlgorithmReplay| {
         let Differences { wrongly_admitted, wrongly_denied } = (*against_log)?;
@@ -125,7 +125,7 @@ fn log_table(replays: &[AlgorithmReplay]) -> Option<String> {
     Some(table("Algorithm|Differs|Wrongly admitted|Wrongly denied", 1..4, rows, &[]))
 }
 
-/// How many requests each limit denied; nothing about a single one.
+/// Writes how many requests each limit denied; nothing for a single limit.
 fn refused_table(replays: &[AlgorithmReplay]) -> Option<String> {
     let quotas = replays.first().map(|replay| &replay.quotas).filter(|quotas| quotas.len() > 1)?;
     let header = quotas.iter().fold("Algorithm".to_owned(), |header, quota| format!("{header}|{quota}"));
@@ -136,7 +136,7 @@ fn refused_table(replays: &[AlgorithmReplay]) -> Option<String> {
     Some(table(&header, 1..1 + quotas.len(), replays.iter().map(row), &[]))
 }
 
-/// The most denied keys of all algorithms together, and how each treats them.
+/// Lists the most denied keys of all algorithms together, and the result of each algorithm for them.
 fn top_table(trace: &Trace, replays: &[AlgorithmReplay], most: usize) -> Option<String> {
     let mut requests = vec![0_u64; trace.keys.len()];
     trace.records.iter().for_each(|record| requests[record.key as usize] += 1);

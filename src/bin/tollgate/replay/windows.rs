@@ -1,4 +1,4 @@
-//! When a sketch is fullest.
+//! The times at which a sketch is fullest.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use super::limiters::hasher;
 use crate::human::nanos;
 use crate::input::Record;
 
-/// After how many records a window ends, of the `most` windows of each limit in which the most units are admitted: a sketch
-/// is fullest at the end of one of them.
+/// Returns the record counts at which windows end, for the `most` windows of each limit that admit the most units. A
+/// sketch is fullest at the end of one of them.
 pub fn ends(records: &[Record], quotas: &[Quota], most: usize) -> Vec<usize> {
     let mut ends = Vec::new();
     for quota in quotas {
@@ -32,7 +32,7 @@ pub fn ends(records: &[Record], quotas: &[Quota], most: usize) -> Vec<usize> {
     ends
 }
 
-/// The units of one window that a fixed window admits.
+/// The units that a fixed window admits in one window.
 fn admitted(records: &[Record], limit: u64) -> u64 {
     let mut used = HashMap::with_hasher(hasher());
     for record in records {
@@ -61,9 +61,9 @@ mod tests {
         };
         assert_eq!(of(&["5/10s"], 9), [3, 5, 6, 9]);
         assert_eq!(of(&["5/min"], 9), [6, 9]);
-        // Those of both, each once.
+        // The ends of both, each once.
         assert_eq!(of(&["5/10s", "5/min", "5/d"], 9), [3, 5, 6, 9]);
-        // Those in which the most is admitted: 3, 2, 1 and 3; with the other limit, 6 and 3.
+        // The fullest windows: 3, 2, 1 and 3 units; with the other limit, 6 and 3.
         assert_eq!(of(&["5/10s"], 3), [3, 5, 9]);
         assert_eq!(of(&["9/min"], 1), [6]);
         assert!(ends(&[], &["5/s".parse().unwrap()], 3).is_empty());

@@ -1,4 +1,4 @@
-//! `tollgate rules check`: what files of rules say, and what is wrong with them.
+//! `tollgate rules check`: the contents of rule files, and their errors.
 
 use serde_json::{Value, json};
 use tollgate::rules::{Domain, Problem, Rule};
@@ -12,10 +12,10 @@ use crate::human;
 use crate::input::row::printable;
 use crate::output::{merged, print, table, to_json};
 
-/// Runs the check. Problems are said, the rules are printed.
+/// Runs the check. Prints problems, then the rules.
 ///
 /// # Errors
-/// If a file or a log cannot be used.
+/// Returns an error if a file or a log cannot be used.
 pub fn run(args: &CheckArgs) -> Result<(), Error> {
     let mut files = RuleFiles::read(&args.rules, args.merge_domains);
     if files.errors.is_empty() && !args.input.files.is_empty() {

@@ -1,4 +1,4 @@
-//! Files of rules, read together, and what is wrong with them.
+//! Rule files that are read together, and their errors.
 
 use std::path::PathBuf;
 
@@ -8,20 +8,20 @@ use crate::error::Error;
 use crate::human;
 use crate::output::say;
 
-/// Files of rules, and what was found in all of them together.
+/// Rule files, and the findings for all of them together.
 pub struct RuleFiles {
     /// The files that can be read.
     pub configs: Vec<Config>,
-    /// The domains; none if the files do not go together.
+    /// The domains; none if the files contradict each other.
     pub domains: Vec<Domain>,
-    /// What looks wrong.
+    /// The warnings.
     pub warnings: Vec<Problem>,
-    /// What is wrong.
+    /// The errors.
     pub errors: Vec<Problem>,
 }
 
 impl RuleFiles {
-    /// Reads files, and says what is wrong with them.
+    /// Reads files, and prints their errors.
     pub fn read(files: &[PathBuf], merge_domains: bool) -> Self {
         let (mut configs, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
         for file in files {
@@ -43,10 +43,10 @@ impl RuleFiles {
         Self { configs, domains, warnings, errors }
     }
 
-    /// That they can be used.
+    /// Returns the domains if the files can be used.
     ///
     /// # Errors
-    /// If something is wrong, which was said.
+    /// Returns an error if the files have errors, which were printed.
     pub fn usable(&self, files: &[PathBuf]) -> Result<(), Error> {
         if self.errors.is_empty() {
             return Ok(());
@@ -57,7 +57,7 @@ impl RuleFiles {
     }
 }
 
-/// Tells warnings, each with its place.
+/// Prints warnings, each with its place.
 pub fn say_warnings(warnings: &[Problem]) {
     warnings.iter().for_each(|warning| say(&format!("warning: {warning}\n")));
 }

@@ -1,4 +1,4 @@
-//! From the fields of a log to the descriptors of rules.
+//! The mapping from the fields of a log to the descriptors of rules.
 
 use tollgate::rules::Rule;
 
@@ -6,10 +6,10 @@ use crate::args::descriptor::{DescriptorArg, EntryValue};
 use crate::error::Error;
 use crate::input::wanted::{Fields, Wanted};
 
-/// Keys that have the same value for every request that has them: the one in the rules.
+/// Keys that have the same value for every request: the value in the rules.
 const CONSTANT: [&str; 2] = ["generic_key", "header_match"];
 
-/// Usual names of the field that has a key's value, the surest first, where that is not the key.
+/// Usual names of the field with a key's value, if the field does not have the key's name; the most certain name first.
 const USUAL: [(&str, &str); 6] = [
     ("remote_address masked_remote_address client_ip ip", ADDRESSES),
     ("path route", "bare_path path cs-uri-stem uri url request_path resource"),
@@ -22,29 +22,29 @@ const USUAL: [(&str, &str); 6] = [
 const ADDRESSES: &str = "ip client client_ip clientip client_addr remote_addr remote_ip remote_host src_ip srcip \
     source_ip sourceipaddress c-ip id.orig_h src ip_address";
 
-/// Whether a name is one of these, in any case.
+/// Returns whether a name is one of these, in any case.
 fn is_among(names: &str, name: &str) -> bool {
     names.split(' ').any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Whether a key's value is a client's address.
+/// Returns whether a key's value is a client's address.
 fn is_address(key: &str) -> bool {
     let [(keys, _), ..] = USUAL;
     is_among(keys, key)
 }
 
-/// What the field of a key may be called.
+/// Returns the possible field names of a key.
 fn usual_names(key: &str) -> Vec<String> {
     let usual = USUAL.iter().find(|(keys, _)| is_among(keys, key));
     let usual = usual.into_iter().flat_map(|(_, names)| names.split(' ').filter(|&name| name != key));
     let mut names: Vec<String> = usual.map(str::to_owned).collect();
-    // The key itself is surest. But a path with its query is seldom what rules mean.
+    // The key itself is the most certain name. But rules rarely mean a path with its query.
     let better = names.first().is_some_and(|name| name == "bare_path");
     names.insert(usize::from(better), key.to_owned());
     names
 }
 
-/// The place of one among all, to which it is added if it is new.
+/// Returns the index of an item; adds the item if it is new.
 fn place_of<T: PartialEq>(one: T, all: &mut Vec<T>) -> usize {
     all.iter().position(|known| *known == one).unwrap_or_else(|| {
         all.push(one);
@@ -52,7 +52,7 @@ fn place_of<T: PartialEq>(one: T, all: &mut Vec<T>) -> usize {
     })
 }
 
-/// Where an entry's value comes from, by number.
+/// The source of an entry's value, by number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ValueSource {
     /// A field that is wanted.
@@ -61,28 +61,28 @@ pub enum ValueSource {
     Text(u32),
 }
 
-/// Descriptors of every request.
+/// The descriptors of every request.
 #[derive(Debug, Default)]
 pub struct Mapping {
-    /// Each one's keys, with their sources.
+    /// The keys of each descriptor, with their sources.
     pub descriptors: Vec<Vec<(String, ValueSource)>>,
     /// The field of the tier.
     pub tier: Option<usize>,
     /// The field of the domain.
     pub domain: Option<usize>,
-    /// Whether they were worked out from the rules.
+    /// Whether the descriptors were derived from the rules.
     pub derived: bool,
-    /// Paths of rules for which no descriptor could be worked out.
+    /// The paths of rules for which no descriptor could be derived.
     pub left_out: Vec<String>,
     wanted: Vec<Wanted>,
     texts: Vec<String>,
 }
 
 impl Mapping {
-    /// As the command line says.
+    /// Creates the mapping from the command line.
     ///
     /// # Errors
-    /// If two descriptors are the same.
+    /// Returns an error if two descriptors are the same.
     pub fn new(args: &[DescriptorArg], tier: Option<&str>, domain: Option<&str>) -> Result<Self, Error> {
         let mut mapping = Self::default();
         for (at, arg) in args.iter().enumerate() {
@@ -147,28 +147,28 @@ impl Mapping {
         ValueSource::Text(u32::try_from(at).unwrap_or(u32::MAX))
     }
 
-    /// What is to be read, in which the texts have their numbers already.
+    /// Returns the fields to read. The texts already have their numbers.
     pub fn fields(&self) -> Fields {
         let mut fields = Fields::new(self.wanted.clone());
         // Texts are distinct, so their numbers are their places.
         for text in &self.texts {
-            // There are too few of them to run out of numbers.
+            // There are too few texts to use up the numbers.
             let _ = fields.text_number(text.as_bytes());
         }
         fields
     }
 
-    /// The fields that are the clients.
+    /// Returns the fields that are clients.
     pub fn clients(&self) -> impl Iterator<Item = usize> {
         self.wanted.iter().enumerate().filter(|(_, wanted)| wanted.client).map(|(field, _)| field)
     }
 
-    /// How many different texts are part of descriptors.
+    /// Returns how many different texts are part of descriptors.
     pub fn constants(&self) -> usize {
         self.texts.len()
     }
 
-    /// A descriptor with the fields that were found, or `?`; and the keys for which there is none.
+    /// Returns a descriptor with the fields that were found, or `?`; and the keys without a field.
     pub fn shown(&self, descriptor: usize, fields: &Fields) -> (DescriptorArg, Vec<String>) {
         let mut lacking = Vec::new();
         let entries = self.descriptors.get(descriptor).map_or(&[][..], Vec::as_slice);

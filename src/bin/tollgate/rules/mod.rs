@@ -1,11 +1,11 @@
-//! What is about files of rules.
+//! The commands for rule files.
 //!
 //! | file | does |
 //! |---|---|
-//! | `files` | reads them, and tells what is wrong |
-//! | `check` | `tollgate rules check`: shows what they say |
-//! | `replay`, `tally`, `output` | `tollgate replay --rules`: who would be denied, by rule and by key |
-//! | `rule` | what a rule says |
+//! | `files` | reads the files, and prints their errors |
+//! | `check` | `tollgate rules check`: shows their contents |
+//! | `replay`, `tally`, `output` | `tollgate replay --rules`: the denied requests, by rule and by key |
+//! | `rule` | the contents of a rule |
 //! | `mapping` | from the fields of a log to descriptors |
 
 pub mod check;

@@ -1,4 +1,4 @@
-//! What a replay through rules prints.
+//! The output of a replay through rules.
 
 use std::fmt::Write as _;
 
@@ -19,31 +19,31 @@ use crate::output::merged;
 use crate::output::table::table;
 use crate::replay::Denials;
 
-/// A rule in force, and what it counted.
+/// A rule in force, and its counts.
 #[derive(Clone, Debug)]
 pub struct CountedRule {
     /// Its domain.
     pub domain: String,
     /// The rule.
     pub rule: Rule,
-    /// The file that it is from.
+    /// The file of the rule.
     pub file: String,
-    /// As its metrics would say.
+    /// The counts as the rule's metrics report them.
     pub counts: MeterCounts,
-    /// Of a store of fixed size, the keys that gave way to others, and the new keys that were denied for a debt that may not have
-    /// been theirs.
+    /// For a store of fixed size: the evicted keys, and the new keys that were denied because of a debt that may not
+    /// have been theirs.
     pub pressed: Option<(u64, u64)>,
 }
 
-/// A log that went through rules.
+/// A log that was replayed through rules.
 pub struct RulesReplay {
-    /// What was replayed.
+    /// The requests.
     pub trace: Trace,
-    /// As what.
+    /// The descriptors of the requests.
     pub mapping: Mapping,
-    /// Through which rules.
+    /// The rules.
     pub rules: Vec<CountedRule>,
-    /// What they said.
+    /// The results.
     pub tally: RulesTally,
 }
 
@@ -57,7 +57,8 @@ not merely report. Uncharged: refused by another rule, replaced by one, or of no
 cost. Near and Soft: units above four fifths of the limit, and above a soft one.";
 
 impl RulesReplay {
-    /// The whole JSON, with so many of the most denied keys. Fields may be added; those here keep their names and meaning.
+    /// Returns the whole JSON, with this many of the most denied keys. New fields may be added; these fields keep their
+    /// names and meaning.
     pub fn json(&self, most: usize) -> Value {
         let tally = &self.tally;
         let rule_key = |key: &RuleDeniedKey| {
@@ -81,7 +82,7 @@ impl RulesReplay {
         })
     }
 
-    /// Of each rule, the keys to be listed.
+    /// Returns the keys to list for each rule.
     fn keys_by_rule(&self, most: usize) -> Vec<Vec<&RuleDeniedKey>> {
         let mut each = vec![Vec::new(); self.rules.len()];
         for key in &self.tally.denied_keys {
@@ -134,7 +135,7 @@ impl RulesReplay {
         printable(key.text(counted_by, &self.mapping, fields).as_bytes(), 1000)
     }
 
-    /// Each descriptor, how many requests had all its fields, and for how many of them a rule applied to it.
+    /// Lists the descriptors, with the requests that had all fields and those to which a rule applied.
     fn descriptors(&self) -> Vec<(String, u64, u64)> {
         let Some(fields) = &self.trace.fields else { return Vec::new() };
         let shown = |at| self.mapping.shown(at, fields).0.to_string();
@@ -142,7 +143,7 @@ impl RulesReplay {
         each.map(|(at, &(requests, matched))| (shown(at), requests, matched)).collect()
     }
 
-    /// As tables, with so many of the most denied keys.
+    /// Returns the tables, with this many of the most denied keys.
     pub fn tables(&self, most: usize) -> String {
         let Self { trace, tally, .. } = self;
         let requests = trace.records.len() as u64;

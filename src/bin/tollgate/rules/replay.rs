@@ -1,4 +1,4 @@
-//! `tollgate replay --rules`: who would be denied by files of rules, by rule and by key.
+//! `tollgate replay --rules`: the requests that rule files would deny, by rule and by key.
 //!
 //! ```text
 //! fields of a record ──mapping──► descriptors ──rules, in log time──► answer ──tally──► tables, JSON, decisions, chart
@@ -23,7 +23,7 @@ use crate::output::{about, progress, say, writable};
 use crate::replay::report;
 use crate::{human, load};
 
-/// The rules, and what is to be known of them.
+/// The rules and their data.
 struct LoadedRules<'a> {
     rules: Rules<ManualClock>,
     domains: &'a [Domain],
@@ -34,7 +34,7 @@ struct LoadedRules<'a> {
 /// Runs the replay.
 ///
 /// # Errors
-/// If the command line, the rules or the input are wrong, or output fails.
+/// Returns an error if the command line, the rules or the input are invalid, or if output fails.
 pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     let by = &args.by_rules;
     let files = RuleFiles::read(&by.rules, by.merge_domains);
@@ -65,10 +65,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     report(args, &replay.trace, &limits, &series, &about, json, tables)
 }
 
-/// What is to be told of rules that apply to no request of a log. What was read, and how it was asked, is said.
+/// Returns the warnings about rules that apply to no request of a log. Prints what was read, and the descriptors.
 ///
 /// # Errors
-/// If the command line or the input are wrong.
+/// Returns an error if the command line or the input is invalid.
 pub fn unmatched(by: &RulesArgs, input: &Selection, files: &RuleFiles) -> Result<Vec<Problem>, Error> {
     let loaded = loaded(by, files)?;
     let (replay, about) = replay(&loaded, by, input, None)?;
@@ -83,7 +83,7 @@ pub fn unmatched(by: &RulesArgs, input: &Selection, files: &RuleFiles) -> Result
     Ok(loaded.rules.unmatched().into_iter().map(problem).collect())
 }
 
-/// Reads a log and asks rules about each of its requests; says also what was read, and how it was asked.
+/// Reads a log and decides each of its requests by the rules. Also prints what was read, and the descriptors.
 fn replay(
     loaded: &LoadedRules<'_>,
     by: &RulesArgs,
@@ -110,7 +110,7 @@ fn replay(
     Ok((RulesReplay { trace, mapping, rules: counted(loaded), tally }, about))
 }
 
-/// The rules of files that were read, by the time of a trace, which is of one machine.
+/// Builds the rules of the files for one machine, with the times of a trace.
 fn loaded<'a>(args: &RulesArgs, files: &'a RuleFiles) -> Result<LoadedRules<'a>, Error> {
     let of_file = |config: &Config| {
         let file = config.file().to_owned();
@@ -128,14 +128,14 @@ fn loaded<'a>(args: &RulesArgs, files: &'a RuleFiles) -> Result<LoadedRules<'a>,
     })
 }
 
-/// What each rule counted.
+/// Returns the counts of each rule.
 fn counted(LoadedRules { rules, files, .. }: &LoadedRules<'_>) -> Vec<CountedRule> {
     let mut all = Vec::new();
     rules.for_each(|domain, rule, counts| {
         let file = files.get(&rule.identity).cloned().unwrap_or_default();
         all.push(CountedRule { domain: domain.to_owned(), rule: rule.clone(), file, counts, pressed: None });
     });
-    // In the same order, of those rules that have a store.
+    // The rules that have a store, in the same order.
     let mut stored = all.iter_mut().filter(|counted| matches!(counted.rule.limit, Limit::Quota { .. }));
     rules.readings(|_, _, readings| {
         let counter = |wanted: &str| {
@@ -151,7 +151,7 @@ fn counted(LoadedRules { rules, files, .. }: &LoadedRules<'_>) -> Vec<CountedRul
     all
 }
 
-/// The domain of all requests; empty if each says its own.
+/// Returns the domain of all requests; empty if each request has its own.
 fn domain(args: &MappingArgs, domains: &[Domain]) -> Result<String, Error> {
     let known = || domains.iter().map(|domain| format!("{:?}", domain.name())).collect::<Vec<_>>().join(", ");
     match (&args.domain, domains) {
@@ -170,7 +170,7 @@ fn domain(args: &MappingArgs, domains: &[Domain]) -> Result<String, Error> {
     }
 }
 
-/// What is likely wrong with the addresses of clients.
+/// Returns the likely problem with the clients' addresses.
 fn warnings(trace: &Trace, mapping: &Mapping) -> Vec<String> {
     let Some(fields) = trace.fields.as_ref().filter(|_| trace.clients.is_some()) else { return Vec::new() };
     let about = |field: usize| {
@@ -183,7 +183,7 @@ fn warnings(trace: &Trace, mapping: &Mapping) -> Vec<String> {
     mapping.clients().filter_map(about).collect()
 }
 
-/// What was read, which rules, and as what requests are described.
+/// Prints what was read, the rules, and the descriptors of requests.
 fn about_rules(
     trace: &Trace,
     mapping: &Mapping,

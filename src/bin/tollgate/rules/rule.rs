@@ -1,4 +1,4 @@
-//! What a rule says, for people and for programs.
+//! The contents of a rule, for people and for programs.
 
 use serde_json::{Value, json};
 use tollgate::Quota;
@@ -18,7 +18,7 @@ fn shared_json(shared: &Shared) -> Value {
     })
 }
 
-/// What a rule says.
+/// The contents of a rule.
 pub fn says(rule: &Rule) -> Value {
     let (quota, algorithm, store) = match &rule.limit {
         Limit::Quota { quota, algorithm, store } => (Some(quota), Some(algorithm), store.as_ref()),

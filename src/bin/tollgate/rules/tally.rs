@@ -1,4 +1,4 @@
-//! Runs a trace through rules, in the trace's own time, and adds up what they say.
+//! Runs a trace through rules, at the trace's own times, and adds up the results.
 
 use std::collections::HashMap;
 
@@ -15,66 +15,66 @@ use crate::input::wanted::Fields;
 use crate::input::{Record, Trace};
 use crate::replay::{Decisions, Denials, strides};
 
-/// What is known of one rule beside what it counts itself.
+/// The counts of one rule, in addition to the rule's own counts.
 #[derive(Clone, Debug, Default)]
 pub struct ByRule {
-    /// Descriptors of requests that it applied to.
+    /// Descriptors of requests to which the rule applied.
     pub matched: u64,
-    /// Of those that it refused.
+    /// Descriptors that the rule denied.
     pub denials: Denials,
-    /// Keys that it refused.
+    /// Keys that the rule denied.
     pub keys_denied: u64,
-    /// Keys that it would have refused, did it not only report.
+    /// Keys that the rule would have denied if it did not only report.
     pub keys_shadow_denied: u64,
 }
 
-/// What one rule did to one key.
+/// The denials of one key by one rule.
 #[derive(Clone, Debug)]
 pub struct RuleDeniedKey {
-    /// The rule, by its place in all domains together.
+    /// The rule, by its index in all domains together.
     pub rule: usize,
-    /// What it counts by: the keys' names, and a text for each value that counts.
+    /// The values by which the rule counts: the keys' names, and a text for each value.
     names: usize,
     values: Values,
-    /// Requests refused.
+    /// Requests denied.
     pub denied: u64,
-    /// Requests that a rule which only reports would have refused.
+    /// Requests that a report-only rule would have denied.
     pub shadow_denied: u64,
 }
 
 type Values = SmallVec<[u32; 4]>;
 
-/// The decisions, and what they add up to.
+/// The decisions and their totals.
 #[derive(Debug, Default)]
 pub struct RulesTally {
-    /// All of them.
+    /// All decisions.
     pub decisions: Decisions,
-    /// Requests by what else became of them.
+    /// Requests by their other results.
     pub requests: RequestCounts,
-    /// For each rule, the domains one after the other.
+    /// The counts of each rule, in the order of the domains.
     pub by_rule: Vec<ByRule>,
-    /// For each descriptor, how many requests had it, and for how many a rule applied to it.
+    /// For each descriptor, the requests that had it, and those to which a rule applied.
     pub by_descriptor: Vec<(u64, u64)>,
-    /// Keys that were refused, most first; of equals the one seen first.
+    /// Denied keys, most denials first; among equals, the key seen first.
     pub denied_keys: Vec<RuleDeniedKey>,
 }
 
-/// Requests, by what became of them besides a denial.
+/// Requests, by results other than a denial.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RequestCounts {
-    /// Requests that were admitted, but only because a rule or a domain merely reports.
+    /// Requests that were admitted only because a rule or a domain is report-only.
     pub shadow_denied: u64,
     /// Requests that were admitted above a soft limit.
     pub soft_limited: u64,
     /// Requests that no rule of their domain applied to.
     pub unmatched: u64,
-    /// Of them, those that lacked a field for each descriptor.
+    /// The requests among them that lacked a field for each descriptor.
     pub undescribed: u64,
     /// Requests of a domain without rules.
     pub unknown_domain: u64,
 }
 
-/// Replays a trace with fields through rules, of which each domain has so many.
+/// Replays a trace with fields through rules, with the number of rules of each domain.
 pub fn replay(
     trace: &Trace,
     rules: &Rules<ManualClock>,
@@ -129,7 +129,7 @@ pub fn replay(
     tally
 }
 
-/// A number for each descriptor's keys, the same for the same ones.
+/// Returns a number for each descriptor's keys; equal keys have equal numbers.
 fn names(mapping: &Mapping) -> Vec<usize> {
     let all = &mapping.descriptors;
     let alike = |one: &[(String, ValueSource)], other: &[(String, ValueSource)]| {
@@ -138,7 +138,7 @@ fn names(mapping: &Mapping) -> Vec<usize> {
     all.iter().map(|keys| all.iter().position(|known| alike(known, keys)).unwrap_or(0)).collect()
 }
 
-/// The entries of a descriptor by whose values a rule counts: those whose bit is set.
+/// Returns the entries of a descriptor by whose values a rule counts: those whose bit is set.
 fn counted(
     mapping: &Mapping,
     descriptor: usize,
@@ -151,16 +151,16 @@ fn counted(
 struct RulesRun<'t> {
     fields: &'t Fields,
     mapping: &'t Mapping,
-    /// Where each domain's rules begin among all.
+    /// The first index of each domain's rules among all.
     offsets: Vec<usize>,
     names: Vec<usize>,
-    /// Places in the tally's denied keys.
+    /// Indexes in the tally's denied keys.
     keys: HashMap<(usize, usize, Values), usize, RandomState>,
     tally: RulesTally,
 }
 
 impl<'t> RulesRun<'t> {
-    /// The entries of those descriptors that a record has; and which they are, with their ends.
+    /// The entries of the record's descriptors; and which descriptors those are, with their ends.
     fn describe(
         &mut self,
         record: &Record,
@@ -206,7 +206,7 @@ impl<'t> RulesRun<'t> {
             soft |= applied.verdict() == Verdict::SoftLimited;
             let by_rule = &mut self.tally.by_rule[rule];
             by_rule.matched += 1;
-            // One of several that refuse only together refuses nobody if they do not.
+            // Rules that only deny together deny nothing if one of them admits.
             let refuses = match applied.verdict() {
                 Verdict::Denied => is_denied,
                 Verdict::ShadowDenied => false,
@@ -216,7 +216,7 @@ impl<'t> RulesRun<'t> {
                 by_rule.denials.add(applied.decision().and_then(|decision| decision.retry_after()));
             }
             shadow |= !refuses;
-            // A look is nothing that a rule counts.
+            // A rule does not count a peek.
             if record.cost > 0 {
                 self.count_key(record, rule, &applied, descriptor, refuses);
             }
@@ -259,7 +259,8 @@ fn value(fields: &Fields, record: &Record, source: ValueSource) -> Option<u32> {
 }
 
 impl RuleDeniedKey {
-    /// What the rule counts by: one value, or several with their keys; nothing if all requests share one counter.
+    /// The values by which the rule counts: one value, or several with their keys; nothing if all requests share one
+    /// counter.
     pub fn text(&self, counted_by: u32, mapping: &Mapping, fields: &Fields) -> String {
         let text = |&value: &u32| fields.text(value);
         if let [value] = &self.values[..] {

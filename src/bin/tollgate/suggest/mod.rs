@@ -1,11 +1,11 @@
 //! Finds the smallest limits that deny no more than a share of requests, of clients, or of both.
 //!
-//! Bisection over real replays. The share denied falls as the limit rises, nearly always: a window algorithm that
-//! admits one request more at one time may deny another later. So the answer's neighbours are replayed too, everything
-//! tried is compared with everything else, and a result that is not monotone is said to be so.
+//! Bisection over real replays. The share of denials nearly always falls as the limit rises. But a window algorithm
+//! that admits one more request at one time may deny another one later. So the program also replays the answer's
+//! neighbours, compares all trials with each other, and reports a result that is not monotone.
 //!
-//! One limit has one smallest value. Of several, one can be lower if another is higher: many answers meet the goal, and none
-//! could be lowered. The one that is found shares the denials out evenly:
+//! A single limit has one smallest value. With several limits, one can be lower if another is higher, so many answers
+//! meet the goal and cannot be lowered. The program finds the answer that divides the denials evenly:
 //!
 //! ```text
 //! find   from the longest period to the shortest, the k-th of n: the smallest limit that, with those found before in force,
@@ -36,7 +36,7 @@ use crate::{human, load};
 /// Runs `tollgate suggest`.
 ///
 /// # Errors
-/// If the command line or the input are wrong, no limit meets the goal, or output fails.
+/// Returns an error if the command line or the input is invalid, no limit meets the goal, or output fails.
 pub fn run(args: &SuggestArgs) -> Result<(), Error> {
     let periods = args.periods()?;
     let storage = args.algorithms.stores.storage(periods.len())?;
@@ -67,17 +67,17 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
     finish(Ok(()), args.json.as_deref(), &about, json, tables)
 }
 
-/// What may be denied: limits meet each share that is given.
+/// The goal: limits must meet each given share.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Goal {
     /// At most this share of requests.
     pub requests: Option<Share>,
-    /// Something to at most this share of clients.
+    /// At most this share of clients has a denied request.
     pub clients: Option<Share>,
 }
 
 impl Goal {
-    /// In words.
+    /// Returns the goal as text.
     pub fn text(self) -> String {
         let requests = self.requests.map(|share| format!("deny at most {share} of requests"));
         let clients = self.clients.map(|share| format!("deny anything to at most {share} of clients"));
@@ -85,10 +85,10 @@ impl Goal {
     }
 }
 
-/// A goal for clients alone is warned of if the answer denies more requests than this.
+/// The program warns if the answer to a goal for clients alone denies more requests than this.
 const MANY_REQUESTS: Share = Share { billionths: 50_000_000 };
 
-/// How one limit does, or several together.
+/// The result of one limit, or of several together.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Trial {
     /// Requests denied.
@@ -97,18 +97,18 @@ pub struct Trial {
     pub keys_denied: u64,
 }
 
-/// The limits found, and what was tried on the way.
+/// The limits found, and the trials.
 #[derive(Clone, Debug)]
 pub struct Suggestion {
-    /// With which algorithm.
+    /// The algorithm.
     pub algorithm: AlgorithmName,
-    /// The limits, as their periods were named.
+    /// The limits, in the order of the command line.
     pub limits: Vec<FoundLimit>,
-    /// What they deny together.
+    /// The result of all limits together.
     pub trial: Trial,
-    /// Whether more was never denied at higher limits, in all that was tried.
+    /// Whether no trial with higher limits denied more.
     pub monotone: bool,
-    /// How the store fared with the answer.
+    /// The accuracy of the store with the answer.
     pub figures: StoreFigures,
 }
 
@@ -117,16 +117,16 @@ pub struct Suggestion {
 pub struct FoundLimit {
     /// The limit, its period and burst.
     pub quota: Quota,
-    /// Every limit that was tried in its place, with the others of the answer in force.
+    /// Every limit that was tried in its place, with the answer's other limits in force.
     pub trials: BTreeMap<u64, Trial>,
 }
 
-/// What to find limits for.
+/// The task of a search.
 #[derive(Debug)]
 pub struct Search<'a> {
     /// The requests.
     pub trace: &'a Trace,
-    /// What may be denied.
+    /// The goal.
     pub goal: Goal,
     /// The limits' periods, all different.
     pub periods: &'a [Duration],
@@ -134,9 +134,9 @@ pub struct Search<'a> {
     pub burst: Option<u64>,
     /// Settings of window algorithms.
     pub options: WindowOptions,
-    /// Where states are kept.
+    /// The store.
     pub storage: Storage,
-    /// To be moved along.
+    /// The progress bar.
     pub progress: &'a ProgressBar,
 }
 
@@ -144,14 +144,14 @@ impl Search<'_> {
     /// Finds the smallest limits for one algorithm.
     ///
     /// # Errors
-    /// If no limit that the algorithm can hold meets the goal.
+    /// Returns an error if no limit that the algorithm can hold meets the goal.
     pub fn find(&self, algorithm: AlgorithmName) -> Result<Suggestion, Error> {
         let mut periods = self.periods.to_vec();
         periods.sort_by_key(|&period| Reverse(period));
         let mut trials = Trials { search: self, algorithm, periods, made: BTreeMap::new() };
         let limits = trials.smallest()?;
         let trial = trials.trial(&limits)?;
-        // The answer once more, for what the store made of it.
+        // Replays the answer once more, for the accuracy of the store.
         let figures = match self.storage.store {
             StoreArg::Keyed => StoreFigures::default(),
             StoreArg::Compact | StoreArg::Sketch => trials.replay(&limits, true)?.figures,
@@ -174,13 +174,13 @@ impl Search<'_> {
         quota.map_err(|error| Error::usage(error.to_string()))
     }
 
-    /// A limit that denies nothing, unless the burst is smaller; then only the pace can help.
+    /// Returns a limit that denies nothing, unless the burst is smaller; then only a higher rate can help.
     fn highest(&self) -> u64 {
         let cost = || self.trace.records.iter().fold(0_u64, |sum, record| sum.saturating_add(record.cost));
         if self.burst.is_some() { u64::MAX } else { cost().max(1) }
     }
 
-    /// What the goal bounds: the share, what was denied, and of how many.
+    /// Returns the goal's figures: the share, the denied number, and the total.
     fn bounded(&self, trial: Trial) -> impl Iterator<Item = (Share, u64, u64)> {
         let Goal { requests, clients } = self.goal;
         let requests = requests.map(|share| (share, trial.denied, self.trace.records.len() as u64));
@@ -188,7 +188,7 @@ impl Search<'_> {
         requests.into_iter().chain(clients)
     }
 
-    /// Whether what was denied is within the part of the goal that so many of the limits may use up.
+    /// Returns whether the denials stay within the part of the goal that this many of the limits may use.
     fn meets(&self, trial: Trial, limits: usize) -> bool {
         let all = self.periods.len() as u64;
         self.bounded(trial).all(|(share, denied, whole)| {
@@ -196,7 +196,8 @@ impl Search<'_> {
         })
     }
 
-    /// Whether the answer to a goal for clients alone denies many requests: those few clients send most of them.
+    /// Returns whether the answer to a goal for clients alone denies many requests, because few clients send most of
+    /// them.
     fn denies_many_requests(&self, trial: Trial) -> bool {
         self.goal.requests.is_none() && !MANY_REQUESTS.allows(trial.denied, self.trace.records.len() as u64)
     }
@@ -210,9 +211,9 @@ impl Search<'_> {
     }
 }
 
-/// A quota's period, as flags take it.
+/// Returns a quota's period in the syntax of the flags.
 fn period_text(quota: &Quota) -> String {
-    // "60/min burst 10" without what is not of the period.
+    // "60/min burst 10" without the limit and the burst.
     let text = quota.to_string();
     let period = text.split_once('/').map_or("", |(_, text)| text.split(' ').next().unwrap_or(text));
     period.to_owned()
@@ -223,8 +224,8 @@ fn period_flag(quota: &Quota) -> String {
     format!("--period {}", period_text(quota))
 }
 
-/// The replays of one algorithm. Their limits are those of the longest periods, longest first: of all of them, or, while they
-/// are being found, of the first few.
+/// The replays of one algorithm. The limits are ordered from the longest period to the shortest: all of them, or the
+/// first few during the search.
 struct Trials<'a> {
     search: &'a Search<'a>,
     algorithm: AlgorithmName,
@@ -233,14 +234,14 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Finds all limits, and looks around them.
+    /// Finds all limits, then tries their neighbours.
     fn smallest(&mut self) -> Result<Vec<u64>, Error> {
         let mut limits = Vec::new();
         while limits.len() < self.periods.len() {
             self.find_next(&mut limits)?;
         }
         for place in 0..limits.len() {
-            // Nearly always the one below misses the goal, and that is all.
+            // Nearly always the limit below misses the goal, and this ends at once.
             let below = limits[place] - 1;
             if below > 0 && self.meets(&with(&limits, place, below))? {
                 limits[place] = below;
@@ -251,17 +252,18 @@ impl Trials<'_> {
         Ok(limits)
     }
 
-    /// Finds the smallest limit for the next period that, with those before it, keeps to their part of the goal.
+    /// Finds the smallest limit for the next period that, together with the limits before it, keeps to their part of
+    /// the goal.
     fn find_next(&mut self, limits: &mut Vec<u64>) -> Result<(), Error> {
         let (place, highest) = (limits.len(), self.search.highest());
         let mut low = 0;
         limits.push(1);
-        // Doubles the limit until it is enough, so that small answers are found by small steps.
+        // Doubles the limit until it is enough, so that a small answer needs only small steps.
         loop {
             match self.meets(limits) {
                 Ok(true) => return self.bisect(limits, place, low),
                 Ok(false) => low = limits[place],
-                // Nothing is wrong with the first limit: this one is out of range.
+                // The first limit is valid: this one is out of range.
                 Err(_) if low > 0 => return Err(self.nothing_meets(&with(limits, place, low))),
                 Err(error) => return Err(error),
             }
@@ -272,7 +274,7 @@ impl Trials<'_> {
         }
     }
 
-    /// Lowers one of the limits, which meet the goal, as far as they still do; at `low` they do not, or it is 0.
+    /// Lowers one of the limits as far as they still meet the goal. At `low` they do not meet it, or `low` is 0.
     fn bisect(&mut self, limits: &mut [u64], place: usize, mut low: u64) -> Result<(), Error> {
         let mut high = limits[place];
         while high - low > 1 {
@@ -283,7 +285,7 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// The neighbours beyond what bisection looked at, and those for the table.
+    /// Tries the neighbours that bisection did not try, and those for the table.
     fn look_around(&mut self, limits: &[u64]) {
         for (place, &limit) in limits.iter().enumerate() {
             let most = self.search.highest().max(limit.saturating_add(1));
@@ -296,7 +298,7 @@ impl Trials<'_> {
         }
     }
 
-    /// Why there is no answer: these limits deny too much, and the last of them cannot be higher.
+    /// Returns the reason why there is no answer: these limits deny too much, and the last of them cannot be higher.
     fn nothing_meets(&self, limits: &[u64]) -> Error {
         let (search, all) = (self.search, self.periods.len());
         let (goal, place) = (search.goal.text(), limits.len() - 1);
@@ -344,7 +346,7 @@ impl Trials<'_> {
         let (search, algorithm) = (self.search, self.algorithm);
         let quotas = limits.iter().zip(&self.periods).map(|(&limit, &period)| search.quota(limit, period));
         let quotas = quotas.collect::<Result<Vec<_>, _>>()?;
-        // A limit has the memory that it will have when all are in force.
+        // A limit has the memory that it has when all limits are in force.
         let storage = search.storage.part(limits.len(), self.periods.len());
         let setup = ReplaySetup { options: search.options, storage, beside };
         replay(search.trace, algorithm, &quotas, setup, search.progress).map_err(|error| {
@@ -357,7 +359,7 @@ impl Trials<'_> {
         })
     }
 
-    /// What was tried in the place of one of these limits, beside the others.
+    /// Returns the trials in the place of one of these limits, with the other limits in force.
     fn beside(&self, limits: &[u64], place: usize) -> BTreeMap<u64, Trial> {
         let tried = self
             .made
@@ -366,7 +368,7 @@ impl Trials<'_> {
         tried.map(|(made, &trial)| (made[place], trial)).collect()
     }
 
-    /// Whether no limits denied more than others did that are nowhere higher.
+    /// Returns whether no limits denied more than limits that are nowhere higher.
     fn monotone(&self) -> bool {
         let no_more = |trial: &Trial, other: &Trial| {
             let mut pairs = self.search.bounded(*trial).zip(self.search.bounded(*other));
@@ -382,12 +384,12 @@ impl Trials<'_> {
     }
 }
 
-/// The limits beside one, and round figures further away.
+/// Returns the limits next to one, and round figures further away.
 fn neighbours(limit: u64) -> [u64; 5] {
     [limit / 4, limit / 2, limit.saturating_sub(1), limit.saturating_add(1), limit.saturating_mul(2)]
 }
 
-/// These limits with another one in one place.
+/// Returns these limits with another one in one place.
 fn with(limits: &[u64], place: usize, limit: u64) -> Vec<u64> {
     let mut limits = limits.to_vec();
     limits[place] = limit;

@@ -29,7 +29,7 @@ impl Search<'_> {
         }
     }
 
-    /// What a caller should know before using an answer.
+    /// Returns what a caller should know before using an answer.
     fn warnings(&self, answer: &Suggestion) -> Option<String> {
         let records = self.trace.records.len() as u64;
         let share = human::share(answer.trial.denied, records);
@@ -45,7 +45,7 @@ impl Suggestion {
     /// The flags that set these limits.
     pub fn flags(&self) -> String {
         let mut flags: Vec<String> = self.limits.iter().map(|found| limit_flag(&found.quota)).collect();
-        // The same for all, if it is any one's.
+        // If any limit has the flag, all have the same.
         let own =
             self.limits.iter().map(|found| found.quota).find(|quota| quota.burst_size() != quota.limit());
         flags.extend(own.map(|quota| format!("--burst {}", quota.burst_size())));
@@ -53,14 +53,14 @@ impl Suggestion {
     }
 }
 
-/// The flag for a quota, but for its burst.
+/// Returns the flag for a quota, without its burst.
 fn limit_flag(quota: &Quota) -> String {
     let quota = Quota::try_new(quota.limit(), quota.period()).unwrap_or(*quota);
     format!("--limit {quota}")
 }
 
 impl FoundLimit {
-    /// The limits to show: the answer, its neighbours and some further away.
+    /// Returns the limits to show: the answer, its neighbours and some further away.
     fn candidates(&self) -> impl Iterator<Item = (u64, Trial)> + '_ {
         let answer = self.quota.limit();
         let near = move |limit| limit == answer || neighbours(answer).contains(&limit);
@@ -121,7 +121,7 @@ pub fn tables(search: &Search<'_>, suggestions: &[Suggestion]) -> String {
     text
 }
 
-/// The answers as JSON. Fields may be added; those here keep their names and meaning.
+/// Returns the answers as JSON. New fields may be added; these fields keep their names and meaning.
 pub fn json(search: &Search<'_>, answers: &[Suggestion]) -> Value {
     let tried = |(limit, trial): (&u64, &Trial)| json!({ "limit": limit, "denied": trial.denied, "keys_denied": trial.keys_denied });
     let suggestion = |answer: &Suggestion| {
@@ -129,19 +129,19 @@ pub fn json(search: &Search<'_>, answers: &[Suggestion]) -> Value {
         let suggestion = json!({
             "algorithm": answer.algorithm.name(),
             "store": search.storage.name(),
-            // This and the next two: of the period that was named first.
+            // This field and the next two belong to the first period of the command line.
             "limit": quota.limit(),
             "period_ns": nanos(quota.period()),
             "burst": quota.burst_size(),
-            // All limits, as their periods were named.
+            // All limits, in the order of the command line.
             "limits": answer.limits.iter().map(|found| limit_json(&found.quota)).collect::<Vec<_>>(),
-            // For all limits, as are the next three.
+            // For all limits, like the next three fields.
             "flags": answer.flags(),
             "denied": answer.trial.denied,
             "keys_denied": answer.trial.keys_denied,
             "monotone": answer.monotone,
             "warnings": search.warnings(answer).into_iter().collect::<Vec<_>>(),
-            // In the place of the limit of the period that was named first, with the others in force.
+            // Trials in the place of the first period's limit, with the other limits in force.
             "tried": trials.iter().map(tried).collect::<Vec<_>>(),
         });
         Some(merged([suggestion, accuracy::json(&search.storage, answer.algorithm, &answer.figures)]))
@@ -151,7 +151,7 @@ pub fn json(search: &Search<'_>, answers: &[Suggestion]) -> Value {
     json!({
         "input": input_json(search.trace),
         "goal": {
-            // What the first share is of, and that share. Of two goals these are the requests'.
+            // The total of the first share, and that share. With two goals these are the requests' figures.
             "deny": if requests.is_some() { "requests" } else { "clients" },
             "share_billionths": requests.or(clients).unwrap_or(0),
             "requests_billionths": requests,

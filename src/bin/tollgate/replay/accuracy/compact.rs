@@ -1,4 +1,4 @@
-//! How the compact store fared.
+//! The accuracy of the compact store.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::store::{OverflowArg, Storage};
 
 /// The store of one result.
 pub fn json(storage: &Storage, algorithm: AlgorithmName, figures: &StoreFigures) -> Value {
-    // As asked for, of all limits together; `state_bytes` is what was made of it.
+    // The requested memory of all limits together; `state_bytes` is the memory in use.
     let asked =
         json!({ "memory_bytes": storage.memory.bytes(), "overflow": name(storage.overflow(algorithm)) });
     json!({ "compact": merged([asked, json!(figures.compact), json!(figures.differences)]) })
@@ -42,9 +42,9 @@ When full: what is done without room for a new key (--overflow). Evicted: keys
 that lost their slot while they owed. Indebted: new keys that began with such a
 debt. Wrongly: not as a store that keeps every key.";
 
-/// Whether the memory is enough, by what differs from the keyed store and why.
+/// Returns whether the memory is enough, from the decisions that differ from the keyed store's, and their cause.
 fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
-    // Each policy errs on one side only, and not before a client has lost its slot.
+    // Each policy errs in one direction only, and only after a client has lost its slot.
     let short = |result: &&Accuracy<'_>| {
         let Differences { wrongly_denied, wrongly_admitted } = result.figures.differences;
         let errs = match storage.overflow(result.algorithm) {
@@ -100,7 +100,7 @@ mod tests {
             ("spill", figures(5, 9, 0), short),
             ("inherit", figures(5, 9, 0), short),
             ("forget", figures(5, 0, 9), short),
-            // Nobody lost a slot, or the policy never errs on this side.
+            // No client lost a slot, or the policy never errs in this direction.
             ("spill", figures(0, 9, 9), "Memory is enough. What differs are requests within a tick"),
             ("spill", figures(5, 0, 9), "Memory is enough. What differs are requests within a tick"),
             ("forget", figures(5, 9, 0), "Memory is enough. What differs are requests within a tick"),
@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn shares_are_of_those_it_could_happen_to() {
-        // Of 90 admitted 5 should not have been, of 10 denied 3 should have been: 88 deserved it, and 12 did not.
+        // Of 90 admitted, 5 should have been denied; of 10 denied, 3 should have been admitted. So 88 deserved it, and
+        // 12 did not.
         let differences = Differences { wrongly_denied: 3, wrongly_admitted: 5 };
         let text = told("forget", StoreFigures { differences, ..StoreFigures::default() });
         assert!(text.contains("3 (3.41 %)") && text.contains("5 (41.67 %)"), "{text}");

@@ -1,4 +1,4 @@
-//! How a store fared beside a keyed one, for people and for programs.
+//! The accuracy of a store compared with a keyed one, for people and for programs.
 
 mod compact;
 mod sketch;
@@ -11,27 +11,28 @@ use crate::algorithm::AlgorithmName;
 use crate::human;
 use crate::store::{Storage, StoreArg};
 
-/// What a table needs to know of one result.
+/// The part of one result that a table needs.
 #[derive(Copy, Clone, Debug)]
 pub struct Accuracy<'a> {
-    /// Which algorithm.
+    /// The algorithm.
     pub algorithm: AlgorithmName,
     /// Requests admitted.
     pub admitted: u64,
     /// Requests denied.
     pub denied: u64,
-    /// What the store told.
+    /// The figures of the store.
     pub figures: &'a StoreFigures,
 }
 
 impl Accuracy<'_> {
-    /// Requests that the keyed store would have admitted.
+    /// Returns the requests that the keyed store would have admitted.
     fn deserving(&self) -> u64 {
         let Differences { wrongly_denied, wrongly_admitted } = self.figures.differences;
         self.admitted - wrongly_admitted + wrongly_denied
     }
 
-    /// Those denied wrongly, as a share of those that deserved to be admitted; and those admitted wrongly, of the others.
+    /// Returns the wrongly denied as a share of those that deserved admission, and the wrongly admitted as a share of
+    /// the rest.
     fn wrong(&self) -> [String; 2] {
         let Differences { wrongly_denied, wrongly_admitted } = self.figures.differences;
         let deserving = self.deserving();
@@ -43,7 +44,7 @@ impl Accuracy<'_> {
     }
 }
 
-/// A table of how a store fared with each algorithm, and what to do about it; nothing about the keyed one.
+/// Returns a table of the store's accuracy with each algorithm, with advice; nothing for the keyed store.
 pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> Option<String> {
     match storage.store {
         StoreArg::Keyed => None,
@@ -52,8 +53,8 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> Option<String> {
     }
 }
 
-/// The same of one result in JSON: an object named for the store; nothing of the keyed one. Fields may be added; those here keep their
-/// names and meaning.
+/// Returns the accuracy of one result in JSON: an object with the store's name; nothing for the keyed store. New fields
+/// may be added; these fields keep their names and meaning.
 pub fn json(storage: &Storage, algorithm: AlgorithmName, figures: &StoreFigures) -> Value {
     match storage.store {
         StoreArg::Keyed => Value::Null,

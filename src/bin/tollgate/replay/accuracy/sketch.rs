@@ -1,4 +1,4 @@
-//! How the sketch store fared.
+//! The accuracy of the sketch store.
 
 use serde_json::{Value, json};
 use tollgate::Saturation;
@@ -15,7 +15,7 @@ pub fn json(storage: &Storage, figures: &StoreFigures) -> Value {
     // At the end of the fullest window, as chances from 0 to 1.
     let saturation = json!({ "mistaken": mistaken, "overcounted": overcounted, "denied": denied });
     json!({ "sketch": merged([
-        // As asked for, of all limits together; `state_bytes` is what was made of it.
+        // The requested memory of all limits together; `state_bytes` is the memory in use.
         json!({ "memory_bytes": storage.memory.bytes() }),
         json!(figures.differences),
         json!({ "saturation": saturation }),
@@ -40,7 +40,7 @@ Chances that a new key is mistaken for one that came before, that a key is
 overcounted by a unit or more, and that one is denied below half of its limit.
 Wrongly: not as a store that keeps every key.";
 
-/// Whether the memory is enough, by what was denied wrongly, and by how full the sketch got.
+/// Returns whether the memory is enough, from the wrong denials, and from how full the sketch became.
 fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     let short_for = |cause: Cause, why: &str| {
         let of = results.iter().filter(|result| short(result) == Some(cause));
@@ -76,19 +76,19 @@ fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     lines.join("\n")
 }
 
-/// Why memory is short.
+/// The reason why memory is short.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Cause {
-    /// Too many were denied.
+    /// Too many requests were denied.
     Denied,
-    /// Too many would have been, who would have come when it was fullest.
+    /// Too many new clients would have been denied at the time when the sketch was fullest.
     Full,
 }
 
 fn short(result: &Accuracy<'_>) -> Option<Cause> {
     let differences = result.figures.differences;
     let share = differences.wrongly_denied as f64 / result.deserving().max(1) as f64;
-    // Nothing is admitted wrongly unless times step back, and then wrong denials say nothing about memory.
+    // Requests are admitted wrongly only if times step back, and then wrong denials do not depend on the memory.
     if differences.wrongly_admitted == 0 && share > Saturation::WARNING {
         Some(Cause::Denied)
     } else {
