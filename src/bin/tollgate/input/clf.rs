@@ -1,4 +1,4 @@
-//! Common and combined log format, as bytes: a request line may hold anything.
+//! Common and combined log format, read as bytes, because a request line may hold any bytes.
 //!
 //! ```text
 //! host ident user [time] "request" status bytes                          common
@@ -6,21 +6,21 @@
 //! vhost[:port] host ident user [time] ...                                Apache's vhost_combined and vcommon
 //! ```
 //!
-//! A line begins with a virtual host if three words or more stand between its first one and the time, and the first of these is an
-//! address, or the line's first word is a name with a port and the next is not `-`. A client has no say in that: the name it logs in by
-//! comes after.
+//! A line begins with a virtual host if at least three words stand between its first word and the time, and one of two
+//! conditions holds: the first of these words is an address; or the line's first word is a name with a port, and the
+//! next word is not `-`. A client cannot influence this, because its login name comes later in the line.
 //!
-//! Apache escapes quotes in a request as `\"` since 2.0.46; older servers wrote them as they came. So the
-//! request ends at the first quote, not escaped, that a status and a size follow; if there is none, at the first
-//! such quote of any kind.
+//! Apache escapes quotes in a request as `\"` since 2.0.46; older servers wrote them unescaped. So the request ends at
+//! the first unescaped quote that a status and a size follow. If there is none, it ends at the first such quote of any
+//! kind.
 
 use super::forwarded::node;
 use super::row::{Columns, Row};
 
-/// A line's parts. Missing values are `-`, as in the log.
+/// The parts of a line. Missing values are `-`, as in the log.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ClfLine<'a> {
-    /// The virtual host that was asked, maybe with its port; empty in the other formats.
+    /// The requested virtual host, possibly with its port; empty in the other formats.
     pub vhost: &'a [u8],
     /// The client's address or name.
     pub host: &'a [u8],
@@ -45,7 +45,7 @@ pub struct ClfLine<'a> {
 /// Splits a line.
 ///
 /// # Errors
-/// With the first part that is missing or malformed.
+/// Returns the first part that is missing or malformed.
 pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     let host_end = line.iter().position(|&b| b == b' ').ok_or("no space after the host")?;
     let (host, rest) = (&line[..host_end], &line[host_end + 1..]);
@@ -74,13 +74,13 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     Ok(ClfLine { vhost, host, ident, user, time, request, status, bytes, referer, agent })
 }
 
-/// A word and what follows it, if something does.
+/// Returns a word and the rest, if there is a rest.
 fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = text.iter().position(|&b| b == b' ')?;
     Some((&text[..space], text[space + 1..].trim_ascii()))
 }
 
-/// The client, and who it is, if the line's first word is a virtual host.
+/// Returns the client and the rest, if the line's first word is a virtual host.
 fn virtual_host<'a>(first: &[u8], who: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let (client, rest) = first_word(who)?;
     first_word(rest)?;
@@ -92,7 +92,7 @@ fn virtual_host<'a>(first: &[u8], who: &'a [u8]) -> Option<(&'a [u8], &'a [u8])>
     (node(client).is_some() || client != b"-" && name_and_port() == Some(true)).then_some((client, rest))
 }
 
-/// The request, status, size, and what follows them.
+/// Returns the request, status, size, and the rest.
 type Ending<'a> = (&'a [u8], &'a [u8], &'a [u8], &'a [u8]);
 
 fn end_of_request(text: &[u8]) -> Option<Ending<'_>> {
@@ -114,7 +114,7 @@ fn unescaped_quotes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// ` 200 1234` and then the end or a space.
+/// Matches ` 200 1234` and then the end or a space.
 fn status_and_size(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let text = text.strip_prefix(b" ")?;
     let word = |text: &'_ [u8]| text.iter().position(|&b| b == b' ').unwrap_or(text.len());
@@ -126,7 +126,7 @@ fn status_and_size(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     (status_fits && is_number(bytes)).then_some((status, bytes, rest))
 }
 
-/// The next quoted part and what follows; empty if there is none.
+/// Returns the next quoted part and the rest; empty if there is none.
 fn quoted(text: &[u8]) -> (&[u8], &[u8]) {
     let Some(text) = text.trim_ascii_start().strip_prefix(b"\"") else { return (b"", b"") };
     match unescaped_quotes(text).next() {
@@ -135,14 +135,14 @@ fn quoted(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// A field of the line, by its place in [`FIELDS`].
+/// A field of the line, by its index in [`FIELDS`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ClfField(usize);
 
-/// A field's names, its own first, then others that logs and people use; and its text in a line.
+/// The names of a field, its own first, then common aliases; and the field's text in a line.
 type NamedField = (&'static str, for<'a> fn(&ClfLine<'a>) -> &'a [u8]);
 
-/// In the order of the line, last the one that few lines have.
+/// In the order of the line; the field that few lines have comes last.
 const FIELDS: [NamedField; 14] = [
     ("ip host client client_ip remote_addr remote_host", |line| line.host),
     ("ident", |line| line.ident),
@@ -162,12 +162,12 @@ const FIELDS: [NamedField; 14] = [
     ("vhost virtual_host server_name", |line| if line.vhost.is_empty() { b"-" } else { line.vhost }),
 ];
 
-/// A part of the request, which is split at spaces; a request without them has one part.
+/// Returns a part of the request, which is split at spaces; a request without spaces has one part.
 fn request_part<'a>(line: &ClfLine<'a>, n: usize) -> &'a [u8] {
     line.request.split(|&b| b == b' ').nth(n).unwrap_or(b"-")
 }
 
-/// Every field's own name, in the order of the line.
+/// Returns every field's own name, in the order of the line.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().filter_map(|(names, _)| names.split(' ').next())
 }
@@ -192,7 +192,7 @@ impl Columns<ClfField> {
     /// Takes the fields of one line.
     ///
     /// # Errors
-    /// If the line does not parse.
+    /// Returns an error if the line does not parse.
     pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), String> {
         let line = parse(line).map_err(|what| format!("not a common or combined log line: {what}"))?;
         row.note_virtual_host(!line.vhost.is_empty());

@@ -1,9 +1,9 @@
-//! From the text of a log's field to the client that a server would limit.
+//! The conversion of a log field's text to the client that a server would limit.
 //!
-//! A log has what one of its writers knew: the peer's address, with a port or without, or a header field with the addresses of several
-//! proxies. `tower::ClientIp` reads such a field from the right, since the right end is what the server's own proxies
-//! wrote. So does this, with the same reader. The layer trusts no header unless the caller says how many proxies there are; a list in a
-//! log was written by one proxy at least, so one is the default here.
+//! A log has what one of its writers knew: the peer's address, with or without a port, or a header field with the
+//! addresses of several proxies. `tower::ClientIp` reads such a field from the right, because the server's own proxies
+//! wrote the right end. This module uses the same reader. The layer trusts no header unless the caller states the
+//! number of proxies. A list in a log was written by at least one proxy, so one is the default here.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZero;
@@ -12,7 +12,7 @@ use clap::Args;
 
 use super::forwarded::{FromRight, Syntax, node};
 
-/// Which addresses are one client.
+/// The settings that decide which addresses are one client.
 #[derive(Args, Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Clients {
     /// Cut IPv6 addresses in keys and descriptors to this many bits, as the server does; 128 keeps them whole
@@ -23,9 +23,10 @@ pub struct Clients {
 
     /// How many proxies wrote the right end of a list of addresses, such as X-Forwarded-For
     ///
-    /// The client is the address that the first of them saw: the last of the list with 1, the one before it with 2. Clients can
-    /// write everything to the left of that. A list that is shorter, or has no address in that place, is skipped as the middleware
-    /// refuses it. The middleware itself trusts no list unless it is told how many proxies there are (Proxies::hops).
+    /// The client is the address that the first of these proxies saw: the last of the list with 1, the one before it
+    /// with 2. Clients can write everything to the left of that address. A list that is shorter, or has no address in
+    /// that place, is skipped; the middleware rejects such a request. The middleware itself trusts no list unless the
+    /// number of proxies is set (Proxies::hops).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = proxies, help_heading = "Input")]
     pub proxies: usize,
 }
@@ -40,18 +41,18 @@ impl Default for Clients {
     }
 }
 
-/// What a field's text says of the client.
+/// The client in a field's text.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Client {
     /// No address: the text itself is the key.
     Text,
-    /// An address, IPv6 cut to its network, and what was left out of the text.
+    /// An address, with IPv6 cut to its network, and what was removed from the text.
     Address(IpAddr, AddressCounts),
-    /// A list whose address, as far as the proxies wrote it, is missing or cannot be read.
+    /// A list in which the address that the proxies wrote is missing or cannot be read.
     Unknown,
 }
 
-/// What was done to addresses: to one, to those of a record, or in how many records.
+/// The changes to addresses: to one address, to those of a record, or the number of records.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct AddressCounts {
     /// An IPv6 address was cut to its network.
@@ -60,12 +61,12 @@ pub struct AddressCounts {
     pub ports: u64,
     /// The address was taken from a list.
     pub lists: u64,
-    /// A virtual host stands before it.
+    /// A virtual host comes before it.
     pub virtual_hosts: u64,
 }
 
 impl AddressCounts {
-    /// Counts what was done to one address or in one record, however often.
+    /// Counts the changes to one address or in one record, each once.
     pub fn add(&mut self, one: Self) {
         self.networks += one.networks.min(1);
         self.ports += one.ports.min(1);
@@ -85,7 +86,7 @@ impl Clients {
                 // A list of one is too short for several proxies.
                 Some(_) if place > 0 => Client::Unknown,
                 Some(address) => {
-                    // What is an address by itself has no port.
+                    // A plain address has no port.
                     let port = str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_err())
                         && text.last() != Some(&b']');
                     self.cut(address, AddressCounts { ports: port.into(), ..AddressCounts::default() })
@@ -111,15 +112,16 @@ impl Clients {
     }
 }
 
-/// Whether a field of this name has what was asked for instead of who asked: it may be an address with a port too.
+/// Returns whether a field of this name holds the request's target instead of its source. The target may be an address
+/// too.
 pub fn is_target(field: &str) -> bool {
     let name = field.rsplit('.').next().unwrap_or(field).to_ascii_lowercase();
     ["path", "url", "uri", "query", "resource", "route", "target"].iter().any(|part| name.contains(part))
         || name == "request"
 }
 
-/// How a text is written that may be a list of addresses. Its right end, which a proxy wrote, tells. Paths and links are none,
-/// though they may have commas.
+/// Returns the form of a text that may be a list of addresses. The right end, which a proxy wrote, decides. Paths and
+/// links are not lists, even if they contain commas.
 fn list_syntax(text: &[u8]) -> Option<Syntax> {
     if text.starts_with(b"/") || text.starts_with(b"http") {
         return None;

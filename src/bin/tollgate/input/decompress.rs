@@ -1,4 +1,4 @@
-//! Files and standard input as lines: plain, gzip (several members too) or zstd, told apart by their first bytes.
+//! Files and standard input as lines: plain, gzip (also with several members) or zstd, detected by their first bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
@@ -10,27 +10,27 @@ use indicatif::ProgressBar;
 use super::{Error, plain};
 
 const BUFFER: usize = 256 * 1024;
-/// How much of the text is looked at to tell its format.
+/// The length of the text that is inspected to detect its format.
 pub const HEAD: usize = 64 * 1024;
-/// A longer line is no log line. Cutting it bounds the memory that a file without line ends can take.
+/// The longest valid log line. The limit bounds the memory for a file without line ends.
 const LONGEST_LINE: usize = 1024 * 1024;
 
-/// One opened input: its text, decompressed, and the first part of it to look at.
+/// An opened input: its decompressed text, and the first part of the text for inspection.
 pub struct Source {
-    /// What to call it in messages.
+    /// The name in messages.
     pub name: String,
-    /// Up to [`HEAD`] bytes from the start; they are still to come from `reader` too.
+    /// Up to [`HEAD`] bytes from the start; `reader` returns them too.
     pub head: Vec<u8>,
-    /// How it was compressed.
+    /// The compression.
     pub compression: Compression,
     /// The whole text.
     pub reader: Chain<Cursor<Vec<u8>>, Box<dyn BufRead>>,
 }
 
-/// How an input is compressed.
+/// The compression of an input.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Compression {
-    /// Not at all.
+    /// Uncompressed.
     Plain,
     /// RFC 1952, any number of members.
     Gzip,
@@ -39,7 +39,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Tells it by the first bytes.
+    /// Detects the compression by the first bytes.
     fn of(magic: &[u8]) -> Result<Self, &'static str> {
         match magic {
             [0x1f, 0x8b, ..] => Ok(Self::Gzip),
@@ -64,8 +64,8 @@ impl Source {
     /// Opens a file, or standard input for `-`.
     ///
     /// # Errors
-    /// If it cannot be read, is a directory, is compressed in another way, is empty, or its compressed data is
-    /// broken within the first [`HEAD`] bytes.
+    /// Returns an error if the input cannot be read, is a directory, is compressed in another way, or is empty. Also if
+    /// its compressed data is broken within the first [`HEAD`] bytes.
     pub fn open(path: &Path, progress: &ProgressBar) -> Result<Self, Error> {
         if path.as_os_str() == "-" {
             return Self::from_reader("standard input", Box::new(progress.wrap_read(io::stdin())));
@@ -79,10 +79,10 @@ impl Source {
         Self::from_reader(&name, Box::new(progress.wrap_read(file)))
     }
 
-    /// Reads from anything, as [`Source::open`] does from a file.
+    /// Reads from any reader, as [`Source::open`] does from a file.
     ///
     /// # Errors
-    /// As [`Source::open`].
+    /// The same as for [`Source::open`].
     pub fn from_reader(name: &str, mut raw: Box<dyn Read>) -> Result<Self, Error> {
         let mut magic = Vec::new();
         raw.by_ref()
@@ -124,25 +124,26 @@ impl Source {
 pub struct Position {
     /// The line, from 1.
     pub line: u64,
-    /// Bytes before it.
+    /// The bytes before it.
     pub byte: u64,
 }
 
 impl Position {
-    /// Where a text stands after `read`.
+    /// Returns the position of a text after `read`.
     fn after(read: &[u8]) -> Self {
         let lines = read.iter().filter(|&&b| b == b'\n').count();
         Self { line: lines as u64 + 1, byte: read.len() as u64 }
     }
 }
 
-/// The message for input that broke off. What was read until then is not used: half a log gives wrong answers.
+/// Returns the message for input that ended early. The program discards the records before it: half a log gives wrong
+/// answers.
 pub fn read_error(name: &str, compression: Compression, at: Position, error: &io::Error) -> Error {
     let kind = compression.as_str();
     let what = match (compression, error.kind()) {
         (Compression::Plain, _) => plain(error),
         (_, io::ErrorKind::UnexpectedEof) => format!("the {kind} data ends early: the file is cut short"),
-        // zstd says this of a frame that stops, with the kind Other.
+        // zstd reports a truncated frame with the kind Other.
         _ if error.to_string().contains("incomplete frame") => {
             format!("the {kind} data ends early: the file is cut short")
         }
@@ -177,7 +178,7 @@ impl Lines {
 
     /// The next line, or `None` at the end.
     ///
-    /// # Errors
+    /// Returns an error if reading or decompressing fails; the message names the position.
     /// If reading or decompressing fails; the message names the place.
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, Error> {
         self.line.clear();
@@ -213,7 +214,7 @@ impl Lines {
         Ok(cut)
     }
 
-    /// Passes over the rest of a line.
+    /// Skips the rest of a line.
     fn skip_line(&mut self) -> io::Result<()> {
         let reader = &mut self.source.reader;
         loop {
@@ -231,7 +232,7 @@ impl Lines {
     }
 }
 
-/// UTF-8's, which some programs put before the first line.
+/// The UTF-8 byte order mark, which some programs write before the first line.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use super::row::{Columns, Row, printable};
 
-/// Columns by their place, with their names in the header.
+/// Columns by their index, with their names in the header.
 pub type DelimitedColumns = Columns<(usize, String)>;
 
 impl DelimitedColumns {
-    /// Takes the fields of one record, of which `field` gives each column.
+    /// Takes the fields of one record; `field` returns each column.
     ///
     /// # Errors
-    /// If the record is too short.
+    /// Returns an error if the record is too short.
     pub fn extract<'a>(
         &self,
         field: impl Fn(usize) -> Option<&'a [u8]>,
@@ -25,19 +25,20 @@ impl DelimitedColumns {
     }
 }
 
-/// The column of this name in the header: the first of equal names, with the same case or, if there is none, any.
+/// Returns the column of this name in the header: the first with the same case or, if there is none, the first in any
+/// case.
 pub fn column(header: &[String], name: &str) -> Option<(usize, String)> {
     let same = header.iter().position(|known| known == name);
     let at = same.or_else(|| header.iter().position(|known| known.eq_ignore_ascii_case(name)))?;
     Some((at, header[at].clone()))
 }
 
-/// A header's names; what is not text is shown in escapes.
+/// Returns a header's names; bytes that are not text are escaped.
 pub fn header<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     fields.map(|field| printable(field.trim_ascii(), 200)).collect()
 }
 
-/// A TSV line, its columns' ends found once and the memory for them used again.
+/// A TSV line. Its column ends are found once, and their memory is reused.
 #[derive(Clone, Debug, Default)]
 pub struct TsvLine {
     ends: Vec<usize>,
@@ -47,7 +48,7 @@ impl TsvLine {
     /// Takes the fields of one line.
     ///
     /// # Errors
-    /// If the line is too short.
+    /// Returns an error if the line is too short.
     pub fn extract(&mut self, columns: &DelimitedColumns, line: &[u8], row: &mut Row) -> Result<(), String> {
         self.ends.clear();
         self.ends.extend(line.iter().enumerate().filter(|&(_, &b)| b == b'\t').map(|(at, _)| at));
@@ -61,7 +62,7 @@ impl TsvLine {
     }
 }
 
-/// A CSV record's place and the first part of its text, for a message.
+/// Returns a CSV record's position and the first part of its text, for a message.
 pub fn shown(record: &csv::ByteRecord) -> Vec<u8> {
     record.iter().take(20).collect::<Vec<_>>().join(&b',')
 }

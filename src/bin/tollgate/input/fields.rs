@@ -1,4 +1,4 @@
-//! Which format a file has, and which of its fields are the time and the key.
+//! The choice of a file's format, and of its time and key fields.
 
 use std::str::FromStr;
 
@@ -11,11 +11,11 @@ use super::{Error, clf, jsonl};
 /// A file's format.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Format {
-    /// Tell it by the content.
+    /// Detect the format from the content.
     Auto,
     /// Common or combined log format, as web servers write it.
     Clf,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
     /// Comma-separated values with a header line (RFC 4180).
     Csv,
@@ -24,7 +24,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format of a text that begins so: what most of its first lines are, or what its header looks like.
+    /// Returns the format of a text from its beginning: the format of most first lines, or of the header.
     pub fn guess(head: &[u8]) -> Option<Self> {
         let lines = || head_lines(head).take(20);
         let first = lines().next()?;
@@ -49,7 +49,7 @@ impl Format {
     }
 }
 
-/// The lines of a file's first part that are not empty. The last may be cut.
+/// Returns the nonempty lines of a file's first part. The last may be cut.
 pub fn head_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     head.split(|&b| b == b'\n')
@@ -73,22 +73,22 @@ impl FromStr for FieldList {
     }
 }
 
-/// Usual names of time fields, the surest first. Names are compared without case.
+/// Usual names of time fields, the most certain first. Names are compared without case.
 const TIME_NAMES: &str = "\
     ts_ns ts_us ts_ms ts timestamp_ns timestamp_us timestamp_ms timestamp @timestamp datetime \
     date_time time_iso8601 time_local eventtime event_time start_time created_at \
     request_timestamp time_ns time_ms time dt msec date";
 
-/// Usual names of the field that says who asks, the surest first.
+/// Usual names of the client field, the most certain first.
 const KEY_NAMES: &str = "\
     client client_ip clientip client_addr remote_addr remote_ip remote_host src_ip srcip \
     source_ip sourceipaddress c-ip id.orig_h src source ip ip_address actor user user_id \
     username account api_key tenant customer key host";
 
-/// Settles the fields for a file in which `present` are known.
+/// Selects the fields of a file in which the fields `present` are known.
 ///
 /// # Errors
-/// If a field that no one named cannot be guessed; the message lists those present.
+/// Returns an error if an unnamed field cannot be guessed; the message lists those present.
 pub fn choose(
     time: Option<&FieldList>,
     key: Option<&FieldList>,
@@ -108,7 +108,7 @@ pub fn choose(
     };
     let time = match time {
         Some(FieldList(fields)) => fields.clone(),
-        // Two columns make one time only if both are there.
+        // Two columns make one time only if both are present.
         None => match (find("date"), find("time")) {
             (Some(date), Some(time)) => vec![date, time],
             _ => vec![guess(TIME_NAMES, "time", "time")?],
@@ -121,10 +121,11 @@ pub fn choose(
     Ok(ChosenFields { time, key, cost: cost.map(str::to_owned) })
 }
 
-/// The fields of a JSON file, from the objects in its first part; an error shows why the first line is none.
+/// Returns the fields of a JSON file, from the objects in its first part. The error says why the first line is not an
+/// object.
 ///
 /// # Errors
-/// If no line of the first part is a whole object.
+/// Returns an error if no line of the first part is a whole object.
 pub fn json_names(head: &[u8], file: &str) -> Result<Vec<String>, Error> {
     let mut all: Vec<String> = Vec::new();
     let mut first_bad: Option<(String, &[u8])> = None;

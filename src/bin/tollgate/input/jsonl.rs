@@ -1,7 +1,7 @@
-//! JSON lines: one object a line, fields by name or by a dotted path into nested objects.
+//! JSON lines: one object per line, with fields by name or by a dotted path into nested objects.
 //!
-//! Values keep the text they have in the file, so a number is never rounded. Strings that no one asked for need
-//! not even be valid UTF-8.
+//! Values keep their text from the file, so a number is never rounded. Strings that are not selected may be invalid
+//! UTF-8.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,36 +12,36 @@ use serde_json::value::RawValue;
 
 use super::row::{Columns, Row};
 
-/// Fields by name or path. One of the others is missing too if an object does not have it, or it is no plain value.
+/// Fields by name or path. An optional field is missing if the object does not have it, or if it is not a plain value.
 pub type JsonColumns = Columns<String>;
 
 impl JsonColumns {
     /// Takes the fields of one object.
     ///
     /// # Errors
-    /// If the line is not an object, or a field is missing or no plain value.
+    /// Returns an error if the line is not an object, or a field is missing or not a plain value.
     pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), String> {
         let object = Object::parse(line, |name| self.wants(name))?;
         let other = |field: &String| plain_text(object.find(field)?);
         self.take(row, |field| object.text(field, line), other)
     }
 
-    /// Whether a top-level field is one of ours, or the beginning of one's path.
+    /// Returns whether a top-level field is selected, or the beginning of a selected path.
     fn wants(&self, name: &str) -> bool {
         let others = self.others.iter().flatten();
         self.time.iter().chain(&self.key).chain(&self.cost).chain(others).any(|field| leads_to(name, field))
     }
 }
 
-/// Whether a name is a field's, or the beginning of its path.
+/// Returns whether a name is a field's, or the beginning of its path.
 fn leads_to(name: &str, field: &str) -> bool {
     field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The names of an object's plain fields, those of nested objects as paths.
+/// Returns the names of an object's plain fields; those of nested objects as paths.
 ///
 /// # Errors
-/// If the line is not an object.
+/// Returns an error if the line is not an object.
 pub fn names(line: &[u8]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     collect_names(line, "", 0, &mut names)?;
@@ -52,7 +52,7 @@ fn collect_names(text: &[u8], path: &str, depth: usize, names: &mut Vec<String>)
     for (name, value) in Object::parse(text, |_| true)?.fields {
         let name = if path.is_empty() { name.into_owned() } else { format!("{path}.{name}") };
         match value.get().as_bytes()[0] {
-            // Deeper is possible to read, but nothing to guess from.
+            // Deeper fields can be read, but they are not used for guesses.
             b'{' if depth < 4 => collect_names(value.get().as_bytes(), &name, depth + 1, names)?,
             b'{' | b'[' => {}
             _ => names.push(name),
@@ -75,7 +75,7 @@ impl<'a> Object<'a> {
         Ok(Self { fields })
     }
 
-    /// A field's text: of a string its content, of anything else the JSON itself.
+    /// Returns a field's text: a string's content, or the JSON of any other value.
     fn text(&self, field: &str, line: &[u8]) -> Result<Cow<'a, [u8]>, String> {
         let Some(value) = self.find(field) else {
             let present = names(line).unwrap_or_default().join(", ");
@@ -84,7 +84,8 @@ impl<'a> Object<'a> {
         plain_text(value).ok_or_else(|| format!("field {field:?} is not a text or a number"))
     }
 
-    /// By the whole name, then by the first part of the path and so on. Of fields with one name, the last counts.
+    /// Finds a field by the whole name, then by the first part of the path, and so on. If names repeat, the last one
+    /// counts.
     fn find(&self, field: &str) -> Option<&'a RawValue> {
         let named =
             |name: &str| self.fields.iter().rev().find(|(known, _)| known == name).map(|&(_, value)| value);
@@ -110,7 +111,7 @@ fn plain_text(value: &RawValue) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// The error's text with its column, without "line 1", which is not the file's.
+/// Returns the error's text with its column, without "line 1", which is not the file's line.
 fn in_line(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.split_once(" at line ") {

@@ -1,4 +1,4 @@
-//! Keys to small numbers, once: the replay itself never touches a key's text.
+//! The conversion of keys to small numbers. It happens once: the replay itself never reads a key's text.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use super::row::printable;
 
-/// Every distinct text, numbered from 0 in the order of first sight.
+/// All distinct texts, numbered from 0 in the order of their first use.
 #[derive(Debug)]
 pub struct Interner<T: ?Sized> {
     ids: HashMap<Rc<T>, u32, ahash::RandomState>,
     texts: Vec<Rc<T>>,
 }
 
-/// Every distinct key.
+/// All distinct keys.
 pub type Keys = Interner<[u8]>;
 
 impl<T: ?Sized> Default for Interner<T> {
@@ -23,7 +23,7 @@ impl<T: ?Sized> Default for Interner<T> {
 }
 
 impl<T: Hash + Eq + ?Sized> Interner<T> {
-    /// The text's number, a new one if it was not seen before; `None` after 2³² of them.
+    /// Returns the text's number, or a new one if the text is new; `None` after 2³² texts.
     pub fn intern<'t>(&mut self, text: &'t T) -> Option<u32>
     where
         Rc<T>: From<&'t T>,
@@ -31,7 +31,7 @@ impl<T: Hash + Eq + ?Sized> Interner<T> {
         if let Some(&id) = self.ids.get(text) {
             return Some(id);
         }
-        // The last number stands for no text.
+        // The last number means "no text".
         let id = u32::try_from(self.texts.len()).ok().filter(|&id| id != u32::MAX)?;
         let text: Rc<T> = text.into();
         self.texts.push(Rc::clone(&text));
@@ -39,22 +39,22 @@ impl<T: Hash + Eq + ?Sized> Interner<T> {
         Some(id)
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.texts.len()
     }
 
-    /// A text by its number.
+    /// Returns a text by its number.
     pub fn get(&self, id: u32) -> Option<&T> {
         self.texts.get(id as usize).map(|text| &**text)
     }
 }
 
 impl Keys {
-    /// The key's text for people and for JSON.
+    /// Returns the key's text for people and for JSON.
     ///
     /// # Panics
-    /// If no key has this number.
+    /// Panics if no key has this number.
     pub fn name(&self, id: u32) -> String {
         printable(&self.texts[id as usize], 1000)
     }

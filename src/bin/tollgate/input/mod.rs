@@ -1,7 +1,7 @@
-//! From files to records: decompress, tell the format, choose the fields, parse, number the keys, sort by time.
+//! From files to records: decompress, detect the format, choose the fields, parse, number the keys, sort by time.
 //!
-//! A line that does not parse is counted and skipped, and the first few are kept to be shown. Input that breaks
-//! off, on the other hand, ends the run: half a log would give wrong answers in silence.
+//! A line that does not parse is counted and skipped; the first few are kept for the report. Input that ends early ends
+//! the run, because half a log would give wrong answers without a warning.
 
 pub mod clf;
 pub mod client;
@@ -31,52 +31,53 @@ use self::wanted::{Fields, no_field};
 use super::error::{Error, plain};
 use super::{decimal, forwarded, human};
 
-/// How many lines that do not parse are kept.
+/// The number of kept lines that do not parse.
 const SHOWN: usize = 5;
 
-/// Why a line that is too long gives no record.
+/// The reason why a line that is too long gives no record.
 const TOO_LONG: &str = "longer than 1 MiB: not a log line";
 
 /// One request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// When, in nanoseconds since the Unix epoch.
+    /// The time, in nanoseconds since the Unix epoch.
     pub at: u64,
-    /// How many units it asks for.
+    /// The cost, in units.
     pub cost: u64,
-    /// Who, as a number in [`Trace::keys`]; or what is known of the request, as one in [`Trace::fields`] if there are any.
+    /// The client, as a number in [`Trace::keys`]; or the record's fields, as a number in [`Trace::fields`], if there
+    /// are any.
     pub key: u32,
 }
 
-/// Everything that was read.
+/// All data that was read.
 #[derive(Debug, Default)]
 pub struct Trace {
     /// The requests, in the order of replay.
     pub records: Vec<Record>,
     /// The keys' texts.
     pub keys: Keys,
-    /// Fields that are taken instead of a key.
+    /// Fields that replace a key.
     pub fields: Option<Fields>,
     /// Lines that did not parse.
     pub skipped: u64,
-    /// The first of them, each with its place and what is wrong.
+    /// The first of these lines, each with its position and its error.
     pub bad: Vec<String>,
     /// Records that were older than the one before them in the input.
     pub out_of_order: u64,
-    /// What was read and how, a line each.
+    /// The inputs and their formats, one line each.
     pub notes: Vec<String>,
-    /// What is likely wrong with the keys.
+    /// The likely problem with the keys.
     pub warnings: Vec<String>,
-    /// Which addresses were one client; `None` of made-up ones.
+    /// The settings for which addresses are one client; `None` for generated requests.
     pub clients: Option<Clients>,
-    /// What was done to addresses.
+    /// The changes to addresses.
     pub seen: AddressCounts,
 }
 
-/// What to read, and how.
+/// The inputs and how to read them.
 #[derive(Args, Clone, Debug)]
 pub struct Selection {
-    /// Logs to read, in any mix of formats and compression; - is standard input [default: a made-up day]
+    /// Logs to read, in any mix of formats and compression; - is standard input [default: a generated day]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
@@ -90,18 +91,18 @@ pub struct Selection {
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub time: Option<FieldList>,
 
-    /// How the time is written: auto, rfc3339, clf, s, ms, us, ns or a strftime pattern
+    /// Format of the time: auto, rfc3339, clf, s, ms, us, ns or a strftime pattern
     ///
     /// s, ms, us and ns count from 1970 and may have a fraction, which is kept to the nanosecond. A time without an
     /// offset is UTC.
     #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
     pub time_format: TimeFormat,
 
-    /// Field that says whose request it is; several make one key [default: client, ip, user and the like]
+    /// Field of the client that the limits apply to; several make one key [default: client, ip, user and the like]
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
 
-    /// Which addresses are one client.
+    /// The settings for which addresses are one client.
     #[command(flatten)]
     pub clients: Clients,
 
@@ -123,7 +124,8 @@ pub struct Selection {
 /// Reads all files: these fields of each request, or its key.
 ///
 /// # Errors
-/// If a file cannot be read to its end, its format or fields cannot be told, it holds no record, or no record has a field that was named.
+/// Returns an error if a file cannot be read to its end, its format or fields cannot be detected, it holds no record,
+/// or no record has a named field.
 pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBar) -> Result<Trace, Error> {
     let mut trace = Trace { fields, ..Trace::default() };
     trace.clients = Some(selection.clients);
@@ -152,11 +154,11 @@ pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBa
     Ok(trace)
 }
 
-/// Fewer requests may well be of one client, or of one each.
+/// Fewer requests may normally belong to one client, or to one client each.
 const FEW: u64 = 20;
 
-/// What is likely wrong with a key, from how many requests each of its values has: that one has nearly all of them, or that nearly each
-/// request has its own. `flag` chooses another key.
+/// Returns the likely problem with a key, from the number of requests per value: one value has nearly all requests, or
+/// nearly every request has its own value. `flag` selects another key.
 pub fn warning(counts: &[u64], name: impl Fn(u32) -> String, flag: &str) -> Option<String> {
     let requests: u64 = counts.iter().sum();
     let values = counts.iter().filter(|&&count| count > 0).count() as u64;
@@ -190,7 +192,7 @@ pub fn names(files: &[PathBuf]) -> String {
 /// Reads one opened input into the trace, as [`load`] does each file.
 ///
 /// # Errors
-/// As [`load`], but no record is no error.
+/// The same as for [`load`], but an input without records is not an error.
 pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> Result<(), Error> {
     let name = source.name.clone();
     let format = match selection.format {
@@ -288,7 +290,7 @@ struct FileReader<'a> {
 }
 
 impl FileReader<'_> {
-    /// Reads lines, of which the first may be a header. Empty ones are none.
+    /// Reads lines; the first may be a header. Empty lines are skipped.
     fn read_lines(
         &mut self,
         source: Source,
@@ -327,7 +329,7 @@ impl FileReader<'_> {
                     });
                 }
             }
-            // A line of blanks is no record.
+            // A line of blanks is not a record.
             if record.len() == 1 && record[0].trim_ascii().is_empty() {
                 continue;
             }
@@ -338,7 +340,8 @@ impl FileReader<'_> {
         }
     }
 
-    /// Makes a record of the row, if its fields were extracted; or else skips the line, whose text is asked for then.
+    /// Makes a record of the row if its fields were extracted. Otherwise it skips the line, and only then asks for the
+    /// line's text.
     fn take(
         &mut self,
         extracted: Result<(), String>,
@@ -386,12 +389,12 @@ impl FileReader<'_> {
 }
 
 impl Trace {
-    /// How many different keys there are, or combinations of fields.
+    /// Returns the number of different keys, or of combinations of fields.
     pub fn distinct(&self) -> u64 {
         self.fields.as_ref().map_or(self.keys.len(), Fields::len) as u64
     }
 
-    /// What [`Trace::distinct`] counts.
+    /// Returns the name of the items that [`Trace::distinct`] counts.
     pub fn distinct_what(&self) -> &'static str {
         if self.fields.is_some() { "combination" } else { "key" }
     }

@@ -1,4 +1,4 @@
-//! What every format hands on: one record's raw fields, or the reason why there are none.
+//! The common result of all formats: one record's raw fields, or the reason why there are none.
 
 use std::net::IpAddr;
 
@@ -7,13 +7,13 @@ use super::client::{AddressCounts, Client, Clients};
 /// Between the parts of a key of several fields. Shown as ` + `.
 pub const SEPARATOR: u8 = 0x1f;
 
-/// Why a key of which a part has no text is none.
+/// The error for a key with an empty part.
 const EMPTY_KEY: &str = "the key is empty";
 
-/// Why a key is none if it is a list of addresses in which the client's is missing or cannot be read.
+/// The error for a key that is a list of addresses in which the client's address is missing or unreadable.
 const UNKNOWN_CLIENT: &str = "the address before the trusted proxies is missing or unreadable; see --proxies";
 
-/// One record's fields as text, its buffers used again for the next.
+/// One record's fields as text. The buffers are reused for the next record.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     time: Vec<u8>,
@@ -24,27 +24,27 @@ pub struct Row {
     cost: Option<Vec<u8>>,
     /// Values of other fields, one after the other.
     fields: Vec<u8>,
-    /// Where each ends; `None` of one that is missing.
+    /// The end of each value; `None` for a missing value.
     field_ends: Vec<Option<usize>>,
     clients: Option<Clients>,
-    /// Parts of the key, and other fields, that are taken as they are.
+    /// Parts of the key, and other fields, that are taken unchanged.
     plain_key: Vec<bool>,
     plain_fields: Vec<bool>,
 }
 
 impl Row {
-    /// A row that tells clients by their addresses, or takes every text as it is.
+    /// Creates a row that identifies clients by their addresses, or takes every text unchanged.
     pub fn new(clients: Option<Clients>) -> Self {
         Self { clients, ..Self::default() }
     }
 
-    /// Takes these parts of the key and these other fields as they are: they are no clients, and may be addresses all the same, as
-    /// the target of a request can be.
+    /// Takes these parts of the key and these other fields unchanged. They are not clients, but they may be addresses,
+    /// as the target of a request can be.
     pub fn with_plain(self, plain_key: Vec<bool>, plain_fields: Vec<bool>) -> Self {
         Self { plain_key, plain_fields, ..self }
     }
 
-    /// Forgets the record.
+    /// Clears the record.
     pub fn clear(&mut self) {
         self.time.clear();
         self.key.clear();
@@ -90,8 +90,8 @@ impl Row {
         }
     }
 
-    /// Adds the value of another field, if the record has it. One that is empty or `-` is missing too, as logs write what there
-    /// is not, and so is a list without the client's address. An address is written as a server writes it into descriptors.
+    /// Adds the value of another field, if the record has it. A value that is empty or `-` is missing too, as in logs.
+    /// So is a list without the client's address. An address is written as a server writes it into descriptors.
     pub fn add_field(&mut self, value: Option<&[u8]>) {
         let Some(value) = value.filter(|&value| !matches!(value, b"" | b"-")) else {
             return self.field_ends.push(None);
@@ -132,7 +132,7 @@ impl Row {
     /// The key.
     ///
     /// # Errors
-    /// If a part of it is empty, or does not say which client it was.
+    /// Returns an error if a part of the key is empty, or does not identify the client.
     pub fn key(&self) -> Result<&[u8], &'static str> {
         match self.bad_key.or((self.key_parts == 0).then_some(EMPTY_KEY)) {
             Some(why) => Err(why),
@@ -145,7 +145,7 @@ impl Row {
         self.seen.virtual_hosts = u64::from(is_there);
     }
 
-    /// What was done to the record's addresses.
+    /// Returns the changes to the record's addresses.
     pub fn seen(&self) -> AddressCounts {
         self.seen
     }
@@ -167,7 +167,7 @@ pub struct ChosenFields {
     pub cost: Option<String>,
 }
 
-/// Which columns to take from each record, as a format knows them.
+/// The columns to take from each record, by the format's own column type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Columns<C> {
     /// Of the time, in order.
@@ -176,15 +176,15 @@ pub struct Columns<C> {
     pub key: Vec<C>,
     /// Of the cost.
     pub cost: Option<C>,
-    /// Others, of which `None` is always missing.
+    /// The other columns; `None` is always missing.
     pub others: Vec<Option<C>>,
 }
 
 impl<C> Columns<C> {
-    /// The columns that `find` knows by these names. One of `others` that it does not know is always missing.
+    /// Finds the columns of these names with `find`. One of `others` that `find` does not know is always missing.
     ///
     /// # Errors
-    /// With the first other name that it does not know.
+    /// Returns the first unknown name that is not in `others`.
     pub fn new(
         ChosenFields { time, key, cost }: &ChosenFields,
         others: &[Option<String>],
@@ -196,10 +196,10 @@ impl<C> Columns<C> {
         Ok(Self { time, key, cost, others: others.iter().map(|name| find(name.as_deref()?)).collect() })
     }
 
-    /// Takes one record's fields: `get` is a column's text, and `other` that of one which may be missing.
+    /// Takes one record's fields: `get` returns a column's text, and `other` that of a column which may be missing.
     ///
     /// # Errors
-    /// With the first of `get`.
+    /// Returns the first error of `get`.
     pub fn take<T: AsRef<[u8]>>(
         &self,
         row: &mut Row,
@@ -222,7 +222,7 @@ impl<C> Columns<C> {
     }
 }
 
-/// Bytes as text for people: what is not printable is written `\xNN`, and a long text is cut.
+/// Returns bytes as text for people: unprintable bytes are written `\xNN`, and a long text is cut.
 pub fn printable(bytes: &[u8], most: usize) -> String {
     let mut text = String::new();
     for chunk in bytes[..bytes.len().min(most.saturating_mul(4))].utf8_chunks() {

@@ -1,4 +1,4 @@
-//! What was read, in a few lines for people, and in JSON.
+//! A summary of the input, in a few lines for people, and in JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::human;
 use crate::input::Trace;
 use crate::input::client::AddressCounts;
 
-/// What was read, in figures.
+/// The summary in figures.
 pub fn input_json(trace: &Trace) -> Value {
     let (first_ns, last_ns) = span(trace);
     json!({
@@ -19,9 +19,9 @@ pub fn input_json(trace: &Trace) -> Value {
         "first_ns": first_ns,
         "last_ns": last_ns,
         "out_of_order": trace.out_of_order,
-        // Bits by which IPv6 clients are told apart; `null` of made-up requests.
+        // The prefix length by which IPv6 clients are distinguished; `null` for generated requests.
         "ipv6_prefix": trace.clients.map(|clients| clients.ipv6_prefix),
-        // Records whose client was taken from a list, and those of which a port was cut off.
+        // Records whose client was taken from a list, and records whose port was cut off.
         "from_lists": trace.seen.lists,
         "ports_cut": trace.seen.ports,
         "virtual_hosts": trace.seen.virtual_hosts,
@@ -35,7 +35,7 @@ fn span(trace: &Trace) -> (u64, u64) {
     (times().min().unwrap_or(0), times().max().unwrap_or(0))
 }
 
-/// What was read, in a few lines.
+/// Returns the summary in a few lines.
 pub fn input_lines(trace: &Trace, no_sort: bool) -> String {
     let (first, last) = span(trace);
     let mut text = String::new();
@@ -59,7 +59,7 @@ pub fn input_lines(trace: &Trace, no_sort: bool) -> String {
     text
 }
 
-/// Which addresses were one client, and what was done to these.
+/// Writes which addresses were one client, and the changes to them.
 fn client_lines(trace: &Trace) -> String {
     let Some(clients) = trace.clients else { return String::new() };
     let AddressCounts { networks, ports, lists, virtual_hosts } = trace.seen;

@@ -179,7 +179,7 @@ impl TimeAxis {
     }
 }
 
-/// At the beginning of months, or of every so many months.
+/// Places ticks at the beginning of months, with a fixed number of months between them.
 fn month_ticks(start: u64, end: u64) -> Vec<(u64, String)> {
     let months = i64::try_from((end - start) / (30 * DAY)).unwrap_or(i64::MAX);
     let step =

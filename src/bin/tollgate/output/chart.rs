@@ -52,7 +52,7 @@ pub type Series<'a> = (String, &'a [u8]);
 pub fn draw(path: &Path, trace: &Trace, limits: &str, series: &[Series<'_>]) -> Result<(), Error> {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
-        // It fails only for bytes that are no font; then drawing text says so.
+        // It fails only for bytes that are not a font; then drawing text returns the error.
         let _ = register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
     });
     let chart = Chart::new(trace, limits, series);

@@ -4,8 +4,8 @@
 //! that admits one more request at one time may deny another one later. So the program also replays the answer's
 //! neighbours, compares all trials with each other, and reports a result that is not monotone.
 //!
-//! A single limit has one smallest value. With several limits, one can be lower if another is higher, so many answers
-//! meet the goal and cannot be lowered. The program finds the answer that divides the denials evenly:
+//! A single limit has one smallest value. With several limits, one can be lower if another is higher, so there are many
+//! answers that meet the goal and cannot be lowered. The program finds the answer that divides the denials evenly:
 //!
 //! ```text
 //! find   from the longest period to the shortest, the k-th of n: the smallest limit that, with those found before in force,
