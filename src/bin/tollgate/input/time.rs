@@ -1,4 +1,5 @@
-//! Times as text to nanoseconds since the Unix epoch: RFC 3339 and its relatives, log time, and plain numbers.
+//! The conversion of time texts to nanoseconds since the Unix epoch: RFC 3339 and its variants, log time, and plain
+//! numbers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,15 +10,15 @@ use jiff::tz::Offset;
 
 use super::decimal::{self, DecimalError};
 
-/// How a time is written.
+/// The format of a time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum TimeFormat {
-    /// Found out from the field's name and its first value.
+    /// Detected from the field's name and its first value.
     #[default]
     Auto,
-    /// `2017-06-30T00:00:01.5Z`; a space for the `T` is taken too, and a missing offset is UTC.
+    /// `2017-06-30T00:00:01.5Z`; a space instead of the `T` is accepted, and a missing offset means UTC.
     Rfc3339,
-    /// `30/Jun/2017:00:00:01 -0400`, in brackets or not.
+    /// `30/Jun/2017:00:00:01 -0400`, with or without brackets.
     Clf,
     /// A number of seconds, 10⁹ ns each, or of the finer units with their powers of ten.
     Epoch(EpochUnit),
@@ -25,20 +26,22 @@ pub enum TimeFormat {
     Pattern(String),
 }
 
-/// A unit of time since the epoch: its name, the nanoseconds in one as a power of ten, and what the names of fields in it end in.
+/// A unit of time since the epoch: its name, its nanoseconds as a power of ten, and the endings of field names with
+/// this unit.
 type EpochUnit = (&'static str, i32, &'static str);
 
 const UNITS: [EpochUnit; 4] =
     [("s", 9, "_s _sec _secs"), ("ms", 6, "_ms _millis"), ("us", 3, "_us _micros"), ("ns", 0, "_ns _nanos")];
 
-/// The unit that a field's name ends in, as in `ts_ns`.
+/// Returns the unit of a field name's ending, as in `ts_ns`.
 fn unit_by_name(field: &str) -> Option<EpochUnit> {
     let field = field.to_ascii_lowercase();
     let is_end = |(_, _, ends): &EpochUnit| ends.split(' ').any(|end| field.ends_with(end));
     UNITS.into_iter().find(is_end)
 }
 
-/// The unit in which `digits` whole digits are a date near ours: seconds have ten from 2001 to 2286.
+/// Returns the unit in which `digits` whole digits are a date near the present: seconds have ten digits from 2001 to
+/// 2286.
 const fn unit_by_size(digits: usize) -> EpochUnit {
     match digits {
         0..=11 => UNITS[0],
@@ -80,10 +83,10 @@ impl fmt::Display for TimeFormat {
     }
 }
 
-/// Why a text is not a time.
+/// The reason why a text is not a time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum TimeError {
-    /// It is not written as expected.
+    /// It does not have the expected form.
     Syntax,
     /// It names a day or an hour that does not exist.
     NoSuchTime,
@@ -92,7 +95,7 @@ pub enum TimeError {
 }
 
 impl TimeError {
-    /// What is wrong with a text as a time in this format.
+    /// Returns the error message for a text in this format.
     pub fn of(self, text: &str, format: &TimeFormat) -> String {
         let what = match (self, format) {
             (Self::Syntax, TimeFormat::Auto) => {
@@ -106,7 +109,7 @@ impl TimeError {
     }
 }
 
-/// Reads one field's times. An automatic format is settled by the first value that can be read.
+/// Reads one field's times. The first readable value determines an automatic format.
 #[derive(Clone, Debug)]
 pub struct TimeParser {
     format: TimeFormat,
@@ -114,21 +117,21 @@ pub struct TimeParser {
 }
 
 impl TimeParser {
-    /// A parser for times in `format`, in fields of these names.
+    /// Creates a parser for times in `format`, in fields of these names.
     pub fn new(format: TimeFormat, fields: &[String]) -> Self {
         let unit = if let [field] = fields { unit_by_name(field) } else { None };
         Self { format, unit }
     }
 
-    /// The format in use: still [`TimeFormat::Auto`] while no value has been read.
+    /// Returns the format in use; [`TimeFormat::Auto`] until a value was read.
     pub fn format(&self) -> &TimeFormat {
         &self.format
     }
 
-    /// Nanoseconds since the Unix epoch. Digits below the nanosecond are cut off.
+    /// Returns nanoseconds since the Unix epoch. Digits below the nanosecond are cut off.
     ///
     /// # Errors
-    /// If the text is no time of this format, or out of range.
+    /// Returns an error if the text is not a time of this format, or is out of range.
     pub fn parse(&mut self, text: &[u8]) -> Result<u64, TimeError> {
         let text = text.trim_ascii();
         if self.format == TimeFormat::Auto {
@@ -175,7 +178,7 @@ fn epoch(text: &[u8], power: i32) -> Result<u64, TimeError> {
 static TEMPORAL: DateTimeParser = DateTimeParser::new();
 
 fn rfc3339(text: &[u8]) -> Result<u64, TimeError> {
-    // jiff refuses digits below the nanosecond; we cut them, as for numbers.
+    // jiff rejects digits below the nanosecond; this parser cuts them off, as it does for numbers.
     if let Some(point) = text.iter().position(|&b| b == b'.' || b == b',') {
         let digits = text[point + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
         if digits > 9 {
@@ -204,7 +207,7 @@ fn by_pattern(pattern: &str, text: &[u8]) -> Result<u64, TimeError> {
     at_offset(datetime, Offset::UTC)
 }
 
-/// `10/Oct/2000:13:55:36 -0700`; a fraction of a second may follow, a missing offset is UTC.
+/// Parses `10/Oct/2000:13:55:36 -0700`; a fraction of a second may follow, and a missing offset means UTC.
 fn clf(text: &[u8]) -> Result<u64, TimeError> {
     let text = text.strip_prefix(b"[").unwrap_or(text);
     let text = text.strip_suffix(b"]").unwrap_or(text);
@@ -233,7 +236,7 @@ fn clf(text: &[u8]) -> Result<u64, TimeError> {
         }
         _ => return Err(TimeError::Syntax),
     };
-    // A leap second becomes the second before it, as everywhere else in Unix time.
+    // A leap second becomes the second before it, as is usual in Unix time.
     let second = number(&text[18..])?;
     let second = if second == 60 { 59 } else { second };
     let (day, hour, minute) = (number(&text[..2])?, number(&text[12..14])?, number(&text[15..17])?);
@@ -242,7 +245,7 @@ fn clf(text: &[u8]) -> Result<u64, TimeError> {
     at_offset(datetime, offset)
 }
 
-/// A fraction's nanoseconds, and what follows it.
+/// Returns a fraction's nanoseconds, and the rest of the text.
 fn fraction(text: &[u8]) -> (i32, &[u8]) {
     let [b'.', digits @ ..] = text else { return (0, text) };
     let count = digits.iter().take_while(|b| b.is_ascii_digit()).count();

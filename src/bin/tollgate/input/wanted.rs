@@ -1,5 +1,5 @@
-//! Fields that are wanted besides the time and the cost: each value's text is kept once, and each combination of values is a
-//! number, as keys are.
+//! The fields to read in addition to the time and the cost. Each value's text is stored once, and each combination of
+//! values has a number, as keys do.
 
 use super::Error;
 use super::clf;
@@ -7,21 +7,21 @@ use super::fields::Format;
 use super::keys::Interner;
 use super::row::Row;
 
-/// A field that is wanted.
+/// A field to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// What it may be called; the first that a file has is taken.
+    /// Its possible names; the first one that a file has is used.
     pub names: Vec<String>,
-    /// Whether a file may lack it: it was not named by the user, but guessed.
+    /// Whether a file may lack the field, because it was guessed and not named by the user.
     pub guessed: bool,
-    /// Whether it is the client, and so read as an address where it is one.
+    /// Whether the field is the client; then an address in it is read as an address.
     pub client: bool,
 }
 
-/// Stands for a value that a record does not have.
+/// The number of a missing value.
 const NONE: u32 = u32::MAX;
 
-/// Fields that are wanted, and what was read of them.
+/// The fields to read, and the values that were read.
 #[derive(Debug, Default)]
 pub struct Fields {
     fields: Vec<WantedField>,
@@ -30,45 +30,45 @@ pub struct Fields {
     texts: Interner<str>,
     /// Values as numbers in `texts`.
     combinations: Interner<[u32]>,
-    /// One record's values, its memory used again.
+    /// One record's values; the memory is reused.
     values: Vec<u32>,
 }
 
-/// A field that is wanted, and where it was.
+/// A field to read, and where it was found.
 #[derive(Debug)]
 struct WantedField {
     wanted: Wanted,
-    /// By which names it was found.
+    /// The names under which it was found.
     found: Vec<String>,
-    /// Whether a record has it.
+    /// Whether any record has it.
     is_there: bool,
 }
 
 impl WantedField {
-    /// What it is called, if it was not found by another name.
+    /// Returns the field's name, if it was not found under another name.
     fn name(&self) -> Option<&String> {
         self.wanted.names.first()
     }
 }
 
 impl Fields {
-    /// Nothing read yet.
+    /// Creates an empty set of records.
     pub fn new(wanted: Vec<Wanted>) -> Self {
         let field = |wanted| WantedField { wanted, found: Vec::new(), is_there: false };
         Self { fields: wanted.into_iter().map(field).collect(), ..Self::default() }
     }
 
-    /// Which of them are no clients.
+    /// Returns which of the fields are not clients.
     pub fn plain(&self) -> Vec<bool> {
         self.fields.iter().map(|field| !field.wanted.client).collect()
     }
 
-    /// What a file calls each of them; `None` of a guess that it does not have.
+    /// Returns each field's name in a file; `None` for a guessed field that the file does not have.
     ///
-    /// JSON lines may have fields that their first ones lack, so there a name is taken as it is.
+    /// In JSON lines, later objects may have fields that the first ones lack, so a name is accepted without a check.
     ///
     /// # Errors
-    /// If a file with fixed fields lacks one that was named.
+    /// Returns an error if a file with fixed fields lacks a named field.
     pub fn resolve(
         &mut self,
         format: Format,
@@ -80,7 +80,7 @@ impl Fields {
         for field in &mut self.fields {
             let Wanted { names, guessed, .. } = &field.wanted;
             let is_present = |name: &&String| match format {
-                // Not by aliases, of which `host` is one that rules mean otherwise.
+                // Aliases are not used: `host`, for example, has another meaning in rules.
                 Format::Clf if !guessed => clf::ClfField::by_name(name).is_some(),
                 Format::Jsonl => present.contains(name),
                 _ => present.iter().any(|known| known.eq_ignore_ascii_case(name)),
@@ -101,7 +101,7 @@ impl Fields {
         Ok(resolved)
     }
 
-    /// Notes a record, and gives its combination of values a number; `None` after 2³² of them.
+    /// Records a record, and gives its combination of values a number; `None` after 2³² combinations.
     pub fn intern(&mut self, row: &Row) -> Option<u32> {
         let mut values = std::mem::take(&mut self.values);
         values.clear();
@@ -121,7 +121,7 @@ impl Fields {
         number
     }
 
-    /// The number of a text. Bytes that are no UTF-8 are written `\xNN`.
+    /// Returns the number of a text. Bytes that are not UTF-8 are written `\xNN`.
     pub fn text_number(&mut self, bytes: &[u8]) -> Option<u32> {
         match str::from_utf8(bytes) {
             Ok(text) => self.texts.intern(text),
@@ -136,10 +136,10 @@ impl Fields {
         }
     }
 
-    /// That every field which the user named was in some record, or in some file's header.
+    /// Checks that every field named by the user was in some record, or in some file's header.
     ///
     /// # Errors
-    /// With the first that was not.
+    /// Returns the first field that was not.
     pub fn all_found(&self, files: &str) -> Result<(), Error> {
         let is_missing =
             |field: &&WantedField| !field.wanted.guessed && field.found.is_empty() && !field.is_there;
@@ -148,7 +148,7 @@ impl Fields {
         })
     }
 
-    /// What a field was called where it was found.
+    /// Returns the name of a field where it was found.
     pub fn found(&self, field: usize) -> Option<String> {
         let field = self.fields.get(field)?;
         match &field.found[..] {
@@ -158,28 +158,29 @@ impl Fields {
         }
     }
 
-    /// How many combinations there are.
+    /// Returns the number of combinations.
     pub fn len(&self) -> usize {
         self.combinations.len()
     }
 
-    /// The text of a field in a combination, as a number for [`Fields::text`]; `None` if its records lack it.
+    /// Returns the text of a field in a combination, as a number for [`Fields::text`]; `None` if its records lack the
+    /// field.
     pub fn value(&self, combination: u32, field: usize) -> Option<u32> {
         self.combinations.get(combination)?.get(field).copied().filter(|&id| id != NONE)
     }
 
-    /// How many texts there are.
+    /// Returns the number of texts.
     pub fn texts(&self) -> usize {
         self.texts.len()
     }
 
-    /// A text by its number.
+    /// Returns a text by its number.
     pub fn text(&self, number: u32) -> &str {
         self.texts.get(number).unwrap_or_default()
     }
 }
 
-/// The error of a file that lacks a field.
+/// Returns the error for a file that lacks a field.
 pub fn no_field(file: &str, name: &str, present: &[String]) -> Error {
     Error::run(format!("{file}: there is no field {name:?}; the fields are: {}", present.join(", ")))
 }

@@ -1,7 +1,7 @@
 //! A chart's axes: columns and ticks at round times, ticks at round numbers.
 //!
-//! Columns are no finer than the log's times, or some would be empty for no reason but their length. Long gaps are left out, or the rest
-//! would be too narrow to be seen.
+//! Columns are no finer than the log's times; otherwise some columns would be empty only because they are short. Long
+//! gaps are left out; otherwise the other columns would be too narrow.
 
 use std::time::Duration;
 
@@ -20,28 +20,28 @@ const DAY: u64 = 24 * HOUR;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimeAxis {
     column: u64,
-    /// How many columns there are, 1 or more, with those that stand for gaps.
+    /// The number of columns, at least 1, including those that stand for gaps.
     pub columns: u64,
-    /// The stretches of time that are shown.
+    /// The stretches of time in the chart.
     pub pieces: Vec<Piece>,
 }
 
 /// A stretch of time without a long gap.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// When its first column begins.
+    /// The start of its first column.
     pub start: u64,
     /// Its first column.
     pub first: u64,
-    /// How many columns it has, 1 or more.
+    /// The number of its columns, at least 1.
     pub columns: u64,
 }
 
-/// A gap is left out if it is longer than the time that is shown, divided by this: longer than all the rest.
+/// A gap is left out if it is longer than the shown time divided by this number: longer than all the rest.
 const GAP: u64 = 2;
-/// Gaps that are left out at most: a chart of more pieces cannot be read.
+/// The most gaps that are left out: a chart of more pieces is hard to read.
 const MOST_GAPS: usize = 5;
-/// A gap takes the chart's width, divided by this.
+/// The width of a gap is the chart's width divided by this number.
 const BREAK: u64 = 50;
 
 /// Round lengths of time, ascending.
@@ -54,14 +54,14 @@ fn round_lengths() -> impl Iterator<Item = u64> {
     below_second.chain(seconds).chain(minutes).chain(hours).chain(days)
 }
 
-/// The coarsest unit of which all times are multiples: a log's times have no finer parts.
+/// Returns the coarsest unit of which all times are multiples.
 fn resolution(times: &[u64]) -> u64 {
     let units = round_lengths().filter(|unit| DAY.is_multiple_of(*unit)).collect::<Vec<_>>();
     let fits = |unit: &u64| times.iter().all(|time| time.is_multiple_of(*unit));
     units.into_iter().rev().find(fits).unwrap_or(1)
 }
 
-/// The first and the last time of each stretch without a long gap, of times in order.
+/// Returns the first and the last time of each stretch without a long gap, from times in order.
 fn stretches(times: &[u64]) -> Vec<(u64, u64)> {
     let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return vec![(0, 0)] };
     let mut gaps: Vec<(u64, u64)> = times.windows(2).map(|pair| (pair[1] - pair[0], pair[1])).collect();
@@ -86,7 +86,7 @@ fn stretches(times: &[u64]) -> Vec<(u64, u64)> {
 }
 
 impl TimeAxis {
-    /// An axis that shows all times in at most `most` columns, none of them finer than the times are.
+    /// Creates an axis that shows all times in at most `most` columns, none finer than the times.
     pub fn new(mut times: Vec<u64>, most: u64) -> Self {
         times.sort_unstable();
         let stretches = stretches(&times);
@@ -114,37 +114,37 @@ impl TimeAxis {
         round_lengths().filter(|&length| length >= finest).map(axis).find(fits).unwrap_or_else(longest)
     }
 
-    /// A column's length.
+    /// Returns a column's length.
     pub fn column(&self) -> Duration {
         Duration::from_nanos(self.column)
     }
 
-    /// The piece that a time falls into.
+    /// Returns the piece that contains a time.
     fn piece_of(&self, at: u64) -> &Piece {
         let after = self.pieces.partition_point(|piece| piece.start <= at);
         &self.pieces[after.saturating_sub(1)]
     }
 
-    /// The column that a time falls into.
+    /// Returns the column that contains a time.
     pub fn column_of(&self, at: u64) -> usize {
         let piece = self.piece_of(at);
         let column = at.saturating_sub(piece.start) / self.column;
         usize::try_from(piece.first + column.min(piece.columns - 1)).unwrap_or(0)
     }
 
-    /// Where a time is, as a part of the axis's length.
+    /// Returns the position of a time, as a fraction of the axis's length.
     pub fn place(&self, at: u64) -> f64 {
         let piece = self.piece_of(at);
         let columns = at.saturating_sub(piece.start) as f64 / self.column as f64;
         (piece.first as f64 + columns.min(piece.columns as f64)) / self.columns as f64
     }
 
-    /// Where a piece begins and ends.
+    /// Returns the start and the end of a piece.
     fn range(&self, piece: &Piece) -> (u64, u64) {
         (piece.start, piece.start.saturating_add(self.column.saturating_mul(piece.columns)))
     }
 
-    /// About five to ten times to be labelled.
+    /// Returns about five to ten times for labels.
     pub fn ticks(&self) -> Vec<(u64, String)> {
         let ranges: Vec<(u64, u64)> = self.pieces.iter().map(|piece| self.range(piece)).collect();
         let shown = ranges.iter().fold(0_u64, |sum, (start, end)| sum.saturating_add(end - start));
@@ -165,7 +165,7 @@ impl TimeAxis {
         ticks
     }
 
-    /// What is shown, under the axis.
+    /// Returns the label under the axis.
     pub fn caption(&self) -> String {
         let [.., last] = &self.pieces[..] else { return String::new() };
         let (start, end) = (self.pieces[0].start, self.range(last).1);
@@ -173,7 +173,7 @@ impl TimeAxis {
         format!("UTC, {} to {}{without}", human::utc(start), human::utc(end))
     }
 
-    /// The day on which a piece begins.
+    /// Returns the day on which a piece begins.
     pub fn day(piece: &Piece) -> String {
         datetime(piece.start).strftime("%-d %b %Y").to_string()
     }
@@ -193,7 +193,7 @@ fn month_ticks(start: u64, end: u64) -> Vec<(u64, String)> {
     dates.map_while(at).skip_while(|&(at, _)| at < start).take_while(|&(at, _)| at <= end).collect()
 }
 
-/// As much of a time as differs between ticks; midnight shows its date.
+/// Returns the part of a time that differs between ticks; midnight shows its date.
 fn label(at: u64, step: u64) -> String {
     let time = datetime(at);
     if at.is_multiple_of(DAY) {
@@ -207,7 +207,7 @@ fn label(at: u64, step: u64) -> String {
     }
 }
 
-/// At most `most` round numbers from zero up to `highest`.
+/// Returns at most `most` round numbers from zero up to `highest`.
 pub fn value_ticks(highest: u64, most: u64) -> Vec<u64> {
     let steps = (0..19).flat_map(|power| [1, 2, 5].map(|n: u64| n.saturating_mul(10_u64.pow(power))));
     let step = steps.into_iter().find(|step| highest / step <= most).unwrap_or(u64::MAX);
@@ -220,7 +220,7 @@ mod tests {
 
     const T: u64 = 1_498_780_801 * SECOND;
 
-    /// So that there is no gap.
+    /// So that no gap is left.
     fn evenly(first: u64, last: u64) -> Vec<u64> {
         (0..=10).map(|n| first + (last - first) / 10 * n).chain([last]).collect()
     }
@@ -275,7 +275,7 @@ mod tests {
         assert!((5..12).contains(&axis.ticks().len()), "{:?}", axis.ticks());
         // A short one is time like any other.
         assert_eq!(TimeAxis::new(blocks(HOUR), 270).pieces.len(), 1);
-        // Many gaps alike are the log's nature.
+        // If many gaps are alike, they are normal for the log.
         assert_eq!(TimeAxis::new(evenly(T, T + 100 * DAY), 270).pieces.len(), 1);
         for times in [vec![], vec![0, u64::MAX], vec![u64::MAX], vec![T, T, T + DAY]] {
             let axis = TimeAxis::new(times.clone(), 270);

@@ -1,7 +1,7 @@
-//! Admitted and denied requests over time, as SVG or PNG: one panel for the algorithms that decided alike.
+//! Admitted and denied requests over time, as SVG or PNG: one panel for the algorithms with equal decisions.
 //!
-//! Colours are of the Okabe-Ito set: the two differ in lightness too, for every kind of colour vision and in grey.
-//! Both formats measure text with a font that the program carries, so a machine needs none.
+//! The colours are from the Okabe-Ito set. They also differ in lightness, for every kind of colour vision and in grey.
+//! Both formats measure text with a font inside the program, so the machine needs no fonts.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -37,18 +37,18 @@ const FOOT: i32 = 52;
 const PANEL_TITLE: i32 = 30;
 const PANEL_GAP: i32 = 16;
 const MOST_COLUMNS: u64 = 300;
-/// Room for the day on which a piece of the time begins.
+/// The height of the label for the day on which a piece begins.
 const DAY_WIDTH: i32 = 90;
-/// The least height of what is not zero.
+/// The least height of a nonzero value.
 const LEAST: i32 = 2;
 
-/// What one panel shows: what decided, and a byte a record, `1` admitted or `0` denied.
+/// The content of one panel: a name, and one byte per record, `1` admitted or `0` denied.
 pub type Series<'a> = (String, &'a [u8]);
 
-/// Draws decisions on a trace to a file, in the format that its extension says. `limits` says what decided.
+/// Draws the decisions on a trace to a file, in the format of its extension. `limits` names the limits.
 ///
 /// # Errors
-/// If drawing or writing fails.
+/// Returns an error if drawing or writing fails.
 pub fn draw(path: &Path, trace: &Trace, limits: &str, series: &[Series<'_>]) -> Result<(), Error> {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -105,7 +105,7 @@ impl Chart {
         HEAD + panels * self.panel_height() + FOOT + self.days_height()
     }
 
-    /// The line for the days on which pieces of the time begin; there is none for a single one.
+    /// Returns the height of the line with the days on which pieces begin; zero for a single piece.
     fn days_height(&self) -> i32 {
         if self.axis.pieces.len() > 1 { 20 } else { 0 }
     }
@@ -117,7 +117,7 @@ impl Chart {
         Ok(text.into_bytes())
     }
 
-    /// At two pixels to the unit, so that it is sharp on dense screens and in print.
+    /// Two pixels per unit, so that the image is sharp on dense screens and in print.
     fn png(&self) -> Result<Vec<u8>, Error> {
         let scale = 2;
         let (width, height) = ((WIDTH * scale).unsigned_abs(), (self.height() * scale).unsigned_abs());
@@ -186,7 +186,7 @@ impl Chart {
         let y = |value: u64| bottom - proportion(value, full, bottom - plot_top);
         for &tick in &ticks {
             canvas.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), &GRID)?;
-            // Not over the peak's label.
+            // Does not cover the peak's label.
             if y(tick) - plot_top >= 14 {
                 canvas.text(&human::count(tick), (LEFT - 8, y(tick) - 5), 14, &FAINT, HPos::Right)?;
             }
@@ -195,7 +195,7 @@ impl Chart {
         for (column, (&admitted, &denied)) in (0_u64..).zip(panel.admitted.iter().zip(&panel.denied)) {
             let (left, right) = self.column_edges(column);
             let (middle, upper) = (y(admitted), y(admitted + denied));
-            // Nothing is too small to be seen.
+            // Every nonzero value stays visible.
             let middle = if admitted > 0 { middle.min(bottom - LEAST) } else { middle };
             if admitted > 0 {
                 canvas.rectangle((left, middle), (right, bottom), &ADMITTED)?;
@@ -223,7 +223,7 @@ impl Chart {
     }
 }
 
-/// Series with the same decisions as one, in the order of the first of them.
+/// Merges series with equal decisions, in the order of the first of them.
 fn alike<'a>(series: &[Series<'a>]) -> Vec<Series<'a>> {
     let mut groups: Vec<Series<'_>> = Vec::new();
     for (title, decisions) in series {
@@ -235,7 +235,7 @@ fn alike<'a>(series: &[Series<'a>]) -> Vec<Series<'a>> {
     groups
 }
 
-/// A length of time after `per`.
+/// Returns a length of time for use after `per`.
 fn per(length: std::time::Duration) -> String {
     match human::duration(length).as_str() {
         "1 s" => "second".to_owned(),
@@ -246,7 +246,7 @@ fn per(length: std::time::Duration) -> String {
     }
 }
 
-/// A part of the plot's width.
+/// Returns a part of the plot's width.
 #[expect(clippy::cast_possible_truncation, reason = "a part of the width is an i32")]
 fn length_of(part: f64) -> i32 {
     (part * f64::from(WIDTH - RIGHT - LEFT)).round() as i32
@@ -271,7 +271,7 @@ impl Panel {
     }
 }
 
-/// `length` times `value / full`, rounded.
+/// Returns `length` times `value / full`, rounded.
 fn proportion(value: u64, full: u64, length: i32) -> i32 {
     let full = u128::from(full.max(1));
     let scaled = (u128::from(value) * u128::from(length.unsigned_abs()) + full / 2) / full;
@@ -291,7 +291,7 @@ impl<B: DrawingBackend> Canvas<B> {
         (x * self.scale, y * self.scale)
     }
 
-    /// With its top at the point's height.
+    /// Draws text with its top at the point's height.
     fn text(&self, text: &str, at: (i32, i32), size: i32, color: &RGBColor, side: HPos) -> Drawn<B> {
         let style = TextStyle::from((FONT, size * self.scale).into_font())
             .color(color)
@@ -299,14 +299,14 @@ impl<B: DrawingBackend> Canvas<B> {
         self.area.draw_text(text, &style, self.point(at))
     }
 
-    /// Turned to be read from below, around the point.
+    /// Draws text turned to be read from below, around the point.
     fn upright(&self, text: &str, at: (i32, i32), size: i32, color: &RGBColor) -> Drawn<B> {
         let font = (FONT, size * self.scale).into_font().transform(FontTransform::Rotate270);
         let style = TextStyle::from(font).color(color).pos(Pos::new(HPos::Center, VPos::Top));
         self.area.draw_text(text, &style, self.point(at))
     }
 
-    /// From one corner up to, but not including, the other.
+    /// Fills from one corner up to, but not including, the other.
     fn rectangle(&self, from: (i32, i32), to: (i32, i32), color: &RGBColor) -> Drawn<B> {
         let (from, to) = (self.point(from), self.point(to));
         self.area.draw(&Rectangle::new([from, to], color.filled()))

@@ -1,4 +1,4 @@
-//! What the program writes: to files, to standard output, and what it says on standard error.
+//! The program's output: files, standard output, and messages on standard error.
 
 pub mod about;
 mod axis;
@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// To standard error; if that is closed, there is no one to tell.
+/// Prints to standard error; if it is closed, the message is dropped.
 pub fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Prints what was found: JSON alone on standard output, or else the table, and the JSON to its file. Fails after that if that file,
-/// or those that were `written` before, could not be written.
+/// Prints the results: only JSON on standard output, or the table there and the JSON to its file. After that it returns
+/// an error if that file, or those `written` before, could not be written.
 pub fn finish(
     mut written: Result<(), Error>,
     path: Option<&Path>,
@@ -39,12 +39,12 @@ pub fn finish(
     written
 }
 
-/// Any value as indented JSON with a final line end.
+/// Returns any value as indented JSON with a final line end.
 pub fn to_json(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// The members of all these objects as one; what is no object has none.
+/// Merges the members of all these objects; a value that is not an object has none.
 pub fn merged<const N: usize>(parts: [Value; N]) -> Value {
     parts
         .iter()
@@ -57,7 +57,7 @@ pub fn merged<const N: usize>(parts: [Value; N]) -> Value {
 /// Writes to a file, or to standard output for `-`.
 ///
 /// # Errors
-/// If writing fails; a reader that went away is [`Error::BrokenPipe`].
+/// Returns an error if writing fails; a reader that closed the output is [`Error::BrokenPipe`].
 pub fn write_to(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     if path.as_os_str() == "-" {
         return print(bytes);
@@ -65,10 +65,10 @@ pub fn write_to(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::write(path, bytes).map_err(|error| Error::writing(&path.display().to_string(), &error))
 }
 
-/// That these files can be written, before the work whose results they are to hold; `-` is standard output.
+/// Checks that these files can be written, before the long computation; `-` is standard output.
 ///
 /// # Errors
-/// With the first that cannot be opened for writing. One that was not there is not there afterwards.
+/// Returns the first file that cannot be opened for writing. The check removes a file that it had to create.
 pub fn writable<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Error> {
     for path in paths.into_iter().filter(|path| path.as_os_str() != "-") {
         let cannot = |error: io::Error| Error::writing(&path.display().to_string(), &error);
@@ -89,7 +89,7 @@ pub fn writable<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), 
 /// Writes to standard output.
 ///
 /// # Errors
-/// As [`write_to`].
+/// The same as for [`write_to`].
 pub fn print(bytes: &[u8]) -> Result<(), Error> {
     let mut stdout = io::stdout().lock();
     stdout

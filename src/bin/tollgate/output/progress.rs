@@ -1,10 +1,10 @@
-//! Progress bars on standard error; nothing unless that is a terminal.
+//! Progress bars on standard error, only if it is a terminal.
 
 use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How many bytes files have together; `None` if that is not known, as of standard input and of pipes.
+/// Returns the total bytes of files; `None` if it is unknown, as for standard input and pipes.
 pub fn size(files: &[PathBuf]) -> Option<u64> {
     let size = |path: &PathBuf| {
         let metadata = std::fs::metadata(path).ok().filter(|_| path.as_os_str() != "-")?;
@@ -13,17 +13,17 @@ pub fn size(files: &[PathBuf]) -> Option<u64> {
     files.iter().map(size).sum()
 }
 
-/// For input whose length is not known: how much was read.
+/// A bar for input of unknown length: shows the bytes read.
 pub fn bar_of_bytes() -> ProgressBar {
     styled(ProgressBar::no_length(), "{prefix:>9} {spinner} {binary_bytes} {msg}").with_prefix("reading")
 }
 
-/// For work of a known length.
+/// A bar for work of a known length.
 pub fn bar(length: u64, prefix: &'static str) -> ProgressBar {
     styled(ProgressBar::new(length), "{prefix:>9} {wide_bar} {percent:>3} % {msg}").with_prefix(prefix)
 }
 
-/// For a search, of which no one knows how many replays it takes.
+/// A bar for a search, whose number of replays is not known in advance.
 pub fn bar_of_tries() -> ProgressBar {
     styled(ProgressBar::no_length(), "{spinner} trying {msg}")
 }
@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(size(&[file.clone(), file.clone()]), Some(2 * bytes));
         assert_eq!(size(&[file, "-".into()]), None);
         assert_eq!(size(&["/dev/null".into()]), None);
-        // So there is no part of it to show.
+        // So the bar shows no fraction.
         assert_eq!(bar_of_bytes().length(), None);
         assert_eq!(bar(7, "reading").length(), Some(7));
     }

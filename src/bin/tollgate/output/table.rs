@@ -1,4 +1,4 @@
-//! Tables that fit the terminal: headers wrap, then columns are left out, and then long texts wrap.
+//! Tables that fit the terminal: first headers wrap, then columns are left out, and then long texts wrap.
 
 use std::io;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use comfy_table::{CellAlignment, ColumnConstraint, LineStyle, Row, Table, TableS
 
 /// A longer cell may wrap.
 const LONGEST_CELL: usize = 24;
-/// Between the texts of two columns.
+/// The text between two columns.
 const BETWEEN: usize = 3;
 
-/// A table without frames. Its header is one text with a bar between two columns; those in `right` are aligned as numbers are. It is no
-/// wider than the terminal as far as that is possible: the columns in `droppable` are left out for that if need be, in this order,
-/// which is said in a line below.
+/// A table without frames. Its header is one text with a bar between two columns; columns in `right` are right-aligned,
+/// like numbers. The table is no wider than the terminal, as far as possible: the columns in `droppable` are left out
+/// if needed, in this order, and a line below names them.
 pub fn table(
     header: &str,
     right: Range<usize>,
@@ -26,7 +26,7 @@ pub fn table(
     }
 }
 
-/// As wide as it needs to be.
+/// Returns the table at its full width.
 fn plain(header: &str, right: Range<usize>, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     let rule = LineStyle::none().fill('─').junction('─');
@@ -41,7 +41,7 @@ fn plain(header: &str, right: Range<usize>, rows: impl IntoIterator<Item = Vec<S
     table
 }
 
-/// The width to keep to: what `COLUMNS` says, or the terminal that standard output is; `None` if it is none.
+/// Returns the greatest width: from `COLUMNS`, or from the terminal on standard output; `None` without a terminal.
 fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
@@ -66,7 +66,7 @@ fn in_width(mut table: Table, droppable: &[usize], width: usize) -> String {
             dropped.push(at);
         }
     }
-    // What is left over goes to the columns from the left, up to what each needs.
+    // Columns share the remaining width from left to right, up to the width that each needs.
     let mut spare = width.saturating_sub(all(&widths));
     for (place, natural) in widths.iter_mut().zip(natural) {
         if let Some(place) = place {
@@ -77,7 +77,7 @@ fn in_width(mut table: Table, droppable: &[usize], width: usize) -> String {
     }
     for (at, width) in widths.iter().enumerate() {
         let constraint = match width {
-            // With the blank on each side.
+            // With one blank on each side.
             Some(width) => {
                 ColumnConstraint::Absolute(Width::Fixed(u16::try_from(width + 2).unwrap_or(u16::MAX)))
             }
@@ -99,7 +99,7 @@ fn texts(row: Option<&Row>) -> Vec<String> {
     row.map_or_else(Vec::new, |row| row.cell_iter().map(comfy_table::Cell::content).collect())
 }
 
-/// The least width of a column: headers wrap between words, and long cells.
+/// Returns the least width of a column: headers wrap between words, and so do long cells.
 fn least(table: &Table, names: &[String], at: usize) -> usize {
     let word =
         names.get(at).map_or(0, |name| name.split(' ').map(|word| word.chars().count()).max().unwrap_or(0));
@@ -128,11 +128,11 @@ mod tests {
                 assert!(text.contains(part), "{part}:\n{text}");
             }
         }
-        // Then a column goes, and is named.
+        // Then a column is left out and named.
         let text = in_width(table(), &[3], 45);
         assert!(!text.contains("12,345") && text.contains("1,234"), "{text}");
         assert!(text.ends_with("(Without Line: the terminal is too narrow. --json has all.)"), "{text}");
-        // Nothing fits in too little, and nothing is lost either.
+        // If the width is too small, the table is wider, and no column is lost.
         assert!(in_width(table(), &[], 5).contains("1 h 20 min"));
     }
 }
