@@ -15,8 +15,7 @@ use crate::base::sync::AtomicU64;
 /// | refill | tokens come | made by |
 /// |---|---|---|
 /// | greedy | one by one, spread evenly over the period | [`TokenBucket::new`] |
-/// | interval | `limit` at once at the end of each period; the first use of a full bucket starts a period |
-/// [`TokenBucket::interval`] |
+/// | interval | `limit` at once at the end of each period; the first use of a full bucket starts a period | [`TokenBucket::interval`] |
 /// | aligned | `limit` at once at `t₀ + k × period`, the same for all keys | [`TokenBucket::aligned`] |
 ///
 /// Greedy refill makes the same decisions as [`Gcra`](crate::Gcra) and keeps the same word. In any interval of length
