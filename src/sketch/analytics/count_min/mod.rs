@@ -5,34 +5,40 @@
 //! row 1  | 9 . . . . . |     others may count there too, so each is at least the key's count,
 //! row 2  | . . . . 5 . |     and the least of them, here 5, is the estimate
 //! ```
-//! *Conservative update.* A count only has to raise what would be too low: the counters below the new
-//! estimate.
+//! *Conservative update.* An add raises only the counters that are below the new estimate.
 //!
-//! *Raise, then commit.* All other counters are raised to the new estimate first; then the least one is
-//! exchanged for it, from exactly the value that the estimate was; if it changed, all begins again. Why no
-//! count is ever lost: take two counts A and B of a key (or of two that share all counters), which commit
-//! from estimates `a` and `b`.
+//! *Raise, then commit.* An add works in these steps:
 //!
-//! - Both in one counter: counters only grow, so the later one commits from what the earlier one left, or
-//!   more.
-//! - In two: A raised B's counter before it committed, and B raised A's. Had both raised after the other's
-//!   commit, each would have seen the other's commit before its own, which is a circle (all orderings are
-//!   Acquire and Release). So one of them, say A, raised B's counter before B committed there. Then B
-//!   committed from what A had raised it to, or more.
+//! 1. Read all counters of the key. The smallest value is the estimate.
+//! 2. Raise every other counter to the new estimate, if the counter is below it.
+//! 3. Replace the smallest counter by the new estimate with a compare-exchange. The exchange expects exactly the
+//!    value of the old estimate. This step is the commit. If the counter has changed, start again at step 1.
 //!
-//! Either way one commits from an estimate that holds the other's count. So the counts of a key are in a row,
-//! each from an estimate that holds all before it, and after each one all counters of the key are at what it
-//! left, or above. (Exchanging the least counter first, or raising all of them by a maximum, loses counts:
-//! see the models.) A count that has to begin again leaves the other counters raised, as if another key had
-//! counted there.
+//! Why no count is ever lost: take two adds A and B of one key (or of two keys that share all counters). They commit
+//! from the estimates `a` and `b`.
 //!
-//! *Rows.* A row's place is the top of the hash times a power of one multiplier, the row's own. Two keys meet
-//! in a row if the difference of their hashes does so little when multiplied, and the multiples of a random
-//! difference by 1, a, a², … are successive numbers of a linear congruential generator: with a multiplier
-//! that passes the spectral test in up to eight dimensions, rows are as independent as those numbers are in
-//! their top bits. Double hashing (Kirsch and Mitzenmacher) has no such property: two keys that meet in two
-//! rows mostly meet in all, once in width² pairs instead of once in width^depth, which in narrow sketches is
-//! often. A full mix for each row instead makes an estimate take nearly twice as long.
+//! - Both commit in one counter. Counters only grow, so the later add commits from the value that the earlier add
+//!   left, or from a higher one.
+//! - They commit in two counters. A raised B's counter before A committed, and B raised A's counter before B
+//!   committed. Suppose that each of them raised the other's counter only after the other's commit. Then each saw the
+//!   other's commit before its own, which is a contradiction (all orderings are Acquire and Release). So one of them,
+//!   say A, raised B's counter before B committed there. Then B committed from the value that A had raised the
+//!   counter to, or from a higher one.
+//!
+//! In both cases, one add commits from an estimate that includes the other's count. So the adds of a key form a
+//! sequence. Each one starts from an estimate that includes all adds before it. After each one, all counters of the
+//! key are at its result or above. (Two simpler schemes lose counts: exchanging the smallest counter first, and
+//! raising all counters by a maximum. The models show this.) An add that starts again leaves the other counters
+//! raised, as if another key had counted there.
+//!
+//! *Rows.* Each row has its own multiplier, which is a power of one base multiplier. The top bits of hash ×
+//! multiplier choose the counter in the row. Two keys share a counter in a row if the difference of their hashes,
+//! times the row's multiplier, is small. The multiples of a random difference by 1, a, a², … are successive numbers
+//! of a linear congruential generator. The base multiplier passes the spectral test in up to eight dimensions, so the
+//! rows are as independent as the top bits of those numbers. Double hashing (Kirsch and Mitzenmacher) lacks this
+//! property: two keys that share counters in two rows usually share counters in all rows. This happens to one pair in
+//! width² instead of one pair in width^depth, which is frequent in narrow sketches. A full mix for each row makes an
+//! estimate take nearly twice as long.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -48,7 +54,7 @@ use crate::sketch::hash::{MULTIPLIER, scale};
 
 const MAX_DEPTH: usize = 8;
 const COUNTER: usize = size_of::<AtomicU32>();
-/// Its powers, one for each row.
+/// Powers of [`MULTIPLIER`], one for each row.
 const POWERS: [u64; MAX_DEPTH] = {
     let mut powers = [MULTIPLIER; MAX_DEPTH];
     let mut row = 1;
@@ -59,34 +65,35 @@ const POWERS: [u64; MAX_DEPTH] = {
     powers
 };
 
-/// Counts for any number of keys, in constant memory: estimates that are never too low.
+/// Counts events for any number of keys in constant memory; its estimates are never too low.
 ///
-/// A count-min sketch of `depth` rows of `width` counters of 32 bits, with conservative update. The estimate
-/// of a key is at least what was counted for it. It is higher if others share all of the key's counters: with
-/// `N` counted in all, by more than `e × N / width` with probability `e^-depth` at most (e = 2.718…), and
-/// with conservative update and real traffic by far less.
+/// `CountMin` is a count-min sketch of `depth` rows of `width` 32-bit counters, with conservative update. The
+/// estimate of a key is at least the sum of all counts added for it. The estimate is higher if other keys share all
+/// of the key's counters. With `N` units counted in total, the error exceeds `e × N / width` with probability at most
+/// `e^-depth` (e = 2.718…). With conservative update and real traffic, the error is much smaller.
 ///
-/// Counters stop at [`CountMin::MAX`]: an estimate of it means that much or more. They do not age; to count
-/// by the minute, [`clear`](Self::clear) it every minute.
+/// Counters stop at [`CountMin::MAX`]: an estimate of `MAX` means `MAX` or more. Counters do not age. To count per
+/// minute, call [`clear`](Self::clear) every minute.
 ///
 /// # Consistency
-/// All calls take `&self`, are lock-free and can be made from any number of threads. No count is ever lost.
-/// An estimate holds every count that ended before it began, and perhaps some that run beside it. Each
-/// [`add`](Self::add) to a key returns an estimate that holds its own count and those of all adds to the key
-/// that returned less; so of adds of 1, at most `L` return `L` or less, however many threads there are.
+/// All methods take `&self`, are lock-free and can be called from any number of threads. No count is ever lost. An
+/// estimate includes every add that returned before the estimate began, and may include adds that run at the same
+/// time. Each [`add`](Self::add) to a key returns an estimate that includes its own count. The estimate also includes
+/// every add to the key that returned a smaller value. So of the adds of 1 to a key, at most `L` return `L` or less,
+/// for any number of threads.
 ///
-/// This has a price: an [`add`](Self::add) takes 1.3 to 1.7 times as long as one of a sketch that adds to every row without
-/// reading it first, as pingora-limits' does. The estimates of such a sketch are higher.
+/// This guarantee has a cost. An [`add`](Self::add) takes 1.3 to 1.7 times as long as in a sketch that adds to every
+/// row without reading it first, as pingora-limits' sketch does. The estimates of such a sketch are higher.
 ///
 /// # Keys that clients choose
-/// The default hasher has a secret, so clients cannot choose keys that share counters but by trying them out.
-/// Estimates are as good as the hash: two keys with the same 64 bits are one key.
+/// The default hasher has a secret. Clients can find keys that share counters only by trial. Estimates are as good as
+/// the hash: two keys with the same 64-bit hash are one key.
 ///
 /// # Examples
 /// ```
 /// use tollgate::sketch::CountMin;
 ///
-/// // At most 0.1 % of all counts too high, but for one key in a hundred: 2,719 counters in 5 rows.
+/// At most 0.1 % of all counts too high, except for one key in a hundred: 2,719 counters in each of 5 rows.
 /// let requests = CountMin::for_error(0.001, 0.01)?;
 /// for _ in 0..3 {
 ///     requests.add("203.0.113.7", 1);
@@ -107,7 +114,7 @@ const POWERS: [u64; MAX_DEPTH] = {
 /// # Source
 /// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update).
 pub struct CountMin<H = ahash::RandomState> {
-    /// Row by row.
+    /// Stored row by row.
     counters: Array<AtomicU32>,
     width: usize,
     /// 1 to 8.
@@ -115,8 +122,8 @@ pub struct CountMin<H = ahash::RandomState> {
     hasher: H,
 }
 
-/// Runs a method that is generic in the depth: loops of a known length are unrolled, and their arrays are
-/// registers.
+/// Calls a method that is generic over the depth. The compiler unrolls loops of a known length and keeps their arrays
+/// in registers.
 macro_rules! with_depth {
     ($self:ident.$method:ident($($argument:expr),*)) => {
         match $self.depth {
@@ -133,42 +140,42 @@ macro_rules! with_depth {
 }
 
 impl CountMin {
-    /// What counters stop at. An estimate of this means that much or more.
+    /// The largest value of a counter. An estimate of `MAX` means `MAX` or more.
     pub const MAX: u64 = u32::MAX as u64;
 }
 
 impl<H> CountMin<H> {
-    /// The same sketch with another hasher. Default: ahash with random keys.
+    /// Returns the same sketch with another hasher. Default: ahash with random keys.
     ///
-    /// For a sketch on which nothing was counted yet. What was counted by the old hasher stays, as counts of
+    /// Call it before the first add. Counts that were added with the old hasher stay in the counters, as counts of
     /// other keys.
     ///
-    /// A hasher needs 64 bits of good quality. One without a secret lets clients choose keys that share
-    /// counters.
+    /// The hasher must return 64 bits of good quality. With a hasher that has no secret, clients can choose keys that
+    /// share counters.
     #[must_use]
     pub fn with_hasher<I>(self, hasher: I) -> CountMin<I> {
         let Self { counters, width, depth, .. } = self;
         CountMin { counters, width, depth, hasher }
     }
 
-    /// Counts `n` for the key with this hash, and returns its new estimate, as [`CountMin::add`].
+    /// Counts `n` for the key with this hash and returns its new estimate, like [`CountMin::add`].
     ///
-    /// `hash` must be of 64-bit quality: it is all that is known of the key. By [`CountMin::hash`] it is that
-    /// of the key.
+    /// `hash` must have 64-bit quality, because the sketch knows nothing else about the key. [`CountMin::hash`]
+    /// returns a suitable hash.
     #[inline]
     pub fn add_hash(&self, hash: u64, n: u64) -> u64 {
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         with_depth!(self.add_rows(hash, n)).into()
     }
 
-    /// The estimate of the key with this hash, as [`CountMin::estimate`].
+    /// Returns the estimate of the key with this hash, like [`CountMin::estimate`].
     #[inline]
     #[must_use]
     pub fn estimate_hash(&self, hash: u64) -> u64 {
         with_depth!(self.estimate_rows(hash)).into()
     }
 
-    /// The place of a key's counter in each row.
+    /// Returns the index of the key's counter in each row.
     #[inline]
     fn places<const DEPTH: usize>(&self, hash: u64) -> [usize; DEPTH] {
         std::array::from_fn(|row| row * self.width + scale(hash.wrapping_mul(POWERS[row]), self.width))
@@ -192,20 +199,20 @@ impl<H> CountMin<H> {
             let seen = self.read(places);
             let count = least(&seen);
             let next = count.saturating_add(n);
-            // Nothing to count, or no more can be.
+            // `n` is 0, or the estimate is already at the maximum.
             if next == count {
                 return count;
             }
             let mut row = 0;
             if seen.iter().fold(0, |differ, other| differ | (other ^ count)) == 0 {
-                // All alike, as mostly where there is room. Here the processor knows the places before the
-                // counts have come, and goes on to the next key: a third less time where the counters are in
-                // no cache.
+                // All counters are equal, which is the usual case if the sketch has room. On this path the processor
+                // knows the indices before the counts arrive, and starts on the next key. This saves a third of the
+                // time if the counters are in no cache.
                 for &other in &places[1..] {
                     self.raise(other, count, next);
                 }
             } else {
-                // A loop over those to be raised, since which they are cannot be predicted.
+                // The processor cannot predict which counters to raise, so this is a loop over their bits.
                 row = rows_where(&seen, |other| other == count).trailing_zeros() as usize;
                 let mut low = rows_where(&seen, |other| other < next) & !(1 << row);
                 while low != 0 {
@@ -214,21 +221,21 @@ impl<H> CountMin<H> {
                     low &= low - 1;
                 }
             }
-            // Ordering: AcqRel: the raises come before it for whoever sees it. Relaxed on failure: all is
-            // read again.
+            // Ordering: AcqRel. A thread that sees the commit also sees the raises before it. Relaxed on failure: the
+            // next round reads all counters again.
             if self.counters[places[row]].compare_exchange(count, next, AcqRel, Relaxed).is_ok() {
                 return next;
             }
         }
     }
 
-    /// Raises a counter, last seen at `seen`, to `count` at least.
+    /// Raises a counter, whose last known value is `seen`, to at least `count`.
     #[inline]
     fn raise(&self, place: usize, mut seen: u32, count: u32) {
         while seen < count {
-            // Ordering: AcqRel, and Acquire on failure: whether it was raised here or found high enough, the
-            // commit that comes next is after that of the count which is found. Release: who sees this sees
-            // what it is based on.
+            // Ordering: AcqRel, and Acquire on failure. If this thread raises the counter or finds it high enough,
+            // its next commit comes after the commit of the count that it found. Release: a thread that sees this
+            // value also sees the values that it is based on.
             match self.counters[place].compare_exchange(seen, count, AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(other) => seen = other,
@@ -236,30 +243,30 @@ impl<H> CountMin<H> {
         }
     }
 
-    /// Forgets all counts.
+    /// Resets all counts to zero.
     ///
-    /// Adds that run at the same time may be forgotten or kept, or be counted in the new counts for a part;
-    /// those that begin after it returned are counted in full.
+    /// An add that runs at the same time may be dropped, kept, or kept in part. An add that begins after `clear`
+    /// returned is counted in full.
     ///
     /// # Complexity
-    /// O(width × depth): nobody waits for it, but the caller does.
+    /// O(width × depth) for the caller. Other threads do not wait.
     pub fn clear(&self) {
         self.counters.iter().for_each(Zeroed::clear);
     }
 
-    /// Counters in a row.
+    /// Returns the number of counters in a row.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The bytes of its counters.
+    /// Returns the size of the counters in bytes.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         self.counters.len() * COUNTER
@@ -267,30 +274,30 @@ impl<H> CountMin<H> {
 }
 
 impl<H: BuildHasher> CountMin<H> {
-    /// Counts `n` for a key, and returns its new estimate: at least all that was counted for it, this
-    /// included.
+    /// Counts `n` for a key and returns its new estimate: at least the sum of all counts of the key, including this
+    /// one.
     ///
     /// An `n` of 0 counts nothing. Counters stop at [`CountMin::MAX`].
     ///
     /// # Complexity
-    /// O(depth): a load and at most an exchange in each row. Lock-free: begins again only if another thread's
-    /// write took effect.
+    /// O(depth): a load and at most one exchange in each row. Lock-free: an add retries only if a write of another
+    /// thread took effect.
     #[inline]
     pub fn add<K: Hash + ?Sized>(&self, key: &K, n: u64) -> u64 {
         self.add_hash(self.hash(key), n)
     }
 
-    /// At most how much was counted for a key; never less than was.
+    /// Returns the estimate of a key: at least the sum of all counts that were added for it.
     ///
     /// # Complexity
-    /// O(depth): a load in each row. Writes nothing.
+    /// O(depth): a load in each row. It writes nothing.
     #[inline]
     #[must_use]
     pub fn estimate<K: Hash + ?Sized>(&self, key: &K) -> u64 {
         self.estimate_hash(self.hash(key))
     }
 
-    /// The hash of a key, for [`CountMin::add_hash`] and [`CountMin::estimate_hash`].
+    /// Returns the hash of a key, for [`CountMin::add_hash`] and [`CountMin::estimate_hash`].
     #[inline]
     #[must_use]
     pub fn hash<K: Hash + ?Sized>(&self, key: &K) -> u64 {
@@ -312,7 +319,7 @@ fn least<const DEPTH: usize>(counts: &[u32; DEPTH]) -> u32 {
     counts.iter().fold(u32::MAX, |least, &count| least.min(count))
 }
 
-/// A bit for each row.
+/// Returns a bit mask of the rows for which `holds` is true.
 #[inline]
 fn rows_where<const DEPTH: usize>(counts: &[u32; DEPTH], holds: impl Fn(u32) -> bool) -> u32 {
     (0..).zip(counts).fold(0, |rows, (row, &count)| rows | (u32::from(holds(count)) << row))

@@ -1,4 +1,4 @@
-//! How large a count-min sketch is: by counters, memory, error, or the traffic that it is to limit.
+//! Ways to choose the size of a count-min sketch: by counters, by memory, by error, or by the traffic that it limits.
 
 use std::f64::consts::E;
 
@@ -7,12 +7,13 @@ use crate::base::memory::Array;
 use crate::sketch::analytics::error::{SketchError, SketchReason, share};
 
 impl CountMin {
-    /// `depth` rows (1 to 8) of `width` counters each (any number).
+    /// Creates a sketch of `depth` rows (1 to 8) with `width` counters each (any number above 0).
     ///
-    /// Four bytes a counter, which are taken from the system as they are first written.
+    /// Each counter takes four bytes. The operating system supplies a page of memory when a counter in it is first
+    /// written.
     ///
     /// # Errors
-    /// If the width is 0, the depth is not 1 to 8, or there is no memory for so many counters.
+    /// If the width is 0, if the depth is not 1 to 8, or if the memory cannot be allocated.
     pub fn try_new(width: usize, depth: usize) -> Result<Self, SketchError> {
         if width == 0 {
             return Err(SketchReason::ZeroWidth.into());
@@ -24,31 +25,32 @@ impl CountMin {
         Ok(Self { counters, width, depth, hasher: ahash::RandomState::new() })
     }
 
-    /// A sketch whose estimate of a key is too high by more than `epsilon` of all that was counted, with
-    /// probability `delta` at most: `⌈e / epsilon⌉` counters in each of `⌈ln(1 / delta)⌉` rows.
+    /// Creates a sketch with a bounded error: the estimate of a key exceeds its count by more than `epsilon` of all
+    /// counts with probability at most `delta`. The sketch has `⌈e / epsilon⌉` counters in each of `⌈ln(1 / delta)⌉`
+    /// rows.
     ///
-    /// That holds for plain count-min too, and any traffic; with conservative update the error is mostly
-    /// several times less.
+    /// The bound holds for all traffic, and also for plain count-min. Conservative update usually makes the error
+    /// several times smaller.
     ///
     /// # Errors
-    /// If either is not above 0 and below 1 (or not a number), if `delta` is below e⁻⁸ = 0.000335, which
-    /// would take more than eight rows, or if there is no memory for so many counters.
+    /// If `epsilon` or `delta` is not above 0 and below 1 (or is not a number). If `delta` is below e⁻⁸ = 0.000335,
+    /// which would take more than eight rows. If the memory cannot be allocated.
     pub fn for_error(epsilon: f64, delta: f64) -> Result<Self, SketchError> {
         let epsilon = share("epsilon", epsilon)?;
         let delta = share("delta", delta)?;
         let depth = rows(delta);
         if depth > MAX_DEPTH {
-            // As many as make eight rows fail so rarely, by Markov's inequality in each.
+            // With this width, eight rows reach the same probability of failure, by Markov's inequality in each row.
             let width = (widening(delta) / epsilon).ceil();
             return Err(SketchReason::Delta { got: delta, width }.into());
         }
         Self::try_new(whole(E / epsilon), depth)
     }
 
-    /// As many counters as fit into `bytes`, in `depth` rows (1 to 8).
+    /// Creates the largest sketch that fits into `bytes`, with `depth` rows (1 to 8).
     ///
     /// # Errors
-    /// If the depth is not 1 to 8, if `bytes` is less than 4 a row, or if there is no memory for so many.
+    /// If the depth is not 1 to 8, if `bytes` is less than 4 per row, or if the memory cannot be allocated.
     pub fn for_memory(bytes: usize, depth: usize) -> Result<Self, SketchError> {
         let depth = checked_depth(depth)?;
         let width = bytes / COUNTER / depth;
@@ -58,29 +60,29 @@ impl CountMin {
         Self::try_new(width, depth)
     }
 
-    /// The width and the depth for limiting by estimates: where all keys together count `units` in a window,
-    /// and each is refused above `limit`, a key at half its limit is refused wrongly with probability
-    /// `wrong_denials` at most.
+    /// Computes the width and the depth of a sketch that limits each key to `limit` units per window. All keys
+    /// together count `units` in a window. A key at half its limit is then denied wrongly with probability at most
+    /// `wrong_denials`.
     ///
-    /// Such a key is refused if in each row the others put more than what is left of the limit into its
-    /// counter. With `ρ` the used share of the limit, here ½, they put `units / width` there on average, and
-    /// so more than `(1 − ρ) × limit` with probability `units / (width × (1 − ρ) × limit)` at most (Markov's
-    /// inequality). With
+    /// A key is denied wrongly if, in every row, the other keys add more to its counter than the unused part of its
+    /// limit. Let `ρ` be the used share of the limit, here ½. The other keys add `units / width` to a counter on
+    /// average. By Markov's inequality, they add more than `(1 − ρ) × limit` with probability at most `units / (width
+    /// × (1 − ρ) × limit)`. With
     ///
     /// ```text
     /// width = e × units / ((1 − ρ) × limit)        depth = ⌈ln(1 / wrong_denials)⌉
     /// ```
-    /// that is 1/e in a row, and `wrong_denials` in all of them. Where that is more than eight rows it is
-    /// eight, and the width is `wrong_denials^(-1/8)` in place of e times as much.
+    /// this probability is 1/e in one row, and `wrong_denials` in all rows together. If the formula gives more than
+    /// eight rows, the depth is eight, and the factor `e` in the width becomes `wrong_denials^(-1/8)`.
     ///
     /// # Errors
-    /// If the limit is 0, or `wrong_denials` is not above 0 and below 1.
+    /// If the limit is 0, or if `wrong_denials` is not above 0 and below 1.
     ///
     /// # Examples
     /// ```
     /// use tollgate::sketch::CountMin;
     ///
-    /// // 10 M requests a minute, 1,000 for each client.
+    /// 10 M requests per minute, 1,000 for each client.
     /// let (width, depth) = CountMin::size_for_limit(10_000_000, 1_000, 0.01)?;
     /// assert_eq!((width, depth), (54_366, 5));
     /// let counts = CountMin::try_new(width, depth)?;
@@ -103,17 +105,19 @@ fn checked_depth(depth: usize) -> Result<usize, SketchError> {
     if (1..=MAX_DEPTH).contains(&depth) { Ok(depth) } else { Err(SketchReason::Depth { got: depth }.into()) }
 }
 
-/// The rows of which each may fail once in e times, for all to fail so rarely.
+/// Returns the number of rows at which all rows fail together with at most this probability, if each row fails with
+/// probability 1/e.
 fn rows(failures: f64) -> usize {
     whole((1.0 / failures).ln())
 }
 
-/// By how much wider than its mean error allows a row must be, for eight rows to fail so rarely.
+/// Returns the factor by which a row must be wider than its mean error requires, so that eight rows fail together
+/// with at most this probability.
 fn widening(failures: f64) -> f64 {
     failures.powf(-1.0 / MAX_DEPTH as f64)
 }
 
-/// Rounds up to a number that is at least 1.
+/// Rounds up to an integer that is at least 1.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
