@@ -1,9 +1,9 @@
-//! Why a sketch was refused.
+//! The error for a sketch that cannot be created.
 
 use std::error::Error;
 use std::fmt;
 
-/// A sketch that cannot be: what was asked for, and what would be right.
+/// The error of a sketch constructor. Its message names the bad parameter and the allowed values.
 ///
 /// # Examples
 /// ```
@@ -27,32 +27,32 @@ pub(in crate::sketch) enum SketchReason {
     ZeroItems,
     ZeroWindow,
     ZeroLargest,
-    /// A count that does not fit beside the tag of a window so short.
+    /// The count does not fit into a word together with the window tag, because the window is too short.
     Largest {
         got: u64,
         max: u64,
     },
-    /// Neither nothing nor all.
+    /// The share is not above 0 and below 1.
     Share {
         what: &'static str,
         got: f64,
     },
-    /// A failure so rare that it takes more than eight rows, or eight of this width.
+    /// `delta` is so small that it takes more than eight rows. Eight rows of this `width` are enough.
     Delta {
         got: f64,
         width: f64,
     },
-    /// A false-positive share that would take more than a word for each key.
+    /// The share of false positives is so small that it takes more than one word per key.
     FalsePositives {
         got: f64,
         least: f64,
     },
-    /// Less memory than the least.
+    /// The caller allowed less memory than the minimum.
     TooFewBytes {
         got: usize,
         least: usize,
     },
-    /// More memory than there is.
+    /// The memory cannot be allocated.
     Memory {
         bytes: u128,
     },
@@ -106,8 +106,8 @@ impl fmt::Display for SketchError {
 
 impl Error for SketchError {}
 
-/// A share that is neither nothing nor all.
+/// Checks that a share is above 0 and below 1.
 pub(in crate::sketch) fn share(what: &'static str, share: f64) -> Result<f64, SketchError> {
-    // No comparison holds for what is not a number.
+    // Both comparisons are false for NaN.
     if share > 0.0 && share < 1.0 { Ok(share) } else { Err(SketchReason::Share { what, got: share }.into()) }
 }

@@ -1,4 +1,4 @@
-//! Sketches that count and estimate for the caller. No limiter is built on them.
+//! Sketches that count and estimate for the caller. No limiter uses them.
 
 mod bloom;
 mod count_min;

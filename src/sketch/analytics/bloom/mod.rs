@@ -4,10 +4,10 @@
 //! hash ──product──► word
 //!      └─mix──────► up to ten bits of its 64, six bits of the mix for each
 //! ```
-//! So one load answers whether a key is there, and one atomic OR puts it in *and* says whether it was there:
-//! the OR returns the word as it was, and of several threads with the same key only the first can find a bit
-//! missing. The price is that words fill unevenly: more false positives than in a filter whose bits are
-//! anywhere, and the more so the rarer they should be.
+//! So one load answers whether a key is in the filter. One atomic OR inserts the key *and* reports whether it was
+//! already there: the OR returns the old value of the word. If several threads insert the same key, only the first
+//! can find a bit missing. The cost is that words fill unevenly. The filter has more false positives than a filter
+//! that places a key's bits anywhere, and the difference grows as the share of false positives falls.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -24,37 +24,37 @@ use crate::base::sync::Ordering::{AcqRel, Acquire};
 use crate::sketch::hash::{MULTIPLIER, mix, scale};
 
 const WORD: usize = size_of::<AtomicU64>();
-/// Bits of a word, and how many bits of a hash choose one.
+/// The number of bits of a word.
 const WORD_BITS: u32 = u64::BITS;
 const CHOICE_BITS: u32 = WORD_BITS.ilog2();
-/// As many as one hash can choose.
+/// The largest number of bits that one hash can choose.
 const MAX_BITS: u32 = u64::BITS / CHOICE_BITS;
 
-/// A set of keys in constant memory, that is sometimes wrong about who is in it: says of some keys that were
-/// not inserted that they were, and never the other way round.
+/// A set of keys in constant memory with one-sided errors: it may report a key that was never inserted, but never
+/// misses an inserted key.
 ///
-/// A register-blocked Bloom filter: a key has 1 to 10 bits, all in one 64-bit word, so
-/// [`insert`](Self::insert) is one load and at most one atomic operation, and tells whether the key was
-/// there. The share of other keys that are taken for inserted, by the bits of memory for each inserted key:
+/// `Bloom` is a register-blocked Bloom filter. A key has 1 to 10 bits, all in one 64-bit word. So
+/// [`insert`](Self::insert) takes one load and at most one atomic operation, and returns whether the key was already
+/// there. This table shows the share of other keys that the filter reports as inserted, for a number of bits of
+/// memory per inserted key:
 ///
 /// | bits a key | 8 | 10 | 12 | 16 | 24 | 64 |
 /// |---|---|---|---|---|---|---|
 /// | computed | 3.35 % | 1.78 % | 1.04 % | 0.405 % | 0.100 % | 0.0029 % |
 ///
 /// # Consistency
-/// All calls take `&self`, never wait and can be made from any number of threads. A key is found by all calls
-/// that begin after its insert returned. Of threads that insert the same new key at once at most one is told
-/// that it was new, and exactly one unless other keys' bits cover it.
+/// All methods take `&self`, never wait and can be called from any number of threads. Every call that begins after
+/// the insert of a key returned finds the key. If several threads insert the same new key at once, at most one of
+/// them gets the answer that the key is new. Exactly one gets this answer, unless bits of other keys cover the key.
 ///
 /// # Keys that clients choose
-/// The default hasher has a secret, so clients cannot choose keys that are taken for others but by trying
-/// them out.
+/// The default hasher has a secret. Clients can find keys that the filter mistakes for others only by trial.
 ///
 /// # Examples
 /// ```
 /// use tollgate::sketch::Bloom;
 ///
-/// // A million keys, of which one other in a hundred may be taken for one: 1.5 MB.
+/// A million keys, with a false positive for one other key in a hundred: 1.5 MB.
 /// let seen = Bloom::for_items(1_000_000, 0.01)?;
 /// assert!(!seen.insert("203.0.113.7"), "it is new");
 /// assert!(seen.insert("203.0.113.7"), "it was there");
@@ -66,29 +66,29 @@ const MAX_BITS: u32 = u64::BITS / CHOICE_BITS;
 /// Bloom 1970; Putze, Sanders and Singler 2007 (blocks); Lang, Neumann, Kemper and Boncz 2019 (words).
 pub struct Bloom<H = ahash::RandomState> {
     words: Array<AtomicU64>,
-    /// Bits of a key: 1 to 10, some of which may coincide.
+    /// The number of bits of a key: 1 to 10. Some of them may coincide.
     bits: u32,
     hasher: H,
 }
 
 impl Bloom {
-    /// The smallest filter that takes other keys for inserted ones with this probability at most, once so
-    /// many keys are in it.
+    /// Creates the smallest filter whose share of false positives is at most `false_positives` once it holds `items`
+    /// keys.
     ///
     /// # Errors
-    /// If `items` is 0; if `false_positives` is not above 0 and below 1 (or not a number), or below
-    /// 0.0000294, which would take more than 64 bits a key; or if there is no memory for it.
+    /// If `items` is 0. If `false_positives` is not above 0 and below 1 (or is not a number), or is below 0.0000294,
+    /// which would take more than 64 bits per key. If the memory cannot be allocated.
     pub fn for_items(items: usize, false_positives: f64) -> Result<Self, SketchError> {
         if items == 0 {
             return Err(SketchReason::ZeroItems.into());
         }
         let share = share("the share of false positives", false_positives)?;
-        // A word for each key: what takes more is no smaller than the hashes themselves.
+        // At most one word for each key. A larger filter is no smaller than a list of the hashes.
         let (_, least) = best(1.0);
         if share < least {
             return Err(SketchReason::FalsePositives { got: share, least }.into());
         }
-        // The share falls as the words become more, up to one for each key.
+        // The share falls as the number of words grows, up to one word for each key.
         let fits = |words: usize| best(load(items, words)).1 <= share;
         let (mut low, mut high) = (0, items);
         while high - low > 1 {
@@ -102,11 +102,10 @@ impl Bloom {
         Self::with_words(high, items)
     }
 
-    /// The filter of at most `bytes` that takes the fewest other keys for inserted ones once `items` keys are
-    /// in it.
+    /// Creates the filter of at most `bytes` bytes that has the fewest false positives once it holds `items` keys.
     ///
     /// # Errors
-    /// If `bytes` is below 8, `items` is 0, or there is no memory for it.
+    /// If `bytes` is below 8, if `items` is 0, or if the memory cannot be allocated.
     pub fn for_memory(bytes: usize, items: usize) -> Result<Self, SketchError> {
         if items == 0 {
             return Err(SketchReason::ZeroItems.into());
@@ -126,35 +125,35 @@ impl Bloom {
 }
 
 impl<H> Bloom<H> {
-    /// The same filter with another hasher. Default: ahash with random keys.
+    /// Returns the same filter with another hasher. Default: ahash with random keys.
     ///
-    /// For a filter into which nothing was inserted yet. What was inserted by the old hasher stays, as other
+    /// Call it before the first insert. Keys that were inserted with the old hasher stay in the filter, as other
     /// keys.
     ///
-    /// A hasher needs 64 bits of good quality. One without a secret lets clients choose keys that are taken
-    /// for others.
+    /// The hasher must return 64 bits of good quality. With a hasher that has no secret, clients can choose keys that
+    /// the filter mistakes for others.
     #[must_use]
     pub fn with_hasher<I>(self, hasher: I) -> Bloom<I> {
         let Self { words, bits, .. } = self;
         Bloom { words, bits, hasher }
     }
 
-    /// Inserts the key with this hash, as [`Bloom::insert`].
+    /// Inserts the key with this hash, like [`Bloom::insert`].
     ///
-    /// `hash` must be of 64-bit quality: it is all that is known of the key. By [`Bloom::hash`] it is that of
-    /// the key.
+    /// `hash` must have 64-bit quality, because the filter knows nothing else about the key. [`Bloom::hash`] returns
+    /// a suitable hash.
     #[inline]
     pub fn insert_hash(&self, hash: u64) -> bool {
         let (word, bits) = self.place(hash);
-        // Ordering: Acquire here and below; pairs with the Release of the insert that is found.
+        // Ordering: Acquire here and below; pairs with the Release of the insert whose bits it finds.
         if word.load(Acquire) & bits == bits {
             return true;
         }
-        // Ordering: Release: who finds the key sees what was written before it was inserted.
+        // Ordering: Release. A thread that finds the key sees every write that came before the insert.
         word.fetch_or(bits, AcqRel) & bits == bits
     }
 
-    /// Whether the key with this hash may have been inserted, as [`Bloom::contains`].
+    /// Returns whether the key with this hash may have been inserted, like [`Bloom::contains`].
     #[inline]
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
@@ -163,13 +162,13 @@ impl<H> Bloom<H> {
         word.load(Acquire) & bits == bits
     }
 
-    /// The word of a key, and its bits there.
+    /// Returns the word of a key and the key's bits in it.
     #[inline]
     fn place(&self, hash: u64) -> (&AtomicU64, u64) {
-        // The product, since its top depends on all of the hash.
+        // The top bits of the product depend on all bits of the hash.
         let word = &self.words[scale(hash.wrapping_mul(MULTIPLIER), self.words.len())];
         let choices = mix(hash);
-        // A number of bits that the compiler knows: without a loop the whole call takes a sixth less.
+        // The number of bits is a constant for the compiler. Without a loop, the whole call takes a sixth less time.
         let bits = match self.bits {
             1 => choose::<1>(choices),
             2 => choose::<2>(choices),
@@ -185,25 +184,25 @@ impl<H> Bloom<H> {
         (word, bits)
     }
 
-    /// The share of other keys that are taken for inserted ones once `items` keys are in it: computed, not
-    /// measured. Exact to about 10⁻¹².
+    /// Computes the share of other keys that the filter reports as inserted once it holds `items` keys. The result is
+    /// computed and not measured; it is exact to about 10⁻¹².
     #[must_use]
     pub fn false_positives(&self, items: usize) -> f64 {
         false_positives(load(items, self.words.len()), self.bits)
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     ///
-    /// Keys that are inserted at the same time may be forgotten or kept; those whose insert begins after it
-    /// returned are kept.
+    /// A key that is inserted at the same time may be removed or kept. A key whose insert begins after `clear`
+    /// returned is kept.
     ///
     /// # Complexity
-    /// O(bytes): nobody waits for it, but the caller does.
+    /// O(bytes) for the caller. Other threads do not wait.
     pub fn clear(&self) {
         self.words.iter().for_each(Zeroed::clear);
     }
 
-    /// The bytes of its words.
+    /// Returns the size of the words in bytes.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         self.words.len() * WORD
@@ -211,26 +210,26 @@ impl<H> Bloom<H> {
 }
 
 impl<H: BuildHasher> Bloom<H> {
-    /// Inserts a key, and says whether it was there already: *no* is certain, *yes* is not.
+    /// Inserts a key and returns whether it was already there. `false` is certain; `true` may be a false positive.
     ///
     /// # Complexity
-    /// O(1): a load, and one atomic operation if the key is new. Wait-free.
+    /// O(1): one load, and one atomic operation if the key is new. Wait-free.
     #[inline]
     pub fn insert<K: Hash + ?Sized>(&self, key: &K) -> bool {
         self.insert_hash(self.hash(key))
     }
 
-    /// Whether a key may have been inserted: *no* is certain, *yes* is not.
+    /// Returns whether a key may have been inserted. `false` is certain; `true` may be a false positive.
     ///
     /// # Complexity
-    /// O(1): a load. Writes nothing.
+    /// O(1): one load. It writes nothing.
     #[inline]
     #[must_use]
     pub fn contains<K: Hash + ?Sized>(&self, key: &K) -> bool {
         self.contains_hash(self.hash(key))
     }
 
-    /// The hash of a key, for [`Bloom::insert_hash`] and [`Bloom::contains_hash`].
+    /// Returns the hash of a key, for [`Bloom::insert_hash`] and [`Bloom::contains_hash`].
     #[inline]
     #[must_use]
     pub fn hash<K: Hash + ?Sized>(&self, key: &K) -> u64 {
@@ -247,7 +246,7 @@ impl<H> fmt::Debug for Bloom<H> {
     }
 }
 
-/// So many bits of a word, some of which may coincide.
+/// Returns a mask with `BITS` bits of a word; some of them may coincide.
 #[inline]
 fn choose<const BITS: u32>(choices: u64) -> u64 {
     let bit = |number| 1_u64 << ((choices >> (number * CHOICE_BITS)) % u64::from(WORD_BITS));

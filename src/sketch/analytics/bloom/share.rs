@@ -1,29 +1,30 @@
-//! The share of false positives of a register-blocked filter.
+//! Computes the share of false positives of a register-blocked Bloom filter.
 //!
-//! *How many.* The number of keys in a word is Poisson distributed around `λ = keys / words`. A key's `k`
-//! bits are drawn one by one and may coincide. With `q(j) = (1 − j / 64)^k`, the chance that a key leaves `j`
-//! given bits alone, all of `t` given bits are set with probability `Σ (−1)^j (t over j) e^(−λ (1 − q(j)))`,
-//! over `j` from 0 to `t`: inclusion and exclusion, and a Poisson number of keys. That is averaged over how
-//! many of the `k` bits that are asked for differ.
+//! *Formula.* The number of keys in a word has a Poisson distribution with mean `λ = keys / words`. The `k` bits of a
+//! key are drawn one by one and may coincide. A key leaves `j` given bits unset with probability `q(j) = (1 − j /
+//! 64)^k`. Then all of `t` given bits are set with probability `Σ (−1)^j (t over j) e^(−λ (1 − q(j)))`, with `j` from
+//! 0 to `t`. The sum is inclusion and exclusion over the bits, with a Poisson number of keys. The result is the
+//! average over the number of different bits among the `k` bits of the tested key.
 
 use super::{MAX_BITS, WORD_BITS};
 
-/// Keys for each word.
+/// Returns the mean number of keys per word.
 #[expect(clippy::cast_precision_loss, reason = "a mean")]
 pub(super) fn load(items: usize, words: usize) -> f64 {
     items as f64 / words as f64
 }
 
-/// The number of bits a key with the fewest false positives, and their share, at so many keys a word.
+/// Returns the number of bits per key with the fewest false positives, and that share, at `load` keys per word.
 pub(super) fn best(load: f64) -> (u32, f64) {
     let shares = (1..=MAX_BITS).map(|bits| (bits, false_positives(load, bits)));
     shares.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, 1.0))
 }
 
-/// The share of false positives of keys with so many bits, at so many keys a word: see the module's text.
+/// Returns the share of false positives for keys with `bits` bits, at `load` keys per word. The module docs give the
+/// formula.
 pub(super) fn false_positives(load: f64, bits: u32) -> f64 {
     let word_bits = f64::from(WORD_BITS);
-    // How many of a key's bits differ: differ[t] is the probability of t.
+    // `differ[t]` is the probability that `t` of the key's bits differ.
     let mut differ = [0.0; MAX_BITS as usize + 1];
     differ[0] = 1.0;
     for drawn in 0..bits {
@@ -34,7 +35,7 @@ pub(super) fn false_positives(load: f64, bits: u32) -> f64 {
             differ[of] *= same;
         }
     }
-    // Whether a key leaves so many given bits alone, for each such number; over all keys of a word.
+    // The probability that all keys of a word together leave `given` bits unset.
     let spared = |given: u32| {
         let by_one = (1.0 - f64::from(given) / word_bits).powf(f64::from(bits));
         (-load * (1.0 - by_one)).exp()
@@ -48,7 +49,7 @@ pub(super) fn false_positives(load: f64, bits: u32) -> f64 {
         }
         share += probability * all_set;
     }
-    // Sums of both signs may end up beside what a probability can be.
+    // Rounding in the alternating sum may give a value slightly below 0 or above 1.
     share.clamp(0.0, 1.0)
 }
 

@@ -1,4 +1,4 @@
-//! Making a [`Rate`] with what is optional.
+//! The builder of a [`Rate`].
 
 use std::hash::BuildHasher;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::base::clock::{IntoClock, saturating_nanos};
 const DEFAULT_BYTES: usize = 1 << 20;
 const DEFAULT_LARGEST: u64 = (1 << 24) - 1;
 
-/// Sets what is optional about a [`Rate`]; made by [`Rate::builder`].
+/// Builds a [`Rate`] with options; created by [`Rate::builder`].
 ///
 /// # Examples
 /// ```
@@ -45,38 +45,39 @@ impl RateBuilder {
 }
 
 impl<C, H> RateBuilder<C, H> {
-    /// At most so many bytes, at least 256, for the counts of two windows. Default: 1 MiB. Pages are taken as
-    /// keys touch them.
+    /// Sets the memory limit for the counts of two windows, in bytes; at least 256. Default: 1 MiB. The operating
+    /// system supplies pages as keys touch them.
     ///
-    /// How much too high counts are depends on the bytes for each event of keys that come seldom: see
-    /// [`Rate`].
+    /// The error of the counts depends on the memory per event of rare keys; see the table at [`Rate`].
     pub fn memory(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// The largest count of a key in a window that is wanted; beyond it nothing is counted. Default: 2²⁴ − 1
-    /// = 16,777,215.
+    /// Sets the largest count of a key in a window; counts stop there. Default: 2²⁴ − 1 = 16,777,215.
     ///
-    /// Counters are as wide as this needs, in words of 64 bits that also say their window: below 2¹² four
-    /// counters fit or more, below 2¹⁶ three, below 2²⁴ two, below 2⁴⁸ one. More counters in a word make less
-    /// error in the same memory, and from four on an event costs two exchanges instead of four.
+    /// Counters have as many bits as this value needs. They share 64-bit words with a window tag. If the value is
+    /// below 2¹², a word holds four counters or more; below 2¹⁶ three, below 2²⁴ two, below 2⁴⁸ one. More counters
+    /// per word reduce the error in the same memory. With four or more per word, an event also costs two exchanges
+    /// instead of four.
     ///
-    /// Windows below about a millisecond leave less room: below 2²⁸ for windows of a nanosecond.
+    /// Windows shorter than about a millisecond leave fewer bits: the value must be below 2²⁸ for windows of a
+    /// nanosecond.
     pub fn largest(mut self, count: u64) -> Self {
         self.largest = count;
         self
     }
 
-    /// The clock. Default: [`QuantaClock`](crate::QuantaClock).
+    /// Sets the clock. Default: [`QuantaClock`](crate::QuantaClock).
     pub fn clock<D>(self, clock: D) -> RateBuilder<D, H> {
         let Self { window, bytes, largest, hasher, .. } = self;
         RateBuilder { window, bytes, largest, clock, hasher }
     }
 
-    /// The hasher of keys. Default: ahash with random keys.
+    /// Sets the hasher of keys. Default: ahash with random keys.
     ///
-    /// It needs 64 bits of good quality. One without a secret lets clients choose keys that share counters.
+    /// The hasher must return 64 bits of good quality. With a hasher that has no secret, clients can choose keys that
+    /// share counters.
     pub fn hasher<I>(self, hasher: I) -> RateBuilder<C, I> {
         let Self { window, bytes, largest, clock, .. } = self;
         RateBuilder { window, bytes, largest, clock, hasher }
@@ -84,11 +85,11 @@ impl<C, H> RateBuilder<C, H> {
 }
 
 impl<C: IntoClock, H: BuildHasher> RateBuilder<C, H> {
-    /// Makes it; with a `QuantaClock`, if no clock was given.
+    /// Creates the `Rate`. If no clock was set, it uses a `QuantaClock`.
     ///
     /// # Errors
-    /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there
-    /// are fewer than 256 bytes, or no such memory.
+    /// If the window or the largest count is 0. If the largest count needs more bits than the window leaves. If the
+    /// memory limit is below 256 bytes, or if the memory cannot be allocated.
     pub fn build(self) -> Result<Rate<C::Clock, H>, SketchError> {
         let counts = RateCounters::new(saturating_nanos(self.window), self.largest, self.bytes)?;
         Ok(Rate { counts, clock: self.clock.into_clock(), hasher: self.hasher })

@@ -1,10 +1,10 @@
-//! A key's counts, and what can be made of them.
+//! A key's two counts, and the estimates that follow from them.
 
 use std::time::Duration;
 
-/// A key's counts in the last window and in the present one, at one time.
+/// A key's counts in the previous window and in the current one, at one time.
 ///
-/// Each count is at least the key's events, or [`Rate::largest`](super::Rate::largest).
+/// Each count is at least the number of the key's events, or it is [`Rate::largest`](super::Rate::largest).
 ///
 /// # Examples
 /// ```
@@ -28,31 +28,32 @@ use std::time::Duration;
 #[derive(Copy, Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct RateComponents {
-    /// Events in the last whole window.
+    /// The events in the previous window.
     pub previous: u64,
-    /// Events in the present window, until now.
+    /// The events in the current window until now.
     pub current: u64,
     /// The window's length.
     pub window: Duration,
-    /// How much of the present window has passed: from 0, and always below 1.
+    /// The elapsed part of the current window: at least 0 and always below 1.
     pub fraction: f64,
 }
 
 impl RateComponents {
-    /// Events a second in the last whole window.
+    /// Returns the events per second in the previous window.
     #[must_use]
     pub fn rate(&self) -> f64 {
         float(self.previous) / self.window.as_secs_f64()
     }
 
-    /// About how many events there were in the last `window` of time: those of the present window, and as
-    /// much of the last one's as is still within it, taken to have come evenly.
+    /// Estimates the number of events in the last `window` of time. The estimate is the count of the current window,
+    /// plus the part of the previous window's count that is still within this time. It assumes that the events of the
+    /// previous window were evenly spread.
     #[must_use]
     pub fn sliding_count(&self) -> f64 {
         float(self.previous) * (1.0 - self.fraction) + float(self.current)
     }
 
-    /// [`RateComponents::sliding_count`], a second.
+    /// Returns [`RateComponents::sliding_count`] per second.
     #[must_use]
     pub fn sliding_rate(&self) -> f64 {
         self.sliding_count() / self.window.as_secs_f64()

@@ -1,10 +1,10 @@
-//! Rates: how many events of a key there were, in this window and the last.
+//! Rates: the number of events of a key in the current window and in the previous one.
 //!
 //! | part | holds |
 //! |---|---|
-//! | [`counts`] | counting, and times that lag |
-//! | [`components`] | what is made of two counts |
-//! | [`builder`] | what is optional |
+//! | [`counts`] | counting, and clock readings that lag |
+//! | [`components`] | estimates from the two counts |
+//! | [`builder`] | the options |
 
 mod builder;
 mod components;
@@ -23,49 +23,49 @@ use super::error::SketchError;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
 
-/// Counts events of any number of keys by windows of time, in constant memory: how many in this window, and
-/// at which rate in the last.
+/// Counts events per key and window of time, for any number of keys in constant memory. It returns the count in the
+/// current window and the rate in the previous window.
 ///
-/// A count-min sketch with conservative update: each count is at least the key's events, and more if other
-/// keys share all of its four counters. How much more, in 1 MiB, when so many keys had an event each in a
-/// window:
+/// `Rate` is a count-min sketch with conservative update. Each count is at least the number of the key's events. It
+/// is higher if other keys share all four counters of the key. This table shows the mean error in 1 MiB, after the
+/// given number of keys had one event each in a window:
 ///
 /// | keys | 1,000 | 10,000 | 100,000 | 1 million |
 /// |---|---|---|---|---|
 /// | counts up to 2²⁴ − 1 (default) | 0.0000 | 0.007 | 1.0 | 13 |
 /// | counts up to 2¹² − 1 | 0.0000 | 0.004 | 0.42 | 6.8 |
-/// | pingora-limits' `Rate` in as much | 0.0001 | 0.045 | 3.7 | 53 |
+/// | pingora-limits' `Rate` in the same memory | 0.0001 | 0.045 | 3.7 | 53 |
 ///
-/// It counts and decides nothing. To limit, prefer [`RateLimiter`](crate::RateLimiter): it charges only what
-/// it allows. For [pingora-limits](https://docs.rs/pingora-limits), from which the names are, see
-/// [`guide::from_pingora_limits`](crate::guide::from_pingora_limits).
+/// `Rate` only counts; it does not decide. To limit requests, prefer [`RateLimiter`](crate::RateLimiter), which
+/// charges only the requests that it admits. The names are those of [pingora-limits](https://docs.rs/pingora-limits);
+/// see [`guide::from_pingora_limits`](crate::guide::from_pingora_limits).
 ///
 /// # Windows
-/// Windows are aligned to the Unix epoch (to the clock's origin) and half-open: an event on a boundary is in
-/// the window that begins there. They turn by themselves: nothing is ever cleared, and no call pays for a
-/// turn.
+/// Windows are aligned to the Unix epoch (the clock's origin) and half-open: an event on a boundary belongs to the
+/// window that begins there. No window is ever cleared, and no call is slow because a new window begins.
 ///
 /// # Consistency
-/// All calls take `&self`, are lock-free and can be made from any number of threads. No event is ever lost:
-/// each is counted in the window that its thread's clock showed, or in a later one if the thread was held up
-/// for more than a window meanwhile. So a count of the last window may still grow while other threads are
-/// late.
+/// All methods take `&self`, are lock-free and can be called from any number of threads. No event is ever lost. Each
+/// event is counted in the window that its thread's clock showed. If the thread was then held up for more than a
+/// window, the event is counted in a later window. So the count of the previous window may still grow while other
+/// threads are late.
 ///
 /// # Times that step back
-/// Threads' clocks may differ, and times may be given ([`observe_at`](Self::observe_at)) and read in turn. An event that is more
-/// than a window late counts in the window that is the latest where the key's counters are. A time that is behind the
-/// newest by more than two windows (or a second, if that is longer) counts as of two windows behind it. If such times
-/// go on for a second (or a window, if that is longer) and no other call brings a newer one, the newest time was
-/// wrong: counting begins again at theirs.
+/// Clocks of threads may differ, and a caller may mix clock readings with its own times
+/// ([`observe_at`](Self::observe_at)). An event that is more than a window late counts in the latest window that any
+/// of the key's counters shows. A time that is more than two windows (or a second, if that is longer) behind the
+/// newest time counts as two windows (or that second) behind the newest time. Suppose that such times continue for a
+/// second (or a window, if that is longer), and that no other call has a newer time. Then the newest time was wrong,
+/// and counting restarts at the older times.
 ///
 /// # Range
-/// A word of counters knows its window by 16 bits or more. A key whose counters nobody touched for just 2¹⁶
-/// windows (18 hours of one-second windows, and never less than a minute) finds its old counts in place of
-/// none, for a window.
+/// Each word of counters stores its window in a tag of 16 bits or more. Suppose that no thread writes a key's
+/// counters for exactly 2¹⁶ windows (18 hours of one-second windows, and never less than a minute). Then the key has
+/// its old counts again for one window, instead of none.
 ///
 /// # Keys that clients choose
-/// The default hasher has a secret, so clients cannot choose keys that share counters but by trying them out.
-/// Two keys with the same 64-bit hash are one key.
+/// The default hasher has a secret. Clients can find keys that share counters only by trial. Two keys with the same
+/// 64-bit hash are one key.
 ///
 /// # Examples
 /// ```
@@ -79,8 +79,8 @@ use crate::base::clock::{Clock, QuantaClock, Timestamp};
 /// ```
 ///
 /// # Source
-/// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update). The two windows
-/// and their weights: Cloudflare's "Counting things, a lot of different things" (2017).
+/// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update). Cloudflare's "Counting
+/// things, a lot of different things" (2017) describes the two windows and their weights.
 pub struct Rate<C = QuantaClock, H = ahash::RandomState> {
     counts: RateCounters,
     clock: C,
@@ -88,88 +88,91 @@ pub struct Rate<C = QuantaClock, H = ahash::RandomState> {
 }
 
 impl Rate {
-    /// Counts by windows of this length, in 1 MiB, by the default clock: [`Rate::builder`] sets more.
+    /// Creates a `Rate` with this window, 1 MiB of memory and the default clock. [`Rate::builder`] sets other
+    /// options.
     ///
-    /// Any length works, from a nanosecond on; more than 584 years are 584 years.
+    /// Any length from one nanosecond is allowed. A length above 584 years counts as 584 years.
     ///
     /// # Errors
-    /// If the window is 0, or there is no memory.
+    /// If the window is 0, or if the memory cannot be allocated.
     pub fn try_new(window: Duration) -> Result<Self, SketchError> {
         Self::builder(window).build()
     }
 
-    /// Sets what is optional: memory, the largest count, clock, hasher.
+    /// Returns a builder for the options: memory, largest count, clock and hasher.
     pub fn builder(window: Duration) -> RateBuilder {
         RateBuilder::new(window)
     }
 }
 
 impl<C: Clock, H: BuildHasher> Rate<C, H> {
-    /// Counts `events` of a key now, and returns its count in the present window: at least all its events
-    /// there, these included.
+    /// Counts `events` of a key now and returns its count in the current window. The count is at least the number of
+    /// the key's events in the window, including these.
     ///
-    /// With 0 events it only looks. Counts stop at [`Rate::largest`].
+    /// With 0 events it only reads the count. Counts stop at [`Rate::largest`].
     ///
     /// # Complexity
-    /// O(1): a clock reading, a hash, two cache lines, at most four exchanges. Never allocates. Lock-free:
-    /// begins again only if another thread's write took effect.
+    /// O(1): a clock reading, a hash, two cache lines, at most four exchanges. It never allocates. Lock-free: it
+    /// retries only if a write of another thread took effect.
     #[inline]
     pub fn observe<K: Hash + ?Sized>(&self, key: &K, events: u64) -> u64 {
         self.observe_hash(self.hash(key), events)
     }
 
-    /// Counts `events` of a key at a time that the caller says; see [`Rate::observe`], and
-    /// [Times that step back](#times-that-step-back).
+    /// Counts `events` of a key at a time that the caller passes; see [`Rate::observe`] and [Times that step
+    /// back](#times-that-step-back).
     #[inline]
     pub fn observe_at<K: Hash + ?Sized>(&self, key: &K, events: u64, now: Timestamp) -> u64 {
         self.observe_hash_at(self.hash(key), events, now)
     }
 
-    /// Events a second of a key in the last whole window: at least its own.
+    /// Returns the key's events per second in the previous window: at least its true rate.
     ///
     /// # Complexity
-    /// O(1): a clock reading, a hash, two cache lines. Writes nothing. So for all that only look.
+    /// O(1): a clock reading, a hash, two cache lines. It writes nothing. The same holds for all methods that only
+    /// read.
     pub fn rate<K: Hash + ?Sized>(&self, key: &K) -> f64 {
         self.components(key).rate()
     }
 
-    /// [`Rate::rate`] at a time that the caller says.
+    /// Like [`Rate::rate`], at a time that the caller passes.
     pub fn rate_at<K: Hash + ?Sized>(&self, key: &K, now: Timestamp) -> f64 {
         self.components_at(key, now).rate()
     }
 
-    /// A key's events in the present window, until now: at least its own.
+    /// Returns the key's events in the current window until now: at least the true number.
     pub fn current<K: Hash + ?Sized>(&self, key: &K) -> u64 {
         self.components(key).current
     }
 
-    /// [`Rate::current`] at a time that the caller says.
+    /// Like [`Rate::current`], at a time that the caller passes.
     pub fn current_at<K: Hash + ?Sized>(&self, key: &K, now: Timestamp) -> u64 {
         self.components_at(key, now).current
     }
 
-    /// A key's events in the last whole window: at least its own.
+    /// Returns the key's events in the previous window: at least the true number.
     pub fn previous<K: Hash + ?Sized>(&self, key: &K) -> u64 {
         self.components(key).previous
     }
 
-    /// [`Rate::previous`] at a time that the caller says.
+    /// Like [`Rate::previous`], at a time that the caller passes.
     pub fn previous_at<K: Hash + ?Sized>(&self, key: &K, now: Timestamp) -> u64 {
         self.components_at(key, now).previous
     }
 
-    /// Both counts of a key, and how much of the present window has passed: for estimates over the last
-    /// window of time ([`RateComponents::sliding_rate`]) or any other.
+    /// Returns both counts of a key and the elapsed part of the current window. With them, a caller can estimate the
+    /// rate over the last `window` of time ([`RateComponents::sliding_rate`]) or over another period.
     pub fn components<K: Hash + ?Sized>(&self, key: &K) -> RateComponents {
         self.components_hash(self.hash(key))
     }
 
-    /// [`Rate::components`] at a time that the caller says.
+    /// Like [`Rate::components`], at a time that the caller passes.
     pub fn components_at<K: Hash + ?Sized>(&self, key: &K, now: Timestamp) -> RateComponents {
         self.components_hash_at(self.hash(key), now)
     }
 
-    /// The hash of a key, for the calls that take one: hash once, count in several.
+    /// Returns the hash of a key, for the methods that take a hash. A caller can hash a key once and count it in
+    /// several sketches.
     ///
     /// # Examples
     /// ```
@@ -192,27 +195,27 @@ impl<C: Clock, H: BuildHasher> Rate<C, H> {
 }
 
 impl<C: Clock, H> Rate<C, H> {
-    /// [`Rate::observe`] for the key with this hash.
+    /// Like [`Rate::observe`], for the key with this hash.
     ///
-    /// It must be of a keyed hasher of 64-bit quality, the same for all calls: it is all that is known of the
-    /// key.
+    /// The hash must come from a keyed hasher of 64-bit quality, and from the same hasher in all calls. The sketch
+    /// knows nothing else about the key.
     #[inline]
     pub fn observe_hash(&self, hash: u64, events: u64) -> u64 {
         self.counts.observe(hash, || CheckTime::read(&self.clock), events).count
     }
 
-    /// [`Rate::observe_at`] for the key with this hash.
+    /// Like [`Rate::observe_at`], for the key with this hash.
     #[inline]
     pub fn observe_hash_at(&self, hash: u64, events: u64, now: Timestamp) -> u64 {
         self.counts.observe(hash, || CheckTime::given(now), events).count
     }
 
-    /// [`Rate::components`] of the key with this hash.
+    /// Like [`Rate::components`], for the key with this hash.
     pub fn components_hash(&self, hash: u64) -> RateComponents {
         self.look(hash, CheckTime::read(&self.clock))
     }
 
-    /// [`Rate::components_at`] of the key with this hash.
+    /// Like [`Rate::components_at`], for the key with this hash.
     pub fn components_hash_at(&self, hash: u64, now: Timestamp) -> RateComponents {
         self.look(hash, CheckTime::given(now))
     }
@@ -222,36 +225,36 @@ impl<C: Clock, H> Rate<C, H> {
         let window_ns = self.counts.window_ns();
         #[expect(clippy::cast_precision_loss, reason = "a share, rounded in the sixteenth digit")]
         let fraction = passed_ns as f64 / window_ns as f64;
-        // Two long times may differ by less than the rounding.
+        // Two large numbers may differ by less than the rounding error, so the quotient may be 1.
         let fraction = fraction.min(1.0 - f64::EPSILON);
         RateComponents { previous, current, window: Duration::from_nanos(window_ns), fraction }
     }
 }
 
 impl<C, H> Rate<C, H> {
-    /// The length of a window.
+    /// Returns the length of a window.
     #[must_use]
     pub fn window(&self) -> Duration {
         Duration::from_nanos(self.counts.window_ns())
     }
 
-    /// The largest count: one that is as large means so many or more. What was asked for, rounded up to a
-    /// power of two less one.
+    /// Returns the largest count: a count of this value means this many or more. It is the value passed to the
+    /// builder, rounded up to a power of two minus one.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.counts.largest()
     }
 
-    /// The bytes of its counters. Pages that no key has touched are not resident.
+    /// Returns the size of the counters in bytes. Pages that no key has touched are not resident.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         self.counts.bytes()
     }
 
-    /// Forgets all counts. Events that other threads count meanwhile may be forgotten or not.
+    /// Resets all counts to zero. Events that other threads count at the same time may be dropped or kept.
     ///
     /// # Complexity
-    /// O(memory): nobody waits for it, but the caller does.
+    /// O(memory) for the caller. Other threads do not wait.
     pub fn clear(&self) {
         self.counts.clear();
     }
