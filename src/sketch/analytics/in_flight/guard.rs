@@ -1,11 +1,11 @@
-//! Who is in flight, until it is dropped.
+//! Guards that count requests as in flight until they are dropped.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{InFlight, KeyCounters, Rows};
 
-/// So many of a key in flight, until this is dropped; made by [`InFlight::enter`] and
+/// Counts `n` requests of a key as in flight until it is dropped; created by [`InFlight::enter`] and
 /// [`InFlight::try_enter`].
 #[must_use = "it is no longer in flight once this is dropped"]
 pub struct Guard<'a> {
@@ -29,8 +29,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// [`Guard`] that keeps the counters alive; made by [`InFlight::enter_owned`] and
-/// [`InFlight::try_enter_owned`].
+/// A [`Guard`] that keeps the counters alive; created by [`InFlight::enter_owned`] and [`InFlight::try_enter_owned`].
 #[must_use = "it is no longer in flight once this is dropped"]
 pub struct OwnedGuard<H = ahash::RandomState> {
     in_flight: Arc<InFlight<H>>,
@@ -56,19 +55,20 @@ impl<H> Drop for OwnedGuard<H> {
 macro_rules! guard {
     ($name:literal, [$($parameters:tt)*] $type:ty, $self:ident => $rows:expr) => {
         impl $($parameters)* $type {
-            /// How many of the key there were once this one was in, itself included: at least its own.
+            /// Returns the key's count in flight right after this guard entered, including its own `n`: at least the
+            /// true number.
             #[must_use]
             pub fn count(&self) -> u64 {
                 self.count
             }
 
-            /// How many of the key are in flight now, this one included: at least its own.
+            /// Returns the key's count in flight now, including this guard's `n`: at least the true number.
             #[must_use]
             pub fn current(&$self) -> u64 {
                 $rows.read(&$self.place)
             }
 
-            /// How many this guard stands for.
+            /// Returns the number of requests that this guard counts.
             #[must_use]
             pub fn n(&self) -> u32 {
                 self.n

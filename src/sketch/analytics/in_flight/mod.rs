@@ -1,25 +1,31 @@
-//! How many of a key there are at once.
+//! The number of requests of each key in flight.
 //!
-//! A plain count-min sketch: who enters adds to each of the key's counters, who leaves takes it away again.
-//! So each counter is what those who are in have added to it, of this key and others, and the least of a
-//! key's is at least its own. (Conservative update would not do: it leaves out what nobody could take away
-//! later.)
+//! The sketch is a plain count-min sketch: an entering caller adds to each of the key's counters, and a leaving
+//! caller subtracts the same number. So each counter is the sum for all callers that are in, of this key and of other
+//! keys. The smallest of a key's counters is at least the key's own sum. (Conservative update does not work here: a
+//! counter that it did not raise could not be decreased later.)
 //!
 //! # Entering with a limit
-//! Count, then judge: all counters are added to first, in the same order by all of one key; then they are
-//! read; who is above the limit takes back what it added. Suppose more than the limit of one key were let in
-//! and are in at once. One of them was the last to add to the key's last counter. It read there what the
-//! others had added, so all that they had added before too (all additions are Acquire and Release), and none
-//! of them had left yet. So it read their sum in every counter, its own included, and was not let in: a
-//! contradiction. (Judging by what the additions returned lets two in: each may be the first in another
-//! counter. So do relaxed additions. See the models.)
+//! `try_enter` counts first and decides afterwards:
+//!
+//! 1. Add `n` to all counters of the key. All callers of one key add in the same order.
+//! 2. Read all counters. The smallest value is the count.
+//! 3. If the count is above the limit, subtract `n` from all counters again.
+//!
+//! Why the limit holds: suppose that callers with more than the limit of one key were admitted and are in at the same
+//! time. One of them was the last to add to the key's last counter. In that counter it read the additions of all the
+//! others. So it also saw all their earlier additions (all additions are Acquire and Release), and none of them had
+//! left yet. So it read their sum in every counter, its own part included, and was denied. This is a contradiction.
+//! (A decision from the values that the additions return admits two callers, because each may be the first in another
+//! counter. Relaxed additions also admit two. The models show both.)
 //!
 //! # No counter wraps
-//! One addition is below 2³². A counter that is found at 2⁶² or more is *stuck*: it is set to 3 × 2⁶²,
-//! whoever meets it sets it again, and who leaves takes nothing from it any more. Between seeing and setting,
-//! or between looking and taking away, each thread moves it by less than 2³² once. So it stays between 2⁶²
-//! and 2⁶⁴ if there are fewer than 2²⁹ threads, and says for ever that it cannot say. What it takes to get
-//! there are 2³⁰ guards that are leaked (`mem::forget`) with the largest numbers.
+//! One addition is below 2³². A counter at 2⁶² or more is *stuck*. The thread that finds it sets it to 3 × 2⁶², and
+//! each later thread that adds to it sets it to that value again. A leaving caller subtracts nothing from a stuck
+//! counter. Between the read and the write of one thread, each other thread changes the counter at most once, by less
+//! than 2³². So a stuck counter stays between 2⁶² and 2⁶⁴ if there are fewer than 2²⁹ threads. It reports for ever
+//! that the count is unknown. A counter gets stuck only after 2³⁰ guards with the largest numbers were leaked
+//! (`mem::forget`).
 
 mod guard;
 #[cfg(all(test, tollgate_loom))]
@@ -38,32 +44,33 @@ use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sketch::hash::places;
 
 const DEFAULT_BYTES: usize = 256 << 10;
-/// Counters of a cache line; in the models, as few as keep a key's apart.
+/// The number of counters in a cache line. In the models, it is the smallest number that keeps a key's counters
+/// apart.
 const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
-/// Counters of a key: two in each of two lines.
+/// The number of counters of a key: two in each of two lines.
 const DEPTH: usize = 4;
-/// From here on a counter is stuck.
+/// A counter with this value or more is stuck.
 const STUCK_FROM: u64 = 1 << 62;
-/// What a stuck counter is set to.
+/// The value that a stuck counter is set to.
 const STUCK: u64 = 3 << 62;
 
-/// How many requests of each key are in flight, for any number of keys in constant memory: counts that are
-/// never too low.
+/// Counts the requests in flight per key, for any number of keys in constant memory; the counts are never too low.
 ///
-/// A count-min sketch of 64-bit counters, four for a key. Who [enters](Self::enter) is counted until its
-/// guard is dropped. The count of a key is too high if others are in that share all of its four counters.
-/// With 256 KiB, the default, and a thousand other keys in flight that is one key in 1,300; with 1 MiB, one
-/// in 42,000.
+/// `InFlight` is a count-min sketch of 64-bit counters, with four counters for each key. A call to
+/// [`enter`](Self::enter) counts a request until its guard is dropped. The count of a key is too high if requests of
+/// other keys share all of its four counters. With a thousand other keys in flight, this affects one key in 1,300
+/// with 256 KiB (the default), and one key in 42,000 with 1 MiB.
 ///
-/// To limit how many there are at once, use [`try_enter`](Self::try_enter), which decides by the count that
-/// it leaves behind: counting first and comparing afterwards lets more in when threads race.
+/// To limit the requests in flight, use [`try_enter`](Self::try_enter), which decides from the count that includes
+/// the new request. A comparison after a separate `enter` admits too many requests when threads race.
 ///
 /// # Consistency
-/// All calls take `&self`, never wait and can be made from any number of threads. A count holds everyone who
-/// entered before it began and has not left. Those who are being turned away are counted for a moment too.
+/// All methods take `&self`, never wait and can be called from any number of threads. A count includes every request
+/// that entered before the count began and has not left. It also includes, for a moment, requests that are being
+/// denied.
 ///
 /// # Keys that clients choose
-/// The default hasher has a secret, so clients cannot choose keys that share counters but by trying them out.
+/// The default hasher has a secret. Clients can find keys that share counters only by trial.
 ///
 /// # Examples
 /// ```
@@ -76,7 +83,7 @@ const STUCK: u64 = 3 << 62;
 /// drop(second);
 /// assert_eq!(in_flight.current("alice"), 1);
 ///
-/// // At most two at once.
+/// At most two at the same time.
 /// let third = in_flight.try_enter("alice", 1, 2).expect("one more is allowed");
 /// let refused = in_flight.try_enter("alice", 1, 2).unwrap_err();
 /// assert_eq!((refused.count(), in_flight.current("alice")), (2, 2));
@@ -94,15 +101,15 @@ pub struct InFlight<H = ahash::RandomState> {
 #[derive(Debug)]
 struct Rows {
     counters: Array<AtomicU64>,
-    /// Lines in each half.
+    /// The number of lines in each half.
     lines: usize,
 }
 
-/// Where a key's counters are; all different.
+/// The indices of a key's counters; all are different.
 #[derive(Copy, Clone, Debug)]
 struct KeyCounters([usize; DEPTH]);
 
-/// A key that has as many in flight as are allowed at once.
+/// The error of [`InFlight::try_enter`]: the key has reached its limit of requests in flight.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Full {
     count: u64,
@@ -110,14 +117,14 @@ pub struct Full {
 }
 
 impl Full {
-    /// How many there were, without those that were not let in: at least the key's own, and those that others
-    /// were being turned away with at that moment.
+    /// Returns the number in flight without the denied `n`: at least the key's own number. It may include requests
+    /// that other threads were being denied at that moment.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The limit.
+    /// Returns the limit that the caller passed.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit
@@ -138,7 +145,7 @@ impl Rows {
         Some(Self { counters: Array::zeroed(lines.checked_mul(2 * LINE)?)?, lines })
     }
 
-    /// A line in each half.
+    /// The bytes of one line in each half.
     const LEAST_BYTES: usize = 2 * LINE * size_of::<u64>();
 
     #[inline]
@@ -146,52 +153,53 @@ impl Rows {
         KeyCounters(places::<LINE, 3>(hash, self.lines))
     }
 
-    /// The least of a key's counters.
+    /// Returns the smallest of a key's counters.
     #[inline]
     fn read(&self, place: &KeyCounters) -> u64 {
         let mut least = u64::MAX;
         for &index in &place.0 {
-            // Ordering: Acquire; pairs with the additions: who is counted here entered before.
+            // Ordering: Acquire; pairs with the additions. Each request that is counted here entered before.
             least = least.min(self.counters[index].load(Acquire));
         }
         if least >= STUCK_FROM { u64::MAX } else { least }
     }
 
-    /// Counts `n` more.
+    /// Adds `n` to each of the key's counters.
     #[inline]
     fn add(&self, place: &KeyCounters, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
-            // Ordering: AcqRel: who adds to the last counter after others sees all that they added. See the
-            // module's text.
+            // Ordering: AcqRel. A thread that adds to the last counter after other threads sees everything that they
+            // added. See the module docs.
             if counter.fetch_add(n.into(), AcqRel) >= STUCK_FROM {
                 stick(counter);
             }
         }
     }
 
-    /// Counts `n` less, that were added before.
+    /// Subtracts `n`, which was added before, from each of the key's counters.
     #[inline]
     fn take_away(&self, place: &KeyCounters, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
-            // Ordering: Relaxed for the look: a counter that is stuck is stuck for ever, and one that sticks
-            // after the look is allowed for.
+            // Ordering: Relaxed. A stuck counter is stuck for ever. A counter may get stuck after this load; the
+            // module docs allow for that.
             if counter.load(Relaxed) < STUCK_FROM {
-                // Ordering: Release; pairs with the Acquire of who enters next: what was done inside is done.
+                // Ordering: Release; pairs with the Acquire of the next entry. That caller sees the work that was
+                // done inside.
                 counter.fetch_sub(n.into(), Release);
             }
         }
     }
 
-    /// Counts `n` more, and says how many there are then: at least itself, and all that it came after.
+    /// Adds `n` and returns the count then: at least `n` plus everything that was added before.
     #[inline]
     fn enter(&self, place: &KeyCounters, n: u32) -> u64 {
         self.add(place, n);
         self.read(place)
     }
 
-    /// Counts `n` more, if there are no more than `limit` then.
+    /// Adds `n` if the count is then at most `limit`.
     #[inline]
     fn try_enter(&self, place: &KeyCounters, n: u32, limit: u64) -> Result<u64, Full> {
         let count = self.enter(place, n);
@@ -199,7 +207,7 @@ impl Rows {
             return Ok(count);
         }
         self.take_away(place, n);
-        // What is stuck stays at the top.
+        // A stuck count stays at the maximum.
         let others = if count == u64::MAX { count } else { count - u64::from(n) };
         Err(Full { count: others, limit })
     }
@@ -207,23 +215,23 @@ impl Rows {
 
 #[cold]
 fn stick(counter: &AtomicU64) {
-    // Ordering: Relaxed. It says nothing any more.
+    // Ordering: Relaxed. A stuck counter carries no information.
     counter.store(STUCK, Relaxed);
 }
 
 impl InFlight {
-    /// Counts in 256 KiB, with 32,768 counters.
+    /// Creates a sketch of 256 KiB, with 32,768 counters.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "as for any small allocation")]
     pub fn new() -> Self {
         Self::with_memory(DEFAULT_BYTES).expect("a quarter of a MiB")
     }
 
-    /// Counts in at most so many bytes, at least 128. Eight bytes a counter; pages are taken as keys touch
-    /// them.
+    /// Creates a sketch of at most `bytes` bytes (128 or more), with eight bytes per counter. The operating system
+    /// supplies pages as keys touch them.
     ///
     /// # Errors
-    /// If there are fewer than 128 bytes, or there is no such memory.
+    /// If `bytes` is below 128, or if the memory cannot be allocated.
     pub fn with_memory(bytes: usize) -> Result<Self, SketchError> {
         if bytes < Rows::LEAST_BYTES {
             return Err(SketchReason::TooFewBytes { got: bytes, least: Rows::LEAST_BYTES }.into());
@@ -240,15 +248,16 @@ impl Default for InFlight {
 }
 
 impl<H> InFlight<H> {
-    /// The same counters with another hasher. Default: ahash with random keys.
+    /// Returns the same counters with another hasher. Default: ahash with random keys.
     ///
-    /// It needs 64 bits of good quality. One without a secret lets clients choose keys that share counters.
+    /// The hasher must return 64 bits of good quality. With a hasher that has no secret, clients can choose keys that
+    /// share counters.
     #[must_use]
     pub fn with_hasher<I>(self, hasher: I) -> InFlight<I> {
         InFlight { rows: self.rows, hasher }
     }
 
-    /// The bytes of its counters. Pages that no key has touched are not resident.
+    /// Returns the size of the counters in bytes. Pages that no key has touched are not resident.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         self.rows.counters.len() * size_of::<u64>()
@@ -261,29 +270,29 @@ impl<H: BuildHasher> InFlight<H> {
         self.rows.place(self.hasher.hash_one(key))
     }
 
-    /// Counts `n` in flight for a key, until the guard is dropped. The guard says how many there are then.
+    /// Counts `n` in flight for a key until the guard is dropped. The guard holds the count after the entry.
     ///
     /// # Complexity
-    /// O(1): a hash, two cache lines, four additions. Never allocates. Wait-free.
+    /// O(1): a hash, two cache lines, four additions. It never allocates. Wait-free.
     #[inline]
     pub fn enter<K: Hash + ?Sized>(&self, key: &K, n: u32) -> Guard<'_> {
         let place = self.place(key);
         Guard::new(&self.rows, place, n, self.rows.enter(&place, n))
     }
 
-    /// Counts `n` in flight for a key if there are no more than `limit` then; else changes nothing.
+    /// Counts `n` in flight for a key if the count is then at most `limit`. Otherwise the call changes nothing.
     ///
     /// # Consistency
-    /// At no time are more than `limit` of a key in that were let in by this call. A race can turn away
-    /// wrongly: those that are being turned away are counted for a moment, so of two that come at once for
-    /// the last place both may be. Whoever finds that much room *beside* all that are in or are trying at
-    /// once is let in.
+    /// The requests of a key that this method admitted never exceed `limit` at any time. A race can cause a false
+    /// denial: requests that are being denied are counted for a moment. So if two requests race for the last place,
+    /// both may be denied. A request is always admitted if it fits within the limit *together with* all requests that
+    /// are in and all that are trying at the same time.
     ///
     /// # Errors
-    /// [`Full`], with how many there are.
+    /// [`Full`], with the current count.
     ///
     /// # Complexity
-    /// As [`InFlight::enter`]; if it is turned away, four subtractions more.
+    /// The same as [`InFlight::enter`]; a denial takes four more subtractions.
     #[inline]
     pub fn try_enter<K: Hash + ?Sized>(&self, key: &K, n: u32, limit: u64) -> Result<Guard<'_>, Full> {
         let place = self.place(key);
@@ -291,8 +300,8 @@ impl<H: BuildHasher> InFlight<H> {
         Ok(Guard::new(&self.rows, place, n, count))
     }
 
-    /// [`InFlight::enter`] with a guard that keeps the counters alive: for tasks and threads that outlive the
-    /// caller.
+    /// Like [`InFlight::enter`], with a guard that keeps the counters alive. It is for tasks and threads that outlive
+    /// the caller.
     ///
     /// # Examples
     /// ```
@@ -311,10 +320,10 @@ impl<H: BuildHasher> InFlight<H> {
         OwnedGuard::new(self.clone(), place, n, self.rows.enter(&place, n))
     }
 
-    /// [`InFlight::try_enter`] with a guard that keeps the counters alive.
+    /// Like [`InFlight::try_enter`], with a guard that keeps the counters alive.
     ///
     /// # Errors
-    /// [`Full`], with how many there are.
+    /// [`Full`], with the current count.
     #[inline]
     pub fn try_enter_owned<K: Hash + ?Sized>(
         self: &Arc<Self>,
@@ -327,10 +336,10 @@ impl<H: BuildHasher> InFlight<H> {
         Ok(OwnedGuard::new(self.clone(), place, n, count))
     }
 
-    /// How many of a key are in flight: at least its own.
+    /// Returns the number in flight for a key: at least the true number.
     ///
     /// # Complexity
-    /// O(1): a hash, two cache lines. Writes nothing.
+    /// O(1): a hash, two cache lines. It writes nothing.
     #[inline]
     pub fn current<K: Hash + ?Sized>(&self, key: &K) -> u64 {
         self.rows.read(&self.place(key))

@@ -1,30 +1,32 @@
-//! Which slot has a hash: open addressing with linear probing, at most half full.
+//! Maps a hash to a slot: open addressing with linear probing, at most half full.
 //!
-//! The standard map would hold the keys a second time.
+//! The map of the standard library would store the keys a second time.
 
 use crate::sketch::hash::{mix, scale};
 
-/// Of a place that is free.
+/// The slot number of a free place.
 const FREE: u32 = u32::MAX;
 
 #[derive(Copy, Clone)]
 struct IndexEntry {
-    /// The top bits of the mixed hash, of which the home place is a part.
+    /// The top bits of the mixed hash. The home place is computed from them.
     tag: u32,
     slot: u32,
 }
 
 #[derive(Clone)]
 pub(super) struct Index {
-    /// A power of two.
+    /// The length is a power of two.
     places: Vec<IndexEntry>,
 }
 
 impl Index {
-    /// If slots are a few more than a power of two, a quarter of the places is used.
+    /// The bytes per slot in the worst case: if the number of slots is just above a power of two, a quarter of the
+    /// places is used.
     pub(super) const MAX_SLOT_BYTES: usize = 4 * size_of::<IndexEntry>();
 
-    /// For slots below `slots`, which is 2^30 at most, or `None` if there is no memory for it.
+    /// Creates an index for slots below `slots`, which is at most 2^30. Returns `None` if the memory cannot be
+    /// allocated.
     pub(super) fn for_slots(slots: usize) -> Option<Self> {
         let len = (2 * slots).next_power_of_two();
         let mut places = Vec::new();
@@ -49,22 +51,22 @@ impl Index {
         (at + 1) & (self.places.len() - 1)
     }
 
-    /// How far a place is behind another, going round.
+    /// Returns the distance from `other` forward to `at`, with wrap-around.
     fn behind(&self, at: usize, other: usize) -> usize {
         at.wrapping_sub(other) & (self.places.len() - 1)
     }
 
-    /// The first place from home on that is free, or that `stop` says to stop at.
+    /// Returns the first place from the home place on that is free, or for which `stop` returns true.
     fn probe(&self, tag: u32, mut stop: impl FnMut(IndexEntry) -> bool) -> usize {
         let mut at = self.home(tag);
-        // Ends, since half of the places are free.
+        // The loop ends, because half of the places are free.
         while self.places[at].slot != FREE && !stop(self.places[at]) {
             at = self.after(at);
         }
         at
     }
 
-    /// The slot with this hash of which `is` says that it is the one.
+    /// Returns the slot that has this hash and for which `is` returns true.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag(hash);
@@ -72,14 +74,15 @@ impl Index {
         (slot != FREE).then_some(slot)
     }
 
-    /// Enters a slot that is not there.
+    /// Inserts a slot that is not in the index.
     pub(super) fn insert(&mut self, hash: u64, slot: u32) {
         let tag = tag(hash);
         let at = self.probe(tag, |_| false);
         self.places[at] = IndexEntry { tag, slot };
     }
 
-    /// Removes a slot that is there, and moves others up so that none is behind a free place.
+    /// Removes a slot that is in the index. It then moves later entries back, so that no free place separates an
+    /// entry from its home.
     pub(super) fn remove(&mut self, hash: u64, slot: u32) {
         let mut free = self.probe(tag(hash), |place| place.slot == slot);
         let mut at = free;
@@ -89,7 +92,7 @@ impl Index {
             if place.slot == FREE {
                 break;
             }
-            // What has its home behind the free place stays.
+            // An entry whose home comes after the free place stays.
             if self.behind(at, self.home(place.tag)) >= self.behind(at, free) {
                 self.places[free] = place;
                 free = at;

@@ -1,23 +1,23 @@
-//! Two summaries into one.
+//! Merging two summaries.
 
 use std::hash::Hash;
 
 use super::{Slot, TopKey, TopKeys, rank};
 
 impl<K: Hash + Eq> TopKeys<K> {
-    /// Adds what another has counted, as if it had been counted here, within the sum of the errors.
+    /// Adds the counts of another summary to this one. Errors add up as well.
     ///
-    /// With `m` entries in both, and `n1` and `n2` units, all that is said of `n / m` then holds of
-    /// `(n1 + n2) / m`. If one has fewer entries, `m` is those. Of equal counts, this one's entries come before
-    /// the other's.
+    /// Suppose that both summaries have `m` entries, and `n1` and `n2` units. After the merge, every bound of `n / m`
+    /// holds with `(n1 + n2) / m`. If one summary has fewer entries, `m` is the smaller number. Among equal counts,
+    /// this summary's entries come before the entries of `other`.
     ///
     /// # Complexity
-    /// O(m log m). Allocates, and frees again.
+    /// O(m log m). It allocates temporary memory.
     pub fn merge(&mut self, other: &Self)
     where
         K: Clone,
     {
-        // Whatever may panic, being the keys' own, comes first.
+        // The methods of the keys may panic, so all calls to them come first.
         let theirs: Vec<Option<(u64, u64)>> = self
             .slots
             .iter()

@@ -1,32 +1,32 @@
-//! The heaviest keys of a stream in bounded memory: Space-Saving.
+//! The heaviest keys of a stream in bounded memory: the Space-Saving algorithm.
 //!
 //! ```text
 //! entry = [ key | count | error ]     count − error ≤ units of the key ≤ count
 //! floor                               units of a key without an entry ≤ floor ≤ all units / entries
 //! ```
-//! A key that has an entry is counted there. Another takes a free entry, or else that of the least count,
-//! which becomes the floor: the newcomer may have been here before, so it begins at the floor, and states
-//! that as its error.
+//! If a key has an entry, an add raises the count of that entry. Otherwise the key takes a free entry. If no entry is
+//! free, it takes the entry with the smallest count, and this count becomes the floor. The new key may have been in
+//! the stream before, so its count starts at the floor, and the floor is also its error.
 //!
 //! *Why the floor stays low.* For `m` entries, after any adds and merges,
 //!
 //! ```text
 //! Σ (count − floor) + m × floor ≤ all units
 //! ```
-//! An add puts `n` on both sides. When an entry gives way, the floor rises by what the least count was above
-//! it: each of the `m` entries loses as much in the sum, and `m × floor` gains it all. A merge adds up the
-//! counts and the floors (a key that is without an entry in one of the two is taken to be at its floor),
-//! keeps the `m` largest, and raises the floor to the largest that it drops: again each of `m` entries loses
-//! what `m × floor` gains.
+//! An add of `n` units adds `n` to both sides. When an entry is replaced, the floor rises by the difference between
+//! the smallest count and the old floor. Each of the `m` entries loses this difference in the sum, and `m × floor`
+//! gains the total. A merge adds the counts and the floors; a key without an entry in one of the two summaries counts
+//! as the floor there. The merge keeps the `m` largest entries and raises the floor to the largest count that it
+//! drops. Again each of the `m` entries loses in the sum, and `m × floor` gains the same total.
 //!
-//! *Why not HeavyKeeper.* Its counts decay by chance when keys collide, so on skewed traffic it ranks better
-//! in the same memory; but what it says holds with some probability only, no count carries an error of its
-//! own, and no merge with a bound is known. Space-Saving's bounds hold for every stream, those of attackers
-//! included, and survive merging, which the stripes of [`SampledTopKeys`] rest on; where it is at a loss, on
-//! flat streams, its errors say so.
+//! *Why not HeavyKeeper.* Its counts decay at random when keys collide. On skewed traffic this ranks keys better in
+//! the same memory. But its bounds hold only with some probability, no count has an error of its own, and no merge
+//! with a bound is known. The bounds of Space-Saving hold for every stream, including streams that an attacker
+//! chooses. They also survive a merge, which the stripes of [`SampledTopKeys`] need. On flat streams Space-Saving is
+//! less exact, and its errors show this.
 //!
-//! *Eviction.* Counts only grow, so the heap of least counts is lazy: it holds what counts once were, a key
-//! that is found does not touch it, and only what comes to its root is brought up to date.
+//! *Eviction.* Counts only grow, so the heap of smallest counts is lazy. It holds old values of the counts. An add to
+//! a key that has an entry does not touch the heap; only the root of the heap is updated, when it is needed.
 //!
 //! Sources: Metwally, Agrawal and El Abbadi 2005 (Space-Saving); Agarwal, Cormode, Huang, Phillips, Wei and
 //! Yi 2012, and Cafaro, Pulimeno and Tempesta 2016 (merging); Gong, Yang et al. 2018 (HeavyKeeper).
@@ -48,36 +48,37 @@ pub use self::sampled::{SampledTopKeys, TopSample};
 pub use self::text::CutText;
 use super::error::{SketchError, SketchReason};
 
-/// The index has up to four places for each, and places are told by 32 bits.
+/// The index has up to four places for each entry, and it stores slot numbers in 32 bits.
 const MAX_ENTRIES: usize = 1 << 30;
 
-/// The heaviest keys of a stream, with their counts, in bounded memory.
+/// Finds the heaviest keys of a stream and their counts, in bounded memory.
 ///
-/// Space-Saving with `m` entries. Once `n` units were added in all:
+/// `TopKeys` is the Space-Saving algorithm with `m` entries. After `n` units were added in total:
 ///
 /// - Every key with more than `n / m` units has an entry.
-/// - The count of an entry is not below the key's units, and not above them by more than its own
-///   [`error`](TopKey::error), which is `n / m` at most and mostly far less.
-/// - As long as there were no more than `m` keys, every count is exact.
+/// - The count of an entry is at least the number of the key's units. It is too high by at most its own
+///   [`error`](TopKey::error), which is at most `n / m` and usually much smaller.
+/// - As long as the stream has at most `m` keys, every count is exact.
 ///
-/// [`max_error`](Self::max_error) says what may take the place of `n / m`, as of now. Counts and `n` stop at
-/// `u64::MAX`, which then means that much or more.
+/// [`max_error`](Self::max_error) returns the current bound in place of `n / m`. Counts and `n` stop at `u64::MAX`,
+/// which then means this number or more.
 ///
-/// Keys are of any type that can be compared and hashed: an address, a text of bounded length ([`CutText`]),
-/// or, for what should not be kept, a hash as [`RateLimiter::hash`](crate::RateLimiter::hash) gives it
-/// (`TopKeys<u64>`). For counting from many threads, on the side, see [`SampledTopKeys`].
+/// Keys are of any type that can be compared and hashed: for example an address, or a text of bounded length
+/// ([`CutText`]). For keys that should not be stored, use the hash that
+/// [`RateLimiter::hash`](crate::RateLimiter::hash) returns (`TopKeys<u64>`). To count from many threads, outside the
+/// request path, use [`SampledTopKeys`].
 ///
 /// # Order
-/// Largest count first; of equals the one that has had its entry longer. What is kept and how it is ordered
-/// depends on the order of adds only, so it is the same in every run.
+/// Results are in descending order of count. Among equal counts, the key with the older entry comes first. The kept
+/// keys and their order depend only on the order of the adds, so every run gives the same result.
 ///
 /// # Keys that clients choose
-/// The hasher has a secret, so clients cannot choose keys that are slow to look up. A flood of ever new keys
-/// pushes out light keys but no heavy ones, and their entries say by their errors what they are.
+/// The hasher has a secret, so clients cannot choose keys that are slow to look up. A flood of new keys replaces
+/// light keys but no heavy keys. The flood's entries have large errors, which identify them.
 ///
 /// # Memory
-/// All of it is allocated when it is made: for each entry the key and 32 bytes, 16 bytes of heap, and 16 to
-/// 32 of index.
+/// All memory is allocated at creation. Each entry takes the key and 32 bytes, 16 bytes of heap, and 16 to 32 bytes
+/// of index.
 ///
 /// # Examples
 /// ```
@@ -85,7 +86,7 @@ const MAX_ENTRIES: usize = 1 << 30;
 ///
 /// let mut denials = TopKeys::try_new(100)?; // whoever has more than 1 % of all is found
 /// for request in 0..10_000_u32 {
-///     // Two keys are behind half of it, and no other comes twice.
+/// Two keys send half of the requests, and no other key comes twice.
 ///     let key = if request % 2 == 0 { request % 4 } else { request };
 ///     denials.add(key, 1);
 /// }
@@ -97,36 +98,36 @@ const MAX_ENTRIES: usize = 1 << 30;
 /// ```
 ///
 /// # Source
-/// Metwally, Agrawal and El Abbadi 2005; for merging Agarwal et al. 2012 and Cafaro et al. 2016.
+/// Metwally, Agrawal and El Abbadi 2005. For merging: Agarwal et al. 2012 and Cafaro et al. 2016.
 pub struct TopKeys<K> {
     slots: Vec<Slot<K>>,
     capacity: usize,
-    /// Counts as they once were, and the slots that they are of.
+    /// Old values of the counts, each with its slot.
     least: BinaryHeap<Reverse<(u64, u32)>>,
     index: Index,
-    /// What a key without an entry has at most.
+    /// The largest number of units that a key without an entry can have.
     floor: u64,
-    /// All units.
+    /// The sum of all units.
     total: u64,
-    /// Entries taken so far.
+    /// The number of entries taken so far.
     taken: u64,
     hasher: ahash::RandomState,
 }
 
-/// A key, and how much was counted for it.
+/// A key and its count.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TopKey<K> {
-    /// The key.
+    /// The key itself.
     pub key: K,
-    /// Its units, at most.
+    /// The upper bound of the key's units.
     pub count: u64,
-    /// By how much the count may be too high, at most. 0 says that it is exact.
+    /// The largest possible excess of the count. 0 means that the count is exact.
     pub error: u64,
 }
 
 impl<K> TopKey<K> {
-    /// Its units, at least: the count less the error.
+    /// Returns the lower bound of the key's units: the count minus the error.
     #[must_use]
     pub fn at_least(&self) -> u64 {
         self.count.saturating_sub(self.error)
@@ -137,12 +138,12 @@ impl<K> TopKey<K> {
 struct Slot<K> {
     entry: TopKey<K>,
     hash: u64,
-    /// How many entries had been taken before.
+    /// The number of entries that were taken before this one.
     since: u64,
 }
 
 impl<K: Clone> Clone for TopKeys<K> {
-    /// As large as this one, so that it need not allocate later either.
+    /// The clone has the same capacity, so it does not allocate later either.
     fn clone(&self) -> Self {
         let mut slots = Vec::with_capacity(self.capacity);
         slots.extend_from_slice(&self.slots);
@@ -154,17 +155,17 @@ impl<K: Clone> Clone for TopKeys<K> {
     }
 }
 
-/// The order of results.
+/// The sort key of the results.
 fn rank<K>(slot: &Slot<K>) -> (Reverse<u64>, u64) {
     (Reverse(slot.entry.count), slot.since)
 }
 
 impl<K> TopKeys<K> {
-    /// Room for so many keys: some ten times as many as will be asked for, since light keys pass through as
-    /// well.
+    /// Creates a summary with room for `entries` keys. Choose about ten times the number of keys that the caller
+    /// wants to see, because light keys also pass through.
     ///
     /// # Errors
-    /// If `entries` is 0, or there is no memory for so many.
+    /// If `entries` is 0, or if the memory cannot be allocated.
     pub fn try_new(entries: usize) -> Result<Self, SketchError> {
         if entries == 0 {
             return Err(SketchReason::ZeroItems.into());
@@ -175,7 +176,7 @@ impl<K> TopKeys<K> {
         })
     }
 
-    /// With no entry taken, or `None` if there is no memory for so many.
+    /// Creates an empty summary, or returns `None` if the memory cannot be allocated.
     fn allocate(entries: usize, hasher: ahash::RandomState) -> Option<Self> {
         if entries > MAX_ENTRIES {
             return None;
@@ -188,18 +189,18 @@ impl<K> TopKeys<K> {
         Some(Self { slots, capacity: entries, least, index, floor: 0, total: 0, taken: 0, hasher })
     }
 
-    /// With no entry taken; aborts as any allocation does that fails.
+    /// Creates an empty summary. It aborts if the allocation fails, like any other allocation.
     fn empty(entries: usize) -> Self {
         Self::allocate(entries, ahash::RandomState::new())
             .unwrap_or_else(|| handle_alloc_error(Layout::new::<Slot<K>>()))
     }
 
-    /// The most bytes for an entry.
+    /// The largest number of bytes per entry.
     fn entry_bytes() -> usize {
         size_of::<Slot<K>>() + size_of::<Reverse<(u64, u32)>>() + Index::MAX_SLOT_BYTES
     }
 
-    /// The heaviest `n` keys, largest count first; of equals the one that has had its entry longer.
+    /// Returns the heaviest `n` keys, in descending order of count. Among equal counts, the older entry comes first.
     ///
     /// # Complexity
     /// O(m log m) for `m` entries.
@@ -211,39 +212,39 @@ impl<K> TopKeys<K> {
         slots.into_iter().map(|slot| &slot.entry).collect()
     }
 
-    /// What a key without an entry has at most, and by how much any count is too high at most: 0 as long as
-    /// every key has found an entry, and never more than `total / capacity` (after a merge with a smaller
-    /// one, by that one's capacity).
+    /// Returns the largest number of units that a key without an entry can have. No count is too high by more than
+    /// this number. It is 0 as long as every key has found an entry. It is never more than `total / capacity`; after
+    /// a merge, the smaller capacity of the two summaries counts.
     #[must_use]
     pub fn max_error(&self) -> u64 {
         self.floor
     }
 
-    /// All units that were added.
+    /// Returns the sum of all units that were added.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// How many keys have an entry.
+    /// Returns the number of keys that have an entry.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether no key has an entry.
+    /// Returns whether no key has an entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// How many keys can have an entry.
+    /// Returns the number of keys that can have an entry.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The bytes of its memory, without what keys allocate for themselves.
+    /// Returns the size of the memory in bytes, without the memory that keys allocate themselves.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot<K>>()
@@ -251,7 +252,7 @@ impl<K> TopKeys<K> {
             + self.index.bytes()
     }
 
-    /// Forgets everything.
+    /// Removes all entries and counts.
     pub fn clear(&mut self) {
         self.least.clear();
         self.index.clear();
@@ -259,7 +260,7 @@ impl<K> TopKeys<K> {
         self.slots.clear();
     }
 
-    /// The slot with the least count; of equals the one with the least number.
+    /// Returns the slot with the smallest count; among equal counts, the slot with the smallest number.
     fn least(&mut self) -> Option<u32> {
         loop {
             let mut root = self.least.peek_mut()?;
@@ -272,7 +273,7 @@ impl<K> TopKeys<K> {
         }
     }
 
-    /// Every unit counts as so many.
+    /// Multiplies all counts, errors and totals by `factor`.
     fn scale(&mut self, factor: u64) {
         let by = |count: &mut u64| *count = count.saturating_mul(factor);
         self.slots.iter_mut().for_each(|slot| {
@@ -285,10 +286,10 @@ impl<K> TopKeys<K> {
 }
 
 impl<K: Hash + Eq> TopKeys<K> {
-    /// Counts `n` units for a key. None counts nothing.
+    /// Adds `n` units to a key. An `n` of 0 counts nothing.
     ///
     /// # Complexity
-    /// O(1) for a key that has an entry, amortised O(log m) for one that takes another's. Never allocates.
+    /// O(1) for a key that has an entry; amortised O(log m) for a key that replaces another. It never allocates.
     pub fn add(&mut self, key: K, n: u64) {
         if n == 0 {
             return;
@@ -305,7 +306,7 @@ impl<K: Hash + Eq> TopKeys<K> {
         }
     }
 
-    /// Gives a key without an entry a free one, or that of the least count.
+    /// Gives a new key a free entry, or the entry with the smallest count.
     fn enter(&mut self, key: K, hash: u64, n: u64) {
         let free = self.slots.len();
         let least = if free < self.capacity { None } else { self.least() };
@@ -315,7 +316,7 @@ impl<K: Hash + Eq> TopKeys<K> {
         let entry = TopKey { key, count: self.floor.saturating_add(n), error: self.floor };
         let slot = Slot { entry, hash, since: self.taken };
         self.taken += 1;
-        // The key that gives way is dropped last: it may panic, and all is in order by then.
+        // The replaced key is dropped last. Its `Drop` may panic, and all fields are consistent by then.
         match least {
             Some(least) => {
                 let old = std::mem::replace(&mut self.slots[least as usize], slot);
@@ -342,7 +343,7 @@ impl<K: Hash + Eq> TopKeys<K> {
         self.index.find(hash, |slot| self.slots[slot as usize].entry.key.borrow() == key)
     }
 
-    /// The entry of a key. One without an entry has at most [`max_error`](Self::max_error) units.
+    /// Returns the entry of a key. A key without an entry has at most [`max_error`](Self::max_error) units.
     #[must_use]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&TopKey<K>>
     where

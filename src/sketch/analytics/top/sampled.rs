@@ -1,18 +1,18 @@
-//! Counting from many threads, on the side.
+//! Counting from many threads, outside the request path.
 //!
-//! *Off the path of a check.* A record that is not sampled reads the thread's number and touches one line
-//! that hardly any other thread does: a load, a store, a few multiplications. One that is sampled tries the
-//! lock of its stripe, and if another thread or a reader holds it, those of the other stripes, each once. If
-//! all are taken the sample is dropped and counted as dropped. So no record ever waits, and none allocates.
-//! Who reads waits for the record that is under way in each stripe, and that record wakes the reader, which
-//! is the one system call that a record may meet.
+//! *Cost of a record.* A record that is not sampled reads the thread's number and touches one cache line, which
+//! hardly any other thread uses. It takes a load, a store and a few multiplications. A record that is sampled tries
+//! the lock of its stripe. If another thread or a reader holds the lock, the record tries the lock of each other
+//! stripe once. If all locks are taken, the sample is dropped and counted as dropped. So a record never waits and
+//! never allocates. A reader waits in each stripe for the record that is running there. That record then wakes the
+//! reader with a system call, which is the only system call that a record may make.
 //!
-//! Locks are held for a tenth of a microsecond, so what is dropped is due to threads that lose their
-//! processor while they hold one. For them there are more stripes than processors.
+//! Locks are held for a tenth of a microsecond. So samples are dropped only because of threads that are preempted
+//! while they hold a lock. For this reason there are more stripes than processors.
 //!
-//! *Sampling.* Each call is sampled with probability `1 / every`, by a generator of its own for each stripe:
-//! a counter that is mixed with a secret (SplitMix64). Every 64th call would be as cheap, but would miss a
-//! key that comes at every 64th plus one, by chance or on purpose.
+//! *Sampling.* Each call is sampled with probability `1 / every`. Each stripe has its own generator: a counter that
+//! is mixed with a secret (SplitMix64). Sampling every 64th call would cost the same. But it would miss a key that
+//! comes only at other positions in each 64 calls, by chance or on purpose.
 
 use std::fmt;
 use std::hash::Hash;
@@ -26,43 +26,45 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::{AtomicU64, processors, thread_number};
 use crate::sketch::hash::mix;
 
-/// SplitMix64's increment, the golden ratio.
+/// The increment of SplitMix64, from the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// For each thread that can run at once, one that runs and one that was interrupted.
+/// For each thread that can run at the same time: one stripe for the running thread, and one for an interrupted
+/// thread.
 const STRIPES_PER_THREAD: usize = 2;
 const MAX_STRIPES: usize = 16;
 
-/// The heaviest keys of what many threads record, from a sample: who is denied most, say.
+/// Finds the heaviest keys among the records of many threads, by sampling: for example, the most-denied keys.
 ///
-/// One in `every` records is sampled, at random, into one of a few [`TopKeys`] that threads share as little
-/// as possible. [`take`](Self::take) and [`snapshot`](Self::snapshot) merge these, and scale counts and
-/// bounds by `every`. Nothing here is on the path of a limiter's check: call it beside one, for the requests
-/// that were denied.
+/// One in `every` records is sampled at random into one of a few [`TopKeys`], which threads share as little as
+/// possible. [`take`](Self::take) and [`snapshot`](Self::snapshot) merge these and multiply counts and bounds by
+/// `every`. No code here runs inside a limiter's check. The caller records a request separately, for example after a
+/// denial.
 ///
 /// # Error
-/// Two errors, one on the other:
+/// There are two errors, which add up:
 ///
-/// - What is counted of the samples is within the bounds of [`TopKeys`], scaled: with `n` units sampled and
-///   scaled, and `m` entries, too high by `n / m` at most.
-/// - What is sampled of a key varies by chance. For a key that was recorded `d` times, scaled samples have
-///   the standard deviation `√(d × (every − 1))`, and are right on average. At one in 64, that is 8 % of
-///   10,000 records, 2.5 % of 100,000, and for a key of less than a few hundred little more than a guess.
+/// - The counts of the samples are within the bounds of [`TopKeys`], after scaling. With `n` scaled units sampled and
+///   `m` entries, a count is too high by at most `n / m`.
+/// - The number of samples of a key is random. For a key that was recorded `d` times, the scaled samples have the
+///   standard deviation `√(d × (every − 1))`, and their mean is exact. With one sample in 64 records, the deviation
+///   is 8 % of 10,000 records and 2.5 % of 100,000. For a key with less than a few hundred records, the result is
+///   little more than a guess.
 ///
-/// With `every` at 1 all is sampled, and only the first error is left. What was [dropped](TopSample::dropped)
-/// is missing in either case.
+/// With `every` at 1, each record is sampled, and only the first error remains. [Dropped](TopSample::dropped) samples
+/// are missing in both cases.
 ///
 /// # Consistency
-/// Records take `&self`, never wait, never allocate, and can be made from any number of threads. If others
-/// are at work on all stripes, a sample is dropped, and counted as such: with every record sampled, what was
-/// recorded is what is in the sample and what was dropped, and nothing else. Each record is in one period,
-/// before or after a [`take`](Self::take) that runs beside it.
+/// Records take `&self`, never wait, never allocate, and can be made from any number of threads. If other threads use
+/// all stripes, a sample is dropped and counted as dropped. If `every` is 1, each recorded unit is either in the
+/// sample or counted as dropped. Each record belongs to one period: before or after a [`take`](Self::take) that runs
+/// at the same time.
 ///
-/// The keys' own `Hash`, `Eq`, `Clone` and `Drop` may panic, but must not read the sample that they are in:
+/// The keys' own `Hash`, `Eq`, `Clone` and `Drop` may panic. They must not read the sample that they are in, because
 /// it is locked.
 ///
 /// # Memory
-/// Fixed when it is made: two [`TopKeys`] of `entries` for each thread that can run at once, rounded up to a
-/// power of two, and 16 at most.
+/// All memory is allocated at creation. There are two [`TopKeys`] of `entries` entries for each thread that can run
+/// at the same time. Their number is rounded up to a power of two and is at most 16.
 ///
 /// # Examples
 /// ```
@@ -70,7 +72,7 @@ const MAX_STRIPES: usize = 16;
 /// use tollgate::{Quota, RateLimiter};
 ///
 /// let limiter = RateLimiter::new(Quota::per_minute(10));
-/// // Keys as text of at most 48 bytes; one denial in 8.
+/// Keys are texts of at most 48 bytes; one denial in 8 is sampled.
 /// let denied = SampledTopKeys::<CutText<48>>::try_new(500, 8)?;
 /// for request in 0..20_000 {
 ///     let key = if request % 4 == 0 { "203.0.113.7" } else { "198.51.100.1" };
@@ -82,7 +84,7 @@ const MAX_STRIPES: usize = 16;
 /// assert_eq!(top[0].key.as_str(), "198.51.100.1");
 /// assert!((13_000..17_000).contains(&top[0].count), "about 14,990, of one in 8");
 ///
-/// // Every minute, say:
+/// For example, every minute:
 /// let minute = denied.take();
 /// assert_eq!(minute.keys.len(), 2);
 /// assert!(denied.top(1).is_empty());
@@ -92,35 +94,36 @@ pub struct SampledTopKeys<K> {
     stripes: Box<[CachePadded<TopStripe<K>>]>,
     entries: usize,
     every: u64,
-    /// Draws up to this are sampled.
+    /// A draw up to this value is sampled.
     last: u64,
 }
 
 struct TopStripe<K> {
-    /// Calls so far, more or less.
+    /// The number of calls so far, approximately.
     turn: AtomicU64,
     secret: u64,
-    /// Units of the samples of its threads that found all locks taken.
+    /// The units of dropped samples, from threads of this stripe that found all locks taken.
     dropped: AtomicU64,
     keys: Mutex<TopKeys<K>>,
 }
 
-/// What was sampled in a period, scaled to what was recorded.
+/// The samples of a period, scaled to the number of records.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TopSample<K> {
-    /// The heaviest keys. Counts and errors are scaled, and so is the total, an estimate of all that was
-    /// recorded.
+    /// The heaviest keys. Counts and errors are scaled. The total is scaled too, and estimates the sum of all
+    /// recorded units.
     pub keys: TopKeys<K>,
-    /// Units of the samples that were dropped, scaled: all stripes were in use.
+    /// The units of the dropped samples, scaled. A sample is dropped if all stripes are in use.
     pub dropped: u64,
 }
 
 impl<K> SampledTopKeys<K> {
-    /// Room for so many keys, and one in `every` records sampled at random; 0 and 1 sample all.
+    /// Creates a sample with room for `entries` keys that samples one in `every` records at random. 0 and 1 sample
+    /// all records.
     ///
     /// # Errors
-    /// If `entries` is 0, or there is no memory for so many.
+    /// If `entries` is 0, or if the memory cannot be allocated.
     pub fn try_new(entries: usize, every: u32) -> Result<Self, SketchError> {
         let threads = processors().unwrap_or(4);
         let stripes = threads.saturating_mul(STRIPES_PER_THREAD).min(MAX_STRIPES).next_power_of_two();
@@ -139,13 +142,13 @@ impl<K> SampledTopKeys<K> {
         Ok(Self { stripes, entries, every, last: u64::MAX / every })
     }
 
-    /// One in how many records is sampled.
+    /// Returns `every`: one in this many records is sampled.
     #[must_use]
     pub fn every(&self) -> u64 {
         self.every
     }
 
-    /// The bytes of its memory, without what keys allocate for themselves.
+    /// Returns the size of the memory in bytes, without the memory that keys allocate themselves.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         let keys = |stripe: &CachePadded<TopStripe<K>>| stripe.lock().state_bytes();
@@ -157,16 +160,15 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
     /// Records one unit for a key.
     ///
     /// # Complexity
-    /// O(1); if it is sampled, amortised O(log m). Never waits, never allocates.
+    /// O(1); amortised O(log m) if the record is sampled. It never waits and never allocates.
     #[inline]
     pub fn record(&self, key: K) {
         self.record_with(1, || key);
     }
 
-    /// Records `n` units for a key that is only made if they are sampled; together or not at all.
+    /// Records `n` units for a key; all of them are sampled, or none. `key` is called only if they are sampled.
     ///
-    /// With costs that differ, what is sampled varies by the more: the variance of a key's count is `every −
-    /// 1` times the sum of its squared costs.
+    /// Unequal costs increase the variance of a key's count: it is `every − 1` times the sum of the squared costs.
     #[inline]
     pub fn record_with(&self, n: u64, key: impl FnOnce() -> K) {
         let own = thread_number() & (self.stripes.len() - 1);
@@ -175,7 +177,7 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
         }
     }
 
-    /// Out of line: mostly it is not called.
+    /// Out of line, because most records do not call it.
     #[inline(never)]
     fn sample(&self, own: usize, key: K, n: u64) {
         let (before, from) = self.stripes.split_at(own);
@@ -187,14 +189,14 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
             }
         }
         let more = |dropped: u64| Some(dropped.saturating_add(n));
-        // Ordering: Relaxed, here and below. A plain tally; the samples are behind the locks.
+        // Ordering: Relaxed, here and below. This is a plain counter; the locks protect the samples.
         let _ = self.stripes[own].dropped.fetch_update(Relaxed, Relaxed, more);
     }
 
-    /// The sample up to now, scaled; recording goes on.
+    /// Returns the sample up to now, scaled. The sample continues.
     ///
     /// # Complexity
-    /// O(m log m) for each stripe, whose samples go to others while it is copied. Allocates.
+    /// O(m log m) for each stripe. While a stripe is copied, its samples go to other stripes. Allocates.
     #[must_use]
     pub fn snapshot(&self) -> TopSample<K>
     where
@@ -203,10 +205,10 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
         self.gather(|stripe| (stripe.lock().clone(), stripe.dropped.load(Relaxed)))
     }
 
-    /// The sample up to now, scaled; the next begins anew.
+    /// Returns the sample up to now, scaled, and starts an empty one.
     ///
     /// # Complexity
-    /// O(m log m) for each stripe, whose lock is held for an exchange only. Allocates.
+    /// O(m log m) for each stripe, whose lock is held only for an exchange. Allocates.
     #[must_use]
     pub fn take(&self) -> TopSample<K>
     where
@@ -218,10 +220,10 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
         })
     }
 
-    /// Forgets the sample; the next begins.
+    /// Drops the sample and starts an empty one.
     ///
     /// # Complexity
-    /// O(m) for each stripe, whose samples go to others meanwhile. Never allocates.
+    /// O(m) for each stripe. While a stripe is cleared, its samples go to other stripes. Never allocates.
     pub fn reset(&self) {
         for stripe in &self.stripes {
             stripe.lock().clear();
@@ -229,7 +231,7 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
         }
     }
 
-    /// The heaviest `n` keys up to now, scaled, in the order of [`TopKeys::top`].
+    /// Returns the heaviest `n` keys up to now, scaled, in the order of [`TopKeys::top`].
     #[must_use]
     pub fn top(&self, n: usize) -> Vec<TopKey<K>>
     where
@@ -254,7 +256,7 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
 }
 
 impl<const N: usize> SampledTopKeys<CutText<N>> {
-    /// Records one unit for a text, which is hashed and cut only if it is sampled.
+    /// Records one unit for a text. The text is hashed and cut only if the record is sampled.
     #[inline]
     pub fn record_text(&self, text: &str) {
         self.record_with(1, || CutText::new(text));
@@ -262,17 +264,16 @@ impl<const N: usize> SampledTopKeys<CutText<N>> {
 }
 
 impl<K> TopStripe<K> {
-    /// A random number.
+    /// Returns a random number.
     #[inline]
     fn draw(&self) -> u64 {
-        // Ordering: Relaxed. Threads that share the stripe may draw the same number, of which each is as
-        // random.
+        // Ordering: Relaxed. Threads that share the stripe may draw the same number; each draw is still random.
         let turn = self.turn.load(Relaxed).wrapping_add(1);
         self.turn.store(turn, Relaxed);
         mix(self.secret.wrapping_add(turn.wrapping_mul(GOLDEN)))
     }
 
-    /// What was locked when a key panicked is in order: see `TopKeys::add`.
+    /// Locks the keys. They are consistent even if a key panicked under the lock: see `TopKeys::add`.
     fn lock(&self) -> MutexGuard<'_, TopKeys<K>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }

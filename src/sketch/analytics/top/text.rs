@@ -4,18 +4,18 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 
-/// One for all, so that the same text is the same key everywhere in the process. With a secret, so that no
-/// client can make two long keys equal.
+/// One hasher for all texts, so that the same text is the same key everywhere in the process. It has a secret, so
+/// that no client can choose two long texts that are equal as keys.
 static HASHER: LazyLock<ahash::RandomState> = LazyLock::new(ahash::RandomState::new);
 
-/// A text cut to at most `N` bytes, which is equal to another only if the whole texts are.
+/// A text cut to at most `N` bytes. Two cut texts are equal only if the whole texts are equal.
 ///
-/// Of a longer text the beginning is kept, up to the last whole character, and a hash and the length of the
-/// whole. So texts that begin alike stay apart (but for texts that are of equal length and of the same 64-bit
-/// hash, which has a secret: one in 10¹⁹). It is printed with a mark and the hash; the hash is another in
-/// each process, so what is printed of a text that was cut is, too.
+/// A longer text keeps its beginning, up to the last whole character that fits, and a hash and the length of the
+/// whole text. So two texts with the same beginning stay different. (An exception is a pair of equal length with the
+/// same 64-bit hash, which has a secret: one pair in 10¹⁹.) `Display` prints a cut text with a mark and the hash. The
+/// hash differs in each process, so the printed form of a cut text differs too.
 ///
-/// It is a value of fixed size, and never allocates.
+/// The value has a fixed size and never allocates.
 ///
 /// # Examples
 /// ```
@@ -33,19 +33,19 @@ static HASHER: LazyLock<ahash::RandomState> = LazyLock::new(ahash::RandomState::
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct CutText<const N: usize> {
-    /// Of the whole.
+    /// The hash of the whole text.
     hash: u64,
     whole_len: usize,
     kept: usize,
-    /// Zero after `kept`.
+    /// Zero after the first `kept` bytes.
     bytes: [u8; N],
 }
 
 impl<const N: usize> CutText<N> {
-    /// The text, or as many of its first characters as fit into `N` bytes.
+    /// Creates a key from the text, or from as many of its first characters as fit into `N` bytes.
     ///
     /// # Complexity
-    /// O(length): it is hashed as a whole.
+    /// O(length), because the whole text is hashed.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let mut kept = text.len().min(N);
@@ -57,20 +57,20 @@ impl<const N: usize> CutText<N> {
         Self { hash: HASHER.hash_one(text), whole_len: text.len(), kept, bytes }
     }
 
-    /// What was kept of it.
+    /// Returns the kept part of the text.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "it is cut between characters")]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.kept]).expect("cut between characters")
     }
 
-    /// Whether anything was cut off.
+    /// Returns whether the text was cut.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.kept < self.whole_len
     }
 
-    /// The length of the whole text in bytes.
+    /// Returns the length of the whole text in bytes.
     #[must_use]
     pub fn whole_len(&self) -> usize {
         self.whole_len
