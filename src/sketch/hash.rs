@@ -1,7 +1,7 @@
-//! How a sketch or a table makes places of a hash.
+//! Functions that derive indices in a sketch or a table from a hash.
 
-/// A multiplier of 64 bits for linear congruential generators whose figures of merit in the spectral test are
-/// 0.96 in two dimensions down to 0.76 in eight, of 1 at most.
+/// A 64-bit multiplier for linear congruential generators. Its figures of merit in the spectral test are 0.96 in two
+/// dimensions down to 0.76 in eight; the maximum is 1.
 ///
 /// # Source
 /// Steele and Vigna 2021, "Computationally easy, spectrally good multipliers for congruential pseudorandom
@@ -9,7 +9,7 @@
 #[cfg(feature = "std")]
 pub(crate) const MULTIPLIER: u64 = 0xD134_2543_DE82_EF95;
 
-/// Spreads an identity over all bits, so that parts of it can be used as independent hashes.
+/// Spreads an identity over all bits, so that the caller can use parts of the result as independent hashes.
 ///
 /// # Source
 /// The finalizer of MurmurHash3 (A. Appleby), with the constants of D. Stafford's variant 13.
@@ -21,7 +21,7 @@ pub(crate) const fn mix(identity: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// An index below `len`, by the top bits of `hash`.
+/// Returns an index below `len`, from the top bits of `hash`.
 #[inline]
 pub(crate) const fn scale(hash: u64, len: usize) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "below `len`")]
@@ -29,9 +29,9 @@ pub(crate) const fn scale(hash: u64, len: usize) -> usize {
     index
 }
 
-/// A hash as a fraction of one, from which indices are drawn: each is the whole part of a multiple of the fraction, and what is
-/// left is the fraction for the next. So independent indices of any range take a multiplication each, as long as
-/// the product of the ranges is far below 2^64.
+/// A hash as a fraction of one, from which the caller draws indices. Each draw multiplies the fraction by the range:
+/// the integer part is the index, and the rest is the fraction for the next draw. So each independent index takes one
+/// multiplication, for any range. The product of all ranges must be far below 2^64.
 ///
 /// # Source
 /// Brackett-Rozinsky and Lemire 2024, "Batched ranged random integer generation".
@@ -41,7 +41,7 @@ pub(crate) struct Fraction(pub(crate) u64);
 
 #[cfg(feature = "std")]
 impl Fraction {
-    /// An index below `len` (not zero).
+    /// Returns an index below `len`, which is not zero.
     #[inline(always)]
     pub(crate) fn draw(&mut self, len: usize) -> usize {
         let product = u128::from(self.0) * len as u128;
@@ -52,8 +52,9 @@ impl Fraction {
     }
 }
 
-/// The places of a key's four counters, in two of `2 * lines` lines of `LINE` counters: one in each half, and two different
-/// counters in each. The second counter is chosen by the hash's bits from `SHIFT` on.
+/// Returns the indices of a key's four counters. There are `2 * lines` lines of `LINE` counters. The key uses one
+/// line in each half, and two different counters in each line. The hash's bits from `SHIFT` on choose the second
+/// counter of a line.
 #[inline]
 pub(crate) fn places<const LINE: usize, const SHIFT: u32>(hash: u64, lines: usize) -> [usize; 4] {
     let other = mix(hash);
@@ -62,8 +63,8 @@ pub(crate) fn places<const LINE: usize, const SHIFT: u32>(hash: u64, lines: usiz
     #[expect(clippy::cast_possible_truncation, reason = "fewer bits than a line has counters")]
     let bits = |value: u64, shift: u32| (value >> shift) as usize & (LINE - 1);
     let (a, b) = (bits(hash, 0), bits(other, 0));
-    // The distance to a line's second counter is 1 to LINE - 1.
-    // (Not a remainder of LINE - 1, which is one in the models.)
+    // The distance to a line's second counter is 1 to LINE - 1. (The code takes no remainder by LINE - 1, which is
+    // one in the models.)
     let apart = |place: usize, distance: usize| (place + distance.max(1)) & (LINE - 1);
     [first + a, first + apart(a, bits(hash, SHIFT)), second + b, second + apart(b, bits(other, SHIFT))]
 }

@@ -1,17 +1,17 @@
-//! Sketches: what is kept of keys too many to keep, in constant memory and with one-sided errors.
+//! Sketches: estimates for any number of keys, in constant memory and with one-sided errors.
 //!
-//! | type | answers |
+//! | type | question that it answers |
 //! |---|---|
-//! | [`Rate`] | how many events a key had in this window of time, and in the last |
-//! | [`InFlight`] | how many of a key are under way, and may one more begin |
-//! | [`CountMin`] | how often a key came, at most |
-//! | [`Bloom`] | whether a key came before: certainly not, or perhaps |
-//! | [`TopKeys`], [`SampledTopKeys`] | which keys came most often, and how far off that may be |
-//! | [`TatSketch`] | whether a request may go, by GCRA in sixteen-bit cells |
+//! | [`Rate`] | How many events did a key have in the current window of time, and in the previous one? |
+//! | [`InFlight`] | How many requests of a key are in flight, and may another one begin? |
+//! | [`CountMin`] | How often did a key occur, at most? |
+//! | [`Bloom`] | Did a key occur before? "No" is certain, "yes" is not. |
+//! | [`TopKeys`], [`SampledTopKeys`] | Which keys occurred most often, and how large is the error? |
+//! | [`TatSketch`] | Is a request admitted? (GCRA in 16-bit cells.) |
 //!
-//! Without the feature `std` there is [`TatSketch`] alone.
+//! Without the feature `std`, only [`TatSketch`] is available.
 //!
-//! To limit by windows in a sketch, there is [`Builder::sketch`](crate::Builder::sketch); see
+//! To limit requests by windows in a sketch, use [`Builder::sketch`](crate::Builder::sketch); see
 //! [`guide::sketches`](crate::guide::sketches).
 
 #[cfg(feature = "std")]

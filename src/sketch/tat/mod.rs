@@ -1,26 +1,37 @@
-//! Theoretical arrival times in a count-min sketch: four cells of sixteen bits for a key, and one word of its group.
+//! Theoretical arrival times in a count-min sketch: four 16-bit cells for each key, and one word for each group of
+//! keys.
 //!
-//! A key's estimate is the least of these five, each of which is at least what the key owes. Cells hold *coarse*
-//! states: a state shifted right, rounded up. As they are times, they age by themselves.
+//! The estimate of a key is the smallest of these five values. Each of the five is at least the debt of the key.
+//! Cells hold *coarse* states: a coarse state is a state shifted right and rounded up. Cells hold times, so they age
+//! without any work.
 //!
-//! *Cells wrap.* Sixteen bits hold a few horizons' time. A cell that no thread writes for that long reads as ahead again. So
-//! each group of keys has an *end*: the latest time until which any of its keys owes, as a state of 64 bits. An end does
-//! not wrap: once it has passed, no key of the group owes anything, whatever its cells hold. Until then no key of the group
-//! owes for longer than the end. (64 bits hold 584 years where a tick is a nanosecond or longer, and at least one year for
-//! any quota. An end that no thread raises for half of that reads as far ahead; then the cells alone decide.)
+//! *Cells wrap.* A 16-bit cell covers a few times the longest debt. If no thread writes a cell for that long, the old
+//! value reads as a time in the future again. So each group of keys has an *end*: the latest time at which any of its
+//! keys still has a debt, as a 64-bit state. An end does not wrap. Once the end has passed, no key of the group has a
+//! debt, whatever its cells hold. Before that, no debt in the group lasts longer than the end. (64 bits hold 584
+//! years if a tick is a nanosecond or longer, and at least one year for any quota. An end that no thread raises for
+//! half of that time reads as a time in the future; then the cells alone decide.)
 //!
-//! *Charging: raise, then commit.* All others of the five are first raised to what the admission leads to; then the least
-//! one is exchanged for it, from exactly the value that the estimate was; if it changed, all begins again. So at the
-//! moment of the exchange all five hold what the key owes, and of two threads that saw the same estimate one finds
-//! its word changed: raised by the other, if it was another of those that tied. (Exchanging the least one first, or
-//! raising all of them by a maximum, admits twice: see the models.) A charge that has to begin again leaves the others
-//! raised, against the clients.
+//! *Charging: raise, then commit.* A charge works in these steps:
 //!
-//! *Raising.* A debt that is only recorded, and admits nothing, needs no commit: cells below it are raised to it. With
-//! estimates that are a least value this is conservative update: only the cells that would be too low are touched.
+//! 1. Read the four cells and the end. The smallest of the five values is the estimate.
+//! 2. Raise each of the other four to the new state, if it is lower.
+//! 3. Replace the smallest value by the new state with a compare-exchange, which expects exactly the value that was
+//!    read. This step is the commit. If the value has changed, start again at step 1.
 //!
-//! *Layout.* Two cache lines for a key, each in its own half of the sketch, and two cells in each: half the misses of
-//! four rows, at nearly their accuracy (four lines of one cell were no better when measured, in two floods).
+//! So at the commit, all five values are at least the key's debt. If two threads saw the same estimate, one of them
+//! finds that its word has changed. If two words tied for the smallest value, each thread may commit in a different
+//! one; then the other thread has raised that word. (Two simpler schemes admit twice: exchanging the smallest value
+//! first, and raising all of them by a maximum. The models show this.) A charge that starts again leaves the other
+//! values raised, which can only deny more.
+//!
+//! *Raising.* A debt that is only recorded admits nothing, so it needs no commit: each cell below the debt is raised
+//! to it. The estimate is the smallest value, so this is conservative update: only cells that would be too low are
+//! changed.
+//!
+//! *Layout.* A key has two cache lines, one in each half of the sketch, and two cells in each line. This causes half
+//! the cache misses of four rows, at nearly the same accuracy. (Four lines with one cell each were no better in
+//! measurements of two floods.)
 //!
 //! # Source
 //! Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update).
@@ -42,66 +53,70 @@ use crate::base::sync::{AtomicU16, AtomicU64, fence};
 use crate::sketch::hash::{mix, places, scale};
 
 const BITS: u32 = u16::BITS;
-/// The furthest that a state can be ahead takes 2^this coarse ticks, or up to twice as many: half the range of a cell is
-/// then 4 horizons or more, which a thread may lag by. Fewer ticks round debts up by more, each time that a key is
+/// The largest debt takes between 2^`HORIZON_BITS` coarse ticks and twice that number. Half the range of a cell is
+/// then at least 4 horizons, which a thread may lag by. Fewer ticks round debts up by more each time that a key is
 /// evicted: 2^11 gave 2.7 times the wrong denials where memory is tight.
 const HORIZON_BITS: u32 = 12;
-/// As few in a sketch on its own, where units are whole ticks and nobody turns away a key whose cells came round.
+/// The same for a standalone sketch. There, units are whole ticks, and no other part denies a key because its cells
+/// wrapped.
 const ALONE_HORIZON_BITS: u32 = 10;
-/// Cells in a line of 64 bytes; in the models, as few as keep a key's cells apart.
+/// The number of cells in a line of 64 bytes. In the models, it is the smallest number that keeps a key's cells
+/// apart.
 const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 32 };
 const DEPTH: usize = 4;
-/// The row after the cells': the end of the key's group.
+/// The row number after those of the cells: the end of the key's group.
 const END: usize = DEPTH;
-/// A cell that was never written.
+/// The value of a cell that was never written.
 const UNTOUCHED: u16 = 0;
-/// An end that was never written.
+/// The value of an end that was never written.
 const NO_END: u64 = 0;
-/// Bytes of a standalone sketch for each end.
+/// The bytes of a standalone sketch per end.
 const BYTES_FOR_AN_END: usize = 128;
 
-/// How far an end is ahead of a reference; none if it has passed.
+/// Returns how far an end is ahead of a reference, or 0 if the end has passed.
 #[inline]
 pub(crate) const fn left(end: u64, reference: u64) -> u64 {
     let ahead = end.wrapping_sub(reference);
     if end == NO_END || ahead > u64::MAX / 2 { 0 } else { ahead }
 }
 
-/// The end that is `ahead` of a reference.
+/// Returns the end that is `ahead` of a reference.
 #[inline]
 pub(crate) const fn end(ahead: u64, reference: u64) -> u64 {
     let end = reference.wrapping_add(ahead);
-    // Zero means that there is none, so an end at zero moves by a tick.
+    // Zero means "no end", so an end at zero moves by one tick.
     if end == NO_END { 1 } else { end }
 }
 
-/// The cells. What is kept in them is up to the caller: states of one [`CompactState`] algorithm.
+/// The cells and the ends. The caller chooses their meaning: they hold states of one [`CompactState`] algorithm.
 #[derive(Debug)]
 pub(crate) struct Cells {
     cells: Array<AtomicU16>,
-    /// Until when any key of each group owes.
+    /// For each group, the latest time at which any of its keys has a debt.
     ends: Array<AtomicU64>,
-    /// Lines in each half.
+    /// The number of lines in each half.
     lines: usize,
-    /// A coarse state is a state shifted by this.
+    /// A coarse state is a state shifted right by this number of bits.
     shift: u32,
-    /// How far a coarse state can be ahead.
+    /// The largest distance that a coarse state can be ahead.
     horizon: u64,
-    /// How far one can be ahead of the newest time, which may be out of date by the word's slack.
+    /// The largest distance that a coarse state can be ahead of the newest time, which may be out of date by the
+    /// word's slack.
     slack_horizon: u64,
 }
 
 impl Cells {
-    /// A line in each half.
+    /// The bytes of one line in each half.
     pub(crate) const LEAST_BYTES: usize = 2 * LINE * size_of::<u16>();
 
-    /// Cells in at most `bytes` bytes (at least two lines), and ends, for a word's states.
+    /// Creates cells in at most `bytes` bytes (at least two lines), and `ends` ends, for a word's states.
     ///
-    /// States without slack are those of windows. One as far ahead as the horizon would be of a window that has not come, with
-    /// little used in it; a cell that says so is of an earlier round.
+    /// States without slack belong to windows. A window state that is as far ahead as the horizon would belong to a
+    /// future window with little use. So a cell with this distance is from an earlier round of the cell's range.
     pub(crate) fn new<N: CompactState>(bytes: usize, ends: usize, word: &N, shift: u32) -> Option<Self> {
         let lines = (bytes / Self::LEAST_BYTES).max(1);
-        // Rounded up by the shift, by the reference's own being rounded down, and past zero.
+        // The numbers added below cover the rounding up by the shift, the rounding down of the reference, and the
+        // step past zero.
         let (horizon, slack) = (word.horizon(), word.slack());
         let (horizon, slack_horizon) = if slack == 0 {
             ((horizon >> shift) - 1, (horizon >> shift) - 1)
@@ -113,12 +128,12 @@ impl Cells {
         Some(Self { cells, ends, lines, shift, horizon, slack_horizon })
     }
 
-    /// The shift at which the longest horizon takes 2^12 to 2^13 coarse ticks.
+    /// Returns the shift at which the longest horizon takes 2^12 to 2^13 coarse ticks.
     pub(crate) fn shift_for(horizon: u64) -> u32 {
         (u64::BITS - horizon.leading_zeros()).saturating_sub(HORIZON_BITS + 1)
     }
 
-    /// States in half the range of a cell.
+    /// Returns half the range of a cell, in states.
     pub(crate) fn half_range(shift: u32) -> u64 {
         1 << (BITS - 1 + shift)
     }
@@ -127,7 +142,7 @@ impl Cells {
         self.cells.len() * size_of::<AtomicU16>() + self.ends.len() * size_of::<AtomicU64>()
     }
 
-    /// Cells and ends: what an image can hold.
+    /// Returns the number of cells and ends, which is the largest length of an image.
     pub(crate) fn len(&self) -> usize {
         self.cells.len() + self.ends.len()
     }
@@ -136,31 +151,32 @@ impl Cells {
         self.shift
     }
 
-    /// How far ahead any state can be that is read from a cell.
+    /// Returns the largest distance that a state read from a cell can be ahead.
     pub(crate) fn horizon(&self) -> u64 {
         (self.horizon + 1) << self.shift
     }
 
-    /// The places of a key's cells; all different.
+    /// Returns the indices of a key's cells; all are different.
     #[inline]
     fn places(&self, hash: u64) -> [usize; DEPTH] {
         places::<LINE, 5>(hash, self.lines)
     }
 
-    /// How many coarse ticks a cell is ahead of a reference. `latest` says the reference of the newest time; it is asked only
-    /// about a cell that seems too far ahead, which has been loaded by then.
+    /// Returns how many coarse ticks a cell is ahead of a reference. `latest` returns the reference of the newest
+    /// time. The method calls it only for a cell that seems too far ahead, after it has loaded the cell.
     #[inline]
     fn ahead(&self, cell: u16, reference: u64, latest: &impl Fn() -> u64) -> u64 {
-        // Never written; else all such cells would come round together.
+        // The cell was never written. Without this check, all such cells would wrap at the same time.
         if cell == UNTOUCHED {
             return 0;
         }
         match standing::<BITS>(u64::from(cell), reference >> self.shift, self.horizon) {
             SlotStanding::Idle => 0,
             SlotStanding::Ahead(ahead) => ahead,
-            // Further ahead of the newest time than any debt, the cell is of an earlier round.
+            // A cell that is further ahead of the newest time than any debt is from an earlier round.
             SlotStanding::Unsure(ahead) => {
-                // Ordering: Acquire; pairs with the exchange that wrote the cell: its writer raised the newest time before.
+                // Ordering: Acquire; pairs with the exchange that wrote the cell. The writer had raised the newest
+                // time before.
                 fence(Acquire);
                 match standing::<BITS>(u64::from(cell), latest() >> self.shift, self.slack_horizon) {
                     SlotStanding::Unsure(_) => 0,
@@ -170,7 +186,7 @@ impl Cells {
         }
     }
 
-    /// A coarse number of ticks ahead of a reference, as states ahead of it.
+    /// Converts coarse ticks ahead of a reference to states ahead of it.
     #[inline]
     fn fine(&self, coarse: u64, reference: u64) -> u64 {
         if coarse == 0 {
@@ -179,25 +195,26 @@ impl Cells {
         (((reference >> self.shift).wrapping_add(coarse)) << self.shift).wrapping_sub(reference)
     }
 
-    /// The least coarse number of ticks that is not below `ahead` states.
+    /// Returns the smallest number of coarse ticks that is not below `ahead` states.
     #[inline]
     fn coarse(&self, ahead: u64, reference: u64) -> u64 {
         let round = (1_u64 << self.shift) - 1;
-        // Below 2^40 + 2^24 with the low bits of the reference.
+        // The sum is below 2^40 + 2^24, including the low bits of the reference.
         ((reference & round) + ahead + round) >> self.shift
     }
 
-    /// The end of a key's group.
+    /// Returns the end of a key's group.
     #[inline]
     fn end(&self, hash: u64) -> &AtomicU64 {
-        // By other bits than those that choose lines and cells.
+        // It uses other bits of the hash than those that choose lines and cells.
         &self.ends[scale(hash.rotate_left(u32::BITS), self.ends.len())]
     }
 
-    /// At most how far a key is ahead of `reference`; never less than it is.
+    /// Returns an upper bound of how far a key is ahead of `reference`.
     #[inline]
     pub(crate) fn estimate(&self, hash: u64, reference: u64, latest: &impl Fn() -> u64) -> u64 {
-        // Ordering: Acquire, here and below; pairs with the raise of a debt whose key has been seen to have lost its slot.
+        // Ordering: Acquire, here and below. It pairs with the raise of an evicted key's debt: the caller has seen
+        // that the key has lost its slot.
         let longest = left(self.end(hash).load(Acquire), reference);
         if longest == 0 {
             return 0;
@@ -209,12 +226,12 @@ impl Cells {
         self.fine(least, reference).min(longest)
     }
 
-    /// The cell's value that is `coarse` ticks ahead of a reference.
+    /// Returns the value of a cell that is `coarse` ticks ahead of a reference.
     #[inline]
     fn cell(&self, coarse: u64, reference: u64) -> u16 {
         #[expect(clippy::cast_possible_truncation, reason = "modulo 2^16 is what a cell is")]
         let cell = (reference >> self.shift).wrapping_add(coarse) as u16;
-        // The one time that means something else is put off by a tick.
+        // The value `UNTOUCHED` has another meaning, so this time moves by one tick.
         if cell == UNTOUCHED { 1 } else { cell }
     }
 
@@ -237,8 +254,8 @@ impl Cells {
         }
     }
 
-    /// An end that is `longest` ahead; or, if no debt lasts that long (a clock was wrong when it was written), the latest end
-    /// that a debt can have.
+    /// Returns the end `seen`, which is `longest` ahead. If no debt can last that long, a clock was wrong when the
+    /// end was written. Then the method returns the latest end that a debt can have.
     fn credible(&self, seen: u64, longest: u64, latest: &impl Fn() -> u64) -> u64 {
         let far = Self::half_range(self.shift);
         if longest <= far {
@@ -254,11 +271,12 @@ impl Cells {
     /// Raises one cell to at least `coarse` ticks ahead.
     fn raise_cell(&self, place: usize, coarse: u64, reference: u64, latest: &impl Fn() -> u64) {
         let cell = &self.cells[place];
-        // Ordering: Acquire, here and of the exchange that fails: no commit is made from a load that another's commit led to.
+        // Ordering: Acquire, here and for a failed exchange. No commit is based on a load from before another
+        // thread's commit whose effects this thread has already seen.
         let mut seen = cell.load(Acquire);
         while self.ahead(seen, reference, latest) < coarse {
-            // Ordering: Release: who sees this debt, and then the commit or the slot that it was written for, is in
-            // order; AcqRel for what the value replaced brought along.
+            // Ordering: Release. A thread that sees this debt, and then the commit or the slot that the debt was
+            // written for, sees them in order. AcqRel, to pass on the writes that the replaced value published.
             match cell.compare_exchange(seen, self.cell(coarse, reference), AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(other) => seen = other,
@@ -275,10 +293,11 @@ impl Cells {
         }
     }
 
-    /// Decides on a key by its estimate, and charges it if it is admitted: strict, by raise-then-commit.
+    /// Decides on a request from the estimate of its key and charges the request if it is admitted. The limit is
+    /// strict, by raise-then-commit.
     ///
-    /// Lock-free: begins again only if another thread's write took effect. `is_near` is asked before anything is written;
-    /// `None` if it says no: the time is too far behind.
+    /// Lock-free: it retries only if a write of another thread took effect. It calls `is_near` before it writes
+    /// anything. If `is_near` returns false, the time is too far behind, and the method returns `None`.
     pub(crate) fn charge<N: CompactState>(
         &self,
         word: &N,
@@ -322,7 +341,7 @@ impl Cells {
                     self.raise_cell(place, coarse, reference, latest);
                 }
             }
-            // Ordering: AcqRel: the raises come before it for whoever sees it.
+            // Ordering: AcqRel. A thread that sees the commit also sees the raises before it.
             let is_done = if row == END {
                 let next = end(after, reference);
                 self.end(hash).compare_exchange(seen_end, next, AcqRel, Relaxed).is_ok()
@@ -336,24 +355,25 @@ impl Cells {
         }
     }
 
-    /// Forgets everything.
+    /// Resets all cells and ends.
     pub(crate) fn clear(&self) {
         self.cells.iter().for_each(Zeroed::clear);
         self.ends.iter().for_each(Zeroed::clear);
     }
 
-    /// The cells, and after them the ends, that are ahead of a reference, and how many coarse ticks.
+    /// Returns the cells, followed by the ends, that are ahead of a reference. Each comes with its number of coarse
+    /// ticks.
     pub(crate) fn image(&self, reference: u64, latest: &impl Fn() -> u64) -> Vec<(u64, u16)> {
         let cells = self.cells.iter().map(|cell| self.ahead(cell.load(Acquire), reference, latest));
         let ends = self.ends.iter().map(|end| match left(end.load(Acquire), reference) {
             0 => 0,
-            // Further only after a clock was wrong.
+            // An end is further ahead only if a clock was wrong.
             longest => self.coarse(longest.min(self.slack_horizon << self.shift), reference),
         });
         (0..)
             .zip(cells.chain(ends))
             .filter_map(|(index, ahead)| {
-                // At most the horizon, if it was written since the image began.
+                // At most the horizon, even if the cell was written after the image began.
                 #[expect(
                     clippy::cast_possible_truncation,
                     reason = "at most the horizon with its slack, below 2^15"
@@ -364,7 +384,7 @@ impl Cells {
             .collect()
     }
 
-    /// Whether an image could be one of these cells.
+    /// Returns whether an image fits these cells.
     pub(crate) fn accepts(&self, image: &[(u64, u16)]) -> bool {
         image.is_sorted_by(|a, b| a.0 < b.0)
             && image.iter().all(|&(index, ahead)| {
@@ -372,8 +392,8 @@ impl Cells {
             })
     }
 
-    /// Writes an image of `then` at `now`, of which what is paid by now is left out. If no time has `passed`,
-    /// `now` is where `then` was.
+    /// Writes an image that was taken at `then`, as of `now`, and leaves out the debts that have been paid by now. If
+    /// `passed` is false, no time has passed, and `now` stands for the same moment as `then`.
     pub(crate) fn replace(&self, image: &[(u64, u16)], then: u64, now: u64, passed: bool) {
         let passed = if passed { (now >> self.shift).wrapping_sub(then >> self.shift) } else { 0 };
         for &(index, ahead) in image {
@@ -392,19 +412,20 @@ impl Cells {
     }
 }
 
-/// GCRA for any number of keys in constant memory and without slots: four 16-bit cells for each key, shared.
+/// GCRA for any number of keys in constant memory and without slots; keys share 16-bit cells, four for each key.
 ///
-/// Never admits more than GCRA would by a clock of its ticks, under any interleaving; keys that share cells may be denied early, the more of
-/// them are busy: about one deserving request in a thousand when a cell is there for two busy keys of few units. The
-/// [`Compact`](crate::Compact) store, which has one of these behind its slots, is better in all but
-/// the smallest memories.
+/// The sketch never admits more than GCRA with a clock of the same ticks, in any interleaving of threads. Keys that
+/// share cells may be denied too early, and more often with more busy keys. About one conforming request in a
+/// thousand is denied wrongly if there is one cell for every two busy keys of few units. The
+/// [`Compact`](crate::Compact) store has such a sketch behind its slots. It is better in all memory sizes except the
+/// smallest.
 ///
-/// A cell that no request writes for 64 bursts' time wraps: it reads as if its old debt were new. This denies a key only
-/// while another key of its group owes something, and for no longer than that debt lasts. There is one group for each
-/// 128 bytes; a key that is alone in its group is never denied wrongly.
+/// If no request writes a cell for the time of 64 bursts, the cell wraps: its old debt reads as a new one. This
+/// denies a key only while another key of its group has a debt, and for no longer than that debt lasts. There is one
+/// group for each 128 bytes. A key that is alone in its group is never denied wrongly.
 ///
-/// Time is counted in ticks of about `interval × burst / 1024` (an interval is a whole number of them), and each request
-/// is decided as of the tick that its time lies in.
+/// The sketch counts time in ticks of about `interval × burst / 1024`; an interval is a whole number of ticks. It
+/// decides each request as of the tick that contains the request's time.
 ///
 /// # Examples
 /// ```
@@ -426,10 +447,11 @@ pub struct TatSketch {
 }
 
 impl TatSketch {
-    /// A sketch for this quota in about `bytes` bytes, at least 136.
+    /// Creates a sketch for this quota in about `bytes` bytes; the minimum is 136.
     ///
     /// # Errors
-    /// If the burst is above 1,024, or half the range of a cell (32 bursts) is less than a second.
+    /// If the burst is above 1,024. If half the range of a cell (32 bursts) is shorter than a second. If the memory
+    /// cannot be allocated.
     pub fn try_new(quota: Quota, bytes: usize) -> Result<Self, QuotaError> {
         let word = TatWord::coarse("TAT sketch", &quota, ALONE_HORIZON_BITS, TatVariant::Meter)?;
         if word.span_ns(Cells::half_range(0)) < 1_000_000_000 {
@@ -437,7 +459,7 @@ impl TatSketch {
         }
         let ends = (bytes / BYTES_FOR_AN_END).max(1);
         let cells = Cells::new(bytes.saturating_sub(ends * size_of::<AtomicU64>()), ends, &word, 0);
-        // A quarter of a cell's range, not of a word's.
+        // A quarter of a cell's range, and not of a word's range.
         let (slack_ns, lag_ns) = (word.span_ns(word.slack()), word.span_ns(Cells::half_range(0) / 2));
         let newest = Newest::new(slack_ns, lag_ns, word.span_ns(word.horizon()).max(1_000_000_000));
         let cells =
@@ -445,21 +467,22 @@ impl TatSketch {
         Ok(Self { cells, word, newest })
     }
 
-    /// Checks `cost` units at a time that the caller says, for the key with this hash, and charges all of them or none.
+    /// Checks `cost` units for the key with this hash, at a time that the caller passes. It charges all of the units
+    /// or none.
     ///
-    /// `hash` must come from a keyed hasher of 64-bit quality: it is all that is known of the key.
+    /// `hash` must come from a keyed hasher of 64-bit quality, because the sketch knows nothing else about the key.
     ///
     /// # Complexity
-    /// O(1): three cache lines; five exchanges if it is allowed. Lock-free; a denial writes nothing.
+    /// O(1): three cache lines; five exchanges if the request is admitted. Lock-free; a denial writes nothing.
     pub fn check_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
         let mut now_ns = now.as_nanos();
         loop {
-            // Too far behind the cells to tell debts from cells that came round.
+            // The time is too far behind the cells: the sketch could not tell debts from wrapped cells.
             if now_ns < self.newest.low() {
                 now_ns = self.newest.as_of(now_ns);
             }
             let latest = || self.word.reference(self.newest.newest().max(now_ns));
-            // Before anything is written, and after the cells were loaded.
+            // The charge calls this before it writes anything, and after it has loaded the cells.
             let is_near = || {
                 self.newest.raise(now_ns, |now_ns| now_ns);
                 now_ns >= self.newest.low()
@@ -471,7 +494,7 @@ impl TatSketch {
         }
     }
 
-    /// The bytes of its cells.
+    /// Returns the size of the cells and ends in bytes.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         self.cells.bytes()
@@ -485,10 +508,10 @@ mod tests {
 
     const NOW: u64 = 1 << 50;
     const HORIZON: u64 = 1_000;
-    /// Further than a debt lasts, and than half the range of a cell.
+    /// Longer than any debt, and more than half the range of a cell.
     const FAR: u64 = 100_000;
 
-    /// All keys are one group.
+    /// All keys are in one group.
     fn cells() -> Cells {
         let rate = UnitRate { interval: Interval { num: 1, den: 1 }, burst: HORIZON };
         let word = TatWord::with_ticks("test", rate, 1, TatVariant::Meter).unwrap();
@@ -532,7 +555,7 @@ mod tests {
         cells.raise(mix(1), HORIZON, NOW + FAR, &|| NOW + FAR);
         cells.raise(mix(2), HORIZON, NOW, &|| NOW);
         assert_eq!(cells.estimate(mix(2), NOW, &|| NOW), HORIZON);
-        // The longest debt that there can be is over.
+        // The longest possible debt is paid.
         assert_eq!(cells.estimate(mix(1), NOW + 3 * HORIZON, &|| NOW + 3 * HORIZON), 0);
         assert_eq!(left(cells.end(0).load(Acquire), NOW + 3 * HORIZON), 0);
     }
