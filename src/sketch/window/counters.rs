@@ -1,17 +1,24 @@
-//! Counts of windows: a count-min sketch with conservative update, several counters to a word.
+//! Counts per window: a count-min sketch with conservative update and several counters in a word.
 //!
-//! A key has two cache lines, each in its own half of the sketch, and two counters in each: in one word where a word holds
-//! four or more, so that one exchange raises both; else in two words. Its *estimate* is the least of its counters, each of
-//! which is at least what was counted for it.
+//! A key has two cache lines, one in each half of the sketch, and two counters in each line. If a word holds four or
+//! more counters, both counters of a line are in one word, so one exchange raises both. Otherwise they are in two
+//! words. The *estimate* of a key is the smallest of its counters. Each of them is at least the key's count.
 //!
-//! *Charging.* All words that hold less than the new count are exchanged, each from exactly what was read. If one of them changed,
-//! all begins again. Why no two charges of a key start from the same estimate: take two charges A and B that both come to the
-//! count `c`. Each exchanges its least word, from below `c`, so that no word does this twice. So B's least word was at `c` or
-//! above when A read it: B had exchanged it, and had read all words before. Likewise A had exchanged its own least word
-//! before B read that one, and so had read all words before B's exchange. That is a circle. A charge that begins again leaves
-//! what it exchanged raised, as if another key had counted there.
+//! *Charging.* A charge works in these steps:
 //!
-//! How many words a key has is known to the compiler ([`Rows`]), so that they are in registers.
+//! 1. Read all words of the key, and compute the new count from the estimate.
+//! 2. Exchange each word whose counters are below the new count. Each exchange expects exactly the word that was
+//!    read.
+//! 3. If any word has changed, start again at step 1.
+//!
+//! Why no two charges of a key start from the same estimate: take two charges A and B that both result in the count
+//! `c`. Each of them exchanges its smallest word from a value below `c`. Counters only grow, so no word makes this
+//! step twice. So A and B have different smallest words, and B's smallest word was at `c` or above when A read it. So
+//! B had exchanged that word, and had read all words before. In the same way, A had exchanged its own smallest word
+//! before B read that word. So A had read all words before B's exchange. This is a contradiction. A charge that
+//! starts again leaves its exchanged words raised, as if another key had counted there.
+//!
+//! The compiler knows the number of words of a key ([`Rows`]), so it keeps them in registers.
 
 use super::{Late, Windows, WordAge, parity};
 use crate::base::memory::prefetch::{PrefetchToWrite, prefetch};
@@ -20,47 +27,49 @@ use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
 use crate::sketch::hash::{Fraction, MULTIPLIER};
 
-/// Words of a cache line; in the models, as few as keep a key's words apart.
+/// The number of words in a cache line. In the models, it is the smallest number that keeps a key's words apart.
 const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
-/// Counters in a word, from which on a key has two in one.
+/// If a word has at least this many counters, a key has two counters in one word.
 const TOGETHER: usize = 4;
 
-/// See the module's text.
+/// See the module docs.
 #[derive(Debug)]
 pub(crate) struct WindowCounters {
     words: Array<AtomicU64>,
-    /// Words in each half: whole lines.
+    /// The number of words in each half; a whole number of lines.
     half: usize,
-    /// 1 if even and odd windows have words of their own, else 0.
+    /// 1 if even and odd windows have separate words, otherwise 0.
     odd: usize,
-    /// Its complement.
+    /// The complement of `odd`.
     even: usize,
-    /// A line's places, each of a word or of a pair, but one.
+    /// The number of places in a line, minus one. A place is a word or a pair of words.
     other_places: usize,
     count_bits: u32,
-    /// The most that a counter holds.
+    /// The largest value of a counter.
     most: u64,
-    /// Counters in a word.
+    /// The number of counters in a word.
     counters: usize,
 }
 
-/// Where a key's lines are: its first word in each, of even windows if odd ones have their own; and what is left of the
-/// hash to choose counters by.
+/// The location of a key's lines: the first word in each line, and the rest of the hash, which chooses the counters.
+/// If even and odd windows have separate words, it is the word of even windows.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Lines([(usize, Fraction); 2]);
 
-/// Where a key's counters are: `PER` in each of `N` words, two in two or one in four.
+/// The location of a key's counters: `PER` counters in each of `N` words, either two in two words or one in four
+/// words.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Rows<const N: usize, const PER: usize>([Spot<PER>; N]);
 
-/// One of a key's words, of even windows if odd ones have their own, and where its counters are in it.
+/// One of a key's words, and the location of the counters in it. If even and odd windows have separate words, it is
+/// the word of even windows.
 #[derive(Copy, Clone, Debug)]
 struct Spot<const PER: usize> {
     index: usize,
     shifts: [u32; PER],
 }
 
-/// A key's words as they were read in a window; by field, so that each is in registers.
+/// A key's words as they were read in a window. Each field is an array, so that the values stay in registers.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Read<'a, const N: usize, const PER: usize> {
     words: [&'a AtomicU64; N],
@@ -69,13 +78,13 @@ pub(crate) struct Read<'a, const N: usize, const PER: usize> {
     /// The words as they count in the window: empty if they are older.
     current: [u64; N],
     counts: [[u64; PER]; N],
-    /// Whether some word is of an older window, or may never have been written.
+    /// Whether a word belongs to an older window, or may never have been written.
     is_older: bool,
-    /// Its estimate: at least what was counted for it.
+    /// The key's estimate: at least its count.
     pub(crate) least: u64,
 }
 
-/// How a charge ended.
+/// The result of a charge.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Commit {
@@ -86,8 +95,9 @@ pub(crate) enum Commit {
 }
 
 impl WindowCounters {
-    /// At most about `bytes` bytes of counters up to `largest`, with a word each for even and odd windows if the `last` one
-    /// is asked for too. `None` if there is no such memory, or no room for such a counter.
+    /// Creates at most about `bytes` bytes of counters up to `largest`. If `last` is true, even and odd windows have
+    /// separate words, so that a caller can read the previous window. Returns `None` if the memory cannot be
+    /// allocated, or if a word has no room for such a counter.
     pub(crate) fn new(bytes: usize, largest: u64, last: bool, windows: &Windows) -> Option<Self> {
         let count_bits = (u64::BITS - largest.leading_zeros()).max(1);
         let counters = (windows.payload_bits() / count_bits) as usize;
@@ -102,26 +112,27 @@ impl WindowCounters {
         Some(Self { words, half, odd, even: !odd, other_places, count_bits, most, counters })
     }
 
-    /// A line in each half.
+    /// The bytes of one line in each half.
     pub(crate) const LEAST_BYTES: usize = 2 * LINE * size_of::<u64>();
 
     pub(crate) fn bytes(&self) -> usize {
         self.words.len() * size_of::<AtomicU64>()
     }
 
-    /// The most that a counter holds.
+    /// Returns the largest value of a counter.
     #[inline(always)]
     pub(crate) fn most(&self) -> u64 {
         self.most
     }
 
-    /// Whether a key has two words, with two counters in each, or four with one.
+    /// Returns true if a key has two words with two counters each, and false if it has four words with one counter
+    /// each.
     #[inline(always)]
     pub(crate) fn is_together(&self) -> bool {
         self.counters >= TOGETHER
     }
 
-    /// Where a key's lines are.
+    /// Returns the location of a key's lines.
     #[inline(always)]
     pub(crate) fn lines(&self, hash: u64) -> Lines {
         let line = |first: usize, hash: u64| {
@@ -131,7 +142,8 @@ impl WindowCounters {
         Lines([line(0, hash), line(self.half, hash.wrapping_mul(MULTIPLIER))])
     }
 
-    /// Where a key's counters are; two in two words if [`WindowCounters::is_together`], else one in four.
+    /// Returns the location of a key's counters: two in two words if [`WindowCounters::is_together`], otherwise one
+    /// in four words.
     #[inline(always)]
     pub(crate) fn rows<const N: usize, const PER: usize>(&self, lines: &Lines) -> Rows<N, PER> {
         const { assert!((N == 2 && PER == 2) || (N == 4 && PER == 1), "four counters on two lines") };
@@ -140,13 +152,13 @@ impl WindowCounters {
             let first = self.shift(rest.draw(self.counters));
             spots[0] = Spot { index, shifts: [first; PER] };
             if PER == 2 {
-                // Another one, as far behind it as is drawn, or from the word's beginning on.
+                // Another counter, at a random distance after the first one, with wrap-around in the word.
                 let second = first + self.shift(1 + rest.draw(self.counters - 1));
                 let end = self.shift(self.counters);
                 spots[0].shifts[PER - 1] = if second < end { second } else { second - end };
             } else {
                 let second = self.shift(rest.draw(self.counters));
-                // Another place of the line. (In the models it may have one only.)
+                // Another place in the line. (In the models, a line may have only one place.)
                 let apart = (1 + rest.draw(self.other_places)) & self.other_places;
                 spots[N / 2 - 1] = Spot { index: index ^ (apart << self.odd), shifts: [second; PER] };
             }
@@ -154,20 +166,20 @@ impl WindowCounters {
         Rows(spots)
     }
 
-    /// The bits below a counter of a word.
+    /// Returns the number of bits below a counter of a word.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a word has 64 bits")]
     fn shift(&self, counter: usize) -> u32 {
         counter as u32 * self.count_bits
     }
 
-    /// Asks for a key's lines.
+    /// Prefetches a key's lines.
     #[inline(always)]
     pub(crate) fn approach(&self, lines: &Lines) {
         lines.0.iter().for_each(|&(index, _)| prefetch(self.words.as_ptr().wrapping_add(index)));
     }
 
-    /// Asks for a key's lines, to write them.
+    /// Prefetches a key's lines for writing.
     #[inline(always)]
     pub(crate) fn approach_to_write(&self, hint: PrefetchToWrite, lines: &Lines) {
         lines.0.iter().for_each(|&(index, _)| hint.prefetch(self.words.as_ptr().wrapping_add(index)));
@@ -178,19 +190,20 @@ impl WindowCounters {
         &self.words[index | parity(window, self.odd)]
     }
 
-    /// A counter of a word. A rotation moves it down as a shift does, and the processor needs no proof that it is less than a word.
+    /// Returns a counter of a word. A rotation moves the counter down like a shift, and needs no check that the
+    /// distance is below 64.
     #[inline(always)]
     fn count(&self, word: u64, shift: u32) -> u64 {
         word.rotate_right(shift) & self.most
     }
 
-    /// The lesser of a key's counters in a word.
+    /// Returns the smaller of a key's counters in a word.
     #[inline(always)]
     fn least(&self, word: u64, shifts: &[u32]) -> u64 {
         shifts.iter().fold(u64::MAX, |least, shift| least.min(self.count(word, *shift)))
     }
 
-    /// A word with a key's counters at `count` at least.
+    /// Returns a word with the key's counters raised to at least `count`.
     #[inline(always)]
     fn raised(&self, mut word: u64, shifts: &[u32], count: u64) -> u64 {
         for shift in shifts {
@@ -199,7 +212,7 @@ impl WindowCounters {
         word
     }
 
-    /// A word of this window as it counts for it: empty if it is older.
+    /// Returns a word as it counts in the current window: empty if it is older.
     #[inline(always)]
     fn current(windows: &Windows, word: u64, window: u64) -> Result<u64, Late> {
         match windows.age(word, window)? {
@@ -208,7 +221,7 @@ impl WindowCounters {
         }
     }
 
-    /// A key's estimate in this window; never below what was counted for it.
+    /// Returns a key's estimate in this window: at least its count.
     pub(crate) fn estimate<const N: usize, const PER: usize>(
         &self,
         windows: &Windows,
@@ -218,7 +231,7 @@ impl WindowCounters {
         self.estimate_of(windows, rows, (window, WordAge::Now), window)
     }
 
-    /// A key's estimate in the window `of`, whose words have that age in `window`.
+    /// Returns a key's estimate in the window `of`. Words of that window have the age `age` in `window`.
     #[inline(always)]
     fn estimate_of<const N: usize, const PER: usize>(
         &self,
@@ -237,7 +250,7 @@ impl WindowCounters {
         Ok(estimate)
     }
 
-    /// Reads a key's words in this window, to charge it.
+    /// Reads a key's words in this window, for a charge.
     #[inline(always)]
     pub(crate) fn read<const N: usize, const PER: usize>(
         &self,
@@ -250,7 +263,7 @@ impl WindowCounters {
         // Ordering: as in `estimate_of`.
         let seen = words.map(|word| word.load(Acquire));
         let (empty, payload) = (windows.empty(window), windows.payload_mask());
-        // All tags at once. Where the window's is zero, a word may have it that was never written.
+        // Checks all tags at once. If the window's tag is zero, a word that was never written may match it.
         let is_older = seen.iter().fold(0, |tags, word| tags | (word ^ empty)) > payload || empty == 0;
         if is_older {
             windows.are_older(seen, window)?;
@@ -266,7 +279,7 @@ impl WindowCounters {
         Ok(Read { words, shifts, seen, current, counts, is_older, least })
     }
 
-    /// A key's estimate in the window before this one.
+    /// Returns a key's estimate in the window before this one.
     #[inline(always)]
     pub(crate) fn last<const N: usize, const PER: usize>(
         &self,
@@ -277,7 +290,7 @@ impl WindowCounters {
         self.estimate_of(windows, rows, (window.wrapping_sub(1), WordAge::Last), window)
     }
 
-    /// Raises a key's counters to `count` at least, each by a maximum: nothing is admitted by it.
+    /// Raises a key's counters to at least `count`, each by a maximum. This admits no request.
     #[inline(never)]
     pub(crate) fn raise<const N: usize, const PER: usize>(
         &self,
@@ -290,7 +303,7 @@ impl WindowCounters {
         })
     }
 
-    /// Puts a key whose counters were read at `count`, which is more than its estimate: see the module's text.
+    /// Sets a key to `count`, which is above its estimate, from the words in `read`: see the module docs.
     #[inline(always)]
     pub(crate) fn charge<const N: usize, const PER: usize>(
         &self,
@@ -302,12 +315,13 @@ impl WindowCounters {
             windows.begin(window);
         }
         let exchange = |row| self.exchange(read, row, count);
-        // Written out, so that the arrays are registers.
+        // The exchanges are written out, so that the compiler keeps the arrays in registers.
         let is_done = exchange(0) && exchange(1) && (N == 2 || (exchange(2 % N) && exchange(3 % N)));
         if is_done { Commit::Done } else { Commit::Lost }
     }
 
-    /// Exchanges one word for one with the key's counters at `count`, if they are below it; whether it was as it was read.
+    /// Exchanges one word so that the key's counters in it are at least `count`. Returns false if the word has
+    /// changed since it was read.
     #[inline(always)]
     pub(super) fn exchange<const N: usize, const PER: usize>(
         &self,
@@ -322,7 +336,8 @@ impl WindowCounters {
         let delta: u64 =
             deltas.map(|(counted, shift)| count.saturating_sub(*counted).rotate_left(shift)).sum();
         let next = read.current[row] + delta;
-        // Ordering: AcqRel: Release for what was read and exchanged before, Acquire for what the word brought along.
+        // Ordering: AcqRel. Release publishes what this thread read and exchanged before. Acquire receives what the
+        // word's last writer published.
         delta == 0 || read.words[row].compare_exchange(read.seen[row], next, AcqRel, Acquire).is_ok()
     }
 
@@ -352,7 +367,8 @@ impl WindowCounters {
         }
     }
 
-    /// The chance that all counters of some key hold `count` or more in this window, by up to `most` words.
+    /// Returns the probability that all counters of a key are at `count` or more in this window. It samples about
+    /// `most` words.
     pub(crate) fn reached(&self, windows: &Windows, window: u64, count: u64, most: usize) -> f64 {
         let places = self.words.len() >> self.odd;
         let (mut reached, mut looked_at) = (0.0_f64, 0.0);
@@ -371,7 +387,7 @@ impl WindowCounters {
         (reached / looked_at).powi(words)
     }
 
-    /// Forgets everything.
+    /// Resets all counters.
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(Zeroed::clear);
     }
@@ -379,7 +395,7 @@ impl WindowCounters {
 
 #[cfg(all(test, tollgate_loom))]
 impl<const N: usize, const PER: usize> Rows<N, PER> {
-    /// The words and where the counters are in them, for the models.
+    /// Returns the words and the location of the counters in them, for the models.
     pub(super) fn words(&self) -> impl Iterator<Item = (usize, [u32; PER])> {
         self.0.iter().map(|spot| (spot.index, spot.shifts))
     }
@@ -387,7 +403,7 @@ impl<const N: usize, const PER: usize> Rows<N, PER> {
 
 #[cfg(all(test, tollgate_loom))]
 impl<const N: usize, const PER: usize> Read<'_, N, PER> {
-    /// The word that the estimate is from, for the models.
+    /// Returns the row that holds the estimate, for the models.
     pub(super) fn least_row(&self) -> usize {
         self.counts.iter().position(|counts| counts.contains(&self.least)).unwrap()
     }
@@ -404,7 +420,7 @@ mod tests {
     const WINDOW_NS: u64 = 1_000_000_000;
     const NOW: u64 = 1_700_000_000;
 
-    /// Evaluates the body with `$rows` bound to where a key's counters are, in either form.
+    /// Evaluates the body with `$rows` bound to the location of a key's counters, in either form.
     macro_rules! with_rows {
         ($counters:expr, $hash:expr, $rows:ident => $body:expr) => {
             if $counters.is_together() {
@@ -417,7 +433,7 @@ mod tests {
         };
     }
 
-    /// Counters and their windows, with nobody later than now.
+    /// Counters and their windows; no thread is later than `NOW`.
     struct TestCounters {
         windows: Windows,
         counters: WindowCounters,
@@ -440,7 +456,7 @@ mod tests {
                 .flat_map(|largest| [false, true].map(|last| Self::new(4_096, largest, last).unwrap()))
         }
 
-        /// Adds to a key's count; the new one.
+        /// Adds to a key's count and returns the new count.
         fn charge(&self, hash: u64, (window, cost): (u64, u64)) -> Result<u64, Late> {
             let Self { windows, counters, .. } = self;
             with_rows!(counters, hash, rows => {
@@ -463,7 +479,7 @@ mod tests {
             with_rows!(counters, hash, rows => counters.last(windows, &rows, window))
         }
 
-        /// A key's words, and the bits of its counters there.
+        /// Returns a key's words, and the bit positions of its counters there.
         fn words(&self, hash: u64) -> Vec<(usize, Vec<u32>)> {
             with_rows!(self.counters, hash, rows => {
                 rows.0.iter().map(|spot| (spot.index, spot.shifts.to_vec())).collect()
@@ -503,7 +519,7 @@ mod tests {
         assert!(TestCounters::new(usize::MAX, 1, false).is_none(), "no such memory");
     }
 
-    /// Over three windows, with far more keys than counters.
+    /// Uses three windows, with far more keys than counters.
     #[test]
     fn an_estimate_is_what_was_counted_or_more() {
         for held in TestCounters::all() {
@@ -537,7 +553,7 @@ mod tests {
         }
     }
 
-    /// Full counters do not run over, and nothing but a key's own changes.
+    /// Full counters do not overflow, and only the key's own counters change.
     #[test]
     fn a_full_counter_leaves_its_neighbours_alone() {
         for held in TestCounters::all() {
@@ -581,7 +597,7 @@ mod tests {
             let key = mix(5);
             assert_eq!(held.charge(key, (NOW, 1)), Ok(1));
             for back in [2, 4, 4_000_000] {
-                // By more than a quarter of the tags it begins again as of that quarter.
+                // A caller that lags by more than a quarter of the tag values counts as that far behind.
                 let late = Late { window: if back > 1 << 21 { NOW - (1 << 21) } else { NOW } };
                 assert_eq!(held.estimate(key, NOW - back), Err(late), "{back}");
                 let TestCounters { windows, counters, .. } = &held;
@@ -590,7 +606,8 @@ mod tests {
                 });
                 assert_eq!(raised, Err(late), "{back}");
             }
-            // Of the next window, as another's clock may be: in a word of its own, if odd windows have them.
+            // A word of the next window, which another thread's clock may show. If odd windows have separate words,
+            // it is in such a word.
             let next = if held.last { held.last(key, NOW - 1) } else { held.estimate(key, NOW - 1) };
             assert_eq!(next, Err(Late { window: NOW }));
         }
@@ -606,7 +623,7 @@ mod tests {
                 let (one, other) = (read(), read());
                 assert_eq!(counters.charge(windows, &one, (NOW, 3)), Commit::Done);
                 assert_eq!(counters.charge(windows, &other, (NOW, 2)), Commit::Lost);
-                // The next window has begun meanwhile.
+                // The next window has begun in the meantime.
                 let third = read();
                 assert_eq!(held.charge(mix(5), (NOW + 1, 1)), Ok(1));
                 assert_eq!(counters.charge(windows, &third, (NOW, 4)), Commit::Lost);

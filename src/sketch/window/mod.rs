@@ -1,27 +1,28 @@
-//! Sketches of windows of time that turn by themselves.
+//! Sketches of windows of time; an old window expires without any work.
 //!
 //! ```text
-//! word = [ tag | payload ]        tag: the index of the window that the payload is of, modulo 2^bits
+//! word = [ tag | payload ]        tag: the index of the payload's window, modulo 2^bits
 //! ```
-//! Time is cut into windows of equal length, aligned to the Unix epoch. Each word knows its window: read for a later one it
-//! is empty, and the next write for that window replaces it, payload and tag in one exchange. So nothing is ever cleared,
-//! nothing is swapped, and no call pays for a turn. Where the last window counts too, words come in pairs, for even windows
-//! and for odd.
+//! Time is divided into windows of equal length, aligned to the Unix epoch. Each word stores its window in the tag. A
+//! reader in a later window takes the word as empty. The next write in a later window replaces the payload and the
+//! tag in one exchange. So no code clears or swaps memory, and no call is slow because a new window begins. If the
+//! previous window counts too, words come in pairs: one for even windows and one for odd windows.
 //!
 //! | part | a word's payload |
 //! |---|---|
 //! | [`WindowCounters`] | as many counters as fit: a count-min sketch with conservative update |
-//! | [`WindowedBloom`] | bits: a register-blocked Bloom filter that knows who comes for the first time |
+//! | [`WindowedBloom`] | bits: a register-blocked Bloom filter that detects the first request of a key in a window |
 //!
 //! # Threads that lag, and clocks that differ
-//! A word of a *later* window than the caller's tells the caller that it is late: it begins again as of that window, and
-//! never takes the counts of a window that came after its own for the past. Whether a word is of a later window, or its tag
-//! has come round, is told by the newest window that any word was written for ([`Newest`]), which is raised before the word is
-//! written.
+//! If a caller finds a word of a *later* window, the caller is late. It starts again as of that window. So a caller
+//! never takes the counts of a later window for those of a past window. A tag alone cannot distinguish a later window
+//! from an old tag value that has repeated. The newest window of any write ([`Newest`]) decides this; each writer
+//! raises it before it writes the word.
 //!
-//! # Tags come round
-//! A word that nobody writes for as many windows as there are tags reads as new for one window, and its counts are counted
-//! against whoever has them. There are enough tags for three months where that leaves room ([`tag_bits`]).
+//! # Tags repeat
+//! Suppose that no thread writes a word for as many windows as there are tag values. Then the word reads as new for
+//! one window, and its old counts are charged to the keys that share it. There are enough tag values for three
+//! months, if that leaves room ([`tag_bits`]).
 
 mod counters;
 #[cfg(all(test, tollgate_loom))]
@@ -35,10 +36,10 @@ use crate::base::check_time::Newest;
 
 /// The fewest and the most bits of a tag.
 const TAG_BITS: std::ops::RangeInclusive<u32> = 16..=24;
-/// How long it should take until tags come round, if they have not the most bits by then: three months.
+/// The time after which tags should repeat at the earliest, unless the tag already has the most bits: three months.
 const ROUND_NS: u64 = 90 * 86_400 * 1_000_000_000;
 
-/// The bits of a tag for windows of this length.
+/// Returns the number of tag bits for windows of this length.
 pub(crate) fn tag_bits(window_ns: u64) -> u32 {
     let windows = ROUND_NS / window_ns.max(1);
     (u64::BITS - windows.leading_zeros()).clamp(*TAG_BITS.start(), *TAG_BITS.end())
@@ -49,30 +50,32 @@ pub(crate) fn tag_bits(window_ns: u64) -> u32 {
 pub(crate) struct Windows {
     rate: TickRate,
     window_ns: u64,
-    /// The bits that a tag leaves.
+    /// The number of bits that a tag leaves.
     payload_bits: u32,
-    /// All of them set.
+    /// A mask of the payload bits.
     payload_mask: u64,
-    /// The newest window that any word was written for: read by all, written once a window.
+    /// The newest window that any word was written for. All callers read it; it is written once per window.
     newest: Newest,
 }
 
-/// The window of another thread's word, which is later than the caller's.
+/// The error of a late caller: another thread's word belongs to this later window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Late {
     pub(crate) window: u64,
 }
 
-/// A time, and the window that it counts in: a later one than the time's, if others are there.
+/// A clock reading, and the window that it counts in. The window is later than that of the clock reading if other
+/// threads are already there.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Moment {
     pub(crate) now_ns: u64,
     pub(crate) window: u64,
-    /// From the time to the window's end.
+    /// The time from `now_ns` to the end of the window.
     pub(crate) to_end_ns: u64,
 }
 
-/// Which word of a place is a window's: the only one, or of a pair (`odd` is 1) that of even windows or of odd ones.
+/// Returns which word of a place belongs to a window. In a pair (`odd` is 1), it is the word of even windows or of
+/// odd windows; otherwise it is the only word.
 #[inline(always)]
 fn parity(window: u64, odd: usize) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "one bit, or none")]
@@ -80,21 +83,22 @@ fn parity(window: u64, odd: usize) -> usize {
     parity
 }
 
-/// How a word stands to a window.
+/// The window of a word, relative to the caller's window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum WordAge {
     /// Of that window.
     Now,
-    /// Of the one before.
+    /// The word belongs to the window before.
     Last,
-    /// Of one that is over for longer, or never written.
+    /// The word belongs to an older window, or was never written.
     Past,
 }
 
 impl Windows {
-    /// Windows of `window_ns` (not zero).
+    /// Creates windows of `window_ns` nanoseconds, which is not zero.
     ///
-    /// A caller whose window is behind the newest by more than `lag`, or by more than a quarter of the tags, is decided as of that.
+    /// If a caller's window is behind the newest by more than `lag`, or by more than a quarter of the tag values, the
+    /// caller counts as that far behind.
     pub(crate) fn new(window_ns: u64, tag_bits: u32, lag: u64) -> Self {
         let newest = Newest::new(0, lag.min(1 << (tag_bits - 2)), 1_000_000_000_u64.div_ceil(window_ns));
         let payload_bits = u64::BITS - tag_bits;
@@ -102,10 +106,10 @@ impl Windows {
         Self { rate: TickRate::new(1, window_ns), window_ns, payload_bits, payload_mask, newest }
     }
 
-    /// A time in its own window: mostly the newest one, which takes no division.
+    /// Returns a clock reading with its own window. In most cases this is the newest window, which needs no division.
     #[inline(always)]
     pub(crate) fn moment(&self, now_ns: u64) -> Moment {
-        // A guess, which the time confirms.
+        // A prediction, which the clock reading confirms.
         let window = self.newest.newest();
         let passed_ns = window.checked_mul(self.window_ns).and_then(|start_ns| now_ns.checked_sub(start_ns));
         match passed_ns {
@@ -116,50 +120,50 @@ impl Windows {
         }
     }
 
-    /// A moment once others are in a later window: as of that window.
+    /// Moves a moment to a later window that other threads are in.
     #[cold]
     pub(crate) fn catch_up(&self, moment: Moment, late: Late) -> Moment {
         self.moment_in(late.window.max(self.index(moment.now_ns)), moment.now_ns)
     }
 
-    /// A time in its own window or a later one.
+    /// Returns a clock reading with its own window or a later one.
     fn moment_in(&self, window: u64, now_ns: u64) -> Moment {
         let end_ns = (u128::from(window) + 1) * u128::from(self.window_ns);
         let to_end_ns = u64::try_from(end_ns - u128::from(now_ns)).unwrap_or(u64::MAX);
         Moment { now_ns, window, to_end_ns }
     }
 
-    /// An empty word of a window, to take the place of an older one.
+    /// Returns an empty word of a window, which replaces an older word.
     #[cold]
     fn renewed(&self, window: u64) -> u64 {
         self.begin(window);
         self.empty(window)
     }
 
-    /// Says that there is a window; before any word is made one of it.
+    /// Announces a window. A writer calls it before it writes a word of this window.
     pub(crate) fn begin(&self, window: u64) {
         self.newest.raise(window, |window| window);
     }
 
-    /// The index of the window that a time lies in.
+    /// Returns the index of the window that contains a time.
     #[inline]
     pub(crate) fn index(&self, now_ns: u64) -> u64 {
         self.rate.floor(now_ns)
     }
 
-    /// Whether a moment is in the last eighth of its window.
+    /// Returns whether a moment is in the last eighth of its window.
     #[inline(always)]
     pub(crate) fn is_ending(&self, moment: &Moment) -> bool {
         moment.to_end_ns <= self.window_ns / 8
     }
 
-    /// The newest window that any word was written for.
+    /// Returns the newest window that any word was written for.
     #[inline(always)]
     pub(crate) fn newest(&self) -> u64 {
         self.newest.newest()
     }
 
-    /// The first nanosecond of a window, if there is one before time ends.
+    /// Returns the first nanosecond of a window; saturates at the end of time.
     pub(crate) fn start_ns(&self, window: u64) -> u64 {
         window.saturating_mul(self.window_ns)
     }
@@ -168,47 +172,50 @@ impl Windows {
         self.window_ns
     }
 
-    /// The bits that a tag leaves.
+    /// Returns the number of bits that a tag leaves.
     #[inline(always)]
     pub(crate) fn payload_bits(&self) -> u32 {
         self.payload_bits
     }
 
-    /// All of them set.
+    /// Returns a mask of the payload bits.
     #[inline(always)]
     pub(crate) fn payload_mask(&self) -> u64 {
         self.payload_mask
     }
 
-    /// How long windows must be at least, if half the tags take less than a second: a thread may be held up for as long.
+    /// Returns the shortest allowed window if half the tag values take less than a second. A thread may be held up
+    /// for that long.
     pub(crate) fn too_short(&self) -> Option<u64> {
         let half = 1 << (u64::BITS - self.payload_bits - 1);
         let min_ns = 1_000_000_000_u64.div_ceil(half);
         (self.window_ns < min_ns).then_some(min_ns)
     }
 
-    /// An empty word of a window.
+    /// Returns an empty word of a window.
     #[inline(always)]
     fn empty(&self, window: u64) -> u64 {
         window << self.payload_bits
     }
 
-    /// How a word, loaded with Acquire, stands to a window, which is the caller's. (One that was never written may be of it by
-    /// chance, and holds nothing: its first writer begins the window.)
+    /// Returns the age of a word relative to the caller's window. The caller has loaded the word with Acquire. (A
+    /// word that was never written may match the window by chance. It holds nothing, and its first writer announces
+    /// the window.)
     #[inline(always)]
     fn age(&self, word: u64, window: u64) -> Result<WordAge, Late> {
         let is_of = word ^ self.empty(window) <= self.payload_mask;
         if is_of { Ok(WordAge::Now) } else { self.apart(word, window) }
     }
 
-    /// How a word stands to a window that it is not of: once for each word and window.
+    /// Returns the age of a word that does not belong to the window. This happens once for each word and window.
     #[inline(never)]
     fn apart(&self, word: u64, window: u64) -> Result<WordAge, Late> {
         self.keeps_up(window)?;
         self.stand(word, window)
     }
 
-    /// Of words that are not all of a window, which is the caller's, says whether one is of a later one.
+    /// Checks words that do not all belong to the caller's window. It returns an error if a word belongs to a later
+    /// window.
     #[cold]
     #[inline(never)]
     fn are_older<const N: usize>(&self, words: [u64; N], window: u64) -> Result<(), Late> {
@@ -221,7 +228,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Whether a window is not too far behind the newest. To be asked after the word was loaded.
+    /// Checks that a window is not too far behind the newest. The caller must have loaded the word before.
     #[inline(always)]
     fn keeps_up(&self, window: u64) -> Result<(), Late> {
         if window < self.newest.low() {
@@ -235,7 +242,7 @@ impl Windows {
 
     #[inline(always)]
     fn stand(&self, word: u64, window: u64) -> Result<WordAge, Late> {
-        // Never written: its tag says nothing.
+        // The word was never written, so its tag has no meaning.
         if word == 0 {
             return Ok(WordAge::Past);
         }
@@ -248,14 +255,14 @@ impl Windows {
             return Ok(WordAge::Past);
         }
         match window.checked_add(ahead) {
-            // Its writer raised the newest window before it wrote the word.
+            // The writer raised the newest window before it wrote the word.
             Some(later) if later <= self.newest.newest() => Err(Late { window: later }),
-            // The tag has come round.
+            // The tag value has repeated.
             _ => Ok(WordAge::Past),
         }
     }
 
-    /// For sketches that hold nothing any more.
+    /// Resets the newest window, for sketches that were cleared.
     pub(crate) fn clear(&self) {
         self.newest.clear();
     }
@@ -299,7 +306,8 @@ mod tests {
         }
     }
 
-    /// As of as many windows before the newest as it may lag; then, once such windows go on for a second, as of their own.
+    /// First, the caller counts as the allowed lag behind the newest window. After such windows continue for a
+    /// second, callers count in their own windows.
     #[test]
     fn a_wrong_window_is_given_up() {
         for wrong in [1_010, 1_000_000, u64::MAX / 500_000_000] {
@@ -314,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Times near zero once were in the last window of all, whose end is past the end of time.
+    /// Regression test: times near zero were once in the last window of all, whose end is past the end of time.
     #[test]
     fn the_present_window_is_the_one_that_the_time_is_in() {
         for window_ns in [1_000, 1_000_000_007, 60_000_000_000, u64::MAX / 2, u64::MAX] {

@@ -1,7 +1,8 @@
-//! Who comes for the first time in a window: a register-blocked Bloom filter, whose words know their window.
+//! Detects the first request of a key in a window: a register-blocked Bloom filter whose words store their window.
 //!
-//! All bits of a key are in one word, so one exchange both asks and puts in, and of threads that put one key in at once
-//! exactly one is told that it was the first. *No* is certain; *yes* is not: a key may find its bits set by others.
+//! All bits of a key are in one word, so one exchange both tests and inserts the key. If several threads insert the
+//! same key at once, exactly one of them gets the answer that it was first. A negative answer is certain. A positive
+//! answer is not: other keys may have set all bits of a key.
 
 use super::{Late, Windows, WordAge, parity};
 use crate::base::memory::prefetch::prefetch;
@@ -10,19 +11,19 @@ use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
 use crate::sketch::hash::{Fraction, MULTIPLIER};
 
-/// The square of the multiplier by which a key's second line of counters is chosen, so that its word here has nothing to do with
-/// either.
+/// The square of the multiplier that chooses a key's second line of counters. So the key's word here is independent
+/// of both lines.
 const SPREAD: u64 = MULTIPLIER.wrapping_mul(MULTIPLIER);
 
-/// See the module's text.
+/// See the module docs.
 #[derive(Debug)]
 pub(crate) struct WindowedBloom {
     words: Array<AtomicU64>,
-    /// 1 if even and odd windows have words of their own, else 0.
+    /// 1 if even and odd windows have separate words, otherwise 0.
     odd: usize,
 }
 
-/// A key's word, and its bits there.
+/// A key's word and its bits in that word.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Probe {
     index: usize,
@@ -38,21 +39,22 @@ pub(crate) struct Known<'a> {
     is_in: bool,
 }
 
-/// What a key that was put in is told.
+/// The result of an insert.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Insert {
-    /// It was not there. Nobody else is told so in this window.
+    /// The key was not in the filter. No other thread gets this answer for the key in this window.
     First,
-    /// It was there, or seemed to be.
+    /// The key was in the filter, or other keys had set its bits.
     Again,
 }
 
 impl WindowedBloom {
-    /// Two words.
+    /// The bytes of two words.
     pub(crate) const LEAST_BYTES: usize = 2 * size_of::<u64>();
 
-    /// At most `bytes` bytes, 16 at least; with words for even and odd windows if the `last` one is asked for too.
+    /// Creates a filter of at most `bytes` bytes; the minimum is 16. If `last` is true, even and odd windows have
+    /// separate words.
     pub(crate) fn new(bytes: usize, last: bool) -> Option<Self> {
         let words = (bytes / Self::LEAST_BYTES).max(1).checked_mul(2)?;
         Some(Self { words: Array::zeroed(words)?, odd: usize::from(last) })
@@ -62,7 +64,7 @@ impl WindowedBloom {
         self.words.len() * size_of::<AtomicU64>()
     }
 
-    /// A key's word, and its three bits (or fewer, if they coincide).
+    /// Returns a key's word and its three bits (fewer if they coincide).
     #[inline(always)]
     pub(crate) fn probe(&self, windows: &Windows, hash: u64) -> Probe {
         let mut hash = Fraction(hash.wrapping_mul(SPREAD));
@@ -72,7 +74,7 @@ impl WindowedBloom {
         Probe { index, bits }
     }
 
-    /// Asks for a key's word.
+    /// Prefetches a key's word.
     #[inline(always)]
     pub(crate) fn approach(&self, probe: &Probe) {
         prefetch(self.words.as_ptr().wrapping_add(probe.index));
@@ -83,17 +85,18 @@ impl WindowedBloom {
         &self.words[probe.index | parity(window, self.odd)]
     }
 
-    /// Reads a key's word: says whether it seems to have been put in in this window.
+    /// Reads a key's word, which shows whether the key may have been inserted in this window.
     #[inline(always)]
     pub(crate) fn look(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<Known<'_>, Late> {
         let word = self.word(probe, window);
-        // Ordering: Acquire; pairs with `insert`: what was counted before it is seen by whoever sees its bits.
+        // Ordering: Acquire; pairs with `insert`. A thread that sees a key's bits also sees the counts from before
+        // the insert.
         let seen = word.load(Acquire);
         let is_in = windows.age(seen, window)? == WordAge::Now && seen & probe.bits == probe.bits;
         Ok(Known { word, bits: probe.bits, seen, is_in })
     }
 
-    /// Whether a key seems to have been put in in the window before this one.
+    /// Returns whether a key may have been inserted in the window before this one.
     #[inline]
     pub(crate) fn contained(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<bool, Late> {
         // Ordering: Acquire, as in `look`.
@@ -101,7 +104,8 @@ impl WindowedBloom {
         Ok(windows.age(word, window)? == WordAge::Last && word & probe.bits == probe.bits)
     }
 
-    /// The chance that a stranger seems to be known in this window, by up to `most` words.
+    /// Returns the probability that the filter reports a new key as inserted in this window. It samples at most
+    /// `most` words.
     pub(crate) fn false_positives(&self, windows: &Windows, window: u64, most: usize) -> f64 {
         let places = self.words.len() >> self.odd;
         let step = places.div_ceil(most.max(1)).max(1);
@@ -118,32 +122,34 @@ impl WindowedBloom {
         sum / looked_at
     }
 
-    /// Forgets everything.
+    /// Removes all keys.
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(Zeroed::clear);
     }
 }
 
 impl Known<'_> {
-    /// Whether the key seems to have been put in.
+    /// Returns whether the key may have been inserted.
     #[inline(always)]
     pub(crate) fn is_in(&self) -> bool {
         self.is_in
     }
 
-    /// Puts the key in.
+    /// Inserts the key.
     #[inline]
     pub(crate) fn insert(&self, windows: &Windows, window: u64) -> Result<Insert, Late> {
         let &Self { word, bits, mut seen, .. } = self;
         loop {
             let current = match windows.age(seen, window)? {
                 WordAge::Now if seen & bits == bits => return Ok(Insert::Again),
-                // Never written: its zero tag is the window's by chance, and the window may not be announced yet.
+                // The word was never written. Its zero tag matches the window by chance, and the window may not be
+                // announced yet.
                 WordAge::Now if seen == 0 => windows.renewed(window),
                 WordAge::Now => seen,
                 WordAge::Last | WordAge::Past => windows.renewed(window),
             };
-            // Ordering: AcqRel: Release for what was counted before, Acquire for what the word brought along.
+            // Ordering: AcqRel. Release publishes the counts from before; Acquire receives what the word's last
+            // writer published.
             match word.compare_exchange(seen, current | bits, AcqRel, Acquire) {
                 Ok(_) => return Ok(Insert::First),
                 Err(other) => seen = other,
@@ -161,7 +167,7 @@ mod tests {
     const WINDOW_NS: u64 = 1_000_000_000;
     const NOW: u64 = 1_700_000_000;
 
-    /// A filter and its windows, with nobody later than now.
+    /// A filter and its windows; no thread is later than `NOW`.
     struct TestBloom {
         windows: Windows,
         seen: WindowedBloom,
@@ -246,14 +252,16 @@ mod tests {
             assert_eq!(held.contains(1, NOW - back), Err(late));
             assert_eq!(held.contains(1, NOW), Ok(true));
         }
-        // The windows' words are apart: who asks for the last one meets the next.
+        // The words of the two windows are separate. A caller that reads the previous window finds a word of the next
+        // one.
         let held = TestBloom::new(0, true).unwrap();
         assert_eq!(held.insert(1, NOW), Ok(Insert::First));
         assert_eq!(held.contained(1, NOW - 1), Err(Late { window: NOW }));
         assert_eq!(held.contained(1, NOW), Ok(false));
     }
 
-    /// Six bits a key: at three of 41, about a fifth of strangers.
+    /// With six bits of memory per key and three of 41 bits per word, about a fifth of new keys are reported as
+    /// inserted.
     #[test]
     fn strangers_are_mistaken_as_often_as_it_says() {
         for last in [false, true] {
