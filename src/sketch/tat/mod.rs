@@ -271,8 +271,8 @@ impl Cells {
     /// Raises one cell to at least `coarse` ticks ahead.
     fn raise_cell(&self, place: usize, coarse: u64, reference: u64, latest: &impl Fn() -> u64) {
         let cell = &self.cells[place];
-        // Ordering: Acquire, here and for a failed exchange. No commit is based on a load from before another
-        // thread's commit whose effects this thread has already seen.
+        // Ordering: Acquire, here and for a failed exchange. If this thread finds a value that another thread raised,
+        // its own commit comes after the writes that led to that value.
         let mut seen = cell.load(Acquire);
         while self.ahead(seen, reference, latest) < coarse {
             // Ordering: Release. A thread that sees this debt, and then the commit or the slot that the debt was

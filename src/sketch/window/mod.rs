@@ -86,7 +86,7 @@ fn parity(window: u64, odd: usize) -> usize {
 /// The window of a word, relative to the caller's window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum WordAge {
-    /// Of that window.
+    /// The word belongs to the caller's window.
     Now,
     /// The word belongs to the window before.
     Last,

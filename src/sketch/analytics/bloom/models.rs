@@ -1,5 +1,5 @@
-//! Loom models of words of bits: every interleaving of two or three threads, up to a bound on preemptions.
-//! See `store::compact::table::models` for what a control is.
+//! Loom models of the words of the filter. They explore every interleaving of two or three threads, up to a bound on
+//! preemptions. `store::compact::table::models` explains the controls.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -15,12 +15,13 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
 
 type Filter = Bloom<()>;
 
-/// One word for all keys.
+/// Creates a filter with one word for all keys.
 fn filter() -> Arc<Filter> {
     Arc::new(Bloom::for_memory(WORD, 8).unwrap().with_hasher(()))
 }
 
-/// Inserts each of these keys in a thread of its own; whether each was told that it was there.
+/// Inserts each of these keys in a separate thread, and returns each thread's answer: whether the key was already
+/// there.
 fn beside<const N: usize>(
     filter: &Arc<Filter>,
     insert: fn(&Filter, u64) -> bool,
@@ -37,7 +38,7 @@ fn insert(filter: &Filter, key: u64) -> bool {
     filter.insert_hash(key)
 }
 
-/// A key that has some of [`KEY`]'s bits, and some of its own.
+/// Returns a key that shares some bits with [`KEY`] and has some other bits.
 fn neighbour(filter: &Filter) -> u64 {
     let (_, own) = filter.place(KEY);
     let meets = |key: &u64| {
@@ -89,7 +90,7 @@ fn what_is_inserted_after_a_clear_is_there() {
     });
 }
 
-/// The control: answers by what it loaded.
+/// The control answers from the word that it loaded.
 #[test]
 #[should_panic(expected = "exactly one is told that it is new")]
 fn control_answering_by_the_load_has_two_first() {
@@ -101,7 +102,7 @@ fn control_answering_by_the_load_has_two_first() {
     model(|| one_is_first(beside(&filter(), by_the_load, [KEY, KEY])));
 }
 
-/// The control: writes back what it loaded.
+/// The control stores the word that it loaded, with the new bits.
 #[test]
 #[should_panic(expected = "no bit is lost")]
 fn control_storing_loses_bits() {

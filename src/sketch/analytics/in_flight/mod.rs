@@ -22,11 +22,10 @@
 //! # No counter wraps
 //! One addition is below 2³². A counter at 2⁶² or more is *stuck*. The thread that finds it sets it to 3 × 2⁶², and
 //! each later thread that adds to it sets it to that value again. A leaving caller subtracts nothing from a stuck
-//! counter. Each thread can move a
-//! stuck counter only once, by less than 2³²: by its own addition before it sets the counter, or by a subtraction that
-//! it decided on before the counter got stuck. So a stuck counter stays between 2⁶² and 2⁶⁴ if there are fewer than 2²⁹ threads. It reports for ever
-//! that the count is unknown. A counter gets stuck only after 2³⁰ guards with the largest numbers were leaked
-//! (`mem::forget`).
+//! counter. Each thread can move a stuck counter only once, by less than 2³²: by its own addition before it sets the
+//! counter, or by a subtraction that it decided on before the counter got stuck. So a stuck counter stays between 2⁶²
+//! and 2⁶⁴ if there are fewer than 2²⁹ threads. It reports for ever that the count is unknown. A counter gets stuck
+//! only after 2³⁰ guards with the largest numbers were leaked (`mem::forget`).
 
 mod guard;
 #[cfg(all(test, tollgate_loom))]

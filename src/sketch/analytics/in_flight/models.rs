@@ -1,5 +1,5 @@
-//! Loom models of who is in flight: every interleaving of two or three threads, up to a bound on preemptions.
-//! See `store::compact::table::models` for what a control is.
+//! Loom models of the requests in flight. They explore every interleaving of two or three threads, up to a bound on
+//! preemptions. `store::compact::table::models` explains the controls.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -9,14 +9,14 @@ use crate::base::sync::explore as model;
 
 const X: u64 = 7;
 
-/// A line in each half: all keys share all counters.
+/// Creates one line in each half, so that all keys share all counters.
 fn rows() -> Arc<Rows> {
     Arc::new(Rows::new(Rows::LEAST_BYTES).unwrap())
 }
 
 type Try = fn(&Rows, &KeyCounters) -> bool;
 
-/// Whether it is let in, with a limit of one.
+/// Tries to enter with a limit of one, and returns whether the request was admitted.
 fn ours(rows: &Rows, place: &KeyCounters) -> bool {
     rows.try_enter(place, 1, 1).is_ok()
 }
@@ -40,7 +40,7 @@ fn two_that_try_for_one_place_are_never_both_let_in() {
     });
 }
 
-/// Those who are above the limit do not leave again, of which there is too much to explore else.
+/// Requests above the limit do not leave again, because that has too many interleavings.
 #[test]
 fn three_that_try_for_two_places_are_never_all_let_in() {
     fn stay(rows: &Rows, place: &KeyCounters) -> bool {
@@ -92,7 +92,7 @@ fn a_count_is_never_below_those_who_are_in() {
     });
 }
 
-/// The control: judges by what the additions return.
+/// The control decides from the values that the additions return.
 #[test]
 #[should_panic(expected = "one place, 2 let in")]
 fn control_judging_by_the_additions_lets_two_in() {
@@ -106,7 +106,7 @@ fn control_judging_by_the_additions_lets_two_in() {
     });
 }
 
-/// The control: relaxed additions, after which each may miss the other's.
+/// The control uses relaxed additions, after which each thread may miss the other's addition.
 #[test]
 #[should_panic(expected = "one place, 2 let in")]
 fn control_relaxed_additions_let_two_in() {

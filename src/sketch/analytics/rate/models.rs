@@ -1,7 +1,7 @@
-//! Loom models of counting: every interleaving of two or three threads, up to a bound on preemptions. See
-//! `store::compact::table::models` for what a control is.
+//! Loom models of counting. They explore every interleaving of two or three threads, up to a bound on preemptions.
+//! `store::compact::table::models` explains the controls.
 //!
-//! A window is a nanosecond long. There is a line in each half, so that all keys share their words.
+//! A window is one nanosecond long. Each half has one line, so all keys share their words.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -14,13 +14,14 @@ use crate::base::sync::{AtomicU64, explore as model};
 use crate::sketch::window::{Commit, WindowCounters, Windows};
 
 const X: u64 = 7;
-/// A window of an even index.
+/// A window with an even index.
 const W: u64 = 1_000;
-/// Counters of this size have two counters in a word, and a key two words; those of 24 bits, four.
+/// With counters of this size, a word holds two counters and a key has two words. With counters of 24 bits, a key has
+/// four words.
 const TOGETHER: u64 = (1 << 7) - 1;
 const APART: u64 = (1 << 24) - 1;
 
-/// A clock that threads set, of which each reading is a step.
+/// A clock that threads set; each reading is a step of the model.
 struct Running(AtomicU64);
 
 impl Running {
@@ -50,7 +51,7 @@ impl Shared {
         self.counts.observe(X, || CheckTime::read(&self.clock), events)
     }
 
-    /// As of a time that is given.
+    /// Counts events at a time that the caller passes.
     fn observe_at(&self, now: u64, events: u64) -> Observed {
         self.counts.observe(X, || CheckTime::from_ns(now), events)
     }
@@ -73,7 +74,7 @@ fn spawn<T: Send + 'static>(
     thread::spawn(move || run(&shared))
 }
 
-/// What was counted in a window, in the order of the counts that were told.
+/// Returns the counts that the observers of a window got, in ascending order.
 fn told(window: u64, all: &[Observed]) -> Vec<u64> {
     let mut counts: Vec<u64> =
         all.iter().filter(|counted| counted.window == window).map(|counted| counted.count).collect();
@@ -127,7 +128,7 @@ fn at_a_turn_each_event_is_counted_in_its_own_window() {
     });
 }
 
-/// The words that it raises are those of the window two later.
+/// The thread raises words that are the words of the window two later.
 fn held_up_for_two_windows(largest: u64, before: u64, preemptions: usize) {
     model(preemptions, move || {
         let shared = Shared::new(largest);
@@ -196,7 +197,7 @@ fn a_look_never_takes_a_later_windows_counts_for_the_past() {
     });
 }
 
-/// The control: raises all words, as a maximum would, and commits to none.
+/// The control raises all words, as a maximum would, and does not commit.
 #[test]
 #[should_panic(expected = "each event is told a count of its own")]
 fn control_raising_all_words_tells_one_count_twice() {
@@ -220,7 +221,8 @@ fn control_raising_all_words_tells_one_count_twice() {
     });
 }
 
-/// The control: a thread does not know the newest window, and takes every word that is ahead for an old one with the same tag.
+/// In the control, a thread does not know the newest window. It takes every word that is ahead for an old word with
+/// the same tag.
 #[test]
 #[should_panic(expected = "the counts of the later window are kept")]
 fn control_without_the_newest_window_a_later_one_is_lost() {
@@ -240,7 +242,7 @@ fn control_without_the_newest_window_a_later_one_is_lost() {
         let shared = Arc::new((windows, counters));
         let late = {
             let shared = shared.clone();
-            // Of its own, which have not heard of any newer window.
+            // The thread has its own windows, which know of no newer window.
             let windows = Windows::new(1, 16, u64::MAX);
             thread::spawn(move || observe(&windows, &shared.1, W))
         };

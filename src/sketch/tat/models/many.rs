@@ -1,11 +1,11 @@
-//! Eight threads at a few cells, by shuttle: see `sync::sample`.
+//! Shuttle models: eight threads use a few cells; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
 
 const SCHEDULES: usize = 1_500;
 
-/// Keys of which some share cells: two lines of two cells in each half.
+/// Creates two lines of two cells in each half, so that only some keys share cells.
 const KEYS: [u64; 4] =
     [0x1111_2222_3333_4444, 0x9111_2222_3333_4441, 0x5555_6666_7777_8888, 0xD555_0000_7777_8883];
 
@@ -15,7 +15,7 @@ fn wide(burst: u64) -> Arc<Shared> {
     Arc::new(Shared { cells, word })
 }
 
-/// Each of four keys is charged one unit by four threads, of two it has.
+/// Four threads charge one unit to each of four keys, which have two units each.
 fn four_keys(check: fn(&Shared, u64) -> bool) {
     let shared = wide(2);
     let threads: [_; 8] = std::array::from_fn(|number| {
@@ -48,7 +48,7 @@ fn eight_checks_of_a_key_admit_its_burst() {
     });
 }
 
-/// Recorders beside chargers: the largest debt stays.
+/// Recorders and chargers run in parallel. The largest debt stays.
 #[test]
 fn of_eight_debts_and_charges_the_largest_stays() {
     sample(SCHEDULES, || {

@@ -1,5 +1,5 @@
-//! Loom models of cells: every interleaving of two or three threads, up to a bound on preemptions. See
-//! `store::compact::table::models` for what a control is.
+//! Loom models of cells. They explore every interleaving of two or three threads, up to a bound on preemptions.
+//! `store::compact::table::models` explains the controls.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -10,7 +10,7 @@ use crate::algorithm::compact::ticks::{Interval, UnitRate};
 #[cfg(tollgate_shuttle)]
 mod many;
 
-/// Ticks for a unit.
+/// Ticks per unit.
 const T: u64 = 10;
 const NOW: u64 = 1_000;
 
@@ -24,7 +24,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// A line in each half, of two cells: every key has all four.
+    /// Creates one line of two cells in each half, so that every key uses all four cells.
     fn new(burst: u64) -> Arc<Self> {
         let rate = UnitRate { interval: Interval { num: T, den: 1 }, burst };
         let word = TatWord::with_ticks("model", rate, T, TatVariant::Meter).unwrap();
@@ -65,7 +65,7 @@ fn two_checks_of_a_key_with_one_unit_admit_one() {
 fn keys_that_share_cells_admit_no_more_than_one_would() {
     model(|| {
         let shared = Shared::new(2);
-        // 7 and 8 share all cells, of which one of 7's has been raised by another key.
+        // Keys 7 and 8 share all cells, and another key has raised one cell of key 7.
         shared.cells.raise_cell(0, T, NOW, &|| NOW);
         let admitted = beside(&shared, Shared::check, [7, 8]);
         assert!((1..=2).contains(&admitted), "two units for both, {admitted} admitted");
@@ -73,7 +73,8 @@ fn keys_that_share_cells_admit_no_more_than_one_would() {
     });
 }
 
-/// All cells of a key have wrapped, so the end of its group is the least of the five, and is exchanged.
+/// All cells of a key have wrapped. So the end of its group is the smallest of the five values, and the charge
+/// exchanges it.
 #[test]
 fn two_checks_after_cells_wrapped_admit_one() {
     model(|| {
@@ -113,7 +114,7 @@ fn all(shared: &Shared, hash: u64) -> bool {
     }
 }
 
-/// The control: raises every cell by a maximum.
+/// The control raises every cell by a maximum.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
@@ -123,7 +124,7 @@ fn control_raising_all_admits_twice() {
     });
 }
 
-/// Exchanges a least cell, and then raises the others.
+/// Exchanges a smallest cell, and then raises the others.
 fn commit_first(shared: &Shared, hash: u64) -> bool {
     let cells = &shared.cells;
     let places = cells.places(hash);
@@ -142,13 +143,13 @@ fn commit_first(shared: &Shared, hash: u64) -> bool {
     }
 }
 
-/// The control: exchanges a least cell first and then raises the others.
+/// The control exchanges a smallest cell first and then raises the others.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {
     model(|| {
         let shared = Shared::new(1);
-        // Another key has raised one cell, so that the two threads need not choose the same.
+        // Another key has raised one cell, so the two threads may choose different cells.
         assert_eq!(beside(&shared, commit_first, [7, 7]), 1, "one unit, one admission");
     });
 }

@@ -1,11 +1,11 @@
-//! Eight threads at a window's words, by shuttle: see `sync::sample`.
+//! Shuttle models: eight threads use the words of a window; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
 
 const SCHEDULES: usize = 1_000;
 
-/// X, and a key that shares one counter with it.
+/// X, and a key that shares one counter with X.
 fn two_keys(charge: Charge) {
     let counts = Counts::new(3);
     let y = counts.sharing([1, 0]);
@@ -40,7 +40,7 @@ fn of_eight_at_a_turn_one_is_first_in_each_window() {
     for last in [false, true] {
         sample(SCHEDULES, move || one_is_first(last, [NOW; 8]));
         sample(SCHEDULES, move || one_is_first(last, [0, 0, 0, 1, 1, 1, 2, 3].map(|later| NOW + later)));
-        // Two apart, so in the same word.
+        // The windows are two apart, so they use the same word.
         sample(SCHEDULES, move || one_is_first(last, [0, 0, 0, 2, 2, 2, 4, 4].map(|later| NOW + later)));
     }
 }

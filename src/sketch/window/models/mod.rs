@@ -1,5 +1,5 @@
-//! Loom models of the words of windows: every interleaving of two or three threads, up to a bound on preemptions. See
-//! `store::compact::table::models` for what a control is.
+//! Loom models of the words of windows. They explore every interleaving of two or three threads, up to a bound on
+//! preemptions. `store::compact::table::models` explains the controls.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -18,7 +18,7 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
     explore(3, run);
 }
 
-/// Of three threads with long ways there is too much to explore else.
+/// With a lower bound on preemptions, because three long threads have too many interleavings.
 fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     explore(2, run);
 }
@@ -27,7 +27,7 @@ fn windows() -> Windows {
     Windows::new(1, 16, u64::MAX)
 }
 
-/// A line of counters in each half: a key has a word in each, and two counters there.
+/// One line of counters in each half: a key has one word in each, and two counters in each word.
 struct Counts {
     windows: Windows,
     counters: WindowCounters,
@@ -37,7 +37,7 @@ struct Counts {
 /// A key's two words, as they were read.
 type Two<'a> = Read<'a, 2, 2>;
 
-/// How a check of a key charges what was read.
+/// The way in which a check charges a key, from the words that were read.
 type Charge = fn(&Counts, u64, &Two<'_>) -> Commit;
 
 impl Counts {
@@ -55,7 +55,7 @@ impl Counts {
         self.counters.read(&self.windows, &self.rows(hash), NOW).unwrap()
     }
 
-    /// One unit.
+    /// Checks one unit of a key.
     fn check(&self, hash: u64, charge: Charge) -> bool {
         loop {
             let read = self.read(hash);
@@ -72,7 +72,7 @@ impl Counts {
         self.counters.charge(&self.windows, read, (NOW, read.least + 1))
     }
 
-    /// The first key that shares these numbers of counters with X in its two words.
+    /// Returns the first key that shares these numbers of counters with X in its two words.
     fn sharing(&self, shared: [usize; 2]) -> u64 {
         let of_x: Vec<_> = self.rows(X).words().collect();
         let common = |(word, shifts): &(usize, [u32; 2])| {
@@ -88,7 +88,7 @@ fn both(one: [u32; 2], other: [u32; 2]) -> usize {
 
 const X: u64 = mix(7);
 
-/// Runs checks in parallel. Returns which were admitted.
+/// Runs checks in parallel and returns which of them were admitted.
 fn beside<const N: usize>(counts: &Arc<Counts>, charge: Charge, keys: [u64; N]) -> [bool; N] {
     let threads = keys.map(|hash| {
         let counts = counts.clone();
@@ -121,7 +121,7 @@ fn two_checks_of_a_key_with_two_units_admit_both() {
     });
 }
 
-/// Its exchanges of the words change nothing of X's estimate.
+/// The other key exchanges X's words and does not change X's estimate.
 #[test]
 fn a_key_that_shares_a_counter_of_a_word_takes_no_unit_and_loses_none() {
     model_of_three(|| {
@@ -134,7 +134,7 @@ fn a_key_that_shares_a_counter_of_a_word_takes_no_unit_and_loses_none() {
     });
 }
 
-/// X's checks may meet different least words.
+/// X's checks may find different smallest words.
 #[test]
 fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
     model_of_three(|| {
@@ -142,7 +142,7 @@ fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
         let y = counts.sharing([2, 0]);
         let [one, two, other] = beside(&counts, Counts::charge, [X, X, y]);
         assert!(admitted(&[one, two]) <= 1, "one unit, one admission");
-        // Each may have been denied for what the other raised in vain.
+        // Each may have been denied because of a raise by the other, which did not commit.
         assert!(other || admitted(&[one, two]) == 1, "somebody is admitted");
         assert_eq!(counts.read(X).least, 1, "charges and raised counts stay");
     });
@@ -155,7 +155,7 @@ fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
     Commit::Done
 }
 
-/// The control: raises every word, as a maximum would.
+/// The control raises every word, as a maximum would.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
@@ -165,7 +165,7 @@ fn control_raising_all_admits_twice() {
     });
 }
 
-/// Exchanges the least word, and then raises the other.
+/// Exchanges the smallest word, and then raises the other word.
 fn commit_first(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
     if counts.counters.exchange(read, read.least_row(), read.least + 1) {
         all(counts, hash, read)
@@ -174,7 +174,7 @@ fn commit_first(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
     }
 }
 
-/// The control: exchanges the least word first and then raises the other, whatever it is by then.
+/// The control exchanges the smallest word first. Then it raises the other word, whatever its value is.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {
@@ -196,7 +196,7 @@ impl Doors {
         Arc::new(Self { windows: windows(), seen })
     }
 
-    /// Puts X in, in this window or, if others are there, a later one; which, and what it was told.
+    /// Inserts X in this window, or in a later one if other threads are there. Returns the window and the answer.
     fn insert(&self, mut window: u64) -> (u64, Insert) {
         let probe = self.seen.probe(&self.windows, X);
         loop {
@@ -209,7 +209,7 @@ impl Doors {
     }
 }
 
-/// Threads that put X in, in these windows: in each window somebody is told to be first, and nobody else.
+/// Threads insert X in these windows. In each window, exactly one thread gets the answer that it was first.
 fn one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
     let doors = Doors::new(last);
     let threads = windows.map(|window| {
@@ -237,12 +237,12 @@ fn of_those_who_come_at_once_one_is_first() {
 fn of_those_who_come_at_a_turn_one_is_first_in_each_window() {
     for last in [false, true] {
         model_of_three(move || one_is_first(last, [NOW, NOW, NOW + 1]));
-        // The same word for both, where even and odd windows have their own.
+        // The same word for both windows, in the variant with separate words for even and odd windows.
         model_of_three(move || one_is_first(last, [NOW, NOW, NOW + 2]));
     }
 }
 
-/// Threads that put X in, in these windows, and do not know of the others' newest window.
+/// Threads insert X in these windows and do not know the newest window of the others.
 fn two_are_first<const N: usize>(windows: [u64; N]) {
     fn insert(doors: &Doors, window: u64) -> (u64, Insert) {
         let windows = super::models::windows();

@@ -1,11 +1,11 @@
-//! Eight threads at a few counters, by shuttle: see `sync::sample`.
+//! Shuttle models: eight threads use a few counters; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
 
 const SCHEDULES: usize = 1_000;
 
-/// Five counts of a key, and three of neighbours in either row.
+/// Five adds to a key, and three adds to neighbours in either row.
 fn eight(add: fn(&Counts, u64) -> u64) {
     let counts = counts(2);
     let (one, other) = (neighbour(&counts, 0), neighbour(&counts, 1));

@@ -1,5 +1,5 @@
-//! Loom models of counters: every interleaving of two or three threads, up to a bound on preemptions. See
-//! `store::compact::table::models` for what a control is.
+//! Loom models of counters. They explore every interleaving of two or three threads, up to a bound on preemptions.
+//! `store::compact::table::models` explains the controls.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -24,7 +24,7 @@ fn counts(width: usize) -> Arc<Counts> {
     Arc::new(CountMin::try_new(width, DEPTH).unwrap().with_hasher(()))
 }
 
-/// Counts 1 for each of these keys, each in a thread of its own; what each was told.
+/// Counts 1 for each of these keys, each in a separate thread, and returns the new estimates.
 fn beside<const N: usize>(counts: &Arc<Counts>, add: fn(&Counts, u64) -> u64, keys: [u64; N]) -> [u64; N] {
     let threads = keys.map(|key| {
         let counts = counts.clone();
@@ -37,7 +37,7 @@ fn add(counts: &Counts, key: u64) -> u64 {
     counts.add_hash(key, 1)
 }
 
-/// A key that shares the counter of [`KEY`] in this row, and no other.
+/// Returns a key that shares the counter of [`KEY`] in this row and in no other row.
 fn neighbour(counts: &Counts, shared: usize) -> u64 {
     let own = counts.places::<DEPTH>(KEY);
     let meets = |key: &u64| {
@@ -67,7 +67,7 @@ fn two_counts_of_a_key_are_two() {
 fn two_counts_from_different_rows_are_two() {
     model(|| {
         let counts = counts(2);
-        // One of the key's counters holds another key's count, so that a count may commit in either.
+        // One of the key's counters holds another key's count, so an add may commit in either.
         counts.add_hash(neighbour(&counts, 0), 1);
         let told = beside(&counts, add, [KEY, KEY]);
         no_count_is_lost(told, counts.estimate_hash(KEY));
@@ -153,7 +153,7 @@ fn raise_all(counts: &Counts, key: u64) -> u64 {
     next.into()
 }
 
-/// The control: raises every counter by a maximum.
+/// The control raises every counter by a maximum.
 #[test]
 #[should_panic(expected = "the later of two counts holds the earlier")]
 fn control_raising_all_loses_a_count() {
@@ -163,7 +163,7 @@ fn control_raising_all_loses_a_count() {
     });
 }
 
-/// Exchanges a least counter, and then raises the others.
+/// Exchanges a smallest counter, and then raises the others.
 fn commit_first(counts: &Counts, key: u64) -> u64 {
     let places = counts.places::<DEPTH>(key);
     loop {
@@ -180,7 +180,7 @@ fn commit_first(counts: &Counts, key: u64) -> u64 {
     }
 }
 
-/// The control: exchanges the least counter first and then raises the others.
+/// The control exchanges the smallest counter first and then raises the others.
 #[test]
 #[should_panic(expected = "the later of two counts holds the earlier")]
 fn control_committing_first_loses_a_count() {
