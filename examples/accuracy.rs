@@ -1,7 +1,9 @@
-//! How often bounded memory decides wrongly, cell by cell of the design's table: `cargo run --release --example accuracy`.
+//! Measures how often stores of bounded memory decide wrongly, for each cell of the table in the design: `cargo run
+//! --release --example accuracy`.
 //!
-//! Each line is one run of two minutes of traffic, the second of which counts. `cargo run --release --example accuracy -- 16` has a
-//! sixteenth of all: keys, requests and memory. `--json FILE` before the numbers writes them as JSON too.
+//! Each line is one run of two minutes of traffic. Only the second minute counts. `cargo run --release --example
+//! accuracy -- 16` uses a sixteenth of the keys, the requests and the memory. `--json FILE` before the numbers also
+//! writes the results as JSON.
 
 #[path = "../tests/common/accuracy/mod.rs"]
 mod accuracy;

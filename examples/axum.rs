@@ -1,10 +1,11 @@
-//! An axum server whose limits are in a file that is read again when it changes, with metrics for Prometheus:
+//! An axum server that reads its limits from a file and reloads the file when it changes, with Prometheus metrics:
 //! `cargo run --example axum --features tower,watch,metrics`.
 //!
-//! Listens on port 3000 of this machine. Try `curl -i http://127.0.0.1:3000/search` a few times, with and without
-//! `-H 'tier: premium'`; then change a number in `examples/limits.yaml` and try again; and look at `/metrics`. With `-- --once` it
-//! takes a free port, makes some requests to itself, shows the answers (the third search is marked, the fourth refused, and one of a
-//! premium account is not), and ends. (A layer without rules is in `axum_layer.rs`.)
+//! The server listens on port 3000 of this machine. Run `curl -i http://127.0.0.1:3000/search` a few times, with and
+//! without `-H 'tier: premium'`. Then change a number in `examples/limits.yaml`, try again, and look at `/metrics`.
+//! With `-- --once`, the server takes a free port, sends some requests to itself, prints the answers and ends. The
+//! third search is marked and the fourth is denied; a search of a premium account is admitted. (`axum_layer.rs` shows
+//! a layer without rules.)
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,14 +26,14 @@ use tollgate::tower::{ClientIp, Head, KeyExtractor as _, RateLimitLayer, SoftLim
 
 const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/limits.yaml");
 
-/// What a request is, to the rules: by its client, and by its path and client. Clients connect to this server directly; behind a
-/// proxy it would be `ClientIp::x_forwarded_for(Proxies::hops(1))`.
+/// The identities of a request, for the rules: its client, and its path with its client. Clients connect to this
+/// server directly. Behind a proxy, use `ClientIp::x_forwarded_for(Proxies::hops(1))`.
 fn describe(by_client: &ClientIp, head: Head<'_>, descriptors: &mut Descriptors) -> Option<()> {
     let address = by_client.key(head)?;
     descriptors.begin().address("remote_address", address);
     descriptors.begin().entry("path", head.path()).address("remote_address", address);
     descriptors.begin().entry("path", head.path());
-    // A real server would take this from what it knows of the account, and not from what the client says.
+    // A real server takes the tier from its own data about the account, and not from the client's header.
     if let Some(tier) = head.headers().get("tier").and_then(|tier| tier.to_str().ok()) {
         descriptors.tier(tier);
     }
@@ -54,7 +55,7 @@ fn app(rules: Arc<Rules>) -> Result<Router, RulesError> {
             .fields_on_allowed(true)
             .refund(|status| status.is_server_error());
 
-    // Counters feed it as they count; gauges are published when somebody looks.
+    // Counters update this recorder at each event; gauges are published when a client requests `/metrics`.
     let metrics = get(async move |Extension(prometheus): Extension<PrometheusHandle>| {
         tollgate::rules::publish_rules(&rules);
         prometheus.render()
@@ -65,7 +66,7 @@ fn app(rules: Arc<Rules>) -> Result<Router, RulesError> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Before the rules, whose counters are registered when they are made.
+    // Before the rules, because the rules register their counters when they are created.
     let prometheus = PrometheusBuilder::new().install_recorder()?;
     telemetry::describe();
 
@@ -105,7 +106,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let request = Request::get(format!("http://{address}{path}")).header("tier", tier);
         let response = client.request(request.body(Empty::<bytes::Bytes>::new())?).await?;
         println!("GET {path}: {}", response.status());
-        // The fourth search is not refused if the minute is over by then.
+        // The fourth search is admitted if a new minute has begun by then.
         if (path, tier) != ("/search", "") {
             assert!(response.status().is_success());
         }

@@ -1,7 +1,8 @@
 //! An axum server with limits for each client: `cargo run --example axum_layer --features tower`.
 //!
-//! Listens on port 3000 of this machine; try `curl -i http://127.0.0.1:3000/`, and `/search` a few times. With `-- --once` it
-//! takes a free port, makes some requests to itself, shows the answers (the fourth search is refused), and ends.
+//! The server listens on port 3000 of this machine. Run `curl -i http://127.0.0.1:3000/` and `/search` a few times.
+//! With `-- --once`, the server takes a free port, sends some requests to itself, prints the answers (the fourth
+//! search is denied) and ends.
 
 use std::net::SocketAddr;
 
@@ -21,8 +22,8 @@ const PER_CLIENT: Quota = Quota::per_second(100).burst(200);
 const SEARCHES: Quota = Quota::per_minute(3);
 
 fn app() -> Router {
-    // Clients connect to this server directly. Behind a proxy it would be
-    // `ClientIp::x_forwarded_for(Proxies::hops(1))`, and nothing to adapt.
+    // Clients connect to this server directly. Behind a proxy, use `ClientIp::x_forwarded_for(Proxies::hops(1))`,
+    // which needs no adapter.
     let by_client =
         ClientIp::peer().peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip()));
 

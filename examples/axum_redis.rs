@@ -1,9 +1,10 @@
-//! An axum server that shares its limits with every other process that runs it, through Redis:
-//! `cargo run --example axum_redis --features redis,rules,tower -- redis://127.0.0.1/ 3000`.
+//! An axum server whose processes share their limits through Redis: `cargo run --example axum_redis --features
+//! redis,rules,tower -- redis://127.0.0.1/ 3000`.
 //!
-//! Start it twice, on ports 3000 and 3001, and try `curl -i http://127.0.0.1:3000/` and the other port in turn: together they admit
-//! ten requests, and then one every six minutes. Stop Redis, and each goes on with its half. With `-- --once` it does all of that by itself: it
-//! starts a Redis server and two processes, makes requests to both, shows what came of them, and stops everything.
+//! Start it twice, on ports 3000 and 3001. Then run `curl -i http://127.0.0.1:3000/` and the same with the other port
+//! in turn. Together, the two processes admit ten requests, and then one every six minutes. If you stop Redis, each
+//! process continues with its half of the limit. With `-- --once`, the program does all of this itself: it starts a
+//! Redis server and two processes, sends requests to both, prints the results, and stops everything.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -26,8 +27,8 @@ use tollgate::redis::Client;
 use tollgate::rules::{Config, Rules};
 use tollgate::tower::{ClientIp, KeyExtractor as _, RateLimitLayer};
 
-/// Every process has the same rules: from a file, in a real server. Each request asks Redis (`atomic`); where a round trip is too much,
-/// `lease` takes units in blocks.
+/// Every process has the same rules; a real server reads them from a file. Each request asks Redis (`atomic`). If a
+/// round trip is too slow, `lease` takes units in blocks.
 const LIMITS: &str = "
 domain: shop
 tollgate:
@@ -45,14 +46,14 @@ const LIMIT: usize = 10;
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
 fn app(rules: Arc<Rules>) -> Fallible<Router> {
-    // Clients connect directly; behind a proxy it would be `ClientIp::x_forwarded_for(Proxies::hops(1))`.
+    // Clients connect directly. Behind a proxy, use `ClientIp::x_forwarded_for(Proxies::hops(1))`.
     let by_client =
         ClientIp::peer().peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip()));
     let limits = RateLimitLayer::rules(rules, "shop", move |head, descriptors| {
         descriptors.begin().address("remote_address", by_client.key(head)?);
         Some(())
     })?;
-    // The server is asked, and awaited.
+    // The check sends a request to Redis and awaits the answer.
     Ok(Router::new().route("/", get(async || "hello\n")).layer(limits.fields_on_allowed(true).awaited()))
 }
 
@@ -66,7 +67,7 @@ async fn main() -> Fallible<()> {
         }
         _ => return Err("give the address of a Redis server and a port, or --once".into()),
     };
-    // Connects when it is first needed, and again when it has to.
+    // The store connects at the first check, and reconnects after a failure.
     let client = Client::open(redis)?;
     let rules = Rules::builder().redis(client).load([Config::from_yaml("limits.yaml", LIMITS)?])?;
 
@@ -76,7 +77,7 @@ async fn main() -> Fallible<()> {
     Ok(serve(listener, service).await?)
 }
 
-/// A process of ours, which is stopped when this is dropped.
+/// A child process, which is stopped when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -86,7 +87,8 @@ impl Drop for Running {
     }
 }
 
-/// A Redis server on a free port, in a directory of its own, and its address; `None` if there is none to be run.
+/// Starts a Redis server on a free port, in its own directory. Returns its address, or `None` if no Redis server is
+/// installed.
 async fn start_redis(dir: &std::path::Path) -> Fallible<Option<(Running, String)>> {
     for _ in 0..20 {
         let port = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
@@ -100,7 +102,7 @@ async fn start_redis(dir: &std::path::Path) -> Fallible<Option<(Running, String)
             }
         };
         let mut process = Running(process);
-        // Until it is up, or ends since somebody else took the port.
+        // Wait until the server is up. It ends early if another process took the port.
         while process.0.try_wait()?.is_none() {
             if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
                 return Ok(Some((process, format!("redis://127.0.0.1:{port}/"))));
@@ -111,7 +113,7 @@ async fn start_redis(dir: &std::path::Path) -> Fallible<Option<(Running, String)
     Err("redis-server does not start".into())
 }
 
-/// This program once more, as a server on a free port, and its address.
+/// Starts this program again as a server on a free port, and returns its address.
 fn start_server(redis: &str) -> Fallible<(Running, String)> {
     let mut command = Command::new(std::env::current_exe()?);
     let mut process = Running(command.args([redis, "0"]).stdout(Stdio::piped()).spawn()?);
@@ -130,7 +132,8 @@ async fn ask(client: &Http, address: &str) -> Fallible<Response<Incoming>> {
     Ok(client.get(address.parse()?).await?)
 }
 
-/// Asks both in turn, so many times each. How many requests each admitted, and the last refusal.
+/// Sends this number of requests to each process, in turn. Returns the number that each admitted, and the last
+/// denial.
 async fn ask_both(
     client: &Http,
     servers: [&str; 2],
@@ -186,7 +189,7 @@ async fn once() -> Fallible<()> {
     if [a, b] != [LIMIT / 2; 2] {
         return Err(format!("without Redis they admitted {a} and {b}").into());
     }
-    // All are stopped by now, or here, by their own ids.
+    // All child processes have been stopped by now, or are stopped here by their own ids.
     drop([one, other]);
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! A plain hyper server with a limit for each client: `cargo run --example hyper --features tower`.
 //!
-//! hyper has no layers of its own: the service that tower makes is adapted, and each request is given its peer's address. Serves
-//! on a free port of this machine, makes five requests to itself, of which three are answered and two refused, and ends.
+//! hyper has no layers of its own. The program adapts the service that tower builds, and adds the peer's address to
+//! each request. It serves on a free port of this machine and sends five requests to itself. Three are answered and
+//! two are denied; then it ends.
 
 use std::convert::Infallible;
 

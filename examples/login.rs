@@ -1,17 +1,19 @@
-//! Guarding a login against guessed passwords: `cargo run --example login`.
+//! Protects a login against guessed passwords: `cargo run --example login`.
 //!
-//! Three limits on each attempt, charged together or not at all:
+//! Each attempt has three limits, which are charged together or not at all:
 //!
-//! - *account and network*: five wrong passwords in any quarter of an hour, exactly (a log, since the number is small);
-//! - *network*: an IPv4 address, or the /64 that an IPv6 client has. Wrong passwords cost five units and right ones nothing, so an office
-//!   is not limited, and who tries one password on many accounts is;
-//! - *account*: thirty a day from anywhere, against those who have many networks. Devices that have logged in before are
-//!   exempt, or anybody could lock anybody out.
+//! - *account and network*: five wrong passwords in any quarter of an hour, exactly. It uses a log, because the
+//!   number is small.
+//! - *network*: an IPv4 address, or the /64 network of an IPv6 client. A wrong password costs five units and a right
+//!   one costs nothing. So an office is not limited, but a client that tries one password on many accounts is.
+//! - *account*: thirty attempts a day from anywhere, against attackers with many networks. Devices that have logged
+//!   in before are exempt. Otherwise an attacker could lock any user out.
 //!
-//! Attempts are charged *before* the password is looked at, so a thousand at once are not a thousand guesses, and what was right is given
-//! back after. Accounts that do not exist are treated as those that do, and who is refused is not told by which limit.
+//! Attempts are charged *before* the password is checked, so a thousand parallel attempts are not a thousand guesses.
+//! A correct password returns the charge afterwards. Accounts that do not exist are treated like existing ones. A
+//! denied client does not learn which limit denied it.
 //!
-//! Plays five scenes by a clock of its own, prints how each ends, and checks it.
+//! The program plays five scenes with its own clock, prints the result of each, and checks it.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -19,7 +21,7 @@ use std::time::Duration;
 use tollgate::{Compact, check_all};
 use tollgate::{Gcra, Keyed, ManualClock, Quota, QuotaError, RateLimiter, SlidingLog, Timestamp, WhenFull};
 
-/// What a wrong password costs its network, which has forty units, and gets one back each minute.
+/// The cost of a wrong password for its network, which has forty units and regains one each minute.
 const WRONG: u64 = 5;
 
 struct Guard {
@@ -28,11 +30,11 @@ struct Guard {
     by_account: RateLimiter<Keyed<String>, ManualClock>,
 }
 
-/// What the client is told, and no more.
+/// The answer to the client, which contains nothing else.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Welcome,
-    /// Of a wrong password as of an account that is none.
+    /// For a wrong password, and also for an account that does not exist.
     WrongPassword,
     /// Status 429, with `Retry-After` in whole seconds.
     TooMany(u64),
@@ -40,7 +42,7 @@ enum Answer {
 
 impl Guard {
     fn new(clock: &ManualClock) -> Result<Self, QuotaError> {
-        // Names are the client's to invent: so there is a cap, and what goes first is who owes least.
+        // Clients can invent names, so the number of keys has a cap. The key with the smallest debt is evicted first.
         const NAMES: usize = 100_000;
         Ok(Self {
             by_pair: RateLimiter::builder(SlidingLog::try_new("5/15min".parse()?)?)
@@ -67,10 +69,11 @@ impl Guard {
         let by_network = self.by_network.on(&network).named("network");
         let by_pair = self.by_pair.on(&pair).named("account and network");
         let by_account = self.by_account.on(account.as_str()).named("account");
-        // Those that can give back come first in `each`; a look costs a known device nothing of the account's.
+        // The limits that can return a charge come first in `each`. For a known device, the account's limit is only
+        // peeked.
         let attempt = check_all((by_network, by_account.cost(u64::from(!known)), by_pair));
         if attempt.is_denied() {
-            // For the operator's log only: `attempt.refused_by_name()`.
+            // `attempt.refused_by_name()` is for the operator's log only.
             let wait = attempt.retry_after().unwrap_or(Duration::from_secs(86_400));
             return Answer::TooMany(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
         }
@@ -78,7 +81,7 @@ impl Guard {
             self.by_network.charge_unchecked(&network, WRONG - 1);
             return Answer::WrongPassword;
         }
-        // It was the owner: nothing is held against them, or against their network.
+        // The owner logged in: the account and the network get their charges back.
         self.by_network.refund(&network, &attempt.each()[0]);
         self.by_account.refund(account.as_str(), &attempt.each()[1]);
         self.by_pair.remove(&pair);
@@ -86,8 +89,8 @@ impl Guard {
     }
 }
 
-/// One client's addresses as one: IPv6 by its /64, IPv4 that is written as IPv6 as IPv4. (`tollgate::tower::ClientIp` does this, and reads
-/// proxies' header fields.)
+/// Maps the addresses of one client to one: an IPv6 address to its /64 network, and an IPv4 address in IPv6 form to
+/// IPv4. (`tollgate::tower::ClientIp` does this, and reads proxies' header fields.)
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
@@ -95,7 +98,8 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// In a server: hash the password in any case, against a fixed hash if there is no such account, so that both take as long.
+/// In a server, hash the password in every case. If the account does not exist, compare with a fixed hash, so that
+/// both cases take the same time.
 fn is_right(account: &str, password: &str) -> bool {
     password == format!("{account}'s secret")
 }
@@ -119,7 +123,7 @@ fn main() -> Result<(), QuotaError> {
         println!("    {from:<20} {:?}", answers[guess]);
         clock.advance(Duration::from_secs(10));
     }
-    // Exactly five; and the wait is until the first of them is a quarter of an hour old.
+    // Exactly five are admitted. The wait lasts until the first of them is a quarter of an hour old.
     assert_eq!(answers[4..6], [Answer::WrongPassword, Answer::TooMany(15 * 60 - 50)]);
     let (real, made_up) = ("bob", "no-such-user");
     let ask = |account| guard.log_in("198.51.100.200", false, account, "guess");

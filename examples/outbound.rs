@@ -1,13 +1,15 @@
-//! A client that keeps to the limits of the services it calls: `cargo run --example outbound --features tokio`.
+//! A client that respects the limits of the services it calls: `cargo run --example outbound --features tokio`.
 //!
-//! Each host has a line of its own. Calls go as fast as their host allows, in the order in which they were made; those that
-//! could not go in time say so at once. Prints when each call went, and checks that no host was called more often than it allows.
+//! Each host has its own queue. Calls go as fast as their host allows, in the order in which they were made. A call
+//! that cannot go in time returns an error at once. The program prints the time of each call, and checks that no host
+//! was called more often than it allows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate::{Jitter, Quota, RateLimiter};
 
-/// Twenty calls a second to each host, two at once. The overdraft lets the first in line reserve its turn.
+/// Twenty calls per second to each host, two at the same time. The overdraft lets the first caller in the queue
+/// reserve its turn.
 fn limiter() -> Result<RateLimiter, tollgate::QuotaError> {
     let quota = Quota::per_second(20).burst(2);
     RateLimiter::builder(tollgate::Gcra::new(quota)).overdraft(8).compact()
@@ -41,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (host, went) = call.await?;
         *sent.entry(host).or_insert(0) += u32::from(went);
     }
-    // Two at once, and eighteen turns in 900 ms: of 24 calls to one host and 12 to the other.
+    // Two calls at once and eighteen turns in 900 ms: of 24 calls to one host and 12 to the other.
     println!("{sent:?}");
     assert!(sent["api.example.com"] <= 20 && sent["files.example.com"] <= 12);
     Ok(())

@@ -1,11 +1,12 @@
-//! Limits for each client, with all that a 429 needs: `cargo run --example quick_start`.
+//! Limits each client, and prints the values for a 429 response: `cargo run --example quick_start`.
 //!
-//! Makes five requests of one client, of which three go and two are told when to come back, and one of another.
+//! The program makes five requests for one client and one for another. Of the five, three are admitted, and two are
+//! denied with a time to retry.
 
 use tollgate::{Quota, RateLimiter};
 
 fn main() {
-    // Two a second for each client, three at once after a quiet time.
+    // Two requests per second for each client, and three at once after a quiet period.
     let limiter = RateLimiter::new(Quota::per_second(2).burst(3));
 
     let mut admitted = 0;

@@ -1,8 +1,9 @@
-//! What the modes that decide in the process admit, measured in virtual time against what their texts say:
-//! `cargo run --release --features simulation --example redis_simulation`.
+//! Measures in virtual time how much the modes that decide in the process admit, and compares this with their
+//! documented bounds: `cargo run --release --features simulation --example redis_simulation`.
 //!
-//! N processes with the real books share 10,000 units in 10 seconds (by GCRA 1,000 a second and 2,000 at once), and are asked for three
-//! times as many, for 30 seconds. `--quick` stops at 10 processes; `--features simulation,cli -- chart.svg` draws it too.
+//! N processes with the real accounting code share 10,000 units in 10 seconds (by GCRA, 1,000 per second and 2,000 at
+//! once). The load is three times as high, for 30 seconds. `--quick` stops at 10 processes. `--features
+//! simulation,cli -- chart.svg` also draws a chart.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ fn setup(mode: Mode, limit: Limit, nodes: u32, pattern: Pattern, network: Networ
     }
 }
 
-/// Of the units that there were.
+/// As a share of the available units.
 fn percent(units: u64, of: u64) -> f64 {
     100.0 * units as f64 / of.max(1) as f64
 }
@@ -107,22 +108,23 @@ fn draw(path: &str, _windows: &[(Setup, Outcome)]) {
     std::process::exit(2);
 }
 
-/// Both modes' price by the number of processes, half a millisecond from the server; both axes logarithmic.
+/// Draws the over-admission and denial of both modes by the number of processes, half a millisecond from the server.
+/// Both axes are logarithmic.
 #[cfg(feature = "cli")]
 fn draw(path: &str, windows: &[(Setup, Outcome)]) {
     use plotters::prelude::*;
     use plotters::style::register_font;
 
-    // Text is measured with a font that comes with the program, so a machine needs none.
+    // The program contains the font that measures text, so the machine needs no font.
     let _ = register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
-    // Of the Okabe-Ito set: told apart by every kind of colour vision.
+    // Colours of the Okabe-Ito set, which remain distinct for colour-blind readers.
     let colours = [
         RGBColor(0x00, 0x72, 0xB2),
         RGBColor(0xD5, 0x5E, 0x00),
         RGBColor(0x00, 0x9E, 0x73),
         RGBColor(0xCC, 0x79, 0xA7),
     ];
-    // Less than this is drawn at it: nothing, on a logarithmic axis.
+    // Smaller values are drawn at this value, because a logarithmic axis has no zero.
     let least = 0.01;
     let root = SVGBackend::new(path, (960, 560)).into_drawing_area();
     root.fill(&WHITE).expect("drawing");
@@ -141,7 +143,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
             .y_label_area_size(64)
             .build_cartesian_2d(
                 (1.0..1_000.0_f64).log_scale().with_key_points(vec![1.0, 10.0, 100.0, 1_000.0]),
-                // Room for the legend below what is nothing.
+                // Room for the legend below the values that are zero.
                 (0.000_02..10_000.0_f64)
                     .log_scale()
                     .with_key_points(vec![0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0]),
@@ -178,7 +180,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
             chart
                 .draw_series(points.into_iter().map(|point| Circle::new(point, 4, colour.filled())))
                 .expect("points");
-            // Write-back's bound is the same whatever the traffic.
+            // The bound of write-back does not depend on the traffic.
             let is_common = mode == Mode::WriteBack;
             if !is_common || pattern == Pattern::Even {
                 let colour = if is_common { BLACK } else { colour };

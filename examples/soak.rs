@@ -1,6 +1,7 @@
-//! A soak: rounds of random scenes, for minutes or days, each decision and each interval held against what is promised.
+//! A soak test: rounds of random scenes, for minutes or days. It compares each decision and each interval with the
+//! documented guarantees.
 //!
-//! `cargo run --release --all-features --example soak -- --help` says how.
+//! `cargo run --release --all-features --example soak -- --help` lists the options.
 
 #[path = "../tests/common/mod.rs"]
 #[macro_use]
@@ -90,7 +91,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What it means that no breach was found: all is well, unless there was one to be found.
+/// The exit code if no breach was found: success, unless the run had to find one.
 fn not_found(plan: &Plan) -> ExitCode {
     let Some(fault) = plan.fault else { return ExitCode::SUCCESS };
     let must = |place: usize| SCENES[place].finds.contains(&fault);
@@ -101,7 +102,7 @@ fn not_found(plan: &Plan) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Between two lines of progress.
+/// The time between two progress lines.
 const EACH: Duration = Duration::from_secs(5);
 
 fn processors() -> usize {
@@ -113,7 +114,7 @@ fn help() -> String {
     std::iter::once(HELP.to_owned()).chain(scenes).chain([AFTER.to_owned()]).collect()
 }
 
-/// What the arguments say.
+/// The parsed arguments.
 struct Called {
     plan: Plan,
     is_json: bool,

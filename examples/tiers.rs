@@ -1,10 +1,11 @@
 //! Tenants with plans, on one limiter: `cargo run --example tiers`.
 //!
-//! Plans and tenants are read from a table, and a change of the table is in force from the next request on: for one
-//! tenant (an upgrade, an exception) or for all of a plan. No limiter is made anew, and nobody starts anew: a tenant owes the time that its
-//! requests took under the old plan, unless you forgive it. Prints what a few tenants are told, and checks it.
+//! Plans and tenants come from a table. A change of the table takes effect from the next request on, for one tenant
+//! (an upgrade, an exception) or for all tenants of a plan. The limiter stays the same, and tenants keep their state:
+//! a tenant owes the time of its requests under the old plan, unless you forgive the debt. The program prints the
+//! answers to a few tenants, and checks them.
 //!
-//! A tenant's quota goes with the call, so that the state is one word and a key, whatever the number of plans.
+//! The caller passes a tenant's quota with each check. So the state is one word and a key, for any number of plans.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -27,8 +28,8 @@ tenant  carol       25/min burst 50     # an agreement of her own
 
 struct Tenants {
     limiter: RateLimiter<Keyed<String>, ManualClock>,
-    /// The plan of each tenant, made ready; who is in no row has the first plan, which is the limiter's own. Read for each request: a
-    /// server with much traffic would have `ArcSwap` here.
+    /// The prepared plan of each tenant. A tenant without a row has the first plan, which is the limiter's own. The
+    /// code reads the map for each request; a server with much traffic would use `ArcSwap` here.
     plans: RwLock<HashMap<String, Gcra>>,
 }
 
@@ -48,7 +49,7 @@ impl Tenants {
         Ok(tenants)
     }
 
-    /// Puts a table in force: all of it, or, if there is a mistake in it, nothing.
+    /// Puts a table in force: the whole table, or nothing if it contains a mistake.
     fn load(&self, table: &str) -> Result<(), Box<dyn Error>> {
         let (mut plans, mut tenants) = (HashMap::new(), HashMap::new());
         for line in table.lines().map(|line| line.split('#').next().unwrap_or("").trim()) {
@@ -58,7 +59,7 @@ impl Tenants {
             let (name, rest) =
                 line[kind.len()..].trim().split_once(char::is_whitespace).ok_or("a row is too short")?;
             let rest = rest.trim();
-            // The same algorithm with another quota, which reads what the limiter's own has written.
+            // The same algorithm with another quota. It reads the state that the limiter's own algorithm has written.
             let gcra = match plans.get(rest) {
                 Some(plan) => *plan,
                 None => self.limiter.algorithm().requota(&rest.parse::<Quota>()?)?,
@@ -83,7 +84,7 @@ impl Tenants {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // A manual clock, so that this prints the same every time; leave it out in a server.
+    // A manual clock, so that the output is the same every time; leave it out in a server.
     let tenants = Tenants::new(TABLE, ManualClock::new(Timestamp::from_secs(1_800_000_000)))?;
     let ask = |tenant: &str, cost| {
         let decision = tenants.check(tenant, cost);

@@ -1,10 +1,10 @@
-//! A language model's budget: tokens a minute and requests a minute together, and an answer that is streamed:
-//! `cargo run --example token_budget`.
+//! The budget of a language model with streamed answers: tokens per minute and requests per minute together: `cargo
+//! run --example token_budget`.
 //!
-//! What a request takes is known when its answer has ended, so it is charged what it may take at most (prompt and longest answer), to
-//! both limits or to none, and settled when it ends: by its end, by the client hanging up, or by an error. A guard settles
-//! when it is dropped, so that no way out is forgotten. Plays some requests by a clock of its own, prints what becomes of each, and
-//! checks it.
+//! The real cost of a request is known only after its answer has ended. So the request is charged its maximum cost
+//! (prompt and longest answer), in both limits or in none. It is settled when the answer ends, when the client
+//! disconnects, or after an error. A guard settles when it is dropped, so every exit settles. The program plays some
+//! requests with its own clock, prints the result of each, and checks it.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ impl Budget {
         })
     }
 
-    /// Charges what a request may take at most.
+    /// Charges the maximum cost of a request.
     ///
     /// # Errors
-    /// What to tell the client, who was charged nothing.
+    /// The answer to the client, which was charged nothing.
     fn begin<'a>(
         &'a self,
         client: &'a str,
@@ -47,7 +47,7 @@ impl Budget {
     }
 }
 
-/// A request whose answer is on its way. Settles when it is dropped.
+/// A request whose answer is being sent. It settles when it is dropped.
 struct Answering<'a> {
     budget: &'a Budget,
     client: &'a str,
@@ -56,7 +56,7 @@ struct Answering<'a> {
 }
 
 impl Answering<'_> {
-    /// A piece of the answer was sent.
+    /// Records that a piece of the answer was sent.
     fn sent(&mut self, tokens: u64) {
         self.used += tokens;
     }
@@ -64,7 +64,8 @@ impl Answering<'_> {
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
-        // More than was charged is charged now, room or not; less is given back, as far as time has not paid it already.
+        // If the real cost is higher than the charge, the difference is charged now, even without room. If it is
+        // lower, the difference is returned, unless time has already paid for it.
         self.budget.tokens.settle(self.client, &self.charge, self.used);
     }
 }
@@ -76,7 +77,7 @@ fn main() -> Result<(), QuotaError> {
     let left = |client: &str| budget.tokens.peek(client).remaining();
     let show = |client: &str, what: &str| println!("{client}: {what}; {} tokens are left", left(client));
 
-    // A whole answer, in five pieces within a second: 1,000 of 4,000.
+    // A whole answer, in five pieces within a second: 1,000 of 4,000 tokens.
     let mut answer = budget.begin("alice", 500, 3_500).expect("a new client has room");
     show("alice", "4,000 are charged");
     assert_eq!(left("alice"), 6_000);
@@ -88,19 +89,19 @@ fn main() -> Result<(), QuotaError> {
     show("alice", "used 1,000, settled");
     assert!((9_000..=9_200).contains(&left("alice"))); // a second is worth 167
 
-    // Two at once: the second cannot have what the first may still need.
+    // Two requests at once: the second cannot use the tokens that the first may still need.
     let first = budget.begin("bob", 1_000, 5_000).expect("a new client has room");
     let second = budget.begin("bob", 1_000, 5_000).err();
     println!("bob: his second request at once: {second:?}");
     assert!(second.is_some_and(|told| told.contains("tokens")));
 
-    // The client hangs up; what was not sent is not paid.
+    // The client disconnects. Tokens that were not sent are not charged.
     clock.advance(Duration::from_secs(1));
     drop(first);
     show("bob", "hung up after his prompt of 1,000");
     assert!(left("bob") >= 9_000);
 
-    // The model says more than it was allowed to: a debt, and nothing more until a part of it is paid.
+    // The answer is longer than allowed. This leaves a debt, and no request is admitted until a part of it is paid.
     let mut answer = budget.begin("carol", 1_000, 8_000).expect("a new client has room");
     answer.sent(12_000);
     drop(answer);
@@ -111,7 +112,7 @@ fn main() -> Result<(), QuotaError> {
     clock.advance(Duration::from_secs(19));
     assert!(budget.begin("carol", 10, 10).is_ok()); // 3,000 are paid in 18 s
 
-    // Small requests meet the other limit, and are then not charged any tokens.
+    // Small requests reach the other limit, and then are charged no tokens.
     let small = (0..6).map(|_| budget.begin("dave", 10, 0)).filter(Result::is_ok).count();
     let told = budget.begin("dave", 10, 0).err();
     println!("dave: {small} small requests went; the next: {told:?}");

@@ -1,7 +1,7 @@
 //! A tonic server with a limit for each client: `cargo run --example tonic --features tower`.
 //!
-//! Serves on a free port of this machine, calls itself five times, of which three are answered and two refused in gRPC's words
-//! (`RESOURCE_EXHAUSTED`, with `retry-after` as metadata), and ends.
+//! The program serves on a free port of this machine and calls itself five times. Three calls are answered. Two are
+//! denied with the gRPC status `RESOURCE_EXHAUSTED`, with `retry-after` as metadata. Then it ends.
 
 #[path = "tonic/echo.rs"]
 mod echo;
@@ -18,7 +18,7 @@ const PER_CLIENT: Quota = Quota::per_hour(3);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // tonic puts the peer's address where this finds it.
+    // tonic puts the peer's address where this function finds it.
     let by_client = ClientIp::peer()
         .peer_from(|extensions| Some(extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()));
     let layer = RateLimitLayer::new(RateLimiter::new(PER_CLIENT), by_client).policy("per-client", PER_CLIENT);

@@ -1,5 +1,5 @@
-//! A gRPC service of one method, which sends its text back: what a build script would make of a `.proto` file. Messages are the
-//! bytes of the text.
+//! A gRPC service with one method, which returns its text: the code that a build script would generate from a
+//! `.proto` file. The messages are the bytes of the text.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tower::Service;
 
 const METHOD: PathAndQuery = PathAndQuery::from_static("/example.Echo/Say");
 
-/// Texts as messages.
+/// A codec with texts as messages.
 #[derive(Copy, Clone, Debug, Default)]
 struct Text;
 
@@ -55,7 +55,7 @@ impl Decoder for Text {
     }
 }
 
-/// The server's side.
+/// The server part.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct EchoServer;
 
@@ -86,7 +86,7 @@ impl Service<http::Request<tonic::body::Body>> for EchoServer {
     }
 }
 
-/// The client's side.
+/// The client part.
 #[derive(Clone, Debug)]
 pub(crate) struct EchoClient(tonic::client::Grpc<Channel>);
 

@@ -12,12 +12,12 @@
 //! 3. If any word has changed, start again at step 1.
 //!
 //! Why no two charges of a key start from the same estimate: take two charges A and B that both result in the count
-//! `c`. Each of them exchanges its smallest word from a value below `c`. Counters only grow, so no word makes this
-//! step twice. So A and B have different smallest words, and B's smallest word was at `c` or above when A read it. So
-//! B had exchanged that word, and had read all words before. In the same way, A had exchanged its own smallest word
-//! before B read that word. So A had read all words before B's exchange. This is a contradiction. A charge that
-//! starts again leaves its exchanged words raised, as if another key had counted there.
-//!
+//! `c`. Each of them exchanges every word of the key that it read below `c`, its smallest word included. Within a
+//! window counters only grow, so a word rises from below `c` to `c` only once. So B's smallest word was at `c` or
+//! above when A read it; otherwise A would also have exchanged it from below `c`. So B had exchanged that word, and
+//! had read all words before. In the same way, A had exchanged its own smallest word before B read that word. So A
+//! had read all words before B's exchange. This is a contradiction. A charge that starts again leaves its exchanged
+//! words raised, as if another key had counted there.
 //! The compiler knows the number of words of a key ([`Rows`]), so it keeps them in registers.
 
 use super::{Late, Windows, WordAge, parity};
