@@ -1,5 +1,5 @@
-//! Many threads on one limiter. While time runs, every interval of every key is within the algorithm's bound; while it stands,
-//! what all threads together are admitted is what one would have been.
+//! Many threads use one limiter. While time runs, every interval of every key stays within the algorithm's bound.
+//! While time stands, all threads together are admitted exactly what one thread would be.
 
 use super::draw;
 use super::gate::{self, Built, Reading, Store, Time};
@@ -18,13 +18,13 @@ use tollgate::{ManualClock, QuantaClock, StdClock, Timestamp};
 const ROOMY: usize = 1 << 17;
 
 pub(crate) fn play(round: &mut Round<'_>) -> Found {
-    // Standing rounds are short, and find what is denied for nothing.
+    // Rounds with standing time are short. They find denials without a reason.
     standing(round)?;
     standing(round)?;
     running(round)
 }
 
-/// An algorithm and a store that can hold it.
+/// An algorithm, and a store that can hold it.
 fn subject(round: &mut Round<'_>) -> (Kind, Store) {
     match round.random.below(5) {
         0 => (draw::kind(&mut round.random), Store::Direct),
@@ -42,11 +42,11 @@ fn keys_of(store: Store) -> u64 {
     if matches!(store, Store::Direct | Store::Striped) { 1 } else { 8 }
 }
 
-/// Time runs, by a real clock or by steps that the threads make between each other's calls.
+/// Time runs, by a real clock or by steps that the threads make between other threads' calls.
 fn running(round: &mut Round<'_>) -> Found {
     let (kind, store) = subject(round);
     let is_real = draw::one_in(&mut round.random, 2);
-    // So short that a key is admitted some hundred times in the round, and falls idle in between.
+    // The period is short, so that a key is admitted some hundred times in the round, and is idle in between.
     let period_ns = if is_real { 20 * MS } else { SEC };
     let spec = draw::busy_spec(&mut round.random, period_ns);
     let spec = if matches!(store, Store::Sketch(_)) { Spec::new(spec.limit, spec.period_ns) } else { spec };
@@ -69,14 +69,14 @@ fn running(round: &mut Round<'_>) -> Found {
             // The checks below read the clock after this.
             begun[hand.number].store(gate::now_of(&time), Ordering::SeqCst);
             for _ in 0..16 {
-                // Some keys are hot; others come and go.
+                // Some keys are busy all the time; others come and go.
                 let key = hand.random.below(keys).min(hand.random.below(keys));
                 let key = u32::try_from(key).expect("few keys");
                 let cost = 1 + hand.random.below(3) * hand.random.below(2);
                 gate::ask(hand, gate, &time, (key, cost, weight(cost)));
             }
             if is_real {
-                // So that threads are held up elsewhere than in a check, too.
+                // The thread may also be preempted here, outside a check.
                 if hand.random.below(32) == 0 {
                     std::thread::yield_now();
                 }
@@ -90,7 +90,7 @@ fn running(round: &mut Round<'_>) -> Found {
             }
         }
     });
-    // A store with room has nothing to spare.
+    // A store with room evicts nothing.
     if let Some(gauges) = gate.gauges() {
         ensure!((gauges.evicted, gauges.raced) == (0, 0), "{kind:?} {spec:?} {store:?}: {gauges:?}");
     }
@@ -99,7 +99,7 @@ fn running(round: &mut Round<'_>) -> Found {
 
 fn judge(round: &mut Round<'_>, kind: Kind, spec: Spec, store: Store, built: &Built, is_real: bool) -> Found {
     let oracle = kind.oracle(spec);
-    // The time-stamp counters of two processors may differ by less than what it takes to go from one to the other.
+    // The time-stamp counters of two processors may differ by less than the time of a message between them.
     let more_ns = built.more_ns + if is_real { 1_000 } else { 0 };
     let clock = if is_real { "a real clock" } else { "a clock that threads move" };
     round.judge(&Bound {
@@ -111,11 +111,11 @@ fn judge(round: &mut Round<'_>, kind: Kind, spec: Spec, store: Store, built: &Bu
     })
 }
 
-/// In each turn time stands while all threads ask until all are refused. Then it jumps: a little, far, or back, where that means
-/// the same to the store as to the oracle.
+/// In each turn, time stands while all threads send requests until all are denied. Then time jumps: a little, far, or
+/// back, if a step back means the same to the store and to the oracle.
 fn standing(round: &mut Round<'_>) -> Found {
     let (kind, store) = subject(round);
-    // A thread that is held up at a sketch's first check may be denied what there is room for, once.
+    // A thread that is held up at a sketch's first check may be denied although there is room, once.
     if matches!(store, Store::Sketch(_)) {
         return Ok(());
     }
@@ -151,7 +151,7 @@ fn standing(round: &mut Round<'_>) -> Found {
             let due = due(&mut **oracle, at(now));
             let mut admitted = admitted.load(Ordering::Relaxed);
             if store == Store::Striped {
-                // What was in another thread's hands when the last one was denied.
+                // Units that another thread was returning when the last request was denied.
                 admitted += (0..=spec.limit).filter(|_| gate.ask(2, key, 1, now)).count() as u64;
             }
             ensure!(
@@ -160,7 +160,7 @@ fn standing(round: &mut Round<'_>) -> Found {
                 round.threads
             );
         }
-        // Leases that are left from one turn to the next are spent then, or lost.
+        // Leases that remain from one turn to the next are used then, or lost.
         let far = spec.period_ns * round.random.below(6);
         now = match round.random.below(6) {
             _ if store == Store::Striped => now + 10 * spec.period_ns + round.random.below(SEC),
@@ -173,7 +173,7 @@ fn standing(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// How many single units the oracle admits at one instant.
+/// Returns the number of single units that the oracle admits at one instant.
 fn due(oracle: &mut dyn Oracle, now: u64) -> u64 {
     let mut due = 0;
     while oracle.admits(now.into(), 1) {

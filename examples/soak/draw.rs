@@ -1,5 +1,5 @@
-//! Random quotas, times and operations: plain ones, and those that look for the edges. The draws are those of the property
-//! tests, by a generator that is faster and needs no shrinking.
+//! Random quotas, times and operations: ordinary ones, and edge cases. The draws are those of the property tests,
+//! with a generator that is faster and needs no shrinking.
 
 use super::{HOUR, SEC, START, below};
 use crate::common::compact::Random;
@@ -15,17 +15,17 @@ pub(crate) fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[below(random, of.len())]
 }
 
-/// Whether one of so many.
+/// Returns true once in this number of draws, on average.
 pub(crate) fn one_in(random: &mut Random, so_many: u64) -> bool {
     random.below(so_many) == 0
 }
 
-/// From `low` to `high`, both included.
+/// Returns a number from `low` to `high`, both included.
 pub(crate) fn between(random: &mut Random, low: u64, high: u64) -> u64 {
     low + random.below(high - low + 1)
 }
 
-/// Any algorithm, with options of any size.
+/// Returns any algorithm, with options of any size.
 pub(crate) fn kind(random: &mut Random) -> Kind {
     match pick(random, &ALL) {
         Kind::Aligned(_) => Kind::Aligned(origin(random)),
@@ -44,14 +44,14 @@ fn parts(random: &mut Random) -> u32 {
     pick(random, &[1, 2, 3, 6, 7, 24, 60])
 }
 
-/// Quotas of every size, plain, odd and extreme.
+/// Returns quotas of every size: ordinary, unusual and extreme.
 pub(crate) fn spec(random: &mut Random, kind: Kind) -> Spec {
     let limit = match random.below(10) {
         0..6 => between(random, 1, 12),
         6..9 => between(random, 1, 1_000),
         _ => pick(random, &[1 << 16, 1_000_000, 1 << 32, 1_000_000_007]),
     };
-    // A log is as large as its limit, which would be all that there is to see of the memory.
+    // A log is as large as its limit, and a large log would hide all other memory.
     let limit = if kind == Kind::Log { limit.min(4_096) } else { limit };
     let period_ns = match random.below(10) {
         0..7 => pick(random, &[SEC, 10 * SEC, MINUTE, 10 * MINUTE, HOUR, DAY]),
@@ -67,7 +67,7 @@ pub(crate) fn spec(random: &mut Random, kind: Kind) -> Spec {
     }
 }
 
-/// Quotas for threads that run for a moment: each key is admitted hundreds of times in it.
+/// Returns quotas for threads that run for a moment. Each key is admitted hundreds of times in that time.
 pub(crate) fn busy_spec(random: &mut Random, period_ns: u64) -> Spec {
     let limit = match random.below(3) {
         0 => between(random, 1, 4),
@@ -79,7 +79,7 @@ pub(crate) fn busy_spec(random: &mut Random, period_ns: u64) -> Spec {
     if one_in(random, 3) { spec.with_burst(between(random, 1, 20)) } else { spec }
 }
 
-/// Zero, just after it, and our own times.
+/// Returns zero, a time just after zero, or a present-day time.
 pub(crate) fn start(random: &mut Random) -> u64 {
     match random.below(5) {
         0 => 0,

@@ -1,10 +1,12 @@
-//! Honest keys in a flood of others that come once and never again, on more threads than there are processors, in stores that are
-//! far too small for them.
+//! A flood of keys that come once competes with honest keys, on more threads than there are processors. The stores
+//! are far too small for the flood.
 //!
-//! - Spilling and inheriting, caps that deny, and sketches admit no honest key more than its bound, in any interval.
-//! - Forgetting denies no honest key that deserves to go. Each honest key belongs to one thread, so what it was admitted is known
-//!   in order, and whoever is denied must be denied by an oracle that was charged with all of it.
-//! - Memory stays as it was made, and a cap is kept.
+//! - With spilling and inheriting, with caps that deny, and with sketches, no honest key is admitted more than its
+//!   bound in any interval.
+//! - With forgetting, no conforming request of an honest key is denied. Each honest key belongs to one thread, so its
+//!   admissions are known in order. If the limiter denies a request, an oracle with all these charges must also deny
+//!   it.
+//! - The memory keeps its initial size, and a cap is never exceeded.
 
 use super::draw;
 use super::gate::{self, Gate, Reading, Store, Time};
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{ManualClock, Overflow, Timestamp, WhenFull};
 
-/// Of each thread.
+/// For each thread.
 const HONEST: u32 = 3;
 /// The numbers of the flood's keys begin here.
 const FLOOD: u32 = 1 << 10;
@@ -45,12 +47,13 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
     let Some(built) = gate::build(kind, spec, store, Arc::clone(&time), random.next()) else { return Ok(()) };
     let gate = &*built.gate;
     let (slots, bytes) = (gate.gauges().map(|gauges| gauges.slots), gate.bytes());
-    // The clock goes so much at a time that the flood keeps the store full: each of its keys owes for an interval.
+    // Each step of the clock is so long that the flood keeps the store full: each of its keys has a debt for an
+    // interval.
     let step = spec.period_ns / spec.limit / draw::between(random, 50, 2_000);
     let is_forgetting = matches!(store, Store::Compact(Overflow::Forget, _));
     let reading = built.layout.as_ref().filter(|_| is_forgetting);
     let reading = reading.map(|layout| Reading::new(*layout, kind, spec, START));
-    // Whoever has the number of an honest key is taken for it.
+    // A flood key with the number of an honest key is taken for that key.
     let fingerprints: Vec<u64> = (0..HONEST * 64).map(|key| gate.fingerprint(key)).collect();
     let (honest_of, threads) =
         (|thread: usize| u32::try_from(thread).expect("few threads") * HONEST, round.threads);
@@ -80,7 +83,7 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
             }
             clock.advance(Duration::from_nanos(hand.random.below(step * 25)));
             if let Store::Keyed(Some((most, _))) = store {
-                // An estimate while others are at work, by what each of them is about to put in.
+                // An estimate while other threads run, plus the units that each of them is about to add.
                 let held = gate.held().unwrap_or(0);
                 ensure!(held <= most + threads, "{kind:?} {spec:?} in {store:?}: {held} keys are held");
             }
@@ -98,11 +101,11 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
     ensure!(gate.bytes() == bytes, "{kind:?} {store:?}: {:?} bytes, and {bytes:?} before", gate.bytes());
     if let Store::Keyed(Some((most, _))) = store {
         ensure!(gate.held() <= Some(most), "{kind:?} {spec:?} in {store:?}: {:?} keys are held", gate.held());
-        // A full cap forgets idle keys as of the latest time. A check that is late then may find a key forgotten, and starts it
-        // anew: no bound is promised for such checks.
+        // A full cap forgets idle keys as of the latest time. A check with an earlier time may then find that its key
+        // was forgotten, and starts the key with its full quota. No bound holds for such checks.
         round.notes.each.iter_mut().for_each(|seen| seen.retain(|seen| seen.before == seen.after));
     }
-    // Whoever forgets debts promises no bound.
+    // A policy that drops debts guarantees no bound.
     if is_forgetting || matches!(store, Store::Keyed(Some((_, WhenFull::Forget | WhenFull::Admit)))) {
         round.forget();
         return Ok(());
@@ -115,7 +118,8 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
     round.judge(&Bound { most_in: &most_in, more_ns, forgets, spared, what })
 }
 
-/// A check of an honest key under forgetting: if it is denied, the oracle that knows all of its admissions must deny it, too.
+/// Checks an honest key under forgetting. If the limiter denies it, the oracle that knows all of its admissions must
+/// also deny it.
 fn deserving(
     hand: &mut super::Hand<'_>,
     gate: &dyn Gate,
@@ -125,11 +129,12 @@ fn deserving(
     oracle: &mut dyn Oracle,
 ) -> Found {
     let before = gate::now_of(time);
-    // By this time, and not by a later reading of the clock.
+    // By this time, and not by a later clock reading.
     let allowed = gate.ask(4, key, cost, before);
     if hand.told(allowed) {
         if cost <= oracle.capacity() {
-            // If the thread was stopped and another key took the slot meanwhile, the key begins at that later time.
+            // If the thread was stopped and another key took the slot in the meantime, the key begins at that later
+            // time.
             let after = gate::now_of(time);
             oracle.charge(reading.at(after).into(), cost);
         }

@@ -1,4 +1,4 @@
-//! Any operations on any algorithm, decided as its oracle decides them, to the nanosecond.
+//! Runs random operations on a random algorithm. Each decision must equal the oracle's decision, to the nanosecond.
 
 #![no_main]
 

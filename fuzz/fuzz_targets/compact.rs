@@ -1,5 +1,6 @@
-//! Any operations on compact limiters, compared with a map of integer oracles: with room step for step, on a table of a
-//! few slots from one side. And any bytes as snapshots, any text as an amount of memory.
+//! Runs random operations on compact limiters and compares them with a map of integer oracles. With enough room, each
+//! step must match. On a table of a few slots, errors are allowed on one side only. It also restores random bytes as
+//! snapshots, and parses random text as an amount of memory.
 
 #![no_main]
 
@@ -26,19 +27,19 @@ enum Act {
     CheckAt,
     CheckHash,
     Peek,
-    /// Together with so many keys after it.
+    /// Together with this number of keys after it.
     Batch(u32),
     Reset,
     Clear,
-    /// A snapshot, restored as it is.
+    /// Takes a snapshot and restores it unchanged.
     RoundTrip,
-    /// The same with one byte changed, or the end cut off.
+    /// The same, with one byte changed or the end cut off.
     Damaged {
         at: usize,
         xor: u8,
     },
     Cut(usize),
-    /// With bytes changed and a checksum that is right; ends the stream.
+    /// The same, with bytes changed and a correct checksum; ends the stream.
     Forged {
         at: usize,
         bytes: [u8; 4],
@@ -104,7 +105,7 @@ impl Stream {
     }
 }
 
-/// What each key may, by its own oracle.
+/// The oracle of each key, which decides what the key may do.
 struct Model<'a> {
     stream: &'a Stream,
     layout: Layout,
@@ -120,7 +121,7 @@ impl Model<'_> {
         }
     }
 
-    /// A time as the limiter reads it.
+    /// Returns a time as the limiter reads it.
     fn at(&self, now: u64) -> u64 {
         match &self.layout {
             Layout::Ticks(ticks) => {
@@ -130,7 +131,7 @@ impl Model<'_> {
         }
     }
 
-    /// Judges a decision, and charges what it admitted.
+    /// Checks a decision, and charges the admitted units to the oracle.
     fn judge(&mut self, key: u32, cost: u64, now: u64, ours: Verdict, charges: bool) {
         let at = self.at(now);
         let fresh = self.fresh();
@@ -175,7 +176,7 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
         };
         let told = Timestamp::from_nanos(now);
         match act {
-            // A clock that steps back is taken at its word, which a time that is given is not.
+            // The limiter accepts a clock that steps back, but not a time from the caller that steps back.
             Act::Check if !backward => {
                 model.judge(op.key, cost, now, verdict(&limiter.check_n(&op.key, cost)), true)
             }
@@ -199,9 +200,9 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
                 });
                 assert!(next.next().is_none());
             }
-            // What is reset is as new as of now, and not as of before.
+            // A reset key starts full at the present time, and not at an earlier time.
             Act::Reset if backward => {}
-            // What evicted keys owed is covered by what the others of their bucket do.
+            // The keys that stay in the bucket cover the debts of evicted keys.
             Act::Reset if !roomy && overflow == Overflow::Inherit => {}
             Act::Reset => {
                 limiter.reset(&op.key);
@@ -212,7 +213,7 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
                 model.keys.clear();
                 assert_eq!(limiter.live_slots(), 0);
             }
-            // Only what is owed is written down, not what was owed before.
+            // A snapshot contains only present debts, and not earlier ones.
             Act::RoundTrip if backward => {}
             Act::RoundTrip => {
                 let snapshot = limiter.snapshot_at(told);
@@ -252,7 +253,7 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
     Corpus::Keep
 }
 
-/// Says why, and changes nothing.
+/// A failed restore returns the reason and changes nothing.
 fn refused<A: CompactAlgorithm>(limiter: &Limiter<A>, snapshot: &[u8]) {
     let before = limiter.snapshot();
     let error = limiter.restore(snapshot).expect_err("not what it wrote").to_string();
@@ -260,14 +261,14 @@ fn refused<A: CompactAlgorithm>(limiter: &Limiter<A>, snapshot: &[u8]) {
     assert_eq!(limiter.snapshot(), before);
 }
 
-/// Nothing that was not written by a limiter is restored, but by one who forges the checksum.
+/// The limiter restores only bytes that a limiter wrote, except if the checksum is forged.
 fn as_snapshot(bytes: &[u8]) {
     let quota = tollgate::Quota::per_minute(5);
     let builder =
         RateLimiter::builder(tollgate::Gcra::new(quota)).clock(ManualClock::default()).hasher(Seeded(2));
     let limiter = builder.capacity(Capacity::memory(512)).compact().expect("an ordinary quota");
     refused(&limiter, bytes);
-    // The rest of a true beginning.
+    // The rest of a valid beginning.
     let mut begun = limiter.snapshot();
     begun.truncate(84);
     begun.extend_from_slice(bytes);

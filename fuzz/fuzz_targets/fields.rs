@@ -1,4 +1,5 @@
-//! Header fields: decisions of real limiters under arbitrary names are written, and read back as they were.
+//! Writes decisions of real limiters, under random names, as header fields. Reading them back must give the same
+//! values.
 
 #![no_main]
 
@@ -19,7 +20,7 @@ use reader::{entry, list, number, percent_decoded};
 use tollgate::http::{Dialect, Fields, Policy, Reset, problem};
 use tollgate::{Decision, Quota};
 
-/// The last decision of a random run, and its quota.
+/// Returns the last decision of a random run, and its quota.
 fn decided(case: &Case) -> Option<(Quota, Decision)> {
     let Case { kind, spec, start, ops } = case;
     let (limiter, quota) = (direct(*kind, *spec)?, quota(*spec)?);

@@ -1,8 +1,11 @@
-//! Who the client is, by header fields of any bytes: nothing panics, and nothing that a client writes has a say.
+//! Finds the client address in header fields of random bytes. The reader never panics, and bytes from the client do
+//! not affect the answer.
 //!
-//! - What stands to the left of the part that one's own proxies wrote changes nothing.
-//! - The address is the one that a naive reading of that part finds; or it is unknown, if something there is no address.
-//! - Of any lines of `X-Forwarded-For`, the answer is that of a reader that splits them all and walks back.
+//! - Bytes to the left of the part that the trusted proxies wrote change nothing.
+//! - The address is the one that a naive reader of that part finds. It is unknown if that part has an element that is
+//!   no address.
+//! - For any lines of `X-Forwarded-For`, the answer equals that of a reader that splits all lines and walks from the
+//!   right.
 
 #![no_main]
 
@@ -18,14 +21,14 @@ struct Input {
     peer: IpAddr,
     /// Lines that a client wrote.
     left: Vec<Vec<u8>>,
-    /// Elements that proxies appended, each in a line of its own or not.
+    /// Elements that proxies appended, each in a separate line or not.
     right: Vec<(Element, bool)>,
     hops: u8,
     networks: Vec<(IpAddr, u8)>,
     forwarded: bool,
 }
 
-/// What a proxy appends.
+/// An element that a proxy appends.
 #[derive(Arbitrary, Debug)]
 enum Element {
     Address {
@@ -33,7 +36,7 @@ enum Element {
         port: Option<u16>,
     },
     Unknown,
-    /// With the host that the client asked for, which may be anything.
+    /// With the host of the client's request, which may be any text.
     Host {
         address: IpAddr,
         host: String,
@@ -43,7 +46,7 @@ enum Element {
 }
 
 impl Element {
-    /// As a proxy writes it, and the address that it means.
+    /// Returns the element as a proxy writes it, and the address that it stands for.
     fn written(&self, forwarded: bool) -> (String, Option<IpAddr>) {
         let node = |address: &IpAddr, port: Option<u16>| match (address, port) {
             (IpAddr::V6(v6), Some(port)) => format!("[{v6}]:{port}"),
@@ -65,7 +68,7 @@ impl Element {
         let mut text = format!("for=\"{node}\"");
         if let Some(host) = host {
             text.push_str(";host=\"");
-            // Shorter than what is read of an element.
+            // Shorter than the part of an element that the reader uses.
             for character in host.chars().filter(|character| matches!(character, ' '..='~')).take(200) {
                 if matches!(character, '"' | '\\') {
                     text.push('\\');
@@ -98,7 +101,7 @@ fn request(name: &HeaderName, peer: IpAddr, lines: &[Vec<u8>]) -> Request<()> {
     request
 }
 
-/// The client by what the proxies wrote, from the right: `None` if that does not go far enough.
+/// Returns the client according to the proxies' elements, from the right: `None` if there are too few elements.
 fn naive(peer: IpAddr, proxies: &Trusted, addresses: &[Option<IpAddr>]) -> Option<Option<IpAddr>> {
     let peer = Some(peer.to_canonical()).filter(|peer| !peer.is_unspecified());
     match proxies {
@@ -143,7 +146,7 @@ fuzz_target!(|input: Input| {
         false => ClientIp::x_forwarded_for(trusted.proxies()),
     };
 
-    // What the client wrote, and then the proxies' elements.
+    // First the client's lines, then the proxies' elements.
     let mut addresses = Vec::new();
     let mut lines: Vec<Vec<u8>> =
         input.left.iter().filter(|line| HeaderValue::from_bytes(line).is_ok()).cloned().collect();
@@ -165,7 +168,7 @@ fuzz_target!(|input: Input| {
         let found = client(&trusted).address(Head::of(&all));
         match naive(input.peer, &trusted, &addresses) {
             Some(expected) => assert_eq!(found, expected, "{trusted:?} {lines:?}"),
-            // Beyond the proxies' part: by the simple syntax it can still be told.
+            // Left of the proxies' part: the simple syntax still shows it.
             None if !input.forwarded && lines.iter().all(|line| line.len() < 500) => {
                 let every = split(&lines);
                 let expected = naive(input.peer, &trusted, &every).unwrap_or_else(|| match &trusted {
@@ -179,7 +182,7 @@ fuzz_target!(|input: Input| {
     }
 });
 
-/// All elements of all lines, from the right.
+/// Returns all elements of all lines, from the right.
 fn split(lines: &[Vec<u8>]) -> Vec<Option<IpAddr>> {
     let elements = lines.iter().flat_map(|line| line.split(|&byte| byte == b','));
     let mut addresses: Vec<_> = elements.map(|element| address(element.trim_ascii())).collect();

@@ -1,4 +1,4 @@
-//! Any operations on a keyed limiter, compared with a map of oracles.
+//! Runs random operations on a keyed limiter, and compares it with a map of oracles.
 
 #![no_main]
 
@@ -31,7 +31,7 @@ fn play<A: Algorithm>(algorithm: A, Case { kind, spec, start, ops }: &Case) {
         let cost = op.cost.apply(now, oracle);
         let expected = oracle.peek(now, cost);
         match op.cost {
-            // A few costs stand for other operations.
+            // A few values of the cost select other operations.
             Cost::Share(0) => {
                 limiter.remove(&op.key);
                 model.remove(&op.key);
@@ -56,7 +56,7 @@ fn play<A: Algorithm>(algorithm: A, Case { kind, spec, start, ops }: &Case) {
             limiter.for_each(|key, _| assert!(seen.insert(*key), "{key} is visited twice"));
             assert_eq!(limiter.len(), seen.len());
             assert!(seen.iter().all(|key| model.contains_key(key)));
-            // A new adaptive bucket starts lower than it is when full, so it is never forgotten.
+            // A new adaptive bucket starts below its full level, so the limiter never forgets it.
             let kept = matches!(kind, Kind::Adaptive(_));
             let mut active = model.iter().filter(|(_, oracle)| kept || oracle.reset_after(now) > 0);
             assert!(active.all(|(key, _)| seen.contains(key)), "an active key is gone at {now}");

@@ -1,5 +1,5 @@
-//! The replay tool's readers: lines, times, numbers and whole files of any bytes never panic, and what they read is
-//! what simple oracles read.
+//! Fuzzes the readers of the replay tool. Lines, times, numbers and whole files of random bytes never panic. The
+//! results equal those of simple oracles.
 
 #![no_main]
 
@@ -35,7 +35,7 @@ use input::{Selection, Trace, clf, jsonl, load_source};
 #[derive(Arbitrary, Debug)]
 enum Input {
     Clf(Vec<u8>),
-    /// Something in a request's place of an otherwise sound line.
+    /// Random text in the place of the request, in an otherwise valid line.
     Request(Vec<u8>),
     Json(Vec<u8>),
     Tsv(Vec<u8>),
@@ -66,7 +66,7 @@ fuzz_target!(|input: Input| {
     }
 });
 
-/// A line that parses has its parts in it, and the required ones well formed.
+/// If a line parses, its parts occur in the line, and the required parts are well-formed.
 fn clf_line(line: &[u8]) {
     let Ok(parsed) = clf::parse(line) else { return };
     assert!(!parsed.host.is_empty() && !parsed.host.contains(&b' '));
@@ -80,7 +80,7 @@ fn clf_line(line: &[u8]) {
     assert!(line.len() <= 1000 || printable(line, 100).chars().count() <= 101);
 }
 
-/// However a request is written, if servers escape quotes, it is read back whole.
+/// If servers escape quotes, a request of any text is read back whole.
 fn clf_request(request: &[u8]) {
     let mut line = b"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] \"".to_vec();
     let mut escaped = Vec::new();
@@ -97,7 +97,7 @@ fn clf_request(request: &[u8]) {
     assert_eq!((parsed.referer, parsed.agent), (&b"-"[..], &b"x"[..]));
 }
 
-/// What a tiny strict reader takes, ours takes too, with the same text.
+/// A line that a very strict reader accepts is also accepted here, with the same text.
 fn json(line: &[u8]) {
     let names = |name: &str| vec![name.to_owned()];
     let mut row = Row::new(None);
@@ -125,7 +125,7 @@ fn json(line: &[u8]) {
     }
 }
 
-/// A JSON value as far as the comparison needs it: strings, objects in order, anything else.
+/// A JSON value, as detailed as the comparison needs: strings, objects in order, and all other values as one case.
 #[derive(Clone)]
 enum Tree {
     Text(String),
@@ -134,7 +134,8 @@ enum Tree {
 }
 
 fn flat_object(line: &[u8]) -> Result<Tree, ()> {
-    // Our own reader stands on serde_json, so the oracle does not: flat objects of strings and nulls, no blanks.
+    // The reader under test uses serde_json, so the oracle does not. The oracle reads flat objects of strings and
+    // nulls, without blanks.
     let text = str::from_utf8(line).map_err(drop)?;
     let mut rest = text.trim_matches([' ', '\t', '\r', '\n']).strip_prefix('{').ok_or(())?;
     let mut fields = Vec::new();
@@ -168,7 +169,7 @@ fn flat_object(line: &[u8]) -> Result<Tree, ()> {
     }
 }
 
-/// Columns are those of a plain split.
+/// Columns equal those of a plain split.
 fn tsv(line: &[u8]) {
     let header = delimited::header([&b"k"[..], b"x", b"t"].into_iter());
     let chosen = ChosenFields { time: vec!["t".to_owned()], key: vec!["k".to_owned()], cost: None };
@@ -184,7 +185,7 @@ fn tsv(line: &[u8]) {
     }
 }
 
-/// An automatic format, once settled, reads the same text to the same time again.
+/// After an automatic format has settled, it reads the same text as the same time again.
 fn time(format: u8, text: &[u8]) {
     let formats =
         ["auto", "rfc3339", "clf", "s", "ms", "us", "ns", "%Y-%m-%d %H:%M:%S%.f", "%d/%b/%Y %z", "%s"];
@@ -197,7 +198,7 @@ fn time(format: u8, text: &[u8]) {
     }
 }
 
-/// Decimals against integer arithmetic.
+/// Compares decimals with integer arithmetic.
 fn number(whole: u32, fraction: u16, power: u8) {
     let text = format!("{whole}.{fraction:05}");
     let digits = u128::from(whole) * 100_000 + u128::from(fraction);
@@ -211,7 +212,7 @@ fn number(whole: u32, fraction: u16, power: u8) {
     }
 }
 
-/// A file of any bytes, compressed or not, is read or refused; each record has a key.
+/// A file of random bytes, compressed or not, is read or rejected; each record has a key.
 fn file(format: u8, named: bool, bytes: Vec<u8>) {
     let formats = [Format::Auto, Format::Clf, Format::Jsonl, Format::Csv, Format::Tsv];
     let name = |name: &str| named.then(|| FieldList(vec![name.to_owned()]));

@@ -1,4 +1,4 @@
-//! The quota parser: never panics, and reads back what it prints.
+//! The quota parser never panics, and reads back the text that a quota prints.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! A random tree of rules, and random requests: found is what a walk by the specification's words finds.
+//! Matches random requests with a random tree of rules. The result must equal that of a walk that follows the
+//! specification.
 
 #![no_main]
 
@@ -10,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use naive::{Entry, find, tidied, yaml};
 use tollgate::rules::{Config, Domain};
 
-/// Of few letters, so that texts meet.
+/// The texts have few letters, so that many of them are equal.
 fn text(bytes: &mut Unstructured<'_>, letters: &[char]) -> Result<String> {
     (0..bytes.int_in_range(0..=7)?).map(|_| bytes.choose(letters).copied()).collect()
 }

@@ -1,4 +1,5 @@
-//! Rules as text in any format: never a panic, every refusal says where, and what loads can be matched.
+//! Loads rules from text in any format. Loading never panics, every error names the place, and loaded rules can be
+//! matched.
 
 #![no_main]
 
@@ -18,7 +19,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
             for warning in config.warnings() {
                 assert!(warning.line() > 0 && !warning.message().is_empty(), "{warning}");
             }
-            // Requests of the rules' own words, which the identities have.
+            // Requests that use the rules' own words, which are their identities.
             let words: Vec<String> =
                 config.rules().iter().take(8).map(|rule| rule.identity.to_string()).collect();
             let domain = Domain::merge([config], true).expect("one file has no clash").remove(0);
@@ -33,7 +34,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
         Err(error) => {
             assert!(!error.problems().is_empty());
             for problem in error.problems() {
-                // A file's line, or the count of what is left out.
+                // A line of the file, or the number of lines left out.
                 assert!(problem.line() > 0 || problem.message().starts_with("and "), "{problem}");
                 assert!(problem.line() <= text.split(['\n', '\r']).count() + 1, "{problem}");
             }

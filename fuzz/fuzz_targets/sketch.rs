@@ -1,6 +1,6 @@
-//! Any operations on a count-min sketch and on a Bloom filter of any size, by any hashes, compared with a map
-//! and a set: never too low, never more than was counted in all, nothing that was inserted is missed. And any
-//! sizes for their constructors.
+//! Runs random operations on a count-min sketch and on a Bloom filter of any size, with any hashes. It compares them
+//! with a map and a set. An estimate is never too low and never above the total count, and the filter finds every
+//! inserted key. The target also tries random sizes for their constructors.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use libfuzzer_sys::{Corpus, fuzz_target};
 use std::collections::{HashMap, HashSet};
 use tollgate::sketch::{Bloom, CountMin, SketchError};
 
-/// Memory that is asked for: so much at most, or more than can be.
+/// The memory that a case asks for: at most this number of bytes, or more than exists.
 const FEW_BYTES: u128 = 1 << 20;
 
 #[derive(Arbitrary, Debug)]
@@ -35,13 +35,13 @@ enum Filter {
         items: u32,
         false_positives: f64,
     },
-    /// More than there is room for: one share in a hundred or fewer.
+    /// More keys than the filter has room for: at most one bit in a hundred.
     TooMany {
         hundredths: u8,
     },
 }
 
-/// On the key with this one of the case's hashes.
+/// Acts on the key with this number among the case's hashes.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 enum Op {
     Count { key: u8, n: u8 },
@@ -68,7 +68,7 @@ fn dimensions(width: usize, depth: usize) -> Option<Result<CountMin, SketchError
     reasonable(counters.saturating_mul(4)).then(|| CountMin::try_new(width, depth))
 }
 
-/// `None` if it would take more memory than is asked for here.
+/// `None` if it would take more memory than the limit above.
 fn make_counts(counts: &Counts) -> Option<Result<CountMin, SketchError>> {
     match *counts {
         Counts::Small { width, depth } => dimensions(width.into(), depth.into()),
@@ -77,7 +77,7 @@ fn make_counts(counts: &Counts) -> Option<Result<CountMin, SketchError>> {
             reasonable(bytes as u128).then(|| CountMin::for_memory(bytes, depth))
         }
         Counts::Error { epsilon, delta } => {
-            // Nonsense is refused; numbers of sense take so many counters in eight rows at most.
+            // Invalid numbers are rejected. Valid numbers take at most this number of counters in eight rows.
             let sense = epsilon > 0.0 && epsilon < 1.0;
             (!sense || epsilon > 1e-4).then(|| CountMin::for_error(epsilon, delta))
         }
@@ -95,7 +95,7 @@ fn make_filter(filter: &Filter) -> Option<Result<Bloom, SketchError>> {
         Filter::Small { bytes, items } => Some(Bloom::for_memory(bytes.into(), items.into())),
         Filter::Memory { bytes, items } => reasonable(bytes as u128).then(|| Bloom::for_memory(bytes, items)),
         Filter::Items { items, false_positives } => {
-            // A word for each key at most.
+            // At most one word for each key.
             Some(Bloom::for_items((items % (1 << 17)) as usize, false_positives))
         }
         Filter::TooMany { hundredths } => {

@@ -1,5 +1,5 @@
-//! Any operations on limiters that count in a sketch, compared with exact windows of each key: with room step for step, in
-//! little memory from one side.
+//! Runs random operations on limiters that count in a sketch, and compares them with exact windows of each key. With
+//! enough room, each step must match. In little memory, errors are allowed on one side only.
 
 #![no_main]
 
@@ -24,7 +24,7 @@ enum Act {
     CheckAt,
     CheckHash,
     Peek,
-    /// Together with so many keys after it.
+    /// Together with this number of keys after it.
     Batch(u32),
     Clear,
     Saturation,
@@ -41,7 +41,7 @@ struct Stream {
     acts: Vec<(Op, Act)>,
 }
 
-/// Memory in which a few keys have nothing in common.
+/// Memory in which a few keys share no counters.
 const ROOMY: usize = 1 << 16;
 const KEYS_WITH_ROOM: u32 = 4;
 const KEYS: u32 = 80;
@@ -54,7 +54,8 @@ impl Stream {
             5 | 6 => bytes.int_in_range(1..=65_407)?,
             _ => bytes.int_in_range(1..=20)?,
         };
-        // Of no bytes at all there is a stream too: a fuzzer that begins with nothing finds no way out of refusals.
+        // An empty input is also a valid stream. A fuzzer that starts with an empty input cannot find one if all such
+        // inputs are rejected.
         let period_ns = match bytes.int_in_range(0..=3)? {
             3 => bytes.int_in_range(1..=1 << 58)?,
             2 => bytes.int_in_range(1..=1_000_000)?,
@@ -85,7 +86,7 @@ impl Stream {
     }
 }
 
-/// What each key may, by its own windows.
+/// The exact windows of each key, which decide what the key may do.
 struct Model<'a> {
     stream: &'a Stream,
     keys: HashMap<u32, Box<dyn Oracle>>,
@@ -97,7 +98,7 @@ impl Model<'_> {
         self.keys.entry(key).or_insert_with(|| kind.oracle(spec))
     }
 
-    /// Judges a decision, and charges what it admitted.
+    /// Checks a decision, and charges the admitted units to the oracle.
     fn judge(&mut self, key: u32, cost: u64, now: u64, decision: &tollgate::Decision, charges: bool) {
         let Stream { bytes, backward, .. } = *self.stream;
         let (remaining, ours) = (decision.remaining(), verdict(decision));
@@ -107,7 +108,7 @@ impl Model<'_> {
         let roomy = bytes == ROOMY;
         let sound = match (ours, own) {
             (Verdict::Denied, Verdict::Allowed) => !roomy,
-            // A time that steps back may be counted in a later window, which another key has begun.
+            // A time that steps back may count in a later window, which another key has begun.
             (Verdict::Allowed, Verdict::Denied) => !roomy && backward,
             _ => ours == own,
         };
@@ -142,7 +143,7 @@ fn play<A: WindowAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
         };
         let told = Timestamp::from_nanos(now);
         match act {
-            // A clock that steps back is taken at its word, which a time that is given is not.
+            // The limiter accepts a clock that steps back, but not a time from the caller that steps back.
             Act::Check if !backward => model.judge(op.key, cost, now, &limiter.check_n(&op.key, cost), true),
             Act::Check | Act::CheckAt => {
                 model.judge(op.key, cost, now, &limiter.check_at(&op.key, cost, told), true);

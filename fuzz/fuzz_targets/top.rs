@@ -1,5 +1,5 @@
-//! The heaviest keys: any adds and merges of three summaries, held against exact counts after each step. And
-//! any texts as keys that are cut.
+//! Runs random adds and merges on three summaries of the heaviest keys, and compares them with exact counts after
+//! each step. It also uses random texts as keys that are cut.
 
 #![no_main]
 
@@ -22,7 +22,7 @@ enum Act {
         key: u8,
         n: u64,
     },
-    /// Of keys that follow each other.
+    /// Adds to consecutive keys.
     Flood {
         from: u8,
         keys: u8,
@@ -71,7 +71,7 @@ fn play(entries: [u8; 3], acts: Vec<(u8, Act)>) {
             }
         }
         let (ours, exact) = &all[at];
-        // Beyond this the sum of the counts itself would overflow.
+        // Beyond this, the sum of the counts itself would overflow.
         if exact.total() > u128::MAX / 1_024 {
             return;
         }

@@ -1,5 +1,6 @@
-//! Checks, forced charges and refunds in any order, of any size and at any time: with the refunded charges left out, nothing is
-//! admitted that its oracle would refuse. And turns that are the oracle's.
+//! Runs checks, forced charges and refunds in any order, of any size and at any time. Without the refunded charges,
+//! the limiter admits no request that its oracle would deny. The target also compares the turns of waiters with the
+//! oracle's turns.
 
 #![no_main]
 
@@ -28,13 +29,13 @@ fn verb(bytes: &mut Unstructured<'_>) -> arbitrary::Result<Operation> {
     })
 }
 
-/// Debts here last for months and not for centuries: no word is full.
+/// Debts last for months and not for centuries here, so no word is full.
 fn is_short(Case { spec, .. }: &Case) -> bool {
     let (num, den) = spec.interval();
     num.max(den * u128::from(spec.period_ns)) * u128::from(spec.burst.max(spec.limit)) < 1 << 52
 }
 
-/// Turns within any wait, one after another: as the oracle says when.
+/// Requests turns within any wait, one after another. Each must come when the oracle expects it.
 fn reserve(Case { kind, spec, start, ops }: &Case, waits: &[u64]) {
     let Some(limiter) = direct(*kind, *spec) else { return };
     let (mut oracle, mut now) = (kind.oracle(*spec), *start);
@@ -69,12 +70,12 @@ fn play(bytes: &mut Unstructured<'_>, case: &Case) -> arbitrary::Result<Corpus> 
         reserve(case, &waits);
         return Ok(Corpus::Keep);
     }
-    // Of periods from first use, the world without what was refunded may have others.
+    // If periods start at the first use, a history without the refunded charges may have other periods.
     if matches!(kind, Kind::Interval | Kind::FirstUse) {
         return Ok(Corpus::Reject);
     }
     let ops: Vec<(Op, Operation)> = ops.iter().map(|op| Ok((*op, verb(bytes)?))).collect::<Result<_, _>>()?;
-    // Not at time zero, whose word in fractions is put off by one.
+    // Not at time zero: a word in fractions moves that time by one.
     let start = (*start).max(1);
     if let Some(limiter) = direct(*kind, *spec) {
         never_mints(*kind, *spec, start, start - 1, &ops, &*limiter);
@@ -88,7 +89,7 @@ fn play(bytes: &mut Unstructured<'_>, case: &Case) -> arbitrary::Result<Corpus> 
 }
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
-    // The operations take what there is of the first half.
+    // The operations use the available bytes of the first half.
     let (first, second) = bytes.split_at(bytes.len() / 2);
     match Case::read(&mut Unstructured::new(first), 1, true) {
         Ok(case) => play(&mut Unstructured::new(second), &case).unwrap_or(Corpus::Reject),
