@@ -1,4 +1,4 @@
-//! Limiters of all stores behind one face, for many threads, with all the ways in which a time and a key come to a check.
+//! Limiters of all stores behind one interface for many threads, with all ways to pass a time and a key to a check.
 
 use super::{Hand, MS};
 use crate::common::compact::{Layout, Seeded};
@@ -19,32 +19,33 @@ pub(crate) fn now_of(time: &Time) -> u64 {
     time.now().as_nanos()
 }
 
-/// A limiter; one without keys has them all for one.
+/// A limiter. A limiter without keys treats all keys as one.
 pub(crate) trait Gate: Debug + Send + Sync {
-    /// Checks, by one of the ways there are; those that are given a time get this one, the others read the clock.
+    /// Checks in one of the available ways. Ways that take a time use this one; the others read the clock.
     fn ask(&self, way: u64, key: u32, cost: u64, now: u64) -> bool;
     fn peek(&self, key: u32, cost: u64, now: u64) -> Decision;
-    /// What the store says of itself, if it is compact.
+    /// Returns the statistics of the store, if it is compact.
     fn gauges(&self) -> Option<Gauges> {
         None
     }
-    /// How many keys are held, if they are.
+    /// Returns the number of keys in the store, if it knows them.
     fn held(&self) -> Option<usize> {
         None
     }
-    /// The memory of a store that is of fixed size.
+    /// Returns the memory of a store of fixed size.
     fn bytes(&self) -> Option<usize> {
         None
     }
-    /// Where a key is in a compact store: those of the same number in one bucket are taken for each other.
+    /// Returns a key's location in a compact store. Keys with the same number in one bucket are taken for each other.
     fn fingerprint(&self, _key: u32) -> u64 {
         0
     }
-    /// What is called now and then on a limiter in use. No check that still runs began before `oldest`.
+    /// Runs the maintenance calls that a limiter in use gets now and then. No check that still runs began before
+    /// `oldest`.
     fn tidy(&self, _oldest: u64) {}
 }
 
-/// A kind of store and its size.
+/// A kind of store, and its size.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) enum Store {
     Direct,
@@ -54,20 +55,20 @@ pub(crate) enum Store {
     Sketch(usize),
 }
 
-/// A limiter, and what must be known of it to judge it.
+/// A limiter, and the facts that the judge needs.
 pub(crate) struct Built {
     pub(crate) gate: Box<dyn Gate>,
     pub(crate) layout: Option<Layout>,
-    /// An interval counts as so much longer: a tick, or a lease's life.
+    /// An interval counts as longer by this time: a tick, or the life of a lease.
     pub(crate) more_ns: u128,
     /// Whether it forgets idle keys.
     pub(crate) forgets: bool,
 }
 
-/// Of two lives: the default, and one that ends between most checks.
+/// Two lease lives: the default, and one that ends between most checks.
 const LIVES_NS: [u64; 2] = [10 * MS, 100_000];
 
-/// The limiter, if this store can hold this algorithm with this quota.
+/// Returns the limiter, if this store can hold this algorithm with this quota.
 pub(crate) fn build(kind: Kind, spec: Spec, store: Store, time: Time, seed: u64) -> Option<Built> {
     let hasher = Seeded(seed);
     let plain = |gate: Box<dyn Gate>, forgets| Built { gate, layout: None, more_ns: 0, forgets };
@@ -127,7 +128,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Of times that are not before `earliest`.
+    /// For times that are not before `earliest`.
     pub(crate) fn new(layout: Layout, kind: Kind, spec: Spec, earliest: u64) -> Self {
         let first = match &layout {
             Layout::Ticks(ticks) => ticks.floor(earliest),
@@ -147,7 +148,7 @@ impl Reading {
         }
     }
 
-    /// A time as that oracle counts it.
+    /// Returns a time as that oracle counts it.
     pub(crate) fn at(&self, now: u64) -> u64 {
         match &self.layout {
             Layout::Ticks(ticks) => {
@@ -158,7 +159,8 @@ impl Reading {
     }
 }
 
-/// One check of a thread: asked by any way, told, and noted if it was admitted. Its answer as it was told.
+/// One check of a thread: the thread checks in any way, passes the answer to `told`, and notes an admission. Returns
+/// the answer that `told` gave.
 pub(crate) fn ask(
     hand: &mut Hand<'_>,
     gate: &dyn Gate,
@@ -273,7 +275,7 @@ impl<A: CompactAlgorithm> Gate for RateLimiter<Compact<A, Seeded>, Time> {
     }
 
     fn fingerprint(&self, key: u32) -> u64 {
-        // The lower bits; the bucket is by the upper ones.
+        // The lower bits of the hash; the upper bits choose the bucket.
         self.hash(&key) & 0xFF_FFFF
     }
 

@@ -1,5 +1,5 @@
-//! Several limits on one request, and charges that are given back: what is charged is what was admitted and kept, no more and
-//! no less. Turns that are given out at once follow each other, and whoever waits goes within the bound.
+//! Several limits on one request, and refunds. The final charges equal the units that were admitted and kept. Turns
+//! that are given out at one instant follow each other, and each waiter goes within the bound.
 
 use super::draw;
 use super::judge::Bound;
@@ -28,8 +28,8 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
 const USERS: usize = 5;
 const ROUTES: usize = 3;
 
-/// Users, routes and a total, in any order, while time stands: when all is quiet each limit has what was admitted, and no residue
-/// of those who lost.
+/// Limits for users, routes and a total, in any order, while time stands. When all threads are done, each limit holds
+/// exactly the admitted units, and no residue of denied requests.
 fn all_or_nothing(round: &mut Round<'_>) -> Found {
     let clock = ManualClock::new(Timestamp::from_nanos(START));
     let [per_user, per_route, total] = [40, 60, 150].map(|most| draw::between(&mut round.random, 1, most));
@@ -39,7 +39,7 @@ fn all_or_nothing(round: &mut Round<'_>) -> Found {
         .clock(clock.clone())
         .keyed::<usize>();
     let of_all = RateLimiter::builder(TokenBucket::new(Quota::per_hour(total))).clock(clock.clone()).direct();
-    // Its charges cannot be compared with a residue, but it must not be charged for those that others refuse.
+    // Its charges cannot be compared with a residue. But it must not be charged for requests that other limits deny.
     let sliding = RateLimiter::builder(SlidingWindow::new(Quota::per_hour(total + 1))).clock(clock).direct();
     let kept: Vec<_> = (0..=USERS + ROUTES).map(|_| AtomicU64::new(0)).collect();
     round.on_threads(|hand| {
@@ -53,7 +53,7 @@ fn all_or_nothing(round: &mut Round<'_>) -> Found {
                 of_all.on().cost(1),
                 sliding.on().cost(1),
             );
-            // The other order is given back in the other order.
+            // The other order is also refunded in the other order.
             let is_refunded = hand.random.below(4) == 0;
             let allowed = if hand.random.below(2) == 0 {
                 let charge = check_all(limits);
@@ -97,14 +97,14 @@ fn all_or_nothing(round: &mut Round<'_>) -> Found {
 const SPEC: Spec = Spec { limit: 1_000, period_ns: 1_000 * SEC, burst: 1_000 };
 const KEYS: u64 = 3;
 
-/// Those whose charges of one time are a sum: spaced events are no units, logs give nothing back, and who is adaptive and comes
-/// late has less than one that was seen.
+/// The algorithms whose charges at one time form a sum. Spaced events are not units, and logs refund nothing. A late
+/// check of an adaptive limiter finds less than an earlier reading showed.
 fn gives_back(kind: Kind) -> bool {
     !matches!(kind, Kind::Spacing | Kind::Log | Kind::Adaptive(_))
 }
 
-/// Threads charge, asked and unasked, and give back any of it in part, at one instant in each turn; then each key stands as its
-/// oracle, which was charged with what was kept.
+/// Threads charge, by checks and by force, and refund any part of the charges. Each turn happens at one instant.
+/// Afterwards, each key equals its oracle, which was charged with the kept units.
 fn given_back(round: &mut Round<'_>) -> Found {
     let kind = round.pick(&ALL);
     let kind = if gives_back(kind) { kind } else { Kind::Gcra };
@@ -152,9 +152,10 @@ fn given_back(round: &mut Round<'_>) -> Found {
                     held.push((place, id, decision));
                 }
                 if held.len() > 3 {
-                    // In any order, some never, and some in part.
+                    // In any order; some are never refunded, and some only in part.
                     let (place, id, charge) = held.swap_remove(super::below(&mut hand.random, 4));
-                    // What settling gives back it does not say; but of a charge that need not wait it is all.
+                    // `settle` does not return the refunded amount. For a charge that need not wait, it is the whole
+                    // charge.
                     let is_known =
                         kind.is_bucket_family() && kind != Kind::Queue && charge.delay() == Duration::ZERO;
                     if is_known && hand.random.below(4) == 0 {
@@ -171,7 +172,7 @@ fn given_back(round: &mut Round<'_>) -> Found {
         });
         for (key, (oracle, kept)) in (0..).zip(oracles.iter_mut().zip(&kept)) {
             let kept = kept.load(Ordering::Relaxed);
-            // A lie may leave less than was given back.
+            // A false answer may leave less than the refunded amount.
             ensure!(
                 kept < 1 << 40,
                 "{kind:?} {limiter:?}: more was given back than was charged in turn {turn}"
@@ -188,7 +189,7 @@ fn given_back(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// Turns that are asked for at one instant follow each other.
+/// Turns that are requested at one instant follow each other.
 fn turns(round: &mut Round<'_>) -> Found {
     let spec = Spec::new(1, SEC);
     let kind = round.pick(&[Kind::Gcra, Kind::Greedy, Kind::Interval, Kind::Spacing]);
@@ -212,11 +213,11 @@ fn turns(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// How much sooner a late wake-up may have the next ones go.
+/// How much earlier the next waiters may go after a late wake-up.
 const LATE_NS: u128 = 2_000_000;
 
-/// Threads wait for few keys in real time, and give up at any moment: nobody is left in a line, and each interval is within the
-/// bound.
+/// Threads wait for few keys in real time, and give up at any moment. No waiter stays in a queue, and each interval
+/// is within the bound.
 fn waits(round: &mut Round<'_>) -> Found {
     let spec = Spec::new(2_000, SEC).with_burst(4);
     let clock = QuantaClock::new();

@@ -1,30 +1,32 @@
-//! What was admitted, in every interval.
+//! Checks the admitted units in every interval.
 //!
-//! A check takes effect between two readings of the clock, before and after it. So whatever was asked for and answered within
-//! an interval of length t took effect in it, and is at most what the algorithm admits in t. An admission that lies across
-//! an end of the interval, because its thread was held up, is not counted there: nothing has to be allowed for it.
+//! A check takes effect between two clock readings, one before it and one after it. So a check that starts and ends
+//! within an interval of length t took effect in it. The sum of such checks is at most the amount that the algorithm
+//! admits in t. An admission may cross an end of the interval, because its thread was held up. It is not counted
+//! there, so the bound needs no allowance for it.
 
 use super::{Found, Seen, ensure};
 
-/// What an interval may see.
+/// The bound of an interval.
 pub(crate) struct Bound<'b> {
-    /// By its length in nanoseconds.
+    /// The bound by the interval's length in nanoseconds.
     pub(crate) most_in: &'b dyn Fn(u128) -> u128,
-    /// It counts as so much longer: a tick, a lease's life.
+    /// An interval counts as longer by this time: a tick, or the life of a lease.
     pub(crate) more_ns: u128,
-    /// Whether keys are forgotten when they are idle. One that was forgotten as of a time after that of a thread that is late
-    /// starts anew as of the thread's: by so much, each time, it is ahead.
+    /// Whether idle keys are forgotten. Suppose that a key was forgotten as of a time after that of a late thread.
+    /// The key then starts again at the thread's time, and is ahead by the difference, each time.
     pub(crate) forgets: bool,
-    /// The store may have admitted so many units more, and has counted that.
+    /// The units that the store may have admitted above the bound, and has counted.
     pub(crate) spared: u128,
-    /// What is limited, for the story.
+    /// The limit under test, for the report.
     pub(crate) what: String,
 }
 
-/// Admissions of one key among which every interval is looked at; of more, every interval of half as many.
+/// Up to this number of admissions of a key, every interval is checked. With more admissions, every interval of half
+/// this number is checked.
 const LOOKED_AT: usize = if cfg!(debug_assertions) { 120 } else { 320 };
 
-/// Judges every interval of every key; how many those were.
+/// Checks every interval of every key, and returns the number of intervals.
 pub(crate) fn judge(seen: &mut [Seen], bound: &Bound<'_>) -> (u64, Found) {
     seen.sort_unstable_by_key(|seen| (seen.key, seen.after));
     let mut intervals = 0;
@@ -49,7 +51,7 @@ fn of_one_key(seen: &[Seen], bound: &Bound<'_>, intervals: &mut u64) -> Found {
     let least = (bound.most_in)(longer) + bound.spared;
     for (first, start) in seen.iter().enumerate() {
         let (mut sum, mut lags) = (0, 0);
-        // Those that ended earlier than this one may have begun after it, too.
+        // Admissions that ended earlier than this one may have begun after it.
         let earlier = seen[..first].iter().rev().take_while(|other| other.after >= start.before);
         let from = first - earlier.count();
         for end in seen[from..].iter().filter(|end| end.before >= start.before) {
@@ -76,7 +78,7 @@ fn of_one_key(seen: &[Seen], bound: &Bound<'_>, intervals: &mut u64) -> Found {
     Ok(())
 }
 
-/// The admissions of an interval, the last of them if they are many.
+/// Describes the admissions of an interval; only the last ones, if there are many.
 fn listed(seen: &[Seen], from: u64, to: u64) -> String {
     let of_interval: Vec<_> = seen.iter().filter(|seen| seen.before >= from && seen.after <= to).collect();
     let skipped = of_interval.len().saturating_sub(40);

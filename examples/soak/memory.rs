@@ -1,7 +1,7 @@
-//! What the process has resident, and whether it stays so.
+//! Measures the resident memory of the process, and checks that it stays constant.
 
-/// Bytes, as the kernel says. `VmRSS` rather than `statm`, which counts in pages of a size that it does not say. `None` where
-/// there is no such file.
+/// Returns the resident bytes from the kernel. It reads `VmRSS` and not `statm`, which counts pages of an unknown
+/// size. It returns `None` if the file does not exist.
 pub(crate) fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -9,23 +9,23 @@ pub(crate) fn resident() -> Option<u64> {
     Some(kib * 1_024)
 }
 
-/// What the process had resident between rounds.
+/// The resident memory of the process between rounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) start: Option<u64>,
-    /// The most in the first half: by then every scene has been on, with every size that it has.
+    /// The maximum of the first half. By then, every scene has run with each of its sizes.
     pub(crate) warm: u64,
-    /// The most after that.
+    /// The maximum after that.
     pub(crate) later: u64,
     pub(crate) last: u64,
     later_looks: u32,
 }
 
-/// The second half may exceed the first by so much. The allocator keeps what threads have freed in arenas of its own, one for
-/// several threads, and which of them a large table comes from is chance: short runs of single scenes had from 9 to 18 MiB. A leak
-/// of 64 KiB a round is more than this after a thousand rounds.
+/// The second half may exceed the first by this amount. The allocator keeps freed memory of threads in separate
+/// arenas, one for several threads. The arena of a large table is random: short runs of single scenes had 9 to 18
+/// MiB. A leak of 64 KiB per round exceeds this amount after a thousand rounds.
 const SLACK: u64 = 24 << 20;
-/// Fewer looks than this at the second half say nothing.
+/// With fewer samples than this in the second half, there is no result.
 const LOOKS: u32 = 40;
 
 impl Memory {
@@ -34,7 +34,7 @@ impl Memory {
         Self { start, last: start.unwrap_or(0), ..Self::default() }
     }
 
-    /// Looks, between two rounds.
+    /// Takes a sample between two rounds.
     pub(crate) fn look(&mut self, is_first_half: bool) {
         self.take(resident().unwrap_or(0), is_first_half);
     }
@@ -53,14 +53,14 @@ impl Memory {
         self.warm.max(self.later)
     }
 
-    /// How much more the second half had, if that is too much.
+    /// Returns the growth in the second half, if it is too large.
     pub(crate) fn leak(&self) -> Option<u64> {
         let more = self.later.saturating_sub(self.warm);
         (self.start.is_some() && self.later_looks >= LOOKS && more > SLACK).then_some(more)
     }
 }
 
-/// A process that keeps so much of every round, for the test of [`Memory::leak`].
+/// A process that keeps this number of bytes from every round, for the test of [`Memory::leak`].
 #[cfg(test)]
 pub(crate) fn leaking(a_round: u64) -> Memory {
     let mut memory = Memory { start: Some(0), ..Memory::default() };

@@ -1,24 +1,25 @@
-//! Rounds of random scenes, each of which holds what limiters do against what they promise.
+//! Rounds of random scenes. Each scene compares the behaviour of limiters with their guarantees.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
-//! | here | scenes, rounds, the threads of a round, and what is broken on purpose |
-//! | `run` | rounds one after another, what they came to, and who watches that they end |
-//! | `judge` | what was admitted, in every interval |
+//! | here | scenes, rounds, the threads of a round, and deliberate faults |
+//! | `run` | the sequence of rounds, its results, and the watchdog that ends a hanging round |
+//! | `judge` | the admitted units in every interval |
 //! | `draw` | random quotas, times and operations |
-//! | `gate` | limiters of all stores behind one face, with all threads' ways to ask |
+//! | `gate` | limiters of all stores behind one interface, with all threads' ways to check |
 //! | `single` | one thread against the oracles, decision by decision |
-//! | `tight` | the same where memory is short |
+//! | `tight` | the same with too little memory |
 //! | `crowd` | many threads: intervals while time runs, equality while it stands |
-//! | `flood` | keys that come once, beside honest ones |
+//! | `flood` | keys that come once, together with honest keys |
 //! | `reload` | quotas and rules that change under load |
-//! | `joint` | several limits on one request; charges that are given back |
-//! | `windows` | windows of a sketch that turn under the threads' hands |
+//! | `joint` | several limits on one request; refunds |
+//! | `windows` | windows of a sketch that expire while threads use them |
 //! | `remote` | limits that several machines share |
-//! | `memory` | what the process has resident |
+//! | `memory` | the resident memory of the process |
 //!
-//! A scene says what is wrong by an error, and a panic in it is a fault as well. What limiters answer comes to a scene through
-//! [`Hand::told`], where a run with [`Fault`] lies to it now and then: so it can be shown that each scene finds such a limiter.
+//! A scene reports a breach with an error; a panic in a scene is a breach too. Each answer of a limiter reaches the
+//! scene through [`Hand::told`]. In a run with [`Fault`], this method falsifies some answers, to show that each scene
+//! detects a broken limiter.
 
 mod crowd;
 mod draw;
@@ -39,7 +40,7 @@ use crate::common::compact::Random;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Says what is wrong, unless all is well.
+/// Returns an error with a description, if the condition is false.
 macro_rules! ensure {
     ($holds:expr, $($said:tt)+) => {
         if !$holds {
@@ -49,19 +50,19 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// What a round found: nothing, or what is wrong.
+/// The result of a round: success, or a description of the breach.
 pub(crate) type Found = Result<(), String>;
 
-/// A limiter that is broken on purpose: now and then it answers the opposite.
+/// A deliberately broken limiter: some of its answers are reversed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// Says yes to what it denied.
+    /// Reports an admission for a denied request.
     Admits,
-    /// Denies what it has charged.
+    /// Reports a denial for a charged request.
     Denies,
 }
 
-/// One of so many answers is a lie.
+/// One in this number of answers is false.
 const LIES: u64 = 24;
 
 /// A kind of round.
@@ -69,7 +70,7 @@ const LIES: u64 = 24;
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// Those that it must find. Whoever only promises a bound may deny.
+    /// The faults that the scene must find. A scene that only guarantees a bound may deny more.
     pub(crate) finds: &'static [Fault],
     play: fn(&mut Round<'_>) -> Found,
 }
@@ -77,7 +78,7 @@ pub(crate) struct Scene {
 const BOTH: &[Fault] = &[Fault::Admits, Fault::Denies];
 const MORE: &[Fault] = &[Fault::Admits];
 
-/// All scenes that this build has.
+/// All scenes of this build.
 pub(crate) const SCENES: &[Scene] = &[
     Scene {
         name: "single",
@@ -130,7 +131,7 @@ pub(crate) const SCENES: &[Scene] = &[
     },
 ];
 
-/// An admission: asked for after `before` was read from the clock, and answered before `after` was.
+/// An admission. The clock reading `before` came before the check, and `after` came after its answer.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) key: u32,
@@ -139,10 +140,10 @@ pub(crate) struct Seen {
     pub(crate) after: u64,
 }
 
-/// Admissions that one thread remembers, at most.
+/// The largest number of admissions that one thread notes.
 const REMEMBERED: usize = 1 << 14;
 
-/// Where threads note admissions: allocated once, used by every round.
+/// The memory where threads note admissions: allocated once, used by every round.
 #[derive(Debug)]
 pub(crate) struct Notes {
     each: Vec<Vec<Seen>>,
@@ -152,7 +153,8 @@ pub(crate) struct Notes {
 impl Notes {
     pub(crate) fn new(threads: usize) -> Self {
         let room = |len| {
-            // Written once, so that the pages are the process's from the start on and its size says nothing of them.
+            // The memory is written once, so that its pages are resident from the start and do not change the
+            // measured size.
             let mut room = vec![Seen { key: 1, cost: 1, before: 1, after: 1 }; len];
             room.clear();
             room
@@ -161,14 +163,14 @@ impl Notes {
     }
 }
 
-/// A round under way.
+/// A running round.
 pub(crate) struct Round<'n> {
     pub(crate) random: Random,
-    /// How many threads there are to be.
+    /// The number of threads to start.
     pub(crate) threads: usize,
-    /// Decisions so far.
+    /// The decisions so far.
     pub(crate) checks: u64,
-    /// Intervals that were judged.
+    /// The intervals that were checked.
     pub(crate) intervals: u64,
     notes: &'n mut Notes,
     fault: Option<Fault>,
@@ -203,23 +205,23 @@ impl<'n> Round<'n> {
         Self { random: Random(seed), threads, checks: 0, intervals: 0, notes, fault, end }
     }
 
-    /// Whether there is time for more.
+    /// Whether time is left.
     pub(crate) fn goes_on(&self) -> bool {
         real_now() < self.end
     }
 
-    /// One of these.
+    /// Returns one of these.
     pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[below(&mut self.random, of.len())]
     }
 
-    /// What a limiter answered, or the opposite if it is to be broken.
+    /// Returns the limiter's answer, or the opposite in a run with a fault.
     pub(crate) fn told(&mut self, allowed: bool) -> bool {
         self.checks += 1;
         lie(self.fault, &mut self.random, allowed)
     }
 
-    /// Runs `work` on threads that begin together. What they note is kept for [`Round::judge`].
+    /// Runs `work` on threads that begin together. Keeps the noted admissions for [`Round::judge`].
     pub(crate) fn on_threads<R: Send>(&mut self, work: impl Fn(&mut Hand<'_>) -> R + Sync) -> Vec<R> {
         let (fault, end, seed) = (self.fault, self.end, self.random.next());
         let barrier = Barrier::new(self.threads);
@@ -243,7 +245,7 @@ impl<'n> Round<'n> {
         results
     }
 
-    /// Judges what the threads noted since the last time.
+    /// Checks the admissions that the threads noted since the last call.
     pub(crate) fn judge(&mut self, bound: &judge::Bound<'_>) -> Found {
         let Notes { each, all } = &mut *self.notes;
         all.clear();
@@ -253,14 +255,14 @@ impl<'n> Round<'n> {
         found
     }
 
-    /// Forgets what the threads noted.
+    /// Drops the noted admissions.
     fn forget(&mut self) {
         self.notes.each.iter_mut().for_each(Vec::clear);
     }
 }
 
 impl Hand<'_> {
-    /// Whether there is time for more, and room to note it.
+    /// Whether time is left, and room for a note.
     pub(crate) fn goes_on(&self) -> bool {
         self.seen.len() < REMEMBERED && real_now() < self.end
     }
@@ -271,7 +273,7 @@ impl Hand<'_> {
         lie(self.fault, &mut self.random, allowed)
     }
 
-    /// Notes an admission, if there is room for it: those that are missing make no interval look fuller.
+    /// Notes an admission, if there is room. A missing note can only make an interval look emptier.
     pub(crate) fn note(&mut self, key: u32, cost: u64, before: u64, after: u64) {
         if self.seen.len() < REMEMBERED {
             let cost = u32::try_from(cost).expect("a small cost");
@@ -288,7 +290,7 @@ fn lie(fault: Option<Fault>, random: &mut Random, allowed: bool) -> bool {
     }
 }
 
-/// A place in a list.
+/// An index into a list.
 pub(crate) fn below(random: &mut Random, len: usize) -> usize {
     usize::try_from(random.below(len as u64)).expect("less than a length")
 }
@@ -296,5 +298,5 @@ pub(crate) fn below(random: &mut Random, len: usize) -> usize {
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SEC: u64 = 1_000_000_000;
 pub(crate) const HOUR: u64 = 3_600 * SEC;
-/// In our times, at the beginning of a day.
+/// A present-day time, at the beginning of a day.
 pub(crate) const START: u64 = 19_700 * 24 * HOUR;

@@ -1,4 +1,4 @@
-//! Quotas that change under load, and rules that are loaded under it: nothing is admitted beyond the largest in force.
+//! Quotas and rules that change under load. The limiter never admits more than the largest quota in force.
 
 use super::draw;
 use super::judge::Bound;
@@ -25,14 +25,14 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
     }
 }
 
-/// One period for all, so that a share of a burst is paid in the same time under each.
+/// All quotas have the same period, so a share of a burst takes the same time to refill under each.
 const PERIOD_NS: u64 = SEC;
 
 fn quota(limit: u64) -> Quota {
     Quota::new(limit, Duration::from_nanos(PERIOD_NS))
 }
 
-/// A limiter whose quota changes, of any store.
+/// A limiter of any store whose quota changes.
 trait Changing: Sync {
     fn check(&self, key: u32, cost: u64) -> bool;
     fn change(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError>;
@@ -89,9 +89,9 @@ fn with<A: CompactAlgorithm>(round: &mut Round<'_>, kind: Kind, algorithm: A) ->
 
 /// One thread changes the quota while the others check.
 ///
-/// Shares of a burst may go up and down: of a whole burst no more than all is used, and it comes back at one rate. The other ways
-/// to carry forgive what no longer fits when the burst shrinks, so there it only grows. A request that is under way may be charged
-/// twice, which only denies.
+/// With shares of a burst, the quota may rise and fall. At most a whole burst is used, and it refills at one rate.
+/// The other ways to carry a debt forgive the part that no longer fits when the burst shrinks. So in those cases the
+/// quota only rises. A request that runs during a change may be charged twice, which can only deny more.
 fn changed_under_load(
     round: &mut Round<'_>,
     limiter: &dyn Changing,
@@ -126,7 +126,7 @@ fn changed_under_load(
                         &[Carry::AsIs, Carry::Additive, Carry::Used, Carry::Proportional],
                     )
                 };
-                // Too many changes that are not paid for yet are refused, which leaves things as they are.
+                // The limiter rejects too many unpaid changes, and keeps its state.
                 if limiter.change(&quota(limit), carry).is_ok() {
                     largest = largest.max(limit);
                 }
@@ -140,7 +140,7 @@ fn changed_under_load(
         "{kind:?} whose quota changes, up to {largest} a second, in shares {is_proportional}, {keys} keys, {} threads",
         round.threads
     );
-    // A tick of the compact store is at most a 256th of a unit's time, which under the smallest quota is a period.
+    // A tick of the compact store is at most a 256th of a unit's time. Under the smallest quota, that is a period.
     let more_ns = u128::from(PERIOD_NS / 256);
     round.judge(&Bound { most_in: &|t| oracle.most_in(t), more_ns, forgets: true, spared: 0, what })
 }
@@ -158,7 +158,7 @@ mod rules {
     const LOWEST: u64 = 100;
     const SAME: u64 = 150;
 
-    /// Every load changes the numbers, and now and then an algorithm.
+    /// Every load changes the numbers, and sometimes an algorithm.
     fn config(limit: u64, algorithm: &str) -> Result<Config, String> {
         let text = format!(
             "
@@ -179,8 +179,9 @@ descriptors:
         Config::from_yaml("soak.yaml", &text).map_err(|error| error.to_string())
     }
 
-    /// Time stands still, so nothing is paid: whatever is loaded when, nobody is admitted more than the highest limit that was in
-    /// force, and whoever asked often enough the lowest, but for requests that were charged twice, one for each thread and load.
+    /// Time stands still, so nothing refills. At most the highest limit that was in force is admitted. With enough
+    /// requests, at least the lowest limit is admitted, minus the requests that were charged twice: one for each
+    /// thread and load.
     pub(super) fn loaded_under_load(round: &mut Round<'_>) -> Found {
         let clock = ManualClock::new(Timestamp::from_nanos(super::START));
         let rules = Rules::builder()

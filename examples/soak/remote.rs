@@ -1,5 +1,5 @@
-//! Limits that several machines share: a server in this process and limiters of three modes in threads, and the modes that decide
-//! here in virtual time, with late, lost and repeated answers and partitions.
+//! Limits that several machines share. A server runs in this process, and limiters of three modes run in threads. The
+//! modes that decide locally also run in virtual time, with late, lost and repeated answers and with partitions.
 
 use super::draw;
 use super::judge::Bound;
@@ -20,7 +20,7 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
     }
 }
 
-/// Each thread is a machine of its own; the server decides each request while time runs.
+/// Each thread is a separate machine. The server decides each request while time runs.
 fn asked_each_time(round: &mut Round<'_>) -> Found {
     let spec = draw::busy_spec(&mut round.random, super::SEC);
     // The server counts in microseconds.
@@ -56,7 +56,8 @@ fn asked_each_time(round: &mut Round<'_>) -> Found {
     round.judge(&Bound { most_in: &|t| oracle.most_in(t), more_ns: 2_000, forgets: true, spared: 0, what })
 }
 
-/// Each thread is a machine that leases, or asks each time: within a window no more than the limit, all together.
+/// Each thread is a machine that takes leases or asks each time. All machines together stay within the limit of a
+/// window.
 fn leased(round: &mut Round<'_>) -> Found {
     let limit = 1 + round.random.skewed(5_000);
     let clock = ManualClock::new(Timestamp::from_nanos(START));
@@ -81,7 +82,7 @@ fn leased(round: &mut Round<'_>) -> Found {
             if hand.told(allowed) {
                 admitted.fetch_add(cost, Ordering::Relaxed);
             }
-            // Leases end, by seconds that are no matter to an hour.
+            // Leases end after seconds, which do not matter in an hour.
             if hand.random.below(64) == 0 {
                 clock.advance(Duration::from_millis(hand.random.below(20)));
             }
@@ -100,7 +101,7 @@ fn leased(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// Virtual time: any mode, network, pattern and fault, against the bound that the mode states.
+/// Runs any mode, network, pattern and fault in virtual time, and compares it with the mode's documented bound.
 fn simulated(round: &mut Round<'_>) -> Found {
     while round.goes_on() {
         let random = &mut round.random;
@@ -135,7 +136,8 @@ fn simulated(round: &mut Round<'_>) -> Found {
         };
         let outcome = run(&setup);
         round.checks += outcome.offered;
-        // The stated bound of write-back is for calls that arrive: each lost one cuts its process off for an interval more.
+        // The bound of write-back assumes that calls arrive. Each lost call disconnects its process for one more
+        // interval.
         if setup.mode != Mode::WriteBack || faults == Faults::default() {
             ensure!(outcome.over <= outcome.bound, "{setup:?}\n{outcome:?}: over the bound");
         }

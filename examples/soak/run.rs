@@ -1,4 +1,4 @@
-//! Rounds one after another, and what they came to.
+//! Runs rounds one after another, and collects their results.
 
 use super::memory::Memory;
 use super::{Fault, Notes, Round, SCENES, below, real_now};
@@ -8,21 +8,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What to run.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    /// The first round: that of a breach, to see it again.
+    /// The first round. To repeat a breach, use the number of its round.
     pub(crate) from: u64,
     pub(crate) length: Duration,
     pub(crate) threads: usize,
-    /// By its place in [`SCENES`]; else all, drawn at random.
+    /// The index in [`SCENES`]; `None` draws from all scenes at random.
     pub(crate) only: Option<usize>,
-    /// Limiters are broken on purpose.
+    /// The deliberate fault of the limiters, if any.
     pub(crate) fault: Option<Fault>,
 }
 
-/// What the rounds of one scene came to.
+/// The results of the rounds of one scene.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) rounds: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Tally {
     pub(crate) took: Duration,
 }
 
-/// Where a promise was not kept.
+/// The place of a broken guarantee.
 #[derive(Clone, Debug)]
 pub(crate) struct Breach {
     pub(crate) scene: &'static str,
@@ -40,7 +40,7 @@ pub(crate) struct Breach {
     pub(crate) story: String,
 }
 
-/// How things stand.
+/// The current state of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) tallies: Vec<Tally>,
@@ -61,13 +61,13 @@ impl Report {
     }
 }
 
-/// So long a round takes to be asked for more; what is begun is finished.
+/// A round does more work until this time has passed; it finishes the work that it has begun.
 const SHORTEST: Duration = Duration::from_millis(60);
 const LONGEST: Duration = Duration::from_millis(240);
-/// A round that takes longer than this hangs: nothing in it waits for anybody but itself.
+/// A round that takes longer than this hangs, because a round waits only for itself.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// Runs rounds until the time is over or one finds a breach. `progress` is called after each.
+/// Runs rounds until the time is over or a round finds a breach. Calls `progress` after each round.
 pub(crate) fn run(plan: &Plan, mut progress: impl FnMut(&Report)) -> Report {
     let start = real_now();
     let mut notes = Notes::new(plan.threads);
@@ -93,12 +93,12 @@ pub(crate) fn run(plan: &Plan, mut progress: impl FnMut(&Report)) -> Report {
     report
 }
 
-/// The seed of a round: it says everything that is drawn in it.
+/// Returns the seed of a round, which determines every draw in it.
 fn seed_of(seed: u64, round: u64) -> u64 {
     Random(seed ^ round.wrapping_mul(0xD6E8_FEB8_6659_FD93)).next()
 }
 
-/// Each so many rounds are one of each scene, in an order of their own.
+/// In each sequence of this number of rounds, every scene runs once, in a random order.
 fn scene_of(seed: u64, round: u64) -> usize {
     let scenes = SCENES.len() as u64;
     let mut random = Random(seed_of(!seed, round / scenes));
@@ -113,11 +113,11 @@ fn one(plan: &Plan, number: u64, scene: usize, notes: &mut Notes, tally: &mut Ta
     let began = real_now();
     let mut random = Random(seed_of(plan.seed, number));
     let threads = plan.threads as u64;
-    // Mostly all of them; now and then two, who meet the more often.
+    // Usually all threads; sometimes two, which meet more often.
     let threads = if random.below(4) == 0 { 2 + random.below(threads.max(2) - 1) } else { threads };
     let more = u64::try_from((LONGEST - SHORTEST).as_millis()).expect("short");
     let budget = SHORTEST + Duration::from_millis(random.below(more));
-    // A round that is played again is looked for what a loaded machine may have cut short.
+    // A repeated round searches longer, because a loaded machine may have cut the first run short.
     let budget = if number == plan.from && plan.from > 0 { budget * 10 } else { budget };
     let threads = usize::try_from(threads).expect("few threads");
     let mut round = Round::new(random.next(), threads, budget, notes, plan.fault);
@@ -140,10 +140,10 @@ fn one(plan: &Plan, number: u64, scene: usize, notes: &mut Notes, tally: &mut Ta
     Some(Breach { scene: SCENES[scene].name, round: number, story })
 }
 
-/// A thread that ends the process if a round hangs: calls are lock-free, so no round may.
+/// Starts a thread that ends the process if a round hangs. Calls are lock-free, so no round may hang.
 struct Watch {
     began: Instant,
-    /// When the round began, in milliseconds since then; which it is; its scene.
+    /// The start of the round in milliseconds since the thread started, the round's number, and its scene.
     at_ms: Arc<AtomicU64>,
     round: Arc<AtomicU64>,
     scene: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! One thread against the oracles, decision by decision: with room for all keys every store decides as they do.
+//! One thread against the oracles, decision by decision. With room for all keys, every store decides like its oracle.
 
 use super::draw;
 use super::gate::{self, Reading, Store};
@@ -30,7 +30,7 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// The oracle's verdict in our words, as a limiter that lies tells it.
+/// The oracle's decision as an outcome, as a broken limiter reports it.
 fn told(round: &mut Round<'_>, decided: &Decision) -> Verdict {
     match verdict(decided) {
         Verdict::Never => {
@@ -52,7 +52,8 @@ fn how_many(round: &mut Round<'_>) -> u64 {
 
 type Build = fn(Kind, Spec) -> Option<Box<dyn Subject>>;
 
-/// A direct or keyed limiter, with a quota that it decides exactly: all figures, to the nanosecond, also when time steps back.
+/// Tests a direct or keyed limiter with a quota that it decides exactly. All figures match to the nanosecond, even if
+/// time steps back.
 fn exact(round: &mut Round<'_>) -> Found {
     let kind = draw::kind(&mut round.random);
     let spec = draw::spec(&mut round.random, kind);
@@ -92,7 +93,8 @@ fn exact(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// One check of `limiter` at `now`, which the oracle reads as `at`: the same outcome and figures, and the peek knew.
+/// Runs one check of `limiter` at `now`, which the oracle reads as `at`. The outcome and the figures match, and the
+/// peek before predicted them.
 fn agrees(
     round: &mut Round<'_>,
     name: &str,
@@ -101,7 +103,7 @@ fn agrees(
     (kind, op): (Kind, Op),
     (now, at, layout): (u64, u64, Option<&Layout>),
 ) -> Found {
-    // From the oracle's time to nanoseconds.
+    // Converts the oracle's time to nanoseconds.
     let until = |wait: u128| match layout {
         Some(Layout::Ticks(ticks)) if wait > 0 => ticks.until(now, ticks.floor(now) + wait),
         _ => wait,
@@ -131,7 +133,7 @@ fn agrees(
         let peeked = limiter.peek_at(op.key, 0, now).remaining();
         ensure!(peeked == left, "{before}\na peek afterwards says that {peeked} remain, not {left}");
     }
-    // Rounded down, the last traces of a window count are nothing before the window ends; either time will do.
+    // Rounded down, the last part of a window count is zero before the window ends. Either time is accepted.
     let reset = nanos(until(oracle.reset_after(at)));
     let ours = Some(decided.reset_after());
     ensure!(
@@ -141,7 +143,8 @@ fn agrees(
     Ok(())
 }
 
-/// Any quota at any time, to the end of all times: what is admitted exact arithmetic admits, and each interval is within the bound.
+/// Tests any quota at any time, up to the end of time. Exact arithmetic admits every admitted request, and each
+/// interval is within the bound.
 fn extreme(round: &mut Round<'_>) -> Found {
     let kind = draw::kind(&mut round.random);
     let mut spec = draw::spec(&mut round.random, kind);
@@ -156,7 +159,8 @@ fn extreme(round: &mut Round<'_>) -> Found {
     } else {
         u64::MAX - round.random.below(1_000_000_000_000)
     };
-    // A word of fractions of a nanosecond tells ahead from behind within half its range, nine years, of which a debt takes some.
+    // A word of fractions of a nanosecond distinguishes ahead from behind within half its range, nine years. A debt
+    // uses a part of that.
     let reach = if kind.is_bucket_family() && spec.interval().1 > 1 { 1 << 56 } else { u64::MAX };
     let mut exact: Vec<_> = (0..keys).map(|_| (kind.oracle(spec), Vec::<(u64, u64)>::new())).collect();
     let mut now = start;
@@ -171,7 +175,7 @@ fn extreme(round: &mut Round<'_>) -> Found {
         now = now.clamp(start.saturating_sub(reach), start.saturating_add(reach));
         let cost = op.cost.apply(now, &**oracle);
         let decided = limiter.check_at(op.key, cost, now);
-        // Figures must not overflow, whatever they are here.
+        // Figures must not overflow, whatever their values are.
         let _ = (decided.remaining(), decided.retry_after(), decided.reset_after(), decided.delay());
         let before =
             format!("{kind:?} {spec:?} keyed {is_keyed}: {cost} at {now} of key {}, {oracle:?}", op.key);
@@ -192,7 +196,7 @@ fn extreme(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// A compact limiter with room for its keys decides as the oracle in ticks, at any time.
+/// A compact limiter with room for its keys decides like the oracle in ticks, at any time.
 fn in_ticks(round: &mut Round<'_>) -> Found {
     let kind = round.pick(&COMPACT);
     let spec = draw::spec(&mut round.random, kind);
@@ -217,7 +221,7 @@ fn in_ticks(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// A sketch with room for its keys decides as the oracle, as long as tags do not come round.
+/// A sketch with room for its keys decides like the oracle, as long as tags do not repeat.
 fn in_a_sketch(round: &mut Round<'_>) -> Found {
     let kind = round.pick(&WINDOWS);
     let spec = draw::spec(&mut round.random, kind);
@@ -237,7 +241,8 @@ fn in_a_sketch(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// Stripes: at one instant all that the oracle admits, to the unit; while leases expire no more than in a life more.
+/// Tests stripes. At one instant, they admit exactly the units that the oracle admits. While leases expire, they
+/// admit no more than the oracle in one lease life more.
 fn in_stripes(round: &mut Round<'_>) -> Found {
     let kind = round.pick(&LEASABLE);
     let spec = Spec::new(
@@ -299,8 +304,8 @@ fn in_stripes(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// Charges, asked and unasked, and refunds of any of them: what is admitted a world admits in which the refunded were never made.
-/// (Its law panics where it is broken, which is as good.)
+/// Tests checks, forced charges and refunds. A history without the refunded charges also admits every admitted
+/// request. (The tested law panics on a breach, which is reported in the same way.)
 fn refunded(round: &mut Round<'_>) {
     let kind = draw::kind(&mut round.random);
     if matches!(kind, Kind::Interval | Kind::FirstUse) {

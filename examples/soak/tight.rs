@@ -1,5 +1,5 @@
-//! One thread, and more keys than there is room for, key by key against the oracle of what it was admitted. Each policy errs on
-//! its own side only: spilling, inheriting and sketches deny, forgetting admits.
+//! One thread with more keys than the store has room for. Each key is compared with an oracle of its admissions. Each
+//! policy errs on one side only: spilling, inheriting and sketches deny; forgetting admits.
 
 use super::draw;
 use super::gate::{self, Reading, Store};
@@ -35,7 +35,7 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
     Ok(())
 }
 
-/// What a store may do to a key for want of room.
+/// What a store may do to a key if it has no room.
 #[derive(Copy, Clone, PartialEq)]
 enum Side {
     Deny,
@@ -51,7 +51,7 @@ fn side(store: Store) -> Side {
     }
 }
 
-/// A quota under which keys owe for long enough to crowd each other.
+/// A quota under which the debts of keys last long enough to crowd the store.
 fn spec(round: &mut Round<'_>, kind: Kind) -> Spec {
     let random = &mut round.random;
     let limit = if draw::one_in(random, 4) { 127 } else { draw::between(random, 1, 20) };
@@ -61,10 +61,10 @@ fn spec(round: &mut Round<'_>, kind: Kind) -> Spec {
     if is_window || draw::one_in(random, 2) { spec } else { spec.with_burst(draw::between(random, 1, 20)) }
 }
 
-/// A stream of few keys often and many seldom, while time does not step back.
+/// A stream of few frequent keys and many rare keys, while time does not step back.
 fn one(round: &mut Round<'_>, (kind, store): (Kind, Store)) -> Found {
-    // Periods that a key begins itself, or its first one in part, begin anew when it is forgotten: it may be denied what its
-    // first periods would have brought.
+    // Some periods start at a key's first use, or are partial at first. They restart when the key is forgotten. So
+    // the key may be denied requests that its first periods would have admitted.
     if side(store) == Side::Admit && matches!(kind, Kind::Interval | Kind::FirstUse | Kind::Adaptive(_)) {
         return Ok(());
     }
@@ -77,7 +77,7 @@ fn one(round: &mut Round<'_>, (kind, store): (Kind, Store)) -> Found {
     let reading = built.layout.map(|layout| Reading::new(layout, kind, spec, START));
     let oracle = || reading.as_ref().map_or_else(|| kind.oracle(spec), Reading::oracle);
     let mut keys: Vec<_> = (0..KEYS).map(|_| (oracle(), Vec::<(u64, u64)>::new())).collect();
-    // A key with the number of another one in a compact store is taken for it.
+    // A key with the same number as another key in a compact store is taken for that key.
     let is_shared = |key| {
         let number = |key| gate.fingerprint(u32::try_from(key).expect("few keys"));
         let others = (0..KEYS).filter(|other| *other != key);

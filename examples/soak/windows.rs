@@ -1,5 +1,5 @@
-//! Windows of a sketch that turn while threads count in them. No window of any key is given more than its limit, and `n` windows
-//! together are not given more than `n` limits.
+//! Windows of a sketch that expire while threads count in them. No key is admitted more than its limit in a window,
+//! and `n` windows together admit at most `n` limits.
 
 use super::draw;
 use super::gate::{self, Store, Time};
@@ -37,7 +37,7 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
                 let cost = 1 + hand.random.below(spec.limit.min(3));
                 gate::ask(hand, gate, &time, (key, cost, cost));
             }
-            // Others, that share counters with them.
+            // Other keys, which share counters with these.
             for _ in 0..hand.random.below(16) {
                 let key = 1_000 + u32::try_from(hand.random.below(1 << 20)).expect("a number");
                 hand.checks += 1;
@@ -53,7 +53,7 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
         }
     });
     let what = format!("{kind:?} {spec:?} in {store:?}, real time {is_real}, on {} threads", round.threads);
-    // Those that were asked for and answered in one window were counted there.
+    // Requests that began and ended in one window were counted in it.
     let mut counts = BTreeMap::<(u32, u64), u64>::new();
     for seen in round.notes.each.iter().flatten() {
         let (from, to) = (seen.before / window_ns, seen.after / window_ns);
