@@ -51,7 +51,7 @@ impl Guard {
                 .keyed(),
             by_network: RateLimiter::builder(Gcra::new(Quota::per_hour(60).burst(40)))
                 .clock(clock.clone())
-                .overdraft(2 * WRONG) // the last wrong one may cost more than is left
+                .overdraft(2 * WRONG) // the last wrong password may cost more than the rest
                 .compact()?,
             by_account: RateLimiter::builder(Gcra::new(Quota::per_day(30)))
                 .clock(clock.clone())
@@ -63,7 +63,7 @@ impl Guard {
     /// `known`: the client has a signed cookie from an earlier login to this account.
     fn log_in(&self, from: &str, known: bool, account: &str, password: &str) -> Answer {
         let network = network(from.parse().expect("an address"));
-        let account = account.to_lowercase(); // as accounts are compared, or each spelling has a limit of its own
+        let account = account.to_lowercase(); // otherwise each spelling has a separate limit
         let pair = (account.clone(), network);
 
         let by_network = self.by_network.on(&network).named("network");
@@ -134,7 +134,7 @@ fn main() -> Result<(), QuotaError> {
     let answers: Vec<_> = (0..100).map(spray).collect();
     let tried = answers.iter().filter(|answer| **answer == Answer::WrongPassword).count();
     println!("    {tried} were tried, and then {:?}", answers[tried]);
-    assert_eq!(tried, 8); // 40 units of 5
+    assert_eq!(tried, 8); // 40 units, 5 for each password
 
     println!("An office behind one address, two hundred people at nine o'clock:");
     let enter = |n| {

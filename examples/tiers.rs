@@ -42,7 +42,7 @@ impl Tenants {
             .parse()?;
         let limiter = RateLimiter::builder(Gcra::new(free))
             .clock(clock)
-            .max_keys(100_000, WhenFull::Forget) // tenants are authenticated: no one invents them
+            .max_keys(100_000, WhenFull::Forget) // tenants are authenticated, so clients cannot invent keys
             .keyed();
         let tenants = Self { limiter, plans: RwLock::default() };
         tenants.load(table)?;
@@ -104,12 +104,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(ask("bob", 90).remaining(), 10);
     assert!(ask("carol", 60).is_never());
     assert_eq!(ask("big-corp", 600).remaining(), 400);
-    assert!(ask("new-one", 10).is_allowed()); // in no row: free
+    assert!(ask("new-one", 10).is_allowed()); // a tenant without a row has the free plan
 
     println!("ada buys the plan team; her eight at 10 a minute are 48 s, and those 48 units of the new plan");
     tenants.load(&TABLE.replace("ada         free", "ada         team"))?;
     assert_eq!(ask("ada", 8).remaining(), 100 - 48 - 8);
-    assert_eq!(ask("bob", 5).remaining(), 5); // nobody else has noticed
+    assert_eq!(ask("bob", 5).remaining(), 5); // other tenants keep their state
     println!("who pays may begin anew");
     tenants.limiter.remove("ada");
     assert_eq!(ask("ada", 8).remaining(), 92);

@@ -19,7 +19,7 @@ impl Budget {
     fn new(clock: &ManualClock) -> Result<Self, QuotaError> {
         Ok(Self {
             tokens: RateLimiter::builder(Gcra::new(Quota::per_minute(10_000)))
-                .overdraft(10_000) // an answer that is longer than it was to be is a debt
+                .overdraft(10_000) // an answer above its charge becomes a debt
                 .clock(clock.clone())
                 .compact()?,
             requests: RateLimiter::builder(Gcra::new(Quota::per_minute(5))).clock(clock.clone()).compact()?,
@@ -87,7 +87,7 @@ fn main() -> Result<(), QuotaError> {
     }
     drop(answer);
     show("alice", "used 1,000, settled");
-    assert!((9_000..=9_200).contains(&left("alice"))); // a second is worth 167
+    assert!((9_000..=9_200).contains(&left("alice"))); // 167 tokens refill in a second
 
     // Two requests at once: the second cannot use the tokens that the first may still need.
     let first = budget.begin("bob", 1_000, 5_000).expect("a new client has room");
@@ -110,7 +110,7 @@ fn main() -> Result<(), QuotaError> {
     println!("carol: her next request: {told:?}");
     assert!(told.is_some());
     clock.advance(Duration::from_secs(19));
-    assert!(budget.begin("carol", 10, 10).is_ok()); // 3,000 are paid in 18 s
+    assert!(budget.begin("carol", 10, 10).is_ok()); // 3,000 tokens refill in 18 s
 
     // Small requests reach the other limit, and then are charged no tokens.
     let small = (0..6).map(|_| budget.begin("dave", 10, 0)).filter(Result::is_ok).count();

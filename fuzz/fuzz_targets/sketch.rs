@@ -35,7 +35,7 @@ enum Filter {
         items: u32,
         false_positives: f64,
     },
-    /// More keys than the filter has room for: at most one bit in a hundred.
+    /// A filter for more keys than memory can hold, with a share of false positives of one in a hundred or less.
     TooMany {
         hundredths: u8,
     },

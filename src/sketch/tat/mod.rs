@@ -433,7 +433,7 @@ impl Cells {
 /// use tollgate::sketch::TatSketch;
 ///
 /// let sketch = TatSketch::try_new(Quota::per_minute(2), 64 * 1024)?;
-/// let hash = 0x9E37_79B9_7F4A_7C15; // of a key, by a keyed hasher
+/// let hash = 0x9E37_79B9_7F4A_7C15; // the hash of a key, from a keyed hasher
 /// let now = Timestamp::from_secs(1);
 /// assert!(sketch.check_at(hash, 2, now).is_allowed());
 /// assert!(sketch.check_at(hash, 1, now).is_denied());

@@ -19,9 +19,9 @@
 //! from an old tag value that has repeated. The newest window of any write ([`Newest`]) decides this; each writer
 //! raises it before it writes the word.
 //!
-//! # Tags repeat
-//! Suppose that no thread writes a word for as many windows as there are tag values. Then the word reads as new for
-//! one window, and its old counts are charged to the keys that share it. There are enough tag values for three
+//! Suppose that no thread writes a word for exactly as many windows as there are tag values. Then the word seems to
+//! belong to the current window for one window. Its old counts are charged to the keys that share it. There are
+//! enough tag values for three months, if that leaves room ([`tag_bits`]).
 //! months, if that leaves room ([`tag_bits`]).
 
 mod counters;

@@ -57,7 +57,7 @@ pub(super) fn false_positives(load: f64, bits: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// The same by following each word's fill: how many bits are set after each draw, key by key.
+    /// Computes the same share by following the fill of a word: the number of set bits after each draw, key by key.
     fn by_filling(load: f64, bits: u32) -> f64 {
         let word_bits = WORD_BITS as usize;
         let mut set = vec![0.0; word_bits + 1];

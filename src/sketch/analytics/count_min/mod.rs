@@ -412,12 +412,12 @@ mod tests {
                     used[place] += 1;
                 }
             }
-            // 1,000 each, with a standard deviation of 32 or less.
+            // 1,000 draws each, with a standard deviation of 32 or less.
             assert!(used.iter().all(|&used| used.abs_diff(1_000) < 160), "{width}: {used:?}");
         }
     }
 
-    /// Plain count-min: every counter of a key counts.
+    /// Plain count-min: an add raises every counter of the key.
     #[test]
     fn conservative_update_is_nowhere_worse_than_plain() {
         for (width, depth) in [(16, 2), (100, 4), (1_000, 4)] {
@@ -425,7 +425,7 @@ mod tests {
             let mut plain = vec![0_u64; width * depth];
             let (mut error, mut plain_error, mut truth) = (0, 0, vec![0_u64; 500]);
             for event in 0..20_000 {
-                // Low numbers more often than high ones.
+                // Low numbers are more frequent than high ones.
                 let key = mix(event) % 500 * (mix(!event) % 500) / 500;
                 truth[key as usize] += 1;
                 counts.add_hash(mix(key), 1);
@@ -445,9 +445,8 @@ mod tests {
         }
     }
 
-    /// Pairs of keys that meet in some rows meet in the others as often as any: the sum of squared
-    /// differences between the numbers of pairs that meet in each set of rows and those that independent rows
-    /// give is chi-squared.
+    /// Counts the pairs of keys that share counters in each set of rows, and compares the numbers with those of
+    /// independent rows. The sum of the squared differences is chi-squared.
     #[test]
     fn rows_are_independent_of_each_other() {
         const PAIRS: u64 = 1 << 17;
@@ -460,7 +459,7 @@ mod tests {
                 met[rows] += 1;
             }
             let (mut sum, mut sets) = (0.0, 0.0);
-            // Sets of rows that few pairs meet in count together.
+            // Sets of rows with few such pairs count as one set.
             let (mut rare_expected, mut rare_met) = (0.0, 0.0);
             for (rows, &met) in (0_u32..).zip(&met) {
                 let meeting = f64::from(width).recip();
@@ -479,7 +478,8 @@ mod tests {
                 sum += (rare_met - rare_expected).powi(2) / rare_expected;
                 sets += 1.0;
             }
-            // Its mean is the number of sets less one, its variance twice that; five standard deviations.
+            // The mean is the number of sets minus one, and the variance is twice that. The bound is five standard
+            // deviations.
             let free: f64 = sets - 1.0;
             assert!(sum < free + 5.0 * (2.0 * free).sqrt(), "{width}: {sum} for {free}");
         }

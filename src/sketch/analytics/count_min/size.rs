@@ -131,7 +131,7 @@ fn whole(number: f64) -> usize {
 mod tests {
     use super::*;
 
-    /// What is refused, and what the refusal says.
+    /// Each rejected configuration, with its error message.
     fn refused<T>(result: Result<T, SketchError>) -> String {
         result.err().expect("it is refused").to_string()
     }
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// The width that the refusal names keeps the promise: (1 / (width × epsilon))^8 is delta.
+    /// The width in the error message reaches the bound: (1 / (width × epsilon))^8 is delta.
     #[test]
     fn rarer_failures_than_eight_rows_allow_are_refused_with_a_width_that_does() {
         let error = refused(CountMin::for_error(0.01, 1e-6));

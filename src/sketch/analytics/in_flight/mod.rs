@@ -372,7 +372,7 @@ mod tests {
     fn a_counter_that_is_full_is_stuck_and_never_wraps() {
         let rows = Rows::new(Rows::LEAST_BYTES).unwrap();
         let place = rows.place(7);
-        // As many were leaked as leave room for two more.
+        // The leaked guards leave room for two more.
         for counter in rows.counters.iter() {
             counter.store(STUCK_FROM - 2 * u64::from(u32::MAX), Relaxed);
         }
@@ -380,7 +380,7 @@ mod tests {
         rows.take_away(&place, u32::MAX);
         assert_eq!(rows.read(&place), STUCK_FROM - 2 * u64::from(u32::MAX));
         rows.add(&place, u32::MAX);
-        // It gets there, and then sticks, whoever comes and goes.
+        // The counter gets stuck and stays stuck, even if requests enter and leave.
         for _ in 0..3 {
             assert_eq!(rows.enter(&place, u32::MAX), u64::MAX);
         }

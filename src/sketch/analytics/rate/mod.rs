@@ -74,7 +74,7 @@ use crate::base::clock::{Clock, QuantaClock, Timestamp};
 ///
 /// let requests = Rate::try_new(Duration::from_secs(1))?;
 /// assert_eq!(requests.observe("203.0.113.7", 3), 3);
-/// assert_eq!(requests.rate("203.0.113.7"), 0.0); // a second, in the last whole window
+/// assert_eq!(requests.rate("203.0.113.7"), 0.0); // events per second in the previous window
 /// # Ok::<(), tollgate::sketch::SketchError>(())
 /// ```
 ///

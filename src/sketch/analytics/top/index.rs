@@ -110,12 +110,12 @@ fn tag(hash: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Slots with a small number of homes, entered and removed in any order, against a set.
+    /// Inserts and removes slots with few home places in any order, and compares the index with a set.
     #[test]
     fn what_was_entered_is_found_until_it_is_removed() {
         const SLOTS: u32 = 16;
         let mut index = Index::for_slots(SLOTS as usize).unwrap();
-        // Five hashes for sixteen slots: long runs, some of them round the end.
+        // Five hashes for sixteen slots give long runs, and some of them wrap around the end.
         let hash = |slot: u32| u64::from(slot % 5);
         let mut within = [false; SLOTS as usize];
         let mut random = 1_u64;

@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn is_cut_between_characters() {
-        // Two bytes, three, four.
+        // Characters of two, three and four bytes.
         let text = "aé€😀";
         let kept = |text: CutText<4>| text.as_str().to_owned();
         assert_eq!(kept(CutText::new(text)), "aé");
