@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
             for warning in config.warnings() {
                 assert!(warning.line() > 0 && !warning.message().is_empty(), "{warning}");
             }
-            // Requests that use the rules' own words, which are their identities.
+            // Requests whose identities use the words of the rules.
             let words: Vec<String> =
                 config.rules().iter().take(8).map(|rule| rule.identity.to_string()).collect();
             let domain = Domain::merge([config], true).expect("one file has no clash").remove(0);
