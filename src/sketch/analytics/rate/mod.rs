@@ -27,8 +27,8 @@ use crate::base::clock::{Clock, QuantaClock, Timestamp};
 /// current window and the rate in the previous window.
 ///
 /// `Rate` is a count-min sketch with conservative update. Each count is at least the number of the key's events. It
-/// is higher if other keys share all four counters of the key. This table shows the mean error in 1 MiB, after the
-/// given number of keys had one event each in a window:
+/// is higher if other keys share all four counters of the key. This table shows the mean error in 1 MiB: the mean
+/// count of a key without events, after the given number of other keys had one event each in a window.
 ///
 /// | keys | 1,000 | 10,000 | 100,000 | 1 million |
 /// |---|---|---|---|---|
