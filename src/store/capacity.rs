@@ -1,4 +1,4 @@
-//! How large a store is to be.
+//! The size of a store.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -9,15 +9,15 @@ use core::str::FromStr;
 use crate::base::quota::Quota;
 
 const DEFAULT_BYTES: usize = 4 << 20;
-/// Bytes of a sketch for each key that could have spent its limit by what is admitted in a window: measured with keys by
-/// Zipf 1.0 and limits from 10 on, one deserving request in ten thousand is denied at 20 to 33.
+/// Bytes of a sketch for each key that could spend its full limit with the units admitted in one window.
+/// Measured with keys by Zipf 1.0 and limits of 10 or more: at 20 to 33 bytes, one deserving request in ten thousand is denied.
 const SKETCH_BYTES: usize = 40;
 
-/// How large a store is: in slots, in bytes, or by the traffic that it is to hold.
+/// The size of a store: in slots, in bytes, or by the traffic that it must hold.
 ///
-/// Slots are needed for keys that *owe* something, not for all that there are: `admitted units a second × seconds for a
-/// unit` of them, by the law that each admitted unit keeps its key busy for one emission interval. 10 M keys (Zipf 1.0) at
-/// 1 M checks a second need about 50,000 slots at 10/s each, and 240,000 at 100/min.
+/// A key needs a slot only while it *owes* something. Each admitted unit keeps its key busy for one emission interval,
+/// so `admitted units per second × seconds per unit` slots are in use, whatever the number of keys. For example,
+/// 10 M keys (Zipf 1.0) at 1 M checks per second need about 50,000 slots at 10/s each, and 240,000 slots at 100/min.
 ///
 /// # Examples
 /// ```
@@ -26,7 +26,7 @@ const SKETCH_BYTES: usize = 40;
 /// let quota = Quota::per_minute(100);
 /// let by_slots = Capacity::slots(100_000);
 /// let by_memory: Capacity = "4MiB".parse()?;
-/// let by_traffic = Capacity::for_traffic(50_000, &quota); // 50,000 units a second admitted, of all keys together
+/// 50,000 units per second, admitted for all keys together
 ///
 /// let limiter = RateLimiter::builder(Gcra::new(quota)).capacity(by_memory).compact()?;
 /// assert!(limiter.state_bytes() <= 4 << 20);
@@ -39,7 +39,7 @@ pub struct Capacity(pub(super) Size);
 pub(super) enum Size {
     Slots(usize),
     Bytes(usize),
-    /// Keys that owe at once, each with this burst.
+    /// Keys that owe at the same time, each with this burst.
     Busy {
         keys: usize,
         burst: u64,
@@ -59,43 +59,47 @@ impl From<usize> for Capacity {
 }
 
 impl Capacity {
-    /// So many slots, of eight bytes each; with [`Overflow::Spill`](crate::Overflow::Spill) seven ninths as much memory more for its sketch. For keyed
-    /// stores: so many keys, without growing.
+    /// A table of `slots` slots of eight bytes each. With [`Overflow::Spill`](crate::Overflow::Spill), the sketch takes
+    /// another seven ninths of that memory. A keyed store holds `slots` keys before it grows.
     #[must_use]
     pub const fn slots(slots: usize) -> Self {
         Self(Size::Slots(slots))
     }
 
-    /// At most so many bytes in all (at least 272), seven sixteenths of them for the sketch with [`Overflow::Spill`](crate::Overflow::Spill).
+    /// At most `bytes` bytes in total, at least 272. With [`Overflow::Spill`](crate::Overflow::Spill), seven sixteenths of
+    /// them are the sketch.
     #[must_use]
     pub const fn memory(bytes: usize) -> Self {
         Self(Size::Bytes(bytes))
     }
 
-    /// Enough for `admitted_per_second` units of all keys together under this quota, so that fewer than one in ten
-    /// thousand requests that deserve it is denied for want of room: about 12 bytes a key that owes.
+    /// Enough room to admit `admitted_per_second` units, for all keys together, under this quota.
     ///
-    /// What counts is what is *admitted*: a flood that is denied needs no room, one of ever new keys does.
+    /// Fewer than one in ten thousand deserving requests is denied because the store is full. This takes about 12 bytes for
+    /// each key that owes.
     ///
-    /// For the [`Sketch`](crate::Sketch) store about 40 bytes for each key that could spend its limit in a window by what is
-    /// admitted in it, twice as many for sliding windows.
+    /// Count only *admitted* units. Denied requests need no room. A flood of fresh keys does need room, because the first
+    /// request of each key is admitted.
+    ///
+    /// The [`Sketch`](crate::Sketch) store takes about 40 bytes for each key that could spend its limit with the units
+    /// admitted in one window. Sliding windows take twice as much.
     ///
     /// # Examples
     /// ```
     /// use tollgate::{Capacity, Quota};
     ///
-    /// // 50,000 a second × 0.6 s a unit are 30,000 busy keys.
+    /// // 50,000 units per second × 0.6 seconds per unit are 30,000 busy keys.
     /// assert_eq!(Capacity::for_traffic(50_000, &Quota::per_minute(100)).busy_keys(), Some(30_000));
     /// ```
     #[must_use]
     pub fn for_traffic(admitted_per_second: u64, quota: &Quota) -> Self {
-        // An hour of requests is not more than an hour's limit can keep busy: units × period / limit, in seconds.
+        // One hour of requests is at most what one hour's limit keeps busy: units × period / limit, in seconds.
         let units_ns = u128::from(admitted_per_second) * u128::from(quota.period_ns());
         let keys = units_ns.div_ceil(u128::from(quota.limit()) * 1_000_000_000);
         Self(Size::Busy { keys: usize::try_from(keys).unwrap_or(usize::MAX), burst: quota.burst_size() })
     }
 
-    /// The keys that owe at once, if this was made by [`Capacity::for_traffic`].
+    /// The number of keys that owe at the same time, if [`Capacity::for_traffic`] made this capacity.
     #[must_use]
     pub const fn busy_keys(&self) -> Option<usize> {
         match self.0 {
@@ -104,7 +108,7 @@ impl Capacity {
         }
     }
 
-    /// The bytes in all, if this was made by [`Capacity::memory`] or from a text.
+    /// The total number of bytes, if [`Capacity::memory`] or a parsed text made this capacity.
     #[must_use]
     pub const fn bytes(&self) -> Option<usize> {
         match self.0 {
@@ -113,7 +117,7 @@ impl Capacity {
         }
     }
 
-    /// As a number of keys, for stores that keep them.
+    /// The capacity as a number of keys, for stores that keep their keys.
     pub(crate) fn keys(&self) -> usize {
         match self.0 {
             Size::Slots(keys) | Size::Busy { keys, .. } => keys,
@@ -121,25 +125,25 @@ impl Capacity {
         }
     }
 
-    /// As the bytes of a sketch, which has no slots.
+    /// The capacity as the bytes of a sketch. A sketch has no slots.
     pub(crate) fn sketch_bytes(&self) -> Option<usize> {
         match self.0 {
             Size::Slots(_) => None,
             Size::Bytes(bytes) => Some(bytes),
-            // Keys that spend their limits; those that spend less are more, and take less. See `Capacity::for_traffic`.
+            // These keys spend their full limit. Keys that spend less are more in number, and take less room. See `Capacity::for_traffic`.
             Size::Busy { keys, .. } => Some(keys.saturating_mul(SKETCH_BYTES).max(DEFAULT_BYTES >> 6)),
         }
     }
 }
 
-/// A text that is not an amount of memory.
+/// The error for a text that is not an amount of memory.
 ///
 /// # Examples
 /// ```
 /// use tollgate::Capacity;
 ///
 /// let error = "4 megs".parse::<Capacity>().unwrap_err();
-/// assert!(error.to_string().contains("4MiB")); // what would be right
+/// the error shows a valid example
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CapacityError {
@@ -162,8 +166,9 @@ impl Error for CapacityError {}
 impl FromStr for Capacity {
     type Err = CapacityError;
 
-    /// Bytes with a unit: `4MiB`, `512 KiB`, `1.5GiB`, `64kB`, `4096`. Binary units are powers of 1,024, decimal
-    /// ones of 1,000; letters may be of either case.
+    /// Parses bytes with an optional unit: `4MiB`, `512 KiB`, `1.5GiB`, `64kB`, `4096`.
+    ///
+    /// Binary units are powers of 1,024, and decimal units are powers of 1,000. Letters may be upper or lower case.
     fn from_str(text: &str) -> Result<Self, CapacityError> {
         let refused =
             |problem| CapacityError { text: text.chars().take(80).collect::<String>().into(), problem };

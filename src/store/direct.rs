@@ -1,4 +1,4 @@
-//! The direct store: one key, one padded word.
+//! The direct store: one key with one padded word.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -15,14 +15,14 @@ use crate::store::op::{
     CarriedOver, CarryOver, Debts, Exchange, Inherit, Migrate, Operation, Rebuild, Store, Ticket,
 };
 
-/// One limit for everything: no keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
+/// One limit for all requests, without keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
 ///
 /// # Examples
 /// ```
 /// use tollgate::{Direct, FixedWindow, Gcra, Quota, RateLimiter};
 ///
 /// struct Upstream {
-///     pace: RateLimiter<Direct>, // of GCRA
+/// with GCRA
 ///     daily: RateLimiter<Direct<FixedWindow>>,
 /// }
 ///
@@ -34,7 +34,7 @@ use crate::store::op::{
 /// ```
 pub struct Direct<A: Algorithm = Gcra> {
     algorithm: A,
-    // Padded: every allowed check writes this line, and whatever shares it would be slowed.
+    // Padded: every admitted check writes this line, and would slow down any other data on it.
     state: CachePadded<KeyState<A::Tail, Infallible>>,
 }
 
@@ -48,7 +48,7 @@ impl<A: Algorithm> Direct<A> {
         &self.algorithm
     }
 
-    /// Checks under an algorithm that reads this one's state.
+    /// Checks under another algorithm that can read the state of this store's algorithm.
     #[inline(always)]
     pub(crate) fn check_with(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
         let Ok(decision) = self.state.charge(algorithm, now_ns, cost);
@@ -105,7 +105,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 }
 
-/// A check that is decided and not charged yet.
+/// A check that is decided but not yet charged.
 #[derive(Debug)]
 pub struct DirectTicket<'s, A: Algorithm> {
     store: &'s Direct<A>,

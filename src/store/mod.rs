@@ -1,4 +1,4 @@
-//! Where words live.
+//! The stores: each one maps keys to states.
 
 mod capacity;
 pub(crate) mod compact;

@@ -1,4 +1,4 @@
-//! What the store counts about itself.
+//! Counts events inside the store.
 
 use alloc::boxed::Box;
 
@@ -6,10 +6,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::sync::{AtomicU64, Ordering};
 
-/// What a compact store has done for want of room, since it was made.
+/// Counts of what a compact store has done because of a lack of room, since its creation.
 ///
-/// All zero means that it has room enough: every decision was what a table without limits would have decided, but for
-/// shared fingerprints. Estimates while other threads are at work.
+/// If all counts are zero, the store has enough room: every decision was the same as in a table of unlimited size, except
+/// where keys share fingerprints. The counts are estimates while other threads use the store.
 ///
 /// # Examples
 /// ```
@@ -18,30 +18,33 @@ use crate::base::sync::{AtomicU64, Ordering};
 /// let limiter = RateLimiter::new(Quota::per_second(10));
 /// let _ = limiter.check("alice");
 /// let gauges = limiter.gauges();
-/// assert_eq!((gauges.evicted, gauges.denied_for_debt), (0, 0)); // there is room
+/// there is room
 /// assert!(limiter.load() < 0.001);
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Gauges {
-    /// Slots, of which each holds one key.
+    /// The number of slots. Each slot holds one key.
     pub slots: usize,
-    /// Keys that still owed when a newcomer took their slot: their debt was spilled, forgotten or inherited.
+    /// Keys that still owed when a new key took their slot. Their debt was spilled, forgotten or inherited.
     pub evicted: u64,
-    /// Newcomers that began with a debt: out of the sketch, or inherited. Their own or another's.
+    /// New keys that began with a debt, from the sketch or by inheritance. The debt may be their own or that of another key.
     pub indebted: u64,
-    /// Newcomers that were denied for that debt, and would have been admitted without it. The debt may have been their
-    /// own; and those that were admitted with another's debt may be denied for it later, which is not counted.
+    /// New keys that were denied because of such a debt, and would have been admitted without it.
+    ///
+    /// The debt may have been their own. A key that was admitted with the debt of another key may be denied for it later; this
+    /// is not counted.
     pub denied_for_debt: u64,
-    /// First checks that were decided again: of one key that raced with each other, or whose debt in the sketch grew
-    /// meanwhile.
+    /// First checks that the store decided again.
+    ///
+    /// Either several first checks of one key raced, or the key's debt in the sketch grew in the meantime.
     pub retreats: u64,
-    /// Of them, those that could not be, since a third thread had used the slot: after each the key may have been admitted
-    /// its burst once more.
+    /// Retreats that failed because a third thread had used the slot. After each, the key may have been admitted its burst once
+    /// more. The count is a part of `retreats`.
     pub raced: u64,
 }
 
-/// Counters of one stripe; a bucket always uses the same.
+/// The counters of one stripe. A bucket always uses the same stripe.
 #[derive(Debug, Default)]
 pub(super) struct GaugeStripe {
     pub(super) evicted: AtomicU64,
@@ -49,13 +52,13 @@ pub(super) struct GaugeStripe {
     pub(super) denied_for_debt: AtomicU64,
     pub(super) retreats: AtomicU64,
     pub(super) raced: AtomicU64,
-    /// When the last of the idle words was paid whose slots newcomers took in these buckets, in nanoseconds.
+    /// Idle words whose slots new keys took in these buckets: when the last of these words was paid, in nanoseconds.
     pub(super) replaced_ns: AtomicU64,
-    /// When the last of the debts is paid that were evicted from these buckets into the sketch, in nanoseconds.
+    /// Debts that were evicted from these buckets into the sketch: when the last of these debts is paid, in nanoseconds.
     pub(super) spilled_ns: AtomicU64,
 }
 
-/// Counters, striped so that threads that count at once seldom share a line. Plain checks count nothing.
+/// Counters in stripes, so that threads that count at the same time seldom share a cache line. Plain checks count nothing.
 #[derive(Debug)]
 pub(super) struct GaugeCounters(Box<[CachePadded<GaugeStripe>]>);
 
@@ -69,16 +72,16 @@ impl GaugeCounters {
         &self.0[bucket & (self.0.len() - 1)]
     }
 
-    /// Takes the times over of the table that this one comes after.
+    /// Takes over the times of the table that this table replaces.
     pub(super) fn take_times_of(&self, other: &Self) {
         for (own, other) in self.0.iter().zip(&other.0) {
             own.replaced_ns.fetch_max(other.replaced_ns.load(Ordering::Acquire), Ordering::AcqRel);
         }
     }
 
-    /// For a table that holds nothing any more.
+    /// Resets the times of a table that holds nothing any more.
     pub(super) fn forget_times(&self) {
-        // Ordering: Relaxed. The caller has cleared the slots, which is not one step either.
+        // Ordering: Relaxed. The caller has cleared the slots, and that is not a single step either.
         for stripe in &self.0 {
             stripe.replaced_ns.store(0, Ordering::Relaxed);
             stripe.spilled_ns.store(0, Ordering::Relaxed);
@@ -87,7 +90,7 @@ impl GaugeCounters {
 
     pub(super) fn sum(&self, slots: usize) -> Gauges {
         let sum = |counter: fn(&GaugeStripe) -> &AtomicU64| {
-            // Ordering: Relaxed, here and in `count`. Plain tallies.
+            // Ordering: Relaxed, here and in `count`. These are plain tallies.
             self.0.iter().map(|stripe| counter(stripe).load(Ordering::Relaxed)).sum()
         };
         Gauges {
@@ -101,7 +104,7 @@ impl GaugeCounters {
     }
 }
 
-/// One more.
+/// Adds one to a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,13 +1,13 @@
-//! The compact store: any hashable key, no key kept, memory fixed when it is made.
+//! The compact store: it takes any hashable key, keeps no key, and fixes its memory at creation.
 //!
 //! | part | holds |
 //! |---|---|
-//! | [`crate::algorithm::compact::slot`] | one slot's word; where a state stands against the time |
-//! | `table` | buckets of slots: finding, charging, putting in, evicting |
-//! | `spill` | what is kept of evicted keys: a sketch of their debts |
+//! | [`crate::algorithm::compact::slot`] | the word of one slot; how a state relates to the current time |
+//! | `table` | buckets of slots: find, charge, insert, evict |
+//! | `spill` | the sketch that keeps the debts of evicted keys |
 //! | `sizes` | from slots, bytes or traffic to sizes |
-//! | `snapshot` | the state as bytes, and back |
-//! | here | hashing, batches, what the limiter sees |
+//! | `snapshot` | the state as bytes, and its restoration |
+//! | here | hashing, batches, the interface to the limiter |
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod exhaustive;
@@ -38,24 +38,24 @@ use crate::store::op::{
     in_batches,
 };
 
-/// Slots in a bucket; see the design text for what 16 cost and gave.
+/// Slots in a bucket. The design text gives the costs and benefits of 16.
 pub(crate) const WAYS: usize = 16;
 
-/// What the compact store does with a key that finds its bucket full of keys that still owe.
+/// What the compact store does with a new key when its bucket is full of keys that still owe.
 ///
-/// See [the guide](crate::guide::overflow) for which to choose.
+/// See [the guide](crate::guide::overflow) for how to choose.
 ///
 /// # Examples
 /// ```
 /// use tollgate::{Capacity, Gcra, Overflow, Quota, RateLimiter};
 ///
-/// // Room for few, and many who owe. Each is new, and deserves its one request.
+/// // The table is small, and many keys owe. Each key is new, so it deserves its one request.
 /// let denied = |overflow| -> Result<usize, tollgate::QuotaError> {
 ///     let build = RateLimiter::builder(Gcra::new(Quota::per_hour(1)));
 ///     let limiter = build.capacity(Capacity::memory(1 << 10)).overflow(overflow).compact()?;
 ///     Ok((0..5_000).filter(|key| limiter.check(key).is_denied()).count())
 /// };
-/// assert!(denied(Overflow::Forget)? < 5); // those that share a fingerprint; and those that were forgotten could come again
+/// fingerprint collisions only; but a forgotten key could be admitted again
 /// assert!(denied(Overflow::Spill)? > 0);
 /// assert!(denied(Overflow::Inherit)? > 4_000);
 /// # Ok::<(), tollgate::QuotaError>(())
@@ -63,40 +63,46 @@ pub(crate) const WAYS: usize = 16;
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// Evict the key that owes least, and keep its debt in a sketch, where it is found again. Seven sixteenths of
-    /// the memory are the sketch. Never over-admits (racing first checks of one key by three threads or more aside); under
-    /// memory pressure some keys are denied early. The default.
+    /// Evicts the key with the smallest debt, and keeps its debt in a sketch. The default.
+    ///
+    /// The key finds its debt there when it returns. The sketch takes seven sixteenths of the memory. This policy never
+    /// over-admits, with one exception: first checks of one key that race in three or more threads. When the table is full,
+    /// some keys are denied early.
     Spill,
-    /// Evict the key that owes least, and forget its debt. Never denies a deserving key; an evicted key may be admitted
-    /// again what it owed.
+    /// Evicts the key with the smallest debt, and drops that debt.
+    ///
+    /// This policy never denies a deserving key. An evicted key may be admitted the amount of its dropped debt again.
     Forget,
-    /// The newcomer takes over the least debt in its bucket, and the slot. Never over-admits; a flood of fresh keys can
-    /// deny everyone.
+    /// Gives the slot with the smallest debt in the bucket to the new key, together with that debt.
+    ///
+    /// This policy never over-admits. A flood of fresh keys can cause every key to be denied.
     Inherit,
 }
 
 /// Keys as 24-bit fingerprints in a fixed table: the default store.
 ///
-/// Nothing is kept of a key but 24 bits of its hash and its state, eight bytes together; a slot whose key owes nothing any
-/// more is used again in place. So memory follows what is owed: `admitted units a second × seconds for a unit` slots
-/// are in use, whatever the number of keys, and nothing is ever swept.
+/// A slot takes eight bytes: 24 bits of the key's hash, and the key's state. The table keeps nothing else. When a key owes
+/// nothing any more, another key can use its slot, so no thread ever sweeps the table. The memory in use follows the debts:
+/// `admitted units per second × seconds per unit` slots, whatever the number of keys.
 ///
-/// Two keys share one limit with a probability of about 6 × 10⁻⁷ for each key (one fingerprint of 2²⁴ in a bucket of sixteen slots).
+/// A key shares its limit with another key with a probability of about 6 × 10⁻⁷. In that case both have the same
+/// fingerprint (one of 2²⁴) in the same bucket (sixteen slots).
 ///
-/// Times are counted in ticks, about 2²⁰ to a full burst (more where bursts are above 4,096, never fewer than 256 to a
-/// unit), and each request is decided as of the beginning of the tick that its time lies in; see the
-/// [design text](crate::design). They are kept modulo 2⁴⁰ ticks: a key that comes back after just that long (a million
-/// bursts: two years at 10/60s), and whose slot nobody used meanwhile, meets its old debt again, until it has been paid a
-/// second time.
+/// The store counts time in ticks. A full burst has about 2²⁰ ticks. It has more if the burst is above 4,096, because each
+/// unit has at least 256 ticks. The store decides each request as of the start of the tick that contains its time. See the
+/// [design text](crate::design).
 ///
-/// Made by [`RateLimiter::new`](crate::RateLimiter::new) and [`Builder::compact`](crate::Builder::compact).
+/// Times are kept modulo 2⁴⁰ ticks, which is a million bursts (two years at 10/60s). A key that returns after exactly that
+/// time meets its old debt again, unless another key has used the slot. The debt then lasts until it is paid a second time.
+///
+/// Created by [`RateLimiter::new`](crate::RateLimiter::new) and [`Builder::compact`](crate::Builder::compact).
 ///
 /// # Examples
 /// ```
 /// use tollgate::{Compact, FixedWindow, Quota, RateLimiter};
 ///
 /// struct Server {
-///     by_address: RateLimiter, // the same as `RateLimiter<Compact>`, of GCRA
+/// the same as `RateLimiter<Compact>`, with GCRA
 ///     by_minute: RateLimiter<Compact<FixedWindow>>,
 /// }
 ///
@@ -113,14 +119,15 @@ pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
     word: A::CompactState,
     hasher: H,
     table: SlotTable<A::CompactState, WAYS>,
-    /// Whether both the table and the algorithm can refund.
+    /// Whether the table and the algorithm can both refund.
     can_refund: bool,
-    /// As the builder said, for another quota.
+    /// The layout from the builder. A rebuild for another quota uses it again.
     layout: CompactLayout,
 }
 
-/// A quota for single calls, in the layout of one compact limiter; made by
-/// [`RateLimiter::tier`](crate::RateLimiter::tier).
+/// A quota for single calls, in the layout of one compact limiter.
+///
+/// Created by [`RateLimiter::tier`](crate::RateLimiter::tier).
 ///
 /// # Examples
 /// ```
@@ -143,7 +150,7 @@ pub struct Tier<A: CompactAlgorithm = Gcra> {
     word: A::CompactState,
 }
 
-/// What a builder says about a compact store.
+/// The settings of a builder for a compact store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompactLayout {
     pub(crate) capacity: Capacity,
@@ -184,7 +191,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         Ok(Tier { word: self.algorithm.tier(&self.word, quota)? })
     }
 
-    /// The word of a tier, if it was made for this layout; else the store's own.
+    /// Returns the word of a tier if it was made for this layout, or the store's own word if not.
     fn readable<'a>(&'a self, tier: &'a Tier<A>) -> &'a A::CompactState {
         let reads = self.word.reads(&tier.word);
         debug_assert!(reads, "a tier is made by the limiter that it is used with");
@@ -198,12 +205,12 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         self.table.check(word, place, (time.ns(), word.reference(time.ns())), cost)
     }
 
-    /// Forgets what a key owes; whether it owed anything.
+    /// Forgets the debt of a key. Returns whether it owed anything.
     pub(crate) fn reset(&self, hash: u64, time: CheckTime) -> bool {
         self.table.reset(&self.word, hash, time)
     }
 
-    /// The newest time as of which anything was charged, to within the slack.
+    /// The latest time of any charge, to within the slack.
     pub(crate) fn newest(&self) -> CheckTime {
         self.table.newest()
     }
@@ -222,8 +229,10 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
-    /// Charges what each key owes to the same key in a store with the same hasher, which may be of another algorithm. Not all
-    /// debts are found if the other is of another size, or if they are not in slots alone.
+    /// Charges the debt of each key to the same key in another store with the same hasher.
+    ///
+    /// The other store may use another algorithm. Some debts are missed if the other store has another size, or if this store
+    /// also keeps debts outside its slots.
     pub(crate) fn carry_into<B: CompactAlgorithm>(
         &self,
         into: &Compact<B, H>,
@@ -262,7 +271,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
         self.table.prefetch(key);
     }
 
-    // Always inlined, as `KeyState::charge`.
+    // Always inlined, like `KeyState::charge`.
     #[inline(always)]
     fn apply(&self, key: SlotAddress, operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {
@@ -282,7 +291,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     ) where
         Q: 'k,
     {
-        // A copy, which no other thread's write could have changed as far as the compiler knows.
+        // A local copy: the compiler can assume that no other thread writes to it.
         let word = self.word;
         let at = (at.ns(), word.reference(at.ns()));
         let prefetch = |key| self.table.prefetch(key);
@@ -346,7 +355,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
         (self.layout.overdraft == 0 && self.layout.tiers.is_empty()) || self.table.is_new()
     }
 
-    /// Slot by slot.
+    /// Carries the debts over slot by slot.
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
         self.carry_into(into, carry)
     }
@@ -365,7 +374,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Inherit<Q> for Compa
         self.table.holds(self.hash(key))
     }
 
-    /// Of a key that is spilled nothing is here but its debt.
+    /// A spilled key leaves only its debt here, so every key counts as known.
     fn knew(&self, _key: &Q) -> bool {
         true
     }

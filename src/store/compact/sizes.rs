@@ -1,4 +1,4 @@
-//! From a capacity to the sizes of table and sketch.
+//! Converts a capacity to the sizes of the table and the sketch.
 
 use super::Overflow;
 use crate::sketch::tat::Cells;
@@ -6,12 +6,12 @@ use crate::store::capacity::{Capacity, Size};
 
 const SLOT: usize = size_of::<u64>();
 
-/// What a capacity comes to.
+/// The sizes that a capacity gives.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Sizes {
     pub(super) buckets: usize,
     pub(super) sketch_bytes: usize,
-    /// Groups of keys in the sketch: each has a word for its longest debt.
+    /// Groups of keys in the sketch. Each group has one word for its longest debt.
     pub(super) ends: usize,
 }
 
@@ -23,7 +23,7 @@ impl Sizes {
 }
 
 impl Capacity {
-    /// As many slots as a store of this capacity has that spills.
+    /// The number of slots in a store of this capacity that spills.
     pub(crate) fn beside_spill(self) -> Self {
         Self::slots(self.sizes(Overflow::Spill, super::WAYS).buckets.saturating_mul(super::WAYS))
     }
@@ -39,7 +39,7 @@ impl Capacity {
             }
             Size::Busy { keys, burst } => busy_bytes(keys, burst, spills),
         };
-        // Seven sixteenths of all for the sketch, a 64th of all for its ends, in whole units; the table has the rest. See the design text.
+        // The sketch and its ends get seven sixteenths of the bytes, and the ends a 64th, in whole units. The table gets the rest. See the design text.
         let (ends, sketch) = if spills {
             let ends = whole(bytes / 64, 2 * SLOT);
             (ends, whole((bytes / 16 * 7).saturating_sub(ends), Cells::LEAST_BYTES))
@@ -55,14 +55,14 @@ impl Capacity {
     }
 }
 
-/// As many whole units as fit, but one at least.
+/// Rounds down to whole units, with a minimum of one unit.
 const fn whole(bytes: usize, unit: usize) -> usize {
     let units = bytes / unit;
     if units == 0 { unit } else { units * unit }
 }
 
-/// Bytes for keys that owe at once: 12.3 each with a sketch; without one, by how full buckets may be before small bursts
-/// feel it.
+/// Bytes for keys that owe at the same time: 12.3 bytes each with a sketch. Without a sketch, the size depends on how full
+/// the buckets may be before it affects small bursts.
 fn busy_bytes(keys: usize, burst: u64, spills: bool) -> usize {
     let percent = if spills {
         65
@@ -101,7 +101,7 @@ mod tests {
                 assert!(Capacity::slots(slots).sizes(overflow, 16).buckets * 16 >= slots);
             }
         }
-        // Too much is left to the allocator to refuse.
+        // The allocator rejects a size that is too large.
         let _ = Capacity::slots(usize::MAX).sizes(Overflow::Spill, 8);
         let _ = Capacity::for_traffic(u64::MAX, &Quota::per_day(1)).sizes(Overflow::Forget, 8);
     }

@@ -1,14 +1,15 @@
-//! The keyed store: every key has its own state, kept until it is idle.
+//! The keyed store: every key has its own state, which the store keeps until the key is idle.
 //!
 //! | part | holds |
 //! |---|---|
-//! | `nodes` | memory for nodes: a key and its state each |
-//! | `table` | shards, their indices, growth, the sweeping hand |
+//! | `nodes` | memory for nodes: each holds a key and its state |
+//! | `table` | shards, their indices, growth, the sweep position |
 //! | here | hashing, first sight of a key, the cap |
 //!
-//! A check of a known key is one hash, one line of an index, one node, one exchange; no lock, and nothing shared is written
-//! but the key's word. First sight makes a node whose state holds the charge already and publishes it by one
-//! exchange: a rival's charge can then only come after it.
+//! 1. A check of a known key takes one hash, one cache line of an index, one node and one exchange. It takes no lock, and
+//!    the only shared memory that it writes is the word of the key.
+//! 2. The first check of a key (*first sight*) creates a node. The state of this node already holds the charge.
+//! 3. One exchange publishes the node. So a charge by another thread can only come after the first charge.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the keyed store's words are as wide as pointers of 64 bits");
@@ -40,17 +41,17 @@ use crate::base::sync::epoch::{self, Guard};
 use crate::base::sync::{AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
 
-/// Keys that are looked at for an idle one when the store is full, if it holds many. Each is a line from memory: so few that a
-/// newcomer costs about a microsecond.
+/// The number of keys that a full store searches for an idle one, if its cap is above [`SEARCHED_WHOLE`].
+/// Each key costs one cache line from memory. With 12 keys, a new key costs about a microsecond.
 const SEARCHED: usize = 12;
-/// A store with a cap up to this is searched whole.
+/// A store with a cap up to this value searches all of its keys.
 const SEARCHED_WHOLE: usize = 256;
 
-/// What a full keyed store does with a key that it does not hold, when it finds no idle key to forget.
+/// What a full keyed store does with a new key when it finds no idle key to remove.
 ///
-/// The search for one looks at 12 keys, others each time, or at all of them under a cap of 256 or less. So a
-/// newcomer at the cap costs more than a check, and writes counts that threads share. A key that
-/// another thread is keeping at that very moment may be taken for one that is not held.
+/// A store with a cap of 256 or less searches all of its keys. A larger store searches 12 keys, and different ones each
+/// time. So a new key at the cap costs more than a check, and writes counters that threads share. If another thread inserts
+/// the same key at the same moment, the store may treat the key as new.
 ///
 /// # Examples
 /// ```
@@ -72,28 +73,32 @@ const SEARCHED_WHOLE: usize = 256;
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// Deny it. Never over-admits; a flood of fresh keys can shut out newcomers until held keys fall idle. When to come
-    /// back is an estimate: when the first of the keys that the search found is idle.
+    /// Denies the new key.
+    ///
+    /// This policy never over-admits. A flood of fresh keys can shut out new keys until held keys become idle. The retry time
+    /// is an estimate: it is the time at which the first of the searched keys becomes idle.
     Deny,
-    /// Admit it, uncounted. Never denies a deserving newcomer; keys beyond the cap are not limited.
+    /// Admits the new key and does not count it. A deserving new key is never denied. Keys beyond the cap are not limited.
     Admit,
-    /// Forget the key that would soonest be idle, of those that a short search finds. The forgotten key starts
-    /// anew, and may be admitted what it was still owing.
+    /// Removes the key that becomes idle first among the keys of a short search.
+    ///
+    /// The removed key loses its debt, so it may be admitted the amount of that debt again.
     Forget,
 }
 
-/// One state for each key, with the keys kept. The store of [`RateLimiter::keyed`](crate::RateLimiter::keyed).
+/// One state for each key, stored with the key. The store of [`RateLimiter::keyed`](crate::RateLimiter::keyed).
 ///
-/// Lock-free on every path: known keys, first sight, growth and removal. A key is forgotten once it is *idle*, when
-/// its state means what an absent key means: inserts into a table that fills up remove keys that have been idle for a
-/// second, so memory follows the active keys, not all that were ever seen. [`RateLimiter::retain_active`](crate::RateLimiter::retain_active) removes
-/// all idle keys at once.
+/// Every path is lock-free: known keys, first sight, growth and removal.
 ///
-/// A key is dropped some time after it was removed, by any thread that uses a keyed store. So a panic of its `Drop` reaches no
-/// caller: the panic hook is told, and all other keys are dropped all the same.
+/// A key is *idle* when its state means the same as an absent key. When an insert fills a part of the table, it also
+/// removes keys that have been idle for a second. So memory follows the active keys, not all keys ever seen.
+/// [`RateLimiter::retain_active`](crate::RateLimiter::retain_active) removes all idle keys at once.
+///
+/// A removed key is dropped some time later, by any thread that uses a keyed store. So a panic in its `Drop` does not
+/// reach any caller. The panic hook runs, and all other keys are still dropped.
 ///
 /// # Complexity
-/// A check is O(1) expected. Hashes come from a keyed hasher, so that clients cannot choose keys that collide.
+/// A check is O(1) expected. A keyed hasher computes the hashes, so clients cannot choose keys that collide.
 ///
 /// # Examples
 /// ```
@@ -118,11 +123,11 @@ pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
 struct Cap {
     max: usize,
     when_full: WhenFull,
-    /// Keys held or about to be. Only stores with a cap pay for this shared line, and only at first sight and removal.
+    /// Keys that the store holds or is about to hold. Only stores with a cap write this shared line, and only at first sight and removal.
     held: CachePadded<AtomicUsize>,
 }
 
-/// What a builder says about a keyed store.
+/// The settings of a builder for a keyed store.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct KeyedLayout {
     pub(crate) capacity: usize,
@@ -153,15 +158,15 @@ where
         &self.algorithm
     }
 
-    /// What is kept for the keys: their nodes, words that the algorithm keeps elsewhere, and their part of the table.
+    /// The bytes kept for the keys: their nodes, their part of the table, and words that the algorithm keeps elsewhere.
     pub(crate) fn state_bytes(&self) -> usize {
-        // Only a tail that is allocated has something to drop.
+        // Only an allocated tail needs to be dropped.
         let is_boxed = std::mem::needs_drop::<A::Tail>();
         let elsewhere = if is_boxed { self.algorithm.tail_len() * size_of::<u64>() } else { 0 };
         self.table.bytes() + self.len() * elsewhere
     }
 
-    /// The live node of a key.
+    /// Returns the live node of a key.
     #[inline]
     fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<&'g KeyNode<K, A::Tail>>
     where
@@ -171,7 +176,7 @@ where
         if node.state.is_dead() { self.held(key, hash, guard).map(|held| held.node) } else { Some(node) }
     }
 
-    /// The same with its word in the table.
+    /// Returns the live node of a key, with its word in the table.
     fn held<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<Held<'g, K, A::Tail>>
     where
         Q: Lookup<K> + ?Sized,
@@ -208,7 +213,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        // A dead node refuses the charge, and first sight looks behind it.
+        // A dead node rejects the charge. First sight then searches past that node.
         if let Some(node) = self.table.get(hash, guard, |held| key.is(held))
             && let Ok(decision) = node.state.charge(algorithm, now_ns, cost)
         {
@@ -222,7 +227,7 @@ where
         )
     }
 
-    /// Decides and charges by a rarer operation than a check.
+    /// Decides and charges by an operation that is rarer than a check.
     fn apply_rarely<Q>(&self, key: &Q, hash: u64, operation: Operation, now_ns: u64, cost: u64) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -238,7 +243,7 @@ where
         self.first_sight(&ask, key, hash, &guard)
     }
 
-    /// Decides for a key that was not found, and keeps it if it was charged.
+    /// Decides for a key that was not found, and inserts the key if it was charged.
     #[cold]
     #[inline(never)]
     fn first_sight<Q>(&self, ask: &Request<'_, A>, key: &Q, hash: u64, guard: &Guard) -> Decision
@@ -248,7 +253,7 @@ where
         self.first_sight_at(ask.now_ns, ask, key, hash, guard)
     }
 
-    /// The same with the time as of which keys may give way.
+    /// [`Keyed::first_sight`] with a separate time for the search for idle keys.
     fn first_sight_at<Q>(
         &self,
         now_ns: u64,
@@ -262,7 +267,7 @@ where
     {
         let decision = self.fresh(ask);
         if decision.cost() == 0 || decision.is_denied() {
-            // Nothing to remember. But it may be there after all.
+            // There is nothing to insert. But another thread may have inserted the key.
             return match self.live(key, hash, guard) {
                 Some(node) => node.state.apply(ask).unwrap_or(decision),
                 None => decision,
@@ -274,7 +279,7 @@ where
         }
     }
 
-    /// Keeps a key that has room under the cap, with its first charge.
+    /// Inserts a key that has room under the cap, with its first charge.
     fn insert<Q>(
         &self,
         ask: &Request<'_, A>,
@@ -291,7 +296,7 @@ where
         loop {
             let place = match self.table.find(hash, guard, |held| key.is(held)) {
                 Ok(other) => match other.node.state.apply(ask) {
-                    // Another thread was first. No thread has seen our node, if we made one.
+                    // Another thread inserted the key first. If this call made a node, no other thread has seen it.
                     Ok(decision) => return decision,
                     Err(Dead) => continue,
                 },
@@ -299,7 +304,7 @@ where
             };
             let new = node.take().unwrap_or_else(|| {
                 let state = KeyState::fresh(self.algorithm.tail_len());
-                // Charged while no other thread can see it: decides as `fresh` did.
+                // The charge happens before any other thread can see the node, so it decides the same as `fresh`.
                 let _ = state.apply(ask);
                 self.table.place(KeyNode { state, key: key.to_key() }, guard)
             });
@@ -320,7 +325,7 @@ where
         }
     }
 
-    /// What a key that was never seen would be answered.
+    /// The decision for a key that the store has never seen.
     fn fresh(&self, ask: &Request<'_, A>) -> Decision {
         match ask.step(0, |_| 0) {
             Step::Refuse(decision) | Step::Admit { decision, .. } => decision,
@@ -328,8 +333,9 @@ where
         }
     }
 
-    /// Room for one key under the cap, if there is any or an idle key gives way; else the key that will soonest be idle, of those
-    /// that a search finds.
+    /// Returns room for one key under the cap, after the removal of an idle key if necessary.
+    ///
+    /// On failure, returns the key that becomes idle first among the searched keys.
     fn make_room<'s>(
         &'s self,
         hash: u64,
@@ -339,7 +345,7 @@ where
         let Some(cap) = &self.cap else {
             return Ok(Room(None));
         };
-        // Ordering: Relaxed, here and where room is given back. A count; each unit is owned by one node or call.
+        // Ordering: Relaxed, here and where room is given back. This is only a count; one node or one call owns each unit of it.
         let more = |held| if held < cap.max { Some(held + 1) } else { None };
         let take = || {
             cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(Some(cap)))
@@ -349,11 +355,11 @@ where
         }
         let enough = if cap.max <= SEARCHED_WHOLE { cap.max } else { SEARCHED };
         let (mut seen, mut room, mut soonest) = (0, None, None::<Victim<'_, K, A::Tail>>);
-        // Hands go round, so a flood of newcomers searches the whole table, a part each.
+        // Searches continue at different positions, so a flood of new keys covers the whole table, one part per key.
         self.table.search(hash, guard, |held| {
             if held.node.state.kill_if_idle(&self.algorithm, now_ns) == Kill::Done {
                 self.table.unlink(&held, guard);
-                // Its room passes from that node to this call, uncounted.
+                // The room passes from the removed node to this call. The count stays the same.
                 room = Some(Room(Some(cap)));
                 return ControlFlow::Break(());
             }
@@ -371,7 +377,7 @@ where
         room.or_else(take).ok_or(soonest)
     }
 
-    /// The answer for a key that there is no room for.
+    /// The decision for a key that has no room under the cap.
     #[expect(clippy::too_many_arguments, reason = "what first sight knows")]
     fn beyond_cap<'s, Q>(
         &'s self,
@@ -386,7 +392,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        // Another thread may have taken the last place for this very key.
+        // Another thread may have taken the last room for this same key.
         if let Some(node) = self.live(key, hash, guard)
             && let Ok(decision) = node.state.apply(ask)
         {
@@ -396,7 +402,7 @@ where
             return fresh.uncharged();
         };
         while let (Some((_, victim)), Some(Cap { when_full: WhenFull::Forget, .. })) = (&soonest, &self.cap) {
-            // Its room passes from that node to this call, uncounted.
+            // The room passes from the removed node to this call. The count stays the same.
             if victim.node.state.kill() == Kill::Done {
                 self.table.unlink(victim, guard);
                 return self.insert(ask, key, hash, fresh, guard, Room(self.cap.as_ref()));
@@ -406,14 +412,14 @@ where
                 Err(soonest) => soonest,
             };
         }
-        // The denial of a newcomer, with the time until a held key falls idle.
+        // Denies the new key, with the time until a held key becomes idle.
         let soonest = soonest.map_or(Duration::ZERO, |(reset, _)| reset);
         let retry_ns = crate::base::clock::saturating_nanos(soonest).max(1);
         let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns, delay_ns: 0 };
         Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), now_ns, facts)
     }
 
-    /// Gives back one key's room. Always true, for use in conditions.
+    /// Gives back the room of one key. Always returns `true`, for use in conditions.
     fn release(&self) -> bool {
         if let Some(cap) = &self.cap {
             cap.held.fetch_sub(1, Ordering::Relaxed);
@@ -421,7 +427,7 @@ where
         true
     }
 
-    /// What a key that was never seen would be answered, uncharged.
+    /// The decision for a key that the store has never seen, without a charge.
     fn fresh_peek(&self, now_ns: u64, cost: u64) -> Decision {
         let action = Action::Apply(Operation::Check);
         let fresh = |cost| self.fresh(&Request { algorithm: &self.algorithm, action, now_ns, cost });
@@ -507,7 +513,7 @@ where
 
     #[inline(always)]
     fn prefetch(&self, (_, hash): (&Q, u64)) {
-        // The clock and the pin take about as long as a line takes to come from the other core.
+        // Reading the clock and pinning take about as long as a cache line takes to arrive from another core.
         self.table.prefetch_line(hash);
     }
 
@@ -567,7 +573,7 @@ where
         KeyedTicket { node, admission, algorithm, now_ns, _guard: guard }
     }
 
-    /// A key that is gone owes nothing.
+    /// A removed key owes nothing.
     fn refund(&self, (key, hash): (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let (guard, refund) = (epoch::pin(), Refund { charge, units, now_ns: at.ns() });
         let node = self.live(key, hash, &guard);
@@ -579,9 +585,9 @@ where
     }
 }
 
-/// A check that is decided and not charged yet.
+/// A check that is decided but not yet charged.
 pub struct KeyedTicket<'s, K, A: Algorithm> {
-    /// The key's node, which the guard keeps; `None` if there was none.
+    /// The node of the key, which the guard keeps alive; `None` if there was no node.
     node: Option<NonNull<KeyNode<K, A::Tail>>>,
     admission: Admission,
     algorithm: &'s A,
@@ -592,7 +598,7 @@ pub struct KeyedTicket<'s, K, A: Algorithm> {
 impl<K, A: Algorithm> KeyedTicket<'_, K, A> {
     #[inline(always)]
     fn state(&self) -> Option<&KeyState<A::Tail>> {
-        // SAFETY: found under the ticket's guard, which is still held; so the node is not freed.
+        // SAFETY: the node was found under the ticket's guard. The ticket still holds this guard, so the node is not freed.
         self.node.map(|node| unsafe { &node.as_ref().state })
     }
 }
@@ -627,11 +633,11 @@ impl<K, A: Algorithm> fmt::Debug for KeyedTicket<'_, K, A> {
     }
 }
 
-/// One key's room under the cap, given back unless a node takes it: also if a key's own code panics.
+/// The room of one key under the cap. Dropping gives it back unless a node took it, even if the key's own code panics.
 struct Room<'s>(Option<&'s Cap>);
 
 impl Room<'_> {
-    /// A node has the room now.
+    /// Records that a node owns the room now.
     fn taken(mut self) {
         self.0 = None;
     }
@@ -647,9 +653,9 @@ impl Drop for Room<'_> {
 
 type Victim<'g, K, T> = (Duration, Held<'g, K, T>);
 
-/// A form in which a key of type `K` can be asked for: `&str` for `String`, `&[u8]` for `Vec<u8>`, and `&K` itself.
+/// A form of a key of type `K` that a caller can look up: `&str` for `String`, `&[u8]` for `Vec<u8>`, and `&K` itself.
 ///
-/// Every type that [`ToOwned`] makes a `K` of, and that hashes and compares as that `K` does.
+/// Implemented for every type that [`ToOwned`] converts to `K`. The type must hash and compare in the same way as `K`.
 ///
 /// # Examples
 /// ```
@@ -663,9 +669,9 @@ type Victim<'g, K, T> = (Duration, Held<'g, K, T>);
 /// assert!(pairs.check(&(7, "upload".to_owned())).is_allowed());
 /// ```
 pub trait Lookup<K>: Hash {
-    /// Whether `held` is this key.
+    /// Returns whether `held` is this key.
     fn is(&self, held: &K) -> bool;
-    /// The key to keep, at first sight.
+    /// Returns the key to store at first sight.
     fn to_key(&self) -> K;
 }
 

@@ -1,11 +1,11 @@
-//! How full a sketch is.
+//! Measures how full a sketch is.
 
 use crate::sketch::window::{WindowCounters, WindowedBloom, Windows};
 
-/// Words that are looked at.
+/// The number of words in a sample.
 const SAMPLE: usize = 4_096;
 
-/// How full a sketch is in the present window, as what that does to keys; estimates from 4,096 words.
+/// How full a sketch is in the current window, as the chances of errors. All values are estimates from 4,096 words.
 ///
 /// # Examples
 /// ```
@@ -17,27 +17,29 @@ const SAMPLE: usize = 4_096;
 /// for key in 0..500_000 {
 ///     let _ = limiter.check_n(&key, 5);
 /// }
-/// assert!(limiter.saturation().is_warning()); // give it more memory
+/// needs more memory
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct Saturation {
-    /// The chance that a key that comes for the first time is taken for one that came before, from 0 to 1. Costs it one unit.
+    /// The chance, from 0 to 1, that the sketch takes a new key for one that it has seen. Such a key loses one unit.
     pub mistaken: f64,
-    /// The chance that a key that came before is counted at least one unit more than it used.
+    /// The chance that a key that was seen before is counted at least one unit above its use.
     pub overcounted: f64,
-    /// The chance that a key that used less than half of its limit is denied, since others used all of its counters more than
-    /// that.
+    /// The chance that a key is denied although it used less than half of its limit.
+    ///
+    /// This happens when other keys used all of its counters more.
     pub denied: f64,
 }
 
 impl Saturation {
-    /// Above this share of [`Saturation::denied`] the sketch is too small.
+    /// If [`Saturation::denied`] is above this value, the sketch is too small.
     pub const WARNING: f64 = 0.001;
 
-    /// Whether more than one key in a thousand that used less than half of its limit is denied: the sketch needs more
-    /// memory, or shorter windows.
+    /// Returns whether more than one key in a thousand is denied although it used less than half of its limit.
+    ///
+    /// In this case the sketch needs more memory or shorter windows.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         self.denied > Self::WARNING
@@ -52,8 +54,8 @@ impl Saturation {
     ) -> Self {
         let mistaken = seen.false_positives(windows, window, SAMPLE);
         let reached = |count| counters.reached(windows, window, count, SAMPLE);
-        // Who comes for the first time is only denied if it is mistaken, and who comes again has used a unit: with a limit of
-        // one, those are all the wrong denials there are.
+        // With a limit of one, a key is denied wrongly only if the doorkeeper takes it for one that it has seen. A key that really
+        // comes again has used its unit.
         let denied = if limit == 1 { mistaken } else { reached((limit / 2).max(1)) };
         Self { mistaken, overcounted: reached(1), denied }
     }

@@ -1,13 +1,13 @@
-//! From memory or traffic to the sizes of doorkeeper and counters.
+//! Converts memory or traffic to the sizes of the doorkeeper and the counters.
 
 use crate::base::quota::{QuotaError, Reason};
 use crate::sketch::window::WindowCounters;
 use crate::store::capacity::Capacity;
 
-/// Two lines of counters and as much for the doorkeeper: less would be one counter for everybody.
+/// Two lines of counters, and the same amount for the doorkeeper. In a smaller sketch, all keys would share one counter.
 const LEAST_BYTES: usize = 2 * WindowCounters::LEAST_BYTES;
 
-/// What a capacity comes to, in bytes.
+/// The sizes that a capacity gives, in bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Sizes {
     pub(super) seen: usize,
@@ -15,17 +15,17 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// For windows of `limit` units, of which the `last` may count too.
+    /// The sizes for windows of `limit` units. `last` means that the last window also counts.
     pub(super) fn new(capacity: Capacity, limit: u64, last: bool) -> Result<Self, QuotaError> {
         let bytes = capacity.sketch_bytes().ok_or(Reason::NoSlots)?;
-        // A size that was made from traffic is of one window.
+        // A size that comes from traffic covers one window.
         let by_traffic = capacity.busy_keys().is_some();
         let bytes = if by_traffic && last { bytes.saturating_mul(2) } else { bytes };
         if bytes < LEAST_BYTES {
             return Err(Reason::TooSmall { got: bytes as u64, min: LEAST_BYTES as u64 }.into());
         }
-        // The doorkeeper's share of the memory, in eighths: the smaller the limit, the more a unit is that it keeps, and that it
-        // costs to be mistaken for another. Measured on 10 M keys (Zipf 1.0) in 2 and 4 MiB.
+        // The doorkeeper's share of the memory, in eighths. The doorkeeper keeps one unit per key, and a key that is mistaken for
+        // another loses one unit. Both matter more when the limit is small. Measured on 10 M keys (Zipf 1.0) in 2 and 4 MiB.
         let eighths = match limit {
             1 => 8,
             2 => 6,
@@ -73,7 +73,7 @@ mod tests {
         let fixed = Sizes::new(capacity, 100, false).unwrap().bytes();
         assert_eq!(fixed, 40 * 30_000);
         assert_eq!(Sizes::new(capacity, 100, true).unwrap().bytes(), 2 * fixed);
-        // However little traffic there is.
+        // A minimum size applies to any small amount of traffic.
         let little = Capacity::for_traffic(1, &Quota::per_second(100));
         assert!(Sizes::new(little, 100, false).unwrap().bytes() >= 64 << 10);
     }
