@@ -130,7 +130,8 @@ impl Capacity {
         match self.0 {
             Size::Slots(_) => None,
             Size::Bytes(bytes) => Some(bytes),
-            // These keys spend their full limit. Keys that spend less are more in number, and take less room. See `Capacity::for_traffic`.
+            // Keys that spend their full limit. Keys that spend less can be more numerous, because each takes less.
+            // See `Capacity::for_traffic`.
             Size::Busy { keys, .. } => Some(keys.saturating_mul(SKETCH_BYTES).max(DEFAULT_BYTES >> 6)),
         }
     }

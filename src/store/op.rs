@@ -1,4 +1,4 @@
-//! What can be asked of a store for a key.
+//! The operations that a store applies to a key.
 
 use core::array::from_fn;
 use core::hash::Hash;
@@ -7,54 +7,57 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
 
-/// How a request is taken.
+/// How a store handles a request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// All of the cost if there is room now, or nothing.
+    /// Charges all of the cost if there is room for it now, or nothing.
     Check,
-    /// All of the cost if there is room now for it and the headroom, or nothing. A refusal is of both.
+    /// Charges all of the cost if there is room now for the cost and the headroom, or nothing. A denial is about both.
     CheckKeeping {
         /// The units that stay free.
         headroom: u64,
     },
-    /// As much of the cost as leaves the headroom free; denied if that is nothing.
+    /// Charges as much of the cost as possible while the headroom stays free. Denies the request if that is nothing.
     TakeKeeping {
         /// The units that stay free.
         headroom: u64,
     },
-    /// All of the cost, room or not.
+    /// Charges all of the cost, even if there is no room.
     Force,
-    /// As much of the cost as there is room for; denied if that is nothing.
+    /// Charges as much of the cost as there is room for. Denies the request if that is nothing.
     Take,
-    /// All of the cost if there will be room within so many nanoseconds, charged now.
+    /// Charges all of the cost now, if there is room for it within `wait_ns` nanoseconds.
     Reserve {
         /// The longest wait.
         wait_ns: u64,
     },
 }
 
-/// Keys whose memory is fetched before they are checked.
+/// The number of keys whose memory is prefetched before they are checked.
 pub(crate) const BATCH: usize = 16;
 
-/// A store that can be asked for keys of type `Q`. Public in a private module: sealed.
+/// A store that takes keys of type `Q`. Public in a private module: sealed.
 ///
-/// A caller prepares a key, asks for its memory, reads its clock while the memory comes, and then asks for one operation.
-/// [`Direct`](crate::Direct) takes any key for the same.
+/// 1. A caller prepares a key and prefetches its memory.
+/// 2. The caller reads its clock while the memory arrives.
+/// 3. The caller applies one operation.
+///
+/// [`Direct`](crate::Direct) treats all keys as the same key.
 pub trait Store<Q: ?Sized> {
-    /// A key as the store finds it.
+    /// A key in the form that the store uses for a search.
     type Prepared<'k>: Copy
     where
         Q: 'k;
 
-    /// A check that is decided and not charged yet.
+    /// A check that is decided but not yet charged.
     type Ticket<'s>: Ticket
     where
         Self: 's;
 
-    /// Finds out where a key belongs.
+    /// Computes where a key belongs.
     fn prepare<'k>(&self, key: &'k Q) -> Self::Prepared<'k>;
 
-    /// Asks for a key's memory.
+    /// Prefetches the memory of a key.
     #[inline(always)]
     fn prefetch(&self, key: Self::Prepared<'_>) {
         let _ = key;
@@ -63,7 +66,7 @@ pub trait Store<Q: ?Sized> {
     /// Decides and charges.
     fn apply(&self, key: Self::Prepared<'_>, operation: Operation, at: CheckTime, cost: u64) -> Decision;
 
-    /// Applies [`Operation::Check`] to each of `requests`, a key and a cost, in order, and hands the decisions over.
+    /// Applies [`Operation::Check`] to each of `requests` (a key and a cost) in order, and passes the decisions to `decided`.
     #[inline(always)]
     fn check_each<'k>(
         &self,
@@ -80,26 +83,26 @@ pub trait Store<Q: ?Sized> {
         );
     }
 
-    /// What [`Operation::Check`] would decide, uncharged.
+    /// Returns the decision of [`Operation::Check`], without a charge.
     fn peek(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Decision;
 
-    /// Decides what [`Operation::Check`] would, and leaves the charge to the ticket.
+    /// Decides as [`Operation::Check`] would, and leaves the charge to the ticket.
     fn decide(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_>;
 
-    /// The first part of [`Store::decide`]: a ticket that [`Ticket::look`] decides.
+    /// The first part of [`Store::decide`]: returns a ticket, which [`Ticket::look`] decides.
     #[inline(always)]
     fn aim(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
         self.decide(key, at, cost)
     }
 
-    /// Takes back what is still owed of up to `units` of a charge: how many units.
+    /// Takes back up to `units` of a charge, as far as they are still owed. Returns the number of units taken back.
     fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64;
 
-    /// Whether charges can be taken back whatever was charged since.
+    /// Whether a charge can be taken back even after later charges.
     fn can_refund(&self) -> bool;
 }
 
-/// A check that is decided and not charged yet. Public in a private module.
+/// A check that is decided but not yet charged. Public in a private module.
 pub trait Ticket {
     /// The second part of [`Store::decide`]: loads the key's state and decides.
     #[inline(always)]
@@ -107,20 +110,20 @@ pub trait Ticket {
         Look::Decided
     }
 
-    /// What was decided.
+    /// The outcome of the decision.
     fn outcome(&self) -> Outcome;
 
-    /// Charges it, if nothing has changed since.
+    /// Charges the request if the state has not changed since the decision.
     fn exchange(&self) -> Exchange;
 
-    /// The answer once it is charged.
+    /// The decision after the charge.
     fn charged(&self) -> Decision;
 
-    /// The answer if it is not charged: what was decided, with the figures as they stand.
+    /// The decision if the request is not charged: the same outcome, with the current figures.
     fn uncharged(&self) -> Decision;
 }
 
-/// The ticket of a store that charges by more than one exchange: the request is decided again.
+/// The ticket of a store that charges by more than one exchange. The caller decides the request again.
 impl Ticket for Decision {
     fn outcome(&self) -> Outcome {
         Self::outcome(self)
@@ -139,23 +142,23 @@ impl Ticket for Decision {
     }
 }
 
-/// What came of a look at a key.
+/// The result of [`Ticket::look`].
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Look {
     /// The ticket is decided.
     Decided,
-    /// The ticket is not decided, since one exchange would not suffice to charge it. The caller uses [`Store::decide`] instead.
+    /// The ticket is not decided, because its charge takes more than one exchange. The caller uses [`Store::decide`] instead.
     Elsewhere,
 }
 
-/// What came of an exchange.
+/// The result of an exchange.
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Exchange {
-    /// It took effect.
+    /// The exchange took effect.
     Done,
-    /// The word was another one: nothing was written, and the caller decides again.
+    /// The word had changed. Nothing was written, and the caller decides again.
     Lost,
 }
 
@@ -166,7 +169,7 @@ impl<T, E> From<Result<T, E>> for Exchange {
     }
 }
 
-/// Checks requests in order, the memory of [`BATCH`] of them asked for at once.
+/// Checks requests in order, and prefetches the memory of [`BATCH`] requests at a time.
 #[inline(always)]
 pub(crate) fn in_batches<P: Copy>(
     requests: impl Iterator<Item = (P, u64)>,
@@ -190,62 +193,62 @@ pub(crate) fn in_batches<P: Copy>(
     }
 }
 
-/// A store that keeps no keys, but finds them by a 64-bit hash: [`Compact`](crate::Compact) and
+/// A store that finds keys by a 64-bit hash and does not keep them: [`Compact`](crate::Compact) and
 /// [`Sketch`](crate::Sketch). Sealed.
 ///
-/// It prepares keys of all types alike, so the trait asks for one of them.
+/// It prepares keys of all types in the same way, so the trait requires only one type.
 pub trait HashedStore: Store<u64> + ManyKeys {
     /// The hash of a key.
     #[doc(hidden)]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64;
 
-    /// The key of a hash.
+    /// The prepared key for a hash.
     #[doc(hidden)]
     fn prepare_hash(&self, hash: u64) -> Self::Prepared<'static>;
 
-    /// Forgets everything.
+    /// Forgets all states.
     #[doc(hidden)]
     fn clear(&self);
 
-    /// The bytes of all states.
+    /// The number of bytes of all states.
     #[doc(hidden)]
     fn state_bytes(&self) -> usize;
 }
 
-/// What keys owe by one algorithm and quota. Public in a private module.
+/// The debts of keys under one algorithm and quota. Public in a private module.
 pub trait Debts {
-    /// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
+    /// The time in nanoseconds after which `units` are paid, if they are charged to a new key at `at_ns`.
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64;
 
-    /// What a new key owes at `now_ns` of `units` that were charged to it at `at_ns`.
+    /// The units that a new key still owes at `now_ns`, if `units` were charged to it at `at_ns`.
     fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64;
 
-    /// The most that is ever admitted at once.
+    /// The largest number of units that is ever admitted at once.
     fn burst(&self) -> u64;
 
-    /// The units that a key owes by an answer of this store.
+    /// The units that a key owes according to a decision of this store.
     fn owed(&self, decision: &Decision) -> u64;
 }
 
-/// How the debts of all keys are carried over into another store.
+/// The way in which the debts of all keys are carried over into another store.
 #[derive(Copy, Clone)]
 #[cfg_attr(feature = "std", expect(missing_debug_implementations, reason = "a function has none"))]
 pub struct CarryOver<'a> {
     /// The time of the call.
     pub when: CheckTime,
-    /// The time as of which each key's answer is asked for, in nanoseconds.
+    /// The time of the decision for each key, in nanoseconds.
     pub at_ns: u64,
-    /// As of when a key of such an answer owes, in nanoseconds, and how many units.
+    /// Maps the decision for a key to the time of its debt in nanoseconds, and the units that it owes.
     pub owed: &'a dyn Fn(&Decision) -> (u64, u64),
 }
 
-/// What came of carrying the debts of all keys over.
+/// The result of a carry-over of the debts of all keys.
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum CarriedOver {
     /// Each key that owes has its debt in the other store.
     All,
-    /// Keys cannot be listed, or there was no room for some.
+    /// The store cannot list its keys, or the other store had no room for some of them.
     NotAll,
 }
 
@@ -255,36 +258,36 @@ impl From<bool> for CarriedOver {
     }
 }
 
-/// A store from which, and into which, what keys owe can be carried over. Public in a private module: sealed.
+/// A store that can carry debts over to and from another store. Public in a private module: sealed.
 pub trait Migrate: Sized {
-    /// What keys owe here.
+    /// The debts of the keys in this store.
     fn debts(&self) -> &dyn Debts;
 
     /// Whether no key owes more than the burst.
     fn is_known(&self) -> bool;
 
-    /// Charges what each key owes to the same key in another store, if that has none of it.
+    /// Charges the debt of each key to the same key in another store, if the other store does not have it yet.
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver;
 }
 
 /// A store whose quota can change while it is in use. Public in a private module: sealed.
 pub trait Rebuild: Migrate {
-    /// An empty store of the same kind and size with another quota.
+    /// Returns an empty store of the same kind and size with another quota.
     ///
     /// # Errors
-    /// If it cannot hold the quota.
+    /// Returns an error if the store cannot hold the quota.
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError>;
 }
 
-/// A store that a key can be taken over into, by what it owes. Public in a private module: sealed.
+/// A store that can take over a key by its debt. Public in a private module: sealed.
 pub trait Inherit<Q: ?Sized>: Store<Q> {
-    /// Whether the key has a state here.
+    /// Whether the key has a state in this store.
     fn holds(&self, key: &Q) -> bool;
 
-    /// Whether the key was ever charged here, as far as can be told.
+    /// Whether the key was ever charged in this store, as far as the store can determine.
     fn knew(&self, key: &Q) -> bool;
 
-    /// Charges `units` as of `at_ns` to a key that has no state here; else nothing. A refusal, if there is no room for the key.
+    /// Charges `units` as of `at_ns` to a key, if the key has no state here. Returns a denial if there is no room for the key.
     fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision>;
 }
 

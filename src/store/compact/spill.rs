@@ -1,4 +1,4 @@
-//! Where evicted debts go.
+//! The sketch that keeps the debts of evicted keys.
 
 use crossbeam_utils::CachePadded;
 
@@ -11,19 +11,21 @@ use crate::base::sync::Ordering::{AcqRel, Acquire, Release};
 use crate::sketch::hash::mix;
 use crate::sketch::tat::{Cells, end, left};
 
-/// Half the range of a cell must be longer than any thread is preempted for.
+/// Half the range of a cell must be longer than any time for which a thread is preempted.
 const MIN_HALF_RANGE_NS: u64 = 1_000_000_000;
 
 /// A sketch of debts.
 #[derive(Debug)]
 pub(super) struct Spill {
     cells: Cells,
-    /// A time at which all debts in here are paid. Each newcomer reads it, and it is written about once a horizon. As long as
-    /// nothing is spilled, newcomers read no other word of the sketch.
+    /// A time at which all debts in the sketch are paid.
+    ///
+    /// Each new key reads this word, and about one write per horizon changes it. If no debt is spilled, new keys read no
+    /// other word of the sketch.
     newest: CachePadded<AtomicU64>,
 }
 
-/// A key as the spill knows it: bucket and fingerprint, which are all that is left of it when it is evicted.
+/// The identity of a key in the spill: bucket and fingerprint. Nothing else of the key is known at its eviction.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Identity(u64);
 
@@ -36,7 +38,7 @@ impl Identity {
 impl Spill {
     pub(super) fn new<N: CompactState>(word: &N, sizes: &Sizes) -> Result<Self, QuotaError> {
         let mut shift = Cells::shift_for(word.horizon());
-        // Coarser, if the cells would wrap around within a second.
+        // Make the cells coarser if they would wrap around within a second.
         while word.span_ns(Cells::half_range(shift)) < MIN_HALF_RANGE_NS {
             if shift >= N::COARSEST {
                 return Err(Reason::SpillRange.into());
@@ -52,39 +54,40 @@ impl Spill {
         Some(Self { cells, newest: CachePadded::new(AtomicU64::new(0)) })
     }
 
-    /// With cells as fine as states: times in the models are small, and no thread stops for a second.
+    /// A spill whose cells are as fine as states. Times in the models are small, and no thread stops for a second.
     #[cfg(all(test, tollgate_loom))]
     pub(super) fn for_models<N: CompactState>(word: &N, sizes: &Sizes) -> Self {
         Self::with_shift(word, sizes, 0).unwrap()
     }
 
-    /// Whether anything is in there that matters at `reference` or later.
+    /// Whether the sketch holds a debt that matters at `reference` or later.
     #[inline]
     pub(super) fn is_used(&self, reference: u64) -> bool {
-        // Ordering: Acquire, as for the cells: raised before them.
+        // Ordering: Acquire, as for the cells. This word is raised before the cells.
         left(self.newest.load(Acquire), reference) > 0
     }
 
-    /// An upper bound for how far a key's spilled debt is ahead of `reference`. `reference` must not be before the time of any
-    /// spilled debt.
+    /// An upper bound for how far a key's spilled debt is ahead of `reference`.
+    ///
+    /// `reference` must not be before the time of any spilled debt.
     #[inline]
     pub(super) fn debt(&self, key: Identity, reference: u64, latest: &impl Fn() -> u64) -> u64 {
         self.cells.estimate(key.0, reference, latest)
     }
 
-    /// Records that a key is `ahead` of `reference`, as for [`Spill::debt`]. Returns before it is evicted.
+    /// Records that a key is `ahead` of `reference`, as for [`Spill::debt`]. The caller evicts the key after this call.
     pub(super) fn record(&self, key: Identity, ahead: u64, reference: u64, latest: &impl Fn() -> u64) {
         self.begin(ahead, reference);
         self.cells.raise(key.0, ahead, reference, latest);
     }
 
-    /// Announces a debt that is `ahead` of `reference`, before it is recorded.
+    /// Announces a debt that is `ahead` of `reference`. The caller records the debt afterwards.
     fn begin(&self, ahead: u64, reference: u64) {
         let mut seen = self.newest.load(Acquire);
         while left(seen, reference) < ahead {
-            // A horizon later than necessary, so that it is written seldom.
+            // One horizon later than necessary, so that writes are rare.
             let next = end(ahead + self.cells.horizon(), reference);
-            // Ordering: AcqRel; pairs with the load in `is_used`: a thread that sees the evicted slot sees this first.
+            // Ordering: AcqRel; pairs with the load in `is_used`: a thread that sees the evicted slot also sees this write.
             match self.newest.compare_exchange(seen, next, AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(other) => seen = other,
@@ -100,7 +103,7 @@ impl Spill {
         &self.cells
     }
 
-    /// As [`Cells::replace`].
+    /// Replaces the debts, like [`Cells::replace`].
     pub(super) fn replace(&self, image: &[(u64, u16)], then: u64, now: u64, passed: bool) {
         if !image.is_empty() {
             self.begin(self.cells.horizon(), now);

@@ -1,30 +1,38 @@
-//! The sketch store: windows for any number of keys in constant memory, whatever their number.
+//! The sketch store: it counts windows for any number of keys in constant memory.
 //!
 //! | part | holds |
 //! |---|---|
-//! | [`crate::sketch::window`] | who comes for the first time in a window, and counts of windows |
+//! | [`crate::sketch::window`] | the doorkeeper, which detects the first request of a key in a window, and the counts of windows |
 //! | `sizes` | from bytes or traffic to sizes |
-//! | `saturation` | how full it is |
+//! | `saturation` | how full the sketch is |
 //! | here | deciding, hashing, batches |
 //!
 //! # Deciding
-//! What was counted for a key in a window is at most its estimate: the least of its counters, and one more if the
-//! doorkeeper knows it. The first unit of a key in a window is kept by the doorkeeper alone, so that the many keys that
-//! come once touch no counter.
+//! The estimate of a key in a window is never below its true count. It is the minimum of the key's counters, plus one if the
+//! doorkeeper knows the key. The doorkeeper alone keeps the first unit of a key in a window, so the many keys that send one
+//! request do not touch any counter.
 //!
-//! *A key that the doorkeeper does not know* has used nothing: it is decided so, whatever its counters hold. More than one
-//! unit is raised into the counters first, and then the key is put in: of those who race, one is told that it was the first,
-//! and is admitted; the others see its count, and decide anew.
+//! *The doorkeeper does not know the key.* The key has used nothing in this window, whatever its counters hold.
 //!
-//! *A key that it knows* is charged by exact exchanges ([`WindowCounters`]), from exactly the estimate that was decided
-//! on. Under a fixed limit of one it has used all, so its counters are not read. Denials write nothing, but for those below.
+//! 1. The store decides with a count of zero.
+//! 2. If the cost is more than one unit, the store raises the counters.
+//! 3. The store inserts the key into the doorkeeper. If several threads race here, the insert returns "first" to exactly
+//!    one of them, and its request is admitted. The other threads see the count of that request, and decide again.
+//!
+//! *The doorkeeper knows the key.* The store decides from the estimate, and charges by exchanges that succeed only if the
+//! counters still hold the values of that estimate ([`WindowCounters`]). Under a fixed window with a limit of one, the key
+//! has used its limit, so the store does not read its counters. A denial writes nothing, except in the cases below.
 //!
 //! # Sliding windows
-//! The last window's estimate weighs too, so a charge of a thread that lags in the last window must not come after it was
-//! read for this one. Both write and then look, with a fence in between: who has charged a window looks whether the next one
-//! has begun where its key is, and if so begins again there; and reads the last window's estimate again, and denies if it
-//! has grown too much. At least one of two such threads sees the other. In both cases the charge stays where it is, against
-//! the client.
+//! The decision also includes the estimate of the last window. So a thread that lags in the last window must not add its
+//! charge after another thread has read that estimate. Each thread writes first and then looks, with a fence in between:
+//!
+//! 1. It charges its window.
+//! 2. It checks whether the next window has begun in the words of its key. If so, it starts again in that window.
+//! 3. It reads the estimate of the last window again. If the estimate has grown too much, it denies the request.
+//!
+//! At least one of two such threads sees the write of the other thread. In both cases the charge is not undone, so the
+//! client has less quota left.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -48,33 +56,40 @@ use crate::sketch::window::{
 use crate::store::capacity::Capacity;
 use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store};
 
-/// Counts of windows in a sketch: constant memory, whatever the number of keys.
+/// Counts windows in a sketch: constant memory, whatever the number of keys.
 ///
-/// Nothing is kept of a key at all: it has a few bits and counters that it shares with others. So the counts that it is
-/// decided by are what was counted for it, or more: nobody is ever admitted more than the limit, and a key may be denied
-/// early, the more often the fuller the sketch is ([`Saturation`]). Four MiB count 17 M admitted units of 10 M keys (Zipf
-/// 1.0) in one window of 100 a key, and deny about one deserving request in ten thousand.
+/// The sketch does not store keys. Each key has a few bits and counters that it shares with other keys, so the count for a
+/// key is never below its true count. No key is ever admitted more than its limit. A key may be denied early, and this is
+/// more frequent when the sketch is fuller ([`Saturation`]). For example, 4 MiB count 17 M admitted units of 10 M keys (Zipf
+/// 1.0) in one window with a limit of 100 per key, and deny about one deserving request in ten thousand.
 ///
-/// Prefer [`Compact`](crate::Compact) where it has room for the keys that owe: it forgets as keys pay, this one by whole
-/// windows. This one is for more busy keys than there is memory for, at 1 to 8 bytes each; and a flood of ever new keys takes
-/// three bits for each of them, which denies nobody as long as the doorkeeper has room for them.
+/// Prefer [`Compact`](crate::Compact) if it has room for the keys that owe. It frees room as each key pays its debt, and a
+/// sketch frees room only at the end of a window. Use a sketch if there are more busy keys than the memory can hold, at 1 to
+/// 8 bytes per key. In a flood of fresh keys, each key takes three bits. The flood denies no other key as long as the
+/// doorkeeper has room.
 ///
-/// Made by [`Builder::sketch`](crate::Builder::sketch). Windows are aligned to the Unix epoch, and turn by themselves: no call
-/// pays for a turn.
+/// Created by [`Builder::sketch`](crate::Builder::sketch). Windows are aligned to the Unix epoch. They turn without any
+/// work, so no call pays for a turn.
 ///
 /// # Consistency
-/// Never more than the limit is admitted to a key in one window, under any interleaving. Races can deny what there was room for,
-/// once: first checks of one key in a window of which one costs more than a unit; checks of one key on both sides of a
-/// sliding window's turn; and checks that lost a race for counters that all are shared. What they charged or raised stays.
+/// In one window, a key is never admitted more than its limit, under any interleaving. Races can deny a request although
+/// there was room for it, once, in three cases:
 ///
-/// A thread that is held up for more than half of the range of tags (45 days for windows of a minute, 2 hours for a millisecond)
-/// takes newer counts for old ones. If the limiter's own clock is set back by two windows or more, counting begins anew: nobody is
-/// locked out by a clock that was wrong.
+/// - First checks of one key race in a window, and one of them costs more than one unit.
+/// - Checks of one key race on both sides of the turn of a sliding window.
+/// - Checks lose a race for counters that are all shared with other keys.
 ///
-/// A check of an earlier window than others have reached, whose key shares a word with theirs, is counted in the window that they
-/// are in, since the word knows that one only. So times that the caller says ([`check_at`](crate::RateLimiter::check_at)) and
-/// that step back are counted in some window between their own and the newest, each of which admits the limit. If calls by the
-/// clock are made too, given times must not be ahead of it by two windows or more: each would take the other's for old.
+/// The units that such a check charged or raised are not given back.
+///
+/// A thread can stop for more than half of the range of tags (45 days for windows of a minute, 2 hours for windows of a
+/// millisecond). It then treats newer counts as old ones. If the limiter's own clock is set back by two windows or more,
+/// counting starts again from zero, so a clock that was wrong does not lock out any client.
+///
+/// A word knows only one window. If a check is in an earlier window than the window of a word of its key, the check is
+/// counted in that later window. So times from the caller ([`check_at`](crate::RateLimiter::check_at)) that step back are
+/// counted in some window between their own and the newest one. Each of these windows admits the limit. If calls by the
+/// clock are made too, given times must be ahead of the clock by less than two windows. Otherwise each kind of call treats
+/// the counts of the other kind as old.
 ///
 /// # Source
 /// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update); Einziger, Friedman and
@@ -83,11 +98,11 @@ pub struct Sketch<A: WindowAlgorithm = FixedWindow, H = ahash::RandomState> {
     algorithm: A,
     word: A::CompactState,
     hasher: H,
-    /// Shared with those that count the same windows for other limits.
+    /// Shared with sketches that count the same windows for other limits.
     tables: Arc<Tables>,
 }
 
-/// Where the counts are: what does not depend on the limit.
+/// The tables that hold the counts. They do not depend on the limit.
 #[derive(Debug)]
 struct Tables {
     windows: Windows,
@@ -95,7 +110,7 @@ struct Tables {
     counters: WindowCounters,
 }
 
-/// A key's place in the tables.
+/// The places of a key in the tables.
 #[derive(Copy, Clone, Debug)]
 pub struct SketchKey {
     hash: u64,
@@ -103,34 +118,34 @@ pub struct SketchKey {
     lines: Lines,
 }
 
-/// What is asked of a key.
+/// A request for a key.
 #[derive(Copy, Clone, Debug)]
 struct Request {
     operation: Operation,
     cost: u64,
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 #[must_use]
 enum Attempt {
     Decided(Decision),
-    /// Another thread was first: all begins again.
+    /// Another thread was first. The caller attempts the request again.
     Lost,
-    /// Others are in a later window: all begins again there.
+    /// Other threads are in a later window. The caller attempts the request again in that window.
     Late(Late),
 }
 
-/// What a request comes to, given a key's counts.
+/// The effect of a request, given the counts of its key.
 #[must_use]
 enum Plan {
-    /// Nothing is charged. The units are those that the answer is about.
+    /// Charges nothing. The decision is about this number of units.
     Answer(Outcome, u64),
-    /// So many units, one or more.
+    /// Charges this number of units, at least one.
     Charge(u64),
 }
 
 impl Request {
-    /// The units that there must be room for besides those that are charged.
+    /// The units that must stay free after the charge.
     #[inline(always)]
     fn headroom(&self) -> u64 {
         match self.operation {
@@ -139,7 +154,7 @@ impl Request {
         }
     }
 
-    /// Decides `cost` units with the headroom; about how many units.
+    /// Decides `cost` units with the headroom. Also returns the number of units that the decision is about.
     #[inline(always)]
     fn judge<A: WindowState>(&self, word: &A, counts: &WindowCounts, cost: u64) -> (Outcome, u64) {
         let headroom = self.headroom();
@@ -156,7 +171,7 @@ impl Request {
         let remaining = || word.answer(Outcome::Denied, counts, 0, cost).remaining();
         let cost = match operation {
             Operation::Check | Operation::CheckKeeping { .. } | Operation::Reserve { .. } => cost,
-            // More than the limit no counter holds.
+            // A counter holds at most the limit.
             Operation::Force => cost.min(word.limit().saturating_sub(counts.current)),
             Operation::TakeKeeping { headroom } => cost.min(remaining().saturating_sub(headroom).max(1)),
             Operation::Take if word.judge_counts(counts, cost) == Outcome::Allowed => cost,
@@ -181,7 +196,7 @@ impl Tables {
         SketchKey { hash, probe: seen.probe(windows, hash), lines: counters.lines(hash) }
     }
 
-    /// A key's estimate in the window before this one, if that matters.
+    /// The estimate of a key in the last window, or zero if the algorithm does not use it.
     #[inline(always)]
     fn last<A: WindowState, const N: usize, const PER: usize>(
         &self,
@@ -196,7 +211,7 @@ impl Tables {
         Ok(counters.last(windows, &rows, window)? + 1)
     }
 
-    /// Decides without charging.
+    /// Decides without a charge.
     fn look<A: WindowState, const N: usize, const PER: usize>(
         &self,
         word: &A,
@@ -234,7 +249,7 @@ impl Tables {
             return self.attempt_first::<A, N, PER>(word, key, moment, request, previous, &known);
         }
         if !A::LAST && word.limit() == 1 {
-            // The doorkeeper's unit was all: nothing is counted.
+            // The unit in the doorkeeper was the full limit, so no counter is used.
             let counts = WindowCounts { previous, current: 1, to_end_ns };
             if let Plan::Answer(outcome, units) = request.plan(word, &counts) {
                 return Ok(Attempt::Decided(word.answer(outcome, &counts, now_ns, units).uncharged()));
@@ -275,7 +290,7 @@ impl Tables {
                 return Ok(Attempt::Decided(word.answer(outcome, &counts, now_ns, units).uncharged()));
             }
         };
-        // All but the first unit, which the doorkeeper keeps.
+        // The counters hold all units except the first, which the doorkeeper keeps.
         if cost > 1 {
             counters.raise(windows, &counters.rows::<N, PER>(&key.lines), (window, cost - 1))?;
         }
@@ -285,7 +300,7 @@ impl Tables {
         self.charged::<A, N, PER>(word, key, moment, request, &counts, cost)
     }
 
-    /// The answer to a request of a key that had these counts, and was charged `cost` units.
+    /// The decision for a request whose key had these counts and was charged `cost` units.
     #[inline(always)]
     fn charged<A: WindowState, const N: usize, const PER: usize>(
         &self,
@@ -300,7 +315,7 @@ impl Tables {
         let after = WindowCounts { current: counts.current + cost, ..*counts };
         if A::LAST {
             fence_after_rmw();
-            // The doorkeeper's word of the last window is that of the next one, if it has begun: then this is late.
+            // The doorkeeper uses one word for the last and the next window. If the next window has begun, this read returns `Late`.
             let previous = self.last::<A, N, PER>(key, window)?;
             if previous > counts.previous && request.operation != Operation::Force {
                 let (outcome, units) = request.judge(word, &WindowCounts { previous, ..*counts }, cost);
@@ -328,14 +343,16 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         let sizes = sizes::Sizes::new(capacity, word.limit(), last)?;
         let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes() });
         let seen = WindowedBloom::new(sizes.seen, last).ok_or_else(refused)?;
-        // The doorkeeper has the first of them.
+        // The doorkeeper keeps the first unit.
         let counters =
             WindowCounters::new(sizes.counters, word.limit() - 1, last, &windows).ok_or_else(refused)?;
         let tables = Arc::new(Tables { windows, seen, counters });
         Ok(Self { algorithm, word, hasher, tables })
     }
 
-    /// The same counts under another limit; `None` if the windows are others, or the counters cannot hold it.
+    /// Returns a store with the same counts and another limit.
+    ///
+    /// Returns `None` if the windows differ, or if the counters cannot hold the limit.
     pub(crate) fn with_limit_of(&self, algorithm: &A) -> Option<Self>
     where
         H: Clone,
@@ -367,7 +384,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         attempt.unwrap_or_else(Attempt::Late)
     }
 
-    /// Charges a key once an attempt came to nothing. Out of line, and with the hash alone, so that an attempt keeps nothing for it.
+    /// Charges a key after a failed attempt. Out of line, and takes only the hash, so that an attempt keeps nothing for this call.
     #[cold]
     #[inline(never)]
     fn charge_again(&self, hash: u64, now_ns: u64, request: Request, mut late: Option<Late>) -> Decision {
@@ -388,7 +405,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 
 impl<A: WindowAlgorithm, H> ManyKeys for Sketch<A, H> {}
 
-/// A sketch takes no debts over.
+/// A sketch cannot take over debts.
 impl<A: WindowAlgorithm, H> Debts for Sketch<A, H> {
     fn paid_in_ns(&self, _at_ns: u64, _units: u64) -> u64 {
         0
@@ -413,7 +430,7 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
     where
         Q: 'k;
 
-    // Charging is more than one exchange.
+    // A charge takes more than one exchange.
     type Ticket<'s>
         = Decision
     where
@@ -460,7 +477,7 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
         Store::<Q>::peek(self, key, at, cost)
     }
 
-    /// Counters that keys share cannot be lowered.
+    /// Returns 0: keys share the counters, so a refund cannot lower them.
     fn refund(&self, _key: SketchKey, _at: CheckTime, _charge: &Decision, _units: u64) -> u64 {
         0
     }

@@ -1,13 +1,14 @@
-//! One key's state, and the loop that turns an algorithm's steps into effects on it.
+//! The state of one key, and the loop that applies the steps of an algorithm to it.
 //!
-//! Orderings, argued once for all algorithms. The head is where decisions take effect, and for algorithms without
-//! a tail it is the whole state. Tail words carry what a head refers to:
+//! # Orderings
+//! This argument holds for all algorithms. Decisions take effect in the head. For algorithms without a tail, the head is the
+//! whole state. The tail words carry data that a head refers to.
 //!
-//! - A raise *before* the exchange is Release by the exchange's own Release: whoever loads the new head (Acquire)
+//! - A raise *before* the exchange is published by the Release of that exchange. A thread that loads the new head (Acquire)
 //!   sees the tail word that it needs.
-//! - Tail loads are Acquire. A word raised by a thread that had seen a newer head brings that head with it, so a
-//!   refusal made of newer words is found out when the head is loaded again.
-//! - Fills *after* the exchange are Release in order, so that who sees the newest of a run sees all.
+//! - Tail loads are Acquire. If a thread raises a word after it saw a newer head, a load of this word makes that head
+//!   visible too. So the reader detects a denial from newer words when it loads the head again.
+//! - Fills *after* the exchange are Release and in order. A thread that sees the newest word of a run sees the whole run.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -21,7 +22,7 @@ use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::store::op::{Debts, Exchange, Operation};
 
-/// The head and tail words of one key. `D` says whether a store kills it.
+/// The head and tail words of one key. `D` is the way in which a store can end this state.
 #[derive(Debug)]
 pub(crate) struct KeyState<T, D = Dead> {
     head: AtomicU64,
@@ -29,7 +30,7 @@ pub(crate) struct KeyState<T, D = Dead> {
     death: PhantomData<D>,
 }
 
-/// The key's node is being unlinked: look it up again.
+/// The key's node is being unlinked. The caller must look the key up again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dead;
 
@@ -37,7 +38,7 @@ pub(crate) struct Dead;
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Kill {
-    /// It did: only one call does.
+    /// This call marked the state dead. Only one call can do this.
     Done,
     /// The state is in use, or another call was first.
     NotDone,
@@ -45,7 +46,7 @@ pub(crate) enum Kill {
 
 /// How a state can end. Public in a private module.
 pub(crate) trait Death: Sized {
-    /// The end, if this head says so.
+    /// Returns the end of the state, if this head is marked dead.
     fn of(head: u64) -> Option<Self>;
 }
 
@@ -56,7 +57,7 @@ impl Death for Dead {
     }
 }
 
-/// The state of a store that kills none.
+/// The state of a store that never ends a state.
 impl Death for Infallible {
     #[inline(always)]
     fn of(_head: u64) -> Option<Self> {
@@ -64,15 +65,15 @@ impl Death for Infallible {
     }
 }
 
-/// What is done to one key's state.
+/// An action on the state of one key.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Action {
     Apply(Operation),
-    /// All of the cost, room or not, if the key was never seen; else nothing.
+    /// Charges all of the cost, even if there is no room, if the key was never seen. Otherwise charges nothing.
     Seed,
 }
 
-/// A request of one key's state.
+/// A request for the state of one key.
 #[derive(Debug)]
 pub(crate) struct Request<'a, A> {
     pub(crate) algorithm: &'a A,
@@ -82,7 +83,7 @@ pub(crate) struct Request<'a, A> {
 }
 
 impl<A: Algorithm> Request<'_, A> {
-    /// What the algorithm says of it. Pure.
+    /// Returns the step that the algorithm takes for this request. A pure function.
     #[inline]
     pub(crate) fn step(&self, head: u64, read: impl Fn(usize) -> u64 + Copy) -> Step {
         let &Self { algorithm, action, now_ns, cost } = self;
@@ -116,7 +117,7 @@ impl<A: Algorithm> Request<'_, A> {
     }
 }
 
-/// What an admission takes: the answer, the head that it was decided on, and what is written.
+/// An admission: the decision, the head that it was made from, and the words to write.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Admission {
     pub(super) decision: Decision,
@@ -155,7 +156,7 @@ impl<A: Algorithm> Debts for A {
 }
 
 impl Admission {
-    /// Nothing is written.
+    /// An admission that writes nothing.
     pub(super) const fn refused(decision: Decision) -> Self {
         Self { decision, head: 0, next: 0, raise: None, fill: None }
     }
@@ -169,13 +170,13 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     #[inline]
     fn read(&self, index: usize) -> u64 {
-        // Ordering: Acquire, see the module's text.
+        // Ordering: Acquire, see the module docs.
         self.tail.words()[index].load(Ordering::Acquire)
     }
 
     #[inline]
     fn raise(&self, Raise { index, value }: Raise) {
-        // Ordering: Release, see the module's text. Relaxed for the loaded half would do as well.
+        // Ordering: Release, see the module docs. The load half could be Relaxed.
         self.tail.words()[index].fetch_max(value, Ordering::AcqRel);
     }
 
@@ -183,7 +184,9 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         algorithm.filled(fill, |raise| self.raise(raise));
     }
 
-    /// Writes what an earlier admission owes, if the words that say so belong to `head`; the head as it is now.
+    /// Writes the fills that an earlier admission still owes, if the words that were read belong to `head`.
+    ///
+    /// Returns the current head.
     #[cold]
     fn help(&self, algorithm: &impl Algorithm<Tail = T>, head: u64, fill: Fill) -> u64 {
         if let Err(newer) = self.head_unchanged(head) {
@@ -195,7 +198,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Decides `cost` units at `now_ns` and charges them if they are admitted.
     ///
-    /// Lock-free: the loop turns again only if another thread's charge took effect. A denial writes nothing.
+    /// Lock-free: the loop repeats only if another thread's charge took effect. A denial writes nothing.
     // Always: out of line, the decision's words are stored one by one and loaded wider, which stalls (22 against 17 ns).
     #[inline(always)]
     pub(crate) fn charge(
@@ -207,15 +210,16 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         self.charge_by(algorithm, |head| algorithm.step(head, |index| self.read(index), now_ns, cost))
     }
 
-    /// Decides and charges as a request says.
+    /// Decides a request and charges it.
     pub(crate) fn apply<A: Algorithm<Tail = T>>(&self, request: &Request<'_, A>) -> Result<Decision, D> {
         self.charge_by(request.algorithm, |head| request.step(head, |index| self.read(index)))
     }
 
-    /// Takes back what is still owed of a charge: how many units. A charge that another thread
-    /// makes meanwhile stays.
+    /// Takes back the units of a charge that are still owed, and returns their number.
+    ///
+    /// A charge that another thread makes in the meantime stays.
     pub(crate) fn refund(&self, algorithm: &impl Algorithm<Tail = T>, refund: &Refund<'_>) -> Result<u64, D> {
-        // Ordering: Acquire, see the module's text.
+        // Ordering: Acquire, see the module docs.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             if let Some(death) = D::of(head) {
@@ -225,8 +229,8 @@ impl<T: Tail, D: Death> KeyState<T, D> {
             let Some(Refunded { next, units }) = algorithm.refund(head, read, refund) else {
                 return Ok(0);
             };
-            // Ordering: as for a charge. Words that were read belong to the head if this succeeds, or to a later one that
-            // is the same.
+            // Ordering: as for a charge. If the exchange succeeds, the words that were read belong to this head, or to a later
+            // head with the same value.
             match self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(units),
                 Err(newer) => head = newer,
@@ -234,7 +238,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         }
     }
 
-    /// Charges what `step` admits of a head.
+    /// Decides by `step`, and charges the admission.
     #[inline(always)]
     fn charge_by(
         &self,
@@ -249,7 +253,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         )
     }
 
-    /// Writes what an admission takes, if the head is still the one that it was decided on; else says the newer one.
+    /// Writes an admission if the head has not changed since the decision. Otherwise returns the newer head.
     #[inline(always)]
     fn admit(&self, algorithm: &impl Algorithm<Tail = T>, admission: &Admission) -> Result<(), u64> {
         let &Admission { head, next, raise, fill, .. } = admission;
@@ -260,7 +264,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
             self.raise(raise);
         }
         // Ordering: AcqRel on success: publishes the raise, and orders the fills after the claim. Acquire on
-        // failure, as for the load in `decide`, whose place the value takes.
+        // failure: the value replaces the one from the load in `decide`.
         self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire)?;
         if let Some(fill) = fill {
             self.fill(algorithm, fill);
@@ -268,7 +272,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         Ok(())
     }
 
-    /// Decides as [`KeyState::charge`], and leaves the charge to [`KeyState::exchange`].
+    /// Decides like [`KeyState::charge`], and leaves the charge to [`KeyState::exchange`].
     #[inline(always)]
     pub(crate) fn prepare(
         &self,
@@ -284,13 +288,13 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         )
     }
 
-    /// Charges what was prepared, if the head is still the same.
+    /// Charges a prepared admission, if the head has not changed.
     #[inline(always)]
     pub(crate) fn exchange(&self, algorithm: &impl Algorithm<Tail = T>, admission: &Admission) -> Exchange {
         self.admit(algorithm, admission).into()
     }
 
-    /// What was prepared, with the figures of before.
+    /// The decision of a prepared admission, with the figures before the charge.
     #[inline(always)]
     pub(crate) fn uncharged(
         &self,
@@ -308,8 +312,9 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         }
     }
 
-    /// What [`KeyState::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
-    /// what another thread's admission owes.
+    /// Returns the decision that [`KeyState::charge`] would make now, with the current figures and without a charge.
+    ///
+    /// Writes nothing, except the fills that another thread's admission still owes.
     pub(crate) fn peek(
         &self,
         algorithm: &impl Algorithm<Tail = T>,
@@ -328,7 +333,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         )
     }
 
-    /// Lets the algorithm decide, and `admit` do what an admission takes; it says the newer head if it failed.
+    /// Runs the algorithm, and passes each admission to `admit`. If `admit` fails, it returns the newer head.
     #[inline(always)]
     fn decide<R>(
         &self,
@@ -337,14 +342,14 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         refuse: impl Fn(Decision) -> R,
         admit: impl Fn(Admission) -> Result<R, u64>,
     ) -> Result<R, D> {
-        // Ordering: Acquire, see the module's text.
+        // Ordering: Acquire, see the module docs.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             if let Some(death) = D::of(head) {
                 return Err(death);
             }
             let result = match step(head) {
-                // A refusal's figures are uncharged, and say when to come back.
+                // The figures of a denial are uncharged, and include the retry time.
                 Step::Refuse(decision) => self.head_unchanged(head).map(|()| refuse(decision)),
                 Step::Admit { decision, next, raise, fill } => {
                     admit(Admission { decision, head, next, raise, fill })
@@ -358,7 +363,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         }
     }
 
-    /// Whether tail words that were read belong to `head`. Always, if there are none.
+    /// Whether the tail words that were read belong to `head`. Always true without tail words.
     #[inline]
     fn head_unchanged(&self, head: u64) -> Result<(), u64> {
         if self.tail.words().is_empty() {
@@ -377,20 +382,20 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 }
 
 impl<T: Tail> KeyState<T> {
-    /// Marks the state dead if at `now_ns` it means what an absent key means.
+    /// Marks the state dead if it means the same as an absent key at `now_ns`.
     pub(crate) fn kill_if_idle(&self, algorithm: &impl Algorithm<Tail = T>, now_ns: u64) -> Kill {
         let head = self.head.load(Ordering::Acquire);
         if head == DEAD || !algorithm.is_idle(head, |index| self.read(index), now_ns) {
             return Kill::NotDone;
         }
-        // Ordering: as for a charge. If a charge came first, the exchange fails and the state lives.
+        // Ordering: as for a charge. If a charge came first, the exchange fails and the state stays alive.
         match self.head.compare_exchange(head, DEAD, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Kill::Done,
             Err(_) => Kill::NotDone,
         }
     }
 
-    /// Marks the state dead whatever it holds.
+    /// Marks the state dead, whatever it holds.
     pub(crate) fn kill(&self) -> Kill {
         match self.head.swap(DEAD, Ordering::AcqRel) {
             DEAD => Kill::NotDone,
