@@ -26,7 +26,7 @@ const SKETCH_BYTES: usize = 40;
 /// let quota = Quota::per_minute(100);
 /// let by_slots = Capacity::slots(100_000);
 /// let by_memory: Capacity = "4MiB".parse()?;
-/// 50,000 units per second, admitted for all keys together
+/// let by_traffic = Capacity::for_traffic(50_000, &quota); // 50,000 units per second, admitted for all keys together
 ///
 /// let limiter = RateLimiter::builder(Gcra::new(quota)).capacity(by_memory).compact()?;
 /// assert!(limiter.state_bytes() <= 4 << 20);
@@ -144,7 +144,7 @@ impl Capacity {
 /// use tollgate::Capacity;
 ///
 /// let error = "4 megs".parse::<Capacity>().unwrap_err();
-/// the error shows a valid example
+/// assert!(error.to_string().contains("4MiB")); // the error shows a valid example
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CapacityError {

@@ -22,7 +22,7 @@ use crate::store::op::{
 /// use tollgate::{Direct, FixedWindow, Gcra, Quota, RateLimiter};
 ///
 /// struct Upstream {
-/// with GCRA
+///     pace: RateLimiter<Direct>, // with GCRA
 ///     daily: RateLimiter<Direct<FixedWindow>>,
 /// }
 ///

@@ -18,7 +18,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 /// let limiter = RateLimiter::new(Quota::per_second(10));
 /// let _ = limiter.check("alice");
 /// let gauges = limiter.gauges();
-/// there is room
+/// assert_eq!((gauges.evicted, gauges.denied_for_debt), (0, 0)); // there is room
 /// assert!(limiter.load() < 0.001);
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]

@@ -55,7 +55,7 @@ pub(crate) const WAYS: usize = 16;
 ///     let limiter = build.capacity(Capacity::memory(1 << 10)).overflow(overflow).compact()?;
 ///     Ok((0..5_000).filter(|key| limiter.check(key).is_denied()).count())
 /// };
-/// fingerprint collisions only; but a forgotten key could be admitted again
+/// assert!(denied(Overflow::Forget)? < 5); // only keys that share a fingerprint; but a forgotten key could be admitted again
 /// assert!(denied(Overflow::Spill)? > 0);
 /// assert!(denied(Overflow::Inherit)? > 4_000);
 /// # Ok::<(), tollgate::QuotaError>(())
@@ -102,7 +102,7 @@ pub enum Overflow {
 /// use tollgate::{Compact, FixedWindow, Quota, RateLimiter};
 ///
 /// struct Server {
-/// the same as `RateLimiter<Compact>`, with GCRA
+///     by_address: RateLimiter, // the same as `RateLimiter<Compact>`, with GCRA
 ///     by_minute: RateLimiter<Compact<FixedWindow>>,
 /// }
 ///

@@ -17,7 +17,7 @@ const SAMPLE: usize = 4_096;
 /// for key in 0..500_000 {
 ///     let _ = limiter.check_n(&key, 5);
 /// }
-/// needs more memory
+/// assert!(limiter.saturation().is_warning()); // the sketch needs more memory
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
