@@ -1,4 +1,4 @@
-//! A store whose quota changes while requests are decided.
+//! A store whose quota can change while it decides requests.
 //!
 //! ```text
 //! Adjustable ──► Generation n: a store under the present quota
@@ -6,19 +6,29 @@
 //!                   ▼
 //!                Generation n − 1 ──► …
 //! ```
-//! A change makes an empty store for the new quota, and publishes it. Nothing is moved: a key that is not there yet is looked up
-//! in the store before, as of the time of the change, and *seeded* with what it owes now by what the change [carries
-//! over](Carry). Once the most that anybody could owe would be paid under the new quota, the old store is not asked any more. If the
-//! quota changes again before that, the store takes over all of them first; so only compact stores that have spilled are ever asked
-//! several deep.
+//! 1. A quota change creates an empty store for the new quota and publishes it. It moves no keys.
+//! 2. When a key is not in the new store yet, the new store looks it up in the store before, as of the time of the change.
+//!    The new store *seeds* the key with the debt that the change [carries over](Carry).
+//! 3. After the time in which the largest possible debt is paid under the new quota, the new store does not ask the old one
+//!    any more.
+//! 4. If the quota changes again before that time, the store first takes over all keys. So only compact stores that have
+//!    spilled form a chain of several stores.
 //!
 //! # A charge that is made while the quota changes
-//! could land in the old store after its key was looked up there, and be lost. So whoever charges looks afterwards whether its
-//! generation is still the present one, and if not decides anew. Both write and then look, with a fence in between: the charge,
-//! then the generation; the generation (which whoever seeds has seen), then the charge. So at least one sees the other: the
-//! charge is in the seed, or is made again. Before it is made again the old one is given back. Both happen only if another thread
-//! looked the key up between the charge and its return, or if the old store gives nothing back (queues, logs,
-//! [`Overflow::Inherit`](crate::Overflow::Inherit)). That is against the client: the request is charged twice, or denied for its own charge.
+//! Such a charge could land in the old store after its key was looked up there, and be lost. So after each charge, the caller
+//! checks whether its generation is still the current one. If not, the caller decides again.
+//!
+//! Both sides write and then look, with a fence in between:
+//!
+//! - The charging thread writes the charge, then looks at the generation.
+//! - The changing thread writes the generation, then the seeding thread (which has seen that generation) looks at the charge.
+//!
+//! So at least one side sees the write of the other. Either the seed contains the charge, or the charge is made again. Before
+//! the caller makes it again, it gives the old charge back.
+//!
+//! A charge can be in the seed and also be made again in two cases: another thread looked the key up between the charge
+//! and its refund, or the old store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). The client
+//! then loses quota: the request is charged twice, or it is denied because of its own charge.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -32,7 +42,7 @@ use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::base::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, full_fence};
 use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store};
 
-/// What a key owes under a new quota, by what it owed under the old one; see
+/// Converts the debt of a key under the old quota to a debt under the new one. See
 /// [`RateLimiter::set_quota`](crate::RateLimiter::set_quota).
 ///
 /// With 40 of 100 units left:
@@ -45,11 +55,12 @@ use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Opera
 /// | reset | 200 | 20 |
 /// | used | 140 | 0 |
 ///
-/// A key that owes nothing is new under any of them: it has the whole new burst. Parts of units are rounded against the client.
+/// A key that owes nothing has the whole new burst under each of these rules. Parts of units are rounded up into the debt.
 /// For window algorithms the burst is the limit.
 ///
 /// # Bursts that go down and up again
-/// A smaller burst and then the old one again forgive a key up to the difference, each time. Of a burst of 40, then 20, then 40:
+/// If the burst becomes smaller and then returns to its old value, each such cycle can forgive a part of the debt. With
+/// bursts of 40, then 20, then 40:
 ///
 /// | | forgiven in each cycle |
 /// |---|---|
@@ -58,8 +69,8 @@ use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Opera
 /// | additive | up to 20 units |
 /// | used | up to 20 units, of debts above 20 |
 ///
-/// So a client that knows when the quota changes is admitted up to 20 units more in each cycle. If the burst changes often, use
-/// [`Carry::Proportional`]; or change the rate alone, which forgives nothing.
+/// So a client that knows when the quota changes is admitted up to 20 more units in each cycle. If the burst changes often,
+/// use [`Carry::Proportional`], or change only the rate. A change of the rate alone forgives nothing.
 ///
 /// # Examples
 /// ```
@@ -82,23 +93,24 @@ use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Opera
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Carry {
-    /// As many units are left as before, at most the new burst.
+    /// The key keeps the number of units that it had left, limited to the new burst.
     AsIs,
-    /// The same share of the burst is left.
+    /// The key keeps the share of the burst that it had left.
     Proportional,
-    /// As many units are left as before, and those that the burst grew by.
+    /// The key keeps the number of units that it had left, plus the growth of the burst.
     Additive,
-    /// Nobody owes anything.
+    /// No key owes anything.
     Reset,
-    /// As many units are used as before, at most the new burst: the rest of a larger debt is forgiven (see
-    /// [above](Carry#bursts-that-go-down-and-up-again)).
+    /// The key keeps the number of units that it has used, limited to the new burst.
+    ///
+    /// The rest of a larger debt is forgiven (see [above](Carry#bursts-that-go-down-and-up-again)).
     Used,
 }
 
 impl Carry {
-    /// The units owed of a burst of `new`, by a key that owed `owed` of `old`.
+    /// The units that a key owes of a burst of `new`, if it owed `owed` units of a burst of `old`.
     fn owed(self, owed: u64, old: u64, new: u64) -> u64 {
-        // What is left stays, so what is owed moves with the burst.
+        // The number of units left stays the same, so the debt changes with the burst.
         let moved = (u128::from(owed) + u128::from(new)).saturating_sub(u128::from(old));
         let carried = match self {
             _ if owed == 0 => 0,
@@ -113,10 +125,10 @@ impl Carry {
     }
 }
 
-/// Changes that are carried over from at once, of a store whose debts cannot all be listed.
+/// The longest chain of pending generations, for a store that cannot list all of its debts.
 const MOST_PENDING: u32 = 64;
 
-/// A store under one quota, and where what keys owed under the one before is looked up.
+/// A store under one quota, and the store before it, which knows the older debts.
 #[derive(Debug)]
 pub(crate) struct Generation<S> {
     held: Arc<HeldStore<S>>,
@@ -127,7 +139,7 @@ pub(crate) struct Generation<S> {
 struct HeldStore<S> {
     number: u64,
     store: S,
-    /// The most units that a key has owed, if that was more than its burst; else 0.
+    /// The largest debt of any key, if it was larger than the burst of the key; otherwise 0.
     most_owed: AtomicU64,
 }
 
@@ -137,18 +149,18 @@ struct Past<S> {
     carry: Carry,
     /// The time of the change, in nanoseconds.
     at_ns: u64,
-    /// When all that could be carried over is paid: a full burst, and what is reckoned of debts beyond it.
+    /// The time when all debts that could be carried over are paid: a full burst, plus the calculated debts beyond it.
     until_ns: AtomicU64,
     reckoned: AtomicU64,
 }
 
 impl<S: Migrate> Generation<S> {
-    /// The first of a store.
+    /// The first generation of a store.
     pub(crate) fn first(store: S) -> Self {
         Self::new(0, store, None)
     }
 
-    /// The one after this one, in force from `when` on. What keys owe is carried over.
+    /// The generation after this one, in force from `when` on. It carries the debts of the keys over.
     pub(crate) fn next(
         self: &Arc<Self>,
         store: S,
@@ -173,7 +185,7 @@ impl<S: Migrate> Generation<S> {
             if last.pending() >= MOST_PENDING {
                 return Err(Reason::Pending { changes: MOST_PENDING }.into());
             }
-            // Twice, for a charge of this very moment may be one of the next window.
+            // Twice the time, because a charge of this same moment may belong to the next window.
             let paid =
                 |at_ns: u64| at_ns.saturating_add(store.debts().paid_in_ns(at_ns, store.debts().burst()));
             let until_ns = paid(paid(at_ns));
@@ -183,28 +195,28 @@ impl<S: Migrate> Generation<S> {
         Ok(Self::new(self.held.number + 1, store, from))
     }
 
-    /// Whether keys can still owe what was carried over.
+    /// Whether keys can still owe a debt that was carried over.
     pub(crate) fn is_taking_over(&self, now_ns: u64) -> bool {
         self.from.as_ref().is_some_and(|past| self.asks(past, now_ns))
     }
 
-    /// Its store.
+    /// The store of this generation.
     pub(crate) fn store(&self) -> &S {
         &self.held.store
     }
 
     fn new(number: u64, store: S, from: Option<Past<S>>) -> Self {
-        // Debts beyond the burst that were made before this store could be adjusted may be of any size.
+        // Debts beyond the burst from before this store became adjustable can have any size.
         let most_owed = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
         Self { held: Arc::new(HeldStore { number, store, most_owed }), from }
     }
 
-    /// The same without its past.
+    /// A copy of this generation without its past.
     fn without_past(&self) -> Self {
         Self { held: Arc::clone(&self.held), from: None }
     }
 
-    /// The same without those before it that nobody has to ask any more who asks it as of now.
+    /// A copy of this generation without the older generations that a question as of `now_ns` does not need any more.
     fn pruned(self: &Arc<Self>, now_ns: u64) -> Arc<Self> {
         let Some(past) = &self.from else {
             return Arc::clone(self);
@@ -212,16 +224,16 @@ impl<S: Migrate> Generation<S> {
         if !self.asks(past, now_ns) {
             return Arc::new(self.without_past());
         }
-        // Not deeper than `MOST_PENDING`. The last one is asked as of the change, so what was not paid by then still counts.
+        // The depth is at most `MOST_PENDING`. The last generation is asked as of the change, so unpaid debts of that time still count.
         let last = past.last.pruned(past.at_ns);
-        // Ordering: Relaxed: what is reckoned too early is reckoned again.
+        // Ordering: Relaxed: a value that is calculated too early is calculated again.
         let copy = |of: &AtomicU64| AtomicU64::new(of.load(Ordering::Relaxed));
         let (reckoned, until_ns) = (copy(&past.reckoned), copy(&past.until_ns));
         let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, until_ns, reckoned });
         Arc::new(Self { held: Arc::clone(&self.held), from })
     }
 
-    /// How many generations it asks.
+    /// The number of generations that this one asks.
     fn pending(&self) -> u32 {
         let mut pending = 0;
         let mut past = &self.from;
@@ -232,18 +244,19 @@ impl<S: Migrate> Generation<S> {
         pending
     }
 
-    /// Takes notice of a key that owes more than its burst.
+    /// Records a key that owes more than its burst.
     fn owes(&self, owed: u64, burst: u64) {
-        // Ordering: AcqRel, before the fence after which the generation is looked at again.
+        // Ordering: AcqRel, before the fence that precedes the second look at the generation.
         if owed > burst && self.held.most_owed.load(Ordering::Relaxed) < owed {
             self.held.most_owed.fetch_max(owed, Ordering::AcqRel);
         }
     }
 
-    /// Takes notice of the most that a key owes at `now_ns` that was not looked up here since the last change, if that is more
-    /// than the burst. For the generation after this one asks no older one for it.
+    /// Records the largest debt at `now_ns` of any key that was not looked up here since the last change, if it exceeds the burst.
+    ///
+    /// The next generation does not ask any older generation for this value.
     fn inherit_most(&self, past: &Past<S>, now_ns: u64) {
-        // A charge of the last generation that is not seen here sees this generation, and is made again.
+        // A charge of the last generation that this thread does not see will see this generation, and is made again.
         full_fence();
         let (last, debts) = (&past.last.held, self.held.store.debts());
         // Ordering: Acquire; pairs with `owes`.
@@ -252,14 +265,14 @@ impl<S: Migrate> Generation<S> {
         self.owes(debts.left(past.at_ns, owed, now_ns), debts.burst());
     }
 
-    /// Whether any key can still owe something from before.
+    /// Whether any key can still owe a debt from an older generation.
     #[inline]
     fn asks(&self, past: &Past<S>, now_ns: u64) -> bool {
-        // Ordering: Relaxed: an earlier value is corrected below.
+        // Ordering: Relaxed: the code below corrects an earlier value.
         now_ns < past.until_ns.load(Ordering::Relaxed) || self.reckons(past, now_ns)
     }
 
-    /// Debts beyond the burst take longer.
+    /// Extends the time for debts beyond the burst, which take longer to pay.
     fn reckons(&self, past: &Past<S>, now_ns: u64) -> bool {
         // Ordering: Acquire; pairs with `owes`.
         let most = past.last.held.most_owed.load(Ordering::Acquire);
@@ -267,14 +280,14 @@ impl<S: Migrate> Generation<S> {
             let (old, new) = (past.last.held.store.debts(), self.held.store.debts());
             let owed = past.carry.owed(most, old.burst(), new.burst());
             let until_ns = past.at_ns.saturating_add(new.paid_in_ns(past.at_ns, owed));
-            // Ordering: Release for the second: who sees it reckoned sees until when.
+            // Ordering: Release for the second: a thread that sees the debt as calculated also sees its end time.
             past.until_ns.fetch_max(until_ns, Ordering::Relaxed);
             past.reckoned.fetch_max(most, Ordering::AcqRel);
         }
         now_ns < past.until_ns.load(Ordering::Relaxed)
     }
 
-    /// Takes over what a key owes that has no state here yet. A refusal, if there is no room for it.
+    /// Takes over the debt of a key that has no state here yet. Returns a denial if there is no room for the key.
     #[inline]
     fn take_over<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> Option<Decision>
     where
@@ -288,7 +301,7 @@ impl<S: Migrate> Generation<S> {
         }
     }
 
-    /// Decides and charges. Whoever charged must look afterwards whether it still is the present one.
+    /// Decides and charges. After a charge, the caller must check whether this generation is still the current one.
     #[inline]
     pub(crate) fn apply<Q: ?Sized>(
         &self,
@@ -330,11 +343,11 @@ impl<S: Migrate> Generation<S> {
         S: Inherit<Q>,
     {
         let then = CheckTime::from_ns(past.at_ns);
-        // Not deeper than `MOST_PENDING`.
+        // The depth is at most `MOST_PENDING`.
         if let Some(refusal) = past.last.take_over(key, then) {
             return Some(refusal);
         }
-        // This generation was seen; now the charges of the one before are.
+        // Other threads have seen this generation. After the fence, this thread sees the charges of the one before.
         full_fence();
         let last = &past.last.held.store;
         if !last.knew(key) {
@@ -346,7 +359,7 @@ impl<S: Migrate> Generation<S> {
         }
     }
 
-    /// What a key owes here that stood so before, and as of when.
+    /// The debt here of a key with this decision before, and the time of the debt.
     fn carried(&self, past: &Past<S>, before: &Decision) -> (u64, u64) {
         let burst = self.held.store.debts().burst();
         let owed = past.carry.owed(past.last.held.store.debts().owed(before), before.limit(), burst);
@@ -354,10 +367,10 @@ impl<S: Migrate> Generation<S> {
         (before.owed_as_of_ns(), owed)
     }
 
-    /// The same for all keys at once, if they can be listed; then the past need not be asked any more.
+    /// Takes over the debts of all keys, if the store can list them. After that, the past is not asked any more.
     fn take_over_all(&self, past: &Past<S>, when: CheckTime) -> CarriedOver {
         let then = CheckTime::from_ns(past.at_ns);
-        // Not deeper than `MOST_PENDING`.
+        // The depth is at most `MOST_PENDING`.
         if let Some(older) = &past.last.from
             && past.last.asks(older, past.at_ns)
             && past.last.take_over_all(older, then) == CarriedOver::NotAll
@@ -370,19 +383,21 @@ impl<S: Migrate> Generation<S> {
     }
 }
 
-/// A store whose quota can be changed while requests are decided: [`Direct`](crate::Direct), [`Keyed`](crate::Keyed) or
-/// [`Compact`](crate::Compact). Made by [`RateLimiter::adjustable`](crate::RateLimiter::adjustable).
+/// A store whose quota can change while requests are decided: [`Direct`](crate::Direct), [`Keyed`](crate::Keyed) or
+/// [`Compact`](crate::Compact). Created by [`RateLimiter::adjustable`](crate::RateLimiter::adjustable).
 ///
-/// A check takes the present store from a shared pointer, without a lock, and looks once it has charged whether it is still
-/// the present one: some nanoseconds more than without.
+/// A check loads the current store from a shared pointer, without a lock. After the charge, it checks whether that store is
+/// still the current one. This takes some nanoseconds more than in a store that is not adjustable.
 ///
 /// # Consistency
-/// Every request is decided by one quota, the old or the new one. No charge is lost in a change. A check that a change overtakes
-/// gives its charge back and is decided again. If another thread looks the key up in between, or if the store gives nothing back
-/// (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)), the key keeps both charges, or the request is denied for its
-/// own. That can happen once for each check that is under way at a change: two threads that checked without a pause left 7 to 380
-/// such units in 40,000 changes. A charge that was made under an old quota is not given back any more
-/// ([`refund`](crate::RateLimiter::refund)).
+/// Every request is decided by one quota, either the old one or the new one. No charge is lost in a change.
+///
+/// If the quota changes during a check, the check gives its charge back and is decided again. The key keeps both charges, or
+/// the request is denied because of its own charge, in two cases: another thread looks the key up in between, or the store
+/// cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). This can happen once for each check that
+/// runs during a change. Two threads that checked without a pause left 7 to 380 such units in 40,000 changes.
+///
+/// A charge from an old quota cannot be refunded any more ([`refund`](crate::RateLimiter::refund)).
 ///
 /// # Examples
 /// ```
@@ -394,27 +409,27 @@ impl<S: Migrate> Generation<S> {
 ///
 /// let server = Server { limiter: RateLimiter::new(Quota::per_second(10)).adjustable() };
 /// assert!(server.limiter.check_n("alice", 11).is_never());
-/// server.limiter.set_quota(&Quota::per_second(20), Carry::AsIs)?; // whenever the configuration says so
+/// server.limiter.set_quota(&Quota::per_second(20), Carry::AsIs)?; // whenever the configuration changes
 /// assert!(server.limiter.check_n("bob", 11).is_allowed());
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub struct Adjustable<S> {
     present: Published<Generation<S>>,
-    /// One change at a time. Checks never take it.
+    /// Allows one change at a time. Checks never take this lock.
     changing: Mutex<()>,
 }
 
-/// A value that is replaced while it is used, of which whoever used it can tell whether it still was the present one.
+/// A value that can be replaced during use. A user can check afterwards whether it is still the current value.
 #[derive(Debug)]
 pub(crate) struct Published<T> {
     present: Swap<T>,
-    /// The number of the present value, or the next one's for a moment.
+    /// The number of the current value. For a moment during a change, the number of the next value.
     newest: AtomicU64,
 }
 
-/// A value that is published, by its number: each has a higher one than those before.
+/// A value with a number. Each published value has a higher number than all values before it.
 pub(crate) trait Numbered {
-    /// Its number.
+    /// The number of this value.
     fn number(&self) -> u64;
 }
 
@@ -435,17 +450,17 @@ impl<T: Numbered> Published<T> {
         self.present.load()
     }
 
-    /// Puts the next one in its place. One thread at a time.
+    /// Replaces the current value. Only one thread at a time may call this.
     pub(crate) fn publish(&self, next: Arc<T>) {
-        // Ordering: Release: before the value itself, so that whoever has seen that has seen this.
+        // Ordering: Release: before the value itself, so a thread that has seen the value has also seen this number.
         self.newest.store(next.number(), Ordering::Release);
         self.present.store(next);
     }
 
-    /// Whether no other one has been published since this one was loaded; to be asked after a fence.
+    /// Whether no other value was published since this one was loaded. The caller must call this after a fence.
     #[inline]
     pub(crate) fn is_present(&self, value: &T) -> bool {
-        // Ordering: Relaxed, after the fence: see the module's text.
+        // Ordering: Relaxed, after the fence: see the module docs.
         self.newest.load(Ordering::Relaxed) == value.number()
             || self.present.load().number() == value.number()
     }
@@ -466,12 +481,12 @@ impl<S: Rebuild> Adjustable<S> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let last = Arc::clone(&*self.present.load());
         let store = last.held.store.rebuild(quota)?;
-        // What takes time is done.
+        // All slow work is finished before this point.
         self.present.publish(Arc::new(last.next(store, carry, now())?));
         Ok(())
     }
 
-    /// Lets go of all stores but the present one.
+    /// Drops all stores except the current one.
     pub(crate) fn forget_past(&self) {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let present = Arc::clone(&*self.present.load());
@@ -484,13 +499,13 @@ impl<S: Rebuild> Adjustable<S> {
 impl<S: ManyKeys> ManyKeys for Adjustable<S> {}
 
 impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
-    // Each generation finds the key by itself.
+    // Each generation looks up the key by itself.
     type Prepared<'k>
         = &'k Q
     where
         Q: 'k;
 
-    // Who charges must look whether the quota changed.
+    // After a charge, the caller must check whether the quota changed.
     type Ticket<'s>
         = Decision
     where
@@ -506,7 +521,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
         loop {
             let generation = self.present.load();
             let decision = generation.apply(key, operation, at, cost);
-            // A refusal has written nothing.
+            // A denial has written nothing.
             if decision.is_denied() || decision.cost() == 0 {
                 return decision;
             }
@@ -514,7 +529,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
             if self.present.is_present(&generation) {
                 return decision;
             }
-            // Else the key would be taken over with this charge, which is made again.
+            // Without this refund, the key would be taken over with this charge, although the charge is made again.
             let store = &generation.held.store;
             let _ = store.refund(store.prepare(key), at, &decision, decision.cost());
         }
@@ -541,7 +556,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     }
 }
 
-/// A generation's number as decisions have it: they are not kept for four billion changes.
+/// The number of a generation as decisions store it. No caller keeps a decision for four billion changes.
 #[expect(clippy::cast_possible_truncation, reason = "its low half")]
 const fn truncated(number: u64) -> u32 {
     number as u32
@@ -564,8 +579,8 @@ mod tests {
     use super::*;
     use crate::{Direct, Gcra, ManualClock, Timestamp};
 
-    /// A turn is asked for as of the one before it, which may have been before the change; it is one of the new quota all the
-    /// same, and is given back whole.
+    /// A turn is requested as of the turn before it, which may be before the change. The turn still belongs to the new quota, and
+    /// is given back in full.
     #[test]
     fn a_charge_as_of_before_a_change_is_of_the_new_quota() {
         let clock = ManualClock::new(Timestamp::from_secs(1_000));

@@ -1,43 +1,62 @@
 //! Buckets of slots.
 //!
-//! A key has one bucket, by the top bits of its hash, and looks for its fingerprint there, beginning at a *home* slot
-//! that its hash chooses too. Found: the word is exchanged for one further ahead. Not found: the newcomer takes the
-//! slot that is least ahead, of equal ones the nearest to its home.
+//! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A search for the
+//! fingerprint begins there:
+//!
+//! - If the key is found, an exchange replaces its word by a word that is further ahead.
+//! - If the key is not found, the new key takes the slot that is least ahead. If several slots are equal, it takes the one
+//!   nearest to its home.
 //!
 //! # No key in two slots
-//! *Least ahead*, and not *the first that is idle*, since whether a slot is idle depends on the time, which two threads
-//! read differently. Let T1 and T2 both put key x in, into slots m and m', neither having seen x, and let words only grow.
-//! T2 read m before T1 wrote it, and T1 read m' before T2 did: T2's m is at most T1's, and T1's m' at most T2's. By
-//! the rule T1's m is at most T1's m', and T2's m' at most T2's m. So m <= m' <= m' <= m all around; all are equal,
-//! and by the distance from home, which is the same for both, m is before m' and m' before m. So they took the same slot,
-//! and one exchange failed. Each thread's time plays no part: states are compared with each other.
+//! A new key takes the slot that is *least ahead*, not *the first idle slot*. Whether a slot is idle depends on the time, and
+//! two threads read different times.
 //!
-//! (But a word that comes round between the two readings of the time, just half the range old, is behind to one thread and
-//! as good as empty to the other: then both may go in. See `exhaustive::bucket`.)
+//! Assume that words only grow. Threads T1 and T2 both insert key x, into slots m and m', and neither has seen x.
 //!
-//! *Words that shrink.* Under [`Full::Inherit`] a newcomer starts from the word that it takes, so words only grow,
-//! and the above holds. Under `Spill` and `Forget` a live word is replaced by a lesser one when a bucket overflows. If
-//! that comes between two threads' readings, they may choose different slots after all. So there the newcomer looks again
-//! once it is in: if another slot holds its key, or the sketch a larger debt than it began with, it *retreats* (exchanges
-//! its own word for an empty one) and decides anew. Both write, then both look, with a fence in between, so at least
-//! one sees the other. Two threads are never both admitted wrongly (modelled). With three there is a gap: the retreat fails if a third
-//! has charged the slot meanwhile, and then both slots stay; the key has a second budget until the slot that it finds
-//! second is evicted or idle. That is counted ([`Gauges::raced`]).
+//! 1. T2 read m before T1 wrote it, and T1 read m' before T2 wrote it. So T2's value of m is at most T1's value, and T1's
+//!    value of m' is at most T2's value.
+//! 2. By the rule, T1's value of m is at most T1's value of m', and T2's value of m' is at most T2's value of m.
+//! 3. Together: T1's m <= T1's m' <= T2's m' <= T2's m <= T1's m. So all four values are equal.
+//! 4. Then the distance from home decides, and this distance is the same for both threads. So m is before m' and m' is
+//!    before m.
+//! 5. So both threads took the same slot, and one exchange failed.
+//!
+//! The time of each thread plays no part, because the threads compare states only with each other.
+//!
+//! There is one exception. A word can wrap around between the two clock readings, when it is just half the range old. One
+//! thread then sees it as behind, and the other treats it as empty. Then both threads may insert. See `exhaustive::bucket`.
+//!
+//! # Words that shrink
+//! Under [`Full::Inherit`], a new key starts from the word that it replaces. So words only grow, and the proof above holds.
+//!
+//! Under `Spill` and `Forget`, a smaller word replaces a live word when a bucket overflows. If this happens between the reads
+//! of two threads, the threads may choose different slots. So under these policies a new key looks again after its insertion:
+//!
+//! 1. It checks whether another slot holds its key, and whether the sketch has a larger debt than it began with.
+//! 2. If either is true, it *retreats*: it exchanges its own word for an empty one, and decides again.
+//!
+//! Both threads write and then look, with a fence in between, so at least one sees the other. Two threads are never both
+//! admitted wrongly (modelled). With three threads there is a gap: the retreat fails if a third thread has charged the slot in
+//! the meantime. Then both slots stay. The key has a second budget until the slot that a search finds second is evicted or
+//! idle. The store counts this ([`Gauges::raced`]).
 //!
 //! # Debts are never lost on the way
-//! Under `Spill` a live word's debt is in the sketch before the word is replaced, and a newcomer looks into the
-//! sketch after it has seen its key absent: so who sees the key gone sees the debt.
+//! Under `Spill`, the debt of a live word is in the sketch before the word is replaced. A new key reads the sketch after it has
+//! seen that its key is absent. So a thread that sees that the key is gone also sees its debt.
 //!
 //! # Words that come back
-//! A charge that is given back lowers a word, so a word can be seen twice with the same value, and an exchange succeed as if
-//! nothing had been in between. That is as well. Whoever charges a key's own word charges the very state that it saw.
-//! Whoever evicts it has recorded the debt that it has again. A newcomer looks again once it is in, and finds its key in
-//! another slot, or a larger debt, if either came meanwhile; under `Inherit`, where it does not look, nothing is given back.
+//! A refund lowers a word. So a word can return to an earlier value, and an exchange can succeed although the word changed in
+//! between. This is correct:
 //!
-//! But a newcomer that has looked and retreats must find its word as it was. So nothing is given back to a key that is in two
-//! slots, or in one while the sketch says that it owes: what its thread has put in elsewhere, or has spilled, whoever gives
-//! back a charge sees. That leaves the gap of three threads as it is. (And a key that came back before its debt was
-//! paid gets nothing back. Its debt would stay in the sketch anyway.)
+//! - A thread that charges the word of its key charges exactly the state that it saw.
+//! - A thread that evicts a key has recorded exactly the debt that the key has again.
+//! - A new key looks again after its insertion. It finds its key in another slot, or a larger debt, if either appeared in the
+//!   meantime. Under `Inherit` it does not look again, but this policy allows no refunds.
+//!
+//! A new key that has looked and then retreats must find its word unchanged. So a key gets no refund if it is in two slots, or
+//! if it is in one slot and the sketch has a debt for it. The refunding thread always sees an insert into another slot or a
+//! spilled debt. The gap of three threads stays as it is. A key that came back before its debt was paid also
+//! gets no refund. Its debt would stay in the sketch anyway.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -66,7 +85,7 @@ use crate::base::sync::{AtomicU64, fence_after_rmw};
 use crate::sketch::hash::scale;
 use crate::store::op::Operation;
 
-/// What happens in a bucket whose keys all owe.
+/// The overflow policy for a bucket whose keys all owe.
 #[derive(Debug)]
 pub(super) enum Full {
     Spill(Box<Spill>),
@@ -74,11 +93,11 @@ pub(super) enum Full {
     Inherit,
 }
 
-/// See the module's text.
+/// A table of slots. See the module docs.
 #[derive(Debug)]
 pub(super) struct SlotTable<N, const WAYS: usize> {
     buckets: Array<[AtomicU64; WAYS]>,
-    /// How far ahead a state can be.
+    /// How far ahead a state can be at most.
     horizon: u64,
     full: Full,
     counters: GaugeCounters,
@@ -86,15 +105,15 @@ pub(super) struct SlotTable<N, const WAYS: usize> {
     states: core::marker::PhantomData<N>,
 }
 
-/// A time in a check, in states.
+/// The time of a check, also in units of states.
 #[derive(Copy, Clone, Debug)]
 struct Moment {
     /// The caller's time.
     own_ns: u64,
-    /// The time that it is decided as of: the caller's, or a later one.
+    /// The time of the decision: the caller's time, or a later one.
     now_ns: u64,
     reference: u64,
-    /// Whether nothing is charged, whatever is decided.
+    /// Whether the call charges nothing, whatever it decides.
     looks: bool,
 }
 
@@ -104,16 +123,16 @@ impl Moment {
     }
 }
 
-/// Why a check begins again.
+/// The reason why a check begins again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Again {
     /// Another thread's write took effect.
     Lost,
-    /// The check is decided as of this later time, in nanoseconds.
+    /// The check must be decided as of this later time, in nanoseconds.
     AsOf(u64),
 }
 
-/// A key that is being put in: its word, and the debt that it started with.
+/// A key during its insertion: its word, and the debt that it started with.
 #[derive(Copy, Clone, Debug)]
 struct PendingInsert {
     place: SlotAddress,
@@ -121,17 +140,17 @@ struct PendingInsert {
     started: u64,
 }
 
-/// What a bucket holds of a key.
+/// The result of a search for a key in its bucket.
 #[derive(Copy, Clone, Debug)]
 enum FoundSlot {
-    /// The key's slot and word, and how far ahead it is.
+    /// The slot and word of the key, and how far ahead the word is.
     Here { slot: usize, word: u64, ahead: u64 },
-    /// The slot that is least ahead, its word, and how far ahead it is.
+    /// The slot that is least ahead, its word, and how far ahead the word is.
     Absent { slot: usize, word: u64, ahead: u64 },
 }
 
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
-    /// A table of empty slots, or `None` if no address space holds so many.
+    /// A table of empty slots, or `None` if no address space can hold it.
     pub(super) fn new(buckets: usize, horizon: u64, full: Full, newest: Newest) -> Option<Self> {
         const { assert!(WAYS.is_power_of_two(), "places in a bucket are found by masking") };
         Some(Self {
@@ -144,20 +163,20 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         })
     }
 
-    /// Where the key of a hash belongs.
+    /// The address for a hash.
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "it is this table's")]
     pub(super) const fn place(&self, hash: u64) -> SlotAddress {
         SlotAddress::new(hash)
     }
 
-    /// The slots of a key's bucket.
+    /// The slots in the bucket of a key.
     #[inline(always)]
     fn bucket_of(&self, place: SlotAddress) -> &[AtomicU64; WAYS] {
         self.buckets.scaled(place.hash())
     }
 
-    /// The number of a key's bucket.
+    /// The number of the bucket of a key.
     fn number_of(&self, place: SlotAddress) -> usize {
         scale(place.hash(), self.buckets.len())
     }
@@ -175,17 +194,17 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.buckets.len() * WAYS
     }
 
-    /// Asks for a key's line.
+    /// Prefetches the cache line of a key.
     #[inline(always)]
     pub(super) fn prefetch(&self, place: SlotAddress) {
         prefetch(&raw const self.bucket_of(place)[place.home::<WAYS>()]);
     }
 
-    /// Decides `cost` units at a time, in nanoseconds and its reference, and charges them if they are admitted.
+    /// Decides `cost` units at a time (nanoseconds and reference), and charges them if they are admitted.
     ///
-    /// Lock-free: begins again only if another thread's write took effect. A denial writes nothing, unless it is for the
-    /// debt that a newcomer began with, which is counted.
-    // Always: see `KeyState::charge`.
+    /// Lock-free: a check begins again only if another thread's write took effect. A denial writes nothing, with one exception:
+    /// a denial because of the debt that a new key began with is counted.
+    // Always inlined: see `KeyState::charge`.
     #[inline(always)]
     pub(super) fn check(
         &self,
@@ -203,7 +222,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.check_elsewhere(word, place, now_ns, cost)
     }
 
-    /// [`SlotTable::check`] by a slot and its word. `None` if the word is another key's, or it takes more than one exchange.
+    /// [`SlotTable::check`] for one slot and its word. `None` if the word belongs to another key, or if one exchange is not enough.
     #[inline(always)]
     fn check_slot(
         &self,
@@ -213,11 +232,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         (now_ns, reference): (u64, u64),
         cost: u64,
     ) -> Option<Decision> {
-        // What is charged is added to the word as it was loaded, rather than to what it is ahead of the reference: the same, by
-        // a shorter way from the load to the exchange, which all checks on a processor queue up for.
+        // The charge is added to the loaded word, not to its distance from the reference. The result is the same, but the way from the
+        // load to the exchange is shorter. All checks on a processor queue up for that way.
         let idle = place.word(reference);
         let distance = distance(seen, idle)?;
-        // One comparison for the common case, and for a word that is just idle.
+        // One comparison for the common case, and one more for a word that is just idle.
         let (ahead, from) = if distance <= self.horizon {
             (distance, seen)
         } else if is_behind::<STATE_BITS>(distance) {
@@ -229,25 +248,25 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         match word.judge(ahead, now_ns, cost) {
             Verdict::Deny => Some(word.uncharged(Outcome::Denied, ahead, at, cost)),
             Verdict::Never => Some(word.uncharged(Outcome::Never, ahead, at, cost)),
-            // No other cost leaves the state as it is.
+            // Only a cost of zero leaves the state unchanged.
             Verdict::Admit(_) if cost == 0 => Some(word.uncharged(Outcome::Allowed, ahead, at, cost)),
             Verdict::Admit(after) => {
                 if !self.newest.is_near(now_ns) {
                     return None;
                 }
                 let next = from.wrapping_add(SlotWord::pack(0, after.wrapping_sub(ahead)));
-                // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
-                // being no cycle of loads that see later stores, which Relaxed would allow on paper.
+                // Ordering: AcqRel. The proof in the module docs rests on the order of each location, and on the absence of cycles of loads
+                // that see later stores. In theory, Relaxed would allow such cycles.
                 slot.compare_exchange(seen, next, AcqRel, Relaxed).ok()?;
                 Some(word.decision(Outcome::Allowed, after, at, cost))
             }
         }
     }
 
-    /// The key's slot and word, the nearest to its home if there are two.
+    /// Returns the slot and word of the key. If there are two, returns the one nearest to its home.
     #[inline(never)]
     fn locate(slots: &[AtomicU64; WAYS], place: SlotAddress) -> Option<(&AtomicU64, u64)> {
-        // Ordering: Acquire; the bounds of `newest` are read after the word, whose writer raised them before.
+        // Ordering: Acquire. The bounds of `newest` are read after the word, and the writer of the word raised them before.
         for step in 0..WAYS {
             let slot = &slots[(place.home::<WAYS>() + step) & (WAYS - 1)];
             let seen = slot.load(Acquire);
@@ -258,8 +277,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         None
     }
 
-    /// [`SlotTable::check`] of a key that is not at home, or takes more than one exchange. Of its own, so that the code at each call
-    /// is short.
+    /// [`SlotTable::check`] for a key that is not at home, or that takes more than one exchange. A separate function, so that the
+    /// code at each call is short.
     #[inline(never)]
     fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
         let (slots, at) = (self.bucket_of(place), (now_ns, word.reference(now_ns)));
@@ -273,7 +292,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 }
                 break;
             }
-            // Keys are put into the first empty slot, so it is hardly after one.
+            // A new key takes the first empty slot, so a key is rarely after an empty slot.
             if seen == EMPTY {
                 break;
             }
@@ -281,14 +300,14 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.charge_slowly(word, place, now_ns, cost)
     }
 
-    /// A check that lost an exchange, did not find its key, found a state too far ahead, or is the first of its time.
+    /// A check that lost an exchange, did not find its key, found a state too far ahead, or is the first at its time.
     #[cold]
     #[inline(never)]
     fn charge_slowly(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
         self.decide(word, place, now_ns, |ahead, (now_ns, _)| (word.judge(ahead, now_ns, cost), cost))
     }
 
-    /// Decides and charges as an operation says.
+    /// Decides and charges an operation.
     pub(super) fn apply(
         &self,
         word: &N,
@@ -329,7 +348,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.decide(word, place, at.ns(), judge)
     }
 
-    /// Decides by what `judge` says of a state that is so far ahead at a time and its reference: a verdict, and the cost.
+    /// Decides by `judge`. It maps how far a state is ahead, and a time and its reference, to a verdict and a cost.
     fn decide(
         &self,
         word: &N,
@@ -382,7 +401,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         })
     }
 
-    /// What [`SlotTable::check`] would decide now, with the figures as they stand, uncharged.
+    /// Returns the decision that [`SlotTable::check`] would make now, with the current figures and without a charge.
     pub(super) fn peek(&self, word: &N, place: SlotAddress, time: CheckTime, cost: u64) -> Decision {
         let at = Moment { looks: true, ..Moment::new(word, time.ns()) };
         self.retry_from(word, at, |at| {
@@ -392,7 +411,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         })
     }
 
-    /// How far ahead a key's state is, wherever it is.
+    /// How far ahead the state of a key is, in its slot or elsewhere.
     fn owed(&self, word: &N, place: SlotAddress, at: &Moment) -> Result<u64, Again> {
         Ok(match self.find(word, place, at)? {
             FoundSlot::Here { ahead, .. } => ahead,
@@ -400,12 +419,12 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         })
     }
 
-    /// Tries until it is done, as of a later time if that is needed.
+    /// Repeats an attempt until it succeeds, as of a later time if necessary.
     fn retry<R>(&self, word: &N, now_ns: u64, attempt: impl FnMut(&Moment) -> Result<R, Again>) -> R {
         self.retry_from(word, Moment::new(word, now_ns), attempt)
     }
 
-    /// [`SlotTable::retry`] from a moment on.
+    /// [`SlotTable::retry`] that starts at a given moment.
     fn retry_from<R>(
         &self,
         word: &N,
@@ -421,15 +440,15 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 
-    /// How far a state that has been loaded is ahead of a moment; `None` is a state of an earlier round.
+    /// How far a loaded state is ahead of a moment. `None` means a state from an earlier round.
     #[inline]
     fn ahead(&self, word: &N, state: u64, at: &Moment) -> Option<u64> {
         match standing::<STATE_BITS>(state, at.reference, self.horizon) {
             SlotStanding::Idle => Some(0),
             SlotStanding::Ahead(ahead) => Some(ahead),
             SlotStanding::Unsure(ahead) => {
-                // The bound is read after the state was loaded: see `check_time`. To a time that is below `low` it says nothing:
-                // `find` begins again.
+                // The bound is read after the state was loaded: see `check_time`. The bound has no meaning for a time below `low`.
+                // In that case `find` begins again.
                 let high_ns = self.newest.high();
                 let newer =
                     if high_ns > at.now_ns { word.reference(high_ns).wrapping_sub(at.reference) } else { 0 };
@@ -438,7 +457,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 
-    /// Looks for a key; if it is absent, for the slot that is least ahead.
+    /// Searches for a key. If the key is absent, finds the slot that is least ahead.
     fn find(&self, word: &N, place: SlotAddress, at: &Moment) -> Result<FoundSlot, Again> {
         let slots = self.bucket_of(place);
         let (idle, horizon) = (place.word(at.reference), self.horizon.cast_signed());
@@ -446,17 +465,17 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let (mut least, mut slot, mut word_of_least) = (i64::MAX, 0, EMPTY);
         for step in 0..WAYS {
             let other = (place.home::<WAYS>() + step) & (WAYS - 1);
-            // Ordering: Acquire, as in `locate`; and of the exchange that replaced the key's word, if it was here: its debt was
-            // written, and its slot's time raised, before.
+            // Ordering: Acquire, as in `locate`. It also acquires the exchange that replaced the key's word, if the key was here: its debt
+            // was written, and the time of its slot raised, before that exchange.
             let seen = slots[other].load(Acquire);
             let state = SlotWord::unpack(seen).state;
             if distance(seen, idle).is_some() {
-                // A word of an earlier round is idle.
+                // A word from an earlier round is idle.
                 let ahead = self.ahead(word, state, at).unwrap_or(0);
                 return self.near(at).map(|()| FoundSlot::Here { slot: other, word: seen, ahead });
             }
             let mut order = order::<STATE_BITS>(state, at.reference);
-            // Empty, or of an earlier round: before all others.
+            // Empty, or from an earlier round: preferred to all other slots.
             if seen == EMPTY || (order > horizon && self.ahead(word, state, at).is_none()) {
                 order = i64::MIN;
             }
@@ -464,30 +483,30 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 (least, slot, word_of_least) = (order, other, seen);
             }
         }
-        // Of an earlier round, or behind: zero.
+        // From an earlier round, or behind: zero.
         let absent =
             FoundSlot::Absent { slot, word: word_of_least, ahead: u64::try_from(least).unwrap_or(0) };
         self.near(at)?;
         let stripe = self.counters.stripe(self.number_of(place));
-        // A key that was here, and was idle when its slot was taken, begins no earlier than when it had paid. (A time that is later
-        // than all others is wrong.)
+        // If a key was here and was idle when its slot was taken, it begins no earlier than the time when its debt was paid. A time
+        // later than all others is wrong.
         let mut from_ns = match stripe.replaced_ns.load(Acquire) {
             replaced_ns if replaced_ns <= self.newest.high() => replaced_ns,
             _ => 0,
         };
         if let Full::Spill(_) = self.full {
-            // The sketch knows debts as of the newest time only. What was paid by then may still be owed at an earlier one.
+            // The sketch knows debts only as of the newest time. A debt that is paid by then may still be owed at an earlier time.
             from_ns = from_ns.max(stripe.spilled_ns.load(Acquire).min(self.newest.newest()));
         }
         if from_ns > at.now_ns { Err(Again::AsOf(from_ns)) } else { Ok(absent) }
     }
 
-    /// What a key that is absent owes, in a bucket whose least slot is `least` ahead.
+    /// The debt of an absent key, in a bucket whose slot with the smallest debt is `least` ahead.
     fn debt(&self, word: &N, place: SlotAddress, least: u64, at: &Moment) -> u64 {
         match &self.full {
             Full::Forget => 0,
             Full::Inherit => least,
-            // As long as nothing is owed there, no other word of the sketch is read.
+            // If the spill holds no debt, no other word of the sketch is read.
             Full::Spill(spill) if !spill.is_used(at.reference) => 0,
             Full::Spill(spill) => {
                 let later = self.later(word, at);
@@ -501,7 +520,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 
-    /// Puts a newcomer into a slot that held a word, so far ahead of now.
+    /// Inserts a new key into a slot that held the word `seen`, which was `ahead` of now.
     fn insert(
         &self,
         word: &N,
@@ -517,11 +536,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let evicted = Identity::new(self.number_of(place), SlotWord::unpack(seen).fingerprint);
             let paid_ns = word.last_ns(at.now_ns.saturating_add(word.span_ns(ahead))).saturating_add(1);
             if counters.spilled_ns.load(Relaxed) < paid_ns {
-                // Ordering: AcqRel: before the exchange of the word that is replaced.
+                // Ordering: AcqRel: before the exchange that replaces the word.
                 counters.spilled_ns.fetch_max(paid_ns, AcqRel);
             }
             let later = self.later(word, at);
-            // What has been paid by then needs no record.
+            // A debt that is paid by then needs no record.
             if let Some(left @ 1..) = ahead.checked_sub(later) {
                 let latest = || at.reference.wrapping_add(self.later(word, at));
                 spill.record(evicted, left, at.reference.wrapping_add(later), &latest);
@@ -533,14 +552,14 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             self.replaces(counters, word.last_ns(paid_ns).saturating_add(1).min(at.now_ns));
         }
         let own = &self.bucket_of(place)[slot];
-        // Ordering: AcqRel: whoever finds the evicted key gone sees its debt recorded.
+        // Ordering: AcqRel: a thread that sees that the evicted key is gone also sees its recorded debt.
         own.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
         if ahead > 0 {
             count(&counters.evicted);
         }
         if !matches!(self.full, Full::Inherit) && !self.is_sole_slot(word, newcomer, slot, at) {
             count(&counters.retreats);
-            // Ordering: AcqRel, as a charge.
+            // Ordering: AcqRel, as for a charge.
             if own.compare_exchange(next, EMPTY, AcqRel, Relaxed).is_ok() {
                 return Err(Again::Lost);
             }
@@ -555,11 +574,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Whether a key is in no other slot, and owes no more than it started with.
     fn is_sole_slot(&self, word: &N, newcomer: PendingInsert, own: usize, at: &Moment) -> bool {
         let PendingInsert { place, started, .. } = newcomer;
-        // Of two threads that put one key in, at least one sees the other's word.
+        // If two threads insert one key, at least one of them sees the word of the other.
         fence_after_rmw();
         let slots = self.bucket_of(place);
         for step in 1..WAYS {
-            // Ordering: Acquire: if the other word is gone already, its debt is seen.
+            // Ordering: Acquire: if the other word is already gone, its debt is visible.
             let seen = slots[(own + step) & (WAYS - 1)].load(Acquire);
             if place.owns(seen) {
                 return false;
@@ -577,7 +596,9 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         Self::locate(self.bucket_of(place), place).is_some()
     }
 
-    /// Puts a key in that has no slot, with `units` charged as of `then_ns`; unless they are paid by now, or it owes more.
+    /// Inserts a key that has no slot, with `units` charged as of `then_ns`.
+    ///
+    /// Does nothing if these units are paid by now, or if the key already owes as much or more.
     pub(super) fn seed(&self, word: &N, hash: u64, time: CheckTime, then_ns: u64, units: u64) {
         let place = self.place(hash);
         let state = word.reference(then_ns).wrapping_add(word.seed(then_ns, units));
@@ -585,7 +606,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let FoundSlot::Absent { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(());
             };
-            // Further ahead than any state is for a thread that lags.
+            // For a thread that lags, this state may be further ahead than any normal state.
             let (SlotStanding::Ahead(left) | SlotStanding::Unsure(left)) =
                 standing::<STATE_BITS>(state, at.reference, self.horizon)
             else {
@@ -595,7 +616,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             if left <= started {
                 return Ok(());
             }
-            // The state is one of then.
+            // The state was made at `then_ns`.
             let raised_ns = self.covering_ns(word, at.now_ns, left).max(then_ns);
             self.newest.raise(raised_ns, |now_ns| word.last_ns(now_ns));
             let newcomer = PendingInsert { place, next: place.word(state), started };
@@ -603,13 +624,17 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         });
     }
 
-    /// Whether charges can be taken back: not where a newcomer takes over what the least slot owes, which rests on words
-    /// that only grow.
+    /// Whether the table can refund charges.
+    ///
+    /// It cannot under `Inherit`. There a new key takes over the smallest debt in its bucket, and this requires words that
+    /// only grow.
     pub(super) const fn can_refund(&self) -> bool {
         !matches!(self.full, Full::Inherit)
     }
 
-    /// Takes back what is still owed of up to `units` of a charge, if the key has had its slot since: how many units.
+    /// Takes back up to `units` of a charge, as far as they are still owed, if the key has kept its slot since.
+    ///
+    /// Returns the number of units taken back.
     pub(super) fn refund(
         &self,
         word: &N,
@@ -630,7 +655,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 return Ok(0);
             };
             let next = place.word(at.reference.wrapping_add(ahead));
-            // Else its newcomer may be about to retreat: see the module's text.
+            // Without this check, the new key may be about to retreat: see the module docs.
             if !self.is_sole_slot(word, PendingInsert { place, next, started: 0 }, slot, at) {
                 return Ok(0);
             }
@@ -642,11 +667,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         })
     }
 
-    /// Makes a key owe nothing; whether it did owe.
+    /// Clears the debt of a key. Returns whether it owed anything.
     pub(super) fn reset(&self, word: &N, hash: u64, time: CheckTime) -> bool {
         let place = self.place(hash);
         self.retry(word, time.ns(), |at| {
-            // Idle to callers whose times lag, too.
+            // This word is also idle for callers whose times lag.
             let next = place.word(at.reference.wrapping_sub(Self::MOST_AHEAD));
             match self.find(word, place, at)? {
                 FoundSlot::Here { slot, word: seen, ahead } => {
@@ -658,7 +683,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                     Ok(ahead > 0)
                 }
                 FoundSlot::Absent { slot, word: seen, ahead } => {
-                    // A debt that would be inherited is another key's.
+                    // Under `Inherit`, the debt belongs to another key. Under `Forget`, there is no debt.
                     let Full::Spill(_) = &self.full else {
                         return Ok(false);
                     };
@@ -673,7 +698,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         })
     }
 
-    /// Forgets everything.
+    /// Forgets all states.
     pub(super) fn clear(&self) {
         self.buckets.iter().for_each(Zeroed::clear);
         if let Full::Spill(spill) = &self.full {
