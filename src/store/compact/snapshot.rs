@@ -1,4 +1,4 @@
-//! A compact store's state as bytes, and back.
+//! Saves the state of a compact store as bytes, and restores it.
 //!
 //! ```text
 //! magic 8 | version u32 | sections … | checksum u64
@@ -6,8 +6,8 @@
 //!   slots:   count u64, then for each slot that owes: index u64, ahead in the low 40 bits of a u64 and fingerprint above
 //!   cells:   count u64, then for each cell that owes: index u64, ahead u16 (coarse)
 //! ```
-//! All numbers little-endian. States are written as how far they are *ahead* of the snapshot's time, so nothing has to be
-//! undone about where their count began; restoring subtracts what has passed since.
+//! All numbers are little-endian. Each state is written as its distance *ahead* of the snapshot's time, so the start of the
+//! tick count does not matter. A restore subtracts the time that has passed since.
 
 use alloc::vec::Vec;
 use core::error::Error;
@@ -23,12 +23,12 @@ use crate::sketch::hash::mix;
 
 const MAGIC: &[u8; 8] = b"TOLLGATE";
 const VERSION: u32 = 2;
-/// Numbers of a header that say what states mean.
+/// The number of header fields that define the meaning of states.
 const LAYOUT: usize = 6;
-/// What the hasher makes of this says whether it is the one that made the snapshot's fingerprints.
+/// The hash of this text shows whether the hasher is the one that made the snapshot's fingerprints.
 const PROBE: &str = "tollgate snapshot";
 
-/// Why a snapshot was not restored; the limiter is as it was.
+/// The reason why a snapshot was not restored. The limiter is unchanged.
 ///
 /// # Examples
 /// ```
@@ -86,7 +86,7 @@ impl fmt::Display for SnapshotError {
 
 impl Error for SnapshotError {}
 
-/// Says what differs between two layouts.
+/// Writes the differences between two layouts.
 fn differs(f: &mut fmt::Formatter<'_>, got: &[u64; LAYOUT], own: &[u64; LAYOUT]) -> fmt::Result {
     let (&[states, burst, num, den, ..], &[own_states, own_burst, own_num, own_den, ..]) = (got, own);
     let name = |states: u64| {
@@ -110,7 +110,7 @@ fn differs(f: &mut fmt::Formatter<'_>, got: &[u64; LAYOUT], own: &[u64; LAYOUT])
     }
 }
 
-/// FNV-1a over eight bytes at a time, with a mix at the end: for damage by accident, not by an adversary.
+/// FNV-1a over eight bytes at a time, with a mix at the end. It detects accidental damage, not an adversary.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = 0xCBF2_9CE4_8422_2325_u64 ^ bytes.len() as u64;
     for chunk in bytes.chunks(8) {
@@ -138,7 +138,7 @@ impl SnapshotReader<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// A count of entries of `size` bytes that there is room for.
+    /// Reads a count of entries of `size` bytes, and checks that the input has room for them.
     fn count(&mut self, size: usize) -> Result<usize, SnapshotError> {
         let at = self.at;
         let count = self.u64()?;
@@ -155,7 +155,7 @@ const fn content(what: &'static str) -> SnapshotError {
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
-    /// The layout and what else must be equal.
+    /// The layout, and the other values that must be equal.
     fn header(&self) -> ([u64; LAYOUT], [u64; 5]) {
         let [slots, cells, shift] = self.table.shape();
         (self.word.layout(), [self.hasher.hash_one(PROBE), WAYS as u64, slots, cells, shift])
@@ -189,7 +189,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         Ok(())
     }
 
-    /// The image and its time, checked against this store; nothing is written.
+    /// Reads the image and its time, and checks them against this store. Writes nothing.
     fn read(&self, bytes: &[u8]) -> Result<(u64, Image), SnapshotError> {
         let mut reader = SnapshotReader { bytes, at: 0 };
         if bytes.len() < MAGIC.len() || !bytes.starts_with(MAGIC) {
@@ -205,7 +205,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
             *number = reader.u64()?;
         }
         let then_ns = reader.u64()?;
-        // Reads all of it, so that a cut is told apart from a change.
+        // Reads everything, so that the error can distinguish a truncated snapshot from a changed one.
         let mut image = Image::default();
         for _ in 0..reader.count(16)? {
             image.slots.push((reader.u64()?, reader.u64()?.rotate_right(STATE_BITS)));

@@ -224,7 +224,7 @@ impl<S: Migrate> Generation<S> {
         if !self.asks(past, now_ns) {
             return Arc::new(self.without_past());
         }
-        // The depth is at most `MOST_PENDING`. The last generation is asked as of the change, so unpaid debts of that time still count.
+        // The recursion is at most `MOST_PENDING` deep. It asks the last generation as of the change, so unpaid debts of that time count.
         let last = past.last.pruned(past.at_ns);
         // Ordering: Relaxed: a value that is calculated too early is calculated again.
         let copy = |of: &AtomicU64| AtomicU64::new(of.load(Ordering::Relaxed));
@@ -254,7 +254,7 @@ impl<S: Migrate> Generation<S> {
 
     /// Records the largest debt at `now_ns` of any key that was not looked up here since the last change, if it exceeds the burst.
     ///
-    /// The next generation does not ask any older generation for this value.
+    /// This is necessary because the next generation does not ask any older generation for this debt.
     fn inherit_most(&self, past: &Past<S>, now_ns: u64) {
         // A charge of the last generation that this thread does not see will see this generation, and is made again.
         full_fence();
@@ -272,7 +272,7 @@ impl<S: Migrate> Generation<S> {
         now_ns < past.until_ns.load(Ordering::Relaxed) || self.reckons(past, now_ns)
     }
 
-    /// Extends the time for debts beyond the burst, which take longer to pay.
+    /// Extends `until_ns` for debts beyond the burst, which take longer to pay. Returns whether `now_ns` is before it.
     fn reckons(&self, past: &Past<S>, now_ns: u64) -> bool {
         // Ordering: Acquire; pairs with `owes`.
         let most = past.last.held.most_owed.load(Ordering::Acquire);
@@ -343,7 +343,7 @@ impl<S: Migrate> Generation<S> {
         S: Inherit<Q>,
     {
         let then = CheckTime::from_ns(past.at_ns);
-        // The depth is at most `MOST_PENDING`.
+        // The recursion is at most `MOST_PENDING` deep.
         if let Some(refusal) = past.last.take_over(key, then) {
             return Some(refusal);
         }
@@ -370,7 +370,7 @@ impl<S: Migrate> Generation<S> {
     /// Takes over the debts of all keys, if the store can list them. After that, the past is not asked any more.
     fn take_over_all(&self, past: &Past<S>, when: CheckTime) -> CarriedOver {
         let then = CheckTime::from_ns(past.at_ns);
-        // The depth is at most `MOST_PENDING`.
+        // The recursion is at most `MOST_PENDING` deep.
         if let Some(older) = &past.last.from
             && past.last.asks(older, past.at_ns)
             && past.last.take_over_all(older, then) == CarriedOver::NotAll

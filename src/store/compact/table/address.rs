@@ -1,11 +1,12 @@
-//! Where a key belongs.
+//! The address of a key in the table.
 
 use crate::algorithm::compact::STATE_BITS;
 use crate::algorithm::compact::slot::{FINGERPRINT_BITS, SlotWord, distance};
 
-/// Where a key belongs: its bucket by the top bits of its hash, a fingerprint by the lowest, and a home by those next to them.
+/// The address of a key. The top bits of the hash give the bucket, the lowest bits the fingerprint, and the bits next to them
+/// the home.
 ///
-/// One word. Each part is computed where it is needed, which takes fewer instructions than keeping the parts.
+/// It is one word. The code computes each part where it needs it. This takes fewer instructions than to keep the parts.
 #[derive(Copy, Clone, Debug)]
 pub struct SlotAddress {
     hash: u64,
@@ -25,7 +26,7 @@ impl SlotAddress {
     #[inline(always)]
     pub(super) const fn fingerprint(self) -> u64 {
         match self.hash & (u64::MAX >> STATE_BITS) {
-            // Zero is for empty slots: 1 has two keys' share.
+            // Zero marks an empty slot, so fingerprint 1 gets the keys of two fingerprints.
             0 => 1,
             fingerprint => fingerprint,
         }
@@ -36,13 +37,13 @@ impl SlotAddress {
         (self.hash >> FINGERPRINT_BITS) as usize & (WAYS - 1)
     }
 
-    /// The word of this key in a state, whose low 40 bits are kept.
+    /// The word of this key with a state. Only the low 40 bits of the state are kept.
     #[inline(always)]
     pub(super) const fn word(self, state: u64) -> u64 {
         SlotWord::pack(self.fingerprint(), state)
     }
 
-    /// Whether a word is this key's.
+    /// Whether a word belongs to this key.
     #[inline(always)]
     pub(super) const fn owns(self, word: u64) -> bool {
         distance(word, self.fingerprint()).is_some()

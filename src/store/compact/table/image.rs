@@ -1,4 +1,4 @@
-//! A table as it is at one time: snapshots, and how full it is.
+//! The content of a table at one time, for snapshots and for the load.
 
 use alloc::vec::Vec;
 
@@ -9,18 +9,18 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 
-/// What a table holds at one time: only what is ahead.
+/// The content of a table at one time. It contains only what is ahead of that time.
 #[derive(Debug, Default)]
 pub(in crate::store::compact) struct Image {
-    /// Slots, ascending, and their fingerprint and how far ahead they are, as a word.
+    /// Slots in ascending order. Each has one word with its fingerprint and how far ahead it is.
     pub(in crate::store::compact) slots: Vec<(u64, u64)>,
-    /// Cells and ends of the sketch, ascending, and how many coarse ticks ahead they are.
+    /// Cells and ends of the sketch in ascending order, each with how many coarse ticks it is ahead.
     pub(in crate::store::compact) cells: Vec<(u64, u16)>,
 }
 
-/// For snapshots.
+/// Methods for snapshots.
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
-    /// Slots, cells, and bits by which cells are shifted.
+    /// The numbers of slots and cells, and the number of bits by which cells are shifted.
     pub(in crate::store::compact) fn shape(&self) -> [u64; 3] {
         let (cells, shift) = match &self.full {
             Full::Spill(spill) => (spill.cells().len() as u64, u64::from(spill.cells().shift()) + 1),
@@ -30,14 +30,14 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         [self.len() as u64, cells, shift]
     }
 
-    /// What is owed at a time. Slots first and then cells: a debt that is evicted in between is in the cells by then.
+    /// The debts at a time. It reads slots before cells, so a debt that is evicted in between is in the cells by then.
     pub(in crate::store::compact) fn image(&self, word: &N, time: CheckTime) -> Image {
         let now_ns = time.ns();
         let at = Moment::new(word, now_ns);
         let mut image = Image::default();
         for (index, slot) in (0..).zip(self.slots()) {
             let seen = slot.load(Acquire);
-            // At most the horizon, if it was written since the image began.
+            // Limited to the horizon, because the word may have been written after the image began.
             if seen != EMPTY
                 && let Some(ahead @ 1..) = self.ahead(word, SlotWord::unpack(seen).state, &at)
             {
@@ -45,7 +45,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 image.slots.push((index, SlotWord::pack(SlotWord::unpack(seen).fingerprint, ahead)));
             }
         }
-        // Cells that came round are not taken for debts while nothing was spilled.
+        // If nothing is spilled, cells that have wrapped around are not taken for debts.
         if let Full::Spill(spill) = &self.full
             && spill.is_used(at.reference)
         {
@@ -55,7 +55,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         image
     }
 
-    /// Whether an image could be one of this table.
+    /// Whether an image has the shape of this table.
     pub(in crate::store::compact) fn accepts(&self, image: &Image) -> bool {
         let slots = self.len() as u64;
         let ascending = image.slots.is_sorted_by(|a, b| a.0 < b.0);
@@ -70,8 +70,9 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         ascending && sound && cells
     }
 
-    /// Makes the table what the image of `then_ns` says, at `now_ns`. Time that has passed counts; a clock that is behind
-    /// the image's begins where the image ended.
+    /// Replaces the content of the table by the image of `then_ns`, at `now_ns`.
+    ///
+    /// The time between the two counts. If the clock is behind the time of the image, the table begins at the time of the image.
     pub(in crate::store::compact) fn replace(&self, word: &N, image: &Image, then_ns: u64, now_ns: u64) {
         let reference = word.reference(now_ns);
         let passed = if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
@@ -96,7 +97,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 
-    /// Whether a key's place is the same in another table.
+    /// Whether keys have the same addresses in another table.
     pub(in crate::store::compact) fn has_places_of<M: CompactState>(
         &self,
         other: &SlotTable<M, WAYS>,
@@ -104,12 +105,14 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.len() == other.len()
     }
 
-    /// Calls `visit` with a hash that leads to each key that owes, and how it stands. False if keys can owe what is in no slot
-    /// (debts that were spilled or inherited), or nothing but the whole hash leads to a place.
+    /// Calls `visit` with a hash that leads to each key that owes, and with the key's decision.
     ///
-    /// Such a hash has the key's bucket and fingerprint; its home is the slot that the key is in, which may not be the key's own.
-    /// So who puts a key in by one, while others do by the key, takes another slot than they; which is found out and taken back
-    /// as for any two that do not see the same words, but not under [`Full::Inherit`].
+    /// Returns false if keys can owe debts that are in no slot (spilled or inherited debts), or if only the whole hash leads to a
+    /// place.
+    ///
+    /// The hash has the key's bucket and fingerprint. Its home is the slot that the key is in, which may differ from the key's own
+    /// home. So an insert by this hash can take another slot than an insert by the key. The table detects and undoes this, as for
+    /// any two threads that do not see the same words, but not under [`Full::Inherit`].
     pub(in crate::store::compact) fn for_each(
         &self,
         word: &N,
@@ -129,7 +132,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             }
             let (bucket, home) = (index / WAYS as u64, index % WAYS as u64);
             let low = home << FINGERPRINT_BITS | SlotWord::unpack(seen).fingerprint;
-            // The middle of the bucket's hashes, whose low bits do not matter to it.
+            // The middle of the bucket's hashes. The low bits do not affect the bucket.
             let top = bucket.saturating_mul(width).saturating_add(bucket).saturating_add(width / 2);
             let hash = top & !(u64::MAX >> (STATE_BITS - WAYS.ilog2())) | low;
             let place = self.place(hash);
@@ -138,11 +141,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             }
             visit(hash, &self.peek(word, self.place(hash), time, 0));
         }
-        // Whatever was spilled meanwhile.
+        // A debt may have been spilled in the meantime.
         !matches!(&self.full, Full::Spill(spill) if spill.is_used(word.reference(time.ns())))
     }
 
-    /// Whether no key was ever put in.
+    /// Whether no key was ever inserted.
     pub(in crate::store::compact) fn is_new(&self) -> bool {
         self.slots().all(|slot| slot.load(Relaxed) == EMPTY)
     }
@@ -155,20 +158,20 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             )
     }
 
-    /// Slots whose keys owe.
+    /// The number of slots whose keys owe.
     pub(in crate::store::compact) fn live_slots(&self, word: &N, time: CheckTime) -> usize {
         let reference = word.reference(time.ns());
         self.slots().filter(|slot| self.is_live(slot.load(Relaxed), reference)).count()
     }
 
-    /// The share of slots whose keys owe, by looking at 4,096 slots or all.
+    /// The share of slots whose keys owe. It looks at 4,096 slots, or at all slots if there are fewer.
     pub(in crate::store::compact) fn load(&self, word: &N, time: CheckTime) -> f64 {
         let looked_at = 4096 / WAYS;
         let reference = word.reference(time.ns());
         let buckets = self.buckets.len().min(looked_at);
         let mut live = 0_u32;
         for index in 0..buckets {
-            // Evenly spread.
+            // The buckets are evenly spread.
             let bucket = index * (self.buckets.len() / buckets);
             for slot in self.bucket(bucket) {
                 live += u32::from(self.is_live(slot.load(Relaxed), reference));

@@ -1,4 +1,4 @@
-//! A check in two parts: a look, and the exchange that charges. For several limits on one request.
+//! A check in two parts, for several limits on one request: a look, and the exchange that charges.
 
 use super::{SlotAddress, SlotTable};
 use crate::algorithm::compact::slot::{EMPTY, SlotWord, distance, is_behind};
@@ -8,15 +8,15 @@ use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::store::op::{Exchange, Look, Ticket};
 
-/// A check that is decided and not charged yet.
+/// A check that is decided but not yet charged.
 #[derive(Copy, Clone, Debug)]
 pub struct SlotTicket<'t, N, const WAYS: usize> {
     table: &'t SlotTable<N, WAYS>,
     word: &'t N,
     place: SlotAddress,
-    /// The key's home, then the slot that [`Ticket::look`] found; `None` if one exchange does not suffice to charge the key.
+    /// First the key's home, then the slot that [`Ticket::look`] found. `None` if one exchange is not enough to charge the key.
     slot: Option<&'t AtomicU64>,
-    /// The slot's word.
+    /// The word of the slot.
     seen: u64,
     /// The word that an idle key would have.
     idle: u64,
@@ -27,8 +27,10 @@ pub struct SlotTicket<'t, N, const WAYS: usize> {
 }
 
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
-    /// A ticket that is not decided yet. It loads no word, and computes all that does not depend on one: after an Acquire load the
-    /// compiler would compute it a second time.
+    /// A ticket that is not decided yet.
+    ///
+    /// It loads no word, and computes all values that do not depend on one. After an Acquire load, the compiler would compute
+    /// them a second time.
     #[inline(always)]
     pub(in crate::store::compact) fn aim<'t>(
         &'t self,
@@ -43,7 +45,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         SlotTicket { table: self, word, place, slot, seen, idle, ahead, now_ns, verdict, cost }
     }
 
-    /// How far ahead a key is that one exchange does not suffice to charge, and as of which time.
+    /// How far ahead a key is that takes more than one exchange, and the time of that answer.
     #[cold]
     #[inline(never)]
     fn look_slowly(&self, word: &N, place: SlotAddress, now_ns: u64) -> (u64, u64) {
@@ -112,7 +114,7 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
         let (Some(slot), Verdict::Admit(after)) = (self.slot, self.verdict) else {
             return Exchange::Lost;
         };
-        // No other cost leaves the state as it is.
+        // Only a cost of zero leaves the state unchanged.
         if self.cost == 0 {
             return Exchange::Done;
         }

@@ -1,4 +1,4 @@
-//! What a table does about time: see [`crate::base::check_time`].
+//! How a table handles time: see [`crate::base::check_time`].
 
 use super::super::gauges::GaugeStripe;
 use super::{Again, Moment, SlotTable};
@@ -7,10 +7,10 @@ use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::{AcqRel, Relaxed};
 
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
-    /// Raises the newest time, before anything is written as of a moment.
+    /// Raises the newest time, before the call writes anything as of a moment.
     ///
-    /// A later time than the caller's own was not after `high` when it was chosen. If it is now, `high` has fallen meanwhile, and the
-    /// call begins again at its own time.
+    /// If the moment is later than the caller's own time, it was not after `high` when it was chosen. If it is after `high` now,
+    /// `high` has been lowered in the meantime, and the call begins again at its own time.
     pub(super) fn announce(&self, word: &N, at: &Moment) -> Result<(), Again> {
         if at.now_ns > at.own_ns && at.now_ns > self.newest.high() {
             return Err(Again::AsOf(at.own_ns));
@@ -19,30 +19,30 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         Ok(())
     }
 
-    /// Says as of which time a check begins again that is too far behind the words that it has loaded.
+    /// Returns the time for a check that begins again because its time is too far behind the words that it has loaded.
     #[inline]
     pub(super) fn near(&self, at: &Moment) -> Result<(), Again> {
         let low_ns = self.newest.low();
         if at.now_ns >= low_ns {
             return Ok(());
         }
-        // Who only looks changes nothing.
+        // A call that only looks changes nothing.
         let as_of_ns = if at.looks { low_ns } else { self.newest.as_of(at.now_ns) };
         if as_of_ns > at.now_ns { Err(Again::AsOf(as_of_ns)) } else { Ok(()) }
     }
 
-    /// By how much the newest time is after a moment: the sketch is asked, and written, as of the later one.
+    /// How far the newest time is after a moment. Reads and writes of the sketch use the later of the two times.
     pub(super) fn later(&self, word: &N, at: &Moment) -> u64 {
         let newest_ns = self.newest.newest();
         if newest_ns > at.now_ns { word.reference(newest_ns).wrapping_sub(at.reference) } else { 0 }
     }
 
-    /// Notes when a word was paid that a newcomer replaces, before it does: to a caller whose time lags it may not be paid yet.
+    /// Records when a word was paid, before a new key replaces it. For a caller whose time lags, the word may not be paid yet.
     pub(super) fn replaces(&self, stripe: &GaugeStripe, paid_ns: u64) {
         let mut seen_ns = stripe.replaced_ns.load(Relaxed);
         // A time that is later than all others was wrong.
         while seen_ns < paid_ns || seen_ns > self.newest.high() {
-            // Ordering: AcqRel: before the exchange of the word that is replaced.
+            // Ordering: AcqRel: before the exchange that replaces the word.
             match stripe.replaced_ns.compare_exchange(seen_ns, paid_ns, AcqRel, Relaxed) {
                 Ok(_) => return,
                 Err(other) => seen_ns = other,
@@ -55,17 +55,17 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         CheckTime::from_ns(self.newest.newest())
     }
 
-    /// Takes the times over of the table that this one comes after.
+    /// Takes over the times of the table that this table replaces.
     pub(in crate::store::compact) fn goes_on_from(&self, word: &N, last: &Self) {
         self.newest.raise(last.newest.newest(), |now_ns| word.last_ns(now_ns));
         self.counters.take_times_of(&last.counters);
     }
 
-    /// The newest time of a state that is so far `ahead` of a time: later than that, if it was charged at a later one.
+    /// The newest time that a state `ahead` of a time requires. It is later than that time if the state was charged at a later time.
     pub(super) fn covering_ns(&self, word: &N, now_ns: u64, ahead: u64) -> u64 {
         match ahead.saturating_sub(self.horizon) {
             0 => word.last_ns(now_ns),
-            // Rounded up by a state and a nanosecond; the slack is added when the newest time is raised.
+            // Rounded up by one state and one nanosecond. The slack is added when the newest time is raised.
             beyond => {
                 let beyond_ns = word.span_ns(beyond + 1) + 1;
                 let slack_ns = word.span_ns(word.slack());
@@ -74,7 +74,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 
-    /// How far ahead of its time an image's states can be: a quarter of the range, by which callers' times may differ.
+    /// How far ahead of its time a state of an image can be: a quarter of the range. Callers' times may differ by this much.
     pub(in crate::store::compact) const MOST_AHEAD: u64 = 1 << (STATE_BITS - 2);
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use crate::algorithm::compact::ticks::{Interval, UnitRate};
     use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
 
-    /// A call that was decided as of a wrong time, before that was given up, does not bring it back.
+    /// A call may still use a wrong time that was given up after its decision. The call does not bring this time back.
     #[test]
     fn call_under_way_brings_no_wrong_time_back() {
         let rate = UnitRate { interval: Interval { num: 10, den: 1 }, burst: 1 };

@@ -1,44 +1,55 @@
-//! The table: where the node of a key is found.
+//! The table that finds the node of a key.
 //!
-//! The top bits of a hash choose a *shard*. A shard is one word: the address of its *index*, with the index's size in the low bits
-//! of that address. An index is an array of words in lines of eight, filled to at most three quarters:
+//! The top bits of a hash choose a *shard*. A shard is one word: the address of its *index*, with the size of the index in the
+//! low bits of that address. An index is an array of words in lines of eight. It is filled to at most three quarters:
+//!
 //!
 //! ```text
 //! empty       0
 //! tombstone   a node that was removed
 //! filled      28 bits of the hash (the tag) | 1 | the node's number | frozen
 //! ```
-//! The first bits of a tag number a key's line, and its last three the slot in that line where a search begins. A search goes round
-//! that line, then round the next, and ends at an empty slot. So it reads one line and one node in almost all cases.
+//! The first bits of a tag are the line number of a key. Its last three bits are the slot in that line where a search begins. A
+//! search visits all slots of that line, then all slots of the next line, and ends at an empty slot. So in almost all cases it
+//! reads one line and one node.
 //!
-//! *Insertion* exchanges the first empty slot of a key's search for the node's word. Slots are never empty again. So two threads
-//! that insert one key exchange the same slot. One fails, looks at the slot again, and finds the node of the other.
+//! *Insertion* exchanges the first empty slot of a key's search for the word of the node. A filled slot never becomes empty
+//! again. So two threads that insert the same key exchange the same slot. One of them fails, looks at the slot again, and finds
+//! the node of the other thread.
 //!
-//! *Removal* exchanges the node's state for dead, which one thread wins. No charge can land on the node any more, and searches for its key
-//! pass it. The winner exchanges the word in the present index for a tombstone, and retires the node.
+//! *Removal* takes three steps:
 //!
-//! *Growth* replaces an index by a copy of another size: to make room, or to be rid of tombstones.
+//! 1. A thread exchanges the state of the node for dead. Only one thread wins this exchange. After it, no charge can land on
+//!    the node, and searches for its key pass it.
+//! 2. The winner exchanges the word in the current index for a tombstone.
+//! 3. The winner retires the node.
 //!
-//! 1. Each word gets its *frozen* bit, empty ones too. It never changes again, as every exchange expects a word without that bit.
-//! 2. A new index is made of the filled words. A word tells its own home there, so no node is read.
-//! 3. One exchange of the shard's word publishes it, and the old one is retired.
+//! *Growth* replaces an index by a copy of another size, to make room or to remove tombstones:
 //!
-//! A thread that has to change a frozen word does all of this itself, and then begins again in the present index. One of them
-//! succeeds, so nobody waits for a thread that was held up. Charges and look-ups go on meanwhile: they read frozen words as any others.
+//! 1. A thread sets the *frozen* bit of each word, including empty words. A frozen word never changes again, because every
+//!    exchange expects a word without that bit.
+//! 2. The thread makes a new index from the filled words. A word contains its own home, so the thread reads no node.
+//! 3. One exchange of the shard's word publishes the new index. The thread retires the old one.
 //!
-//! *Why no thread is misled:*
-//! - All copies of an index are equal, so it does not matter whose is published.
-//! - A word stays in every index that follows until the thread that killed its node has exchanged it in the present one. If that one is frozen,
-//!   the thread looks in the next. Once the exchange succeeded, no later index has the word, because a copy is made of frozen words. So no thread
-//!   that pins afterwards finds the node.
-//! - A copy of an index that is not present any more is not published: the old address cannot come back while the copying thread is pinned.
-//! - A look-up may search an index that was replaced meanwhile, and miss a key that was inserted after it began. Only an
-//!   insertion has to know, and it searches the present index: in an older one it finds no empty slot that is not frozen.
+//! A thread that must change a frozen word does all of these steps itself, and then begins again in the current index. One of
+//! several such threads succeeds, so no thread waits for a thread that is preempted. Charges and lookups continue during the
+//! growth, because they read frozen words like any other word.
 //!
-//! *Sweeping.* Each insert into a shard that is more than half full looks at a few words by a hand that goes round, and removes nodes that have been
-//! idle for a while ([`GRACE_NS`]). So each word is looked at about once before the shard is rebuilt, and dead weight stays in proportion to the keys
-//! in use, however long new keys keep coming. No thread is needed, and only inserts pay. The while is there because a key that comes
-//! back is dearer to make than to keep.
+//! *Why these races are safe:*
+//! - All copies of an index are equal, so it does not matter which thread's copy is published.
+//! - A word stays in every later index until the thread that killed its node has exchanged it in the current index. If the
+//!   current index is frozen, that thread looks in the next one. After the exchange has succeeded, no later index has the word,
+//!   because a copy is made from frozen words. So a thread that pins afterwards does not find the node.
+//! - A copy of an index that is not current any more is not published. The old address cannot be used again while the copying
+//!   thread is pinned.
+//! - A lookup may search an index that was replaced in the meantime, and miss a key that was inserted after the lookup began.
+//!   Only an insertion needs to see such a key, and it searches the current index. In an older index it finds no empty slot
+//!   without the frozen bit.
+//!
+//! *Sweeping.* Each insert into a shard that is more than half full looks at the next few words of the shard, and removes nodes
+//! that have been idle for a grace period ([`GRACE_NS`]). So each word is looked at about once before the shard is rebuilt. Idle
+//! nodes stay in proportion to the keys in use, however long new keys arrive. Sweeping needs no thread of its own, and only
+//! inserts pay for it. The grace period exists because a key that returns is more expensive to create than to keep.
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
@@ -51,22 +62,23 @@ use crate::base::memory::prefetch::prefetch;
 use crate::base::sync::epoch::{self, Guard};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// How long a key must have been idle to be swept. To make it again costs more than a check, so at most once a second.
+/// The time that a key must be idle before a sweep removes it.
+/// To create the key again costs more than a check, so this must happen at most once per second.
 pub(super) const GRACE_NS: u64 = 1_000_000_000;
 
-/// So many that a rebuild at ten million keys takes well below a millisecond.
+/// With this number of shards, a rebuild at ten million keys takes well below a millisecond.
 const SHARD_BITS: u32 = if cfg!(tollgate_loom) { 1 } else { 9 };
 const SHARDS: usize = 1 << SHARD_BITS;
-/// Words of a line: as many as a cache line has.
+/// The number of words in a line: the same as in a cache line.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
-/// The most lines that an index begins with, so that the insert that makes it takes no longer than one that rebuilds it.
+/// The maximum number of lines of a first index. The insert that creates it then takes no longer than an insert that rebuilds one.
 const MOST_AT_FIRST: usize = 1 << 12;
-/// Words that an insert sweeps.
+/// The number of words that an insert sweeps.
 const SWEPT: usize = SLOTS / 2;
 
 const FROZEN: u64 = 1;
 const FILLED: u64 = 1 << (NUMBER_BITS + 1);
-/// The bits of a hash that a word has.
+/// The number of hash bits in a word.
 const TAG_BITS: u32 = 62 - NUMBER_BITS;
 const EMPTY: u64 = 0;
 /// A number without [`FILLED`].
@@ -76,7 +88,7 @@ const TOMBSTONE: u64 = 2;
 #[repr(align(64))]
 struct Line([AtomicU64; SLOTS]);
 
-/// A line's alignment leaves these bits of an index's address for its shift.
+/// The alignment of a line leaves these bits of an index's address free for its shift.
 const SHIFT_MASK: usize = align_of::<Line>() - 1;
 
 /// The tag of a key.
@@ -96,7 +108,7 @@ fn has_tag(word: u64, tag: u64) -> bool {
     word >> (63 - TAG_BITS) == tag << 1 | 1
 }
 
-/// The word of a key's node.
+/// The word for a key's node.
 fn word_of(hash: u64, number: u64) -> u64 {
     tag_of(hash) << (64 - TAG_BITS) | FILLED | number << 1
 }
@@ -110,18 +122,18 @@ fn is_filled(word: u64) -> bool {
     word & FILLED != 0
 }
 
-/// An index as its shard's word tells it: the address of its lines, and in the low bits how far to shift a tag for a line's number.
+/// An index as stored in the shard's word: the address of its lines. The low bits tell how far to shift a tag to get a line number.
 #[derive(Copy, Clone, PartialEq, Eq)]
 struct Index(*mut Line);
 
 impl Index {
-    /// Of lines that have no owner any more.
+    /// An index for lines that have no other owner.
     fn of(lines: Box<[Line]>) -> Self {
         let shift = TAG_BITS - lines.len().ilog2();
         Self(Box::into_raw(lines).cast::<Line>().map_addr(|address| address | shift as usize))
     }
 
-    /// The one of all shards that never had a key: a line of frozen words. Its shift differs from all others.
+    /// The index of all shards that never had a key: a line of frozen words. Its shift differs from all other shifts.
     fn vacant() -> Self {
         let index = Self::of(new_lines(1, EMPTY | FROZEN));
         Self(index.0.map_addr(|address| address + 1))
@@ -142,7 +154,7 @@ impl Index {
         (1 << TAG_BITS >> self.shift()).max(1)
     }
 
-    /// Where a tag's line is. In bounds, as tags have TAG_BITS bits.
+    /// The address of a tag's line. It is in bounds, because tags have TAG_BITS bits.
     #[inline(always)]
     fn home(self, tag: u64) -> *mut Line {
         let base = self.0.map_addr(|address| address & !SHIFT_MASK);
@@ -157,9 +169,9 @@ impl Index {
 }
 
 /// # Safety
-/// `base` is the address of an index of `len` lines, which no thread uses any more.
+/// `base` must be the address of an index of `len` lines, and no thread may use this index any more.
 unsafe fn free(base: *mut Line, len: usize) {
-    // SAFETY: made of such a box by `Index::of`, by the caller's word.
+    // SAFETY: `Index::of` made the address from such a box, as the caller guarantees.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
 }
 
@@ -167,11 +179,11 @@ fn new_lines(len: usize, word: u64) -> Box<[Line]> {
     (0..len).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(word)))).collect()
 }
 
-/// Freezes all words of an index: how many are filled, and how many are not empty.
+/// Freezes all words of an index. Returns the number of filled words and the number of non-empty words.
 fn freeze(lines: &[Line]) -> (usize, usize) {
     let (mut filled, mut used) = (0, 0);
     for slot in lines.iter().flat_map(|line| &line.0) {
-        // Ordering: Acquire, so that the copy hands the nodes on. Release as the word stays what another thread published.
+        // Ordering: Acquire, so that the copy passes the nodes on. Release, because the word remains one that another thread published.
         let word = match slot.load(Ordering::Acquire) {
             frozen if frozen & FROZEN != 0 => frozen,
             _ => slot.fetch_or(FROZEN, Ordering::AcqRel),
@@ -182,11 +194,11 @@ fn freeze(lines: &[Line]) -> (usize, usize) {
     (filled, used)
 }
 
-/// A copy of the filled words of a frozen index, in `len` lines.
+/// Copies the filled words of a frozen index into `len` lines.
 fn copy(lines: &[Line], len: usize) -> Box<[Line]> {
     let copy = new_lines(len, EMPTY);
     for slot in lines.iter().flat_map(|line| &line.0) {
-        // Ordering: Relaxed, here and in the copy: `freeze` has acquired them, and an exchange will publish them.
+        // Ordering: Relaxed, here and in the copy: `freeze` has acquired the words, and an exchange will publish them.
         let word = slot.load(Ordering::Relaxed) & !FROZEN;
         if is_filled(word) {
             let mut places = search(&copy, tag(word));
@@ -198,7 +210,7 @@ fn copy(lines: &[Line], len: usize) -> Box<[Line]> {
     copy
 }
 
-/// The slots of a tag's search, in its order.
+/// The slots that a search for a tag visits, in order.
 fn search(lines: &[Line], tag: u64) -> impl Iterator<Item = &AtomicU64> {
     #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
     let tag = tag as usize;
@@ -210,21 +222,21 @@ fn search(lines: &[Line], tag: u64) -> impl Iterator<Item = &AtomicU64> {
 }
 
 pub(super) struct NodeTable<K, T> {
-    /// Read by every check, and written when an index is replaced.
+    /// Every check reads this array. A write happens only when an index is replaced.
     shards: Box<[AtomicPtr<Line>; SHARDS]>,
     counts: Box<[ShardCounts; SHARDS]>,
-    /// What every shard has at first.
+    /// The initial index of every shard.
     vacant: AtomicPtr<Line>,
-    /// Lines of the smallest index.
+    /// The number of lines of the smallest index.
     least: usize,
     nodes: Nodes<K, T>,
 }
 
-/// What inserts and removals write.
+/// The counts that inserts and removals write.
 struct ShardCounts {
-    /// Signed, as a node is published before it is counted, and may be removed in between.
+    /// Signed: a node is published before it is counted, and may be removed in between.
     live: AtomicU32,
-    /// Filled words and tombstones of the index. Signed likewise.
+    /// Filled words and tombstones of the index. Signed for the same reason.
     used: AtomicU32,
     hand: AtomicUsize,
 }
@@ -236,7 +248,7 @@ pub(super) struct Held<'g, K, T> {
     word: u64,
 }
 
-/// Where a key belongs that is not there.
+/// The place for a key that is not in the table.
 pub(super) struct Vacant<'g, K, T> {
     table: &'g NodeTable<K, T>,
     guard: &'g Guard,
@@ -246,7 +258,7 @@ pub(super) struct Vacant<'g, K, T> {
     slot: Option<&'g AtomicU64>,
 }
 
-/// Whether a look-up's insertion left the shard filling up, so that a sweep is due.
+/// Whether the insertion filled the shard so far that a sweep is due.
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Filling {
@@ -255,9 +267,9 @@ pub(super) enum Filling {
 }
 
 impl<K, T: Tail> NodeTable<K, T> {
-    /// An empty table that need not grow for `keys` keys, for `threads` threads that insert at once.
+    /// An empty table that does not grow up to `keys` keys, for `threads` threads that insert at the same time.
     pub(super) fn new(keys: usize, threads: usize) -> Self {
-        // At most half full, as hashes do not divide evenly.
+        // At most half full, because hashes are not spread perfectly evenly.
         let slots = (keys.min(1 << 40) / SHARDS * 2).max(SLOTS).next_power_of_two();
         let vacant = Index::vacant();
         Self {
@@ -273,16 +285,16 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Keys held, idle ones included.
+    /// The number of keys, including idle ones.
     pub(super) fn len(&self) -> usize {
-        // Ordering: Relaxed, as all counts here: for growth and for people.
+        // Ordering: Relaxed, like all counts here. They only decide growth and inform users.
         let live = |counts: &ShardCounts| counts.live.load(Ordering::Relaxed).cast_signed() as isize;
         self.counts.iter().map(live).sum::<isize>().max(0).cast_unsigned()
     }
 
     /// The bytes of the nodes and of the words that find them.
     pub(super) fn bytes(&self) -> usize {
-        // A word for each slot, between three eighths and three quarters full.
+        // One word for each slot. The slots are between three eighths and three quarters full.
         Nodes::<K, T>::bytes(self.len()) + self.len() * 2 * size_of::<u64>()
     }
 
@@ -293,23 +305,23 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     #[inline(always)]
     fn index(&self, shard: usize) -> Index {
-        // Ordering: Acquire pairs with `rebuild`: the words are there.
+        // Ordering: Acquire pairs with `rebuild`: the words are visible.
         Index(self.shards[shard].load(Ordering::Acquire))
     }
 
-    /// The present index of a shard, and its lines.
+    /// The current index of a shard, and its lines.
     fn lines<'g>(&self, shard: usize, _guard: &'g Guard) -> (Index, &'g [Line]) {
         let index = self.index(shard);
-        // SAFETY: of this length. The shard's index under the guard, so it is not freed; changed by atomics only.
+        // SAFETY: the index has this length. It was the shard's index under the guard, so it is not freed. Only atomics change it.
         (index, unsafe { std::slice::from_raw_parts(index.base(), index.len()) })
     }
 
-    /// The words that a search for a tag begins with, in its order.
+    /// The words that a search for a tag begins with, in order.
     #[inline(always)]
     fn home<'g>(&self, hash: u64, _guard: &'g Guard) -> impl Iterator<Item = u64> + use<'g, K, T> {
         let tag = tag_of(hash);
         let index = self.index(Self::shard(hash));
-        // SAFETY: as in `lines`; and a tag's home is in bounds, as tags have TAG_BITS bits.
+        // SAFETY: as in `lines`. A tag's home is in bounds, because tags have TAG_BITS bits.
         let Line(line) = unsafe { &*index.home(tag) };
         #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
         let first = tag as usize;
@@ -317,7 +329,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         (0..SLOTS).map(move |step| line[(first + step) % SLOTS].load(Ordering::Acquire))
     }
 
-    /// The first node of this key, if there is one. It may be dead, and then [`NodeTable::find`] knows of others.
+    /// Returns the first node of this key, if there is one. The node may be dead. Then [`NodeTable::find`] searches for others.
     #[inline(always)]
     pub(super) fn get<'g>(
         &'g self,
@@ -339,7 +351,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         self.find(hash, guard, is_key).ok().map(|held| held.node)
     }
 
-    /// The live node of a key, or else the place where it belongs.
+    /// Returns the live node of a key, or the place where the key belongs.
     #[cold]
     #[inline(never)]
     pub(super) fn find<'g>(
@@ -365,48 +377,48 @@ impl<K, T: Tail> NodeTable<K, T> {
         Err(vacant(None))
     }
 
-    /// The node of a filled word. Callers have read it under this guard, from the index that was the shard's.
+    /// The node of a filled word. Callers must have read the word under this guard, from the index that was the shard's.
     #[inline(always)]
     fn node<'g>(&'g self, word: u64, guard: &'g Guard) -> &'g KeyNode<K, T> {
         debug_assert!(is_filled(word));
-        // SAFETY: all callers in this file have read the word so.
+        // SAFETY: all callers in this file have read the word in this way.
         unsafe { self.nodes.get(number(word), guard) }
     }
 
-    /// The live node of a word, if it has one.
+    /// Returns the live node of a word, if it has one.
     fn held<'g>(&'g self, shard: usize, slot: &AtomicU64, guard: &'g Guard) -> Option<Held<'g, K, T>> {
         let word = slot.load(Ordering::Acquire);
         let node = is_filled(word).then(|| self.node(word, guard))?;
         (!node.state.is_dead()).then_some(Held { node, shard, word })
     }
 
-    /// Replaces an index by a copy, of the size that its filled words need. Whoever is first does.
+    /// Replaces an index by a copy with the size that its filled words need. The first thread to finish publishes its copy.
     #[cold]
     fn rebuild(&self, shard: usize, (old, lines): (Index, &[Line]), guard: &Guard) {
         let (filled, used) = freeze(lines);
-        // Between a quarter and half full, so that it pays for itself before it is rebuilt.
+        // Between a quarter and half full, so that enough inserts share the cost before the next rebuild.
         let len = (2 * filled).div_ceil(SLOTS).next_power_of_two().clamp(self.least, 1 << TAG_BITS);
         self.publish(shard, old, Index::of(copy(lines, len)), used - filled, guard);
     }
 
-    /// Exchanges a shard's index, if it is still the old one, and frees the other. `dropped` words are not in the new one.
+    /// Exchanges a shard's index if it is still the old one, and frees the unused index. The new index lacks the `dropped` words.
     fn publish(&self, shard: usize, old: Index, new: Index, dropped: usize, guard: &Guard) {
         // Ordering: Release publishes the words, and the nodes that `freeze` has acquired.
         let published =
             self.shards[shard].compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if published {
-            // By what was dropped, so that it is right in the end, whatever is counted meanwhile.
+            // Subtracts the number of dropped words, so the count is correct in the end, whatever other threads count in the meantime.
             let dropped = u32::try_from(dropped).unwrap_or(0);
             self.counts[shard].used.fetch_sub(dropped, Ordering::Relaxed);
         }
         let unused = if published { old } else { new };
         if !unused.is_vacant() {
-            // SAFETY: the old one is the shard's no more, and by one exchange only; or the new one never was.
+            // SAFETY: either the old index is not the shard's any more, after exactly one exchange, or the new one was never published.
             unsafe { guard.retire(unused.base(), unused.len(), free) };
         }
     }
 
-    /// Unpublishes and retires a node whose state the caller killed.
+    /// Unpublishes and retires a node. The caller has killed its state.
     pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Guard) {
         let (shard, word) = (held.shard, held.word & !FROZEN);
         self.counts[shard].live.fetch_sub(1, Ordering::Relaxed);
@@ -417,21 +429,21 @@ impl<K, T: Tail> NodeTable<K, T> {
                 debug_assert!(false, "a word stays until its node's killer replaces it");
                 return;
             };
-            // Ordering: Relaxed. The node died before, by an exchange of its own.
+            // Ordering: Relaxed. The node died earlier, by an exchange of its own.
             if slot.compare_exchange(word, TOMBSTONE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 break;
             }
             self.rebuild(shard, (index, lines), guard);
         }
-        // SAFETY: found under the guard. No index has the number any more, and no later one can; one thread killed the node.
+        // SAFETY: found under the guard. No current or later index has the number. Only one thread killed the node.
         unsafe { self.nodes.retire(number(word), guard) };
     }
 
-    /// Visits the nodes of the next few words of a hash's shard, and unlinks those that `kill` says it killed.
+    /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
     pub(super) fn sweep(&self, hash: u64, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         let shard = Self::shard(hash);
         let (_, lines) = self.lines(shard, guard);
-        // Two threads at one place would only share the work.
+        // If two threads are at one position, they only share the work.
         let hand = self.counts[shard].hand.fetch_add(SWEPT, Ordering::Relaxed);
         for place in (0..SWEPT).map(|step| hand.wrapping_add(step)) {
             let slot = &lines[place / SLOTS % lines.len()].0[place % SLOTS];
@@ -443,7 +455,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Visits live nodes, other ones each time, until `visit` has enough. It may give up in a table that is all but empty.
+    /// Visits live nodes, different ones each time, until `visit` breaks. The search may end early in a table that is almost empty.
     pub(super) fn search<'g>(
         &'g self,
         hash: u64,
@@ -474,7 +486,9 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Visits every live node, and unlinks those that `kill` says it killed. Pins once for each shard, so that nodes are freed during a long visit.
+    /// Visits every live node, and unlinks those for which `kill` returns true.
+    ///
+    /// It pins once for each shard, so that nodes can be freed during a long visit.
     pub(super) fn for_each(&self, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         for shard in 0..SHARDS {
             let guard = &epoch::pin();
@@ -487,20 +501,20 @@ impl<K, T: Tail> NodeTable<K, T> {
             }
             let (index, lines) = self.lines(shard, guard);
             let live = self.counts[shard].live.load(Ordering::Relaxed).cast_signed().max(0);
-            // Gives memory back.
+            // A rebuild gives memory back.
             if lines.len() > self.least && live.cast_unsigned() as usize * 8 < lines.len() * SLOTS {
                 self.rebuild(shard, (index, lines), guard);
             }
         }
     }
 
-    /// Asks the processor for the line that a check of this hash will read.
+    /// Prefetches the cache line that a check of this hash reads.
     #[inline(always)]
     pub(super) fn prefetch_line(&self, hash: u64) {
         prefetch(self.index(Self::shard(hash)).home(tag_of(hash)));
     }
 
-    /// Asks for the node of this hash that is likely the key's.
+    /// Prefetches the node that is probably the one of this hash's key.
     #[inline]
     pub(super) fn prefetch_node(&self, hash: u64, guard: &Guard) {
         let word =
@@ -510,14 +524,14 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Puts a node into memory.
+    /// Writes a node into memory.
     pub(super) fn place<'g>(&'g self, node: KeyNode<K, T>, guard: &'g Guard) -> NewNode<'g, K, T> {
         self.nodes.place(node, guard)
     }
 }
 
 impl<'g, K, T: Tail> Vacant<'g, K, T> {
-    /// Publishes a node here, if the place still is one.
+    /// Publishes a node in this place, if the place is still empty.
     pub(super) fn fill(self, node: NewNode<'g, K, T>) -> Result<Filling, NewNode<'g, K, T>> {
         let Self { table, guard, hash, index, slot } = self;
         let shard = NodeTable::<K, T>::shard(hash);
@@ -527,7 +541,7 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
             |slot: &AtomicU64| slot.compare_exchange(EMPTY, word, Ordering::Release, Ordering::Relaxed);
         match slot.map(exchange) {
             Some(Ok(_)) => {}
-            // Another thread filled it.
+            // Another thread filled the slot.
             Some(Err(other)) if other & FROZEN == 0 => return Err(node),
             _ => {
                 table.rebuild(shard, index, guard);
@@ -547,13 +561,13 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
     }
 }
 
-/// What the models' controls do otherwise.
+/// Wrong variants of the operations, for the controls of the models.
 #[cfg(all(test, tollgate_loom))]
 pub(super) mod broken {
     use super::*;
 
     impl<K, T: Tail> NodeTable<K, T> {
-        /// Filled words of all present indices.
+        /// The number of filled words in all current indices.
         pub(in super::super) fn filled(&self, guard: &Guard) -> usize {
             let filled = |slot: &&AtomicU64| is_filled(slot.load(Ordering::Acquire));
             let words =
@@ -561,14 +575,14 @@ pub(super) mod broken {
             (0..SHARDS).map(words).sum()
         }
 
-        /// A copy of an index whose words may change meanwhile.
+        /// Copies an index without a freeze, so its words may change during the copy.
         pub(in super::super) fn rebuild_unfrozen(&self, hash: u64, guard: &Guard) {
             let shard = Self::shard(hash);
             let (old, lines) = self.lines(shard, guard);
             self.publish(shard, old, Index::of(copy(lines, 2 * lines.len())), 0, guard);
         }
 
-        /// The whole of a rebuild.
+        /// Runs a complete rebuild.
         pub(in super::super) fn rebuild_now(&self, hash: u64, guard: &Guard) {
             let shard = Self::shard(hash);
             self.rebuild(shard, self.lines(shard, guard), guard);
@@ -582,16 +596,16 @@ pub(super) mod broken {
             slot.unwrap().store(TOMBSTONE, Ordering::Relaxed);
         }
 
-        /// Gives the node back while others may look at it.
+        /// Frees the node while other threads may still look at it.
         pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Guard) {
             self.unlink_once(held, guard);
-            // SAFETY: none: that is what the control is for.
+            // SAFETY: none. The control exists to show this error.
             drop(unsafe { self.nodes.own(number(held.word)) });
         }
     }
 
     impl<'g, K, T: Tail> Vacant<'g, K, T> {
-        /// Stores the node's word where another thread may have stored its own.
+        /// Stores the word of the node where another thread may have stored its own.
         pub(in super::super) fn store(self, node: NewNode<'g, K, T>) {
             let word = word_of(self.hash, node.number());
             self.slot.unwrap().store(word, Ordering::Release);
@@ -606,8 +620,8 @@ impl<K, T> Drop for NodeTable<K, T> {
         let index = |place: &AtomicPtr<Line>| Index(place.load(Ordering::Relaxed));
         let indices = self.shards.iter().map(index).filter(|index| !index.is_vacant());
         for index in indices.chain([index(&self.vacant)]) {
-            // SAFETY: made by `Index::of`, and used here for the last time, as no other thread uses the table any more. The
-            // same holds for the nodes that its words have; those that were unlinked have none.
+            // SAFETY: `Index::of` made the index. This is its last use, because no other thread uses the table any more. The same holds
+            // for the nodes of its words. Nodes that were unlinked have no words.
             unsafe {
                 let lines = Box::from_raw(std::ptr::slice_from_raw_parts_mut(index.base(), index.len()));
                 for slot in lines.iter().flat_map(|line| &line.0) {
