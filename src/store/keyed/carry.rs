@@ -1,4 +1,4 @@
-//! Keys that are carried over into another store.
+//! Carries keys over into another store.
 
 use std::hash::{BuildHasher, Hash};
 

@@ -45,7 +45,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         SlotTicket { table: self, word, place, slot, seen, idle, ahead, now_ns, verdict, cost }
     }
 
-    /// How far ahead a key is that takes more than one exchange, and the time of that answer.
+    /// For a key that takes more than one exchange: returns how far ahead it is, and the time as of which this holds.
     #[cold]
     #[inline(never)]
     fn look_slowly(&self, word: &N, place: SlotAddress, now_ns: u64) -> (u64, u64) {

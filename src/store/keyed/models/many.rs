@@ -1,14 +1,14 @@
-//! Eight threads at a table whose shards begin with two words, by shuttle: see `sync::sample`.
+//! Eight threads on a table whose shards begin with two words, by shuttle: see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
 
 const SCHEDULES: usize = 800;
-/// Held from the beginning, and idle when the threads come. The others are new.
+/// The store holds these keys from the beginning, and they are idle when the threads start. The other keys are new.
 const HELD: [u64; 3] = [0, 2, 5];
 const KEYS: [u64; 5] = [0, 2, 5, 1, 3];
 
-/// Checks of five keys by five threads, beside a sweep of idle keys and two removals: what is charged is found again.
+/// Five threads check five keys while other threads sweep idle keys and remove two keys. Every charge is found again.
 fn eight(sweep: fn(&Store)) {
     let store = store(1);
     for key in HELD {
@@ -35,7 +35,7 @@ fn eight(sweep: fn(&Store)) {
         owed = std::array::from_fn(|key| owed[key] + admitted[key]);
     }
     for (key, owed) in KEYS.into_iter().zip(owed) {
-        // Each is checked twice, and only the first key may be removed.
+        // Each key is checked twice, and only the first key may be removed.
         let held = !held(&store, key, 110).reset_after().is_zero();
         if key == KEYS[0] {
             assert!(owed <= 1, "one unit, and one more for each removal: {owed}");
@@ -60,7 +60,7 @@ fn control_of_eight_a_sweep_that_kills_what_was_charged_loses_charges() {
     sample(SCHEDULES, || eight(kill_whatever_was_charged));
 }
 
-/// Every key is new, and its shard's index doubles again and again meanwhile.
+/// Every key is new, and the index of its shard doubles several times during the run.
 #[test]
 fn eight_threads_grow_a_table_and_miss_no_key() {
     sample(SCHEDULES, || {

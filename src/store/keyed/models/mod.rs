@@ -1,4 +1,4 @@
-//! Loom models of the keyed store: shards that begin with two words, and a hasher that gives keys away.
+//! Loom models of the keyed store: shards begin with two words, and the hasher makes the place of each key known.
 
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::store::op::Store as _;
 #[cfg(tollgate_shuttle)]
 mod many;
 
-/// A key's last four bits begin its hash: the first of them is the shard, the next chooses between two lines.
+/// The last four bits of a key begin its hash. The first of them is the shard, and the next chooses between two lines.
 #[derive(Clone, Default)]
 struct LowBits(u64);
 
@@ -43,7 +43,7 @@ impl Hasher for LowBits {
 
 type Store = Keyed<u64, Gcra, LowBits>;
 
-/// One unit each 10 ns, `burst` at once.
+/// A store with one unit per 10 ns and this burst.
 fn store(burst: u64) -> Arc<Store> {
     take_retired();
     let quota = Quota::new(1, Duration::from_nanos(10)).burst(burst);
@@ -84,13 +84,13 @@ fn racing_first_sights_make_one_key() {
     });
 }
 
-/// The control: a word that is stored, not exchanged.
+/// The control: stores a word instead of an exchange.
 #[test]
 #[should_panic(expected = "one is admitted")]
 fn control_storing_a_word_makes_two_nodes() {
     model(3, || {
         let store = store(1);
-        // The shard has an index.
+        // The shard already has an index.
         assert!(check(&store, 0, 100) && store.remove(&0));
         let insert = |store: &Store| {
             let guard = epoch::pin();
@@ -132,7 +132,7 @@ fn a_charge_survives_the_reclaiming_of_its_idle_node() {
     });
 }
 
-/// Removes the keys that it saw idle, charged since or not.
+/// Removes the keys that it saw idle, even if they were charged since.
 fn kill_whatever_was_charged(store: &Store) {
     store.remove_if(|node| {
         let idle = node.state.peek(&store.algorithm, 110, 0).is_ok_and(|held| held.reset_after().is_zero());
@@ -140,7 +140,7 @@ fn kill_whatever_was_charged(store: &Store) {
     });
 }
 
-/// The control: looks whether a node is idle, and kills it in another step.
+/// The control: checks whether a node is idle, and kills it in a separate step.
 #[test]
 #[should_panic(expected = "the charge is on a node that look-ups find")]
 fn control_killing_what_was_idle_loses_a_charge() {
@@ -162,7 +162,7 @@ fn a_key_is_inserted_behind_a_dead_node_of_its_own() {
     model(2, || {
         let store = store(1);
         assert!(check(&store, 1, 100));
-        // One removes, and both insert anew.
+        // One thread removes the key, and both insert it again.
         let (a, b) = both(
             &store,
             |s| {
@@ -182,7 +182,7 @@ fn an_insert_beside_a_removal_is_not_lost() {
         let store = store(1);
         assert!(check(&store, 0, 100));
         take_retired();
-        // The second word of the line of 0 makes the index grow.
+        // A second word in the line of key 0 makes the index grow.
         let (a, b) = both(&store, |s| check(s, 1, 100), |s| s.remove(&0));
         assert!(a && b);
         assert!(store.contains(&1), "the new node is found though its neighbour went away");
@@ -208,7 +208,7 @@ fn two_removals_remove_once() {
 fn growth_hides_no_key() {
     model(2, || {
         let store = store(1);
-        // The second key doubles the index, and the fourth does again.
+        // The second key doubles the index, and the fourth key doubles it again.
         assert!(check(&store, 1, 100));
         let (a, b) = both(&store, |s| check(s, 3, 100) && check(s, 2, 100), |s| check(s, 1, 100));
         assert!(a, "new keys are admitted");
@@ -220,7 +220,7 @@ fn growth_hides_no_key() {
     });
 }
 
-/// An insert beside a rebuild of its index.
+/// An insert that races with a rebuild of its index.
 fn an_insert_beside(rebuild: fn(&Store, u64, &Guard)) {
     model(3, move || {
         let store = store(1);
@@ -248,7 +248,7 @@ fn control_copying_words_that_are_not_frozen_loses_an_insert() {
     an_insert_beside(|store, hash, guard| store.table.rebuild_unfrozen(hash, guard));
 }
 
-/// A removal beside two rebuilds, by one thread each.
+/// A removal that races with two rebuilds, each by one thread.
 fn a_removal_beside_growth(unlink: fn(&Store, &Held<'_, u64, ()>, &Guard)) {
     model(3, move || {
         let store = store(1);
@@ -277,7 +277,7 @@ fn control_unlinking_in_one_index_leaves_a_word() {
     a_removal_beside_growth(|store, held, guard| store.table.unlink_once(held, guard));
 }
 
-/// One thread looks at a node while another gives it back and uses its memory for another key.
+/// One thread looks at a node while another thread returns it and uses its memory for another key.
 fn reuse_beside_a_reader(remove: fn(&Store)) {
     model(2, move || {
         let store = store(2);
@@ -309,7 +309,7 @@ fn control_using_memory_again_at_once_charges_another_key() {
     });
 }
 
-/// Two newcomers for one place. Each looks for an idle key to forget before it is denied, so there is much to visit.
+/// Two new keys race for one place. Each searches for an idle key to remove before it is denied, so there are many states to visit.
 fn one_place_for_two(preemptions: usize) {
     model(preemptions, || {
         take_retired();

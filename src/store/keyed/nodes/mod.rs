@@ -1,27 +1,30 @@
-//! Memory for nodes: segments of 63 nodes each, in blocks of up to 64 segments, in a directory that finds them by number.
+//! Memory for nodes: segments of 63 nodes each, in blocks of up to 64 segments. A directory finds them by number.
 //!
 //! A node never moves, so a charge needs no index once it has its node. A *number* names a node: its segment, and its place in
-//! that segment. The directory has one entry for each block, so that it stays in the first cache. It grows by levels, each twice as large as the one
-//! before, and no level moves. A block of the first level is one segment, so that small stores stay small.
+//! that segment. The directory has one entry for each block, so it stays in the first-level cache. It grows by levels. Each
+//! level is twice as large as the one before, and no level moves. A block of the first level is one segment, so small stores
+//! stay small.
 //!
-//! One word of a segment says which of its nodes are taken. Its 64th bit says that a stripe *holds* the segment, that is, gives
-//! nodes out of it. Each change of that word is one exchange:
+//! One word of a segment tells which of its nodes are taken. Its 64th bit means that a stripe *holds* the segment: the stripe
+//! takes new nodes from this segment. Each change of that word is one exchange:
 //!
-//! - A node is given out by setting its bit, and given back by clearing it after the key is dropped.
-//! - A stripe whose segment is full takes another one that no stripe holds and that has room, or opens one.
-//! - Whoever leaves a word without nodes and without a holder *closes* the segment, by setting all bits. No node is given out of
-//!   a closed segment.
+//! - A thread takes a node by setting its bit. It returns the node by clearing the bit, after it has dropped the key.
+//! - A stripe whose segment is full takes another segment that has room and that no stripe holds, or opens a new one.
+//! - A thread that leaves a word without nodes and without a holder *closes* the segment: it sets all bits. No thread takes a
+//!   node from a closed segment.
 //!
-//! One word of a block says which of its segments are open, by the same rules: a segment is opened by setting its bit, and its bit is cleared after it
-//! was closed. Whoever leaves that word empty closes the block. So it leaves the directory, and is freed.
+//! One word of a block tells which of its segments are open, by the same rules. To open a segment, a thread sets its bit. After
+//! a segment was closed, a thread clears its bit. A thread that leaves that word empty closes the block. The block then leaves
+//! the directory, and is freed.
 //!
-//! A node is given back, and a block freed, when all threads that could have seen it have unpinned. A node's memory is used
-//! again for another key. So a large peak of keys is the most memory that a store ever takes, and a block that
-//! is empty is memory that it gives back.
+//! A node is returned, and a block is freed, when all threads that could have seen it have unpinned. Then another key can use
+//! the memory of the node. So a store never takes more memory than for its largest number of keys at one time. A block without
+//! nodes gives its memory back.
 //!
-//! Threads write nodes at each charge. The first 200 nodes or so lie so far apart that no two share a cache line, which would
-//! make threads that charge two hot keys wait for each other. A store of many keys does not need this, as its keys are seldom
-//! charged at the same moment. There nodes lie close, and more of them fit into a cache.
+//! Threads write nodes at each charge. If two hot keys shared a cache line, threads that charge them would wait for each other.
+//! So the first 200 nodes or so lie far enough apart that no two share a cache line. A store of many keys does not need this,
+//! because its keys are seldom charged at the same moment. Its further nodes lie close together, so more of them fit into a
+//! cache.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -40,55 +43,55 @@ use crate::base::sync::epoch::{self, Guard};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, thread_number};
 use crate::store::state::KeyState;
 
-/// One key. Never moves.
+/// One key and its state. A node never moves.
 pub(super) struct KeyNode<K, T> {
     pub(super) state: KeyState<T>,
     pub(super) key: K,
 }
 
-/// Bits of a number.
+/// The number of bits in a number.
 pub(super) const NUMBER_BITS: u32 = 34;
-/// Nodes of a segment: one for each bit of its word but the last.
+/// The number of nodes in a segment: one for each bit of its word except the last.
 const NODES: usize = 63;
-/// Low bits of a number, that say the node's place in its segment.
+/// The low bits of a number, which are the place of the node in its segment.
 const PLACE_BITS: u32 = 6;
-/// Blocks of the first level. Each has one segment.
+/// The number of blocks in the first level. Each has one segment.
 const FIRST_LEVEL: u32 = if cfg!(tollgate_loom) { 2 } else { 256 };
 const LEVELS: usize = if cfg!(tollgate_loom) { 3 } else { 21 };
-/// Segments that can be, if each is a block.
+/// The maximum number of segments, if each block has one segment.
 const SEGMENTS: u32 = FIRST_LEVEL << (LEVELS - 1);
-/// Segments whose nodes have cache lines of their own: some 200 nodes for small keys.
+/// The number of segments whose nodes have cache lines of their own: about 200 nodes for small keys.
 const SPREAD: u32 = 16;
-/// The bytes of a block are at most so many, if it has more than one segment.
+/// The maximum number of bytes in a block with more than one segment.
 const BLOCK_BYTES: usize = 1 << 16;
-/// A stripe holds the segment, or it is closed.
+/// A stripe holds the segment, or the segment is closed.
 const HELD: u64 = 1 << NODES;
-/// No node of the segment, or no segment of the block, is given out any more.
+/// No thread takes a node of this segment, or a segment of this block, any more.
 const CLOSED: u64 = u64::MAX;
-/// What is retired is a block, and not a node.
+/// Marks a retired item as a block. Without this bit it is a node.
 const WHOLE: usize = 1 << 63;
-/// Segments that a stripe looks at for room before it makes one.
+/// The number of segments that a stripe searches for room before it makes one.
 const LOOKED_AT: u32 = 4;
-/// A stripe that has no segment yet.
+/// The value of a stripe that has no segment yet.
 const NONE: u32 = u32::MAX;
 
-/// A block's first segment. Odd once the block is closed.
+/// The first segment of a block. The value is odd after the block was closed.
 type Entry<K, T> = AtomicPtr<Segment<K, T>>;
 
-/// The blocks of a store. Each of them keeps it.
+/// The directory of the blocks of a store. Each block keeps it alive.
 struct Directory<K, T> {
-    /// Each level's address, less the blocks of the levels before it: so that a block's own number leads to its entry.
+    /// The address of each level, less the blocks of the levels before it. So a block's own number leads to its entry.
     levels: [AtomicPtr<Entry<K, T>>; LEVELS],
-    /// Segments that were ever opened.
+    /// The number of segments that were ever opened.
     len: AtomicU32,
     nodes: PhantomData<Box<KeyNode<K, T>>>,
 }
 
-/// Laid out as it is written, so that nodes of sixteen bytes begin at a multiple of their size, and none lies on two lines.
+/// Laid out in source order. So nodes of sixteen bytes begin at a multiple of their size, and none lies on two cache lines.
 #[repr(C)]
 struct Segment<K, T> {
     taken: AtomicU64,
-    /// The open segments of the block, if this is its first.
+    /// The open segments of the block, if this is its first segment.
     open: AtomicU64,
     nodes: [UnsafeCell<MaybeUninit<KeyNode<K, T>>>; NODES],
 }
@@ -96,14 +99,14 @@ struct Segment<K, T> {
 /// The nodes of a store.
 pub(super) struct Nodes<K, T> {
     directory: Arc<Directory<K, T>>,
-    /// One for each thread that can insert at once, so that they seldom share a segment's word.
+    /// One stripe for each thread that can insert at the same time, so that threads seldom share the word of a segment.
     stripes: Box<[CachePadded<Stripe>]>,
 }
 
 struct Stripe {
-    /// The segment that nodes are given out of.
+    /// The segment from which this stripe takes nodes.
     current: AtomicU32,
-    /// Where in the directory it looks next for one with room.
+    /// The directory position where the next search for a segment with room begins.
     hand: AtomicU32,
 }
 
@@ -114,7 +117,7 @@ fn level(block: u32) -> (usize, u32) {
     (level as usize, if level == 0 { 0 } else { FIRST_LEVEL << (level - 1) })
 }
 
-/// Blocks of a level.
+/// The number of blocks in a level.
 fn level_len(level: usize) -> usize {
     (FIRST_LEVEL as usize) << level.saturating_sub(1)
 }
@@ -125,11 +128,11 @@ impl<K, T> Directory<K, T> {
         Self { levels, len: AtomicU32::new(0), nodes: PhantomData }
     }
 
-    /// The entry of a block, in a level that is made if it has to be.
+    /// The entry of a block. Allocates the level of this block if necessary.
     fn entry(&self, block: u32) -> &Entry<K, T> {
         assert!(block < SEGMENTS, "a keyed store has at most 2^34 nodes");
         let (number, first) = level(block);
-        // Ordering: Acquire, and Release on success: the level's entries are null.
+        // Ordering: Acquire, and Release on success: the entries of the level are null.
         let mut biased = self.levels[number].load(Ordering::Acquire);
         if biased.is_null() {
             let null = |_| AtomicPtr::new(std::ptr::null_mut());
@@ -137,27 +140,27 @@ impl<K, T> Directory<K, T> {
             biased = new.as_mut_ptr().wrapping_sub(first as usize);
             let null = std::ptr::null_mut();
             match self.levels[number].compare_exchange(null, biased, Ordering::AcqRel, Ordering::Acquire) {
-                // The directory's from now on.
+                // The directory owns the level from now on.
                 Ok(_) => forget(new),
                 Err(other) => biased = other,
             }
         }
-        // SAFETY: a level has this length from its number, and lives as long as the directory.
+        // SAFETY: the number of a level determines its length, and a level lives as long as the directory.
         unsafe { &*biased.wrapping_add(block as usize) }
     }
 
-    /// The segments of a block, if it is there.
+    /// Returns the segments of a block, if the block exists.
     fn segments<'g>(&self, block: u32, _guard: &'g Guard) -> Option<&'g [Segment<K, T>]> {
-        // Ordering: Acquire pairs with the exchange that put it there: its words are written.
+        // Ordering: Acquire pairs with the exchange that stored the block: its words are written.
         let first = self.entry(block).load(Ordering::Acquire);
         if first.is_null() || first.addr() % 2 == 1 {
             return None;
         }
-        // SAFETY: of this length. It is freed by epoch after it was closed, and it was not closed under the guard.
+        // SAFETY: the block has this length. It is freed by epoch after it was closed, and it was not closed under the guard.
         Some(unsafe { std::slice::from_raw_parts(first, Segment::<K, T>::of_block(block)) })
     }
 
-    /// The segment of this number, if its block is there. It may be closed.
+    /// Returns the segment of this number, if its block exists. The segment may be closed.
     fn segment<'g>(&self, id: u32, guard: &'g Guard) -> Option<&'g Segment<K, T>> {
         if id >= self.len.load(Ordering::Acquire) {
             return None;
@@ -166,24 +169,24 @@ impl<K, T> Directory<K, T> {
         Some(&self.segments(block, guard)?[place])
     }
 
-    /// Opens a segment that is closed, and holds it.
+    /// Opens a closed segment, and holds it.
     #[must_use]
     fn open(self: &Arc<Self>, id: u32, guard: &Guard) -> bool {
         let (block, place) = Segment::<K, T>::block(id);
         let held = Segment::<K, T>::never(id) | HELD;
         if let Some(segments) = self.segments(block, guard) {
             let unless_open = |open| if open >> place & 1 == 0 { Some(open | 1 << place) } else { None };
-            // Ordering: Acquire pairs with `release`: nobody uses the segment's nodes any more.
+            // Ordering: Acquire pairs with `release`: no thread uses the nodes of the segment any more.
             let opened =
                 segments[0].open.fetch_update(Ordering::Acquire, Ordering::Relaxed, unless_open).is_ok();
             if opened {
-                // Ordering: Release hands on what was acquired to those that take nodes.
+                // Ordering: Release passes what was acquired above on to the threads that take nodes.
                 segments[place].taken.store(held, Ordering::Release);
             }
             return opened;
         }
         let (entry, null) = (self.entry(block), std::ptr::null_mut());
-        // A block that was closed is there until it is freed.
+        // A closed block stays in its entry until it is freed.
         if !entry.load(Ordering::Relaxed).is_null() {
             return false;
         }
@@ -192,13 +195,13 @@ impl<K, T> Directory<K, T> {
         let made =
             entry.compare_exchange(null, new.as_mut_ptr(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if made {
-            // The block is the directory's, and has a share in it.
+            // The directory owns the block. The block has a share in the directory.
             forget((new, Arc::clone(self)));
         }
         made
     }
 
-    /// Clears a bit of a segment that was the caller's. Closes the segment if it was the last, and then the block likewise.
+    /// Clears a bit of a segment that the caller owned. Closes the segment if this was the last bit, and then the block in the same way.
     fn release(self: &Arc<Self>, id: u32, bit: u64, guard: &Guard) {
         let (block, place) = Segment::<K, T>::block(id);
         let Some(segments) = self.segments(block, guard) else {
@@ -206,9 +209,10 @@ impl<K, T> Directory<K, T> {
             return;
         };
         let closes = |word: &AtomicU64, bit: u64, empty: u64| {
-            // Ordering: AcqRel. All uses of what the bit is for come before; and all of all of them, before the memory is used again.
+            // Ordering: AcqRel. All uses of this bit's memory come before the clear. All uses under all bits come before the memory is
+            // used again.
             word.fetch_and(!bit, Ordering::AcqRel) & !bit == empty
-                // Ordering: Relaxed: what was acquired just above is still all that was ever released.
+                // Ordering: Relaxed: the exchange just above has acquired everything that was ever released.
                 && word.compare_exchange(empty, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         if closes(&segments[place].taken, bit, Segment::<K, T>::never(id))
@@ -218,14 +222,14 @@ impl<K, T> Directory<K, T> {
         }
     }
 
-    /// Takes a block out that was just closed, and frees it by and by.
+    /// Removes a block that was just closed from the directory, and retires it.
     fn leave(self: &Arc<Self>, block: u32, guard: &Guard) {
         let entry = self.entry(block);
-        // Ordering: Relaxed. Only the thread that closed the block changes the entry, and nothing else is handed on by it.
+        // Ordering: Relaxed. Only the thread that closed the block changes the entry, and the entry passes nothing else on.
         let first = entry.load(Ordering::Relaxed);
         entry.store(first.map_addr(|address| address | 1), Ordering::Relaxed);
         let directory = Arc::as_ptr(self).cast_mut();
-        // SAFETY: no thread that pins from now on reaches the block. Only one exchange closes it.
+        // SAFETY: a thread that pins from now on cannot reach the block. Only one exchange closes it.
         unsafe { guard.retire(directory, WHOLE | block as usize, free_block) };
     }
 }
@@ -235,10 +239,10 @@ impl<K, T> Drop for Directory<K, T> {
         for (number, level) in self.levels.iter().enumerate() {
             let biased = level.load(Ordering::Relaxed);
             if !biased.is_null() {
-                // As many blocks as the level has come before it, unless it is the first.
+                // Each level except the first has as many blocks as all levels before it.
                 let first = if number == 0 { 0 } else { level_len(number) };
                 let level = std::ptr::slice_from_raw_parts_mut(biased.wrapping_add(first), level_len(number));
-                // SAFETY: made by `entry`, of this length. No thread uses the directory any more.
+                // SAFETY: `entry` made the level with this length. No thread uses the directory any more.
                 drop(unsafe { Box::from_raw(level) });
             }
         }
@@ -246,20 +250,20 @@ impl<K, T> Drop for Directory<K, T> {
 }
 
 impl<K, T> Segment<K, T> {
-    /// Segments of a block that is not of the first level: a power of two.
+    /// The number of segments in a block that is not of the first level: a power of two.
     const MANY: usize = match BLOCK_BYTES / size_of::<Self>() {
         _ if cfg!(tollgate_loom) => 2,
         0 => 1,
         fit if fit > 64 => 64,
         fit => 1 << fit.ilog2(),
     };
-    /// Every which node is used where nodes have lines of their own. Nodes of whichever alignment share no line if 63 bytes or more
-    /// lie between them.
+    /// In segments whose nodes have cache lines of their own, every `STEP`th node is used. With 63 bytes or more between them, two
+    /// nodes share no cache line, whatever their alignment.
     const STEP: usize = match 1 + 63_usize.div_ceil(size_of::<KeyNode<K, T>>()) {
         step if step > NODES => NODES,
         step => step,
     };
-    /// Bits of nodes that are never given out in a segment whose nodes have lines of their own.
+    /// The bits of nodes that are never used in a segment whose nodes have cache lines of their own.
     const BETWEEN: u64 = {
         let (mut bits, mut place) = (!HELD, 0);
         while place < NODES {
@@ -269,7 +273,7 @@ impl<K, T> Segment<K, T> {
         bits
     };
 
-    /// The block of a segment, and its place there.
+    /// The block of a segment, and its place in that block.
     #[inline(always)]
     fn block(id: u32) -> (u32, usize) {
         #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
@@ -280,21 +284,21 @@ impl<K, T> Segment<K, T> {
         }
     }
 
-    /// Segments of this block.
+    /// The number of segments in this block.
     fn of_block(block: u32) -> usize {
         if block < FIRST_LEVEL { 1 } else { Self::MANY }
     }
 
-    /// Bits of nodes that are never given out of this segment. A segment with no others set is empty.
+    /// The bits of nodes that are never used in this segment. A segment without other bits is empty.
     fn never(id: u32) -> u64 {
         if id < SPREAD { Self::BETWEEN } else { 0 }
     }
 
-    /// The segments of a block: closed but for one, that its maker holds.
+    /// The segments of a new block. All are closed except one, which the creator holds.
     fn new_block(block: u32, open: usize, held: u64) -> Vec<Self> {
         let mut segments = Box::<[Self]>::new_uninit_slice(Self::of_block(block));
-        // SAFETY: within the box, and both words of each segment are written. Nodes need no write, as they are uninitialised until they
-        // are given out.
+        // SAFETY: the writes are within the box, and they write both words of each segment. Nodes need no write, because they stay
+        // uninitialised until a thread takes them.
         let segments = unsafe {
             for (place, segment) in segments.iter_mut().enumerate() {
                 let (segment, taken) = (segment.as_mut_ptr(), if place == open { held } else { CLOSED });
@@ -306,7 +310,7 @@ impl<K, T> Segment<K, T> {
         segments.into_vec()
     }
 
-    /// Takes a node, if one is free: its place.
+    /// Takes a node if one is free, and returns its place.
     fn take(&self) -> Option<usize> {
         let mut taken = self.taken.load(Ordering::Relaxed);
         loop {
@@ -314,7 +318,7 @@ impl<K, T> Segment<K, T> {
             if place > HELD.ilog2() {
                 return None;
             }
-            // Ordering: Acquire pairs with `release`: the key that was here before is dropped.
+            // Ordering: Acquire pairs with `release`: the previous key in this place is dropped.
             match self.taken.compare_exchange(taken, taken | 1 << place, Ordering::Acquire, Ordering::Relaxed)
             {
                 Ok(_) => return Some(place as usize),
@@ -323,23 +327,23 @@ impl<K, T> Segment<K, T> {
         }
     }
 
-    /// Takes hold of it, if no other stripe does, and if at least a quarter of its nodes are free.
+    /// Holds the segment, if no other stripe holds it and at least a quarter of its nodes are free.
     fn hold(&self, id: u32) -> bool {
         let taken = self.taken.load(Ordering::Relaxed);
         let has_room = 4 * taken.count_zeros() > (!Self::never(id) & !HELD).count_ones();
         taken & HELD == 0
             && has_room
-            // Ordering: Relaxed. Nodes are taken by exchanges of their own.
+            // Ordering: Relaxed. Threads take nodes by exchanges of their own.
             && self.taken.compare_exchange(taken, taken | HELD, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// The memory of a node.
     ///
     /// # Safety
-    /// `first` is the first segment of a block that is not freed, and `segment` and `place` are in bounds.
+    /// `first` must be the first segment of a block that is not freed, and `segment` and `place` must be in bounds.
     #[inline(always)]
     unsafe fn node(first: *mut Self, segment: usize, place: usize) -> *mut MaybeUninit<KeyNode<K, T>> {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let nodes =
                 (&raw const (*first.add(segment)).nodes).cast::<UnsafeCell<MaybeUninit<KeyNode<K, T>>>>();
@@ -354,7 +358,7 @@ impl<K, T> Nodes<K, T> {
         Self { directory: Arc::new(Directory::new()), stripes: (0..stripes).map(stripe).collect() }
     }
 
-    /// The bytes that this number of nodes takes.
+    /// The bytes of this number of nodes.
     pub(super) fn bytes(nodes: usize) -> usize {
         let size = size_of::<KeyNode<K, T>>();
         let step = Segment::<K, T>::STEP;
@@ -362,23 +366,23 @@ impl<K, T> Nodes<K, T> {
         spread * size * step + (nodes - spread) * size
     }
 
-    /// The node of this number.
+    /// Returns the node of this number.
     ///
     /// # Safety
-    /// `number` was read under this guard from an index of this store that was its shard's at that time.
+    /// `number` must have been read under this guard, from an index of this store that was its shard's index at that time.
     #[inline(always)]
     pub(super) unsafe fn get<'g>(&'g self, number: u64, _guard: &'g Guard) -> &'g KeyNode<K, T> {
         let (id, place) = split(number);
-        // SAFETY: the node was written before its number was published, and its level, its block and its entry were made before.
-        // It is given back, and its block freed, by epoch after the number left the index, where it was under the guard.
-        // Places are below NODES. Ordering: Relaxed, as the number was acquired.
+        // SAFETY: the node was written before its number was published, and its level, block and entry were made before that. By
+        // epoch, the node is returned and its block freed only after the number left the index, and it was in the index under the
+        // guard. Places are below NODES. Ordering: Relaxed, because the number was acquired.
         unsafe {
             let first = |level: usize, block: u32| {
                 let level = self.directory.levels[level].load(Ordering::Relaxed);
                 (*level.wrapping_add(block as usize)).load(Ordering::Relaxed)
             };
             let node = if id < FIRST_LEVEL {
-                // One read less where a check is shortest.
+                // This saves one read where a check is shortest.
                 Segment::node(first(0, id), 0, place)
             } else {
                 let (block, segment) = Segment::<K, T>::block(id);
@@ -391,32 +395,33 @@ impl<K, T> Nodes<K, T> {
     /// Makes the caller the owner of the node of this number.
     ///
     /// # Safety
-    /// Nobody else uses the node, nor finds it in an index.
+    /// No other thread may use the node or find it in an index.
     pub(super) unsafe fn own(&self, number: u64) -> NewNode<'_, K, T> {
         NewNode { directory: &self.directory, number }
     }
 
-    /// Gives the node of this number back.
+    /// Returns the node of this number to its segment.
     ///
     /// # Safety
-    /// As for [`Nodes::get`]; no thread that pins from now on can find the number in an index; and this is called once for it.
+    /// As for [`Nodes::get`]. In addition, no thread that pins from now on can find the number in an index, and this is called
+    /// only once for the number.
     pub(super) unsafe fn retire(&self, number: u64, guard: &Guard) {
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let part = number as usize;
-        // SAFETY: a block is not closed while it has a node, and keeps the directory. The rest by the caller's word.
+        // SAFETY: a block is not closed while it has a node, and it keeps the directory alive. The caller guarantees the rest.
         unsafe { guard.retire(Arc::as_ptr(&self.directory).cast_mut(), part, free) };
         guard.collect_sometimes();
     }
 
-    /// Puts a node into memory.
+    /// Writes a node into memory.
     pub(super) fn place(&self, node: KeyNode<K, T>, guard: &Guard) -> NewNode<'_, K, T> {
         let stripe = &self.stripes[thread_number() % self.stripes.len()];
         loop {
-            // Ordering: Acquire, as for the entry of the block that this is in.
+            // Ordering: Acquire, as for the entry of the block that contains this segment.
             let current = stripe.current.load(Ordering::Acquire);
             let segment = self.directory.segment(current, guard);
             if let Some((segment, place)) = segment.and_then(|segment| Some((segment, segment.take()?))) {
-                // SAFETY: the place was given to this call alone, and is below NODES.
+                // SAFETY: only this call has taken the place, and the place is below NODES.
                 unsafe { (*segment.nodes[place].get()).write(node) };
                 let number = u64::from(current) << PLACE_BITS | place as u64;
                 return NewNode { directory: &self.directory, number };
@@ -425,23 +430,23 @@ impl<K, T> Nodes<K, T> {
             let release = match stripe.current.compare_exchange(
                 current,
                 next,
-                // Ordering: Release hands on that the entry's level exists.
+                // Ordering: Release passes on that the level of the entry exists.
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
                 Ok(old) => old,
                 Err(_) => next,
             };
-            // What is held is not closed.
+            // A held segment is not closed.
             if release != NONE {
                 self.directory.release(release, HELD, guard);
             }
         }
     }
 
-    /// Takes hold of a segment that has room, or opens one.
+    /// Holds a segment that has room, or opens one.
     fn hold_another(&self, stripe: &Stripe, guard: &Guard) -> u32 {
-        // Ordering: AcqRel here and below: who knows that a segment was opened knows its level.
+        // Ordering: AcqRel here and below: a thread that sees that a segment was opened also sees its level.
         let len = self.directory.len.load(Ordering::Acquire);
         let hand = stripe.hand.load(Ordering::Relaxed);
         let mut near = (0..LOOKED_AT.min(len)).map(|step| hand.wrapping_add(step) % len);
@@ -473,7 +478,7 @@ impl<K, T> Drop for Nodes<K, T> {
     }
 }
 
-/// A number's segment and place.
+/// The segment and place of a number.
 #[inline(always)]
 fn split(number: u64) -> (u32, usize) {
     #[expect(clippy::cast_possible_truncation, reason = "28 bits, and six")]
@@ -481,18 +486,20 @@ fn split(number: u64) -> (u32, usize) {
     parts
 }
 
-/// Drops a node and gives its place back.
+/// Drops a node and returns its place.
 ///
-/// A panic of the key's `Drop` ends here, and the panic hook reports it. Otherwise it would come out of some other key's check,
-/// whose thread frees this node, and leak the nodes that are freed after it.
+/// This function catches a panic of the key's `Drop`, and the panic hook reports it. Otherwise the panic would leave another
+/// key's check, whose thread frees this node, and the nodes that are freed after it would leak.
 ///
 /// # Safety
-/// The node's place was given out, it was written, and nothing uses it any more. `directory` is from an [`Arc`] that a block keeps.
+/// A thread took the place of the node and wrote it, and no thread uses the node any more. `directory` is from an [`Arc`] that
+/// a block keeps.
 unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
-    // Pinned, as another thread may close the block once the bit is cleared.
+    // Pinned, because another thread may close the block after the bit is cleared.
     let guard = epoch::pin();
     let (id, place) = split(number as u64);
-    // SAFETY: by the caller's word: the block keeps the directory, which is not dropped here; and the node is written, and used no more.
+    // SAFETY: by the caller's guarantee, the block keeps the directory, which is not dropped here. The node is written, and no
+    // thread uses it any more.
     unsafe {
         let directory = ManuallyDrop::new(Arc::from_raw(directory.cast_const()));
         let Some(segment) = directory.segment(id, &guard) else {
@@ -502,30 +509,30 @@ unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
         let node = segment.nodes[place].get();
         let dropped = catch_unwind(AssertUnwindSafe(|| (*node).assume_init_drop()));
         directory.release(id, 1 << place, &guard);
-        // Not dropped: a payload may panic as well.
+        // Not dropped, because the drop of a panic payload may panic too.
         dropped.unwrap_or_else(forget);
     }
 }
 
-/// Frees a block that was closed, and its share in the directory.
+/// Frees a closed block, and its share in the directory.
 ///
 /// # Safety
-/// The block was closed, nothing uses it any more, and this is called once for it.
+/// The block was closed, no thread uses it any more, and this is called only once for it.
 unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize) {
     #[expect(clippy::cast_possible_truncation, reason = "without the bit that says that it is a block")]
     let block = block as u32;
-    // SAFETY: the share and the block are those that `open` forgot, of this length; and the rest by the caller's word. Nodes are dropped
-    // when they are given back, and not here.
+    // SAFETY: the share and the block are those that `open` forgot, with this length. The caller guarantees the rest. Nodes are
+    // dropped when they are returned, and not here.
     unsafe {
         let directory = Arc::from_raw(directory.cast_const());
-        // Ordering: Relaxed, as what is null refers to nothing.
+        // Ordering: Relaxed, because a null entry refers to nothing.
         let first = directory.entry(block).swap(std::ptr::null_mut(), Ordering::Relaxed);
         let first = first.map_addr(|address| address & !1);
         drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, Segment::<K, T>::of_block(block))));
     }
 }
 
-/// A node that no index has, and that one thread knows.
+/// A node that only one thread knows, and that is in no index.
 pub(super) struct NewNode<'s, K, T> {
     directory: &'s Arc<Directory<K, T>>,
     number: u64,
@@ -536,7 +543,7 @@ impl<K, T> NewNode<'_, K, T> {
         self.number
     }
 
-    /// An index has the number now.
+    /// Records that an index has the number now.
     pub(super) fn published(self) {
         forget(self);
     }
@@ -546,7 +553,7 @@ impl<K, T> Drop for NewNode<'_, K, T> {
     fn drop(&mut self) {
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let number = self.number as usize;
-        // SAFETY: written when it was placed, and nobody else knows it.
+        // SAFETY: the node was written when it was placed, and no other thread knows it.
         unsafe { free(Arc::as_ptr(self.directory).cast_mut(), number) };
     }
 }

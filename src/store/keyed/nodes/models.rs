@@ -1,4 +1,4 @@
-//! Loom models of the blocks that nodes lie in.
+//! Loom models of the blocks that contain nodes.
 
 use super::*;
 use crate::base::sync::explore;
@@ -10,7 +10,7 @@ type Blocks = Directory<u64, ()>;
 const ONE: u32 = FIRST_LEVEL;
 const OTHER: u32 = FIRST_LEVEL + 1;
 
-/// One thread closes the only open segment of a block while another opens the other one.
+/// One thread closes the only open segment of a block while another thread opens the other one.
 fn opening_beside_closing(close: fn(&Arc<Blocks>, &Guard)) {
     explore(3, move || {
         let directory = Arc::new(Blocks::new());

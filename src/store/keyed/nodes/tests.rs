@@ -12,7 +12,7 @@ fn at<'g>(
     node: &NewNode<'_, Arc<()>, ()>,
     guard: &'g Guard,
 ) -> &'g KeyNode<Arc<()>, ()> {
-    // SAFETY: the node is written, and dropped after this guard.
+    // SAFETY: the node is written, and it is dropped only after this guard.
     unsafe { nodes.get(node.number(), guard) }
 }
 
@@ -53,7 +53,7 @@ fn nodes_of_many_keys_lie_close_and_their_memory_is_used_again() {
 #[test]
 fn empty_blocks_are_freed() {
     let (witness, allocator) = (Arc::new(()), Witnesses::new(1));
-    // A thread keeps the last few things that it retired, until it retires more or ends.
+    // A thread keeps the last few items that it retired, until it retires more items or ends.
     std::thread::scope(|scope| {
         let work = || {
             let guard = pin();
@@ -63,7 +63,7 @@ fn empty_blocks_are_freed() {
         };
         scope.spawn(work).join().expect("it does not panic");
     });
-    // They are freed by later pins, once no thread is pinned that was.
+    // Later pins free them, after all threads have unpinned that were pinned at that time.
     for _ in 0..10_000_000 {
         if Arc::strong_count(&allocator.directory) == 2 {
             return;

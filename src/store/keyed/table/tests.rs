@@ -64,7 +64,7 @@ fn indices_grow_and_shrink_with_the_keys() {
     assert!((0..100_000).all(|key| table.get(hash(key), &guard, |held| *held == key).is_some()));
     table.for_each(|node| node.state.kill() == Kill::Done);
     assert_eq!((table.len(), lines(&table)), (0, SHARDS));
-    // Tombstones do not make it grow.
+    // Tombstones do not make the index grow.
     for key in 0..200_000 {
         insert(key);
         let Ok(held) = table.find(hash(key), &guard, |held| *held == key) else { panic!("{key} is there") };
