@@ -1,4 +1,4 @@
-//! A bucket of two slots: see `store::compact::table`, whose `find`, `insert` and `is_sole_slot` these steps follow.
+//! A bucket of two slots. The steps follow `find`, `insert` and `is_sole_slot` in `store::compact::table`.
 
 use super::{BEGINNING, BITS, MASK, PASSES, visit};
 use crate::algorithm::compact::slot::{SlotStanding, order, standing};
@@ -7,20 +7,20 @@ use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
 
 const WAYS: usize = 2;
 const KEYS: usize = 3;
-/// By how much a clock may be behind another: more than a horizon, and less than a quarter of the range.
+/// How far a clock may be behind another: more than a horizon, and less than a quarter of the range.
 const LAG: u8 = 3;
 
-/// What is done in a full bucket, and whether by the rules.
+/// The policy for a full bucket. Some variants break the rules on purpose.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Rule {
     Inherit,
     Forget,
     Spill,
-    /// Inherit, but into the first slot that is idle by the thread's own clock: must fail.
+    /// Inherit, but takes the first slot that is idle by the thread's own clock: must fail.
     FirstIdle,
-    /// Spill, but the slot is taken before the debt is written: must fail.
+    /// Spill, but takes the slot before it writes the debt: must fail.
     TakeFirst,
-    /// Inherit, but the newest time is not asked for about a word that is too far ahead: must fail.
+    /// Inherit, but does not read the newest time for a word that is too far ahead: must fail.
     Late,
 }
 
@@ -34,33 +34,33 @@ impl Rule {
     }
 }
 
-/// A slot's word: a key's number and one, and a state; zero is empty.
+/// The word of a slot: the number of a key plus one, and a state. Zero is empty.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Slot {
     key: u8,
     state: u8,
 }
 
-/// Where a thread is.
+/// The position of a thread in its check.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 enum At {
     Clock,
-    /// Loads the slot so many places from its home.
+    /// Loads the slot at this distance from its home.
     Load(u8),
-    /// Reads the newest time for a word that is too far ahead, which it has just loaded.
+    /// Reads the newest time for the word that it has just loaded, because that word is too far ahead.
     Newest(u8),
-    /// Reads what the sketch holds of its key.
+    /// Reads the debt that the sketch holds for its key.
     Debt,
     /// Raises the newest time.
     Raise,
-    /// Writes the debt of whom it evicts.
+    /// Writes the debt of the key that it evicts.
     Record,
     Exchange,
-    /// It is in: writes the debt of whom it has evicted, which is too late.
+    /// After the insertion: writes the debt of the evicted key, which is too late.
     RecordLate,
-    /// It is in: is its key in the other slot?
+    /// After the insertion: checks whether its key is in the other slot.
     Alone,
-    /// And does the sketch say more than it started with?
+    /// After the insertion: checks whether the sketch has a larger debt than it started with.
     AloneDebt,
     Retreat,
     Done,
@@ -70,29 +70,29 @@ enum At {
 struct Thread {
     key: u8,
     at: At,
-    /// By how much its clock is behind.
+    /// How far its clock is behind.
     lag: u8,
     now: u8,
-    /// What it has loaded, by place from home: the word, how it ranks, and how far ahead it is.
+    /// The loaded slots, by distance from home: the word, its rank, and how far ahead it is.
     seen: [(Slot, i8, u8); WAYS],
-    /// The place that it has chosen, whether it holds its key, and how far ahead the key is.
+    /// The chosen place, whether it holds the thread's key, and how far ahead the key is.
     chosen: (u8, bool, u8),
     admitted: bool,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 struct Bucket<const N: usize> {
-    /// The time in full.
+    /// The full time.
     clock: u8,
-    /// The newest time that a word was written as of, in full.
+    /// The newest time of any written word, in full.
     newest: u8,
     slots: [Slot; WAYS],
     threads: [Thread; N],
-    /// What the sketch holds, were it exact: arrival times in full.
+    /// The content of an exact sketch: arrival times in full.
     spilled: [u8; KEYS],
-    /// What each key owes, by all that it was admitted: arrival times in full.
+    /// The debt of each key from all its admissions: arrival times in full.
     owed: [u8; KEYS],
-    /// Admissions that the keys' debts had no room for.
+    /// Admissions for which the debts of the keys had no room.
     over: u8,
     /// Retreats that failed, and live words that were replaced under `Forget`.
     raced: u8,
@@ -105,13 +105,14 @@ struct Model {
 }
 
 impl Model {
-    /// A unit a tick.
+    /// A model with one unit per tick.
     fn new(rule: Rule, burst: u64) -> Self {
         let rate = UnitRate { interval: Interval { num: 1, den: 1 }, burst };
         Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatVariant::Meter).unwrap() }
     }
 
-    /// Where a newcomer is admitted only some steps after its exchange, debts could not be told in order if time passed.
+    /// How far the clock moves on. It stays still if a new key is admitted only some steps after its exchange, because the
+    /// order of the debts would be unknown.
     fn passes(&self) -> u8 {
         if self.rule.looks_again() { 0 } else { PASSES }
     }
@@ -120,7 +121,7 @@ impl Model {
         self.word.horizon()
     }
 
-    /// How a word stands for a thread: its rank and how far ahead it is, as in `find`; `None` if the newest time must be read.
+    /// The rank of a word for a thread and how far ahead it is, as in `find`. `None` if the newest time must be read.
     fn rank(&self, slot: Slot, now: u8) -> Option<(i8, u8)> {
         if slot.key == 0 {
             return Some((i8::MIN, 0));
@@ -141,7 +142,7 @@ impl Model {
             }
         }
         let first_idle = self.rule == Rule::FirstIdle && near.2 == 0;
-        // In the first-idle control slots are told apart by their numbers, as any thread's are.
+        // In the first-idle control, all threads compare slots by their numbers.
         let place = u8::from(!first_idle && far.1 < near.1);
         let started = match self.rule {
             Rule::Inherit | Rule::FirstIdle | Rule::Late => thread.seen[usize::from(place)].2,
@@ -150,18 +151,18 @@ impl Model {
         (place, false, started)
     }
 
-    /// A key's home; in the control all begin with the first slot.
+    /// The home of a key. In the control, all keys begin with the first slot.
     fn home(&self, key: u8) -> usize {
         if self.rule == Rule::FirstIdle { 0 } else { usize::from(key) % WAYS }
     }
 
-    /// What a thread does in one step.
+    /// Runs one step of a thread.
     fn step<const N: usize>(&self, bucket: &mut Bucket<N>, index: usize) {
         let mut thread = bucket.threads[index];
         let place = |place: u8| (self.home(thread.key) + usize::from(place)) % WAYS;
         let key = usize::from(thread.key) - 1;
         let low = |time: u8| time & MASK;
-        // Decides anew as of the same time; what it has seen does not matter.
+        // Decides again as of the same time. What the thread has seen does not matter.
         let again = |thread: &mut Thread| {
             let Thread { key, lag, now, .. } = *thread;
             *thread = Thread { lag, now, at: At::Load(0), ..Thread::new(key) };
@@ -261,14 +262,14 @@ impl Model {
             At::Done => unreachable!("a thread that is done takes no step"),
         }
         if thread.at == At::Done && thread.admitted {
-            // Did what the key owed leave room? (As of now: to a thread whose time lags it may owe what has been paid by now,
-            // and was forgotten for that.)
+            // Checks whether the key's debt left room, as of now. A thread whose time lags may still see a debt that is paid by now
+            // and was therefore forgotten.
             let owed = &mut bucket.owed[key];
             let ahead = owed.saturating_sub(bucket.clock);
             bucket.over += u8::from(u64::from(ahead) + 1 > self.horizon());
             *owed = (*owed).max(thread.now) + 1;
         }
-        // What it no longer needs would only tell equal states apart.
+        // Clears what the thread no longer needs. Otherwise equal states would look different.
         if thread.at == At::Done {
             thread = Thread { at: At::Done, ..Thread::new(thread.key) };
         }
@@ -279,14 +280,14 @@ impl Model {
         self.word.judge(ahead.into(), 0, 1)
     }
 
-    /// Once a place is loaded: the next, or the choice.
+    /// After a place is loaded: loads the next one, or chooses.
     fn loaded(&self, thread: &mut Thread, step: u8) {
         if thread.seen[usize::from(step)].0.key != thread.key && usize::from(step) + 1 < WAYS {
             thread.at = At::Load(step + 1);
             return;
         }
         if step == 0 {
-            // Found at home: what the other place held at an earlier look does not matter.
+            // Found at home, so what an earlier look found in the other place does not matter.
             thread.seen[1] = Default::default();
         }
         thread.chosen = self.chosen(thread);
@@ -318,7 +319,7 @@ impl Thread {
     }
 }
 
-/// What was found wrong, over all interleavings from a beginning.
+/// The faults found over all interleavings from one starting state.
 #[derive(Default, Debug)]
 struct FoundSlot {
     states: usize,
@@ -328,14 +329,15 @@ struct FoundSlot {
 }
 
 impl Model {
-    /// Threads that check these keys, one unit each, with what the slots hold: by one clock, and with the first thread's behind.
+    /// Runs threads that check these keys, one unit each, with these slots: once with one clock, and then with the first
+    /// thread's clock behind.
     fn run<const N: usize>(&self, keys: [u8; N], slots: [Slot; WAYS], found: &mut FoundSlot) {
-        // Words that come round between two threads' times are another matter: see the last test.
+        // Words that wrap around between the times of two threads are a separate case: see the last test.
         let of_all = |slot: &Slot| {
             let ahead = order::<BITS>(slot.state.into(), BEGINNING.into());
             slot.key == 0 || (-4..=2).contains(&ahead)
         };
-        // Debts are told in order only where an exchange admits: as for `passes`.
+        // The order of debts is known only if an exchange admits: see `passes`.
         let lags = !self.rule.looks_again() && slots.iter().all(of_all);
         for lag in 0..=if lags { LAG } else { 0 } {
             let mut threads = keys.map(Thread::new);
@@ -366,7 +368,7 @@ impl Model {
         found.states += visit(beginning, |bucket, near| {
             let twice = bucket.slots[0].key > 0 && bucket.slots[0].key == bucket.slots[1].key;
             let done = bucket.threads.iter().all(|thread| thread.at == At::Done);
-            // A newcomer that is about to look, or to retreat, may be in twice.
+            // A new key that is about to look or to retreat may be in two slots.
             let settled = done || !self.rule.looks_again();
             found.duplicates += usize::from(twice && settled && (N == 2 || bucket.raced == 0));
             let raced = if N == 2 { 0 } else { bucket.raced };
@@ -385,8 +387,8 @@ impl Model {
         });
     }
 
-    /// What a slot may hold at the beginning: nothing, or any key's word: as far ahead as can be, just paid, paid before or
-    /// long before, or so far ahead that it has come round; but none that comes round while the threads run.
+    /// The possible contents of a slot at the start: nothing, or a word of any key. Such a word is as far ahead as possible, just
+    /// paid, paid earlier, paid long ago, or so far ahead that it has wrapped around. No word wraps around during the run.
     fn words(&self) -> Vec<Slot> {
         let horizon = u8::try_from(self.horizon()).unwrap();
         let aheads = [horizon, 0, u8::MAX, MASK / 2 + 1 + PASSES, MASK / 2];
@@ -394,7 +396,7 @@ impl Model {
         [Slot::default()].into_iter().chain([1, 2, 3].into_iter().flat_map(word)).collect()
     }
 
-    /// From every beginning, until there is `enough` of what is looked for.
+    /// Runs from every starting state, until `enough` returns true.
     fn all(&self, threads: &[[u8; 2]], enough: fn(&FoundSlot) -> bool) -> FoundSlot {
         let mut found = FoundSlot::default();
         for &keys in threads {
@@ -410,7 +412,7 @@ impl Model {
     }
 }
 
-/// Two of a key, or two keys.
+/// Two threads with the same key, or with two keys.
 const TWO: [[u8; 2]; 2] = [[1, 1], [1, 2]];
 
 #[test]
@@ -424,7 +426,7 @@ fn two_threads_from_every_beginning() {
     }
 }
 
-/// Three threads that come to an empty bucket, to a full one, and to one of a key that is idle and one that is not.
+/// Three threads on an empty bucket, on a full one, and on a bucket with one idle key and one key that owes.
 #[test]
 fn three_threads_from_some_beginnings() {
     let word = |key, ahead: i8| Slot { key, state: BEGINNING.wrapping_add_signed(ahead) & MASK };
@@ -448,7 +450,7 @@ fn three_threads_from_some_beginnings() {
     }
 }
 
-/// The controls: each of the faults that the rules prevent is found.
+/// The controls: the models find each fault that the rules prevent.
 #[test]
 fn each_rule_that_is_broken_is_found_out() {
     let both = |found: &FoundSlot| found.duplicates > 0 && found.over > 0;
@@ -461,8 +463,8 @@ fn each_rule_that_is_broken_is_found_out() {
     }
 }
 
-/// The limit of what is strict: a word just half the range old is behind to one thread and has come round to the next, and so
-/// ranks before all or among the empty ones.
+/// The limit of the strict law. A word just half the range old is behind for one thread, and has wrapped around for the next.
+/// So its rank is before all others, or among the empty ones.
 #[test]
 fn as_a_word_comes_round_a_key_may_get_two_slots() {
     let old = Slot { key: 2, state: (BEGINNING + MASK / 2 + 1) & MASK };

@@ -1,4 +1,4 @@
-//! Two rows of two cells, and one of ends: see `sketch::tat`, whose `charge`, `raise_end` and `raise_cell` these steps follow.
+//! Two rows of two cells, and one row of ends. The steps follow `charge`, `raise_end` and `raise_cell` in `sketch::tat`.
 
 use super::{BEGINNING, BITS, MASK, PASSES, visit};
 use crate::algorithm::compact::slot::{SlotStanding, standing};
@@ -6,20 +6,20 @@ use crate::algorithm::compact::ticks::{Interval, UnitRate};
 use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
 
 const ROWS: usize = 3;
-/// The row of the ends, which do not come round; the others are of cells.
+/// The row of the ends, which do not wrap around. The other rows are cells.
 const END: u8 = 0;
-/// A key's end, and its cell in each row. The first two share one, and so do the last two, and an end.
+/// The end of each key, and its cell in each row. The first two keys share one place. The last two share one cell and an end.
 const KEYS: [[usize; ROWS]; 3] = [[0, 0, 0], [1, 0, 1], [1, 1, 1]];
 const BURST: u64 = 2;
 const UNTOUCHED: u8 = 0;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Rule {
-    /// Raise the others, then exchange the least one from what was read.
+    /// Raises the other cells, then exchanges the least cell from the value that was read.
     RaiseThenCommit,
-    /// Raise all: must fail.
+    /// Raises all cells: must fail.
     RaiseAll,
-    /// Exchange the least one, then raise the others: must fail.
+    /// Exchanges the least cell, then raises the others: must fail.
     CommitFirst,
 }
 
@@ -27,9 +27,9 @@ enum Rule {
 enum At {
     Clock,
     Load(u8),
-    /// Loads the cell of a row that it is about to raise.
+    /// Loads the cell of a row before it raises this cell.
     Raise(u8),
-    /// Exchanges it from what was loaded.
+    /// Exchanges the cell from the loaded value.
     RaiseFrom(u8, u8),
     Commit,
     Done,
@@ -40,9 +40,9 @@ struct Thread {
     key: u8,
     at: At,
     now: u8,
-    /// What was loaded, and how far ahead it is.
+    /// The loaded values, and how far ahead they are.
     seen: [(u8, u8); ROWS],
-    /// The row of the least cell, and how far ahead the admission leads.
+    /// The row of the least cell, and how far ahead the state is after the admission.
     row: u8,
     after: u8,
 }
@@ -52,9 +52,9 @@ struct Sketch<const N: usize> {
     clock: u8,
     cells: [[u8; 2]; ROWS],
     threads: [Thread; N],
-    /// What each key owes, by all that it was admitted: arrival times in full.
+    /// The debt of each key from all its admissions: arrival times in full.
     owed: [u8; KEYS.len()],
-    /// Admissions that the keys' debts had no room for.
+    /// Admissions for which the debts of the keys had no room.
     over: u8,
 }
 
@@ -63,20 +63,20 @@ struct Model {
     word: TatWord,
 }
 
-/// What was found wrong, over all interleavings from a beginning.
+/// The faults found over all interleavings from one starting state.
 #[derive(Default, Debug)]
 struct FoundSlot {
     states: usize,
     over: usize,
-    /// Estimates below what the key owes.
+    /// Estimates below the debt of the key.
     below: usize,
     admitted: usize,
 }
 
-/// As in the code: a tick for being past the value that means untouched.
+/// As in the code: one extra tick, to be past the value that means untouched.
 const HORIZON: u64 = BURST + 1;
 
-/// How far ahead a row's word is; a cell's with the clock read again if that seems too far.
+/// How far ahead a word of a row is. For a cell that seems too far ahead, the clock is read again.
 fn ahead(row: u8, cell: u8, now: u8, clock: u8) -> u8 {
     if row == END {
         return cell.saturating_sub(now);
@@ -94,7 +94,7 @@ fn ahead(row: u8, cell: u8, now: u8, clock: u8) -> u8 {
     u8::try_from(ahead).unwrap()
 }
 
-/// The value of a row's word that is so far ahead.
+/// The value of a word of this row that is `ahead` of now.
 fn cell(row: u8, ahead: u8, now: u8) -> u8 {
     if row == END {
         return now + ahead;
@@ -117,7 +117,7 @@ impl Model {
         Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatVariant::Meter).unwrap() }
     }
 
-    /// What a thread does in one step.
+    /// Runs one step of a thread.
     fn step<const N: usize>(&self, sketch: &mut Sketch<N>, index: usize) {
         let mut thread = sketch.threads[index];
         let place = KEYS[usize::from(thread.key)];
@@ -172,7 +172,7 @@ impl Model {
                 sketch.over += u8::from(u64::from(owed.saturating_sub(thread.now)) + 1 > BURST);
                 *owed = (*owed).max(thread.now) + 1;
             }
-            // What it no longer needs would only tell equal states apart.
+            // Clears what the thread no longer needs. Otherwise equal states would look different.
             thread = Thread { at: At::Done, after: thread.after.min(1), ..Thread::new(thread.key) };
         }
         sketch.threads[index] = thread;
@@ -207,7 +207,7 @@ impl Model {
         thread.at = self.next(thread, row + 1);
     }
 
-    /// What comes once the rows before this one are raised.
+    /// The step after the rows before this one are raised.
     fn next(&self, thread: &Thread, row: u8) -> At {
         let rows = row..u8::try_from(ROWS).unwrap();
         match rows.into_iter().find(|&row| row != thread.row || self.rule == Rule::RaiseAll) {
@@ -217,7 +217,7 @@ impl Model {
         }
     }
 
-    /// Threads that check these keys, one unit each, with what the cells hold. Each key owes all that its cells say.
+    /// Runs threads that check these keys, one unit each, with these cells. Each key owes what its cells contain.
     fn run<const N: usize>(&self, keys: [u8; N], cells: [[u8; 2]; ROWS], found: &mut FoundSlot) {
         let estimate = |cells: &[[u8; 2]; ROWS], key: [usize; ROWS], clock: u8| {
             let rows = (0_u8..).zip(cells).zip(key);
@@ -268,16 +268,16 @@ impl Model {
     }
 }
 
-/// Never touched, paid long ago, and one and two or three units ahead.
+/// Cells that were never touched, paid long ago, and one, two and three units ahead.
 const VALUES: [u8; 4] = [
     UNTOUCHED,
     (BEGINNING - 7) & MASK,
     (BEGINNING + 1) & MASK,
-    // Its own value would be the untouched one.
+    // The natural value would be the untouched one.
     1,
 ];
 
-/// Ends: never written, passed, and as far ahead as any debt, so that the cells alone decide.
+/// Ends that were never written, that have passed, and that are as far ahead as any debt, so that only the cells decide.
 const ENDS: [[u8; 2]; 3] = [[0, 0], [BEGINNING - 7, BEGINNING + 1], [BEGINNING + 2; 2]];
 
 #[test]
@@ -298,7 +298,7 @@ fn three_threads_from_an_empty_sketch_and_from_full_cells() {
     assert_eq!(found.below, 0, "an estimate is never below what the key owes: {found:?}");
 }
 
-/// The controls: what the two other orders do wrong is found.
+/// The controls: the model finds the faults of the two other orders.
 #[test]
 fn raising_all_and_committing_first_admit_more() {
     let values = [UNTOUCHED, (BEGINNING + 1) & MASK];

@@ -1,11 +1,13 @@
-//! Exhaustive checks of the two protocols that rest on words alone, with words small enough: times of four bits, which wrap while
-//! the threads run; buckets of two slots; sketches of two rows of two cells.
+//! Exhaustive checks of the two protocols that rest on words alone. The words are small: times have four bits and wrap while
+//! the threads run, buckets have two slots, and sketches have two rows of two cells.
 //!
-//! Loom and shuttle run the code itself, with large words, from a few beginnings and up to bounds. Here the threads are small
-//! machines, whose steps are the code's: a step is one load, or one exchange with what was decided for it, and all that is
-//! arithmetic (how a word stands, how words compare, what is admitted) is the code's own functions, at four bits. In turn
-//! *every* interleaving is visited, from *every* beginning, and the clock may move on between any two steps. To be seen this
-//! way: what is sequentially consistent. What weaker orderings do is loom's.
+//! Loom and shuttle run the real code with large words, from a few starting states and up to bounds. Here the threads are
+//! small state machines with the steps of the code. A step is one load, or one exchange with the value decided for it. All
+//! arithmetic (how a word relates to the time, how words compare, what is admitted) uses the code's own functions, at four
+//! bits.
+//!
+//! In return, these checks visit *every* interleaving from *every* starting state, and the clock may move on between any two
+//! steps. They cover only sequentially consistent executions. Loom covers the effects of weaker orderings.
 
 mod bucket;
 mod cells;
@@ -13,16 +15,17 @@ mod cells;
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// Bits of a time.
+/// The number of bits in a time.
 const BITS: u32 = 4;
 const MASK: u8 = (1 << BITS) - 1;
-/// When it begins: the clock's low four bits wrap on the way.
+/// The time at the start. The low four bits of the clock wrap during the run.
 const BEGINNING: u8 = 14;
-/// By how much the clock may move on.
+/// How far the clock may move on.
 const PASSES: u8 = 2;
 
-/// Visits every state that can be reached from `beginning` by `next`, which pushes the states that are a step away;
-/// how many there are.
+/// Visits every state that can be reached from `beginning`, and returns the number of states.
+///
+/// `next` pushes the states that are one step away.
 fn visit<S: Copy + Eq + Hash>(beginning: S, mut next: impl FnMut(&S, &mut Vec<S>)) -> usize {
     let mut seen = HashSet::from([beginning]);
     let mut open = vec![beginning];

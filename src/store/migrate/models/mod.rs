@@ -13,7 +13,7 @@ use crate::store::direct::Direct;
 #[cfg(tollgate_shuttle)]
 mod many;
 
-/// Time stands still.
+/// A clock that always shows the same time.
 struct Still;
 
 impl Clock for Still {
@@ -32,7 +32,7 @@ fn check(store: &Shared, cost: u64) -> bool {
     Store::<()>::apply(store, &(), Operation::Check, CheckTime::read(&Still), cost).is_allowed()
 }
 
-/// A check that does not look again whether the quota has changed.
+/// A check that does not look again for a change of the quota.
 fn check_carelessly(store: &Shared) -> bool {
     let when = CheckTime::read(&Still);
     let generation = store.present.load();
@@ -40,7 +40,7 @@ fn check_carelessly(store: &Shared) -> bool {
     Store::<()>::apply(&generation.held.store, (), Operation::Check, when, 1).is_allowed()
 }
 
-/// A check that leaves its charge where it was when it is made again.
+/// A check that is made again but leaves its first charge in place.
 fn check_and_keep(store: &Shared) -> bool {
     loop {
         let generation = store.present.load();
@@ -56,7 +56,7 @@ fn change(store: &Shared, quota: Quota, carry: Carry) {
     store.set_quota(&quota, carry, || CheckTime::read(&Still)).unwrap();
 }
 
-/// What a thread is admitted while another changes the quota and then asks too.
+/// The units that a thread is admitted while another thread changes the quota and then also checks.
 fn admitted_by_two(check: fn(&Shared) -> bool) {
     let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
     let other = Arc::clone(&store);
@@ -104,7 +104,7 @@ fn a_check_is_decided_by_one_quota_or_the_other() {
     });
 }
 
-/// What a thread is charged for one of two units, while another changes the quota.
+/// The units that a thread is charged for one of two units, while another thread changes the quota.
 fn charged_for_one(check: fn(&Shared) -> bool) {
     let of_two = Quota::per_hour(2);
     let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_two))));

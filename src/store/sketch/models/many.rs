@@ -1,4 +1,4 @@
-//! Eight threads at one key of a sketch, and at its windows' turns, by shuttle: see `sync::sample`.
+//! Eight threads on one key of a sketch, around the turns of its windows, by shuttle: see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
@@ -15,7 +15,7 @@ fn eight_checks_of_three_units_admit_no_more() {
     });
 }
 
-/// Four on each side of a turn.
+/// Four threads on each side of a turn.
 #[test]
 fn eight_threads_at_a_turn_are_admitted_a_windows_units_on_each_side() {
     for check in [check, check_at] as [Check<FixedWindow>; 2] {
@@ -25,7 +25,7 @@ fn eight_threads_at_a_turn_are_admitted_a_windows_units_on_each_side() {
             let answers = beside(&sketch, times.map(|now| (check, now, 1)));
             let new = admitted(&[answers[1], answers[3], answers[5], answers[7]]);
             assert!(new <= 2, "two units, two admissions in the new window");
-            // Who was late is counted in the new window.
+            // A late check is counted in the new window.
             assert!(admitted(&answers) <= 4, "two windows of two units");
             assert!(
                 !check(&sketch, NOW, 3 - new as u64),
@@ -35,7 +35,7 @@ fn eight_threads_at_a_turn_are_admitted_a_windows_units_on_each_side() {
     }
 }
 
-/// At the very beginning of a window all of the last one weighs.
+/// At the very beginning of a window, the whole last window counts.
 #[test]
 fn eight_threads_at_a_sliding_turn_share_its_units() {
     sample(SCHEDULES, || {

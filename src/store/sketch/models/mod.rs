@@ -1,7 +1,7 @@
-//! Loom models of deciding by a sketch: every interleaving of two or three threads, up to a bound on preemptions. See
-//! `store::compact::table::models` for what a control is.
+//! Loom models of the decisions of a sketch: every interleaving of two or three threads, up to a bound on preemptions. See
+//! `store::compact::table::models` for the meaning of a control.
 //!
-//! The sketch is as small as can be, so that X's words are next to nothing. A window is a second, and begins with it.
+//! The sketch is as small as possible, so the words of key X are next to no other words. Each window is one second.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -18,7 +18,7 @@ use crate::base::sync::{AtomicU64, explore};
 mod many;
 
 const SEC: u64 = 1_000_000_000;
-/// The beginning of a window, of an even index.
+/// The start of a window with an even index.
 const NOW: u64 = 1_000 * SEC;
 const X: u64 = 0x1234_5678_9ABC_DEF0;
 
@@ -26,12 +26,12 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
     explore(3, run);
 }
 
-/// Of three threads with long ways there is too much to explore else.
+/// For three threads with many steps. Without this lower bound there are too many interleavings to explore.
 fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     explore(2, run);
 }
 
-/// A clock that stands still.
+/// A clock that always shows the same time.
 struct Still(u64);
 
 impl Clock for Still {
@@ -40,7 +40,7 @@ impl Clock for Still {
     }
 }
 
-/// A clock that threads set, of which each reading is a step.
+/// A clock that threads set. Each reading is one step of the model.
 struct Running(AtomicU64);
 
 impl Running {
@@ -74,13 +74,13 @@ fn smallest<A: WindowAlgorithm>(algorithm: A) -> Arc<Sketch<A>> {
     )
 }
 
-/// A check of X by a clock that stands still.
+/// Checks X by a clock that always shows the same time.
 fn check<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
     Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::read(&Still(now)), cost)
         .is_allowed()
 }
 
-/// A check of X at a given time.
+/// Checks X at a given time.
 fn check_at<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
     Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::from_ns(now), cost)
         .is_allowed()
@@ -126,13 +126,13 @@ fn first_checks_of_one_unit_and_of_two() {
     model(|| {
         let sketch = fixed(3);
         let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 2)]);
-        // The one of two units may be denied for those that it raised itself before the other was first.
+        // The check of two units may be denied because of the units that it raised itself before the other check was first.
         assert!(answers[0], "there is room for one");
         assert!(!check(&sketch, NOW, if answers[1] { 1 } else { 3 }), "the charge is remembered");
     });
 }
 
-/// All three ways of a charge: first, by the doorkeeper's word; then by counters.
+/// All three steps of a charge: first the insert into the doorkeeper, then the counters.
 #[test]
 fn three_checks_of_two_units_admit_two() {
     model_of_three(|| {
@@ -153,8 +153,8 @@ fn of_two_checks_of_a_known_key_with_one_unit_left_one_is_admitted() {
     });
 }
 
-/// On both sides of a turn, all of a window's units each: what was counted for the new window is not lost, and nothing of
-/// the old one comes in its way.
+/// Checks on both sides of a turn, each with all units of a window. Counts of the new window are not lost, and counts of
+/// the old window do not affect them.
 fn on_both_sides(check: Check<FixedWindow>, cost: u64, apart: u64) {
     let sketch = fixed(cost);
     let next = NOW + apart * SEC;
@@ -185,20 +185,20 @@ fn three_threads_at_a_turn() {
     });
 }
 
-/// X is known in the old window when others come in the new one.
+/// The doorkeeper knows X in the old window when other checks come in the new one.
 #[test]
 fn a_key_that_is_known_at_a_turn_is_new_behind_it() {
     model(|| {
         let sketch = fixed(2);
         assert!(check(&sketch, NOW - 1, 1));
         let answers = beside(&sketch, [(check, NOW - 1, 1), (check, NOW, 1)]);
-        // Each is decided in one of the windows, and there is room in both.
+        // Each check is decided in one of the windows, and there is room in both.
         assert_eq!(admitted(&answers), 2, "nothing of the old window is carried over");
         assert!(!check(&sketch, NOW, 2), "what was admitted in the new window is remembered");
     });
 }
 
-/// A thread that reads its clock before it is held up for whole windows. `late` makes the check, once the clock shows the later time.
+/// A thread reads its clock and then stops for whole windows. `late` makes the check after the clock shows the later time.
 fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: fn(&Sketch<A>, &Running) -> bool) {
     let clock = Arc::new(Running(AtomicU64::new(NOW)));
     let then = NOW + windows * SEC;
@@ -218,19 +218,19 @@ fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: fn(&S
     assert!(!check(&sketch, then, 1), "what was admitted in the later window is remembered");
 }
 
-/// By the clock.
+/// Checks by the clock.
 fn by_clock<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
     Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::read(clock), 1)
         .is_allowed()
 }
 
-/// At a time that was read before.
+/// Checks at a time that was read earlier.
 fn by_given<A: WindowAlgorithm>(sketch: &Sketch<A>, _clock: &Running) -> bool {
     Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::from_ns(NOW), 1)
         .is_allowed()
 }
 
-/// In a batch, whose time is read once.
+/// Checks in a batch, which reads its time once.
 fn by_batch<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
     let mut allowed = false;
     let requests = [(sketch.prepare_hash(X), 1)].into_iter();
@@ -258,7 +258,7 @@ fn a_thread_that_is_held_up_takes_no_later_sliding_window_for_the_past() {
     }
 }
 
-/// The control: the newest window is forgotten once a word was written for it.
+/// The control: the newest window is lowered after a word was written for it.
 #[test]
 #[should_panic(expected = "in the later window is remembered")]
 fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
@@ -279,8 +279,8 @@ fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
     });
 }
 
-/// One check on each side of a turn. The units used before leave room for one of the two, because the whole of the last
-/// window counts at the beginning of a window.
+/// One check on each side of a turn. At the start of a window the whole last window counts, so the units used before leave
+/// room for only one of the two checks.
 fn sliding_turn(limit: u64, cost: u64, checks: [Check<SlidingWindow>; 2]) {
     let sketch = sliding(limit);
     for _ in cost..limit {
@@ -347,7 +347,8 @@ fn control_who_does_not_look_at_the_last_window_again_overlooks_a_charge() {
     model(|| sliding_turn(2, 1, [check, without_a_second_look]));
 }
 
-/// Three windows, of which each is decided by the one before. The first is two before the last, so all say their times.
+/// Three windows, where the decision in each depends on the window before. The first is two windows before the last, so all
+/// checks give their times.
 #[test]
 fn three_threads_in_three_sliding_windows() {
     model_of_three(|| {

@@ -1,11 +1,11 @@
-//! Eight threads at one key's state, by shuttle: see `sync::sample`.
+//! Eight threads on the state of one key, by shuttle: see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
 
 const SCHEDULES: usize = 800;
 
-/// Eight charges of one unit, each at its time: how many were admitted.
+/// Eight charges of one unit, each at its own time. Returns how many were admitted.
 fn eight<A: Algorithm>(
     shared: &Arc<Shared<A>>,
     times: [u64; 8],
@@ -31,7 +31,7 @@ fn eight_at_once_are_admitted_the_burst() {
     });
 }
 
-/// Around a boundary, so near that two weighted counts are exact too: no more than the limit.
+/// Times around a boundary, so close to it that two weighted counts are also exact. At most the limit is admitted.
 fn around_a_boundary<A: Algorithm>(algorithm: A) {
     let shared = Shared::new(algorithm, 0);
     assert!(shared.check_at(50, 1));

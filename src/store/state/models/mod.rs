@@ -1,7 +1,7 @@
-//! Loom models of one key's state: every interleaving of two or three threads, up to a bound on preemptions.
+//! Loom models of the state of one key: every interleaving of two or three threads, up to a bound on preemptions.
 //!
-//! Each model's assertion states its law. A *control* is the same model with the protocol broken in the way that its
-//! text warns of; it must fail, which shows that the model can see the fault.
+//! The assertion of each model states its law. A *control* is the same model with a broken protocol, as its text describes. A
+//! control must fail, which shows that the model can detect the fault.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const fn quota(limit: u64, period_ns: u64) -> Quota {
     Quota::new(limit, Duration::from_nanos(period_ns))
 }
 
-/// A clock whose reading is a schedule point: another thread can move it before, between and after.
+/// A clock whose reading is a schedule point: another thread can move it before, between and after readings.
 struct LoomClock(AtomicU64);
 
 impl LoomClock {
@@ -66,7 +66,7 @@ impl<A: Algorithm> Shared<A> {
     }
 }
 
-/// Runs `first` and `second` beside each other.
+/// Runs `first` and `second` in parallel.
 fn both<A: Algorithm, R: Send + 'static>(
     shared: &Arc<Shared<A>>,
     first: impl FnOnce(&Shared<A>) -> R + Send + 'static,
@@ -113,7 +113,7 @@ fn a_weighted_charge_is_whole_or_nothing() {
     });
 }
 
-/// A window turns while two threads count on both sides of the boundary, limit 2 in any 10 ns by strict counts.
+/// A window turns while two threads count on both sides of the boundary. The limit is 2 in any 10 ns, by strict counts.
 fn window_turns<A: Algorithm>(algorithm: A, charge: fn(&Shared<A>, u64) -> bool) {
     let shared = Shared::new(algorithm, 0);
     assert!(shared.check_at(5, 1));
@@ -129,7 +129,7 @@ fn a_window_that_turns_loses_no_count() {
     model(|| window_turns(SubWindow::new(quota(2, 10), 1).strict(), |s, now| s.check_at(now, 1)));
 }
 
-/// The control's charge: exchanges the head first and raises the tail word afterwards.
+/// The charge of the control: exchanges the head first and raises the tail word afterwards.
 fn commit_first<A: Algorithm>(shared: &Shared<A>, now_ns: u64) -> bool {
     let Shared { algorithm, state, .. } = shared;
     loop {
@@ -154,7 +154,7 @@ fn control_raising_after_the_exchange_loses_counts() {
     model(|| {
         let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
         assert!(shared.check_at(5, 2));
-        // The turn is the other thread's; this one asks in between.
+        // The other thread makes the turn. This thread checks in between.
         let (_, b) = both(&shared, |s| commit_first(s, 19), |s| s.check_at(12, 1));
         assert!(
             !b,
@@ -192,7 +192,7 @@ fn a_lap_begins_once_and_within_its_beginners_call() {
     });
 }
 
-/// Two windows from first use, one after the other: at most the limit in each.
+/// Two windows from first use, one after the other: each admits at most the limit.
 fn lap_after_lap(charge: fn(&Shared<FixedWindow>, u64) -> bool) {
     let shared = Shared::new(FixedWindow::from_first_use(quota(1, 10)), 0);
     assert!(shared.check_at(100, 1));
@@ -234,7 +234,7 @@ fn helpers_and_claimers_leave_one_log() {
     });
 }
 
-/// The log, but blind to the lap bit.
+/// The log, except that it ignores the lap bit.
 #[derive(Clone, Debug)]
 struct Blind(SlidingLog);
 
@@ -246,7 +246,7 @@ impl Stepper for Blind {
     }
 
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        // With a ring of one, every unit's place is the one, and its lap is that of the newest.
+        // In a ring of one, every unit has the same place, and its lap is the lap of the newest unit.
         self.0.step(head, |index| (read(index) & !1) | (head & 1), now_ns, cost)
     }
 
@@ -332,7 +332,7 @@ impl<A: Algorithm> Shared<A> {
         self.state.refund(&self.algorithm, &Refund { charge, units: charge.cost(), now_ns }).unwrap()
     }
 
-    /// When a request goes that may wait for `wait_ns`, if it is admitted.
+    /// The time of the turn of a request that may wait for `wait_ns`, if it is admitted.
     fn turn_at(&self, now_ns: u64, wait_ns: u64) -> Option<u64> {
         let action = Action::Apply(Operation::Reserve { wait_ns });
         let request = Request { algorithm: &self.algorithm, action, now_ns, cost: 1 };
@@ -345,7 +345,7 @@ impl<A: Algorithm> Shared<A> {
     }
 }
 
-/// A refund of one of two units beside a charge of the other; how it is taken back is up to `refund`.
+/// A refund of one of two units, in parallel with a charge of the other. `refund` defines how the unit is taken back.
 fn refunded_while_charged(refund: fn(&Shared<Gcra>, &Decision) -> u64) {
     let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
     let charge = shared.charge_at(100, 1);
@@ -372,7 +372,7 @@ fn control_a_refund_by_a_store_loses_a_charge() {
     });
 }
 
-/// Two threads give back their own charges, one before the other in line, while time passes.
+/// Two threads refund their own charges, one of them earlier in the queue, while time passes.
 #[test]
 fn refunds_of_two_threads_leave_what_the_others_charged() {
     model(|| {
@@ -386,7 +386,7 @@ fn refunds_of_two_threads_leave_what_the_others_charged() {
     });
 }
 
-/// A window turns while a charge in it is taken back: limit 3 in two windows.
+/// A window turns while a charge in it is refunded: limit 3 in two windows.
 fn refunded_while_the_window_turns<A: Algorithm>(algorithm: A) {
     let shared = Shared::new(algorithm, 0);
     let charge = shared.charge_at(5, 2);
@@ -417,7 +417,7 @@ fn a_lap_whose_use_is_taken_back_begins_once() {
     });
 }
 
-/// Turns of one unit each, and a check beside them that does not wait.
+/// Turns of one unit each, in parallel with a check that does not wait.
 fn turns<A: Algorithm>(algorithm: A) {
     let shared = Shared::new(algorithm, 100);
     let (mut one, two) = both(

@@ -1,7 +1,7 @@
-//! Eight threads at one bucket of two slots, by shuttle: see `sync::sample`.
+//! Eight threads on one bucket of two slots, by shuttle: see `sync::sample`.
 //!
-//! What is stated of three threads and more under `Spill` and `Forget` is a bound: each time that [`Gauges::raced`] counts, a key may
-//! have been admitted its burst once more; under `Forget` each eviction may give a debt back too. Under `Inherit` it is strict.
+//! For three threads and more under `Spill` and `Forget`, the models state a bound. Each count of [`Gauges::raced`] may admit
+//! the burst of a key once more. Under `Forget` each eviction may also give a debt back. Under `Inherit` the law is strict.
 
 use super::*;
 use crate::base::sync::sample;
@@ -34,7 +34,7 @@ fn eight_first_checks_of_a_key_take_one_slot() {
     });
 }
 
-/// Eight first checks by clocks that read different times, while two other keys fall idle one after the other.
+/// Eight first checks by clocks that show different times, while two other keys become idle one after the other.
 fn by_eight_clocks(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
     let shared = Shared::new(1, overflow);
     shared.set(0, Y, 95);
@@ -59,14 +59,14 @@ fn control_of_eight_that_take_the_first_idle_slot_two_are_admitted() {
     sample(SCHEDULES, || by_eight_clocks(Overflow::Inherit, first_idle));
 }
 
-/// Two checks by each thread, of four keys of which two have room: evictions all the time.
+/// Each thread makes two checks. There are four keys and room for two of them, so evictions happen all the time.
 fn crowd(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
     const BURST: u64 = 2;
     let shared = Shared::new(BURST, overflow);
     let threads: [_; 8] = std::array::from_fn(|number| {
         let shared = shared.clone();
         thread::spawn(move || {
-            // Each key is checked by four threads, first or second.
+            // Four threads check each key, in their first or second check.
             let keys = [number % 4, (number + 1 + number / 4) % 4];
             keys.map(|key| (key, check(&shared, KEYS[key])))
         })
@@ -95,7 +95,7 @@ fn eight_threads_crowd_a_bucket() {
     each(&ALL, SCHEDULES, |overflow| crowd(overflow, |shared, key| shared.check(key, 100, 1)));
 }
 
-/// The control: under `Spill`, puts a newcomer in without recording whom it evicts.
+/// The control: under `Spill`, inserts a new key without a record of the key that it evicts.
 #[test]
 #[should_panic(expected = "a key is admitted its burst")]
 fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
@@ -118,7 +118,8 @@ fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
     sample(SCHEDULES, || crowd(Overflow::Spill, forgetful));
 }
 
-/// All six units of a key by each of six threads, amid two that evict: at most one, and one for each that raced.
+/// Each of six threads checks all six units of a key, while two threads evict. At most one is admitted, plus one for each
+/// retreat that failed.
 fn first_checks_amid_evictions(overflow: Overflow, check: fn(&Shared) -> bool) {
     let shared = Shared::new(6, overflow);
     shared.set(0, Z, 150);
@@ -138,7 +139,7 @@ fn first_checks_amid_evictions(overflow: Overflow, check: fn(&Shared) -> bool) {
     let again = match overflow {
         Overflow::Inherit => 0,
         Overflow::Spill => gauges.raced,
-        // A key that was evicted is a new one.
+        // An evicted key counts as a new one.
         Overflow::Forget => gauges.raced + gauges.evicted,
     };
     assert!(gauges.raced < 6, "at most the racing threads but one: {gauges:?}");
@@ -162,7 +163,7 @@ fn control_of_eight_that_do_not_look_again_a_key_has_two_slots() {
     });
 }
 
-/// Charges and refunds of two keys by eight threads: what is not given back is owed.
+/// Eight threads charge and refund two keys. Each charge that is not refunded is owed.
 fn charges_and_refunds(overflow: Overflow, refund: fn(&Shared, u64, &Decision) -> u64) {
     const BURST: u64 = 4;
     let shared = Shared::new(BURST, overflow);

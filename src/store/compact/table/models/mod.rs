@@ -1,7 +1,7 @@
 //! Loom models of a bucket: every interleaving of two or three threads, up to a bound on preemptions.
 //!
-//! Each model's assertion states its law. A *control* is the same model with the protocol broken; it must fail, which
-//! shows that the model can see the fault. Buckets have two slots, a tick is a nanosecond, and the times are small.
+//! The assertion of each model states its law. A *control* is the same model with a broken protocol. A control must fail,
+//! which shows that the model can detect the fault. Buckets have two slots, a tick is a nanosecond, and the times are small.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -19,7 +19,7 @@ use crate::store::compact::Overflow;
 mod many;
 
 const WAYS: usize = 2;
-/// Ticks for a unit.
+/// The number of ticks per unit.
 const T: u64 = 10;
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
@@ -31,7 +31,7 @@ fn word(burst: u64) -> TatWord {
     TatWord::with_ticks("model", rate, T, TatVariant::Meter).unwrap()
 }
 
-/// A hash with a fingerprint and a home slot; there is one bucket.
+/// A hash with a fingerprint and a home slot. There is only one bucket.
 const fn key(fingerprint: u64, home: u64) -> u64 {
     fingerprint | (home << FINGERPRINT_BITS)
 }
@@ -56,7 +56,7 @@ impl Shared {
             Overflow::Spill => Full::Spill(Box::new(Spill::for_models(&word, &sizes))),
         };
         let table = SlotTable::new(1, word.horizon(), full, newest_of(&word)).unwrap();
-        // The time of most models: it is not raised in them.
+        // The time of most models. They do not raise the newest time further.
         table.newest.raise(100, |now_ns| now_ns);
         Arc::new(Self { table, word })
     }
@@ -79,7 +79,7 @@ impl Shared {
     }
 }
 
-/// Runs the checks beside each other; how many were admitted, by check.
+/// Runs the checks in parallel. Returns for each check whether it was admitted.
 fn beside<const N: usize>(shared: &Arc<Shared>, checks: [fn(&Shared) -> bool; N]) -> [bool; N] {
     let threads = checks.map(|check| {
         let shared = shared.clone();
@@ -116,7 +116,7 @@ fn three_first_checks_take_one_slot() {
     }
 }
 
-/// Two first checks whose clocks read a time before and after another key's slot falls idle.
+/// Two first checks. One clock shows a time before another key's slot becomes idle, and the other clock a time after it.
 fn straddling(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
     let _ = check;
     let shared = Shared::new(1, overflow);
@@ -138,7 +138,7 @@ fn clocks_on_both_sides_of_an_expiry_take_one_slot() {
     }
 }
 
-/// Puts a newcomer into the first slot that is idle by its own clock.
+/// Inserts a new key into the first slot that is idle by the thread's own clock.
 fn first_idle(shared: &Shared, now: u64) -> bool {
     let slots = shared.table.bucket(0);
     loop {
@@ -169,7 +169,7 @@ fn a_revival_and_a_takeover_of_one_slot_do_not_both_succeed() {
             shared.set(1, Z, 105);
             let answers =
                 beside(&shared, [|shared| shared.check(Y, 100, 1), |shared| shared.check(X, 100, 1)]);
-            // Whoever came second met a full bucket of keys that owe: under Inherit it may be denied.
+            // The second check found a full bucket of keys that owe, so it may be denied under Inherit.
             assert!(answers[0] || answers[1], "one of them had the slot");
             if overflow == Overflow::Inherit {
                 assert_eq!(admitted(&answers), 1, "what the slot held was charged once");
@@ -184,10 +184,10 @@ fn a_revival_and_a_takeover_of_one_slot_do_not_both_succeed() {
     }
 }
 
-/// A key that has one unit left of three is evicted while it checks: how often it is admitted.
+/// A key that has one unit left of three is evicted while it checks. Returns how often it is admitted.
 fn evicted_while_it_checks(overflow: Overflow) -> usize {
     let shared = Shared::new(3, overflow);
-    // Two units owed by y, and more by z: y's slot is the one to go.
+    // Key y owes two units, and key z owes more, so the slot of y is the one to evict.
     shared.set(0, Y, 120);
     shared.set(1, Z, 125);
     let answers = beside(&shared, [|shared| shared.check(X, 100, 1), |shared| shared.check(Y, 100, 1)]);
@@ -207,7 +207,7 @@ fn a_key_that_is_evicted_while_it_checks_keeps_its_debt() {
     }
 }
 
-/// Under `Forget` it may be admitted again what it owed, and no more.
+/// Under `Forget` the key may be admitted again what it owed, and no more.
 #[test]
 fn a_forgotten_key_gets_no_more_than_its_debt_back() {
     model(|| assert!(evicted_while_it_checks(Overflow::Forget) <= 1 + 2, "one unit was left, and two owed"));
@@ -237,12 +237,12 @@ fn charges_of_several_units_are_whole() {
     });
 }
 
-/// Near the end of the range: words come round between the times of threads whose clocks differ.
+/// A time near the end of the range: words wrap around between the times of threads whose clocks differ.
 const WRAP: u64 = (1 << STATE_BITS) - 5;
-/// By more than a horizon, and so that the word comes round in between.
+/// Later than `WRAP` by more than a horizon, with the wrap-around in between.
 const LATER: u64 = WRAP + 20 * T;
 
-/// X is charged by two threads whose clocks differ; what the faster one charged is known to both.
+/// Two threads whose clocks differ charge X. Both see what the faster thread charged.
 fn clocks_that_differ(fast: fn(&Shared) -> bool) {
     let shared = Shared::new(1, Overflow::Inherit);
     let [fast, slow] = beside(&shared, [fast, |shared| shared.check(X, WRAP, 1)]);
@@ -258,7 +258,7 @@ fn clocks_that_differ_by_more_than_a_horizon_admit_no_more() {
     model(|| clocks_that_differ(|shared| shared.check(X, LATER, 1)));
 }
 
-/// The control: a word is published whose time nobody has raised the newest time for.
+/// The control: publishes a word without a raise of the newest time to the time of this word.
 #[test]
 #[should_panic(expected = "what was admitted by the faster clock is remembered")]
 fn control_without_the_newest_time_a_live_word_is_taken_for_an_ancient_one() {
@@ -297,8 +297,8 @@ fn a_thread_that_is_held_up_while_time_moves_on_twice_admits_no_more() {
     });
 }
 
-/// Two first checks of x, of all six units. Both slots are equally far ahead, so x chooses the one at its home and y the
-/// other; if y comes in between, its lesser word there makes the second x choose that one.
+/// Two first checks of x, each of all six units. Both slots are equally far ahead, so x chooses the slot at its home, and y
+/// chooses the other one. If y writes in between, x's slot is not least ahead any more, and the second x may choose the other.
 fn racing_first_checks(overflow: Overflow, check: fn(&Shared) -> bool) {
     let shared = Shared::new(6, overflow);
     shared.set(0, Z, 150);
@@ -322,11 +322,11 @@ fn racing_first_checks(overflow: Overflow, check: fn(&Shared) -> bool) {
 #[test]
 fn two_first_checks_amid_an_eviction_take_one_slot() {
     model(|| racing_first_checks(Overflow::Forget, |shared| shared.check(X, 100, 6)));
-    // With the sketch's words there is more to explore.
+    // The words of the sketch add more interleavings to explore.
     crate::base::sync::explore(2, || racing_first_checks(Overflow::Spill, |shared| shared.check(X, 100, 6)));
 }
 
-/// Puts the newcomer in and does not look whether it is alone.
+/// Inserts the new key and does not check whether it is in another slot too.
 fn careless(shared: &Shared) -> bool {
     let place = shared.table.place(X);
     let at = Moment::new(&shared.word, 100);
@@ -360,13 +360,13 @@ impl Shared {
         self.table.refund(&self.word, place, CheckTime::from_ns(now), charge, charge.cost())
     }
 
-    /// How many units a key is admitted one by one.
+    /// The number of units that a key is admitted one by one.
     fn admits(&self, hash: u64, now: u64) -> u64 {
         (0..9).take_while(|_| self.check(hash, now, 1)).count() as u64
     }
 }
 
-/// [`racing_first_checks`], and the second thread gives its charge back.
+/// [`racing_first_checks`], where the second thread refunds its charge.
 fn racing_first_checks_and_a_refund(overflow: Overflow, refund: fn(&Shared, &Decision) -> u64) {
     let shared = Shared::new(2, overflow);
     shared.set(0, Z, 115);
@@ -395,7 +395,7 @@ fn a_refund_beside_a_first_check_gives_back_its_own() {
     crate::base::sync::explore(1, move || racing_first_checks_and_a_refund(Overflow::Spill, refund));
 }
 
-/// Lowers a key's word by a charge, without looking whether it is the key's only one.
+/// Lowers the word of a key by a charge, without a check that this is the only word of the key.
 fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     let place = shared.table.place(hash);
     let slots = shared.table.bucket(0);
@@ -417,7 +417,8 @@ fn control_a_refund_that_does_not_look_for_a_second_slot_takes_anothers() {
     model(|| racing_first_checks_and_a_refund(Overflow::Forget, |shared, charge| lower(shared, X, charge)));
 }
 
-/// A key that owes two units of three gives one back while it is evicted; how many it is admitted then, and may be.
+/// A key that owes two units of three refunds one while it is evicted. Returns how many units it is then admitted, and how many
+/// it may be admitted.
 fn refunded_while_evicted(overflow: Overflow) -> (u64, u64) {
     let shared = Shared::new(3, overflow);
     shared.set(1, Z, 125);
@@ -443,14 +444,14 @@ fn a_refund_beside_an_eviction_loses_no_debt() {
     });
 }
 
-/// A key that comes back with a debt from the sketch, while the charge that it is of is given back.
+/// A key returns with a debt from the sketch, while the charge behind this debt is refunded.
 #[test]
 fn a_refund_beside_a_return_gives_nothing_back_twice() {
     crate::base::sync::explore(2, || {
         let shared = Shared::new(3, Overflow::Spill);
         shared.set(1, Z, 125);
         let charge = shared.decide(X, 100, 2);
-        // Its slot goes to y, and its debt to the sketch.
+        // The slot of the key goes to y, and its debt to the sketch.
         assert!(shared.check(Y, 100, 1));
         let (one, two) = (shared.clone(), shared.clone());
         let refund = thread::spawn(move || one.refund(X, 100, &charge));
@@ -461,7 +462,7 @@ fn a_refund_beside_a_return_gives_nothing_back_twice() {
     });
 }
 
-/// Two first checks of x under `Inherit`, which does not look again, and between them another key's word; `refund` lowers it.
+/// Two first checks of x under `Inherit`, which does not look again. Another key's word comes between them; `refund` lowers it.
 fn first_checks_beside_a_refund(refund: fn(&Shared, &Decision) -> u64) {
     let shared = Shared::new(9, Overflow::Inherit);
     shared.set(0, Z, 150);
