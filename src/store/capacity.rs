@@ -10,7 +10,8 @@ use crate::base::quota::Quota;
 
 const DEFAULT_BYTES: usize = 4 << 20;
 /// Bytes of a sketch for each key that could spend its full limit with the units admitted in one window.
-/// Measured with keys by Zipf 1.0 and limits of 10 or more: at 20 to 33 bytes, one deserving request in ten thousand is denied.
+/// Measured with keys by Zipf 1.0 and limits of 10 or more: at 20 to 33 bytes, one deserving request in ten thousand is
+/// denied.
 const SKETCH_BYTES: usize = 40;
 
 /// The size of a store: in slots, in bytes, or by the traffic that it must hold.
@@ -66,8 +67,8 @@ impl Capacity {
         Self(Size::Slots(slots))
     }
 
-    /// At most `bytes` bytes in total, at least 272. With [`Overflow::Spill`](crate::Overflow::Spill), seven sixteenths of
-    /// them are the sketch.
+    /// At most `bytes` bytes in total, at least 272. With [`Overflow::Spill`](crate::Overflow::Spill), seven sixteenths
+    /// of them are the sketch.
     #[must_use]
     pub const fn memory(bytes: usize) -> Self {
         Self(Size::Bytes(bytes))
@@ -75,11 +76,11 @@ impl Capacity {
 
     /// Enough room to admit `admitted_per_second` units, for all keys together, under this quota.
     ///
-    /// Fewer than one in ten thousand deserving requests is denied because the store is full. This takes about 12 bytes for
-    /// each key that owes.
+    /// Fewer than one in ten thousand deserving requests is denied because the store is full. This takes about 12 bytes
+    /// for each key that owes.
     ///
-    /// Count only *admitted* units. Denied requests need no room. A flood of fresh keys does need room, because the first
-    /// request of each key is admitted.
+    /// Count only *admitted* units. Denied requests need no room. A flood of fresh keys does need room, because the
+    /// first request of each key is admitted.
     ///
     /// The [`Sketch`](crate::Sketch) store takes about 40 bytes for each key that could spend its limit with the units
     /// admitted in one window. Sliding windows take twice as much.

@@ -66,7 +66,8 @@ pub trait Store<Q: ?Sized> {
     /// Decides and charges.
     fn apply(&self, key: Self::Prepared<'_>, operation: Operation, at: CheckTime, cost: u64) -> Decision;
 
-    /// Applies [`Operation::Check`] to each of `requests` (a key and a cost) in order, and passes the decisions to `decided`.
+    /// Applies [`Operation::Check`] to each of `requests` (a key and a cost) in order, and passes the decisions to
+    /// `decided`.
     #[inline(always)]
     fn check_each<'k>(
         &self,
@@ -148,7 +149,8 @@ impl Ticket for Decision {
 pub enum Look {
     /// The ticket is decided.
     Decided,
-    /// The ticket is not decided, because its charge takes more than one exchange. The caller uses [`Store::decide`] instead.
+    /// The ticket is not decided, because its charge takes more than one exchange. The caller uses [`Store::decide`]
+    /// instead.
     Elsewhere,
 }
 
@@ -287,7 +289,8 @@ pub trait Inherit<Q: ?Sized>: Store<Q> {
     /// Whether the key was ever charged in this store, as far as the store can determine.
     fn knew(&self, key: &Q) -> bool;
 
-    /// Charges `units` as of `at_ns` to a key, if the key has no state here. Returns a denial if there is no room for the key.
+    /// Charges `units` as of `at_ns` to a key, if the key has no state here. Returns a denial if there is no room for
+    /// the key.
     fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision>;
 }
 

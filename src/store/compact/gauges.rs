@@ -8,8 +8,8 @@ use crate::base::sync::{AtomicU64, Ordering};
 
 /// Counts of what a compact store has done because of a lack of room, since its creation.
 ///
-/// If all counts are zero, the store has enough room: every decision was the same as in a table of unlimited size, except
-/// where keys share fingerprints. The counts are estimates while other threads use the store.
+/// If all counts are zero, the store has enough room: every decision was the same as in a table of unlimited size,
+/// except where keys share fingerprints. The counts are estimates while other threads use the store.
 ///
 /// # Examples
 /// ```
@@ -28,19 +28,20 @@ pub struct Gauges {
     pub slots: usize,
     /// Keys that still owed when a new key took their slot. Their debt was spilled, forgotten or inherited.
     pub evicted: u64,
-    /// New keys that began with a debt, from the sketch or by inheritance. The debt may be their own or that of another key.
+    /// New keys that began with a debt, from the sketch or by inheritance. The debt may be their own or that of another
+    /// key.
     pub indebted: u64,
     /// New keys that were denied because of such a debt, and would have been admitted without it.
     ///
-    /// The debt may have been their own. A key that was admitted with the debt of another key may be denied for it later; this
-    /// is not counted.
+    /// The debt may have been their own. A key that was admitted with the debt of another key may be denied for it
+    /// later; this is not counted.
     pub denied_for_debt: u64,
     /// First checks that the store decided again.
     ///
     /// Either several first checks of one key raced, or the key's debt in the sketch grew in the meantime.
     pub retreats: u64,
-    /// Retreats that failed because a third thread had used the slot. After each, the key may have been admitted its burst once
-    /// more. The count is a part of `retreats`.
+    /// Retreats that failed because a third thread had used the slot. After each, the key may have been admitted its
+    /// burst once more. The count is a part of `retreats`.
     pub raced: u64,
 }
 
@@ -54,11 +55,13 @@ pub(super) struct GaugeStripe {
     pub(super) raced: AtomicU64,
     /// Idle words whose slots new keys took in these buckets: when the last of these words was paid, in nanoseconds.
     pub(super) replaced_ns: AtomicU64,
-    /// Debts that were evicted from these buckets into the sketch: when the last of these debts is paid, in nanoseconds.
+    /// Debts that were evicted from these buckets into the sketch: when the last of these debts is paid, in
+    /// nanoseconds.
     pub(super) spilled_ns: AtomicU64,
 }
 
-/// Counters in stripes, so that threads that count at the same time seldom share a cache line. Plain checks count nothing.
+/// Counters in stripes, so that threads that count at the same time seldom share a cache line. Plain checks count
+/// nothing.
 #[derive(Debug)]
 pub(super) struct GaugeCounters(Box<[CachePadded<GaugeStripe>]>);
 

@@ -66,8 +66,8 @@ pub enum Overflow {
     /// Evicts the key with the smallest debt, and keeps its debt in a sketch. The default.
     ///
     /// The key finds its debt there when it returns. The sketch takes seven sixteenths of the memory. This policy never
-    /// over-admits, with one exception: first checks of one key that race in three or more threads. When the table is full,
-    /// some keys are denied early.
+    /// over-admits, with one exception: first checks of one key that race in three or more threads. When the table is
+    /// full, some keys are denied early.
     Spill,
     /// Evicts the key with the smallest debt, and drops that debt.
     ///
@@ -81,19 +81,20 @@ pub enum Overflow {
 
 /// Keys as 24-bit fingerprints in a fixed table: the default store.
 ///
-/// A slot takes eight bytes: 24 bits of the key's hash, and the key's state. The table keeps nothing else. When a key owes
-/// nothing any more, another key can use its slot, so no thread ever sweeps the table. The memory in use follows the debts:
-/// `admitted units per second × seconds per unit` slots, whatever the number of keys.
+/// A slot takes eight bytes: 24 bits of the key's hash, and the key's state. The table keeps nothing else. When a key
+/// owes nothing any more, another key can use its slot, so no thread ever sweeps the table. The memory in use follows
+/// the debts: `admitted units per second × seconds per unit` slots, whatever the number of keys.
 ///
 /// A key shares its limit with another key with a probability of about 6 × 10⁻⁷. In that case both have the same
 /// fingerprint (one of 2²⁴) in the same bucket (sixteen slots).
 ///
-/// The store counts time in ticks. A full burst has about 2²⁰ ticks. It has more if the burst is above 4,096, because each
-/// unit has at least 256 ticks. The store decides each request as of the start of the tick that contains its time. See the
-/// [design text](crate::design).
+/// The store counts time in ticks. A full burst has about 2²⁰ ticks. It has more if the burst is above 4,096, because
+/// each unit has at least 256 ticks. The store decides each request as of the start of the tick that contains its time.
+/// See the [design text](crate::design).
 ///
-/// Times are kept modulo 2⁴⁰ ticks, which is a million bursts (two years at 10/60s). A key that returns after exactly that
-/// time meets its old debt again, unless another key has used the slot. The debt then lasts until it is paid a second time.
+/// Times are kept modulo 2⁴⁰ ticks, which is a million bursts (two years at 10/60s). A key that returns after exactly
+/// that time meets its old debt again, unless another key has used the slot. The debt then lasts until it is paid a
+/// second time.
 ///
 /// Created by [`RateLimiter::new`](crate::RateLimiter::new) and [`Builder::compact`](crate::Builder::compact).
 ///
@@ -231,8 +232,8 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     /// Charges the debt of each key to the same key in another store with the same hasher.
     ///
-    /// The other store may use another algorithm. Some debts are missed if the other store has another size, or if this store
-    /// also keeps debts outside its slots.
+    /// The other store may use another algorithm. Some debts are missed if the other store has another size, or if this
+    /// store also keeps debts outside its slots.
     pub(crate) fn carry_into<B: CompactAlgorithm>(
         &self,
         into: &Compact<B, H>,

@@ -39,7 +39,8 @@ impl Capacity {
             }
             Size::Busy { keys, burst } => busy_bytes(keys, burst, spills),
         };
-        // The sketch and its ends get seven sixteenths of the bytes, and the ends a 64th, in whole units. The table gets the rest. See the design text.
+        // The sketch and its ends get seven sixteenths of the bytes, and the ends a 64th, in whole units. The table
+        // gets the rest. See the design text.
         let (ends, sketch) = if spills {
             let ends = whole(bytes / 64, 2 * SLOT);
             (ends, whole((bytes / 16 * 7).saturating_sub(ends), Cells::LEAST_BYTES))
@@ -61,8 +62,8 @@ const fn whole(bytes: usize, unit: usize) -> usize {
     if units == 0 { unit } else { units * unit }
 }
 
-/// Bytes for keys that owe at the same time: 12.3 bytes each with a sketch. Without a sketch, the size depends on how full
-/// the buckets may be before it affects small bursts.
+/// Bytes for keys that owe at the same time: 12.3 bytes each with a sketch. Without a sketch, the size depends on how
+/// full the buckets may be before it affects small bursts.
 fn busy_bytes(keys: usize, burst: u64, spills: bool) -> usize {
     let percent = if spills {
         65

@@ -6,8 +6,8 @@
 //!   slots:   count u64, then for each slot that owes: index u64, ahead in the low 40 bits of a u64 and fingerprint above
 //!   cells:   count u64, then for each cell that owes: index u64, ahead u16 (coarse)
 //! ```
-//! All numbers are little-endian. Each state is written as its distance *ahead* of the snapshot's time, so the start of the
-//! tick count does not matter. A restore subtracts the time that has passed since.
+//! All numbers are little-endian. Each state is written as its distance *ahead* of the snapshot's time, so the start of
+//! the tick count does not matter. A restore subtracts the time that has passed since.
 
 use alloc::vec::Vec;
 use core::error::Error;

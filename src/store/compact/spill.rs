@@ -20,8 +20,8 @@ pub(super) struct Spill {
     cells: Cells,
     /// A time at which all debts in the sketch are paid.
     ///
-    /// Each new key reads this word, and about one write per horizon changes it. If no debt is spilled, new keys read no
-    /// other word of the sketch.
+    /// Each new key reads this word, and about one write per horizon changes it. If no debt is spilled, new keys read
+    /// no other word of the sketch.
     newest: CachePadded<AtomicU64>,
 }
 
@@ -87,7 +87,8 @@ impl Spill {
         while left(seen, reference) < ahead {
             // One horizon later than necessary, so that writes are rare.
             let next = end(ahead + self.cells.horizon(), reference);
-            // Ordering: AcqRel; pairs with the load in `is_used`: a thread that sees the evicted slot also sees this write.
+            // Ordering: AcqRel; pairs with the load in `is_used`: a thread that sees the evicted slot also sees this
+            // write.
             match self.newest.compare_exchange(seen, next, AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(other) => seen = other,

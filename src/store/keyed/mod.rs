@@ -6,8 +6,8 @@
 //! | `table` | shards, their indices, growth, the sweep position |
 //! | here | hashing, first sight of a key, the cap |
 //!
-//! 1. A check of a known key takes one hash, one cache line of an index, one node and one exchange. It takes no lock, and
-//!    the only shared memory that it writes is the word of the key.
+//! 1. A check of a known key takes one hash, one cache line of an index, one node and one exchange. It takes no lock,
+//!    and the only shared memory that it writes is the word of the key.
 //! 2. The first check of a key (*first sight*) creates a node. The state of this node already holds the charge.
 //! 3. One exchange publishes the node. So a charge by another thread can only come after the first charge.
 
@@ -50,8 +50,8 @@ const SEARCHED_WHOLE: usize = 256;
 /// What a full keyed store does with a new key when it finds no idle key to remove.
 ///
 /// A store with a cap of 256 or less searches all of its keys. A larger store searches 12 keys, and different ones each
-/// time. So a new key at the cap costs more than a check, and writes counters that threads share. If another thread inserts
-/// the same key at the same moment, the store may treat the key as new.
+/// time. So a new key at the cap costs more than a check, and writes counters that threads share. If another thread
+/// inserts the same key at the same moment, this policy may still apply to it.
 ///
 /// # Examples
 /// ```
@@ -75,10 +75,11 @@ const SEARCHED_WHOLE: usize = 256;
 pub enum WhenFull {
     /// Denies the new key.
     ///
-    /// This policy never over-admits. A flood of fresh keys can shut out new keys until held keys become idle. The retry time
-    /// is an estimate: it is the time at which the first of the searched keys becomes idle.
+    /// This policy never over-admits. A flood of fresh keys can shut out new keys until held keys become idle. The
+    /// retry time is an estimate: it is the time at which the first of the searched keys becomes idle.
     Deny,
-    /// Admits the new key and does not count it. A deserving new key is never denied. Keys beyond the cap are not limited.
+    /// Admits the new key and does not count it. A deserving new key is never denied. Keys beyond the cap are not
+    /// limited.
     Admit,
     /// Removes the key that becomes idle first among the keys of a short search.
     ///
@@ -123,7 +124,8 @@ pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
 struct Cap {
     max: usize,
     when_full: WhenFull,
-    /// Keys that the store holds or is about to hold. Only stores with a cap write this shared line, and only at first sight and removal.
+    /// Keys that the store holds or is about to hold. Only stores with a cap write this shared line, and only at first
+    /// sight and removal.
     held: CachePadded<AtomicUsize>,
 }
 
@@ -345,7 +347,8 @@ where
         let Some(cap) = &self.cap else {
             return Ok(Room(None));
         };
-        // Ordering: Relaxed, here and where room is given back. This is only a count; one node or one call owns each unit of it.
+        // Ordering: Relaxed, here and where room is given back. This is only a count; one node or one call owns each
+        // unit of it.
         let more = |held| if held < cap.max { Some(held + 1) } else { None };
         let take = || {
             cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(Some(cap)))
@@ -598,7 +601,8 @@ pub struct KeyedTicket<'s, K, A: Algorithm> {
 impl<K, A: Algorithm> KeyedTicket<'_, K, A> {
     #[inline(always)]
     fn state(&self) -> Option<&KeyState<A::Tail>> {
-        // SAFETY: the node was found under the ticket's guard. The ticket still holds this guard, so the node is not freed.
+        // SAFETY: the node was found under the ticket's guard. The ticket still holds this guard, so the node is not
+        // freed.
         self.node.map(|node| unsafe { &node.as_ref().state })
     }
 }

@@ -7,28 +7,29 @@
 //!                Generation n − 1 ──► …
 //! ```
 //! 1. A quota change creates an empty store for the new quota and publishes it. It moves no keys.
-//! 2. When a key is not in the new store yet, the new store looks it up in the store before, as of the time of the change.
-//!    The new store *seeds* the key with the debt that the change [carries over](Carry).
-//! 3. After the time in which the largest possible debt is paid under the new quota, the new store does not ask the old one
-//!    any more.
-//! 4. If the quota changes again before that time, the store first takes over all keys. So only compact stores that have
-//!    spilled form a chain of several stores.
+//! 2. When a key is not in the new store yet, the new store looks it up in the store before, as of the time of the
+//!    change. The new store *seeds* the key with the debt that the change [carries over](Carry).
+//! 3. After the time in which the largest possible debt is paid under the new quota, the new store does not ask the old
+//!    one any more.
+//! 4. If the quota changes again before that time, the store first takes over all keys. So only compact stores that
+//!    have spilled form a chain of several stores.
 //!
 //! # A charge that is made while the quota changes
-//! Such a charge could land in the old store after its key was looked up there, and be lost. So after each charge, the caller
-//! checks whether its generation is still the current one. If not, the caller decides again.
+//! Such a charge could land in the old store after its key was looked up there, and be lost. So after each charge, the
+//! caller checks whether its generation is still the current one. If not, the caller decides again.
 //!
 //! Both sides write and then look, with a fence in between:
 //!
 //! - The charging thread writes the charge, then looks at the generation.
-//! - The changing thread writes the generation, then the seeding thread (which has seen that generation) looks at the charge.
+//! - The changing thread writes the generation, then the seeding thread (which has seen that generation) looks at the
+//!   charge.
 //!
-//! So at least one side sees the write of the other. Either the seed contains the charge, or the charge is made again. Before
-//! the caller makes it again, it gives the old charge back.
+//! So at least one side sees the write of the other. Either the seed contains the charge, or the charge is made again.
+//! Before the caller makes it again, it gives the old charge back.
 //!
 //! A charge can be in the seed and also be made again in two cases: another thread looked the key up between the charge
-//! and its refund, or the old store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). The client
-//! then loses quota: the request is charged twice, or it is denied because of its own charge.
+//! and its refund, or the old store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). The
+//! client then loses quota: the request is charged twice, or it is denied because of its own charge.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -55,8 +56,8 @@ use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Opera
 /// | reset | 200 | 20 |
 /// | used | 140 | 0 |
 ///
-/// A key that owes nothing has the whole new burst under each of these rules. Parts of units are rounded up into the debt.
-/// For window algorithms the burst is the limit.
+/// A key that owes nothing has the whole new burst under each of these rules. Parts of units are rounded up into the
+/// debt. For window algorithms the burst is the limit.
 ///
 /// # Bursts that go down and up again
 /// If the burst becomes smaller and then returns to its old value, each such cycle can forgive a part of the debt. With
@@ -69,8 +70,8 @@ use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Opera
 /// | additive | up to 20 units |
 /// | used | up to 20 units, of debts above 20 |
 ///
-/// So a client that knows when the quota changes is admitted up to 20 more units in each cycle. If the burst changes often,
-/// use [`Carry::Proportional`], or change only the rate. A change of the rate alone forgives nothing.
+/// So a client that knows when the quota changes is admitted up to 20 more units in each cycle. If the burst changes
+/// often, use [`Carry::Proportional`], or change only the rate. A change of the rate alone forgives nothing.
 ///
 /// # Examples
 /// ```
@@ -224,7 +225,8 @@ impl<S: Migrate> Generation<S> {
         if !self.asks(past, now_ns) {
             return Arc::new(self.without_past());
         }
-        // The recursion is at most `MOST_PENDING` deep. It asks the last generation as of the change, so unpaid debts of that time count.
+        // The recursion is at most `MOST_PENDING` deep. It asks the last generation as of the change, so unpaid debts
+        // of that time count.
         let last = past.last.pruned(past.at_ns);
         // Ordering: Relaxed: a value that is calculated too early is calculated again.
         let copy = |of: &AtomicU64| AtomicU64::new(of.load(Ordering::Relaxed));
@@ -252,7 +254,8 @@ impl<S: Migrate> Generation<S> {
         }
     }
 
-    /// Records the largest debt at `now_ns` of any key that was not looked up here since the last change, if it exceeds the burst.
+    /// Records the largest debt at `now_ns` of any key that was not looked up here since the last change, if it exceeds
+    /// the burst.
     ///
     /// This is necessary because the next generation does not ask any older generation for this debt.
     fn inherit_most(&self, past: &Past<S>, now_ns: u64) {
@@ -386,16 +389,17 @@ impl<S: Migrate> Generation<S> {
 /// A store whose quota can change while requests are decided: [`Direct`](crate::Direct), [`Keyed`](crate::Keyed) or
 /// [`Compact`](crate::Compact). Created by [`RateLimiter::adjustable`](crate::RateLimiter::adjustable).
 ///
-/// A check loads the current store from a shared pointer, without a lock. After the charge, it checks whether that store is
-/// still the current one. This takes some nanoseconds more than in a store that is not adjustable.
+/// A check loads the current store from a shared pointer, without a lock. After the charge, it checks whether that
+/// store is still the current one. This takes some nanoseconds more than in a store that is not adjustable.
 ///
 /// # Consistency
 /// Every request is decided by one quota, either the old one or the new one. No charge is lost in a change.
 ///
-/// If the quota changes during a check, the check gives its charge back and is decided again. The key keeps both charges, or
-/// the request is denied because of its own charge, in two cases: another thread looks the key up in between, or the store
-/// cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). This can happen once for each check that
-/// runs during a change. Two threads that checked without a pause left 7 to 380 such units in 40,000 changes.
+/// If the quota changes during a check, the check gives its charge back and is decided again. The key keeps both
+/// charges, or the request is denied because of its own charge, in two cases: another thread looks the key up in
+/// between, or the store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). This can happen
+/// once for each check that runs during a change. Two threads that checked without a pause left 7 to 380 such units in
+/// 40,000 changes.
 ///
 /// A charge from an old quota cannot be refunded any more ([`refund`](crate::RateLimiter::refund)).
 ///
@@ -579,8 +583,8 @@ mod tests {
     use super::*;
     use crate::{Direct, Gcra, ManualClock, Timestamp};
 
-    /// A turn is requested as of the turn before it, which may be before the change. The turn still belongs to the new quota, and
-    /// is given back in full.
+    /// A turn is requested as of the turn before it, which may be before the change. The turn still belongs to the new
+    /// quota, and is given back in full.
     #[test]
     fn a_charge_as_of_before_a_change_is_of_the_new_quota() {
         let clock = ManualClock::new(Timestamp::from_secs(1_000));

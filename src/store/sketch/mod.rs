@@ -8,24 +8,27 @@
 //! | here | deciding, hashing, batches |
 //!
 //! # Deciding
-//! The estimate of a key in a window is never below its true count. It is the minimum of the key's counters, plus one if the
-//! doorkeeper knows the key. The doorkeeper alone keeps the first unit of a key in a window, so the many keys that send one
-//! request do not touch any counter.
+//! The estimate of a key in a window is never below its true count. It is the minimum of the key's counters, plus one
+//! if the doorkeeper knows the key. The doorkeeper alone keeps the first unit of a key in a window, so the many keys
+//! that send one request do not touch any counter.
 //!
 //! *The doorkeeper does not know the key.* The key has used nothing in this window, whatever its counters hold.
 //!
 //! 1. The store decides with a count of zero.
 //! 2. If the cost is more than one unit, the store raises the counters.
-//! 3. The store inserts the key into the doorkeeper. If several threads race here, the insert returns "first" to exactly
-//!    one of them, and its request is admitted. The other threads see the count of that request, and decide again.
+//! 3. The store inserts the key into the doorkeeper. If several threads race here, the insert returns "first" to
+//!    exactly one of them, and its request is admitted. The other threads see the count of that request, and decide
+//!    again.
 //!
-//! *The doorkeeper knows the key.* The store decides from the estimate, and charges by exchanges that succeed only if the
-//! counters still hold the values of that estimate ([`WindowCounters`]). Under a fixed window with a limit of one, the key
-//! has used its limit, so the store does not read its counters. A denial writes nothing, except in the cases below.
+//! *The doorkeeper knows the key.* The store decides from the estimate, and charges by exchanges that succeed only if
+//! the counters still hold the values of that estimate ([`WindowCounters`]). Under a fixed window with a limit of one,
+//! the key has used its limit, so the store does not read its counters. A denial writes nothing, except in the cases
+//! below.
 //!
 //! # Sliding windows
-//! The decision also includes the estimate of the last window. So a thread that lags in the last window must not add its
-//! charge after another thread has read that estimate. Each thread writes first and then looks, with a fence in between:
+//! The decision also includes the estimate of the last window. So a thread that lags in the last window must not add
+//! its charge after another thread has read that estimate. Each thread writes first and then looks, with a fence in
+//! between:
 //!
 //! 1. It charges its window.
 //! 2. It checks whether the next window has begun in the words of its key. If so, it starts again in that window.
@@ -58,22 +61,22 @@ use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store};
 
 /// Counts windows in a sketch: constant memory, whatever the number of keys.
 ///
-/// The sketch does not store keys. Each key has a few bits and counters that it shares with other keys, so the count for a
-/// key is never below its true count. No key is ever admitted more than its limit. A key may be denied early, and this is
-/// more frequent when the sketch is fuller ([`Saturation`]). For example, 4 MiB count 17 M admitted units of 10 M keys (Zipf
-/// 1.0) in one window with a limit of 100 per key, and deny about one deserving request in ten thousand.
+/// The sketch does not store keys. Each key has a few bits and counters that it shares with other keys, so the count
+/// for a key is never below its true count. No key is ever admitted more than its limit. A key may be denied early, and
+/// this is more frequent when the sketch is fuller ([`Saturation`]). For example, 4 MiB count 17 M admitted units of 10
+/// M keys (Zipf 1.0) in one window with a limit of 100 per key, and deny about one deserving request in ten thousand.
 ///
-/// Prefer [`Compact`](crate::Compact) if it has room for the keys that owe. It frees room as each key pays its debt, and a
-/// sketch frees room only at the end of a window. Use a sketch if there are more busy keys than the memory can hold, at 1 to
-/// 8 bytes per key. In a flood of fresh keys, each key takes three bits. The flood denies no other key as long as the
-/// doorkeeper has room.
+/// Prefer [`Compact`](crate::Compact) if it has room for the keys that owe. It frees room as each key pays its debt,
+/// and a sketch frees room only at the end of a window. Use a sketch if there are more busy keys than the memory can
+/// hold, at 1 to 8 bytes per key. In a flood of fresh keys, each key takes three bits. The flood denies no other key as
+/// long as the doorkeeper has room.
 ///
 /// Created by [`Builder::sketch`](crate::Builder::sketch). Windows are aligned to the Unix epoch. They turn without any
 /// work, so no call pays for a turn.
 ///
 /// # Consistency
-/// In one window, a key is never admitted more than its limit, under any interleaving. Races can deny a request although
-/// there was room for it, once, in three cases:
+/// In one window, a key is never admitted more than its limit, under any interleaving. Races can deny a request
+/// although there was room for it, once, in three cases:
 ///
 /// - First checks of one key race in a window, and one of them costs more than one unit.
 /// - Checks of one key race on both sides of the turn of a sliding window.
@@ -82,14 +85,14 @@ use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store};
 /// The units that such a check charged or raised are not given back.
 ///
 /// A thread can stop for more than half of the range of tags (45 days for windows of a minute, 2 hours for windows of a
-/// millisecond). It then treats newer counts as old ones. If the limiter's own clock is set back by two windows or more,
-/// counting starts again from zero, so a clock that was wrong does not lock out any client.
+/// millisecond). It then treats newer counts as old ones. If the limiter's own clock is set back by two windows or
+/// more, counting starts again from zero, so a clock that was wrong does not lock out any client.
 ///
 /// A word knows only one window. If a check is in an earlier window than the window of a word of its key, the check is
-/// counted in that later window. So times from the caller ([`check_at`](crate::RateLimiter::check_at)) that step back are
-/// counted in some window between their own and the newest one. Each of these windows admits the limit. If calls by the
-/// clock are made too, given times must be ahead of the clock by less than two windows. Otherwise each kind of call treats
-/// the counts of the other kind as old.
+/// counted in that later window. So times from the caller ([`check_at`](crate::RateLimiter::check_at)) that step back
+/// are counted in some window between their own and the newest one. Each of these windows admits the limit. If calls by
+/// the clock are made too, given times must be ahead of the clock by less than two windows. Otherwise each kind of call
+/// treats the counts of the other kind as old.
 ///
 /// # Source
 /// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update); Einziger, Friedman and
@@ -315,7 +318,8 @@ impl Tables {
         let after = WindowCounts { current: counts.current + cost, ..*counts };
         if A::LAST {
             fence_after_rmw();
-            // The doorkeeper uses one word for the last and the next window. If the next window has begun, this read returns `Late`.
+            // The doorkeeper uses one word for the last and the next window. If the next window has begun, this read
+            // returns `Late`.
             let previous = self.last::<A, N, PER>(key, window)?;
             if previous > counts.previous && request.operation != Operation::Force {
                 let (outcome, units) = request.judge(word, &WindowCounts { previous, ..*counts }, cost);
@@ -384,7 +388,8 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         attempt.unwrap_or_else(Attempt::Late)
     }
 
-    /// Charges a key after a failed attempt. Out of line, and takes only the hash, so that an attempt keeps nothing for this call.
+    /// Charges a key after a failed attempt. Out of line, and takes only the hash, so that an attempt keeps nothing for
+    /// this call.
     #[cold]
     #[inline(never)]
     fn charge_again(&self, hash: u64, now_ns: u64, request: Request, mut late: Option<Late>) -> Decision {

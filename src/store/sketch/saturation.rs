@@ -54,8 +54,8 @@ impl Saturation {
     ) -> Self {
         let mistaken = seen.false_positives(windows, window, SAMPLE);
         let reached = |count| counters.reached(windows, window, count, SAMPLE);
-        // With a limit of one, a key is denied wrongly only if the doorkeeper takes it for one that it has seen. A key that really
-        // comes again has used its unit.
+        // With a limit of one, a key is denied wrongly only if the doorkeeper takes it for one that it has seen. A key
+        // that really comes again has used its unit.
         let denied = if limit == 1 { mistaken } else { reached((limit / 2).max(1)) };
         Self { mistaken, overcounted: reached(1), denied }
     }

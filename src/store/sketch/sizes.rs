@@ -4,7 +4,8 @@ use crate::base::quota::{QuotaError, Reason};
 use crate::sketch::window::WindowCounters;
 use crate::store::capacity::Capacity;
 
-/// Two lines of counters, and the same amount for the doorkeeper. In a smaller sketch, all keys would share one counter.
+/// Two lines of counters, and the same amount for the doorkeeper. In a smaller sketch, all keys would share one
+/// counter.
 const LEAST_BYTES: usize = 2 * WindowCounters::LEAST_BYTES;
 
 /// The sizes that a capacity gives, in bytes.
@@ -24,8 +25,9 @@ impl Sizes {
         if bytes < LEAST_BYTES {
             return Err(Reason::TooSmall { got: bytes as u64, min: LEAST_BYTES as u64 }.into());
         }
-        // The doorkeeper's share of the memory, in eighths. The doorkeeper keeps one unit per key, and a key that is mistaken for
-        // another loses one unit. Both matter more when the limit is small. Measured on 10 M keys (Zipf 1.0) in 2 and 4 MiB.
+        // The doorkeeper's share of the memory, in eighths. The doorkeeper keeps one unit per key, and a key that is
+        // mistaken for another loses one unit. Both matter more when the limit is small. Measured on 10 M keys (Zipf
+        // 1.0) in 2 and 4 MiB.
         let eighths = match limit {
             1 => 8,
             2 => 6,

@@ -1,14 +1,15 @@
 //! The state of one key, and the loop that applies the steps of an algorithm to it.
 //!
 //! # Orderings
-//! This argument holds for all algorithms. Decisions take effect in the head. For algorithms without a tail, the head is the
-//! whole state. The tail words carry data that a head refers to.
+//! This argument holds for all algorithms. Decisions take effect in the head. For algorithms without a tail, the head
+//! is the whole state. The tail words carry data that a head refers to.
 //!
-//! - A raise *before* the exchange is published by the Release of that exchange. A thread that loads the new head (Acquire)
-//!   sees the tail word that it needs.
+//! - A raise *before* the exchange is published by the Release of that exchange. A thread that loads the new head
+//!   (Acquire) sees the tail word that it needs.
 //! - Tail loads are Acquire. If a thread raises a word after it saw a newer head, a load of this word makes that head
 //!   visible too. So the reader detects a denial from newer words when it loads the head again.
-//! - Fills *after* the exchange are Release and in order. A thread that sees the newest word of a run sees the whole run.
+//! - Fills *after* the exchange are Release and in order. A thread that sees the newest word of a run sees the whole
+//!   run.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -199,7 +200,8 @@ impl<T: Tail, D: Death> KeyState<T, D> {
     /// Decides `cost` units at `now_ns` and charges them if they are admitted.
     ///
     /// Lock-free: the loop repeats only if another thread's charge took effect. A denial writes nothing.
-    // Always inlined: a call out of line stores the words of the decision one by one and loads them wider. This stalls (22 ns, not 17).
+    // Always inlined: a call out of line stores the words of the decision one by one and loads them wider. This stalls
+    // (22 ns, not 17).
     #[inline(always)]
     pub(crate) fn charge(
         &self,
@@ -229,8 +231,8 @@ impl<T: Tail, D: Death> KeyState<T, D> {
             let Some(Refunded { next, units }) = algorithm.refund(head, read, refund) else {
                 return Ok(0);
             };
-            // Ordering: as for a charge. If the exchange succeeds, the words that were read belong to this head, or to a later
-            // head with the same value.
+            // Ordering: as for a charge. If the exchange succeeds, the words that were read belong to this head, or to
+            // a later head with the same value.
             match self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(units),
                 Err(newer) => head = newer,

@@ -111,8 +111,8 @@ impl Model {
         Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatVariant::Meter).unwrap() }
     }
 
-    /// How far the clock moves on. It stays still if a new key is admitted only some steps after its exchange, because the
-    /// order of the debts would be unknown.
+    /// How far the clock moves on. It stays still if a new key is admitted only some steps after its exchange, because
+    /// the order of the debts would be unknown.
     fn passes(&self) -> u8 {
         if self.rule.looks_again() { 0 } else { PASSES }
     }
@@ -262,8 +262,8 @@ impl Model {
             At::Done => unreachable!("a thread that is done takes no step"),
         }
         if thread.at == At::Done && thread.admitted {
-            // Checks whether the key's debt left room, as of now. A thread whose time lags may still see a debt that is paid by now
-            // and was therefore forgotten.
+            // Checks whether the key's debt left room, as of now. A thread whose time lags may still see a debt that is
+            // paid by now and was therefore forgotten.
             let owed = &mut bucket.owed[key];
             let ahead = owed.saturating_sub(bucket.clock);
             bucket.over += u8::from(u64::from(ahead) + 1 > self.horizon());
@@ -329,8 +329,8 @@ struct FoundSlot {
 }
 
 impl Model {
-    /// Runs threads that check these keys, one unit each, with these slots: once with one clock, and then with the first
-    /// thread's clock behind.
+    /// Runs threads that check these keys, one unit each, with these slots: once with one clock, and then with the
+    /// first thread's clock behind.
     fn run<const N: usize>(&self, keys: [u8; N], slots: [Slot; WAYS], found: &mut FoundSlot) {
         // Words that wrap around between the times of two threads are a separate case: see the last test.
         let of_all = |slot: &Slot| {
@@ -387,8 +387,9 @@ impl Model {
         });
     }
 
-    /// The possible contents of a slot at the start: nothing, or a word of any key. Such a word is as far ahead as possible, just
-    /// paid, paid earlier, paid long ago, or so far ahead that it has wrapped around. No word wraps around during the run.
+    /// The possible contents of a slot at the start: nothing, or a word of any key. Such a word is as far ahead as
+    /// possible, just paid, paid earlier, paid long ago, or so far ahead that it has wrapped around. No word wraps
+    /// around during the run.
     fn words(&self) -> Vec<Slot> {
         let horizon = u8::try_from(self.horizon()).unwrap();
         let aheads = [horizon, 0, u8::MAX, MASK / 2 + 1 + PASSES, MASK / 2];
@@ -463,8 +464,8 @@ fn each_rule_that_is_broken_is_found_out() {
     }
 }
 
-/// The limit of the strict law. A word just half the range old is behind for one thread, and has wrapped around for the next.
-/// So its rank is before all others, or among the empty ones.
+/// The limit of the strict law. A word just half the range old is behind for one thread, and has wrapped around for the
+/// next. So its rank is before all others, or among the empty ones.
 #[test]
 fn as_a_word_comes_round_a_key_may_get_two_slots() {
     let old = Slot { key: 2, state: (BEGINNING + MASK / 2 + 1) & MASK };

@@ -1,4 +1,5 @@
-//! Two rows of two cells, and one row of ends. The steps follow `charge`, `raise_end` and `raise_cell` in `sketch::tat`.
+//! Two rows of two cells, and one row of ends. The steps follow `charge`, `raise_end` and `raise_cell` in
+//! `sketch::tat`.
 
 use super::{BEGINNING, BITS, MASK, PASSES, visit};
 use crate::algorithm::compact::slot::{SlotStanding, standing};
@@ -8,7 +9,8 @@ use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
 const ROWS: usize = 3;
 /// The row of the ends, which do not wrap around. The other rows are cells.
 const END: u8 = 0;
-/// The end of each key, and its cell in each row. The first two keys share one place. The last two share one cell and an end.
+/// The end of each key, and its cell in each row. The first two keys share one cell. The last two share one cell and
+/// one end.
 const KEYS: [[usize; ROWS]; 3] = [[0, 0, 0], [1, 0, 1], [1, 1, 1]];
 const BURST: u64 = 2;
 const UNTOUCHED: u8 = 0;
@@ -277,7 +279,8 @@ const VALUES: [u8; 4] = [
     1,
 ];
 
-/// Ends that were never written, that have passed, and that are as far ahead as any debt, so that only the cells decide.
+/// Ends that were never written, that have passed, and that are as far ahead as any debt, so that only the cells
+/// decide.
 const ENDS: [[u8; 2]; 3] = [[0, 0], [BEGINNING - 7, BEGINNING + 1], [BEGINNING + 2; 2]];
 
 #[test]

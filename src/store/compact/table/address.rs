@@ -3,8 +3,8 @@
 use crate::algorithm::compact::STATE_BITS;
 use crate::algorithm::compact::slot::{FINGERPRINT_BITS, SlotWord, distance};
 
-/// The address of a key. The top bits of the hash give the bucket, the lowest bits the fingerprint, and the bits next to them
-/// the home.
+/// The address of a key. The top bits of the hash give the bucket, the lowest bits the fingerprint, and the bits next
+/// to them the home.
 ///
 /// It is one word. The code computes each part where it needs it. This takes fewer instructions than to keep the parts.
 #[derive(Copy, Clone, Debug)]

@@ -72,7 +72,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Replaces the content of the table by the image of `then_ns`, at `now_ns`.
     ///
-    /// The time between the two counts. If the clock is behind the time of the image, the table begins at the time of the image.
+    /// The time between the two counts. If the clock is behind the time of the image, the table begins at the time of
+    /// the image.
     pub(in crate::store::compact) fn replace(&self, word: &N, image: &Image, then_ns: u64, now_ns: u64) {
         let reference = word.reference(now_ns);
         let passed = if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
@@ -107,12 +108,12 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Calls `visit` with a hash that leads to each key that owes, and with the key's decision.
     ///
-    /// Returns false if keys can owe debts that are in no slot (spilled or inherited debts), or if only the whole hash leads to a
-    /// place.
+    /// Returns false if keys can owe debts that are in no slot (spilled or inherited debts), or if only the whole hash
+    /// leads to a place.
     ///
-    /// The hash has the key's bucket and fingerprint. Its home is the slot that the key is in, which may differ from the key's own
-    /// home. So an insert by this hash can take another slot than an insert by the key. The table detects and undoes this, as for
-    /// any two threads that do not see the same words, but not under [`Full::Inherit`].
+    /// The hash has the key's bucket and fingerprint. Its home is the slot that the key is in, which may differ from
+    /// the key's own home. So an insert by this hash can take another slot than an insert by the key. The table detects
+    /// and undoes this, as for any two threads that do not see the same words, but not under [`Full::Inherit`].
     pub(in crate::store::compact) fn for_each(
         &self,
         word: &N,

@@ -1,20 +1,20 @@
 //! Buckets of slots.
 //!
-//! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A search for the
-//! fingerprint begins there:
+//! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A search
+//! for the fingerprint begins there:
 //!
 //! - If the key is found, an exchange replaces its word by a word that is further ahead.
-//! - If the key is not found, the new key takes the slot that is least ahead. If several slots are equal, it takes the one
-//!   nearest to its home.
+//! - If the key is not found, the new key takes the slot that is least ahead. If several slots are equal, it takes the
+//!   one nearest to its home.
 //!
 //! # No key in two slots
-//! A new key takes the slot that is *least ahead*, not *the first idle slot*. Whether a slot is idle depends on the time, and
-//! two threads read different times.
+//! A new key takes the slot that is *least ahead*, not *the first idle slot*. Whether a slot is idle depends on the
+//! time, and two threads read different times.
 //!
 //! Assume that words only grow. Threads T1 and T2 both insert key x, into slots m and m', and neither has seen x.
 //!
-//! 1. T2 read m before T1 wrote it, and T1 read m' before T2 wrote it. So T2's value of m is at most T1's value, and T1's
-//!    value of m' is at most T2's value.
+//! 1. T2 read m before T1 wrote it, and T1 read m' before T2 wrote it. So T2's value of m is at most T1's value, and
+//!    T1's value of m' is at most T2's value.
 //! 2. By the rule, T1's value of m is at most T1's value of m', and T2's value of m' is at most T2's value of m.
 //! 3. Together: T1's m <= T1's m' <= T2's m' <= T2's m <= T1's m. So all four values are equal.
 //! 4. Then the distance from home decides, and this distance is the same for both threads. So m is before m' and m' is
@@ -23,40 +23,43 @@
 //!
 //! The time of each thread plays no part, because the threads compare states only with each other.
 //!
-//! There is one exception. A word can wrap around between the two clock readings, when it is just half the range old. One
-//! thread then sees it as behind, and the other treats it as empty. Then both threads may insert. See `exhaustive::bucket`.
+//! There is one exception. A word can wrap around between the two clock readings, when it is just half the range old.
+//! One thread then sees it as behind, and the other treats it as empty. Then both threads may insert. See
+//! `exhaustive::bucket`.
 //!
 //! # Words that shrink
-//! Under [`Full::Inherit`], a new key starts from the word that it replaces. So words only grow, and the proof above holds.
+//! Under [`Full::Inherit`], a new key starts from the word that it replaces. So words only grow, and the proof above
+//! holds.
 //!
-//! Under `Spill` and `Forget`, a smaller word replaces a live word when a bucket overflows. If this happens between the reads
-//! of two threads, the threads may choose different slots. So under these policies a new key looks again after its insertion:
+//! Under `Spill` and `Forget`, a smaller word replaces a live word when a bucket overflows. If this happens between the
+//! reads of two threads, the threads may choose different slots. So under these policies a new key looks again after
+//! its insertion:
 //!
 //! 1. It checks whether another slot holds its key, and whether the sketch has a larger debt than it began with.
 //! 2. If either is true, it *retreats*: it exchanges its own word for an empty one, and decides again.
 //!
-//! Both threads write and then look, with a fence in between, so at least one sees the other. Two threads are never both
-//! admitted wrongly (modelled). With three threads there is a gap: the retreat fails if a third thread has charged the slot in
-//! the meantime. Then both slots stay. The key has a second budget until the slot that a search finds second is evicted or
-//! idle. The store counts this ([`Gauges::raced`]).
+//! Both threads write and then look, with a fence in between, so at least one sees the other. Two threads are never
+//! both admitted wrongly (modelled). With three threads there is a gap: the retreat fails if a third thread has charged
+//! the slot in the meantime. Then both slots stay. The key has a second budget until the slot that a search finds
+//! second is evicted or idle. The store counts this ([`Gauges::raced`]).
 //!
 //! # Debts are never lost on the way
-//! Under `Spill`, the debt of a live word is in the sketch before the word is replaced. A new key reads the sketch after it has
-//! seen that its key is absent. So a thread that sees that the key is gone also sees its debt.
+//! Under `Spill`, the debt of a live word is in the sketch before the word is replaced. A new key reads the sketch
+//! after it has seen that its key is absent. So a thread that sees that the key is gone also sees its debt.
 //!
 //! # Words that come back
-//! A refund lowers a word. So a word can return to an earlier value, and an exchange can succeed although the word changed in
-//! between. This is correct:
+//! A refund lowers a word. So a word can return to an earlier value, and an exchange can succeed although the word
+//! changed in between. This is correct:
 //!
 //! - A thread that charges the word of its key charges exactly the state that it saw.
 //! - A thread that evicts a key has recorded exactly the debt that the key has again.
-//! - A new key looks again after its insertion. It finds its key in another slot, or a larger debt, if either appeared in the
-//!   meantime. Under `Inherit` it does not look again, but this policy allows no refunds.
+//! - A new key looks again after its insertion. It finds its key in another slot, or a larger debt, if either appeared
+//!   in the meantime. Under `Inherit` it does not look again, but this policy allows no refunds.
 //!
-//! A new key that has looked and then retreats must find its word unchanged. So a key gets no refund if it is in two slots, or
-//! if it is in one slot and the sketch has a debt for it. The refunding thread always sees an insert into another slot or a
-//! spilled debt. The gap of three threads stays as it is. A key that came back before its debt was paid also
-//! gets no refund. Its debt would stay in the sketch anyway.
+//! A new key that has looked and then retreats must find its word unchanged. So a key gets no refund if it is in two
+//! slots, or if it is in one slot and the sketch has a debt for it. The refunding thread always sees an insert into
+//! another slot or a spilled debt. The gap of three threads stays as it is. A key that came back before its debt was
+//! paid also gets no refund. Its debt would stay in the sketch anyway.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -202,8 +205,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Decides `cost` units at a time (nanoseconds and reference), and charges them if they are admitted.
     ///
-    /// Lock-free: a check begins again only if another thread's write took effect. A denial writes nothing, with one exception:
-    /// a denial because of the debt that a new key began with is counted.
+    /// Lock-free: a check begins again only if another thread's write took effect. A denial writes nothing, with one
+    /// exception: a denial because of the debt that a new key began with is counted.
     // Always inlined: see `KeyState::charge`.
     #[inline(always)]
     pub(super) fn check(
@@ -222,7 +225,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.check_elsewhere(word, place, now_ns, cost)
     }
 
-    /// [`SlotTable::check`] for one slot and its word. `None` if the word belongs to another key, or if one exchange is not enough.
+    /// [`SlotTable::check`] for one slot and its word. `None` if the word belongs to another key, or if one exchange is
+    /// not enough.
     #[inline(always)]
     fn check_slot(
         &self,
@@ -232,8 +236,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         (now_ns, reference): (u64, u64),
         cost: u64,
     ) -> Option<Decision> {
-        // The charge is added to the loaded word, not to its distance from the reference. The result is the same, but the way from the
-        // load to the exchange is shorter. All checks on a processor queue up for that way.
+        // The charge is added to the loaded word, not to its distance from the reference. The result is the same, but
+        // the way from the load to the exchange is shorter. All checks on a processor queue up for that way.
         let idle = place.word(reference);
         let distance = distance(seen, idle)?;
         // One comparison for the common case, and one more for a word that is just idle.
@@ -255,8 +259,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                     return None;
                 }
                 let next = from.wrapping_add(SlotWord::pack(0, after.wrapping_sub(ahead)));
-                // Ordering: AcqRel. The proof in the module docs rests on the order of each location, and on the absence of cycles of loads
-                // that see later stores. In theory, Relaxed would allow such cycles.
+                // Ordering: AcqRel. The proof in the module docs rests on the order of each location, and on the
+                // absence of cycles of loads that see later stores. In theory, Relaxed would allow such cycles.
                 slot.compare_exchange(seen, next, AcqRel, Relaxed).ok()?;
                 Some(word.decision(Outcome::Allowed, after, at, cost))
             }
@@ -266,7 +270,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Returns the slot and word of the key. If there are two, returns the one nearest to its home.
     #[inline(never)]
     fn locate(slots: &[AtomicU64; WAYS], place: SlotAddress) -> Option<(&AtomicU64, u64)> {
-        // Ordering: Acquire. The bounds of `newest` are read after the word, and the writer of the word raised them before.
+        // Ordering: Acquire. The bounds of `newest` are read after the word, and the writer of the word raised them
+        // before.
         for step in 0..WAYS {
             let slot = &slots[(place.home::<WAYS>() + step) & (WAYS - 1)];
             let seen = slot.load(Acquire);
@@ -277,8 +282,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         None
     }
 
-    /// [`SlotTable::check`] for a key that is not at home, or that takes more than one exchange. A separate function, so that the
-    /// code at each call is short.
+    /// [`SlotTable::check`] for a key that is not at home, or that takes more than one exchange. A separate function,
+    /// so that the code at each call is short.
     #[inline(never)]
     fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
         let (slots, at) = (self.bucket_of(place), (now_ns, word.reference(now_ns)));
@@ -447,8 +452,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             SlotStanding::Idle => Some(0),
             SlotStanding::Ahead(ahead) => Some(ahead),
             SlotStanding::Unsure(ahead) => {
-                // The bound is read after the state was loaded: see `check_time`. The bound has no meaning for a time below `low`.
-                // In that case `find` begins again.
+                // The bound is read after the state was loaded: see `check_time`. The bound has no meaning for a time
+                // below `low`. In that case `find` begins again.
                 let high_ns = self.newest.high();
                 let newer =
                     if high_ns > at.now_ns { word.reference(high_ns).wrapping_sub(at.reference) } else { 0 };
@@ -465,8 +470,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let (mut least, mut slot, mut word_of_least) = (i64::MAX, 0, EMPTY);
         for step in 0..WAYS {
             let other = (place.home::<WAYS>() + step) & (WAYS - 1);
-            // Ordering: Acquire, as in `locate`. It also acquires the exchange that replaced the key's word, if the key was here: its debt
-            // was written, and the time of its slot raised, before that exchange.
+            // Ordering: Acquire, as in `locate`. It also acquires the exchange that replaced the key's word, if the key
+            // was here: its debt was written, and the time of its slot raised, before that exchange.
             let seen = slots[other].load(Acquire);
             let state = SlotWord::unpack(seen).state;
             if distance(seen, idle).is_some() {
@@ -488,14 +493,15 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             FoundSlot::Absent { slot, word: word_of_least, ahead: u64::try_from(least).unwrap_or(0) };
         self.near(at)?;
         let stripe = self.counters.stripe(self.number_of(place));
-        // If a key was here and was idle when its slot was taken, it begins no earlier than the time when its debt was paid. A time
-        // later than all others is wrong.
+        // If a key was here and was idle when its slot was taken, it begins no earlier than the time when its debt was
+        // paid. A time later than all others is wrong.
         let mut from_ns = match stripe.replaced_ns.load(Acquire) {
             replaced_ns if replaced_ns <= self.newest.high() => replaced_ns,
             _ => 0,
         };
         if let Full::Spill(_) = self.full {
-            // The sketch knows debts only as of the newest time. A debt that is paid by then may still be owed at an earlier time.
+            // The sketch knows debts only as of the newest time. A debt that is paid by then may still be owed at an
+            // earlier time.
             from_ns = from_ns.max(stripe.spilled_ns.load(Acquire).min(self.newest.newest()));
         }
         if from_ns > at.now_ns { Err(Again::AsOf(from_ns)) } else { Ok(absent) }
@@ -626,8 +632,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Whether the table can refund charges.
     ///
-    /// It cannot under `Inherit`. There a new key takes over the smallest debt in its bucket, and this requires words that
-    /// only grow.
+    /// It cannot under `Inherit`. There a new key takes over the smallest debt in its bucket, and this requires words
+    /// that only grow.
     pub(super) const fn can_refund(&self) -> bool {
         !matches!(self.full, Full::Inherit)
     }

@@ -14,7 +14,8 @@ pub struct SlotTicket<'t, N, const WAYS: usize> {
     table: &'t SlotTable<N, WAYS>,
     word: &'t N,
     place: SlotAddress,
-    /// First the key's home, then the slot that [`Ticket::look`] found. `None` if one exchange is not enough to charge the key.
+    /// First the key's home, then the slot that [`Ticket::look`] found. `None` if one exchange is not enough to charge
+    /// the key.
     slot: Option<&'t AtomicU64>,
     /// The word of the slot.
     seen: u64,
@@ -29,8 +30,8 @@ pub struct SlotTicket<'t, N, const WAYS: usize> {
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// A ticket that is not decided yet.
     ///
-    /// It loads no word, and computes all values that do not depend on one. After an Acquire load, the compiler would compute
-    /// them a second time.
+    /// It loads no word, and computes all values that do not depend on one. After an Acquire load, the compiler would
+    /// compute them a second time.
     #[inline(always)]
     pub(in crate::store::compact) fn aim<'t>(
         &'t self,

@@ -9,8 +9,8 @@ use crate::base::sync::Ordering::{AcqRel, Relaxed};
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Raises the newest time, before the call writes anything as of a moment.
     ///
-    /// If the moment is later than the caller's own time, it was not after `high` when it was chosen. If it is after `high` now,
-    /// `high` has been lowered in the meantime, and the call begins again at its own time.
+    /// If the moment is later than the caller's own time, it was not after `high` when it was chosen. If it is after
+    /// `high` now, `high` has been lowered in the meantime, and the call begins again at its own time.
     pub(super) fn announce(&self, word: &N, at: &Moment) -> Result<(), Again> {
         if at.now_ns > at.own_ns && at.now_ns > self.newest.high() {
             return Err(Again::AsOf(at.own_ns));
@@ -37,7 +37,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         if newest_ns > at.now_ns { word.reference(newest_ns).wrapping_sub(at.reference) } else { 0 }
     }
 
-    /// Records when a word was paid, before a new key replaces it. For a caller whose time lags, the word may not be paid yet.
+    /// Records when a word was paid, before a new key replaces it. For a caller whose time lags, the word may not be
+    /// paid yet.
     pub(super) fn replaces(&self, stripe: &GaugeStripe, paid_ns: u64) {
         let mut seen_ns = stripe.replaced_ns.load(Relaxed);
         // A time that is later than all others was wrong.
@@ -61,7 +62,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.counters.take_times_of(&last.counters);
     }
 
-    /// The newest time that a state `ahead` of a time requires. It is later than that time if the state was charged at a later time.
+    /// The newest time that a state `ahead` of a time requires. It is later than that time if the state was charged at
+    /// a later time.
     pub(super) fn covering_ns(&self, word: &N, now_ns: u64, ahead: u64) -> u64 {
         match ahead.saturating_sub(self.horizon) {
             0 => word.last_ns(now_ns),
@@ -74,7 +76,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 
-    /// How far ahead of its time a state of an image can be: a quarter of the range. Callers' times may differ by this much.
+    /// How far ahead of its time a state of an image can be: a quarter of the range. Callers' times may differ by this
+    /// much.
     pub(in crate::store::compact) const MOST_AHEAD: u64 = 1 << (STATE_BITS - 2);
 }
 

@@ -309,7 +309,8 @@ fn control_using_memory_again_at_once_charges_another_key() {
     });
 }
 
-/// Two new keys race for one place. Each searches for an idle key to remove before it is denied, so there are many states to visit.
+/// Two new keys race for one place. Each searches for an idle key to remove before it is denied, so there are many
+/// states to visit.
 fn one_place_for_two(preemptions: usize) {
     model(preemptions, || {
         take_retired();

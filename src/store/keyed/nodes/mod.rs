@@ -1,30 +1,30 @@
 //! Memory for nodes: segments of 63 nodes each, in blocks of up to 64 segments. A directory finds them by number.
 //!
-//! A node never moves, so a charge needs no index once it has its node. A *number* names a node: its segment, and its place in
-//! that segment. The directory has one entry for each block, so it stays in the first-level cache. It grows by levels. Each
-//! level is twice as large as the one before, and no level moves. A block of the first level is one segment, so small stores
-//! stay small.
+//! A node never moves, so a charge needs no index once it has its node. A *number* names a node: its segment, and its
+//! place in that segment. The directory has one entry for each block, so it stays in the first-level cache. It grows by
+//! levels. Each level is twice as large as the one before, and no level moves. A block of the first level is one
+//! segment, so small stores stay small.
 //!
-//! One word of a segment tells which of its nodes are taken. Its 64th bit means that a stripe *holds* the segment: the stripe
-//! takes new nodes from this segment. Each change of that word is one exchange:
+//! One word of a segment tells which of its nodes are taken. Its 64th bit means that a stripe *holds* the segment: the
+//! stripe takes new nodes from this segment. Each change of that word is one exchange:
 //!
 //! - A thread takes a node by setting its bit. It returns the node by clearing the bit, after it has dropped the key.
 //! - A stripe whose segment is full takes another segment that has room and that no stripe holds, or opens a new one.
-//! - A thread that leaves a word without nodes and without a holder *closes* the segment: it sets all bits. No thread takes a
-//!   node from a closed segment.
+//! - A thread that leaves a word without nodes and without a holder *closes* the segment: it sets all bits. No thread
+//!   takes a node from a closed segment.
 //!
-//! One word of a block tells which of its segments are open, by the same rules. To open a segment, a thread sets its bit. After
-//! a segment was closed, a thread clears its bit. A thread that leaves that word empty closes the block. The block then leaves
-//! the directory, and is freed.
+//! One word of a block tells which of its segments are open, by the same rules. To open a segment, a thread sets its
+//! bit. After a segment was closed, a thread clears its bit. A thread that leaves that word empty closes the block. The
+//! block then leaves the directory, and is freed.
 //!
-//! A node is returned, and a block is freed, when all threads that could have seen it have unpinned. Then another key can use
-//! the memory of the node. So a store never takes more memory than for its largest number of keys at one time. A block without
-//! nodes gives its memory back.
+//! A node is returned, and a block is freed, when all threads that could have seen it have unpinned. Then another key
+//! can use the memory of the node. So a store never takes more memory than for its largest number of keys at one time.
+//! A block without nodes gives its memory back.
 //!
-//! Threads write nodes at each charge. If two hot keys shared a cache line, threads that charge them would wait for each other.
-//! So the first 200 nodes or so lie far enough apart that no two share a cache line. A store of many keys does not need this,
-//! because its keys are seldom charged at the same moment. Its further nodes lie close together, so more of them fit into a
-//! cache.
+//! Threads write nodes at each charge. If two hot keys shared a cache line, threads that charge them would wait for
+//! each other. So the first 200 nodes or so lie far enough apart that no two share a cache line. A store of many keys
+//! does not need this, because its keys are seldom charged at the same moment. Its further nodes lie close together, so
+//! more of them fit into a cache.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -87,7 +87,8 @@ struct Directory<K, T> {
     nodes: PhantomData<Box<KeyNode<K, T>>>,
 }
 
-/// Laid out in source order. So nodes of sixteen bytes begin at a multiple of their size, and none lies on two cache lines.
+/// Laid out in source order. So nodes of sixteen bytes begin at a multiple of their size, and none lies on two cache
+/// lines.
 #[repr(C)]
 struct Segment<K, T> {
     taken: AtomicU64,
@@ -156,7 +157,8 @@ impl<K, T> Directory<K, T> {
         if first.is_null() || first.addr() % 2 == 1 {
             return None;
         }
-        // SAFETY: the block has this length. It is freed by epoch after it was closed, and it was not closed under the guard.
+        // SAFETY: the block has this length. It is freed by epoch after it was closed, and it was not closed under the
+        // guard.
         Some(unsafe { std::slice::from_raw_parts(first, Segment::<K, T>::of_block(block)) })
     }
 
@@ -201,7 +203,8 @@ impl<K, T> Directory<K, T> {
         made
     }
 
-    /// Clears a bit of a segment that the caller owned. Closes the segment if this was the last bit, and then the block in the same way.
+    /// Clears a bit of a segment that the caller owned. Closes the segment if this was the last bit, and then the block
+    /// in the same way.
     fn release(self: &Arc<Self>, id: u32, bit: u64, guard: &Guard) {
         let (block, place) = Segment::<K, T>::block(id);
         let Some(segments) = self.segments(block, guard) else {
@@ -209,8 +212,8 @@ impl<K, T> Directory<K, T> {
             return;
         };
         let closes = |word: &AtomicU64, bit: u64, empty: u64| {
-            // Ordering: AcqRel. All uses of this bit's memory come before the clear. All uses under all bits come before the memory is
-            // used again.
+            // Ordering: AcqRel. All uses of this bit's memory come before the clear. All uses under all bits come
+            // before the memory is used again.
             word.fetch_and(!bit, Ordering::AcqRel) & !bit == empty
                 // Ordering: Relaxed: the exchange just above has acquired everything that was ever released.
                 && word.compare_exchange(empty, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -225,7 +228,8 @@ impl<K, T> Directory<K, T> {
     /// Removes a block that was just closed from the directory, and retires it.
     fn leave(self: &Arc<Self>, block: u32, guard: &Guard) {
         let entry = self.entry(block);
-        // Ordering: Relaxed. Only the thread that closed the block changes the entry, and the entry passes nothing else on.
+        // Ordering: Relaxed. Only the thread that closed the block changes the entry, and the entry passes nothing else
+        // on.
         let first = entry.load(Ordering::Relaxed);
         entry.store(first.map_addr(|address| address | 1), Ordering::Relaxed);
         let directory = Arc::as_ptr(self).cast_mut();
@@ -257,8 +261,8 @@ impl<K, T> Segment<K, T> {
         fit if fit > 64 => 64,
         fit => 1 << fit.ilog2(),
     };
-    /// In segments whose nodes have cache lines of their own, every `STEP`th node is used. With 63 bytes or more between them, two
-    /// nodes share no cache line, whatever their alignment.
+    /// In segments whose nodes have cache lines of their own, every `STEP`th node is used. With 63 bytes or more
+    /// between them, two nodes share no cache line, whatever their alignment.
     const STEP: usize = match 1 + 63_usize.div_ceil(size_of::<KeyNode<K, T>>()) {
         step if step > NODES => NODES,
         step => step,
@@ -297,8 +301,8 @@ impl<K, T> Segment<K, T> {
     /// The segments of a new block. All are closed except one, which the creator holds.
     fn new_block(block: u32, open: usize, held: u64) -> Vec<Self> {
         let mut segments = Box::<[Self]>::new_uninit_slice(Self::of_block(block));
-        // SAFETY: the writes are within the box, and they write both words of each segment. Nodes need no write, because they stay
-        // uninitialised until a thread takes them.
+        // SAFETY: the writes are within the box, and they write both words of each segment. Nodes need no write,
+        // because they stay uninitialised until a thread takes them.
         let segments = unsafe {
             for (place, segment) in segments.iter_mut().enumerate() {
                 let (segment, taken) = (segment.as_mut_ptr(), if place == open { held } else { CLOSED });
@@ -369,13 +373,14 @@ impl<K, T> Nodes<K, T> {
     /// Returns the node of this number.
     ///
     /// # Safety
-    /// `number` must have been read under this guard, from an index of this store that was its shard's index at that time.
+    /// `number` must have been read under this guard, from an index of this store that was its shard's index at that
+    /// time.
     #[inline(always)]
     pub(super) unsafe fn get<'g>(&'g self, number: u64, _guard: &'g Guard) -> &'g KeyNode<K, T> {
         let (id, place) = split(number);
-        // SAFETY: the node was written before its number was published, and its level, block and entry were made before that. By
-        // epoch, the node is returned and its block freed only after the number left the index, and it was in the index under the
-        // guard. Places are below NODES. Ordering: Relaxed, because the number was acquired.
+        // SAFETY: the node was written before its number was published, and its level, block and entry were made before
+        // that. By epoch, the node is returned and its block freed only after the number left the index, and it was in
+        // the index under the guard. Places are below NODES. Ordering: Relaxed, because the number was acquired.
         unsafe {
             let first = |level: usize, block: u32| {
                 let level = self.directory.levels[level].load(Ordering::Relaxed);
@@ -403,12 +408,13 @@ impl<K, T> Nodes<K, T> {
     /// Returns the node of this number to its segment.
     ///
     /// # Safety
-    /// As for [`Nodes::get`]. In addition, no thread that pins from now on can find the number in an index, and this is called
-    /// only once for the number.
+    /// As for [`Nodes::get`]. In addition, no thread that pins from now on can find the number in an index, and this is
+    /// called only once for the number.
     pub(super) unsafe fn retire(&self, number: u64, guard: &Guard) {
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let part = number as usize;
-        // SAFETY: a block is not closed while it has a node, and it keeps the directory alive. The caller guarantees the rest.
+        // SAFETY: a block is not closed while it has a node, and it keeps the directory alive. The caller guarantees
+        // the rest.
         unsafe { guard.retire(Arc::as_ptr(&self.directory).cast_mut(), part, free) };
         guard.collect_sometimes();
     }
@@ -488,18 +494,18 @@ fn split(number: u64) -> (u32, usize) {
 
 /// Drops a node and returns its place.
 ///
-/// This function catches a panic of the key's `Drop`, and the panic hook reports it. Otherwise the panic would leave another
-/// key's check, whose thread frees this node, and the nodes that are freed after it would leak.
+/// This function catches a panic of the key's `Drop`, and the panic hook reports it. Otherwise the panic would leave
+/// another key's check, whose thread frees this node, and the nodes that are freed after it would leak.
 ///
 /// # Safety
-/// A thread took the place of the node and wrote it, and no thread uses the node any more. `directory` is from an [`Arc`] that
-/// a block keeps.
+/// A thread took the place of the node and wrote it, and no thread uses the node any more. `directory` is from an
+/// [`Arc`] that a block keeps.
 unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
     // Pinned, because another thread may close the block after the bit is cleared.
     let guard = epoch::pin();
     let (id, place) = split(number as u64);
-    // SAFETY: by the caller's guarantee, the block keeps the directory, which is not dropped here. The node is written, and no
-    // thread uses it any more.
+    // SAFETY: by the caller's guarantee, the block keeps the directory, which is not dropped here. The node is written,
+    // and no thread uses it any more.
     unsafe {
         let directory = ManuallyDrop::new(Arc::from_raw(directory.cast_const()));
         let Some(segment) = directory.segment(id, &guard) else {
@@ -521,8 +527,8 @@ unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
 unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize) {
     #[expect(clippy::cast_possible_truncation, reason = "without the bit that says that it is a block")]
     let block = block as u32;
-    // SAFETY: the share and the block are those that `open` forgot, with this length. The caller guarantees the rest. Nodes are
-    // dropped when they are returned, and not here.
+    // SAFETY: the share and the block are those that `open` forgot, with this length. The caller guarantees the rest.
+    // Nodes are dropped when they are returned, and not here.
     unsafe {
         let directory = Arc::from_raw(directory.cast_const());
         // Ordering: Relaxed, because a null entry refers to nothing.

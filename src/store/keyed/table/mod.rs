@@ -1,7 +1,8 @@
 //! The table that finds the node of a key.
 //!
-//! The top bits of a hash choose a *shard*. A shard is one word: the address of its *index*, with the size of the index in the
-//! low bits of that address. An index is an array of words in lines of eight. It is filled to at most three quarters:
+//! The top bits of a hash choose a *shard*. A shard is one word: the address of its *index*, with the size of the index
+//! in the low bits of that address. An index is an array of words in lines of eight. It is filled to at most three
+//! quarters:
 //!
 //!
 //! ```text
@@ -9,47 +10,48 @@
 //! tombstone   a node that was removed
 //! filled      28 bits of the hash (the tag) | 1 | the node's number | frozen
 //! ```
-//! The first bits of a tag are the line number of a key. Its last three bits are the slot in that line where a search begins. A
-//! search visits all slots of that line, then all slots of the next line, and ends at an empty slot. So in almost all cases it
-//! reads one line and one node.
+//! The first bits of a tag are the line number of a key. Its last three bits are the slot in that line where a search
+//! begins. A search visits all slots of that line, then all slots of the next line, and ends at an empty slot. So in
+//! almost all cases it reads one line and one node.
 //!
-//! *Insertion* exchanges the first empty slot of a key's search for the word of the node. A filled slot never becomes empty
-//! again. So two threads that insert the same key exchange the same slot. One of them fails, looks at the slot again, and finds
-//! the node of the other thread.
+//! *Insertion* exchanges the first empty slot of a key's search for the word of the node. A filled slot never becomes
+//! empty again. So two threads that insert the same key exchange the same slot. One of them fails, looks at the slot
+//! again, and finds the node of the other thread.
 //!
 //! *Removal* takes three steps:
 //!
-//! 1. A thread exchanges the state of the node for dead. Only one thread wins this exchange. After it, no charge can land on
-//!    the node, and searches for its key pass it.
+//! 1. A thread exchanges the state of the node for dead. Only one thread wins this exchange. After it, no charge can
+//!    land on the node, and searches for its key pass it.
 //! 2. The winner exchanges the word in the current index for a tombstone.
 //! 3. The winner retires the node.
 //!
 //! *Growth* replaces an index by a copy of another size, to make room or to remove tombstones:
 //!
-//! 1. A thread sets the *frozen* bit of each word, including empty words. A frozen word never changes again, because every
-//!    exchange expects a word without that bit.
+//! 1. A thread sets the *frozen* bit of each word, including empty words. A frozen word never changes again, because
+//!    every exchange expects a word without that bit.
 //! 2. The thread makes a new index from the filled words. A word contains its own home, so the thread reads no node.
 //! 3. One exchange of the shard's word publishes the new index. The thread retires the old one.
 //!
-//! A thread that must change a frozen word does all of these steps itself, and then begins again in the current index. One of
-//! several such threads succeeds, so no thread waits for a thread that is preempted. Charges and lookups continue during the
-//! growth, because they read frozen words like any other word.
+//! A thread that must change a frozen word does all of these steps itself, and then begins again in the current index.
+//! One of several such threads succeeds, so no thread waits for a thread that is preempted. Charges and lookups
+//! continue during the growth, because they read frozen words like any other word.
 //!
 //! *Why these races are safe:*
 //! - All copies of an index are equal, so it does not matter which thread's copy is published.
-//! - A word stays in every later index until the thread that killed its node has exchanged it in the current index. If the
-//!   current index is frozen, that thread looks in the next one. After the exchange has succeeded, no later index has the word,
-//!   because a copy is made from frozen words. So a thread that pins afterwards does not find the node.
-//! - A copy of an index that is not current any more is not published. The old address cannot be used again while the copying
-//!   thread is pinned.
-//! - A lookup may search an index that was replaced in the meantime, and miss a key that was inserted after the lookup began.
-//!   Only an insertion needs to see such a key, and it searches the current index. In an older index it finds no empty slot
-//!   without the frozen bit.
+//! - A word stays in every later index until the thread that killed its node has exchanged it in the current index. If
+//!   the current index is frozen, that thread looks in the next one. After the exchange has succeeded, no later index
+//!   has the word, because a copy is made from frozen words. So a thread that pins afterwards does not find the node.
+//! - A copy of an index that is not current any more is not published. The old address cannot be used again while the
+//!   copying thread is pinned.
+//! - A lookup may search an index that was replaced in the meantime, and miss a key that was inserted after the lookup
+//!   began. Only an insertion needs to see such a key, and it searches the current index. In an older index it finds no
+//!   empty slot without the frozen bit.
 //!
-//! *Sweeping.* Each insert into a shard that is more than half full looks at the next few words of the shard, and removes nodes
-//! that have been idle for a grace period ([`GRACE_NS`]). So each word is looked at about once before the shard is rebuilt. Idle
-//! nodes stay in proportion to the keys in use, however long new keys arrive. Sweeping needs no thread of its own, and only
-//! inserts pay for it. The grace period exists because a key that returns is more expensive to create than to keep.
+//! *Sweeping.* Each insert into a shard that is more than half full looks at the next few words of the shard, and
+//! removes nodes that have been idle for a grace period ([`GRACE_NS`]). So each word is looked at about once before the
+//! shard is rebuilt. Idle nodes stay in proportion to the keys in use, however long new keys arrive. Sweeping needs no
+//! thread of its own, and only inserts pay for it. The grace period exists because a key that returns is more expensive
+//! to create than to keep.
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
@@ -71,7 +73,8 @@ const SHARD_BITS: u32 = if cfg!(tollgate_loom) { 1 } else { 9 };
 const SHARDS: usize = 1 << SHARD_BITS;
 /// The number of words in a line: the same as in a cache line.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
-/// The maximum number of lines of a first index. The insert that creates it then takes no longer than an insert that rebuilds one.
+/// The maximum number of lines of a first index. The insert that creates it then takes no longer than an insert that
+/// rebuilds one.
 const MOST_AT_FIRST: usize = 1 << 12;
 /// The number of words that an insert sweeps.
 const SWEPT: usize = SLOTS / 2;
@@ -122,7 +125,8 @@ fn is_filled(word: u64) -> bool {
     word & FILLED != 0
 }
 
-/// An index as stored in the shard's word: the address of its lines. The low bits tell how far to shift a tag to get a line number.
+/// An index as stored in the shard's word: the address of its lines. The low bits tell how far to shift a tag to get a
+/// line number.
 #[derive(Copy, Clone, PartialEq, Eq)]
 struct Index(*mut Line);
 
@@ -183,7 +187,8 @@ fn new_lines(len: usize, word: u64) -> Box<[Line]> {
 fn freeze(lines: &[Line]) -> (usize, usize) {
     let (mut filled, mut used) = (0, 0);
     for slot in lines.iter().flat_map(|line| &line.0) {
-        // Ordering: Acquire, so that the copy passes the nodes on. Release, because the word remains one that another thread published.
+        // Ordering: Acquire, so that the copy passes the nodes on. Release, because the word remains one that another
+        // thread published.
         let word = match slot.load(Ordering::Acquire) {
             frozen if frozen & FROZEN != 0 => frozen,
             _ => slot.fetch_or(FROZEN, Ordering::AcqRel),
@@ -312,7 +317,8 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// The current index of a shard, and its lines.
     fn lines<'g>(&self, shard: usize, _guard: &'g Guard) -> (Index, &'g [Line]) {
         let index = self.index(shard);
-        // SAFETY: the index has this length. It was the shard's index under the guard, so it is not freed. Only atomics change it.
+        // SAFETY: the index has this length. It was the shard's index under the guard, so it is not freed. Only atomics
+        // change it.
         (index, unsafe { std::slice::from_raw_parts(index.base(), index.len()) })
     }
 
@@ -329,7 +335,8 @@ impl<K, T: Tail> NodeTable<K, T> {
         (0..SLOTS).map(move |step| line[(first + step) % SLOTS].load(Ordering::Acquire))
     }
 
-    /// Returns the first node of this key, if there is one. The node may be dead. Then [`NodeTable::find`] searches for others.
+    /// Returns the first node of this key, if there is one. The node may be dead. Then [`NodeTable::find`] searches for
+    /// others.
     #[inline(always)]
     pub(super) fn get<'g>(
         &'g self,
@@ -377,7 +384,8 @@ impl<K, T: Tail> NodeTable<K, T> {
         Err(vacant(None))
     }
 
-    /// The node of a filled word. Callers must have read the word under this guard, from the index that was the shard's.
+    /// The node of a filled word. Callers must have read the word under this guard, from the index that was the
+    /// shard's.
     #[inline(always)]
     fn node<'g>(&'g self, word: u64, guard: &'g Guard) -> &'g KeyNode<K, T> {
         debug_assert!(is_filled(word));
@@ -392,7 +400,8 @@ impl<K, T: Tail> NodeTable<K, T> {
         (!node.state.is_dead()).then_some(Held { node, shard, word })
     }
 
-    /// Replaces an index by a copy with the size that its filled words need. The first thread to finish publishes its copy.
+    /// Replaces an index by a copy with the size that its filled words need. The first thread to finish publishes its
+    /// copy.
     #[cold]
     fn rebuild(&self, shard: usize, (old, lines): (Index, &[Line]), guard: &Guard) {
         let (filled, used) = freeze(lines);
@@ -401,19 +410,22 @@ impl<K, T: Tail> NodeTable<K, T> {
         self.publish(shard, old, Index::of(copy(lines, len)), used - filled, guard);
     }
 
-    /// Exchanges a shard's index if it is still the old one, and frees the unused index. The new index lacks the `dropped` words.
+    /// Exchanges a shard's index if it is still the old one, and frees the unused index. The new index lacks the
+    /// `dropped` words.
     fn publish(&self, shard: usize, old: Index, new: Index, dropped: usize, guard: &Guard) {
         // Ordering: Release publishes the words, and the nodes that `freeze` has acquired.
         let published =
             self.shards[shard].compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if published {
-            // Subtracts the number of dropped words, so the count is correct in the end, whatever other threads count in the meantime.
+            // Subtracts the number of dropped words, so the count is correct in the end, whatever other threads count
+            // in the meantime.
             let dropped = u32::try_from(dropped).unwrap_or(0);
             self.counts[shard].used.fetch_sub(dropped, Ordering::Relaxed);
         }
         let unused = if published { old } else { new };
         if !unused.is_vacant() {
-            // SAFETY: either the old index is not the shard's any more, after exactly one exchange, or the new one was never published.
+            // SAFETY: either the old index is not the shard's any more, after exactly one exchange, or the new one was
+            // never published.
             unsafe { guard.retire(unused.base(), unused.len(), free) };
         }
     }
@@ -455,7 +467,8 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Visits live nodes, different ones each time, until `visit` breaks. The search may end early in a table that is almost empty.
+    /// Visits live nodes, different ones each time, until `visit` breaks. The search may end early in a table that is
+    /// almost empty.
     pub(super) fn search<'g>(
         &'g self,
         hash: u64,
@@ -620,8 +633,8 @@ impl<K, T> Drop for NodeTable<K, T> {
         let index = |place: &AtomicPtr<Line>| Index(place.load(Ordering::Relaxed));
         let indices = self.shards.iter().map(index).filter(|index| !index.is_vacant());
         for index in indices.chain([index(&self.vacant)]) {
-            // SAFETY: `Index::of` made the index. This is its last use, because no other thread uses the table any more. The same holds
-            // for the nodes of its words. Nodes that were unlinked have no words.
+            // SAFETY: `Index::of` made the index. This is its last use, because no other thread uses the table any
+            // more. The same holds for the nodes of its words. Nodes that were unlinked have no words.
             unsafe {
                 let lines = Box::from_raw(std::ptr::slice_from_raw_parts_mut(index.base(), index.len()));
                 for slot in lines.iter().flat_map(|line| &line.0) {

@@ -1,5 +1,5 @@
-//! Loom models of the decisions of a sketch: every interleaving of two or three threads, up to a bound on preemptions. See
-//! `store::compact::table::models` for the meaning of a control.
+//! Loom models of the decisions of a sketch: every interleaving of two or three threads, up to a bound on preemptions.
+//! See `store::compact::table::models` for the meaning of a control.
 //!
 //! The sketch is as small as possible, so the words of key X are next to no other words. Each window is one second.
 
@@ -126,7 +126,8 @@ fn first_checks_of_one_unit_and_of_two() {
     model(|| {
         let sketch = fixed(3);
         let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 2)]);
-        // The check of two units may be denied because of the units that it raised itself before the other check was first.
+        // The check of two units may be denied because of the units that it raised itself before the other check was
+        // first.
         assert!(answers[0], "there is room for one");
         assert!(!check(&sketch, NOW, if answers[1] { 1 } else { 3 }), "the charge is remembered");
     });
@@ -153,8 +154,8 @@ fn of_two_checks_of_a_known_key_with_one_unit_left_one_is_admitted() {
     });
 }
 
-/// Checks on both sides of a turn, each with all units of a window. Counts of the new window are not lost, and counts of
-/// the old window do not affect them.
+/// Checks on both sides of a turn, each with all units of a window. Counts of the new window are not lost, and counts
+/// of the old window do not affect them.
 fn on_both_sides(check: Check<FixedWindow>, cost: u64, apart: u64) {
     let sketch = fixed(cost);
     let next = NOW + apart * SEC;
@@ -198,7 +199,8 @@ fn a_key_that_is_known_at_a_turn_is_new_behind_it() {
     });
 }
 
-/// A thread reads its clock and then stops for whole windows. `late` makes the check after the clock shows the later time.
+/// A thread reads its clock and then stops for whole windows. `late` makes the check after the clock shows the later
+/// time.
 fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: fn(&Sketch<A>, &Running) -> bool) {
     let clock = Arc::new(Running(AtomicU64::new(NOW)));
     let then = NOW + windows * SEC;
@@ -279,8 +281,8 @@ fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
     });
 }
 
-/// One check on each side of a turn. At the start of a window the whole last window counts, so the units used before leave
-/// room for only one of the two checks.
+/// One check on each side of a turn. At the start of a window the whole last window counts, so the units used before
+/// leave room for only one of the two checks.
 fn sliding_turn(limit: u64, cost: u64, checks: [Check<SlidingWindow>; 2]) {
     let sketch = sliding(limit);
     for _ in cost..limit {
@@ -347,8 +349,8 @@ fn control_who_does_not_look_at_the_last_window_again_overlooks_a_charge() {
     model(|| sliding_turn(2, 1, [check, without_a_second_look]));
 }
 
-/// Three windows, where the decision in each depends on the window before. The first is two windows before the last, so all
-/// checks give their times.
+/// Three windows, where the decision in each depends on the window before. The first is two windows before the last, so
+/// all checks give their times.
 #[test]
 fn three_threads_in_three_sliding_windows() {
     model_of_three(|| {

@@ -1,7 +1,7 @@
 //! Loom models of the state of one key: every interleaving of two or three threads, up to a bound on preemptions.
 //!
-//! The assertion of each model states its law. A *control* is the same model with a broken protocol, as its text describes. A
-//! control must fail, which shows that the model can detect the fault.
+//! The assertion of each model states its law. A *control* is the same model with a broken protocol, as its text
+//! describes. A control must fail, which shows that the model can detect the fault.
 
 use std::time::Duration;
 

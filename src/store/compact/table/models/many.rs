@@ -1,7 +1,8 @@
 //! Eight threads on one bucket of two slots, by shuttle: see `sync::sample`.
 //!
-//! For three threads and more under `Spill` and `Forget`, the models state a bound. Each count of [`Gauges::raced`] may admit
-//! the burst of a key once more. Under `Forget` each eviction may also give a debt back. Under `Inherit` the law is strict.
+//! For three threads and more under `Spill` and `Forget`, the models state a bound. Each count of [`Gauges::raced`] may
+//! admit the burst of a key once more. Under `Forget` each eviction may also give a debt back. Under `Inherit` the law
+//! is strict.
 
 use super::*;
 use crate::base::sync::sample;
@@ -118,8 +119,8 @@ fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
     sample(SCHEDULES, || crowd(Overflow::Spill, forgetful));
 }
 
-/// Each of six threads checks all six units of a key, while two threads evict. At most one is admitted, plus one for each
-/// retreat that failed.
+/// Each of six threads checks all six units of a key, while two threads evict. At most one is admitted, plus one for
+/// each retreat that failed.
 fn first_checks_amid_evictions(overflow: Overflow, check: fn(&Shared) -> bool) {
     let shared = Shared::new(6, overflow);
     shared.set(0, Z, 150);

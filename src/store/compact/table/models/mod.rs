@@ -1,7 +1,8 @@
 //! Loom models of a bucket: every interleaving of two or three threads, up to a bound on preemptions.
 //!
-//! The assertion of each model states its law. A *control* is the same model with a broken protocol. A control must fail,
-//! which shows that the model can detect the fault. Buckets have two slots, a tick is a nanosecond, and the times are small.
+//! The assertion of each model states its law. A *control* is the same model with a broken protocol. A control must
+//! fail, which shows that the model can detect the fault. Buckets have two slots, a tick is a nanosecond, and the times
+//! are small.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -116,7 +117,8 @@ fn three_first_checks_take_one_slot() {
     }
 }
 
-/// Two first checks. One clock shows a time before another key's slot becomes idle, and the other clock a time after it.
+/// Two first checks. One clock shows a time before another key's slot becomes idle, and the other clock a time after
+/// it.
 fn straddling(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
     let _ = check;
     let shared = Shared::new(1, overflow);
@@ -297,8 +299,8 @@ fn a_thread_that_is_held_up_while_time_moves_on_twice_admits_no_more() {
     });
 }
 
-/// Two first checks of x, each of all six units. Both slots are equally far ahead, so x chooses the slot at its home, and y
-/// chooses the other one. If y writes in between, x's slot is not least ahead any more, and the second x may choose the other.
+/// Two first checks of x, each of all six units. Both slots are equally far ahead, so x chooses the slot at its home,
+/// and y chooses the other one. If y writes its smaller word in between, the second check of x chooses y's slot.
 fn racing_first_checks(overflow: Overflow, check: fn(&Shared) -> bool) {
     let shared = Shared::new(6, overflow);
     shared.set(0, Z, 150);
@@ -417,8 +419,8 @@ fn control_a_refund_that_does_not_look_for_a_second_slot_takes_anothers() {
     model(|| racing_first_checks_and_a_refund(Overflow::Forget, |shared, charge| lower(shared, X, charge)));
 }
 
-/// A key that owes two units of three refunds one while it is evicted. Returns how many units it is then admitted, and how many
-/// it may be admitted.
+/// A key that owes two units of three refunds one while it is evicted. Returns how many units it is then admitted, and
+/// how many it may be admitted.
 fn refunded_while_evicted(overflow: Overflow) -> (u64, u64) {
     let shared = Shared::new(3, overflow);
     shared.set(1, Z, 125);
@@ -462,7 +464,8 @@ fn a_refund_beside_a_return_gives_nothing_back_twice() {
     });
 }
 
-/// Two first checks of x under `Inherit`, which does not look again. Another key's word comes between them; `refund` lowers it.
+/// Two first checks of x under `Inherit`, which does not look again. Another key's word comes between them; `refund`
+/// lowers it.
 fn first_checks_beside_a_refund(refund: fn(&Shared, &Decision) -> u64) {
     let shared = Shared::new(9, Overflow::Inherit);
     shared.set(0, Z, 150);
