@@ -1,8 +1,8 @@
 //! A store whose quota can change while it decides requests.
 //!
 //! ```text
-//! Adjustable ──► Generation n: a store under the present quota
-//!                   │ from: what keys owed under the last one, as of the time of the change
+//! Adjustable ──► Generation n: a store under the current quota
+//!                   │ from: the debts under the last quota, as of the time of the change
 //!                   ▼
 //!                Generation n − 1 ──► …
 //! ```
@@ -11,8 +11,9 @@
 //!    change. The new store *seeds* the key with the debt that the change [carries over](Carry).
 //! 3. After the time in which the largest possible debt is paid under the new quota, the new store does not ask the old
 //!    one any more.
-//! 4. If the quota changes again before that time, the store first takes over all keys. So only compact stores that
-//!    have spilled form a chain of several stores.
+//! 4. If the quota changes again before that time, the store first takes over all keys. So a chain of several stores
+//!    forms in two cases only: a store cannot list all of its debts (a compact store that has spilled or inherited
+//!    debts), or the next store has no room for a key.
 //!
 //! # A charge that is made while the quota changes
 //! Such a charge could land in the old store after its key was looked up there, and be lost. So after each charge, the

@@ -63,8 +63,9 @@ use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store};
 ///
 /// The sketch does not store keys. Each key has a few bits and counters that it shares with other keys, so the count
 /// for a key is never below its true count. No key is ever admitted more than its limit. A key may be denied early, and
-/// this is more frequent when the sketch is fuller ([`Saturation`]). For example, 4 MiB count 17 M admitted units of 10
-/// M keys (Zipf 1.0) in one window with a limit of 100 per key, and deny about one deserving request in ten thousand.
+/// this is more frequent when the sketch is fuller ([`Saturation`]). For example, 4 MiB count 17 M admitted units of
+/// 10 M keys (Zipf 1.0) in one window with a limit of 100 per key. They deny about one deserving request in ten
+/// thousand.
 ///
 /// Prefer [`Compact`](crate::Compact) if it has room for the keys that owe. It frees room as each key pays its debt,
 /// and a sketch frees room only at the end of a window. Use a sketch if there are more busy keys than the memory can

@@ -4,7 +4,6 @@
 //! in the low bits of that address. An index is an array of words in lines of eight. It is filled to at most three
 //! quarters:
 //!
-//!
 //! ```text
 //! empty       0
 //! tombstone   a node that was removed
