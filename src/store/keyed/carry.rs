@@ -63,7 +63,7 @@ where
         self.contains(key)
     }
 
-    /// Room under the cap is made as of now.
+    /// Makes room under the cap as of `when`, the time of the call.
     fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();

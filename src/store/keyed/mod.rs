@@ -8,7 +8,7 @@
 //!
 //! 1. A check of a known key takes one hash, one cache line of an index, one node and one exchange. It takes no lock,
 //!    and the only shared memory that it writes is the word of the key.
-//! 2. The first check of a key (*first sight*) creates a node. The state of this node already holds the charge.
+//! 2. The first admitted check of a key (*first sight*) creates a node. The state of this node already holds the charge.
 //! 3. One exchange publishes the node. So a charge by another thread can only come after the first charge.
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -91,8 +91,8 @@ pub enum WhenFull {
 ///
 /// Every path is lock-free: known keys, first sight, growth and removal.
 ///
-/// A key is *idle* when its state means the same as an absent key. When an insert fills a part of the table, it also
-/// removes keys that have been idle for a second. So memory follows the active keys, not all keys ever seen.
+/// A key is *idle* when its state means the same as an absent key. When the table fills up, inserts remove
+/// keys that have been idle for a second. So memory follows the active keys, not all keys ever seen.
 /// [`RateLimiter::retain_active`](crate::RateLimiter::retain_active) removes all idle keys at once.
 ///
 /// A removed key is dropped some time later, by any thread that uses a keyed store. So a panic in its `Drop` does not
