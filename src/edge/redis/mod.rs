@@ -1,5 +1,7 @@
-//! One limit for many machines, by Redis or Valkey. [The guide](crate::guide::redis) says which mode to choose, what is in Redis, and what is
-//! lost with it.
+//! Enforces one limit across many machines through Redis or Valkey.
+//!
+//! [The guide](crate::guide::redis) describes how to choose a mode, what Redis stores, and what a loss of that data
+//! means.
 //!
 //! ```
 //! use tollgate::Quota;
@@ -14,12 +16,12 @@
 //! let dear = client.limiter("payments", Limit::fixed_window(Quota::per_day(10_000))).atomic()?;
 //! assert!(dear.check("acme").await.is_allowed());
 //!
-//! // Units are fetched in blocks and spent here: never more than the limit, mostly without a round trip.
+//! // The limiter fetches units in blocks and spends them here: never above the limit, mostly without a round trip.
 //! let usual = client.limiter("api", per_client).on_failure(OnFailure::Local { processes: 4 }).leases().build()?;
 //! assert!(usual.check_async("203.0.113.7").await.is_allowed());
-//! let _at_once = usual.check("203.0.113.7"); // never waits: refused until units are there
+//! let _at_once = usual.check("203.0.113.7"); // never waits: denied until units arrive
 //!
-//! // Decided here and told to the server each second: more than the limit, by a stated bound.
+//! // Decides here and posts to the server each second: may exceed the limit, by a stated bound.
 //! let busy = client.limiter("search", per_client).write_back().build()?;
 //! assert!(busy.check("203.0.113.7").is_allowed());
 //! # usual.close().await;
@@ -28,17 +30,17 @@
 //! # }
 //! ```
 //!
-//! # Rooms
+//! # Modules
 //!
-//! Imports go downward only: each room uses those below it in this table.
+//! Imports go downward only. Each module uses only the modules below it in this table.
 //!
-//! | room | holds |
-//! |---|---|
+//! | module | contents |
+//! ---|---|
 //! | `simulation` | many processes in virtual time, for tests and examples (feature `simulation`) |
-//! | `mode` | the limiters: `atomic`, `lease` and `write_back`, and what they share |
-//! | `guard` | what happens while the server does not answer: breaker, fallback, counts |
-//! | `client` | connections, what users set, and a server in this process |
-//! | `protocol` | limits, keys, questions and replies; the script, and its model in Rust |
+//! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
+//! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
+//! | `client` | connections, user settings, and a server in this process |
+//! | `protocol` | limits, keys, calls and replies; the script, and its model in Rust |
 
 mod client;
 mod guard;

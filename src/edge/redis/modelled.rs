@@ -1,4 +1,5 @@
-//! The parts that loom models, without the crates that the others need: what `redis` is where models run without the feature.
+//! The parts of `redis` that loom models. When models run without the `redis` feature, this module takes the place of
+//! `redis`, so that its dependencies are not needed.
 #![allow(dead_code, unreachable_pub, reason = "models use the protocols only")]
 
 mod guard {

@@ -1,15 +1,17 @@
-//! The client of threads: the client of async code, and a thread with a runtime for it.
+//! The client for threads: an async client, and a thread that runs a runtime for it.
 
 use super::connected::Client;
 use super::runtime::OnThread;
 use super::settings::Builder;
 use crate::edge::redis::protocol::{Error, Limit};
 
-/// A client of one Redis or Valkey server or of a Cluster, for threads that may wait. For async code there is [`Client`](crate::edge::redis::Client).
+/// A client of one Redis or Valkey server, or of a Cluster, for threads that may block. For async code, use
+/// [`Client`](crate::edge::redis::Client).
 ///
-/// Copies share one connection (in a Cluster, one to each node) and one thread that carries their calls, all at once; it starts with the
-/// first call and ends when the last copy, and the last limiter of one, is dropped. So a client, and limiters, can be made while the server is down. Addresses, and
-/// what `rediss://` needs, are as of [`Client`](crate::edge::redis::Client).
+/// All clones share one connection (in a Cluster, one connection to each node). They also share one thread that carries
+/// their calls concurrently. The thread starts with the first call. It ends after the last clone of the client and the
+/// last of its limiters are dropped. A client and its limiters can be built while the server is down. Addresses, and
+/// the requirements of `rediss://`, are the same as for [`Client`](crate::edge::redis::Client).
 ///
 /// # Examples
 /// ```
@@ -24,23 +26,25 @@ use crate::edge::redis::protocol::{Error, Limit};
 pub type BlockingClient = OnThread<Client>;
 
 impl BlockingClient {
-    /// A client of one server.
+    /// Creates a client of one server.
     ///
     /// # Errors
-    /// If the address is none. The error does not repeat it, for there may be a password in it.
+    /// Returns an error if the address is invalid. The error does not contain the address, because an address can
+    /// contain a password.
     pub fn open(url: &str) -> Result<Self, Error> {
         Client::open(url).map(OnThread::new)
     }
 
-    /// A client of a Cluster, of which these are some of the nodes.
+    /// Creates a client of a Cluster. `urls` are the addresses of some of its nodes.
     ///
     /// # Errors
-    /// If one of the addresses is none, or there is none.
+    /// Returns an error if an address is invalid, or if `urls` is empty.
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         Client::cluster(urls).map(OnThread::new)
     }
 
-    /// A limiter of this name. All that have the same name, prefix and limits, in whatever process, share their states.
+    /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
+    /// state, in every process.
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
         Builder::new(self.clone(), name, limit)
     }

@@ -1,4 +1,4 @@
-//! The client of async code.
+//! The client for async code.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::base::sync::Ordering;
 use crate::edge::redis::protocol::script;
 use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transport};
 
-/// A client of one Redis or Valkey server or of a Cluster, for async code by tokio.
+/// A client of one Redis or Valkey server, or of a Cluster, for async code on tokio.
 ///
-/// Copies share one connection (in a Cluster, one to each node), which is made when it is first needed, and made anew whenever it is
-/// lost. So a client, and limiters, can be made while the server is down.
+/// All clones share one connection (in a Cluster, one connection to each node). The client connects on the first call,
+/// and connects again when the connection is lost. A client and its limiters can be built while the server is down.
 ///
-/// Addresses are `redis://user:password@host:6379/0` (all but the host can be left out) or `unix:///path/to/socket`. For
-/// `rediss://`, enable TLS in the client library: add `redis = { version = "1.8", features = ["tokio-rustls-comp"] }` to your own
-/// dependencies.
+/// An address is `redis://user:password@host:6379/0` (every part except the host is optional) or
+/// `unix:///path/to/socket`. For `rediss://`, enable TLS in the client library: add `redis = { version = "1.8",
+/// features = ["tokio-rustls-comp"] }` to your own dependencies.
 ///
 /// # Examples
 /// ```
@@ -34,7 +34,7 @@ use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transpo
 #[derive(Clone)]
 pub struct Client {
     link: Topology,
-    /// How many of its servers evict keys.
+    /// The number of its servers that evict keys.
     evicting: Evicting,
 }
 
@@ -45,31 +45,33 @@ enum Topology {
 }
 
 impl Client {
-    /// A client of one server.
+    /// Creates a client of one server.
     ///
     /// # Errors
-    /// If the address is none. The error does not repeat it, for there may be a password in it.
+    /// Returns an error if the address is invalid. The error does not contain the address, because an address can
+    /// contain a password.
     pub fn open(url: &str) -> Result<Self, Error> {
         let evicting = Evicting::default();
         Ok(Self { link: Topology::One(ServerConnection::open(url, &evicting)?), evicting })
     }
 
-    /// A client of a Cluster, of which these are some of the nodes.
+    /// Creates a client of a Cluster. `urls` are the addresses of some of its nodes.
     ///
     /// # Errors
-    /// If one of the addresses is none, or there is none.
+    /// Returns an error if an address is invalid, or if `urls` is empty.
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         let evicting = Evicting::default();
         Ok(Self { link: Topology::Cluster(Nodes::open(urls, &evicting)?), evicting })
     }
 
-    /// A limiter of this name. All that have the same name, prefix and limits, in whatever process, share their states.
+    /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
+    /// state, in every process.
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
         Builder::new(self.clone(), name, limit)
     }
 }
 
-/// Without the address.
+/// The output does not contain the address.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")

@@ -1,12 +1,12 @@
-//! The clients: what carries calls to a server, to a Cluster, or to a model of a server in this process.
+//! The clients. A client carries calls to one server, to a Cluster, or to a server model in this process.
 //!
-//! | part | holds |
-//! |---|---|
-//! | `connected`, `blocking` | the client of async code, and that of threads |
-//! | `connection`, `cluster` | one server's connection, and the nodes of a Cluster |
-//! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with one |
+//! | part | contents |
+//! ---|---|
+//! | `connected`, `blocking` | the client for async code, and the client for threads |
+//! | `connection`, `cluster` | the connection to one server, and the nodes of a Cluster |
+//! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with a runtime |
 //! | `in_process` | a server in this process |
-//! | `settings` | what users set about a limiter, whatever its mode |
+//! | `settings` | the settings that limiters of all modes share |
 
 mod blocking;
 mod cluster;

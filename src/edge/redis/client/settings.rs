@@ -1,4 +1,4 @@
-//! What is set about a shared limiter, whatever its mode.
+//! Settings of a shared limiter that do not depend on its mode.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::protocol::{Limit, head};
 
-/// What is done with a request while the server cannot be asked.
+/// Decides a request while the server is unavailable.
 ///
 /// # Examples
 /// ```
@@ -28,14 +28,18 @@ use crate::edge::redis::protocol::{Limit, head};
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// It is admitted, uncounted.
+    /// Admits the request without counting it.
     Open,
-    /// It is refused.
+    /// Denies the request.
     Closed,
-    /// This process decides by itself: each limit divided by the number of processes, but at least one unit. The default, with
-    /// one process. It is beside what the server admits: while errors come and go, up to twice the limit is admitted in every window.
+    /// This process decides alone, with its share of each limit: the limit divided by the number of processes, but at
+    /// least one unit. This is the default, with one process.
+    ///
+    /// These units are in addition to the units that the server admits. If errors come and go, each window can admit up
+    /// to twice the limit.
     Local {
-        /// How many processes share the limits. If it is less than there are, more can be admitted in total than the limit.
+        /// The number of processes that share the limits. If more processes exist, together they can admit more than
+        /// the limit.
         processes: u32,
     },
 }
@@ -46,11 +50,13 @@ impl Default for OnFailure {
     }
 }
 
-/// When a server that fails is no longer asked.
+/// Decides when a limiter stops asking a server that fails.
 ///
-/// After so many failures in a row it is not asked for a while (each process takes half to all of that time, at random); then
-/// one request is sent to it, and if that is answered all are again. If not, the pause doubles, up to eight times, but not beyond a second; a
-/// pause that is set longer than a second does not grow.
+/// 1. After the set number of failures in a row, the breaker opens. The limiter does not call the server for a pause.
+///    Each process waits for half to all of the pause, chosen at random.
+/// 2. After the pause, the limiter sends one request to the server.
+/// 3. If the server answers, the limiter sends all requests again. If not, the pause doubles, up to eight times its
+///    first length and never above one second. A pause that is set to more than one second does not grow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Breaker {
     pub(crate) failures: u32,
@@ -58,7 +64,7 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// Opens after `failures` in a row, at least 1, for `pause`.
+    /// Opens after `failures` failures in a row (at least 1), for a pause of length `pause`.
     #[must_use]
     pub const fn new(failures: u32, pause: Duration) -> Self {
         Self { failures: if failures == 0 { 1 } else { failures }, pause }
@@ -66,30 +72,31 @@ impl Breaker {
 }
 
 impl Default for Breaker {
-    /// Five failures, and one second.
+    /// Five failures, and a pause of one second.
     fn default() -> Self {
         Self::new(5, Duration::from_secs(1))
     }
 }
 
-/// What the modes have in common.
+/// The settings that all modes share.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// What keys begin with; see `tag`.
+    /// The first bytes of every key; see `tag`.
     pub(crate) head: Arc<[u8]>,
     pub(crate) limits: Arc<[Limit]>,
     pub(crate) timeout: Duration,
     pub(crate) breaker: Breaker,
     pub(crate) on_failure: OnFailure,
-    /// The most keys that are held in this process.
+    /// The maximum number of keys held in this process.
     pub(crate) max_keys: usize,
-    /// For metrics.
+    /// The limiter's name in metrics.
     pub(crate) name: Arc<str>,
 }
 
-/// Sets what is optional about a shared limiter; each mode has its method that makes one.
+/// Sets the options of a shared limiter. Then choose a mode: `atomic`, `leases` or `write_back`.
 ///
-/// `T` is the client: [`Client`](crate::edge::redis::Client) for async code, or [`BlockingClient`](crate::edge::redis::BlockingClient).
+/// `T` is the client: [`Client`](crate::edge::redis::Client) for async code, or
+/// [`BlockingClient`](crate::edge::redis::BlockingClient) for threads.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until a limiter is made"]
 pub struct Builder<T> {
@@ -112,42 +119,44 @@ impl<T> Builder<T> {
         Self { client, prefix: "tollgate".to_owned(), settings }
     }
 
-    /// One more limit on the same key: each request is charged to all of them, or to none.
+    /// Adds a limit on the same key. Each request is charged to all limits, or to none.
     pub fn and(mut self, limit: Limit) -> Self {
         self.settings.limits = [&*self.settings.limits, &[limit]].concat().into();
         self
     }
 
-    /// What all keys in Redis begin with. Default: `tollgate`.
+    /// Sets the prefix of all keys in Redis. Default: `tollgate`.
     ///
-    /// It is escaped as names and keys are: ASCII letters, digits and `.`, `_`, `-`, `:`, `/`, `@` stay, and any other byte becomes `%` and two
-    /// hexadecimal digits. So with `team a` all keys are like `team%20a:v1:{api|203.0.113.7}:g0`, and the pattern of an ACL in Redis
-    /// that lets a user have them is `~team%20a:v1:*`.
+    /// The prefix is escaped in the same way as names and keys: ASCII letters, digits and `.`, `_`, `-`, `:`, `/`, `@`
+    /// stay. Any other byte becomes `%` and two hexadecimal digits. For example, the prefix `team a` gives keys like
+    /// `team%20a:v1:{api|203.0.113.7}:g0`. The Redis ACL pattern that grants a user access to these keys is
+    /// `~team%20a:v1:*`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.prefix);
         self
     }
 
-    /// How long to wait for the server. Default: 40 ms.
+    /// Sets how long a call waits for the server. Default: 40 ms.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
         self
     }
 
-    /// When a server that fails is no longer asked. Default: after five failures in a row, for one second.
+    /// Sets when the limiter stops asking a server that fails. Default: after five failures in a row, for one second.
     pub fn breaker(mut self, breaker: Breaker) -> Self {
         self.settings.breaker = breaker;
         self
     }
 
-    /// What is done with a request while the server cannot be asked. Default: this process decides, as if it were alone.
+    /// Sets what decides a request while the server is unavailable. Default: this process decides, as if it were the
+    /// only process.
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.settings.on_failure = on_failure;
         self
     }
 
-    /// The most keys that are held in this process: of leases, of what is to be posted, and of what is decided here while the
-    /// server cannot be asked. Default: 100,000.
+    /// Sets the maximum number of keys held in this process. The maximum applies to leases, to keys that wait to be
+    /// posted, and to keys that this process decides while the server is unavailable. Default: 100,000.
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.settings.max_keys = max_keys.max(1);
         self
@@ -158,15 +167,15 @@ impl<T> Builder<T> {
     }
 }
 
-/// Why a limiter that decides in this process could not be made.
+/// Why a limiter that decides in this process could not be built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A quota is beyond what the shared state can reckon with.
+    /// The script on the server cannot count this quota exactly.
     Quota(QuotaError),
-    /// There is no tokio runtime here, for the task that fetches or posts units.
+    /// The caller is not in a tokio runtime. The task that fetches or posts units needs one.
     NoRuntime,
-    /// The thread that fetches or posts units could not be started.
+    /// The system could not start the thread that fetches or posts units.
     Thread(std::io::Error),
 }
 

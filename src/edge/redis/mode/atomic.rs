@@ -1,4 +1,4 @@
-//! The atomic mode: each request is decided by the server, in one script.
+//! The atomic mode: a script on the server decides each request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,19 +9,23 @@ use crate::edge::redis::client::{BlockingClient, BlockingInProcess, Builder, Cli
 use crate::edge::redis::guard::{Guard, Health};
 use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, Key, Plan, Question, Reply, tagged};
 
-/// A limiter of which every request is decided by the server, in one step and one round trip.
+/// A limiter that asks the server to decide every request, in one atomic step and one round trip.
 ///
-/// It never admits more than its limits allow, however many processes ask, as long as the server keeps what it was told: a replica that
-/// takes over may not know the last of it. Time is the server's. Made by [`Builder::atomic`]; the methods are async for a
-/// [`Client`], and wait for a [`BlockingClient`]. Copies are the same limiter.
+/// It never admits more than its limits allow, however many processes share it, as long as the server keeps its data. A
+/// replica that takes over may lack the last writes. All times are the server's. [`Builder::atomic`] builds the
+/// limiter. Its methods are async for a [`Client`], and block for a [`BlockingClient`]. All clones are the same
+/// limiter.
 ///
 /// # If the server does not answer
-/// in time ([`Builder::timeout`]), or has failed just now ([`Builder::breaker`]), [`Builder::on_failure`] decides, and
-/// [`Answer::by`] says so. A request whose answer was lost may have been charged: that is never taken back.
+///
+/// [`Builder::on_failure`] decides the request if the server does not answer in time ([`Builder::timeout`]), or if the
+/// breaker is open after failures ([`Builder::breaker`]). [`Answer::by`] then names what decided. If an answer was
+/// lost, the server may have charged the request. The limiter never takes such a charge back.
 ///
 /// # Cost
-/// One round trip, one script of a few dozen steps. Keys are spread over a Cluster; one key is in one place.
-/// A denial writes nothing (but for a state from the future, after the server's clock stepped back, which is brought back to now).
+/// A request costs one round trip and one script of a few dozen steps. A Cluster spreads the keys over its nodes; each
+/// key is on one node. A denial writes nothing, with one exception: if the server's clock stepped back, a state from
+/// the future is moved back to the present.
 ///
 /// # Examples
 /// ```
@@ -55,11 +59,11 @@ struct AtomicCore<T> {
     plan: Arc<Plan>,
     head: Arc<[u8]>,
     guard: Guard,
-    /// For what is decided without the server.
+    /// The clock for decisions without the server.
     clock: StdClock,
 }
 
-/// What decides while the server cannot be asked.
+/// Decides a request while the server is unavailable.
 type Fallback = fn(&Guard, &[u8], u64, Timestamp) -> Answer;
 
 impl<T> Clone for AtomicLimiter<T> {
@@ -88,7 +92,7 @@ impl<T> AtomicLimiter<T> {
         Ok(Self { core: Arc::new(core) })
     }
 
-    /// How the server fares, by this limiter's calls.
+    /// Returns the health of the server, as seen by this limiter's calls.
     #[must_use]
     pub fn health(&self) -> Health {
         self.core.guard.health()
@@ -97,12 +101,12 @@ impl<T> AtomicLimiter<T> {
 
 #[cfg(feature = "rules")]
 impl<T> AtomicLimiter<T> {
-    /// What becomes of a request of who cannot wait for the server: as if that could not be asked.
+    /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
     pub(crate) fn unasked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         self.core.guard.fallback(&key.bytes(), cost, self.core.clock.now())
     }
 
-    /// Takes back what needs no server for it.
+    /// Takes back a charge if that needs no call to the server.
     pub(crate) fn refund_here<K: Key + ?Sized>(&self, key: &K, answer: &Answer) {
         if answer.by() == DecidedBy::Local {
             self.core.undo(&key.bytes(), answer, None);
@@ -115,7 +119,7 @@ impl<T> AtomicCore<T> {
         Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask: question, now }
     }
 
-    /// Takes back what this process's share was charged.
+    /// Takes back a charge on this process's share.
     fn undo(&self, key: &[u8], answer: &Answer, now: Option<Timestamp>) -> u64 {
         self.guard.undo(key, &answer.decision(), now.unwrap_or_else(|| self.clock.now()))
     }
@@ -165,7 +169,7 @@ impl<T: Connected> AtomicCore<T> {
     }
 }
 
-/// Waits for a future: in async code, or in the thread that calls.
+/// Waits for a future: with `await` in async code, or by blocking the calling thread.
 macro_rules! drive {
     (await, $limiter:ident, $future:expr) => {
         $future.await
@@ -178,19 +182,23 @@ macro_rules! drive {
 macro_rules! limiter {
     ($transport:ty $(, $async:ident, $await:ident)?) => {
         impl Builder<$transport> {
-            /// A limiter of which every request is decided by the server.
+            /// Builds a limiter that asks the server to decide every request.
             ///
             /// # Errors
-            /// The first limit that the server's script cannot count exactly, and what would fit: bursts that take more than 71 years to
-            /// refill, windows that are not whole microseconds, sliding windows of so many units that limit times period has no
-            /// fifteen digits in any power of ten of microseconds.
+            /// Returns an error for the first limit that the server's script cannot count exactly. The error names a
+            /// value that fits. The script cannot count:
+            ///
+            /// - bursts that take more than 71 years to refill;
+            /// - windows that are not a whole number of microseconds;
+            /// - sliding windows for which limit times period needs more than fifteen digits, in every power of ten of
+            ///   microseconds.
             pub fn atomic(self) -> Result<AtomicLimiter<$transport>, QuotaError> {
                 AtomicLimiter::new(self)
             }
         }
 
         impl AtomicLimiter<$transport> {
-            /// Checks one unit for `key` now, and charges it if it is allowed.
+            /// Checks one unit for `key` now, and charges it if it is admitted.
             pub $($async)? fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
                 drive!($($await,)? self, self.core.check(&key.bytes(), 1, None))
             }
@@ -200,30 +208,36 @@ macro_rules! limiter {
                 drive!($($await,)? self, self.core.check(&key.bytes(), cost, None))
             }
 
-            /// Checks `cost` units for `key` at a time that the caller says, in whole microseconds, rounded down.
+            /// Checks `cost` units for `key` at a time that the caller passes. The time is rounded down to whole
+            /// microseconds.
             ///
-            /// All that ask about a key should say the time, or none. What it holds is forgotten by the server's own time, a minute
-            /// after it would be paid.
+            /// For one key, either all callers should pass a time, or none. The server expires the key's state by its
+            /// own clock, one minute after the key's debt would be paid.
             pub $($async)? fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
                 drive!($($await,)? self, self.core.check(&key.bytes(), cost, Some(now)))
             }
 
-            /// Whether [`check`](Self::check) would be allowed now, and how things stand, without charging.
+            /// Returns whether [`check`](Self::check) would admit the request now, and the state of the limits. Charges
+            /// nothing.
             pub $($async)? fn peek<K: Key + ?Sized>(&self, key: &K) -> Answer {
                 drive!($($await,)? self, self.core.peek(&key.bytes(), 1, None, Guard::fallback_peek))
             }
 
-            /// Whether [`check_n`](Self::check_n) would be allowed now, and how things stand, without charging.
+            /// Returns whether [`check_n`](Self::check_n) would admit the request now, and the state of the limits.
+            /// Charges nothing.
             pub $($async)? fn peek_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
                 drive!($($await,)? self, self.core.peek(&key.bytes(), cost, None, Guard::fallback_peek))
             }
 
-            /// Charges `cost` units for `key` now, room or not: for what has happened already. What is owed beyond a limit is paid
-            /// before anything is admitted again (of windows, when they are over). The answer is always allowed, and says how things stand
-            /// afterwards.
+            /// Charges `cost` units for `key` now, even if they exceed a limit. Use it for work that has already
+            /// happened.
+            ///
+            /// The key owes the units beyond a limit, and this debt is paid before the key admits anything again. A
+            /// debt in a window ends with the window. The answer is always allowed, and describes the state after the
+            /// charge.
             ///
             /// # Errors
-            /// If the server does not answer. It may have charged them.
+            /// Returns an error if the server does not answer. The server may have charged the units.
             pub $($async)? fn charge_unchecked<K: Key + ?Sized>(
                 &self,
                 key: &K,
@@ -232,21 +246,25 @@ macro_rules! limiter {
                 drive!($($await,)? self, self.core.charge(&key.bytes(), cost))
             }
 
-            /// Takes back what an answer charged and what is not paid meanwhile: of GCRA, what time has not given back yet; of
-            /// windows, nothing once the window is over. Returns the units taken back, a part of one as a whole. What
-            /// this process's share admitted ([`DecidedBy::Local`]) is given back to it, without asking anybody; 0 of what nobody
-            /// decided. Do it once: nobody remembers.
+            /// Takes back the units that an answer charged, as far as time has not yet paid for them. With GCRA, units
+            /// that have refilled since are not taken back. With windows, nothing is taken back after the window ends.
+            ///
+            /// Returns the number of units taken back; a part of a unit counts as one. If this process's share admitted
+            /// the request ([`DecidedBy::Local`]), the units return to the share without a call to the server. Returns
+            /// 0 for an answer that [`OnFailure`](crate::edge::redis::OnFailure) decided as `Open` or `Closed`. Call it
+            /// at most once for each answer: the limiter does not detect a second refund.
             ///
             /// # Errors
-            /// If the server does not answer. It may have taken them back.
+            /// Returns an error if the server does not answer. The server may have taken the units back.
             pub $($async)? fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> Result<u64, Error> {
                 drive!($($await,)? self, self.core.refund(&key.bytes(), answer, None))
             }
 
-            /// The same at a time that the caller says, for answers of [`check_at`](Self::check_at).
+            /// Takes units back as [`refund`](Self::refund) does, at a time that the caller passes. Use it for answers
+            /// of [`check_at`](Self::check_at).
             ///
             /// # Errors
-            /// As [`refund`](Self::refund).
+            /// The errors of [`refund`](Self::refund).
             pub $($async)? fn refund_at<K: Key + ?Sized>(
                 &self,
                 key: &K,

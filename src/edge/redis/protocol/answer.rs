@@ -1,44 +1,48 @@
-//! What a shared limiter answers.
+//! The answer of a shared limiter.
 
 use std::time::Duration;
 
 use crate::base::decision::Decision;
 use crate::edge::telemetry::Event;
 
-/// A decision, and who made it.
+/// A decision, and what made it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use = "an answer that nobody reads limits nothing"]
 pub struct Answer {
     decision: Decision,
     by: DecidedBy,
-    /// Of units of a lease: when they would have expired. Else 0.
+    /// For leased units, the time at which they would have expired. Otherwise 0.
     until_ns: u64,
 }
 
-/// Who decided.
+/// What decided a request.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum DecidedBy {
-    /// The server, for this request.
+    /// The server decided this request.
     Server,
-    /// This process, by units that it holds: leased before, or its part until it posts what it let through.
+    /// This process decided, with units that it holds: units leased before, or its allowance until the next post.
     Held,
-    /// Nobody: the server could not be asked, and [`OnFailure::Open`](crate::edge::redis::OnFailure::Open) lets everything through.
+    /// No limit was checked. The server was unavailable, and [`OnFailure::Open`](crate::edge::redis::OnFailure::Open)
+    /// admits every request.
     Open,
-    /// Nobody: the server could not be asked, and [`OnFailure::Closed`](crate::edge::redis::OnFailure::Closed) lets nothing through.
+    /// No limit was checked. The server was unavailable, and
+    /// [`OnFailure::Closed`](crate::edge::redis::OnFailure::Closed) denies every request.
     Closed,
-    /// This process, by its share: the server could not be asked, and so says [`OnFailure::Local`](crate::edge::redis::OnFailure::Local).
+    /// This process decided with its share of the limits. The server was unavailable, and the setting is
+    /// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local).
     Local,
 }
 
 impl DecidedBy {
-    /// Whether the server could not be asked.
+    /// Returns whether the server was unavailable.
     #[must_use]
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::Open | Self::Closed | Self::Local)
     }
 
-    /// What [`Meters`](crate::edge::telemetry::Meters) record of it, if the server could not be asked; else it is for the decision to say.
+    /// Returns the event that [`Meters`](crate::edge::telemetry::Meters) record if the server was unavailable.
+    /// Otherwise returns `None`, and the event depends on the decision.
     #[must_use]
     pub const fn event(self) -> Option<Event> {
         match self {
@@ -55,41 +59,42 @@ impl Answer {
         Self { decision, by, until_ns: 0 }
     }
 
-    /// Of units that were leased until a time.
+    /// An answer whose units are leased until `until_ns`.
     pub(crate) const fn leased(decision: Decision, by: DecidedBy, until_ns: u64) -> Self {
         Self { decision, by, until_ns }
     }
 
-    /// Until when the units were leased; 0 if they were not.
+    /// The time until which the units are leased, or 0 if they are not leased.
     pub(crate) const fn leased_until_ns(&self) -> u64 {
         self.until_ns
     }
 
-    /// The decision. If nobody decided ([`DecidedBy::Open`], [`DecidedBy::Closed`]), what remains is not known, and said to be nothing.
+    /// Returns the decision. For [`DecidedBy::Open`] and [`DecidedBy::Closed`] the remaining units are unknown, and the
+    /// decision reports 0.
     #[must_use]
     pub const fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// Who made it.
+    /// Returns what made the decision.
     #[must_use]
     pub const fn by(&self) -> DecidedBy {
         self.by
     }
 
-    /// As [`Decision::is_allowed`].
+    /// Returns [`Decision::is_allowed`].
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         self.decision.is_allowed()
     }
 
-    /// As [`Decision::is_denied`].
+    /// Returns [`Decision::is_denied`].
     #[must_use]
     pub const fn is_denied(&self) -> bool {
         self.decision.is_denied()
     }
 
-    /// As [`Decision::retry_after`].
+    /// Returns [`Decision::retry_after`].
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.decision.retry_after()

@@ -1,44 +1,45 @@
-//! What can fail.
+//! Errors of the shared state.
 
 use std::fmt;
 
-/// Why the shared state gave no answer. No key is told.
+/// Why the shared state gave no answer. An error contains no key.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
     what: Box<str>,
 }
 
-/// The kinds of failures; each is counted by its name.
+/// The kinds of errors. Metrics count each kind by its name.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// `address`: the address is none.
+    /// `address`: the address is invalid.
     Address,
     /// `unreachable`: there is no connection.
     Unreachable,
-    /// `timeout`: no answer came in time. It may have been charged.
+    /// `timeout`: no answer came in time. The server may have charged the request.
     Timeout,
-    /// `breaker`: the server was not asked, since it has failed just now.
+    /// `breaker`: the limiter did not call the server, because calls failed just before.
     Breaker,
-    /// `refused`: the server answered with an error: out of memory, a replica, a cluster that is down.
+    /// `refused`: the server answered with an error, for example out of memory, a read-only replica, or a Cluster that
+    /// is down.
     Refused,
-    /// `reply`: the answer is none of ours, or something else is kept under this key.
+    /// `reply`: the answer is not from this crate's script, or Redis holds another type of value under this key.
     Reply,
 }
 
 impl ErrorKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::Address, Self::Unreachable, Self::Timeout, Self::Breaker, Self::Refused, Self::Reply];
 
-    /// Its name, for metrics.
+    /// Returns the name of this kind in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.texts().0
     }
 
-    /// Its name, and what errors say of it.
+    /// The name, and the text in error messages.
     const fn texts(self) -> (&'static str, &'static str) {
         match self {
             Self::Address => ("address", "no address of a server"),
@@ -56,7 +57,7 @@ impl Error {
         Self { kind, what: what.into() }
     }
 
-    /// Of which kind it is.
+    /// Returns the kind of this error.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.kind

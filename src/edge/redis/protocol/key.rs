@@ -1,4 +1,4 @@
-//! What a shared limiter can be asked about.
+//! The keys of shared limiters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,23 +6,25 @@ use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a shared limiter can be asked about.
+/// A key of a shared limiter.
 ///
 /// All processes must write the same bytes for the same key.
 pub trait Key {
-    /// The key's bytes. Distinct keys of one limiter have distinct bytes.
+    /// Returns the key's bytes. Distinct keys of one limiter have distinct bytes.
     fn bytes(&self) -> Cow<'_, [u8]>;
 
-    /// Calls `act` with the key's bytes. Where they must be written first, an implementation can do that without an allocation.
+    /// Calls `act` with the key's bytes. An implementation that must first write the bytes can do so without an
+    /// allocation.
     #[inline]
     fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
         act(&self.bytes())
     }
 
-    /// The number or address whose text the key's bytes are, if they are that. By default `None`, which is always right.
+    /// Returns the number or address whose text is the key's bytes, if there is one. The default is `None`, which is
+    /// always correct.
     ///
-    /// Limiters that hold keys look them up by it, and write the text only when they ask the server. Keys of one limiter all have
-    /// one, or none has: a key that is asked for both ways is held twice.
+    /// Limiters that hold keys look them up by this number, and write the text only to call the server. Either all keys
+    /// of one limiter return a number, or none: a key that is used both ways is held twice.
     ///
     /// ```
     /// use std::borrow::Cow;
@@ -45,9 +47,9 @@ pub trait Key {
     }
 }
 
-/// A number or an address that is a key: see [`Key::number`].
+/// A number or address that is a key: see [`Key::number`].
 ///
-/// Numbers of different types are the same if they are written alike.
+/// Numbers of different types are equal if their text is equal.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Number {
     kind: NumberKind,
@@ -58,7 +60,7 @@ pub struct Number {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum NumberKind {
     Unsigned,
-    /// Its magnitude, of one that is less than 0.
+    /// A negative number; the bits hold its magnitude.
     Negative,
     V4,
     V6,
@@ -76,7 +78,7 @@ impl Number {
     }
 }
 
-/// As it is written in keys.
+/// Writes the number as it appears in keys.
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
@@ -102,7 +104,8 @@ impl Hash for Number {
     }
 }
 
-/// The longest text of a number or an address is that of an address: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`; with a sign, `u128` has 40.
+/// The buffer size for the text of a number or address. The longest is an address:
+/// `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`; a `u128` with a sign would have 40 characters.
 const LONGEST_TEXT: usize = 48;
 
 impl Key for str {
@@ -123,7 +126,7 @@ impl Key for [u8] {
     }
 }
 
-/// One state for all.
+/// The unit key: one state for all requests.
 impl Key for () {
     fn bytes(&self) -> Cow<'_, [u8]> {
         Cow::Borrowed(&[])
@@ -146,7 +149,7 @@ impl<K: Key + ?Sized> Key for &K {
     }
 }
 
-/// Both, the first one after its length.
+/// The pair's bytes: the length of the first key, a colon, the first key, and the second key.
 impl<A: Key, B: Key> Key for (A, B) {
     fn bytes(&self) -> Cow<'_, [u8]> {
         let (one, other) = (self.0.bytes(), self.1.bytes());
@@ -155,7 +158,7 @@ impl<A: Key, B: Key> Key for (A, B) {
     }
 }
 
-/// Implements [`Key`] for numbers and addresses. Each line says how one becomes a [`Number`].
+/// Implements [`Key`] for numbers and addresses. Each line converts one type into a [`Number`].
 macro_rules! numbers {
     ($($key:ty, $own:ident => $number:expr;)+) => {
         $(impl From<$key> for Number {

@@ -1,8 +1,8 @@
-//! What a shared limiter limits.
+//! Limits of shared limiters.
 
 use crate::base::quota::Quota;
 
-/// A quota and the algorithm that keeps it, in the shared state.
+/// A quota, and the algorithm that enforces it in the shared state.
 ///
 /// # Examples
 /// ```
@@ -20,17 +20,17 @@ pub struct Limit {
     quota: Quota,
 }
 
-/// The algorithms that the shared state knows.
+/// The algorithms that the shared state supports.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LimitKind {
-    /// As [`Gcra`](crate::Gcra). A token bucket that is refilled continuously decides alike, and is this one.
+    /// [`Gcra`](crate::Gcra). A token bucket that refills continuously makes the same decisions, and uses this variant.
     Gcra,
-    /// As [`FixedWindow`](crate::FixedWindow): windows aligned to the Unix epoch.
+    /// [`FixedWindow`](crate::FixedWindow), with windows aligned to the Unix epoch.
     FixedWindow,
-    /// As [`SlidingWindow`](crate::SlidingWindow): two counts, the previous one weighed.
+    /// [`SlidingWindow`](crate::SlidingWindow): two counts, with the previous count weighted.
     SlidingWindow {
-        /// As [`SlidingWindow::strict`](crate::SlidingWindow::strict).
+        /// Whether the window is [strict](crate::SlidingWindow::strict).
         strict: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! The lease limiter of threads that may wait: that of async code, on the thread of the client.
+//! The lease limiter for threads that may block: the async limiter, on the thread of the client.
 
 use super::limiter::{LeaseLimiter, make};
 use super::options::LeaseBuilder;
@@ -10,10 +10,12 @@ use crate::edge::redis::guard::Health;
 use crate::edge::redis::mode::forms::blocking;
 use crate::edge::redis::protocol::{Answer, Key};
 
-/// [`LeaseLimiter`](super::LeaseLimiter) for threads: its task runs on the thread of the client, and ends when the last copy is dropped.
+/// [`LeaseLimiter`](super::LeaseLimiter) for threads. Its task runs on the thread of the client, and ends when the last
+/// clone is dropped.
 ///
-/// All that is said there holds here. In a task of a tokio runtime, [`check_wait`](BlockingLeaseLimiter::check_wait) and
-/// [`close`](BlockingLeaseLimiter::close) block the runtime's thread.
+/// Its guarantees are those of [`LeaseLimiter`](super::LeaseLimiter). In a task of a tokio runtime,
+/// [`check_wait`](BlockingLeaseLimiter::check_wait) and [`close`](BlockingLeaseLimiter::close) block a thread of that
+/// runtime.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! What leases count about themselves.
+//! Counters of the lease mode.
 
 use std::sync::Arc;
 
@@ -7,42 +7,44 @@ use crossbeam_utils::CachePadded;
 use crate::base::sync::{AtomicU64, Ordering, thread_number};
 use crate::edge::redis::mode::count::Count;
 
-/// What became of the units that a lease limiter was granted, since it was made.
+/// What happened to the units granted to a lease limiter, since it was built.
 ///
-/// `granted = spent + returned + held + stranded`; estimates while other threads are at work.
+/// `granted = spent + returned + held + stranded`. The values are estimates while other threads use the limiter.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct LeaseStats {
-    /// Questions that were sent to the server for units.
+    /// Calls for units that were sent to the server.
     pub asked: u64,
-    /// Of them, those that are under way.
+    /// Calls of `asked` that are still in flight.
     pub in_flight: u64,
-    /// Of them, those that the server had nothing for.
+    /// Calls of `asked` for which the server granted nothing.
     pub refused: u64,
-    /// Of them, those that were not answered: what they were charged, if anything, is in none of the sums here.
+    /// Calls of `asked` that got no answer. If the server charged units for them, no other count includes these units.
     pub lost: u64,
     /// Units that the server granted.
     pub granted: u64,
     /// Units that checks spent.
     pub spent: u64,
-    /// Units that the server took back when the limiter was closed. What it may have taken without an answer is in `stranded`.
+    /// Units that the server took back when the limiter was closed. If the server took units back but the answer was
+    /// lost, they count as `stranded`.
     pub returned: u64,
-    /// Units that are there to be spent.
+    /// Units that checks can still spend.
     pub held: u64,
-    /// Units that expired before anybody spent them, or came too late.
+    /// Units that expired before a check spent them, or that arrived too late.
     pub stranded: u64,
-    /// Keys that are held.
+    /// Keys held in this process.
     pub keys: u64,
-    /// Checks of keys that there was no room for.
+    /// Checks of keys for which the table had no room.
     pub full: u64,
 }
 
-/// Words that checks count in. So many threads, the first ones of the process, have one for themselves, and count without an atomic
-/// addition; others share as many more.
+/// The counters of checks. The first `OWN` threads of the process have one counter each, and count without an atomic
+/// addition. All other threads share `SHARED` counters.
 const OWN: usize = 32;
 const SHARED: usize = 16;
 
-/// What became of questions: they count it themselves, as some are dropped where there is nothing else.
+/// The outcomes of calls. Each call counts its own outcome, because a call can be dropped when the limiter no longer
+/// exists.
 #[derive(Debug, Default)]
 pub(super) struct RequestTally {
     pub(super) landed: Count,
@@ -53,7 +55,7 @@ pub(super) struct RequestTally {
 pub(super) struct Counters {
     own: Box<[CachePadded<AtomicU64>; OWN]>,
     shared: Box<[CachePadded<AtomicU64>; SHARED]>,
-    /// What was spent, and is there again.
+    /// Units that were spent and then put back.
     pub(super) unspent: Count,
     pub(super) asked: Count,
     pub(super) requests: Arc<RequestTally>,
@@ -63,13 +65,13 @@ pub(super) struct Counters {
     pub(super) full: Count,
 }
 
-// Ordering: Relaxed throughout. Tallies, which publish nothing.
+// Ordering: Relaxed throughout. These are tallies, which publish nothing.
 impl Counters {
     #[inline(always)]
     pub(super) fn spent(&self, units: u64) {
         let thread = thread_number();
         if thread < OWN {
-            // No other thread has this number, now or later, so nobody writes between the two.
+            // No other thread has this number, now or later. So no other thread writes between the load and the store.
             let spent = &self.own[thread];
             spent.store(spent.load(Ordering::Relaxed).wrapping_add(units), Ordering::Relaxed);
         } else {
@@ -82,7 +84,7 @@ impl Counters {
         self.shared[thread % SHARED].fetch_add(units, Ordering::Relaxed);
     }
 
-    /// All of them.
+    /// Returns the sum of all counters.
     pub(super) fn sum(&self, held: u64, keys: usize) -> LeaseStats {
         let spent = self.own.iter().chain(&*self.shared).map(|stripe| stripe.load(Ordering::Relaxed));
         let spent = spent.fold(0, u64::wrapping_add).wrapping_sub(self.unspent.get());
