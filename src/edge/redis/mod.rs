@@ -35,7 +35,7 @@
 //! Imports go downward only. Each module uses only the modules below it in this table.
 //!
 //! | module | contents |
-//! ---|---|
+//! |---|---|
 //! | `simulation` | many processes in virtual time, for tests and examples (feature `simulation`) |
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |

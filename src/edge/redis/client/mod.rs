@@ -1,7 +1,7 @@
 //! The clients. A client carries calls to one server, to a Cluster, or to a server model in this process.
 //!
 //! | part | contents |
-//! ---|---|
+//! |---|---|
 //! | `connected`, `blocking` | the client for async code, and the client for threads |
 //! | `connection`, `cluster` | the connection to one server, and the nodes of a Cluster |
 //! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with a runtime |

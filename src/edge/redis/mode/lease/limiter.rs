@@ -1,4 +1,4 @@
-//! The lease limiter of async code.
+//! The lease limiter for async code.
 
 use std::fmt;
 use std::pin::pin;
@@ -21,54 +21,67 @@ use crate::edge::redis::mode::dispatch::StopOnDrop;
 use crate::edge::redis::mode::forms::builds_here;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
 
-/// A limiter that is charged for units in blocks at the server, and spends them in this process. By [`Builder::leases`].
+/// A limiter that fetches units from the server in blocks, and spends them in this process. [`Builder::leases`] creates
+/// its builder.
 ///
-/// A check costs what one in this process does, most of the time: no round trip, no lock. Each key's units are charged
-/// beforehand and live for a [`life`](LeaseBuilder::life); when few are left, a task fetches the next block, which is about what
-/// the key uses in a quarter of a life. Keys that are used seldom are charged only for what is asked for.
+/// Most checks cost as much as a check of a local limiter: no round trip and no lock. The server charges the units of a
+/// key in advance, and the units live for a [`life`](LeaseBuilder::life). When few units are left, a task fetches the
+/// next block. A block is about the amount that the key uses in a quarter of a life. For a rarely used key, the server
+/// charges only the units that a request asks for.
 ///
-/// Copies are the same limiter. The task ends when the last one is dropped; [`LeaseLimiter::close`] gives back what is held before.
+/// All clones are the same limiter. The task ends when the last clone is dropped. To give held units back first, call
+/// [`LeaseLimiter::close`].
 ///
 /// # What is guaranteed
-/// `N` processes, a limit of `L` (for GCRA: `B` at once and `r` a second), a life `l`:
+/// `N` is the number of processes, `L` the limit (for GCRA: a burst of `B` and a rate of `r` a second), and `l` the
+/// life.
 ///
-/// - **Nothing is admitted that was not charged.** In any interval of length `t` all processes together admit, by GCRA, at most
-///   `B + r · (t + l)`. Of windows, no more than the limit in any: a unit lives no longer than what was left of its window when it
-///   was charged, counted from before the question was sent. What differs is only how fast clocks run in one life. A clock that
-///   steps back adds its step, at most a life.
-/// - **Lost answers are the client's loss.** What may have been charged and was not heard of is never spent; nor is what is
-///   heard of after its life.
-/// - **What is stranded is bounded.** A process holds of a key at most [`max_block`](LeaseBuilder::max_block) units, at most twice
-///   its last block, and about what the key used in a quarter of a life; it is granted at most one part in
-///   `2 · processes` of what is left. What it holds when the key falls idle expires unspent: at most
-///   `N · min(max_block, use of a process in l/4 and two round trips)` units a key. While 128 keys or more wait to be asked for, blocks
-///   last for a whole life, and grow up to 16 times at once: it is the use in `l`, not in `l/4`, then. A process that has just used up one block after
-///   another at once is granted larger parts, at last all that is left: of a limit that is nearly used up, one process may strand as
-///   much as twice its last block. Under steady use next to nothing is stranded: a block is used up in a quarter
-///   of its life.
-/// - **The end of a quota is used up.** Blocks shrink with what is left, down to single units, so the last unit goes to whoever asks
-///   first.
-/// - A refusal of the server is remembered until the units should be there, but for no less than a 64th of a life (an eighth of the time in
-///   which the limit is refilled, if that is less; a round trip, if that is more) and up to an eighth longer, so that a flood on a key
-///   that is used up does not ask each time. [`Answer::retry_after`] says until when.
-/// - While the server cannot be asked, what is held is spent first; then it is as [`OnFailure`](crate::edge::redis::OnFailure) says.
+/// - **Every admitted unit was charged first.** With GCRA, all processes together admit at most `B + r · (t + l)` in
+///   any interval of length `t`. With windows, they never admit more than the limit in a window: a unit lives no longer
+///   than the rest of its window at the time of the charge, counted from before the call was sent. The only deviation
+///   is the difference in clock speed during one life. If a clock steps back, add the step, at most one life.
+/// - **The process loses units whose answer is lost.** It never spends units that the server may have charged without
+///   an answer. It also never spends units whose answer arrives after their life.
+/// - **Stranded units are bounded.** For each key a process holds at most [`max_block`](LeaseBuilder::max_block) units,
+///   at most twice its last block, and about the amount that the key used in a quarter of a life. The server grants it
+///   at most one part in `2 · processes` of the remaining units. When the key falls idle, the held units expire
+///   unspent: at most `N · min(max_block, use of a process in l/4 and two round trips)` units for each key.
+/// - **Two cases strand more.** While 128 or more keys are queued for a call, blocks last for a whole life and grow up
+///   to 16 times at once. The bound then uses the use in `l`, not in `l/4`. A process that has just used up several
+///   blocks quickly in a row is granted larger parts, finally all remaining units. When a limit is nearly used up, one
+///   process may therefore strand up to twice its last block. Under steady use almost nothing is stranded, because a
+///   block is used up in a quarter of its life.
+/// - **The end of a quota is used up.** Blocks shrink with the remaining units, down to single units. The last unit
+///   goes to the first process that asks for it.
+/// - **A denial is remembered.** After the server denies units, the process does not ask again until the units should
+///   be available, plus up to an eighth of that time. The pause is at least a 64th of a life; at least an eighth of the
+///   time that refills the limit, if that is less; and at least a round trip, if that is more. A flood on a used-up key
+///   therefore does not cause a call for each check. [`Answer::retry_after`] returns the rest of the pause.
+/// - **While the server is unavailable**, checks first spend the held units. Then
+///   [`OnFailure`](crate::edge::redis::OnFailure) decides.
 ///
 /// # Large requests
-/// A key holds at most about a million units with the default life, fewer with a shorter one: the largest power of two that is no more than
-/// a 512th of the life in nanoseconds, less one (1,048,575 with a second, 1,023 with 1 ms). Of a cost above that
-/// [`check_n_async`](LeaseLimiter::check_n_async) asks the server each time, for exactly the cost, and takes no part of it from what is held;
-/// such an answer cannot be refunded here. [`check_n`](LeaseLimiter::check_n) refuses it, and asks for nothing: it would be charged in vain.
+/// With the default life, a key holds at most about a million units. With a shorter life it holds fewer. The maximum is
+/// one less than the largest power of two that is not above a 512th of the life in nanoseconds: 1,048,575 with one
+/// second, 1,023 with 1 ms.
+///
+/// For a cost above this maximum, [`check_n_async`](LeaseLimiter::check_n_async) asks the server each time for exactly
+/// the cost, and spends no held units. Such an answer cannot be refunded here. [`check_n`](LeaseLimiter::check_n)
+/// denies such a cost and fetches nothing, because it could never spend the units.
 ///
 /// # How long a call waits
-/// At most two [time-outs](crate::edge::redis::Builder::timeout), whatever becomes of it. Then it is as if the server had not answered.
+/// A call waits for at most two [time-outs](crate::edge::redis::Builder::timeout). After that, the limiter decides as
+/// if the server had not answered.
 ///
-/// A question itself may take a quarter of a life, if that is longer: it goes on in a task, and what it brings is there for others. Only after
-/// that it has failed, for the breaker too. At most 256 questions are under way at a time; others wait in this process.
+/// The call to the server itself may take up to a quarter of a life, if that is longer than the time-out. It continues
+/// in a task, and the units that it brings are available to other checks. Only after this longer time does it count as
+/// failed, also for the breaker. At most 256 calls to the server are in flight at a time; further calls wait in this
+/// process.
 ///
-/// # More keys than there is room for
-/// Beyond [`max_keys`](crate::edge::redis::Builder::max_keys) a new key has no place here. [`check_async`](LeaseLimiter::check_async) then
-/// asks the server for exactly the cost; [`check`](LeaseLimiter::check), which cannot wait, refuses. Keys that hold nothing and were not
-/// used for four lives are forgotten.
+/// # More keys than the table holds
+/// When the table holds [`max_keys`](crate::edge::redis::Builder::max_keys) keys, a new key gets no place. For such a
+/// key, [`check_async`](LeaseLimiter::check_async) asks the server for exactly the cost. [`check`](LeaseLimiter::check)
+/// cannot wait, and denies the request. A key that holds nothing and was not used for four lives is removed.
 ///
 /// # Examples
 /// ```
@@ -79,7 +92,7 @@ use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let server = InProcess::default(); // or a `Client`
 /// let limiter = server.limiter("api", Limit::gcra(Quota::per_second(100))).leases().build()?;
-/// // Asks the server if nothing is held; most calls decide here.
+/// // Asks the server if no units are held; most calls decide here.
 /// let answer = limiter.check_async("203.0.113.7").await;
 /// assert!(answer.is_allowed());
 /// limiter.close().await;
@@ -117,7 +130,7 @@ pub(super) fn make<T: Transport, C: Clock + Send + Sync + 'static>(
 
 builds_here!(LeaseBuilder => LeaseLimiter by make);
 
-/// What the task has. When it ends, by itself or with its runtime, nobody takes up any more what is queued.
+/// The state of the task. When the task ends, by itself or with its runtime, nothing processes the queue any more.
 struct Fetching<C>(Arc<LeaseCore<C>>);
 
 impl<C> Drop for Fetching<C> {
@@ -126,7 +139,7 @@ impl<C> Drop for Fetching<C> {
     }
 }
 
-/// Fetches what is due until it is over.
+/// Fetches due keys until the limiter stops.
 async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
     let core = &fetching.0;
     let dispatch = &core.dispatch;
@@ -142,7 +155,7 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
             if core.book.queue.len() == 0 {
                 break;
             }
-            // In one line with the questions of callers.
+            // The task waits in the same line as the calls of callers.
             let leave = core.leave().await;
             if let Some(due) = core.book.due(1, dispatch.now_ns()).pop() {
                 drop(core.request(due, leave));
@@ -151,8 +164,8 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
     }
 }
 
-/// A question under way in a task, and then its answer on its way to the one who asked. If nobody reads it, its units are there for
-/// others. Wherever it ends, the key is free first, and then its bell rings.
+/// A call in flight in a task, and then its answer on the way to the caller. If no caller reads the answer, its units
+/// become available to other checks. On every path the key is released before its bell rings.
 struct InFlight<C: Clock> {
     asked: Option<BlockOutcome>,
     due: BlockRequest,
@@ -179,13 +192,13 @@ impl<C: Clock> Drop for InFlight<C> {
 }
 
 impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
-    /// Waits until fewer questions are under way. `None` if the line is closed, which nobody does.
+    /// Waits until fewer calls are in flight. Returns `None` if the semaphore is closed, which never happens.
     async fn leave(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.under_way).acquire_owned().await.ok()
     }
 
-    /// Asks in a task of its own, which goes on if nobody waits for it any more: what it brings is there for others. Without a leave
-    /// it waits until fewer are under way.
+    /// Asks the server in a separate task. The task continues if its caller stops waiting, and the units that it brings
+    /// are available to other checks. Without a permit, the task first waits until fewer calls are in flight.
     fn request(
         self: &Arc<Self>,
         due: BlockRequest,
@@ -201,18 +214,18 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 Some(leave) => Some(leave),
                 None => core.leave().await,
             };
-            // Those before it have taken their time.
+            // The calls before this one have taken time.
             flight.due.asked_ns = core.dispatch.now_ns();
             let reply = core.dispatch.ask(core.dispatch.call(&flight.due.key, flight.due.ask)).await;
             flight.asked = Some(core.land(&flight.due, reply));
-            // Of what is not read its drop takes care, here or there.
+            // If no receiver reads the answer, the answer's `drop` gives the units back, here or there.
             let _ = tell.send(flight);
             bell.notify_waiters();
         });
         told
     }
 
-    /// Asks for units to be held so often, and then for the cost alone.
+    /// Asks for units to hold, up to `rounds` times, and then for the cost alone.
     pub(super) async fn check_by_asking(
         self: &Arc<Self>,
         key: KeyRef<'_>,
@@ -221,7 +234,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
     ) -> Answer {
         let began = Instant::now();
         let asking = self.ask(key, cost, rounds, began);
-        // Without a runtime here the timer is that of the limiter's own.
+        // Without a runtime in this thread, the timer of the limiter's runtime is used.
         let timed = {
             let _entered = Handle::try_current().is_err().then(|| self.dispatch.tasks.runtime.enter());
             timeout(self.timeout.saturating_mul(2), asking)
@@ -280,41 +293,44 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
 }
 
 impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
-    /// Checks one unit of a key by what is held, and charges it if it is allowed. Never waits.
+    /// Checks one unit of a key against the held units, and charges it if it is admitted. Never waits.
     ///
-    /// If too little is held the answer is a denial with a short [`retry_after`](Answer::retry_after), and a task fetches what is
-    /// missing meanwhile: so it is with the first check of each key. For requests that can wait for a round trip there is
-    /// [`check_async`](LeaseLimiter::check_async).
+    /// If the process holds too few units, the answer is a denial with a short [`retry_after`](Answer::retry_after),
+    /// and a task fetches the missing units. This is the case for the first check of each key. If a request can wait
+    /// for a round trip, use [`check_async`](LeaseLimiter::check_async).
     ///
     /// # Complexity
-    /// O(1): a look-up, a load, an exchange, and a count. Lock-free, but for the check that finds that little is left.
+    /// O(1): a look-up, a load, a compare-exchange, and a count. Lock-free, except for the check that finds that few
+    /// units are left.
     #[inline]
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
         self.core.check(key, 1, self.core.dispatch.now())
     }
 
-    /// As [`check`](LeaseLimiter::check), of `cost` units: all of them or none.
+    /// Like [`check`](LeaseLimiter::check), for `cost` units: charges all of them or none.
     #[inline]
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         self.core.check(key, cost, self.core.dispatch.now())
     }
 
-    /// As [`check_n`](LeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
+    /// Like [`check_n`](LeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
     #[inline]
     pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
         self.core.check(key, cost, now)
     }
 
-    /// Checks one unit of a key: by what is held, or else by the server. What most servers should use.
+    /// Checks one unit of a key: with held units if there are any, otherwise at the server. Most servers should use
+    /// this method.
     ///
-    /// The first check of a key waits for a round trip; later ones seldom do. Calls that miss units of one key at the same time share
-    /// one question. If a future is dropped, before or after there is an answer, what the server granted it is there for others; but for a
-    /// cost that is [too large to be held](LeaseLimiter#large-requests), which is lost.
+    /// The first check of a key waits for a round trip; later checks seldom wait. Concurrent calls that lack units of
+    /// the same key share one call to the server. If the future is dropped, before or after the answer arrives, the
+    /// granted units are available to other checks. The exception is a cost that is [too large to be
+    /// held](LeaseLimiter#large-requests): its units are lost.
     pub async fn check_async<K: Key + ?Sized>(&self, key: &K) -> Answer {
         self.check_n_async(key, 1).await
     }
 
-    /// As [`check_async`](LeaseLimiter::check_async), of `cost` units: all of them or none.
+    /// Like [`check_async`](LeaseLimiter::check_async), for `cost` units: charges all of them or none.
     pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         let bytes;
         let key = match key.number() {
@@ -330,7 +346,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
         }
     }
 
-    /// The same for a thread, which drives what has to wait.
+    /// Like `check_n_async`, for a thread: blocks the thread while it waits for the server.
     pub(super) fn check_wait<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
         KeyRef::with(key, |key| {
             let asked = |rounds| thread.block_on(self.core.check_by_asking(key, cost, rounds));
@@ -338,15 +354,17 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
         })
     }
 
-    /// How things stand in this process, without charging: what it holds of a key, and when it is worth while to come back if
-    /// that is too little. The server may have more.
+    /// Returns the state of a key in this process, without a charge: the held units, and when to retry if they are too
+    /// few. The server may have more units.
     #[must_use]
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
         KeyRef::with(key, |key| self.core.book.peek(key, cost, self.core.dispatch.now_ns()))
     }
 
-    /// Takes back the units of an answer, for checks of this process to spend until they would have expired. Returns how
-    /// many; 0 if they have expired, or if the server could not be asked for them. Once for each answer.
+    /// Takes back the units of an answer. Other checks of this process can spend them until their life ends.
+    ///
+    /// Returns the number of units taken back. Returns 0 if the units have expired, or if the server was unavailable
+    /// when the request was decided as `Open` or `Closed`. Call it at most once for each answer.
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
         let taken = KeyRef::with(key, |name| self.core.give(name, answer));
         if taken > 0 {
@@ -355,26 +373,26 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
         taken
     }
 
-    /// What became of units so far. O(keys).
+    /// Returns the counts since the limiter was built. O(keys).
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
         self.core.book.stats(self.core.dispatch.now_ns())
     }
 
-    /// How the server fares.
+    /// Returns the health of the server.
     #[must_use]
     pub fn health(&self) -> Health {
         self.core.dispatch.guard.health()
     }
 
-    /// Stops fetching, and gives back to the server what is held: units that have been paid for meanwhile are not taken back, nor
-    /// are those that may have been charged to a window that is over. Checks after this find nothing held.
+    /// Stops fetching, and gives held units back to the server. The server does not take back units that time has paid
+    /// for since, or units that may belong to a window that is over. Later checks find no held units.
     pub async fn close(self) {
         self.core.stop();
         for call in self.core.returns() {
             match self.core.dispatch.ask(call).await {
                 Ok(reply) => self.core.book.counters.returned.add(reply.granted),
-                // What is not given back expires.
+                // Units that are not given back expire.
                 Err(_) => break,
             }
         }

@@ -1,4 +1,4 @@
-//! The write-back limiter of threads that may wait: that of async code, on the thread of the client.
+//! The write-back limiter for threads that may block: the async limiter, on the thread of the client.
 
 use super::limiter::{WriteBackLimiter, make};
 use super::options::WriteBackBuilder;
@@ -9,11 +9,12 @@ use crate::edge::redis::guard::Health;
 use crate::edge::redis::mode::forms::blocking;
 use crate::edge::redis::protocol::{Answer, Key};
 
-/// As [`WriteBackLimiter`](super::WriteBackLimiter), for threads: its task runs on the thread of the client. By
-/// [`Builder::write_back`](crate::edge::redis::Builder::write_back).
+/// [`WriteBackLimiter`](super::WriteBackLimiter) for threads. Its task runs on the thread of the client.
+/// [`Builder::write_back`](crate::edge::redis::Builder::write_back) creates its builder.
 ///
-/// Copies are the same limiter. The task ends when the last one is dropped, after a last post; [`close`](BlockingWriteBackLimiter::close) waits for that.
-/// In a task of a tokio runtime, what waits blocks the runtime's thread.
+/// All clones are the same limiter. The task ends when the last clone is dropped, after a last post.
+/// [`close`](BlockingWriteBackLimiter::close) waits for this post. In a task of a tokio runtime, methods that wait
+/// block a thread of that runtime.
 ///
 /// # Examples
 /// ```
@@ -32,13 +33,13 @@ pub type BlockingWriteBackLimiter<C = QuantaClock> = OnThread<WriteBackLimiter<C
 blocking!(WriteBackBuilder => BlockingWriteBackLimiter by make, WriteBackStats);
 
 impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
-    /// Posts all that is not posted. Returns how many units could not be.
+    /// Posts all units that are not yet posted. Returns the number of units that could not be posted.
     pub fn flush(&self) -> u64 {
         self.thread.block_on(self.inner.flush())
     }
 
-    /// Posts all that is not posted and ends the task, for all copies: later checks go on by what this process has, and nothing more is
-    /// posted. Returns how many units could not be.
+    /// Posts all units that are not yet posted, and ends the task for all clones. Later checks use what this process
+    /// has, and nothing more is posted. Returns the number of units that could not be posted.
     pub fn close(self) -> u64 {
         self.thread.block_on(self.inner.close())
     }
@@ -46,8 +47,8 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
 
 #[cfg(feature = "rules")]
 impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
-    /// What [`check_n_wait`](Self::check_n_wait) would decide, and what it would ask for; charges nothing. `None` if only the server
-    /// knows.
+    /// Returns what [`check_n_wait`](Self::check_n_wait) would decide, and queues the call that it would queue. Charges
+    /// nothing. Returns `None` if only the server can decide.
     pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
         self.thread.block_on(self.inner.look_async(key, cost))
     }

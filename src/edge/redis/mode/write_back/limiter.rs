@@ -1,4 +1,4 @@
-//! The write-back limiter of async code.
+//! The write-back limiter for async code.
 
 use std::fmt;
 use std::pin::pin;
@@ -19,69 +19,79 @@ use crate::edge::redis::mode::dispatch::StopOnDrop;
 use crate::edge::redis::mode::forms::builds_here;
 use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply, Transport};
 
-/// So often a call waits for an answer about its key before it takes what it has got.
+/// The number of times that a call waits for an answer about its key, before it uses the decision that it has.
 const ROUNDS: usize = 4;
-/// A flush goes on for no longer than so many rounds of posts that bring nothing new.
+/// The number of rounds of posts without new data after which a flush ends.
 const FLUSH_ROUNDS: usize = 3;
 
-/// A limiter that decides in this process, and tells the server afterwards what it let through. By [`Builder::write_back`].
+/// A limiter that decides in this process, and later posts the admitted units to the server. [`Builder::write_back`]
+/// creates its builder.
 ///
-/// A check is one compare-exchange, and never waits. Each [`interval`](WriteBackBuilder::interval) a task posts what was let through,
-/// key by key, and learns how all processes together stand; keys that are new, and those whose allowance is spent, are posted at once.
-/// So it costs the server a call for each key in use, process and interval, however many requests there are; and **it admits more than the
-/// limit**, by a bounded amount. Where none may be, use leases or ask for each request.
+/// A check is one compare-exchange, and never waits. In each [`interval`](WriteBackBuilder::interval) a task posts the
+/// admitted units of each key, and learns the total of all processes. New keys, and keys whose allowance is spent, are
+/// posted at once. The server therefore handles one call for each used key, process and interval, whatever the number
+/// of requests. In return, the limiter **admits more than the limit**, by a bounded amount. If a limit must never be
+/// exceeded, use leases or the atomic mode.
 ///
-/// Copies are the same limiter. The task ends when the last one is dropped, after a last post if the runtime lasts so long;
-/// [`close`](Self::close) waits for that.
+/// All clones are the same limiter. The task ends when the last clone is dropped. It then posts once more, if the
+/// runtime still runs; [`close`](Self::close) waits for this last post.
 ///
 /// # What is guaranteed
-/// `N` processes, a limit of `L` (for GCRA: `B` at once and `r` a second), an interval `T`, a round trip `d`, requests of at most `c`
-/// units.
+/// `N` is the number of processes, `L` the limit (for GCRA: a burst of `B` and a rate of `r` a second), `T` the
+/// interval, `d` a round trip, and `c` the largest cost of a request.
 ///
-/// - **The cap.** After an answer that `R` units are left, a process lets through at most `max(c, share · R)` until the next, and asks
-///   at once when that is spent. `share = (own + L/N) / (used + L)`, of `used` units that the shared state counts, `own` of them this
-///   process's: 1/N where nothing is known, and its part of the traffic later. Of a new key or window it is `max(1, L/N)`.
-/// - **Over-admission in a window** is at most `2 ln 2 · L + c · N`, about `1.39 · L + c · N`, whatever the traffic, and however many
-///   requests come. *Proof sketch.* Nothing is handed out after an answer that says `R = 0`; so what is over is at most what was
-///   handed out by each process's last answer before the limit was reached. Order those answers by time. An answer that came when
-///   `u` units were counted handed out at most `(own + L/N)(L − u)/(u + L)`, or `c`. The `own` of different processes are different units
-///   of those `u`; so the sum over the processes is at most `∫ (L − u)/(u + L) du` from 0 to `L`, which is `(2 ln 2 − 1) L`, and the
-///   parts `L/N` add no more than `L`. Without the cap it would be `(N − 1) · L`.
-/// - **At a rate `λ` of requests** it is also at most about `λ · (T + d)`: whatever is let through is told within that, and a process
-///   that was idle tells at once when it is used again. That is the smaller number where windows are long:
-///   1,000 a minute by ten processes, offered 17 a second: 17, or 1.7 %.
-/// - **By GCRA**, over an interval of length `t` all processes admit at most `B + r · t`, and `2 ln 2 · B + c · N + r · (T + d)` more.
-///   The surplus is debited: what is posted beyond the limit is owed, and paid before anything more is admitted, so the rate is
-///   kept in the long run. Posts come late, so what was idle may be charged up to `r · T` more than was due: never less.
-/// - **Nothing is counted twice.** Posts are totals of this process, window by window: a lost answer, a post sent again or late
-///   changes nothing. What cannot be posted is kept, and sent again with the next; until its window is over, for it is never
-///   charged to another (of a sliding window, to the one before the present still). What is dropped so is
-///   [counted](WriteBackStats::evicted_pending).
-/// - **While the server cannot be asked** a process goes on by what it has: the rest of its allowance, and of each new window `L/N`; by
-///   GCRA 1/N of the rate. So a partition of `P` processes that lasts `t` adds, in the window in which it begins and with
-///   [`OnFailure::Local`](crate::edge::redis::OnFailure::Local), at most `P · max(1, L/N)`, and by GCRA `P/N · (B + r · t)`. Errors that come
-///   and go add that to each window: with all processes, a second limit in every window. With `Open` and
-///   `Closed`, what is beyond the allowance is as they say, and with `Closed` nothing is handed out anew. A call that is lost is such a
-///   partition of its process, until the next one that is answered: the bounds above are for calls that arrive.
-/// - **Failures are counted key by key.** The policy decides a key whose last call failed, and no other. So a key under which Redis keeps
-///   something else, or a node of a Cluster that is down, changes nothing for other keys. Such a key asks again after 100 ms when it is
-///   checked; while no call is answered, one key at a time asks, so that a server that is down meets few calls.
-/// - **Windows** are the server's: each answer bounds the difference of the clocks, and within that difference around a window's
-///   end only what is of both windows' allowances is spent. Before the first answer, clocks are taken to agree.
+/// - **The cap.** An answer says that `R` units are left. Until the next answer, the process admits at most `max(c,
+///   share · R)` units, and asks again as soon as they are spent. `share = (own + L/N) / (used + L)`, where `used` is
+///   the number of units that the shared state counts, and `own` is this process's part of them. The share starts at
+///   1/N and later follows the process's part of the traffic. For a new key or window, the process admits `max(1, L/N)`
+///   units before the first answer.
+/// - **Over-admission in a window** is at most `2 ln 2 · L + c · N`, about `1.39 · L + c · N`, for any traffic and any
+///   number of requests. *Proof sketch.* After an answer with `R = 0`, a process gets no more units. So the excess is
+///   at most the units that each process got from its last answer before the limit was reached. Order those answers by
+///   time. An answer that came when `u` units were counted allowed at most `(own + L/N)(L − u)/(u + L)` units, or `c`.
+///   The `own` units of different processes are different units of those `u`. So the sum over the processes is at most
+///   `∫ (L − u)/(u + L) du` from 0 to `L`, which is `(2 ln 2 − 1) L`, and the parts `L/N` add at most `L`. Without the
+///   cap, the bound would be `(N − 1) · L`.
+/// - **At a request rate `λ`**, over-admission is also at most about `λ · (T + d)`. Admitted units are posted within
+///   this time, and a process that was idle posts at once when it is used again. This is the smaller bound for long
+///   windows. Example: for a limit of 1,000 a minute, ten processes and 17 requests a second, it is 17 units, or 1.7 %.
+/// - **With GCRA**, all processes together admit at most `B + r · t` in an interval of length `t`, plus `2 ln 2 · B + c
+///   · N + r · (T + d)`. The surplus becomes debt: units posted beyond the limit are paid before anything more is
+///   admitted, so the rate holds in the long run. Because posts come late, a key that was idle may be charged up to `r
+///   · T` more than was due, and never less.
+/// - **No unit is counted twice.** A post contains this process's total for one window. A lost answer, a repeated post
+///   and a late post therefore change nothing. Units that cannot be posted are kept, and sent with the next post, until
+///   their window is over. Units are never charged to another window. A sliding window still accepts posts for its
+///   previous window. Dropped units are [counted](WriteBackStats::evicted_pending).
+/// - **While the server is unavailable**, a process spends the rest of its allowance, and `L/N` in each new window;
+///   with GCRA, 1/N of the rate. With [`OnFailure::Local`](crate::edge::redis::OnFailure::Local), a partition of `P`
+///   processes that lasts for a time `t` adds at most `P · max(1, L/N)` to the window in which it begins, and with GCRA
+///   at most `P/N · (B + r · t)`. If errors come and go, each window gets this addition: if all processes are affected,
+///   a second limit in every window. With `Open` and `Closed`, that setting decides every request beyond the allowance;
+///   with `Closed`, new windows get no units. A lost call is such a partition of its process, until the next call is
+///   answered: the bounds above apply to calls that arrive.
+/// - **Failures are counted for each key.** The policy decides only the keys whose last call failed. If Redis holds
+///   other data under one key, or one node of a Cluster is down, other keys are not affected. A failed key asks again
+///   after 100 ms, when it is checked. While no call is answered, one key at a time asks, so that a server that is down
+///   receives few calls.
+/// - **Windows** follow the server's clock. Each answer bounds the difference between the clocks. Near the end of a
+///   window, within that difference, a process spends only units that the allowances of both windows contain. Before
+///   the first answer, the limiter assumes that the clocks agree.
+/// - **Clock steps.** If the local clock steps forward and back, the process gets no new units for a window to which it
+///   returns. In the meantime it got at most `L/N` for each window that had not begun. If the server's clock steps, its
+///   windows move. In the window of the step, processes that do not know of the step spend units that they hold for the
+///   previous window. That window admits at most twice the bound.
+/// - **A fork** copies the numbers by which the shared state distinguishes posters. The shared state then takes the
+///   posts of parent and child for a key as one total, and does not count one of them. Build the limiter after the
+///   fork.
 ///
-/// - **Clocks that are stepped.** A window that this process comes back to, since its clock went forth and back, is not handed out again.
-///   What a process was handed in the meantime, of windows that were not there yet, is at most `L/N` each.
-///   A step of the server's clock moves its windows: in the window in which it falls, processes that have not heard of it spend what they
-///   hold of the one before. So that window admits at most twice the bound.
-/// - **A fork** copies the numbers by which the shared state tells posters apart. What parent and child post of a key is then taken
-///   for one total, and one of them is counted for nothing: make the limiter after the fork.
+/// The price is early denials: when the allowance is spent, [`check`](Self::check) denies requests until the answer
+/// arrives. [`check_async`](Self::check_async) waits for the answer.
 ///
-/// The price is early refusals: [`check`](Self::check) refuses when the allowance is spent, until the answer comes.
-/// [`check_async`](Self::check_async) waits for it.
-///
-/// # More keys than there is room for
-/// Beyond [`max_keys`](crate::edge::redis::Builder::max_keys) a new key has no place here. `check_async` then asks the server for this very
-/// request; `check` refuses. Idle keys are forgotten, earlier if more than half of the room is used.
+/// # More keys than the table holds
+/// When the table holds [`max_keys`](crate::edge::redis::Builder::max_keys) keys, a new key gets no place. For such a
+/// key, `check_async` asks the server to decide the request, and `check` denies it. Idle keys are removed, and removed
+/// earlier while more than half of the table is used.
 ///
 /// # Examples
 /// ```
@@ -106,7 +116,7 @@ pub struct WriteBackLimiter<C: Clock + Send + Sync + 'static = QuantaClock> {
     _owner: Arc<StopOnDrop>,
 }
 
-/// The task. It is dropped with its runtime, too.
+/// The task. It is also dropped when its runtime shuts down.
 struct Task<C: Clock>(Arc<WriteBackCore<C>>);
 
 impl<C: Clock> Drop for Task<C> {
@@ -115,7 +125,7 @@ impl<C: Clock> Drop for Task<C> {
     }
 }
 
-/// A post on its way. One that is dropped before its answer, with its runtime, has failed.
+/// A post in flight. If it is dropped with its runtime before its answer arrives, it has failed.
 struct PostInFlight<C: Clock> {
     core: Arc<WriteBackCore<C>>,
     post: Option<Post>,
@@ -165,7 +175,7 @@ pub(super) fn make<T: Transport, C: Clock + Send + Sync + 'static>(
 builds_here!(WriteBackBuilder => WriteBackLimiter by make);
 
 impl<C: Clock + Send + Sync + 'static> Task<C> {
-    /// Posts what is due until it is over, and once more.
+    /// Posts due keys until the limiter stops, and then posts once more.
     async fn run(self) {
         let core = &self.0;
         while !core.dispatch.signal.is_stopped() {
@@ -234,13 +244,13 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
         let began = tokio::time::Instant::now();
         for _ in 0..ROUNDS {
             let mut told = pin!(self.dispatch.bells.of(key).notified());
-            // From here on no bell is missed.
+            // From here on, no ring of the bell is missed.
             told.as_mut().enable();
             let checked = check();
             if checked.basis != Basis::Asked {
                 return (checked, true);
             }
-            // By what is left of it: a time-out may be beyond the last time that there is.
+            // The remaining time is used, because the sum of a start time and a long time-out may overflow.
             let left = self.timeout.saturating_sub(began.elapsed());
             if tokio::time::timeout(left, told).await.is_err() {
                 break;
@@ -263,24 +273,26 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
 }
 
 impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
-    /// Decides about one unit, here and now. Never waits.
+    /// Checks one unit of a key in this process, and charges it if it is admitted. Never waits.
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
         self.core.check(key, 1)
     }
 
-    /// Decides about `cost` units, here and now; all or nothing. Never waits.
+    /// Checks `cost` units of a key in this process, and charges all of them or none. Never waits.
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         self.core.check(key, cost)
     }
 
-    /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
+    /// Like [`check`](Self::check), but waits for the server, at most for the time-out, if this process has spent its
+    /// allowance.
     pub async fn check_async<K: Key + ?Sized>(&self, key: &K) -> Answer {
         self.check_n_async(key, 1).await
     }
 
-    /// As [`check_n`](Self::check_n), but waits for the server where this process has spent what it may: no longer than the time-out.
+    /// Like [`check_n`](Self::check_n), but waits for the server, at most for the time-out, if this process has spent
+    /// its allowance.
     ///
-    /// A future that is dropped has charged nothing, unless it was about to be ready.
+    /// A future that is dropped has charged nothing, unless it was about to complete.
     pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         let key = key.bytes();
         match self.core.check_now(&key, cost) {
@@ -289,7 +301,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         }
     }
 
-    /// The same for a thread, which drives what has to wait.
+    /// Like `check_n_async`, for a thread: blocks the thread while it waits for the server.
     pub(super) fn check_wait<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
         key.with_bytes(|key| {
             let asked = || thread.block_on(self.core.check_by_asking(key, cost));
@@ -297,17 +309,17 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         })
     }
 
-    /// Posts all that is not posted. Returns how many units could not be.
+    /// Posts all units that are not yet posted. Returns the number of units that could not be posted.
     pub async fn flush(&self) -> u64 {
         self.core.flush().await
     }
 
-    /// Posts all that is not posted and ends the task, for all copies: later checks go on by what this process has, and nothing more is
-    /// posted. Returns how many units could not be.
+    /// Posts all units that are not yet posted, and ends the task for all clones. Later checks use what this process
+    /// has, and nothing more is posted. Returns the number of units that could not be posted.
     pub async fn close(self) -> u64 {
         let core = &self.core;
         core.dispatch.signal.stop();
-        // A task that cannot go on, for its runtime is not run any more, is not waited for.
+        // The loop does not wait for a task that makes no progress because its runtime no longer runs.
         let mut seen = self.stats();
         while tokio::time::timeout(core.patience(), core.ended.notified()).await.is_err() {
             let stats = self.stats();
@@ -316,7 +328,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
             }
             seen = stats;
         }
-        // For others that close.
+        // Wakes other callers of `close`.
         core.ended.notify_one();
         // Ordering: Acquire; see `Task::run`.
         if core.flushed.load(Ordering::Acquire) == 0 {
@@ -325,13 +337,13 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         self.stats().pending
     }
 
-    /// What was counted, and what is not posted. O(keys).
+    /// Returns the counts since the limiter was built, and the units that are not yet posted. O(keys).
     #[must_use]
     pub fn stats(&self) -> WriteBackStats {
         self.core.book.counted(self.core.dispatch.now_ns())
     }
 
-    /// How the server fares.
+    /// Returns the health of the server.
     #[must_use]
     pub fn health(&self) -> Health {
         self.core.dispatch.guard.health()
@@ -340,13 +352,14 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
 
 #[cfg(feature = "rules")]
 impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
-    /// What [`check_n`](Self::check_n) would decide now, and what it would ask for; charges nothing. `None` if only the server knows.
+    /// Returns what [`check_n`](Self::check_n) would decide now, and queues the call that it would queue. Charges
+    /// nothing. Returns `None` if only the server can decide.
     pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
         let core = &self.core;
         core.looked(core.book.look(&key.bytes(), cost, core.dispatch.now_ns()))
     }
 
-    /// The same of [`check_n_async`](Self::check_n_async).
+    /// Like `look`, for [`check_n_async`](Self::check_n_async).
     pub(crate) async fn look_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
         let (core, key) = (&self.core, key.bytes());
         let looked = core.until_answered(&key, || core.book.look(&key, cost, core.dispatch.now_ns())).await;

@@ -1,4 +1,4 @@
-//! What is set about write-back.
+//! Options of the write-back mode.
 
 use std::time::Duration;
 
@@ -10,18 +10,19 @@ pub(super) struct WriteBackOptions {
     pub(super) processes: Option<u32>,
 }
 
-/// Sets what is optional about write-back, and makes the limiter. By [`Builder::write_back`].
+/// Sets the options of the write-back mode, and builds the limiter. [`Builder::write_back`] creates it.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until a limiter is made"]
 pub struct WriteBackBuilder<T, C = ()> {
     pub(super) builder: Builder<T>,
     pub(super) options: WriteBackOptions,
-    /// `()`: the default one, made with the limiter.
+    /// `()` stands for the default clock, which is created with the limiter.
     pub(super) clock: C,
 }
 
 impl<T> Builder<T> {
-    /// A limiter that decides in this process, and tells the server afterwards. See [`WriteBackLimiter`](super::WriteBackLimiter).
+    /// Chooses the write-back mode: this process decides, and posts to the server later. See
+    /// [`WriteBackLimiter`](super::WriteBackLimiter).
     pub fn write_back(self) -> WriteBackBuilder<T> {
         let options = WriteBackOptions { interval: Duration::from_secs(1), processes: None };
         WriteBackBuilder { builder: self, options, clock: () }
@@ -29,26 +30,27 @@ impl<T> Builder<T> {
 }
 
 impl<T, C> WriteBackBuilder<T, C> {
-    /// How long after it was let through a unit is posted, at the latest. Default: one second. At least 1 ms.
+    /// Sets the maximum time between the admission of a unit and its post. Default: one second. It is at least 1 ms.
     ///
-    /// Windows shorter than four of these are posted to four times in each, and by GCRA half the time in which a full burst is
-    /// refilled is never exceeded; but keys are looked through no more often than every 5 ms.
+    /// Windows shorter than four intervals are posted up to four times each. With GCRA, the time never exceeds half the
+    /// time that refills a full burst. The limiter scans its keys at most once every 5 ms.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.options.interval = interval.max(Duration::from_millis(1));
         self
     }
 
-    /// How many processes share the limits. Default: as many as [`OnFailure::Local`](crate::edge::redis::OnFailure::Local) says, which is one
-    /// unless set.
+    /// Sets the number of processes that share the limits. Default: the number in
+    /// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local), which is one unless it is set.
     ///
-    /// One part in so many of a limit may be let through of a key (or in a window) before the server has been asked once. If it is
-    /// less than there are, more can be admitted in total.
+    /// For a new key or window, a process admits the limit divided by this number before the first answer of the
+    /// server. If more processes exist, together they can admit more.
     pub fn processes(mut self, processes: u32) -> Self {
         self.options.processes = Some(processes.max(1));
         self
     }
 
-    /// Another clock. Its origin must be the Unix epoch, within the windows' length. Default: [`QuantaClock`](crate::QuantaClock).
+    /// Sets the clock. Its origin must be the Unix epoch, with an error that is small compared to the length of the
+    /// windows. Default: [`QuantaClock`](crate::QuantaClock).
     pub fn clock<D>(self, clock: D) -> WriteBackBuilder<T, D> {
         WriteBackBuilder { builder: self.builder, options: self.options, clock }
     }

@@ -1,28 +1,28 @@
-//! What is counted.
+//! Counters of the write-back mode.
 
 use std::time::Duration;
 
-/// What a write-back limiter has counted since it was made, and what it has not posted.
+/// The counts of a write-back limiter since it was built, and the units that it has not posted.
 ///
 /// # Consistency
-/// Counts are read one after another, key by key, so those of requests that are being decided may be there in part.
+/// The counts are read one after another, key by key. The counts of concurrent requests may be included in part.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct WriteBackStats {
-    /// Keys that are held.
+    /// Keys held in this process.
     pub keys: u64,
-    /// Units that were let through and are not known to be in the shared state. Of several limits, the most.
+    /// Units that were admitted and are not known to be in the shared state. With several limits, the largest number.
     pub pending: u64,
-    /// How long the oldest of them has waited; `None` if there are none.
+    /// The age of the oldest pending unit, or `None` if no units are pending.
     pub oldest_pending: Option<Duration>,
-    /// Posts that were sent, those included that were sent again.
+    /// Posts that were sent, including repeated posts.
     pub posts: u64,
-    /// Posts and questions that were not answered.
+    /// Posts and other calls that were not answered.
     pub failures: u64,
-    /// Units that were in the shared state beyond the limit when posted: what all processes let through too much, of which this is
-    /// this process's part.
+    /// Units that exceeded the limit in the shared state when they were posted. This is this process's part of the
+    /// over-admission of all processes.
     pub overshoot: u64,
-    /// Units that will never be posted: their window was over, or by GCRA they have been paid by time since. Some of them may be in the
-    /// shared state, if an answer was lost.
+    /// Units that will never be posted. Their window is over, or with GCRA, time has paid for them. If an answer was
+    /// lost, some of them may be in the shared state.
     pub evicted_pending: u64,
 }
