@@ -1,4 +1,4 @@
-//! How the server fares, counted.
+//! Counts that describe the health of the server.
 
 use super::breaker::BreakerState;
 use crate::base::sync::Ordering::Relaxed;
@@ -8,66 +8,69 @@ use crate::edge::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings, SERV
 #[cfg(feature = "metrics")]
 use crate::edge::telemetry::SharedHandles;
 
-/// How the server of a shared limiter fares: what was counted since the limiter was made, and the breaker's state.
+/// The health of a shared limiter's server: counts since the limiter was built, and the breaker's state.
 ///
 /// # Consistency
-/// Each count is exact. They are read one after another, so those of a request in flight may be there in part.
+/// Each count is exact. The counts are read one after another, so a concurrent request may be included in part.
 ///
 /// # Examples
-/// With feature `metrics`, what is counted goes to the facade by itself, and the state is published when metrics are scraped:
+/// With feature `metrics`, the limiter sends counts to the metrics facade itself. Publish the state when metrics are
+/// scraped:
 /// ```
 /// # #[cfg(feature = "metrics")]
 /// # fn scrape(health: tollgate::redis::Health) {
-/// tollgate::telemetry::publish("api", &health); // of `limiter.health()`
+/// tollgate::telemetry::publish("api", &health); // `health` comes from `limiter.health()`
 /// # }
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Health {
-    /// Calls that were sent to the server. Each is answered, failed, abandoned, or in flight.
+    /// Calls that were sent to the server. Each was answered, failed, was abandoned, or is in flight.
     pub asked: u64,
-    /// Calls that it answered.
+    /// Calls that the server answered.
     pub answered: u64,
-    /// Calls whose caller went away before there was an answer: a future that was dropped.
+    /// Calls whose caller dropped the future before the answer.
     pub abandoned: u64,
-    /// Of the calls that were sent, those that were to find out whether the server is back.
+    /// Sent calls that were probes: calls that test whether the server is back.
     pub probes: u64,
-    /// How often the breaker opened, failed probes included.
+    /// How often the breaker opened, including after failed probes.
     pub opened: u64,
-    /// Requests that went through undecided, by [`OnFailure::Open`](crate::edge::redis::OnFailure::Open).
+    /// Requests that were admitted without a decision, by [`OnFailure::Open`](crate::edge::redis::OnFailure::Open).
     pub open: u64,
-    /// Requests that were refused undecided, by [`OnFailure::Closed`](crate::edge::redis::OnFailure::Closed).
+    /// Requests that were denied without a decision, by [`OnFailure::Closed`](crate::edge::redis::OnFailure::Closed).
     pub closed: u64,
-    /// Requests that this process decided by its share, by [`OnFailure::Local`](crate::edge::redis::OnFailure::Local).
+    /// Requests that this process decided with its share, by
+    /// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local).
     pub local: u64,
-    /// The breaker's state; of several (in a cluster), the worst.
+    /// The breaker's state. If there are several breakers (in a Cluster), the worst state.
     pub breaker: BreakerState,
-    /// Whether the server, or one of a Cluster, said that it evicts keys when its memory is full, and limits with them: any `maxmemory-policy` but
-    /// `noeviction`, with a `maxmemory`. It is asked with each new connection; a user who may not run `INFO` is told nothing.
+    /// Whether a server reports that it evicts keys when its memory is full, which can remove limiter state. This is
+    /// the case for any `maxmemory-policy` except `noeviction`, if `maxmemory` is set. Each new connection asks the
+    /// server. If the user may not run `INFO`, the value stays unknown and reads `false`.
     pub evicts: bool,
     turns_away: bool,
     errors: [u64; ErrorKind::ALL.len()],
 }
 
 impl Health {
-    /// Errors of this kind. Those of [`ErrorKind::Breaker`] were not sent.
+    /// Returns the number of errors of this kind. Calls with an [`ErrorKind::Breaker`] error were not sent.
     #[must_use]
     pub fn errors(&self, kind: ErrorKind) -> u64 {
         self.errors[kind as usize]
     }
 
-    /// Calls that were sent and failed.
+    /// Returns the number of calls that were sent and failed.
     #[must_use]
     pub fn failed(&self) -> u64 {
         let sent = ErrorKind::ALL.into_iter().filter(|kind| *kind != ErrorKind::Breaker);
         sent.fold(0, |sum, kind| sum.wrapping_add(self.errors(kind)))
     }
 
-    /// Whether requests about the server, or a part of it, are turned away at present: a breaker's pause lasts, or its probe is on
-    /// its way.
+    /// Returns whether the limiter currently sends no calls to the server, or to a part of it: a breaker's pause lasts,
+    /// or its probe is in flight.
     ///
-    /// Not so once the pause is over, until a request comes that asks: [`breaker`](Self::breaker) is
-    /// [`HalfOpen`](BreakerState::HalfOpen) then, however long nobody asks.
+    /// After the pause this returns `false`, even before the next request. Until that request,
+    /// [`breaker`](Self::breaker) is [`HalfOpen`](BreakerState::HalfOpen), however long the limiter is idle.
     #[must_use]
     pub const fn is_partitioned(&self) -> bool {
         self.turns_away
@@ -90,7 +93,7 @@ impl Readings for Health {
     }
 }
 
-/// What is counted besides errors.
+/// The counts other than errors.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Tally {
     Asked,
@@ -103,7 +106,7 @@ pub(crate) enum Tally {
     Local,
 }
 
-/// The number of values of [`Tally`]. The counts of errors come after them.
+/// The number of variants of [`Tally`]. The counts of errors follow them.
 const TALLIES: usize = 8;
 
 /// The counters of one limiter.
@@ -114,7 +117,7 @@ pub(crate) struct Tallies {
 }
 
 impl Tallies {
-    /// `name`: the label `limiter`.
+    /// `name` is the label `limiter`.
     pub(crate) fn new(name: &str) -> Self {
         #[cfg(not(feature = "metrics"))]
         let _ = name;
@@ -153,7 +156,7 @@ impl Tallies {
         }
     }
 
-    /// A call that was sent took so long.
+    /// Records the duration of a call that was sent.
     #[cfg(feature = "metrics")]
     pub(crate) fn took(&self, duration: std::time::Duration) {
         self.handles.took(duration);

@@ -1,9 +1,12 @@
-//! What this process decides by itself while the server cannot be asked: its share of each limit, key by key, in bounded memory.
+//! Local decisions while the server is unavailable: this process's share of each limit, key by key, in bounded memory.
 //!
-//! *The bound.* Of one key, N processes together admit what the limit does, if it is N units or more; else each still admits one unit at
-//! once, and less often, so that the rate is kept: with one a second among four, each admits one in four seconds, and at worst
-//! all four do in the same second. This is on top of what the server admitted before: a process begins with nothing charged. Nothing of it
-//! is posted when the server is back.
+//! *The bound.* For one key, N processes together admit the limit, if the limit is at least N units. For a smaller
+//! limit, each process still admits one unit at once, but less often, so that the total rate holds. For example, with
+//! one unit a second among four processes, each process admits one unit in four seconds. In the worst case, all four do
+//! so in the same second.
+//!
+//! These units are in addition to units that the server admitted before, because a process starts with nothing charged.
+//! They are not posted when the server is back.
 
 use crate::algorithm::{FixedWindow, Gcra, SlidingWindow};
 use crate::base::clock::{ManualClock, Timestamp};
@@ -15,7 +18,7 @@ use crate::store::{Keyed, WhenFull};
 
 use std::time::Duration;
 
-/// Times are given, so its clock is not asked.
+/// A local limiter. The caller passes all times, so its clock is not read.
 type Of<A> = RateLimiter<Keyed<Vec<u8>, A>, ManualClock>;
 
 /// One limit's share.
@@ -35,16 +38,17 @@ macro_rules! each {
     };
 }
 
-/// The least that there is: a unit in 292 years.
+/// The smallest quota: one unit in 292 years.
 const LEAST: Quota = Quota::new(1, Duration::from_nanos(Quota::MAX_REFILL_NS));
 
-/// One of so many parts of a limit, at least a unit at once, and no higher rate than that.
+/// One part of a limit divided by `processes`: at least one unit at once, and never a higher rate than the part.
 fn share_of(limit: &Limit, processes: u32) -> Quota {
     let (quota, parts) = (limit.quota(), u64::from(processes.max(1)));
     let times = |parts: u64| Duration::from_nanos(quota.period_ns().saturating_mul(parts));
     match limit.kind() {
         LimitKind::Gcra => {
-            // The period is divided, for limits seldom are multiples. A burst at the end of what can be said may not fit then.
+            // The period is multiplied instead of dividing the limit, because limits are seldom multiples of the number
+            // of parts. With a period near the maximum, the burst may not fit, so smaller bursts are tried.
             let burst = (quota.burst_size() / parts).max(1);
             let bursts = std::iter::successors(Some(burst), |burst| Some(burst / 2).filter(|half| *half > 0));
             let least = LEAST.burst(1);
@@ -67,7 +71,7 @@ impl Share {
             LimitKind::FixedWindow => Self::Fixed(keyed(FixedWindow::try_new(quota)?, max_keys)),
             LimitKind::SlidingWindow { strict } => {
                 let window = SlidingWindow::try_new(quota)?;
-                // Rounded down by each process, what the window before weighs could come to nothing in all of them.
+                // If each process rounded down, the weighted previous count could become zero in all of them.
                 let strict = strict || processes > 1;
                 Self::Sliding(keyed(if strict { window.strict() } else { window }, max_keys))
             }
@@ -87,7 +91,7 @@ impl Share {
     }
 }
 
-/// A key that there is no room for is denied: a flood of fresh keys must not lift the limit of others.
+/// If the table has no room, a new key is denied: a flood of new keys must not lift the limit of others.
 fn keyed<A: crate::Algorithm>(algorithm: A, max_keys: usize) -> Of<A> {
     let builder = RateLimiter::builder(algorithm).clock(ManualClock::default());
     builder.max_keys(max_keys, WhenFull::Deny).keyed()
@@ -100,18 +104,19 @@ pub(crate) struct Local {
 
 impl Local {
     /// # Errors
-    /// If a limit fits no algorithm.
+    /// Returns an error if a limit fits no algorithm.
     pub(crate) fn new(limits: &[Limit], processes: u32, max_keys: usize) -> Result<Self, QuotaError> {
         let shares = limits.iter().map(|limit| Share::new(limit, processes, max_keys));
         Ok(Self { shares: shares.collect::<Result<_, _>>()? })
     }
 
-    /// What [`check`](Self::check) would decide, uncharged.
+    /// Returns the decision that [`check`](Self::check) would make. Charges nothing.
     pub(crate) fn peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
         tightest(self.shares.iter().map(|share| share.peek(key, cost, now)))
     }
 
-    /// Charges all limits, or none. The answer is that of the limit that refuses for longest, or else has least left.
+    /// Charges all limits, or none. The result is the decision of the limit that denies for longest, or if none denies,
+    /// of the limit with the fewest units left.
     pub(crate) fn check(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
         if let [share] = &*self.shares {
             return Some(share.check(key, cost, now));
@@ -123,7 +128,7 @@ impl Local {
         for share in &self.shares {
             let charge = share.check(key, cost, now);
             if charge.is_denied() {
-                // Another request was first.
+                // A concurrent request was charged first.
                 for (share, charge) in self.shares.iter().zip(&charges) {
                     share.undo(key, charge, now);
                 }
@@ -134,14 +139,15 @@ impl Local {
         tightest(charges.into_iter())
     }
 
-    /// Takes back what [`check`](Self::check) charged. Of several limits, the one that the decision's figures are of, and those that are
-    /// alike: it says nothing of the others. Returns the units taken back.
+    /// Takes back what [`check`](Self::check) charged. With several limits, it takes back from the limit that the
+    /// decision describes, and from limits with equal figures; the decision contains no data about other limits.
+    /// Returns the units taken back.
     pub(crate) fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
         self.shares.iter().map(|share| share.undo(key, charge, now)).max().unwrap_or(0)
     }
 }
 
-/// The strictest decision, the first of equals.
+/// The strictest decision; if several are equal, the first.
 fn tightest(decisions: impl DoubleEndedIterator<Item = Decision>) -> Option<Decision> {
     decisions.rev().max_by_key(strictness)
 }
@@ -162,7 +168,7 @@ mod tests {
         assert_eq!(share(Limit::fixed_window(Quota::per_minute(10)), 4), Quota::per_minute(2));
         assert_eq!(share(Limit::sliding_window(Quota::per_minute(10)), 1), Quota::per_minute(10));
         assert_eq!(share(Limit::gcra(hundred), 0), hundred, "no processes are one");
-        // Below a unit: a longer period, and not a higher rate.
+        // Below one unit: a longer period instead of a higher rate.
         let one = Quota::per_second(1);
         assert_eq!(share(Limit::fixed_window(one), 4), Quota::new(1, Duration::from_secs(4)));
         assert_eq!(share(Limit::gcra(one), 4), Quota::new(1, Duration::from_secs(4)));
@@ -194,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Small shares lose most by rounding: each would round the same half unit down.
+    /// Small shares lose most by rounding, because each would round the same half unit down.
     #[test]
     fn shares_of_a_sliding_window_together_admit_what_one_does() {
         let start = Timestamp::from_secs(1_699_920_000);
@@ -217,7 +223,7 @@ mod tests {
                         u64::try_from(all.sum::<usize>()).unwrap()
                     };
                     let (first, second) = (admitted(before), admitted(after));
-                    // What the whole limit admits, whose previous window is rounded down once.
+                    // The result of one limiter with the whole limit, which rounds the previous window down once.
                     let weighed = first * (60_000 - after_ms) / 60_000;
                     let bound = limit.max(u64::from(processes));
                     assert!(
@@ -245,7 +251,7 @@ mod tests {
         let refused = check(2, now);
         assert!(refused.is_denied());
         assert_eq!(refused.limit(), 3);
-        // The other limits were not charged for it.
+        // The denied request did not charge the other limits.
         let left = local.shares.iter().map(|share| share.peek(b"a", 0, now).remaining()).collect::<Vec<_>>();
         assert_eq!(left, [3, 1, 48]);
         assert!(check(6, now).is_never());

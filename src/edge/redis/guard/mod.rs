@@ -1,21 +1,25 @@
-//! Between the modes and the server: asks it as long as it answers, and decides what becomes of a request while it does not.
+//! The guard between the modes and the server. It calls the server while the server answers, and decides requests while
+//! it does not.
 //!
-//! | error | a failure of the server's? |
+//! | error | does the breaker count it? |
 //! |---|---|
-//! | timeout, unreachable, refused | yes: the breaker counts it |
-//! | reply (not one of our scripts'), address | no: it is there, or was never meant to be; pauses mend neither |
-//! | breaker | no: it was not asked |
+//! | timeout, unreachable, refused | yes: the server failed |
+//! | reply (not from our script), address | no: the server runs, or the address was never valid; a pause repairs neither |
+//! | breaker | no: the call was not sent |
 //!
-//! *This process was late.* A time-out that was noticed more than half of itself too late says that this process was not scheduled: an answer
-//! may have come in time and not been read. The call is lost, but it is no failure of the server's.
+//! *A late process.* If this process notices a time-out late, by more than half of the time-out, then this process was
+//! not scheduled. An answer may have arrived in time without being read. The call is lost, but the breaker does not
+//! count it as a failure of the server.
 //!
-//! *Callers that go away.* A future that is dropped before there was an answer says nothing of the server if it was dropped at once (clients that
-//! hang up could else open the breaker), and much if it had waited: after a quarter of the time-out it counts as a failure. So
-//! callers with shorter time-outs than ours open the breaker as well. A probe of this kind opens it again for one pause.
+//! *Callers that stop waiting.* A future can be dropped before its answer arrives. If it was dropped early, this says
+//! nothing about the server; otherwise, clients that hang up could open the breaker. If it had waited for at least a
+//! quarter of the time-out, it counts as a failure. Callers with shorter time-outs than the limiter's can therefore
+//! open the breaker too. A probe that is dropped late opens the breaker again for one pause.
 //!
-//! *Clusters.* A node that is down must not keep requests from the others; and failures in a row are seldom in a row where others
-//! succeed between them. So there are a few breakers, by the part of the shared state that a call is about: in a cluster, by the node that
-//! holds the key. A node that takes over has a breaker of its own, which is closed: it is asked at once.
+//! *Clusters.* A node that is down must not block requests to other nodes. If successes on other nodes came between its
+//! failures, they would also reset a shared count of failures in a row. So the guard has several breakers, one for each
+//! part of the shared state. In a Cluster, the node that holds the key chooses the breaker. A node that takes over
+//! slots has its own closed breaker, so it is called at once.
 
 mod breaker;
 mod health;
@@ -40,27 +44,27 @@ use crate::edge::redis::protocol::slot::PARTS;
 use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, ErrorKind, Limit, Reply, Transport};
 use crate::limiter::wait::TokioClock;
 
-/// When to come back, if nothing says when the server is asked again.
+/// The retry time of a denial, if no breaker gives the time of the next call.
 const A_SECOND_NS: u64 = 1_000_000_000;
 
-/// A probe that has not reported after so long is given up, whatever the time-out.
+/// The longest time for a probe to report, whatever the time-out.
 const LONGEST_PROBE: Duration = Duration::from_secs(60);
 
-/// Asks this process's share for a key and a cost.
+/// Applies an operation to this process's share, for a key and a cost.
 type LocalVerb = fn(&Local, &[u8], u64, Timestamp) -> Option<Decision>;
 
-/// One for each limiter; see the module's text.
+/// The guard of one limiter; see the module docs.
 pub(crate) struct Guard {
     circuits: [CachePadded<Circuit>; PARTS],
     settings: Settings,
-    /// The most that is ever admitted at once by all limits.
+    /// The largest cost that all limits together can admit at once.
     most: u64,
-    /// Made when it is first needed; `None` if no algorithm fits a limit.
+    /// Built on first use. `None` if no algorithm fits a limit.
     local: OnceLock<Option<Local>>,
     tallies: Tallies,
     /// 1 if the server says that it evicts keys.
     evicts: AtomicU64,
-    /// Of pauses: monotonic, and tokio's, so that tests can pause it.
+    /// The clock for pauses. It is monotonic, and it is tokio's clock, so that tests can pause it.
     clock: TokioClock,
     random: ahash::RandomState,
 }
@@ -69,8 +73,9 @@ impl Guard {
     pub(crate) fn new(settings: &Settings) -> Self {
         let clock = TokioClock::new();
         let breaker = settings.breaker;
-        // A probe has as long as a call; whoever has not reported by twice that is gone. Not sooner than a pause, so that callers
-        // that all go away ask no more often than those that stay; and not much later than anyone waits.
+        // A probe has as long as a call. A caller that has not reported after twice that time is gone. The deadline is
+        // not shorter than a pause: if all callers stop waiting, they then send no more calls than callers that wait.
+        // It is also not much longer than any caller waits.
         let probe = settings.timeout.saturating_mul(2).min(LONGEST_PROBE).max(breaker.pause);
         Self {
             circuits: std::array::from_fn(|_| {
@@ -86,15 +91,16 @@ impl Guard {
         }
     }
 
-    /// Asks the server, unless it has failed just now, and waits for no longer than the time-out, whatever the transport does.
+    /// Calls the server, unless its breaker is open. Waits at most for the time-out, whatever the transport does.
     ///
     /// # Panics
-    /// In a tokio runtime that was built without its timer, as all of tokio's time does.
+    /// Panics in a tokio runtime that was built without its timer, as all of tokio's time functions do.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
         let flight = self.take_off(transport.part(call))?;
         let asked = transport.call(call);
         let late = || Error::new(ErrorKind::Timeout, format!("no answer within {:?}", self.settings.timeout));
-        // Without a runtime there is no timer: what needs one says so itself, and what needs none answers.
+        // Without a runtime there is no timer. A transport that needs a runtime returns an error; a transport that
+        // needs none answers.
         let answer = if Handle::try_current().is_ok() {
             tokio::time::timeout(self.settings.timeout, asked).await.unwrap_or_else(|_| Err(late()))
         } else {
@@ -105,7 +111,8 @@ impl Guard {
     }
 
     fn learn_eviction(&self, evicts: bool) {
-        // Ordering: Relaxed, here and where it is shown. As a rule nothing that threads share is written.
+        // Ordering: Relaxed, here and at the read in `health`. The test avoids a write to shared memory in the usual
+        // case.
         if self.evicts.load(Ordering::Relaxed) != u64::from(evicts) {
             self.evicts.store(evicts.into(), Ordering::Relaxed);
         }
@@ -116,7 +123,7 @@ impl Guard {
         let now_ns = self.clock.now().as_nanos();
         let permit = circuit.admit(now_ns).map_err(|_| {
             self.tallies.error(ErrorKind::Breaker);
-            // Without a text, which would be made for each request meanwhile.
+            // Without a text, because the text would be allocated for each request during the pause.
             Error::new(ErrorKind::Breaker, "")
         })?;
         self.tallies.count(Tally::Asked);
@@ -147,18 +154,18 @@ impl Guard {
         }
     }
 
-    /// What becomes of a request that the server could not be asked about, as the limiter's [`OnFailure`] says. `key` as the limiter
-    /// was asked for it.
+    /// Decides a request while the server is unavailable, by the limiter's [`OnFailure`]. `key` is the key that the
+    /// caller passed.
     pub(crate) fn fallback(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
         self.without_server(key, cost, now, Local::check)
     }
 
-    /// The same for a look: charges nothing.
+    /// Like `fallback`, but charges nothing.
     pub(crate) fn fallback_peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
         self.without_server(key, cost, now, Local::peek)
     }
 
-    /// Takes back what this process's share was charged in a [`fallback`](Self::fallback). Returns the units taken back.
+    /// Takes back what a [`fallback`](Self::fallback) charged to this process's share. Returns the units taken back.
     pub(crate) fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
         let local = self.local.get().and_then(Option::as_ref).filter(|_| charge.charged() > 0);
         local.map_or(0, |local| local.undo(key, charge, now))
@@ -178,15 +185,15 @@ impl Guard {
         Answer::new(decision, by)
     }
 
-    /// What the share says; `None` of what is more than the share ever admits: the server may admit it when it is back, if
-    /// it is not more than the limit.
+    /// Returns the decision of the share. Returns `None` if the cost is above the maximum of the share: the server may
+    /// admit such a request when it is back, if the cost is not above the limit.
     fn local(&self, processes: u32, verb: impl FnOnce(&Local) -> Option<Decision>) -> Option<Decision> {
         let make = || Local::new(&self.settings.limits, processes, self.settings.max_keys).ok();
         let decision = self.local.get_or_init(make).as_ref().and_then(verb);
         decision.filter(|decision| !decision.is_never())
     }
 
-    /// Until the server is asked again; for ever, if it would never be admitted.
+    /// A denial until the server is called again. It is permanent if the cost is above every limit's maximum.
     fn refusal(&self, cost: u64, now: Timestamp) -> Decision {
         let outcome = if cost > self.most { Outcome::Never } else { Outcome::Denied };
         self.undecided(outcome, cost, now)
@@ -201,7 +208,7 @@ impl Guard {
         Decision::new(outcome, cost, self.most, now.as_nanos(), facts).uncharged()
     }
 
-    /// The states of all breakers, and for how many nanoseconds each turns requests away.
+    /// The states of all breakers, and the nanoseconds for which each denies calls.
     fn states(&self) -> impl Iterator<Item = (BreakerState, u64)> {
         let now_ns = self.clock.now().as_nanos();
         self.circuits.iter().map(move |circuit| circuit.state(now_ns))
@@ -212,7 +219,7 @@ impl Guard {
         self.states().max().unwrap_or_default()
     }
 
-    /// How the server fares.
+    /// Returns the health of the server.
     pub(crate) fn health(&self) -> Health {
         let mut health = self.tallies.health(self.worst().0, self.states().any(|(_, left_ns)| left_ns > 0));
         health.evicts = self.evicts.load(Ordering::Relaxed) != 0;
@@ -220,7 +227,7 @@ impl Guard {
     }
 }
 
-/// A call that was sent.
+/// A call that was sent to the server.
 struct GuardedCall<'g> {
     guard: &'g Guard,
     circuit: &'g Circuit,
@@ -246,7 +253,7 @@ impl GuardedCall<'_> {
         answer
     }
 
-    /// The call was answered, or failed for a reason that is not the server's.
+    /// The call was answered, or it failed for a reason that is not the server's.
     fn succeeded(&self) {
         self.guard.note(self.circuit.succeeded(&self.permit));
     }
@@ -259,7 +266,7 @@ impl GuardedCall<'_> {
         self.guard.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)));
     }
 
-    /// Whether the time-out was over long before this process went on.
+    /// Returns whether the time-out had passed long before this process continued.
     fn noticed_late(&self, now_ns: u64) -> bool {
         let timeout_ns = saturating_nanos(self.guard.settings.timeout);
         now_ns.saturating_sub(self.began_ns) > timeout_ns.saturating_add(timeout_ns / 2)
@@ -269,7 +276,7 @@ impl GuardedCall<'_> {
         self.guard.random.hash_one((now_ns, crate::base::sync::thread_number()))
     }
 
-    /// The time; and how long it took is recorded.
+    /// Returns the current time, and records how long the call took.
     fn now_ns(&self) -> u64 {
         let now_ns = self.guard.clock.now().as_nanos();
         #[cfg(feature = "metrics")]

@@ -1,14 +1,14 @@
-//! A count of what happened.
+//! A counter of events.
 
 use crate::base::sync::{AtomicU64, Ordering};
 
-/// A count that publishes nothing: exact, and read at any time.
+/// An exact counter that can be read at any time. It publishes no other memory.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
     pub(crate) fn add(&self, more: u64) {
-        // As a rule nothing that threads share is written for nothing.
+        // Avoids a write to shared memory if there is nothing to add.
         if more > 0 {
             // Ordering: Relaxed, here and below. A tally.
             self.0.fetch_add(more, Ordering::Relaxed);

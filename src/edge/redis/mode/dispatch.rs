@@ -1,4 +1,5 @@
-//! How the modes that decide in this process reach the server, whom an answer wakes, and what stops their tasks.
+//! For the modes that decide in this process: how they call the server, which waiters an answer wakes, and how their
+//! tasks stop.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,12 +17,12 @@ use crate::edge::redis::protocol::{
     Answer, Call, DecidedBy, Error, Plan, Question, Reply, Transport, tagged,
 };
 
-/// Waiters of keys share these.
+/// The number of bells. The waiters of all keys share them.
 const BELLS: usize = 256;
 
 type Carried = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send>>;
 
-/// What wakes a limiter's task, and stops it.
+/// Wakes the task of a limiter, and stops it.
 #[derive(Default)]
 pub(crate) struct Signal {
     due: Notify,
@@ -29,7 +30,7 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Something is due.
+    /// Wakes the task, because work is due.
     pub(crate) fn wake(&self) {
         self.due.notify_one();
     }
@@ -44,9 +45,9 @@ impl Signal {
         self.stopped.load(Ordering::Acquire) != 0
     }
 
-    /// Waits until it wakes, but no longer than this.
+    /// Waits for a wake-up, but at most for `most`.
     pub(crate) async fn wait(&self, most: Duration) {
-        // Either way there may be something to do.
+        // After a wake-up or a time-out, there may be work.
         let _ = timeout(most, self.due.notified()).await;
     }
 }
@@ -60,7 +61,8 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// A limiter's clock and its way to the server. It hides the transport, so that limiters of all transports are one type.
+/// A limiter's clock and its connection to the server. It hides the transport type, so that limiters of all transports
+/// have one type.
 pub(crate) struct Dispatch<C> {
     pub(crate) plan: Arc<Plan>,
     pub(crate) guard: Arc<Guard>,
@@ -73,7 +75,7 @@ pub(crate) struct Dispatch<C> {
 }
 
 impl<C> Dispatch<C> {
-    /// For the copies of a limiter.
+    /// Creates the value that all clones of the limiter share, and that stops the task when it is dropped.
     pub(crate) fn owner(&self) -> Arc<StopOnDrop> {
         Arc::new(StopOnDrop(Arc::clone(&self.signal)))
     }
@@ -107,7 +109,7 @@ impl<C: Clock> Dispatch<C> {
         self.now().as_nanos()
     }
 
-    /// For a book: wakes the limiter's task.
+    /// Returns a function that wakes the limiter's task, for a book.
     pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + 'static {
         let signal = Arc::clone(&self.signal);
         move || signal.wake()
@@ -117,12 +119,12 @@ impl<C: Clock> Dispatch<C> {
         Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask: question, now: None }
     }
 
-    /// Asks under the limiter's guard.
+    /// Sends a call through the limiter's guard.
     pub(crate) async fn ask(&self, call: Call) -> Result<Reply, Error> {
         (self.carry)(call).await
     }
 
-    /// Has the server decide about one request alone.
+    /// Asks the server to decide one request.
     pub(crate) async fn check(&self, key: &[u8], cost: u64) -> Answer {
         let question = if cost == 0 { Question::Peek } else { Question::Check { cost } };
         let reply = self.ask(self.call(key, question)).await;
@@ -134,7 +136,8 @@ impl<C: Clock> Dispatch<C> {
     }
 }
 
-/// What tasks wait by for an answer about a key. Keys share them, so a task that wakes checks its key again.
+/// The bells on which tasks wait for an answer about a key. Keys share bells, so a task that wakes checks its key
+/// again.
 pub(crate) struct Bells {
     bells: Box<[Arc<Notify>]>,
     hasher: ahash::RandomState,
@@ -153,7 +156,7 @@ impl Bells {
         &self.bells[index]
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     pub(crate) fn ring(&self) {
         for bell in &self.bells {
             bell.notify_waiters();

@@ -1,6 +1,7 @@
-//! What the limiters of leases and of write-back have in public alike: how they are made and, by threads, asked.
+//! The public methods that lease and write-back limiters share: how they are built, and how threads call them.
 
-/// Makes `build` of a mode's builder: with the clock that is the default, which is made with the limiter, and with another.
+/// Defines `build` for a mode's builder: once with the default clock, which is created with the limiter, and once with
+/// a given clock.
 macro_rules! builds {
     ($builder:ident => $limiter:ident of $($client:ty),+; |$this:ident| $made:expr; $what:literal, $errors:literal) => {
         $(
@@ -28,7 +29,7 @@ macro_rules! builds {
     };
 }
 
-/// `build` of the limiter of async code.
+/// Defines `build` for the async limiter.
 macro_rules! builds_here {
     ($builder:ident => $limiter:ident by $make:ident) => {
         $crate::edge::redis::mode::forms::builds! {
@@ -40,7 +41,7 @@ macro_rules! builds_here {
     };
 }
 
-/// `build` of the limiter of threads, and the methods that it has in both modes.
+/// Defines `build` for the limiter for threads, and the methods that this limiter has in both modes.
 macro_rules! blocking {
     ($builder:ident => $limiter:ident by $make:ident, $stats:ident) => {
         $crate::edge::redis::mode::forms::builds! {
@@ -57,35 +58,36 @@ macro_rules! blocking {
         }
 
         impl<C: Clock + Send + Sync + 'static> $limiter<C> {
-            /// Checks one unit of a key here and now, and charges it if it is allowed. Never waits.
+            /// Checks one unit of a key in this process, and charges it if it is admitted. Never waits.
             #[inline]
             pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
                 self.inner.check(key)
             }
 
-            /// As [`check`](Self::check), of `cost` units: all of them or none.
+            /// Like [`check`](Self::check), for `cost` units: charges all of them or none.
             #[inline]
             pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
                 self.inner.check_n(key, cost)
             }
 
-            /// As [`check`](Self::check), but waits for the server where this process cannot decide. What most servers should use.
+            /// Like [`check`](Self::check), but waits for the server if this process cannot decide. Most servers should
+            /// use this method.
             pub fn check_wait<K: Key + ?Sized>(&self, key: &K) -> Answer {
                 self.check_n_wait(key, 1)
             }
 
-            /// As [`check_wait`](Self::check_wait), of `cost` units: all of them or none.
+            /// Like [`check_wait`](Self::check_wait), for `cost` units: charges all of them or none.
             pub fn check_n_wait<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
                 self.inner.check_wait(key, cost, &self.thread)
             }
 
-            /// What was counted so far. O(keys).
+            /// Returns the counts since the limiter was built. O(keys).
             #[must_use]
             pub fn stats(&self) -> $stats {
                 self.inner.stats()
             }
 
-            /// How the server fares.
+            /// Returns the health of the server.
             #[must_use]
             pub fn health(&self) -> Health {
                 self.inner.health()

@@ -1,13 +1,13 @@
-//! The three ways in which a limiter decides.
+//! The three modes of a shared limiter.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
 //! | `atomic` | the server decides every request |
-//! | `lease` | units are charged in blocks, and spent in this process |
-//! | `write_back` | this process decides, and tells the server later |
-//! | `dispatch` | of modes that decide in this process: the clock, the way to the server, what wakes and stops the task |
-//! | `forms` | what their limiters have in public alike |
-//! | `table`, `queue`, `count` | what they are made of: a bounded table of keys, those that wait for an exchange, and counts |
+//! | `lease` | the server charges units in blocks, and this process spends them |
+//! | `write_back` | this process decides, and posts to the server later |
+//! | `dispatch` | for modes that decide in this process: the clock, calls to the server, and wake-up and stop of the task |
+//! | `forms` | the public methods that the limiters of both modes share |
+//! | `table`, `queue`, `count` | building blocks: a bounded table of keys, a queue of keys that wait for a call, and counters |
 
 mod atomic;
 pub(crate) mod count;

@@ -1,4 +1,4 @@
-//! Keys that wait for an exchange with the server, oldest first.
+//! A queue of keys that wait for a call to the server, oldest first.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,11 +6,12 @@ use std::sync::{MutexGuard, PoisonError};
 
 use crate::base::sync::Mutex;
 
-/// What is taken out of it is the taker's; nothing is in it twice, as its users see to.
+/// A queue of keys. The thread that removes a key owns its next call. The users of the queue ensure that no key is
+/// queued twice.
 pub(crate) struct KeyQueue<K> {
-    /// `None`: the queue is closed.
+    /// `None` after the queue is closed.
     keys: Mutex<Option<VecDeque<K>>>,
-    /// Called when there is something to send.
+    /// Called when the queue is no longer empty.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -20,11 +21,11 @@ impl<K> KeyQueue<K> {
     }
 
     fn keys(&self) -> MutexGuard<'_, Option<VecDeque<K>>> {
-        // Nothing that is done under the lock can leave the list half changed.
+        // No code under the lock can leave the list half changed, so a poisoned lock is safe to use.
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a key, and wakes if it is the first. Gives it back if the queue is closed.
+    /// Adds a key. Calls `wake` if it is the first key. Returns the key as an error if the queue is closed.
     pub(crate) fn push(&self, key: K) -> Result<(), K> {
         let mut keys = self.keys();
         let Some(list) = &mut *keys else { return Err(key) };
@@ -49,7 +50,7 @@ impl<K> KeyQueue<K> {
         self.keys().as_ref().map_or(0, VecDeque::len)
     }
 
-    /// Nobody takes up any more what is queued. Returns what was.
+    /// Closes the queue, and returns the keys in it. Later keys are not accepted.
     pub(crate) fn close(&self) -> VecDeque<K> {
         self.keys().take().unwrap_or_default()
     }

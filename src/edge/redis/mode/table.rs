@@ -1,28 +1,29 @@
-//! Keys and what this process holds of them, bounded.
+//! A bounded table of keys, and what this process holds for each.
 //!
-//! The map is a library's: reads take no lock, and what is removed is freed once nobody looks at it. Here is the bound.
+//! The map comes from a library: reads take no lock, and a removed value is freed when no thread can still see it. This
+//! module adds the bound.
 
 use std::sync::Arc;
 
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::edge::redis::protocol::{KeyRef, LookupKey, OwnedKey};
 
-/// At most so many keys, each with a value that is changed in place.
+/// A table of at most `max` keys. Each value is changed in place.
 #[derive(Debug)]
 pub(crate) struct KeyTable<V> {
     map: papaya::HashMap<OwnedKey, Arc<V>, ahash::RandomState>,
-    /// Keys that are in the map or about to be.
+    /// Keys that are in the map or about to be inserted.
     held: AtomicUsize,
     max: usize,
 }
 
-/// See [`KeyTable::look`].
+/// A guard for reads; see [`KeyTable::look`].
 pub(crate) struct Look<'t, V>(
     papaya::HashMapRef<'t, OwnedKey, Arc<V>, ahash::RandomState, papaya::LocalGuard<'t>>,
 );
 
 impl<V> Look<'_, V> {
-    /// The value of a key, if it is there. O(1); takes no lock.
+    /// Returns the value of a key, if it is in the table. O(1); takes no lock.
     #[inline(always)]
     pub(crate) fn get<'k>(&self, name: impl LookupKey<'k>) -> Option<&Arc<V>> {
         self.0.get(&name)
@@ -34,25 +35,25 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
         Self { map: papaya::HashMap::with_hasher(ahash::RandomState::new()), held: AtomicUsize::new(0), max }
     }
 
-    /// Calls `act` with the value of a key, if it is there. O(1); takes no lock.
+    /// Calls `act` with the value of a key, if it is in the table. O(1); takes no lock.
     pub(crate) fn get<'k, R>(&self, name: impl LookupKey<'k>, act: impl FnOnce(&Arc<V>) -> R) -> Option<R> {
         self.look().get(name).map(act)
     }
 
-    /// A look at the table: as long as it is there, nothing that it found is freed.
+    /// Returns a guard for reads. While the guard exists, no value found through it is freed.
     #[inline(always)]
     pub(crate) fn look(&self) -> Look<'_, V> {
         Look(self.map.pin())
     }
 
-    /// The value of a key, made if it is not there; `None` if there is no room for it.
+    /// Returns the value of a key, and inserts it if it is missing. Returns `None` if the table has no room.
     pub(crate) fn get_or_make(&self, name: KeyRef<'_>, make: impl FnOnce() -> V) -> Option<Arc<V>> {
         let map = self.map.pin();
         if let Some(value) = map.get(&name) {
             return Some(Arc::clone(value));
         }
-        // Ordering: Relaxed. A tally; rooms are taken before an insert and given back after a removal, so there are never more
-        // keys than rooms.
+        // Ordering: Relaxed. A tally. A place is taken before an insert and given back after a removal, so there are
+        // never more keys than places.
         if self.held.fetch_add(1, Ordering::Relaxed) >= self.max {
             self.held.fetch_sub(1, Ordering::Relaxed);
             return None;
@@ -66,7 +67,7 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
         }
     }
 
-    /// Removes a key if it has this very value still. Others may have it in their hands.
+    /// Removes a key if it still has this exact value. Other threads may still hold the value.
     pub(crate) fn remove(&self, name: KeyRef<'_>, value: &Arc<V>) {
         let map = self.map.pin();
         let removed = map.remove_if(&name, |_, present| Arc::ptr_eq(present, value));
@@ -76,14 +77,14 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
         }
     }
 
-    /// Calls `visit` with each, which may remove it. O(keys).
+    /// Calls `visit` with each key, which may remove it. O(keys).
     pub(crate) fn for_each(&self, mut visit: impl FnMut(KeyRef<'_>, &Arc<V>)) {
         for (key, value) in &self.map.pin() {
             visit(key.as_ref(), value);
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
         self.map.len()
     }

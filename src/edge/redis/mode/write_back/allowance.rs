@@ -1,53 +1,56 @@
-//! What a process may still let through of one key before it asks again: one word.
+//! The units of one key that a process may still admit before it asks again: one word.
 //!
 //! ```text
 //! word  = [ dead : 1 | left : 63 ]
-//! until = when the window that it belongs to can be over, by the local clock
+//! until = when the window of the word may be over, by the local clock
 //! ```
 //!
-//! Spenders only take from `left`, by one compare-exchange. All else is done by one thread at a time, which holds the key's
-//! ledger: it knows what the word was set to last, so what is missing is what was spent.
-//!
-//! - A new allowance is set by a compare-exchange from what was read, so no spender's unit falls between reading and setting.
-//! - A window's end: `until` is written after the word. Who reads the new one sees the new window's allowance, and who reads the old
-//!   one after its time spends nothing. So nothing of a window that is over is spent in the next.
-//! - Removal: the word dies only if nothing was spent since it was set, in the same exchange. Who meets a dead word starts over, with
-//!   the key's next entry; so no spent unit is in an entry that nobody posts.
+//! 1. Spenders only subtract from `left`, with one compare-exchange.
+//! 2. All other changes are made by one thread at a time, the holder of the key's ledger. It knows the value to which
+//!    the word was last set, so the difference is what was spent.
+//! 3. To set a new allowance, the holder does a compare-exchange from the value that it read. So no spent unit is lost
+//!    between the read and the write.
+//! 4. At the end of a window, the holder writes `until` after the word. A spender that reads the new `until` sees the
+//!    allowance of the new window. A spender that reads the old `until` after that time spends nothing. So units of a
+//!    past window are never spent in the next.
+//! 5. To remove an entry, the holder marks the word dead in one compare-exchange, which succeeds only if nothing was
+//!    spent since the word was set. A spender that finds a dead word starts again with the key's next entry. So no
+//!    spent unit is in an entry that is never posted.
 
 use crate::base::sync::{AtomicU64, Ordering};
 
 const DEAD: u64 = 1 << 63;
-/// The most units that are handed out at once; more would not be spent between two asks.
+/// The maximum number of units in an allowance. A process would not spend more between two calls.
 pub(crate) const MOST: u64 = 1 << 40;
 
-/// See the module.
+/// The allowance of a key; see the module docs.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     word: AtomicU64,
     until: AtomicU64,
 }
 
-/// What became of a spender's try.
+/// The result of an attempt to spend.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Spend {
-    /// It is spent, and so much is left.
+    /// The cost was spent, and this many units are left.
     Done(u64),
-    /// Only so much is left; nothing was spent.
+    /// Only this many units are left; nothing was spent.
     Short(u64),
-    /// The window can be over; nothing was spent.
+    /// The window may be over; nothing was spent.
     Over,
     /// The entry is removed; nothing was spent.
     Dead,
 }
 
-/// What became of an entry that was to be removed.
+/// The result of an attempt to remove an entry.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Removal {
-    /// It is dead.
+    /// The entry is dead.
     Done,
-    /// It holds something that is not entered or not posted, and lives on.
+    /// The entry has units that are not entered or not posted, and stays alive.
     InUse,
 }
 
@@ -56,15 +59,16 @@ impl Allowance {
         Self { word: AtomicU64::new(left.min(MOST)), until: AtomicU64::new(until_ns) }
     }
 
-    /// Spends `cost` if it is there. Lock-free.
+    /// Spends `cost` units if they are left. Lock-free.
     #[inline]
     pub(crate) fn spend(&self, cost: u64, now_ns: u64) -> Spend {
-        // Ordering: Acquire; pairs with `set_until`: who sees a window's end sees the word of that window, or a later one.
+        // Ordering: Acquire; pairs with `set_until`: a thread that sees a window's end sees the word of that window, or
+        // a later word.
         if now_ns >= self.until.load(Ordering::Acquire) {
             return Spend::Over;
         }
-        // Ordering: Relaxed, here and below. What was spent is read from this word alone, by its modification order; it
-        // publishes nothing else.
+        // Ordering: Relaxed, here and below. The spent units are read from this word alone, by its modification order.
+        // The word publishes nothing else.
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             if word & DEAD != 0 {
@@ -80,7 +84,7 @@ impl Allowance {
         }
     }
 
-    /// What is left. Of a dead word, nothing.
+    /// The units left; 0 for a dead word.
     pub(crate) fn left(&self) -> u64 {
         // Ordering: Relaxed; see `spend`.
         let word = self.word.load(Ordering::Relaxed);
@@ -92,9 +96,10 @@ impl Allowance {
         self.word.load(Ordering::Relaxed) & DEAD != 0
     }
 
-    /// Sets what is left, made of what was spent since it was set to `was`; says what was spent, and what is left.
+    /// Sets the units left to `left(spent)`, where `spent` is the number of units spent since the word was set to
+    /// `was`. Returns the units spent and the units left.
     ///
-    /// For the holder of the ledger only, of a word that is not dead.
+    /// Only the holder of the ledger may call this, and only for a word that is not dead.
     pub(crate) fn reset(&self, was: u64, mut left: impl FnMut(u64) -> u64) -> (u64, u64) {
         // Ordering: Relaxed, here and below; see `spend`. Holders of the ledger are ordered by its lock.
         let mut word = self.word.load(Ordering::Relaxed);
@@ -108,13 +113,15 @@ impl Allowance {
         }
     }
 
-    /// From when on nothing of it is spent; after [`reset`](Self::reset). For the holder of the ledger only.
+    /// Sets the time from which nothing is spent. Call it after [`reset`](Self::reset). Only the holder of the ledger
+    /// may call this.
     pub(crate) fn set_until(&self, until_ns: u64) {
         // Ordering: Release; pairs with `spend`.
         self.until.store(until_ns, Ordering::Release);
     }
 
-    /// Kills the word, if nothing was spent since it was set to `was`. For the holder of the ledger only.
+    /// Marks the word dead, if nothing was spent since it was set to `was`. Only the holder of the ledger may call
+    /// this.
     pub(crate) fn kill(&self, was: u64) -> Removal {
         // Ordering: Relaxed; see `spend`.
         match self.word.compare_exchange(was, DEAD, Ordering::Relaxed, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! A book with a clock, and with the way to the server.
+//! A book, with a clock and a connection to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::edge::redis::client::{BuildError, OnFailure, Tasks};
 use crate::edge::redis::mode::dispatch::Dispatch;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Key, Transport};
 
-/// Posts that are under way at a time.
+/// The maximum number of posts in flight.
 const IN_FLIGHT: usize = 64;
 
 /// A limiter without its task.
 pub(super) struct WriteBackCore<C> {
     pub(super) book: WriteBackBook,
     pub(super) dispatch: Dispatch<C>,
-    /// The task has ended, by itself or with its runtime.
+    /// Notified when the task ends, by itself or with its runtime.
     pub(super) ended: Notify,
-    /// 1 once the task has posted for the last time.
+    /// 1 after the last post of the task.
     pub(super) flushed: AtomicU64,
     pub(super) timeout: Duration,
 }
@@ -60,26 +60,26 @@ impl<C: Clock> WriteBackCore<C> {
         })
     }
 
-    /// Decides here and now, and has asked for what is missing.
+    /// Decides in this process, and queues a call if units are missing.
     pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         let now = self.dispatch.now();
         key.with_bytes(|key| self.answer(self.book.check(key, cost, now.as_nanos()), key, cost, now))
     }
 
-    /// Decides without waiting, as long as nothing has to be asked.
+    /// Decides without waiting. Returns `None` if a call to the server is needed.
     pub(super) fn check_now(&self, key: &[u8], cost: u64) -> Option<Answer> {
         let decision = self.book.quick(key, cost, self.dispatch.now_ns())?;
         Some(Answer::new(decision, DecidedBy::Held))
     }
 
-    /// What is said of a look: nothing where only the server knows, or nobody does.
+    /// The answer to a look. Returns `None` if only the server can decide, or if nothing decided.
     #[cfg(feature = "rules")]
     pub(super) fn looked(&self, checked: WriteBackCheck) -> Option<Answer> {
         let by = self.by(&checked).filter(|_| checked.basis != Basis::Full)?;
         Some(Answer::new(checked.decision, by))
     }
 
-    /// What is said of a check that nobody waits for.
+    /// The answer to a check that does not wait.
     #[inline]
     pub(super) fn answer(&self, checked: WriteBackCheck, key: &[u8], cost: u64, now: Timestamp) -> Answer {
         match self.by(&checked) {
@@ -88,7 +88,7 @@ impl<C: Clock> WriteBackCore<C> {
         }
     }
 
-    /// Who decided; `None` if nobody did.
+    /// What decided; `None` if nothing decided.
     const fn by(&self, checked: &WriteBackCheck) -> Option<DecidedBy> {
         match (checked.basis, self.book.options.on_failure) {
             (Basis::Failing, OnFailure::Open | OnFailure::Closed) => None,
@@ -97,12 +97,12 @@ impl<C: Clock> WriteBackCore<C> {
         }
     }
 
-    /// How long somebody waits for calls that others have sent: longer than any takes, its retries included.
+    /// How long a caller waits for calls that others sent: longer than any call takes, including its retries.
     pub(super) fn patience(&self) -> Duration {
         self.timeout.saturating_mul(4).max(Duration::from_secs(1))
     }
 
-    /// How long nothing is due, unless something wakes.
+    /// The time until the next work is due, unless a wake-up comes first.
     pub(super) fn rest(&self) -> Duration {
         Duration::from_nanos(self.book.next_ns().saturating_sub(self.dispatch.now_ns()).max(100_000))
     }

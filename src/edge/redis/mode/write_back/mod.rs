@@ -1,16 +1,17 @@
-//! Counting here, and telling the server later.
+//! The write-back mode: this process counts, and posts to the server later.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
-//! | `allowance` | what may still be let through of a key: one word, and its protocol |
-//! | `account` | what was let through by one limit, what was posted of it, and the share |
+//! | `allowance` | the units of a key that may still be admitted: one word, and its protocol |
+//! | `account` | the units admitted under one limit, the units posted, and the share |
 //! | `entry` | a key: its word, and the ledger with its accounts |
-//! | `poster` | by what number the shared state knows who posts |
-//! | `offset` | where the server's windows are by the local clock |
-//! | `book` | all keys, without I/O: checks, what is to be posted when, what is made of answers |
-//! | `core`, `limiter` | a book with a clock and the way to the server; the task that posts |
-//! | `blocking` | the same for threads: the task runs on the thread of the client |
+//! | `poster` | the number by which the shared state identifies a poster |
+//! | `offset` | the server's windows in terms of the local clock |
+//! | `book` | all keys, without I/O: checks, when to post, and what answers mean |
+//! | `core`, `limiter` | a book with a clock and a connection to the server; the task that posts |
+//! | `blocking` | the limiter for threads: the task runs on the thread of the client |
 //!
+//! The docs of [`WriteBackLimiter`] state the guarantees and their proofs.
 //! What is guaranteed, and why, is said at [`WriteBackLimiter`].
 
 mod account;

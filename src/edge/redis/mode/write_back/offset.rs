@@ -1,49 +1,51 @@
-//! How far the server's clock is ahead of the local one: between two bounds.
+//! The offset of the server's clock from the local clock, as two bounds.
 //!
-//! An answer was decided after it was asked for and before it came, so each one bounds the difference from both sides, and many of them
-//! more narrowly than a round trip takes. Clocks drift: bounds widen by 200 µs to either side a second until the next answer.
+//! The server decides after the call is sent and before the answer arrives. So each answer bounds the offset from both
+//! sides, and many answers together bound it to less than a round trip. Because clocks drift, each bound widens by 200
+//! µs a second until the next answer.
 
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
 
-/// Clocks of two machines drift apart by less than one part in so many: 200 µs a second.
+/// The drift of two machines' clocks is less than one part in this number: 200 µs a second.
 const DRIFT: u64 = 5_000;
 /// Server times are whole microseconds, rounded down.
 const MICRO: i64 = 1_000;
 
-/// See the module.
+/// The bounds of the offset; see the module docs.
 #[derive(Debug, Default)]
 pub(super) struct ClockOffset {
-    /// Of the difference in nanoseconds, as bits of an `i64`. Until something is known, clocks agree.
+    /// The bounds of the offset in nanoseconds, as bits of an `i64`. Both are 0 until the first answer: the clocks are
+    /// assumed to agree.
     lo: AtomicU64,
     hi: AtomicU64,
-    /// When they were set; 0 if nothing is known.
+    /// The local time of the last update; 0 before the first answer.
     at_ns: AtomicU64,
-    /// One answer is learnt at a time.
+    /// Serializes updates.
     learns: Mutex<()>,
 }
 
 impl ClockOffset {
-    /// An answer: asked and received by the local clock, decided by the server's.
+    /// Learns from an answer. The call was sent and received at these local times, and decided at this server time.
     pub(super) fn learn(&self, server_us: u64, sent_ns: u64, received_ns: u64) {
         let Ok(_one) = self.learns.lock() else { return };
         let server = signed(server_us.saturating_mul(1_000));
         let mut lo = server.saturating_sub(signed(received_ns));
         let mut hi = server.saturating_add(MICRO).saturating_sub(signed(sent_ns.min(received_ns)));
         if let Some((known_lo, known_hi)) = self.bounds(received_ns) {
-            // If they do not meet, a clock was stepped.
+            // If the old and new bounds do not overlap, a clock was stepped.
             if known_lo <= hi && lo <= known_hi {
                 (lo, hi) = (lo.max(known_lo), hi.min(known_hi));
             }
         }
-        // Ordering: Relaxed. Each bound holds by itself; `at_ns` publishes both.
+        // Ordering: Relaxed. Each bound is valid by itself; `at_ns` publishes both.
         self.lo.store(lo.cast_unsigned(), Ordering::Relaxed);
         self.hi.store(hi.cast_unsigned(), Ordering::Relaxed);
-        // Ordering: Release, and Acquire in `bounds`: who sees this time sees its bounds or later ones. Who sees an older time with
-        // newer bounds widens them too much.
+        // Ordering: Release, and Acquire in `bounds`: a reader of this time sees its bounds or later ones. A reader of
+        // an older time with newer bounds widens them too much, which is safe.
         self.at_ns.store(received_ns.max(1), Ordering::Release);
     }
 
-    /// As of now, if anything is known.
+    /// The bounds at this time, if any are known.
     fn bounds(&self, now_ns: u64) -> Option<(i64, i64)> {
         // Ordering: see `learn`.
         let at_ns = self.at_ns.load(Ordering::Acquire);
@@ -52,7 +54,8 @@ impl ClockOffset {
         (at_ns > 0).then(|| (lo.cast_signed().saturating_sub(drift), hi.cast_signed().saturating_add(drift)))
     }
 
-    /// The bounds now, no further apart than a quarter of a period: a window that is shorter than a round trip has no sharper ends.
+    /// The bounds at this time, at most a quarter of a period apart. A window shorter than a round trip cannot have
+    /// more precise ends.
     pub(super) fn within(&self, period_ns: u64, now_ns: u64) -> OffsetBounds {
         let (lo, hi) = self.bounds(now_ns).unwrap_or((0, 0));
         let most = signed(period_ns / 4);
@@ -65,7 +68,7 @@ impl ClockOffset {
     }
 }
 
-/// Of the server's clock less the local one, in nanoseconds.
+/// Bounds of the server's clock minus the local clock, in nanoseconds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct OffsetBounds {
     lo: i64,
@@ -73,12 +76,12 @@ pub(super) struct OffsetBounds {
 }
 
 impl OffsetBounds {
-    /// The earliest and the latest that the server's clock may show now.
+    /// The earliest and the latest time that the server's clock may show now.
     pub(super) fn server_ns(self, now_ns: u64) -> (u64, u64) {
         (now_ns.saturating_add_signed(self.lo), now_ns.saturating_add_signed(self.hi))
     }
 
-    /// The earliest and the latest local time at which the server's clock may show this.
+    /// The earliest and the latest local time at which the server's clock may show `server_ns`.
     pub(super) fn local_ns(self, server_ns: u64) -> (u64, u64) {
         let by = |offset: i64| server_ns.saturating_add_signed(offset.saturating_neg());
         (by(self.hi), by(self.lo))

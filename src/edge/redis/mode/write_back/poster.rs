@@ -1,11 +1,12 @@
-//! By what number the shared state knows who posts.
+//! The number by which the shared state identifies a poster.
 //!
-//! It takes posts by one number for totals of one poster. So whoever begins to count anew needs a new one: each entry of a key, also
-//! one that comes back, and each account that is turned back to a window in which it may have posted.
+//! The shared state takes all posts with one number as totals of one poster. So each new count needs a new number: each
+//! entry of a key, also an entry that comes back, and each account that returns to a window in which it may already
+//! have posted.
 
 use crate::base::sync::{AtomicU64, Ordering};
 
-/// Numbers are below this, so that a server's scripts reckon with them exactly.
+/// Numbers are below this bound, so that the server's scripts count with them exactly.
 const END: u64 = 1 << 52;
 
 /// See the module.
