@@ -1,12 +1,15 @@
-//! A Cluster: which node holds which slots, and a connection to each that fails by itself.
+//! A Cluster: the map from slots to nodes, and one connection to each node. Each node fails by itself.
 //!
-//! A node that hangs or is gone takes along its own keys, and no others: each node that holds slots is a part of its own (of more than 16
-//! some share one), and a node that takes slots over is another part, which is asked at once. The map of the slots is asked for by a task of its own, from one node
-//! after another until one answers, while calls go on by the map that is there: when a call failed, went without an answer,
-//! or was sent elsewhere, and at most four times a second.
+//! *Parts.* A node that hangs or disappears affects its own keys only. Each node that holds slots is a separate part;
+//! with more than 16 nodes, some nodes share a part. A node that takes slots over is another part, so it is called at
+//! once.
 //!
-//! *Charged once.* A call is sent once. Only one that a node declined without running it (MOVED, ASK) is sent again, to
-//! where that node says.
+//! *The map.* A separate task asks for the map of the slots. It asks one node after another until a node answers, while
+//! calls continue with the current map. The task starts after a call failed, got no answer, or was redirected, and at
+//! most four times a second.
+//!
+//! *Charged once.* Each call is sent once. A call is sent again only if a node declined it without running it (MOVED,
+//! ASK), and only to the node that the redirection names.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,18 +26,18 @@ use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::slot::{self, PARTS};
 use crate::edge::redis::protocol::{Call, Error, ErrorKind};
 
-/// How long a node may take to tell the map before another is asked.
+/// How long a node may take to send the map before another node is asked.
 const NODE: Duration = Duration::from_millis(250);
-/// A map is not asked for again sooner.
+/// The minimum time between two requests for the map.
 const FRESH_NS: u64 = 250_000_000;
-/// How often one call may be sent elsewhere.
+/// How often one call may be redirected.
 const REDIRECTS: usize = 3;
 
-/// See the module's text.
+/// See the module docs.
 pub(crate) struct Nodes {
     seeds: Box<[Arc<ServerConnection>]>,
     state: Mutex<State>,
-    /// Told when the map has been asked for.
+    /// Notified when a request for the map ends.
     changed: watch::Sender<()>,
     clock: StdClock,
 }
@@ -43,22 +46,22 @@ pub(crate) struct Nodes {
 struct State {
     /// Each range of slots and the node that holds it, sorted by slot.
     ranges: Vec<(Slots, Arc<ServerConnection>)>,
-    /// The nodes that hold slots, each where it was when it first did: its part.
+    /// The nodes that hold slots. The index of a node is its part, and does not change while the node holds slots.
     parts: [Option<Arc<ServerConnection>>; PARTS],
-    /// All nodes, replicas too.
+    /// All nodes, including replicas.
     nodes: Vec<Arc<ServerConnection>>,
     asking: bool,
     until_ns: u64,
     pause_ns: u64,
     /// Why there is no map.
     why: Option<RedisError>,
-    /// Grows, so that it is another node that is asked first.
+    /// Incremented for each request, so that each request starts with another node.
     turn: usize,
 }
 
 type Slots = RangeInclusive<u16>;
 
-/// Where a node says that a slot is, or an answer of another's is to be asked for.
+/// The address in a redirection or in the map: where a slot is, or where to send a call again.
 struct Elsewhere {
     host: String,
     port: u16,
@@ -70,7 +73,7 @@ impl State {
         self.ranges.get(at).filter(|(range, _)| *range.start() <= slot).map(|(_, line)| Arc::clone(line))
     }
 
-    /// The part of the node that holds a slot. A node that has none shares that of its range of slots.
+    /// The part of the node that holds a slot. A node without a part uses the part of its range of slots.
     fn part(&self, slot: u16) -> usize {
         self.holder(slot).and_then(|holder| self.part_of(&holder)).unwrap_or_else(|| slot::range(slot))
     }
@@ -79,7 +82,8 @@ impl State {
         self.parts.iter().position(|part| part.as_ref().is_some_and(|held| Arc::ptr_eq(held, line)))
     }
 
-    /// Gives each node that holds slots a part, as long as there are any: that of a node that holds none any more.
+    /// Assigns a part to each node that holds slots, while parts are free. A part is free when its node holds no slots
+    /// any more.
     fn divide(&mut self) {
         for (_, line) in &self.ranges {
             if self.part_of(line).is_some() {
@@ -94,7 +98,7 @@ impl State {
         }
     }
 
-    /// The connection to this node, of which another tells.
+    /// Returns the connection to the node at `place`. `teller` is the node that sent this address.
     fn node(&mut self, teller: &Arc<ServerConnection>, place: Elsewhere) -> Option<Arc<ServerConnection>> {
         let address = place.address(teller.address());
         if let Some(line) = self.nodes.iter().find(|line| *line.address() == address) {
@@ -132,7 +136,7 @@ impl Elsewhere {
         Some(Self { host: host.to_owned(), port: port.parse().ok()? })
     }
 
-    /// A node that does not know its own name is where it was found.
+    /// If a node does not know its own name, its address is the one through which it was reached.
     fn address(self, teller: &ConnectionAddr) -> ConnectionAddr {
         let host = |own: &str| match self.host.as_str() {
             "" | "?" => own.to_owned(),
@@ -151,10 +155,10 @@ impl Elsewhere {
     }
 }
 
-/// Ranges of slots and their nodes: the one that holds the range comes first.
+/// Ranges of slots and their nodes. The first node holds the range.
 type Map = Vec<(Slots, Vec<Elsewhere>)>;
 
-/// What CLUSTER SLOTS says.
+/// Parses the reply of CLUSTER SLOTS.
 fn slots(value: &Value) -> RedisResult<Map> {
     let none = || RedisError::from((Theirs::UnexpectedReturnType, "no map of slots"));
     let number = |value: &Value| match value {
@@ -206,7 +210,8 @@ impl Nodes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for the map, unless that is being done or was done just now. Says whether it is being done.
+    /// Starts a request for the map, unless one is in flight or ended a short time ago. Returns whether a request is in
+    /// flight.
     fn refresh(self: &Arc<Self>, runtime: &Handle) -> bool {
         let mut state = self.state();
         if state.asking || self.clock.now().as_nanos() < state.until_ns {
@@ -219,7 +224,7 @@ impl Nodes {
         candidates.rotate_left(first);
         drop(state);
         let (nodes, own, handle) = (Arc::clone(self), Arc::clone(self), runtime.clone());
-        // Made here, so that it ends even if the task never runs.
+        // Created here, so that the request ends even if the task never runs.
         let dropped = OnDrop::new(move || own.learn(None));
         runtime.spawn(async move {
             let mut answer = Err(timed_out());
@@ -239,7 +244,7 @@ impl Nodes {
         true
     }
 
-    /// Ends the question for the map: with the answer and the node that gave it, or with `None` if the task was dropped.
+    /// Ends a request for the map: with the answer and the node that sent it, or with `None` if the task was dropped.
     fn learn(&self, answer: Option<RedisResult<(Map, Arc<ServerConnection>)>>) {
         let now_ns = self.clock.now().as_nanos();
         let mut state = self.state();
@@ -261,12 +266,12 @@ impl Nodes {
         self.changed.send_replace(());
     }
 
-    /// The part that a key is in, as [`Transport::part`](crate::edge::redis::protocol::Transport::part) means it.
+    /// The part of a key, in the sense of [`Transport::part`](crate::edge::redis::protocol::Transport::part).
     pub(crate) fn part(&self, key: &[u8]) -> usize {
         self.state().part(slot::slot(key))
     }
 
-    /// The node that holds a slot. If none is known, waits until the map has been asked for.
+    /// Returns the node that holds a slot. If no node is known, first waits for the request for the map to end.
     async fn holder(self: &Arc<Self>, runtime: &Handle, slot: u16) -> RedisResult<Arc<ServerConnection>> {
         let mut changes = self.changed.subscribe();
         loop {
@@ -277,7 +282,7 @@ impl Nodes {
                 let none = || (Theirs::ClusterConnectionNotFound, "no node holds the slot").into();
                 return Err(self.state().why.clone().unwrap_or_else(none));
             }
-            // The sender lives in `self`.
+            // The sender is in `self`, so it is not closed.
             let _ = changes.changed().await;
         }
     }

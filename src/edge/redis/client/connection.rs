@@ -1,19 +1,22 @@
-//! One server's connection, which all callers share: made when it is needed, and made anew when it is gone.
+//! The connection to one server, which all callers share. It is made on first use, and made again after it is lost.
 //!
 //! ```text
 //!   Idle ──call, pause over──► Connecting ──ok──► Ready ──lost, or no answer to a PING──► Idle
 //!    ▲                             │failed: a pause, doubled each time
 //!    └─────────────────────────────┘
 //! ```
-//! An attempt is a task of its own, so callers that give up do not end it, and there is never more than one. Callers wait for it as
-//! long as they wait for an answer; during a pause they do not wait at all.
+//! *Attempts.* Each attempt to connect is a separate task. A caller that stops waiting does not end it, and there is at
+//! most one attempt at a time. Callers wait for an attempt as long as they wait for an answer. During a pause they do
+//! not wait at all.
 //!
-//! *Eviction.* A server that evicts keys forgets what clients used. So each new connection asks `INFO memory`, beside the calls; what the
-//! server says is logged once and shown in [`Health`](crate::edge::redis::guard::Health). A user who may not ask is told nothing.
+//! *Eviction.* A server that evicts keys can lose the state of limiters. So each new connection sends `INFO memory`, in
+//! parallel with the calls. The result is logged once, and appears in [`Health`](crate::edge::redis::guard::Health). If
+//! the user may not run the command, the result stays unknown.
 //!
-//! *No answer.* A call that goes without an answer, since its time is up or its caller went away, says little: the server may be slow. So
-//! one task asks PING on that connection, and if nothing is answered within a second it is given up. Answers come in order, so
-//! an answer to the PING proves that the connection lives. It does not matter how long callers wait, nor how many they are.
+//! *No answer.* A call can end without an answer, because its time-out passes or its caller stops waiting. This proves
+//! little, because the server may be slow. So one task sends PING on that connection. If no answer arrives within a
+//! second, the connection is dropped. Answers arrive in order, so an answer to the PING proves that the connection
+//! works. The result does not depend on how long callers wait, or on how many callers there are.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,40 +34,40 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::protocol::script::{self, By};
 use crate::edge::redis::protocol::{Call, Error, ErrorKind};
 
-/// The longest that one attempt to connect takes.
+/// The longest time that one attempt to connect takes.
 const CONNECT: Duration = Duration::from_secs(1);
-/// The pause after a failed attempt, and the longest to which it is doubled.
+/// The pause after a failed attempt, and the maximum to which it doubles.
 ///
-/// During a pause calls fail without an attempt, probes too: so it is much shorter than the breaker's.
+/// During a pause all calls fail without an attempt, including probes. So the pause is much shorter than the breaker's.
 pub(crate) const PAUSES_NS: [u64; 2] = [20_000_000, 250_000_000];
-/// A connection on which a PING is not answered within so long is given up.
+/// If a PING is not answered within this time, the connection is dropped.
 const SILENT: Duration = Duration::from_secs(1);
-/// An idle connection is tried by the system after so long, and so often.
+/// The idle time before the system sends keepalive probes, and the interval between them.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// See the module's text.
+/// See the module docs.
 pub(crate) struct ServerConnection {
     client: Client,
     state: Mutex<State>,
-    /// Told of each change of the state.
+    /// Notified on each change of the state.
     changed: watch::Sender<()>,
     clock: StdClock,
     /// 1 if the server said that it evicts keys.
     evicts: AtomicU64,
-    /// How many servers of the same client say so.
+    /// The number of servers of the same client that evict keys.
     evicting: Evicting,
 }
 
-/// How many servers of one client say that they evict keys.
+/// The number of servers of one client that say that they evict keys.
 pub(crate) type Evicting = Arc<AtomicU64>;
 
 struct State {
     phase: Phase,
-    /// Connections have numbers, so that the failure of one does not end its successor.
+    /// Each connection has a number, so that a failure of one connection does not end its successor.
     number: u64,
-    /// Whether a PING is on its way on the present connection.
+    /// Whether a PING is in flight on the current connection.
     doubted: bool,
-    /// Of the pause after the next failed attempt.
+    /// The length of the pause after the next failed attempt.
     pause_ns: u64,
 }
 
@@ -91,7 +94,7 @@ impl ServerConnection {
         })
     }
 
-    /// To the server of this address.
+    /// Creates a connection to the server at this address.
     pub(crate) fn open(url: &str, evicting: &Evicting) -> Result<Arc<Self>, Error> {
         let client = Client::open(url).map_err(|error| address(&error))?;
         let tcp = TcpSettings::default().set_nodelay(true);
@@ -104,7 +107,7 @@ impl ServerConnection {
         self.client.get_connection_info().addr()
     }
 
-    /// To another server, in the same manner as to this one.
+    /// Creates a connection to another server, with the same settings.
     pub(crate) fn sibling(&self, address: ConnectionAddr) -> Option<Arc<Self>> {
         let info = self.client.get_connection_info().clone().set_addr(address);
         Client::open(info).ok().map(|client| Self::new(client, Arc::clone(&self.evicting)))
@@ -137,16 +140,16 @@ impl ServerConnection {
         }
     }
 
-    /// Whether that is news.
+    /// Returns whether the value changed.
     fn set_evicts(&self, evicts: bool) -> bool {
         let now = u64::from(evicts);
-        // Ordering: Relaxed, here and where it is read. A figure that is shown.
+        // Ordering: Relaxed, here and where it is read. It is only a figure to show.
         let before = self.evicts.swap(now, Ordering::Relaxed);
         self.evicting.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         now != before
     }
 
-    /// The present connection and its number, or the next.
+    /// Returns the current connection and its number, or waits for the next connection.
     async fn ready(self: &Arc<Self>, runtime: &Handle) -> RedisResult<(MultiplexedConnection, u64)> {
         let mut changes = self.changed.subscribe();
         loop {
@@ -165,15 +168,16 @@ impl ServerConnection {
                     }
                 }
             }
-            // The sender lives in `self`.
+            // The sender is in `self`, so it is not closed.
             let _ = changes.changed().await;
         }
     }
 
-    /// Starts an attempt.
+    /// Starts an attempt to connect.
     fn connect(self: &Arc<Self>, runtime: &Handle) {
         let (line, own) = (Arc::clone(self), Arc::clone(self));
-        // Made here, so that the attempt ends even if the task never runs: a runtime that is shut down drops its tasks.
+        // Created here, so that the attempt ends even if the task never runs: a runtime that shuts down drops its
+        // tasks.
         let dropped = OnDrop::new(move || own.connected(None));
         runtime.spawn(async move {
             // Each call has its own time-out.
@@ -183,7 +187,7 @@ impl ServerConnection {
             let result = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
             let connection = result.as_ref().ok().cloned();
             dropped.cancel();
-            // Calls continue from here.
+            // Waiting calls continue from here.
             line.connected(Some(result));
             if let Some(connection) = connection {
                 line.learn_eviction(connection).await;
@@ -212,7 +216,7 @@ impl ServerConnection {
         self.changed.send_replace(());
     }
 
-    /// Asks PING on a connection on which a call went without an answer, and ends the connection if nobody answers that.
+    /// Sends PING on a connection on which a call got no answer. Ends the connection if the PING is not answered.
     fn doubt(self: &Arc<Self>, runtime: &Handle, number: u64) {
         let mut state = self.state();
         let Phase::Ready(connection) = &state.phase else { return };
@@ -226,7 +230,7 @@ impl ServerConnection {
         let dropped = OnDrop::new(move || own.judge(number, false));
         runtime.spawn(async move {
             let ping = ::redis::cmd("PING");
-            // An error that the server sends is an answer.
+            // An error from the server is an answer too.
             let is_dead = match timeout(SILENT, connection.req_packed_command(&ping)).await {
                 Ok(Ok(_)) => false,
                 Ok(Err(error)) => script::is_lost(&error),
@@ -237,7 +241,7 @@ impl ServerConnection {
         });
     }
 
-    /// Ends the doubt about a connection, and if it is dead the connection: the next call makes another.
+    /// Ends the test of a connection. A dead connection is dropped, and the next call makes a new one.
     fn judge(&self, number: u64, is_dead: bool) {
         let mut state = self.state();
         if state.number == number {
@@ -248,7 +252,7 @@ impl ServerConnection {
         }
     }
 
-    /// Sends a command. If it ends without an answer, the connection is doubted. `asking`: after a redirection by ASK.
+    /// Sends a command. If it ends without an answer, tests the connection. `asking` is set after a redirection by ASK.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -294,7 +298,8 @@ impl Drop for ServerConnection {
     }
 }
 
-/// The policy by which a server evicts keys of limiters, by what `INFO memory` says. They all expire, so every policy but one takes them.
+/// Returns the eviction policy in the reply of `INFO memory`, if it can evict the keys of limiters. All these keys have
+/// an expiry time, so every policy except one evicts them.
 fn eviction(info: &str) -> Option<&str> {
     let field = |name| info.lines().find_map(|line: &str| line.strip_prefix(name)?.strip_prefix(':'));
     let policy = field("maxmemory_policy")?;

@@ -11,10 +11,11 @@ use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::model::{self, KeyState, MARGINS_US};
 use crate::edge::redis::protocol::{Call, Error, Limit, Reply, Transport};
 
-/// A server in this process, for tests of your own and for simulations: it answers as the script on a real one does, and at once.
+/// A server in this process, for your tests and for simulations. It gives the same answers as the script on a real
+/// server, without a delay.
 ///
-/// The time is that of any [`Clock`], in whole microseconds. Copies are the same server. For [`BlockingClient`](crate::edge::redis::BlockingClient)s'
-/// limiters there is [`InProcess::blocking`].
+/// It can use any [`Clock`], in whole microseconds. All clones are the same server. For the limiters of a
+/// [`BlockingClient`](crate::edge::redis::BlockingClient), use [`InProcess::blocking`].
 ///
 /// # Examples
 /// ```
@@ -33,7 +34,8 @@ pub struct InProcess {
     shared: Arc<ServerState>,
 }
 
-/// The same for threads: what [`BlockingClient`](crate::edge::redis::BlockingClient) is to [`Client`](crate::edge::redis::Client).
+/// The in-process server for threads. It relates to [`InProcess`] as
+/// [`BlockingClient`](crate::edge::redis::BlockingClient) relates to [`Client`](crate::edge::redis::Client).
 pub type BlockingInProcess = OnThread<InProcess>;
 
 struct ServerState {
@@ -44,45 +46,46 @@ struct ServerState {
 #[derive(Default)]
 struct KeptKeys {
     held: HashMap<Vec<u8>, KeptKey, ahash::RandomState>,
-    /// How many there may be before those that are over are looked for.
+    /// The number of keys at which the server looks for expired keys.
     sweep_at: usize,
 }
 
 #[derive(Default)]
 struct KeptKey {
     held: KeyState,
-    /// By the clock.
+    /// When the key expires, by the clock.
     over_us: u64,
 }
 
-/// Fewer keys than this are never looked through.
+/// With fewer keys than this, the server does not look for expired keys.
 const SWEEP: usize = 1_024;
 
 impl InProcess {
-    /// An empty one, with this time.
+    /// Creates an empty server that uses this clock.
     pub fn new(clock: impl Clock + Send + Sync + 'static) -> Self {
         let shared = ServerState { clock: Box::new(clock), keys: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
 
-    /// A limiter of this name. All that have the same name, prefix and limits share their states.
+    /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
+    /// state.
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
         Builder::new(self.clone(), name, limit)
     }
 
-    /// The same server, for limiters that block.
+    /// Returns the same server, for limiters that block.
     #[must_use]
     pub fn blocking(&self) -> BlockingInProcess {
         OnThread::new(self.clone())
     }
 
-    /// How many keys it holds, those included that are over and not swept yet.
+    /// Returns the number of keys, including expired keys that are not yet removed.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys_now().held.len()
     }
 
-    /// Forgets everything, as a server that starts anew without what it had.
+    /// Removes all keys, like a server that restarts without its data.
     pub fn clear(&self) {
         *self.keys_now() = KeptKeys::default();
     }
@@ -91,7 +94,7 @@ impl InProcess {
         self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers as of this time by the server's clock, unless the call says another.
+    /// Answers at this time of the server's clock, unless the call contains a time.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn answer_at(&self, call: &Call, now_us: u64) -> Reply {
         Self::answer_of(&mut self.keys_now(), call, now_us)
@@ -125,13 +128,14 @@ impl InProcess {
     }
 
     fn answer(&self, call: &Call) -> Reply {
-        // The time is read once nobody else is answered, as a script does: its calls never see time step back.
+        // The time is read under the lock, when no other call is being answered. A script does the same: its calls
+        // never see time step back.
         let mut keys = self.keys_now();
         Self::answer_of(&mut keys, call, self.shared.clock.now().as_nanos() / 1_000)
     }
 }
 
-/// By the system's clock.
+/// Uses the system's clock.
 impl Default for InProcess {
     fn default() -> Self {
         Self::new(StdClock::new())
@@ -139,7 +143,7 @@ impl Default for InProcess {
 }
 
 impl BlockingInProcess {
-    /// As [`InProcess::limiter`].
+    /// Returns a builder for a limiter with this name. See [`InProcess::limiter`].
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
         Builder::new(self.clone(), name, limit)
     }
@@ -165,7 +169,7 @@ mod tests {
     use crate::base::sync::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
-    /// Waits in each reading for another one to begin, and remembers if one did.
+    /// A clock that, in each reading, waits for a concurrent reading to begin, and remembers whether one did.
     #[derive(Clone, Default)]
     struct Meeting {
         inside: Arc<AtomicU32>,
@@ -189,9 +193,10 @@ mod tests {
         }
     }
 
-    /// The clock was read before the keys were locked. A thread that was held up between the two answered as of a time that others
-    /// had left behind, by more than a window if that was short: the window that was under way was then taken for one of a clock
-    /// that ran ahead, and was brought back, and admitted more than its limit. A script's time is its own, and so must this be.
+    /// Regression test: the clock was read before the keys were locked. A thread that was delayed between the two steps
+    /// answered at an old time. With a short window, the delay could exceed the window. The current window was then
+    /// taken for a window of a clock that ran ahead; it was moved back, and admitted more than its limit. A script
+    /// reads its time itself, so this server must do the same.
     #[test]
     fn time_is_read_by_one_call_after_another() {
         let clock = Meeting::default();

@@ -1,7 +1,7 @@
-//! Where limiters work: the runtime of async code, or a thread with a runtime that clients of threads share.
+//! Where limiters run: on the caller's runtime, or on a thread with a runtime that all clients for threads share.
 //!
-//! A thread that waits polls its future itself. Connections, timers and the tasks of limiters are on the runtime's thread. So many calls
-//! share a connection, and none waits for another's answer.
+//! A thread that waits polls its future itself. Connections, timers and the tasks of limiters run on the runtime's
+//! thread. So many calls can share a connection, and no call waits for the answer of another call.
 
 use std::pin::pin;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -16,11 +16,11 @@ use tokio::sync::oneshot;
 use super::settings::{BuildError, Builder};
 use crate::edge::redis::protocol::{Error, ErrorKind, Transport};
 
-/// What limiters are made on.
+/// A client on which limiters can be built.
 pub(crate) trait Connected {
     type Transport: Transport + Clone;
 
-    /// What carries the calls. An error if there is no thread for it.
+    /// Returns the transport that carries the calls. Returns an error if its thread could not start.
     fn transport(&self) -> Result<&Self::Transport, Error>;
 }
 
@@ -82,13 +82,13 @@ impl<T: Transport + Clone> Connected for OnThread<T> {
     }
 }
 
-/// A builder for what carries the client's calls, and the thread that does it.
+/// Splits a builder into a builder for the async client, and the thread that runs it.
 pub(crate) fn on_thread<T>(builder: Builder<OnThread<T>>) -> (Builder<T>, RuntimeThread) {
     let Builder { client, prefix, settings } = builder;
     (Builder { client: client.inner, prefix, settings }, client.thread)
 }
 
-/// A thread with a runtime. It starts when it is first needed, and ends when nothing holds it any more.
+/// A thread with a runtime. It starts on first use, and ends when its last owner is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct RuntimeThread(Arc<OnceLock<io::Result<Started>>>);
 
@@ -111,26 +111,26 @@ impl RuntimeThread {
         self.0.get_or_init(start).as_ref().map(|started| &started.handle)
     }
 
-    /// Waits for a future in the thread that calls, whether or not that is a thread of another runtime.
+    /// Waits for a future in the calling thread. That thread may belong to another runtime.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
-        // If no thread can be started, `transport` says so, and nothing is waited for.
+        // If the thread cannot start, `transport` returns the error, and the call does not wait.
         let _entered = self.handle().ok().map(Handle::enter);
         let (wake, woken) = sync_channel(1);
         let waker = Waker::from(Arc::new(Signal(wake)));
         let mut context = Context::from_waker(&waker);
-        // A task that calls this has a budget of polls, which would never be renewed here.
+        // A calling task has a budget of polls. Here the budget would never be renewed, so the future runs without one.
         let mut future = pin!(tokio::task::unconstrained(future));
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            // `waker` holds a sender.
+            // `waker` holds a sender, so `recv` cannot fail.
             let _ = woken.recv();
         }
     }
 }
 
-/// Wakes the thread that waits. A full channel holds a signal already.
+/// Wakes the waiting thread. If the channel is full, it already contains a signal.
 struct Signal(SyncSender<()>);
 
 impl Wake for Signal {
@@ -139,20 +139,20 @@ impl Wake for Signal {
     }
 }
 
-/// Where a limiter's tasks run. A thread of its own lasts until they have ended.
+/// Where a limiter's tasks run. If this is a client's thread, the thread lives until the tasks end.
 pub(crate) struct Tasks {
     pub(crate) runtime: Handle,
     _thread: Option<RuntimeThread>,
 }
 
 impl Tasks {
-    /// In the runtime of the caller.
+    /// Uses the runtime of the caller.
     pub(crate) fn here() -> Result<Self, BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         Ok(Self { runtime, _thread: None })
     }
 
-    /// On a client's thread.
+    /// Uses a client's thread.
     pub(crate) fn on(thread: &RuntimeThread) -> Result<Self, BuildError> {
         let runtime =
             thread.handle().map_err(|why| BuildError::Thread(io::Error::new(why.kind(), why.to_string())))?;
@@ -160,7 +160,7 @@ impl Tasks {
     }
 }
 
-/// Calls a function when it is dropped, unless it was cancelled.
+/// Calls a function on drop, unless it was cancelled.
 pub(super) struct OnDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> OnDrop<F> {
@@ -187,7 +187,7 @@ mod tests {
     use crate::base::quota::Quota;
     use crate::edge::redis::{BlockingClient, DecidedBy, Limit, OnFailure};
 
-    /// The runtime of the caller cannot carry a call that its own thread waits for.
+    /// The runtime of the caller cannot carry a call while its only thread waits for that call.
     #[tokio::test(flavor = "current_thread")]
     async fn no_call_is_waited_for_without_a_thread() {
         let none = OnceLock::from(Err(io::Error::other("no thread")));

@@ -1,4 +1,4 @@
-//! The circuit breaker: whether the server is asked.
+//! The circuit breaker: it decides whether the server is called.
 //!
 //! ```text
 //!            n failures in a row                  the pause is over: one call is the probe
@@ -8,25 +8,30 @@
 //!     └────────────────────────── the probe succeeds ◄──────────────────────────────────┘ │ probe, after a deadline
 //! ```
 //!
-//! All of it is one word, changed by exchanges: no lock, and no thread that waits for a pause to end. The state machine is pure; times are
-//! given.
+//! The whole state is one word, changed by compare-exchange. There is no lock, and no thread waits for a pause to end.
+//! The state machine is pure: the caller passes all times.
 //!
-//! *One probe.* Whoever takes the word from open to half-open has the probe, and the word it wrote is its ticket. All others are refused until
-//! it reports, or until its deadline, for its caller may have gone without a word. A probe reports by one exchange from its own ticket:
-//! after another probe has taken over it changes nothing, and is no reason for a third while the second is in flight. Tickets
-//! differ by a generation, so a later word is not taken for an earlier one.
+//! *One probe.*
 //!
-//! A probe whose caller goes away reports that: it opens again for one pause more of the same length, since nothing was learnt.
+//! 1. The call that changes the word from open to half-open is the probe. The word that it wrote is its ticket.
+//! 2. All other calls are denied until the probe reports, or until its deadline. The deadline is needed because the
+//!    probe's caller may disappear without a report.
+//! 3. A probe reports with one compare-exchange from its own ticket. After another probe has taken over, this exchange
+//!    fails and changes nothing. So it does not start a third probe while the second is in flight.
+//! 4. Each ticket contains a generation, so a later word does not equal an earlier ticket.
 //!
-//! *Late answers.* Calls that were sent before it opened and fail after count no more, and those that succeed do not close it: the probe
-//! does. So the success that matters, of the probe in charge, is never lost; if a probe is overtaken, the server is asked again by the one
-//! that overtook it.
+//! If the caller of a probe stops waiting, the probe reports this. The breaker then opens again for another pause of
+//! the same length, because the probe learned nothing.
 //!
-//! *No herd.* A server that comes back meets one probe from each process, at a random time in the second half of its pause (each
-//! process, each time another), and not the load that it went down under. Once it has answered, all requests go to it at once:
-//! through the connection that is there, in one pipeline, so what it sees is a queue of small commands, bounded by what a
-//! process does within one time-out. There is no slow start: were the server to fail under that, n failures later, within one time-out,
-//! it would not be asked again, for a pause.
+//! *Late answers.* A call that was sent before the breaker opened can report later. A failure then counts no more, and
+//! a success does not close the breaker; only the probe closes it. So the success of the current probe is never lost.
+//! If another probe has taken over, that probe calls the server again.
+//!
+//! *No herd.* A server that comes back receives one probe from each process, not the load under which it failed. The
+//! probe arrives at a random time in the second half of the pause, chosen again for each process and pause. After the
+//! probe's answer, all requests go to the server at once, through the existing connection, in one pipeline. The server
+//! therefore sees a queue of small commands, bounded by the calls of a process within one time-out. There is no slow
+//! start. If the server fails under this load, the breaker opens again after n failures, within one time-out.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -39,15 +44,17 @@ use crate::limiter::wait::Jitter;
 
 /// Nanoseconds in a tick, as a power of two: about a millisecond, so that the time field holds 73 years.
 const TICK_BITS: u32 = 20;
-/// Pauses double so often at most: to eight times the first.
+/// The maximum number of times that a pause doubles: up to eight times its first length.
 const MAX_LEVEL: u64 = 3;
-/// To no more than this they double, so that a server is found soon after it is back: one small command a second from each process is no load. A
-/// first pause that is longer stays as it is.
+/// The maximum length of a doubled pause, so that a recovered server is found soon. One small command a second from
+/// each process is little load. A first pause that is longer keeps its length.
 const LONGEST_DOUBLED: Duration = Duration::from_secs(1);
 
-/// The time up to which it is open, or the probe has to report; or, if it is closed, the failures in a row.
+/// The time until which the breaker is open, or until which the probe must report. In the closed state, the number of
+/// failures in a row.
 const TIME_BITS: u32 = 41;
-/// Counts probes, modulo: no ticket equals one of half a million probes before or after.
+/// The generation field counts probes with wrap-around: a ticket differs from those of half a million probes before and
+/// after it.
 const GENERATION_BITS: u32 = 19;
 const LEVEL_BITS: u32 = 2;
 const _: () = assert!(TIME_BITS + GENERATION_BITS + LEVEL_BITS + 2 == u64::BITS);
@@ -56,18 +63,18 @@ const MAX_TIME: u64 = (1 << TIME_BITS) - 1;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Phase {
-    /// So many failures since the last success.
+    /// The number of failures since the last success.
     Closed { failures: u64 },
-    /// In ticks since the origin.
+    /// Open until this tick since the origin.
     Open { until: u64 },
-    /// A probe is in flight, until this tick.
+    /// A probe is in flight, and must report by this tick.
     HalfOpen { until: u64 },
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Word {
     phase: Phase,
-    /// How often the pause was doubled.
+    /// How often the pause has doubled.
     level: u64,
     generation: u64,
 }
@@ -101,20 +108,21 @@ impl Word {
     }
 }
 
-/// Whether the server is asked.
+/// The state of a circuit breaker: whether the server is called.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// It is.
+    /// All calls are sent.
     #[default]
     Closed,
-    /// The pause is over: one request asks it, at present or as soon as there is one, and if that is answered, all do again.
+    /// The pause is over. One request is sent as a probe, now or when the next request comes. If it is answered, the
+    /// breaker closes.
     HalfOpen,
-    /// It is not, for a pause.
+    /// No calls are sent, for a pause.
     Open,
 }
 
-/// Leave to ask, for one call. Whoever has it reports how the call went; if not, a probe's deadline passes.
+/// Permission to send one call. The holder reports the result of the call; otherwise the deadline of a probe passes.
 #[derive(Debug)]
 #[must_use = "how the call went must be reported"]
 pub(super) struct Permit {
@@ -128,28 +136,28 @@ impl Permit {
     }
 }
 
-/// What a report changed.
+/// The change that a report made.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use = "operators want to know"]
 pub(super) enum Change {
-    /// Nothing that anyone sees.
+    /// No visible change.
     Nothing,
-    /// The server is asked again.
+    /// The server is called again.
     Closed,
-    /// It is not asked for so many nanoseconds from now.
+    /// The server is not called for this many nanoseconds from now.
     Opened {
         /// The pause.
         pause_ns: u64,
     },
 }
 
-/// See the module's text.
+/// See the module docs.
 #[derive(Debug)]
 pub(super) struct Circuit {
     word: AtomicU64,
-    /// When this one was made, in nanoseconds.
+    /// When the circuit was created, in nanoseconds.
     origin_ns: u64,
-    /// Failures in a row that open it.
+    /// The number of failures in a row that open the circuit.
     failures: u64,
     pause: Duration,
     /// How long a probe may take.
@@ -157,7 +165,7 @@ pub(super) struct Circuit {
 }
 
 impl Circuit {
-    /// A closed one. A probe that has not reported after `probe` is given up.
+    /// Creates a closed circuit. A probe that has not reported after `probe` is replaced by another.
     pub(super) fn new(failures: u32, pause: Duration, probe: Duration, now_ns: u64) -> Self {
         Self {
             word: AtomicU64::new(Word::NEW.pack()),
@@ -168,21 +176,21 @@ impl Circuit {
         }
     }
 
-    /// Ticks that have passed whole. At the end of the field's time all pauses are over.
+    /// The number of whole ticks that have passed. At the end of the time field's range, all pauses are over.
     fn passed(&self, now_ns: u64) -> u64 {
         (now_ns.saturating_sub(self.origin_ns) >> TICK_BITS).min(MAX_TIME)
     }
 
-    /// The first tick that is so much later or more, and later than now by one or more.
+    /// The first tick that is at least `by_ns` later, and at least one tick after now.
     fn later(&self, now_ns: u64, by_ns: u64) -> u64 {
         let at = now_ns.saturating_sub(self.origin_ns).saturating_add(by_ns);
         at.div_ceil(1 << TICK_BITS).max(self.passed(now_ns) + 1).min(MAX_TIME)
     }
 
-    /// Leave to ask the server; or how many nanoseconds until someone has.
+    /// Returns permission to call the server, or the number of nanoseconds until a call may be permitted.
     pub(super) fn admit(&self, now_ns: u64) -> Result<Permit, u64> {
-        // Ordering: Relaxed, here and at all exchanges. The word is the whole state and publishes nothing else: who has a probe and
-        // what it says are decided by this word's modification order.
+        // Ordering: Relaxed, here and at all exchanges. The word is the whole state and publishes no other memory. The
+        // word's modification order decides which call is the probe, and what its report changes.
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
             let word = Word::unpack(seen);
@@ -197,21 +205,21 @@ impl Circuit {
             let ticket = Word { phase, level: word.level, generation }.pack();
             match self.word.compare_exchange(seen, ticket, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(Permit { ticket: Some(ticket) }),
-                // Another is the probe; or has reported.
+                // Another call became the probe, or reported.
                 Err(now) => seen = now,
             }
         }
     }
 
-    /// The server answered this call.
+    /// Reports that the server answered this call.
     pub(super) fn succeeded(&self, permit: &Permit) -> Change {
         if let Some(ticket) = permit.ticket {
             let closed = Word { generation: Word::unpack(ticket).generation, ..Word::NEW };
-            // One exchange: if it fails, another probe is in charge.
+            // One exchange: if it fails, another probe has taken over.
             return self.replace(ticket, closed).map_or(Change::Nothing, |()| Change::Closed);
         }
         let mut seen = self.word.load(Ordering::Relaxed);
-        // As a rule there was no failure, and nothing that threads share is written.
+        // Usually there was no failure, and nothing is written to shared memory.
         while let word @ Word { phase: Phase::Closed { failures: 1.. }, .. } = Word::unpack(seen) {
             match self.replace(seen, Word { phase: Phase::Closed { failures: 0 }, ..word }) {
                 Ok(()) => break,
@@ -221,7 +229,7 @@ impl Circuit {
         Change::Nothing
     }
 
-    /// The server failed this call. `random`: 64 bits, for the pause.
+    /// Reports that the server failed this call. `random` is 64 random bits, for the pause.
     pub(super) fn failed(&self, permit: &Permit, now_ns: u64, random: u64) -> Change {
         if let Some(ticket) = permit.ticket {
             return self.reopen(ticket, 1, now_ns, random);
@@ -246,20 +254,20 @@ impl Circuit {
         }
     }
 
-    /// The caller went away before there was an answer. A probe opens it again, for a pause as long as the last; other calls say
-    /// nothing.
+    /// Reports that the caller stopped waiting before the answer. If the call is a probe, the circuit opens again, for
+    /// a pause as long as the last. Other calls change nothing.
     pub(super) fn abandoned(&self, permit: &Permit, now_ns: u64, random: u64) -> Change {
         permit.ticket.map_or(Change::Nothing, |ticket| self.reopen(ticket, 0, now_ns, random))
     }
 
-    /// A probe opens it again, with the pause doubled so many times more.
+    /// Opens the circuit again after a probe. The pause is doubled `doubled` more times.
     fn reopen(&self, ticket: u64, doubled: u64, now_ns: u64, random: u64) -> Change {
         let Word { level, generation, .. } = Word::unpack(ticket);
         let (open, pause_ns) = self.open(generation, (level + doubled).min(MAX_LEVEL), now_ns, random);
         self.replace(ticket, open).map_or(Change::Nothing, |()| Change::Opened { pause_ns })
     }
 
-    /// Open for half to all of the level's pause, and how many nanoseconds that is.
+    /// Returns the open state with half to all of the level's pause, and the length of this pause in nanoseconds.
     fn open(&self, generation: u64, level: u64, now_ns: u64, random: u64) -> (Word, u64) {
         let doubled = self.pause.saturating_mul(1 << level.min(MAX_LEVEL));
         let most = doubled.min(LONGEST_DOUBLED.max(self.pause));
@@ -277,8 +285,8 @@ impl Circuit {
         at_ns.saturating_sub(now_ns)
     }
 
-    /// The state, and how many nanoseconds until it may change: until the pause is over, or the probe's deadline. Half-open and 0: the
-    /// next request is the probe.
+    /// Returns the state, and the number of nanoseconds until it may change: until the pause ends, or until the probe's
+    /// deadline. Half-open with 0 means that the next request is the probe.
     pub(super) fn state(&self, now_ns: u64) -> (BreakerState, u64) {
         // Ordering: Relaxed; see `admit`.
         match Word::unpack(self.word.load(Ordering::Relaxed)).phase {
@@ -301,7 +309,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
     const START: u64 = 1_700_000_000 * SECOND;
-    /// Of a tick, rounding up.
+    /// The length of a tick, rounded up.
     const TICK: u64 = 1 << TICK_BITS;
 
     fn circuit(failures: u32) -> Circuit {
@@ -336,7 +344,7 @@ mod tests {
         assert_eq!(fail(&circuit, START), Change::Nothing);
         assert_eq!(fail(&circuit, START), Change::Nothing);
         assert_eq!(circuit.succeeded(&ask(&circuit, START)), Change::Nothing);
-        // In a row: the count begins anew.
+        // Only failures in a row count: a success resets the count.
         assert_eq!(fail(&circuit, START), Change::Nothing);
         assert_eq!(fail(&circuit, START), Change::Nothing);
         assert_eq!(circuit.state(START), (BreakerState::Closed, 0));
@@ -359,7 +367,7 @@ mod tests {
         assert!(probe.is_probe());
         assert!(circuit.admit(now).is_err());
         assert_eq!(circuit.state(now).0, BreakerState::HalfOpen);
-        // Calls of before change nothing.
+        // Calls from before the opening change nothing.
         assert_eq!(circuit.failed(&late, now, 0), Change::Nothing);
         assert_eq!(circuit.succeeded(&late), Change::Nothing);
         assert_eq!(circuit.state(now).0, BreakerState::HalfOpen);
@@ -407,12 +415,12 @@ mod tests {
         let now = now + wait;
         let second = ask(&circuit, now);
         assert!(second.is_probe());
-        // The first one's news come too late: they neither open nor close while another is in charge.
+        // The first probe reports too late. It neither opens nor closes the circuit while another probe is in flight.
         assert_eq!(circuit.failed(&lost, now, 0), Change::Nothing);
         assert_eq!(circuit.succeeded(&lost), Change::Nothing);
         assert!(circuit.admit(now).is_err());
         assert_eq!(circuit.succeeded(&second), Change::Closed);
-        // Late, but nobody took over: it counts.
+        // A late report counts if no other probe has taken over.
         let _ = fail(&circuit, now);
         let late = ask(&circuit, now + 10 * SECOND);
         assert_eq!(circuit.succeeded(&late), Change::Closed);
@@ -420,7 +428,7 @@ mod tests {
 
     #[test]
     fn an_abandoned_probe_opens_it_for_a_pause_as_long_as_the_last() {
-        // However long a probe may take.
+        // A very long time for a probe is accepted.
         let circuit = Circuit::new(1, Duration::from_secs(1), Duration::MAX, START);
         let _ = fail(&circuit, START);
         let mut now = START;
@@ -452,22 +460,22 @@ mod tests {
         let _ = fail(&longest, u64::MAX);
         let circuit = Circuit::new(0, Duration::MAX, Duration::MAX, 0);
         assert!(matches!(fail(&circuit, u64::MAX), Change::Opened { .. }), "no failures are as one");
-        // At the end of the field's time all pauses are over; before, none is that long.
+        // At the end of the time field's range, all pauses are over; no earlier pause is that long.
         assert!(ask(&circuit, u64::MAX).is_probe());
         let shortest = Circuit::new(1, Duration::ZERO, Duration::ZERO, 0);
         let _ = fail(&shortest, 5);
         assert!(shortest.admit(5).is_err(), "a pause is one tick at least");
-        // Time that steps back, even before the origin.
+        // Time may step back, even to before the origin.
         let circuit = super::tests::circuit(1);
         let _ = fail(&circuit, START + SECOND);
         assert!(circuit.admit(0).is_err());
         assert!(ask(&circuit, START + 3 * SECOND).is_probe());
     }
 
-    // For every sequence of calls, reports and steps of time:
-    // - no probe begins while another is in flight, unless that one's deadline has passed;
-    // - after a closed circuit's n failures in a row nobody asks for half a pause;
-    // - in whatever state it is, it is closed again after one pause of the longest and a probe that succeeds.
+    // For every sequence of calls, reports and time steps:
+    // - no probe starts while another is in flight, unless the deadline of the other has passed;
+    // - after n failures in a row of a closed circuit, no call is admitted for half a pause;
+    // - from every state, the circuit is closed after one longest pause and a successful probe.
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(7), ..ProptestConfig::default() })]
         #[test]

@@ -1,4 +1,4 @@
-//! Eight requests at one circuit, by shuttle: see `sync::sample`.
+//! Eight concurrent requests at one circuit, with shuttle: see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;

@@ -1,7 +1,8 @@
-//! Loom models of the circuit breaker: requests and reports at one moment, in every interleaving up to a bound on preemptions.
+//! Loom models of the circuit breaker: concurrent requests and reports, in every interleaving up to a bound on
+//! preemptions.
 //!
-//! Each model's assertion states its law. A *control* is the same model with one step done carelessly; it must fail, which shows that
-//! the model can see the fault.
+//! Each model's assertion states its law. A *control* is the same model with one incorrect step. It must fail, which
+//! shows that the model can detect the fault.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -13,7 +14,8 @@ use crate::base::sync::explore;
 mod many;
 
 const TICK: u64 = 1 << TICK_BITS;
-/// A pause is one tick, and a probe may take ten: a word that lets another probe go after a pause only would show.
+/// A pause is one tick, and a probe may take ten. So the model detects a word that admits another probe after only a
+/// pause.
 const PAUSE: u64 = TICK;
 const PROBE: u64 = 10 * TICK;
 const LATER: u64 = 100 * TICK;
@@ -22,7 +24,7 @@ fn circuit(failures: u32) -> Arc<Circuit> {
     Arc::new(Circuit::new(failures, Duration::from_nanos(PAUSE), Duration::from_nanos(PROBE), 0))
 }
 
-/// One that has opened at the beginning, so that it may be probed after a tick.
+/// A circuit that opened at the start, so that a probe is possible after one tick.
 fn opened() -> Arc<Circuit> {
     let circuit = circuit(1);
     let permit = circuit.admit(0).expect("it is closed");
@@ -34,7 +36,7 @@ fn probe(circuit: &Circuit, now_ns: u64) -> Option<Permit> {
     circuit.admit(now_ns).ok().filter(Permit::is_probe)
 }
 
-/// Takes the probe by a load and a store.
+/// Takes the probe with a separate load and store.
 fn probe_carelessly(circuit: &Circuit, now_ns: u64) -> Option<Permit> {
     let word = Word::unpack(circuit.word.load(Ordering::Relaxed));
     let Phase::Open { until } = word.phase else { return None };
@@ -73,7 +75,7 @@ fn control_a_probe_by_load_and_store() {
     one_probe(probe_carelessly);
 }
 
-/// A probe that is overdue fails, while another takes over and a third comes a pause later.
+/// An overdue probe fails while another probe takes over. A third request comes one pause later.
 fn overdue(fail: fn(&Circuit, &Permit, u64)) {
     explore(3, move || {
         let circuit = opened();
@@ -111,7 +113,7 @@ fn control_a_failure_that_does_not_look_for_its_ticket() {
     });
 }
 
-/// The probe succeeds while a call of before fails, and another request comes.
+/// The probe succeeds while an older call fails, and another request comes.
 fn success(fail: fn(&Circuit, &Permit, u64)) {
     explore(3, move || {
         let circuit = circuit(2);
