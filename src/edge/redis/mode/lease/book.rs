@@ -1,4 +1,4 @@
-//! Keys and their leases, without a clock, a connection or a task. The caller says what time it is and carries the questions.
+//! Keys and their leases, without a clock, a connection or a task. The caller passes the time and carries the calls.
 //!
 //! ```text
 //! check ──▶ held: spent here                               due ──▶ questions ──▶ the shared state
@@ -7,9 +7,9 @@
 //!                          answered, failed: what was granted is deposited, or the key pauses
 //! ```
 //!
-//! *Nothing is spent that was not charged*, and nothing after its life, which is counted by the local clock from before the question
-//! was sent. A window's units live no longer than the window had left when they were charged: the reply says it, and the
-//! question was sent earlier still. A reply that comes after that, or never, is of units that are charged and lost.
+//! *Only charged units are spent*, and only during their life. The local clock measures the life, from before the call
+//! was sent. Units of a window live no longer than the window had left when they were charged. The reply contains this
+//! time, and the call was sent even earlier. If a reply comes later, or never, its units are charged and lost.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -24,55 +24,57 @@ use crate::edge::redis::mode::table::KeyTable;
 use crate::edge::redis::protocol::{KeyRef, LookupKey, Plan, Question, Reply};
 use crate::limiter::striped::{Lease, Terms};
 
-/// A round trip, before one was measured; and the least that a check is told to wait for units that are on their way.
+/// A round trip before the first measurement, and the minimum wait for units that are in flight.
 const TRIP_NS: u64 = 1_000_000;
-/// Keys that were not used for this many lives, and hold nothing, are forgotten.
+/// A key that holds nothing and was not used for this many lives is removed.
 const IDLE_LIVES: u64 = 4;
-/// While this many keys are queued, a process asks for larger blocks, because it cannot ask more questions.
+/// While this many keys are queued, the process asks for larger blocks, because it cannot send more calls.
 const CROWD: usize = 128;
 
-/// What is set about leases.
+/// The options of the lease mode.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LeaseSettings {
-    /// The most that all limits together ever admit at once.
+    /// The largest cost that all limits together can admit at once.
     pub(crate) limit: u64,
     pub(crate) life: std::time::Duration,
     pub(crate) max_block: u64,
     pub(crate) processes: u32,
-    /// The number of stripes for each key. `None`: one word for each key.
+    /// The number of stripes for each key. `None` means one word for each key.
     pub(crate) stripes: Option<usize>,
     pub(crate) max_keys: usize,
-    /// Of delays, so that processes do not ask all at once.
+    /// The seed of random delays, so that processes do not call the server at the same time.
     pub(crate) seed: u64,
 }
 
-/// What this process says to a check.
+/// The result of a check in this process.
 #[derive(Clone, Debug)]
 pub(crate) enum LeaseCheck {
-    /// It is decided, by units that were held until a time (0: nothing was charged), or by what the server has said of late.
+    /// The check is decided, with units held until this time (0 if nothing was charged), or with a recent answer of the
+    /// server.
     Decided(Decision, u64),
-    /// Too little is held; the denial says when to look again. Nobody has asked for it yet.
+    /// Too few units are held. The denial contains the time to look again. No call is queued yet.
     Missing(Decision, Arc<Holding>),
-    /// Too little is held, and the server was asked in vain just now.
+    /// Too few units are held, and a call to the server failed a short time ago.
     Failing,
-    /// There are no more keys to be held: the server decides.
+    /// The table has no room for the key, so the server decides.
     Full,
 }
 
-/// A question, from when it is asked until it is answered. One that is dropped before has failed: its task is gone, or has panicked.
+/// A call for units, from when it is sent until it is answered. If it is dropped before the answer, it has failed: its
+/// task ended or panicked.
 #[derive(Debug)]
 #[must_use = "a question that is dropped has failed"]
 pub(crate) struct BlockRequest {
     pub(crate) key: Box<[u8]>,
     pub(crate) ask: Question,
-    /// When it was asked.
+    /// When the call was sent.
     pub(crate) asked_ns: u64,
     holding: Arc<Holding>,
     pub(super) wish: Wish,
-    /// What the asker takes out of the answer, before anybody else can.
+    /// The units that the caller takes from the answer, before other checks can take them.
     pub(crate) cost: u64,
     requests: Arc<RequestTally>,
-    /// How long the key pauses if it is dropped.
+    /// How long the key pauses if the call is dropped.
     pause_ns: u64,
     is_reported: Cell<bool>,
 }
@@ -94,24 +96,24 @@ impl BlockRequest {
     }
 }
 
-/// What became of an answer for the one who asked.
+/// The result of an answer, for the caller.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Receipt {
-    /// The cost is the asker's, until a time. The rest was deposited.
+    /// The caller has its cost, until this time. The rest was deposited.
     Taken { until_ns: u64 },
-    /// It was granted, but not in time.
+    /// The units were granted, but too late.
     Late,
-    /// It was refused, and is not asked for again until a time.
+    /// The server denied the units. No call asks for them again until this time.
     Refused { until_ns: u64 },
 }
 
-/// See the module's text.
+/// All leases of a limiter; see the module docs.
 pub(crate) struct LeaseBook {
     pub(super) terms: Terms,
     settings: LeaseSettings,
     pub(super) keys: KeyTable<Holding>,
     pub(super) queue: KeyQueue<(Box<[u8]>, Arc<Holding>)>,
-    /// Round trips, smoothed.
+    /// The smoothed round trip.
     trip_ns: AtomicU64,
     pub(super) counters: Counters,
 }
@@ -124,7 +126,7 @@ impl Default for LeaseSettings {
 }
 
 impl LeaseBook {
-    /// `wake` is called when there is something [`due`](Self::due).
+    /// `wake` is called when calls are [`due`](Self::due).
     pub(crate) fn new(settings: LeaseSettings, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let terms = Terms::new(settings.limit, settings.life, settings.max_block);
         Self {
@@ -137,25 +139,25 @@ impl LeaseBook {
         }
     }
 
-    /// All units that are held. O(keys).
+    /// The sum of all held units. O(keys).
     pub(crate) fn held(&self, now_ns: u64) -> u64 {
         let mut held = 0_u64;
         self.keys.for_each(|_, holding| held = held.saturating_add(holding.held(&self.terms, now_ns)));
         held
     }
 
-    /// A round trip, as measured.
+    /// The measured round trip.
     pub(crate) fn trip_ns(&self) -> u64 {
         // Ordering: Relaxed, here and below. A hint.
         self.trip_ns.load(Ordering::Relaxed)
     }
 
-    /// Everything that was counted. O(keys).
+    /// Returns all counts. O(keys).
     pub(crate) fn stats(&self, now_ns: u64) -> LeaseStats {
         self.counters.sum(self.held(now_ns), self.keys.len())
     }
 
-    /// `queued`: how many keys wait to be asked for.
+    /// `queued` is the number of keys in the queue.
     fn habit(&self, queued: usize) -> Habit {
         Habit {
             max_block: self.settings.max_block,
@@ -165,8 +167,8 @@ impl LeaseBook {
         }
     }
 
-    /// The common case of [`check`](Self::check): what is spent is there, and nobody comes between. Returns when the lease ends.
-    /// In other cases it does nothing. O(1). Takes no lock, except in the call that finds few units left.
+    /// The common case of [`check`](Self::check): the units are held, and no other thread interferes. Returns the end
+    /// of the lease. In other cases it does nothing. O(1). Takes no lock, except in the call that finds few units left.
     #[inline(always)]
     pub(super) fn take<'k>(
         &self,
@@ -180,14 +182,14 @@ impl LeaseBook {
         if left < holding.low() {
             self.low(key.into(), holding, now_ns);
         }
-        // Its end is an exchange, which waits for what was written before.
+        // The guard ends with an atomic exchange, which waits for earlier writes.
         drop(look);
         self.counters.spent(cost);
         let facts = Facts::Plain { remaining: left, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
         Some((Decision::new(Outcome::Allowed, cost, self.settings.limit, now_ns, facts), until_ns))
     }
 
-    /// Spends held units, if they suffice. O(1). Takes no lock, except in the call that finds few units left.
+    /// Spends held units, if there are enough. O(1). Takes no lock, except in the call that finds few units left.
     pub(crate) fn check<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> LeaseCheck {
         let key = key.into();
         match self.take(key, cost, now_ns) {
@@ -214,7 +216,7 @@ impl LeaseBook {
         self.short(holding, decision, now_ns)
     }
 
-    /// Little is left in a stripe: if that is so of all, the key is queued.
+    /// Few units are left in a stripe. If all stripes have few, the key is queued.
     #[cold]
     fn low(&self, key: KeyRef<'_>, holding: &Arc<Holding>, now_ns: u64) {
         if holding.is_idle()
@@ -233,7 +235,7 @@ impl LeaseBook {
         match holding.pause(&self.terms, self.missing(holding, decision.cost(), now_ns), now_ns) {
             Some(Pause::Refused { until_ns }) => {
                 let wait_ns = until_ns.saturating_sub(now_ns);
-                // Others may have put some back since; then let it look again.
+                // Another thread may have put units back since. The caller may then look again.
                 let denied = holding.peek(&self.terms, decision.cost(), now_ns, wait_ns);
                 let decision = if denied.is_denied() { denied } else { decision };
                 LeaseCheck::Decided(decision, 0)
@@ -247,17 +249,17 @@ impl LeaseBook {
         cost.saturating_sub(holding.held(&self.terms, now_ns)).max(1)
     }
 
-    /// The denial of one that may look again when what is on its way should be there.
+    /// A denial whose retry time is when units in flight should arrive.
     pub(crate) fn soon(&self, cost: u64, now_ns: u64) -> Decision {
         let wait = std::time::Duration::from_nanos(self.trip_ns().max(TRIP_NS));
         Decision::denied(cost, self.settings.limit, 0, wait, Timestamp::from_nanos(now_ns))
     }
 
-    /// A key that is not there.
+    /// A key that is not in the table.
     #[cold]
     fn first(&self, key: KeyRef<'_>, cost: u64, now_ns: u64) -> LeaseCheck {
         if cost == 0 || cost > self.settings.limit {
-            // Decided without a state; that needs no place in the table.
+            // This decision needs no state, so it needs no place in the table.
             let (decision, _) = Holding::new(None, now_ns).spend(&self.terms, cost, now_ns, TRIP_NS);
             return LeaseCheck::Decided(decision, 0);
         }
@@ -270,7 +272,8 @@ impl LeaseBook {
         }
     }
 
-    /// A decision by the held units, uncharged. The true limit has at least as much room.
+    /// Returns the decision that the held units give, without a charge. The real limit has at least this many units
+    /// left.
     pub(crate) fn peek<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> Decision {
         let peek = |holding: &Holding| {
             let pause = holding.pause(&self.terms, self.missing(holding, cost, now_ns), now_ns);
@@ -292,19 +295,19 @@ impl LeaseBook {
         }
     }
 
-    /// Nobody takes up any more what is queued: keys that are, are free for who asks by itself, and none is queued again.
+    /// Closes the queue. Callers can then ask for queued keys themselves, and no key is queued again.
     pub(crate) fn close(&self) {
         for (_, holding) in self.queue.close() {
             holding.release();
         }
     }
 
-    /// Whether a key can hold this many units at all. More are never asked for, because they could not be kept.
+    /// Returns whether a key can hold this many units. The process never asks for more, because it could not keep them.
     pub(crate) const fn keeps(&self, cost: u64) -> bool {
         cost <= self.terms.most()
     }
 
-    /// Has more units asked for, after a check that found too little. Does nothing if a key can never hold them.
+    /// Queues a call for units, after a check that found too few. Does nothing if a key can never hold the cost.
     pub(crate) fn want<'k>(
         &self,
         key: impl Into<KeyRef<'k>>,
@@ -318,7 +321,8 @@ impl LeaseBook {
         }
     }
 
-    /// Takes note that a caller waits for units of a key that is asked for already, as long as the returned value is kept.
+    /// Records that a caller waits for units of a key for which a call is already pending. The record lasts as long as
+    /// the returned value.
     pub(crate) fn wait<'h>(&self, holding: &'h Arc<Holding>, cost: u64, now_ns: u64) -> Waiting<'h> {
         let missing = self.missing(holding, cost, now_ns);
         holding.note(missing);
@@ -326,7 +330,8 @@ impl LeaseBook {
         Waiting { holding, missing }
     }
 
-    /// A question for a caller that asks by itself, and takes its cost out of the answer; `None` if the key is asked for already.
+    /// Returns a call for a caller that asks itself, and takes its cost from the answer. Returns `None` if a call for
+    /// the key is pending.
     pub(crate) fn claim<'k>(
         &self,
         key: impl Into<KeyRef<'k>>,
@@ -340,7 +345,7 @@ impl LeaseBook {
         }
     }
 
-    /// The question of the one whose turn it is; `None` if there is enough, and the key is free again.
+    /// Returns the call of the thread whose turn it is. If enough units are held, releases the key and returns `None`.
     fn due_for(
         &self,
         key: Box<[u8]>,
@@ -368,8 +373,8 @@ impl LeaseBook {
         })
     }
 
-    /// The questions of keys that ran out or will soon: at most `most`, oldest first. Each is to be [`answered`](Self::answered) or
-    /// [`failed`](Self::failed).
+    /// Returns at most `most` calls for keys that have too few units or will soon, oldest first. The caller must report
+    /// each call with [`answered`](Self::answered) or [`failed`](Self::failed).
     pub(crate) fn due(&self, most: usize, now_ns: u64) -> Vec<BlockRequest> {
         let queued = self.queue.len();
         let keys = std::iter::from_fn(|| self.queue.pop()).take(most.min(queued));
@@ -377,7 +382,7 @@ impl LeaseBook {
         mine.filter_map(|(key, holding)| self.due_for(key, holding, queued, 0, now_ns)).collect()
     }
 
-    /// There was an answer.
+    /// Reports the answer of a call.
     pub(crate) fn answered(&self, due: &BlockRequest, answer: &Granted, now_ns: u64) -> Receipt {
         due.is_reported.set(true);
         self.learn_trip(now_ns.saturating_sub(due.asked_ns));
@@ -392,7 +397,7 @@ impl LeaseBook {
         }
         self.counters.granted.add(answer.units);
         let life_ns = answer.window_ns.unwrap_or(u64::MAX).min(self.terms.life_ns());
-        // Of a clock that has stepped back since, the life begins now.
+        // If the clock has stepped back since the call was sent, the life begins now.
         let until_ns = due.asked_ns.min(now_ns).saturating_add(life_ns);
         let in_time = now_ns < until_ns;
         let own = if in_time { due.cost.min(answer.units) } else { 0 };
@@ -401,21 +406,21 @@ impl LeaseBook {
         due.holding.deposit(&self.terms, lease, due.asked_ns, now_ns);
         due.holding.mark(&self.terms, &due.wish, answer.units, now_ns);
         if answer.left == 0 {
-            // All of it was taken: the next question would be in vain.
+            // The answer left no units, so the next call would return none.
             due.holding.pause_refused(1, now_ns, now_ns.saturating_add(self.pause_ns(answer, now_ns)));
         }
         due.holding.release();
         if own == due.cost { Receipt::Taken { until_ns } } else { Receipt::Late }
     }
 
-    /// How long a key that was refused is not asked for: until the units should be there, but for no less than what makes it worth
-    /// while to ask again; and up to an eighth longer, so that processes do not ask all at once.
+    /// The pause after a denial. It ends when the units should be available, but not before another call is worthwhile.
+    /// It is up to an eighth longer, so that processes do not call at the same time.
     fn pause_ns(&self, answer: &Granted, now_ns: u64) -> u64 {
         let worth = (self.terms.life_ns() / 64).min(answer.reset_ns / 8).max(self.trip_ns());
         self.jitter(answer.retry_ns.max(worth), now_ns)
     }
 
-    /// Up to an eighth more.
+    /// Adds up to an eighth.
     fn jitter(&self, ns: u64, now_ns: u64) -> u64 {
         let mixed = (now_ns ^ self.settings.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
         let part = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 48;
@@ -423,20 +428,20 @@ impl LeaseBook {
         ns.saturating_add(u64::try_from(more).unwrap_or(0))
     }
 
-    /// There was no answer. What may have been charged is lost.
+    /// Reports that a call got no answer. Units that it may have charged are lost.
     pub(crate) fn failed(&self, due: &BlockRequest, now_ns: u64) {
         due.is_reported.set(true);
         due.holding.mark(&self.terms, &due.wish, 0, now_ns);
         due.lose(now_ns, self.jitter(due.pause_ns, now_ns));
     }
 
-    /// Puts units where checks find them: those of a check that is taken back, or of an asker that is gone. They expire when they
-    /// would have. How many could be kept.
+    /// Puts units where checks find them: units of a refunded check, or of a caller that is gone. They keep their
+    /// expiry time. Returns the number of units that could be kept.
     pub(crate) fn give<'k>(&self, key: impl Into<KeyRef<'k>>, units: u64, until_ns: u64, now_ns: u64) -> u64 {
         self.keys.get(key.into(), |holding| self.give_to(holding, units, until_ns, now_ns)).unwrap_or(0)
     }
 
-    /// The same, for one whose question was answered.
+    /// Like `give`, for a caller whose call was answered.
     pub(crate) fn give_due(&self, due: &BlockRequest, units: u64, until_ns: u64, now_ns: u64) -> u64 {
         self.give_to(&due.holding, units, until_ns, now_ns)
     }
@@ -451,12 +456,12 @@ impl LeaseBook {
 
     fn learn_trip(&self, trip_ns: u64) {
         let old = self.trip_ns();
-        // An eighth of the new one. Answers that took longer than a life brought nothing.
+        // The new value counts for an eighth. Answers that took longer than a life brought no units.
         let new = old - old / 8 + trip_ns.min(self.terms.life_ns()) / 8;
         self.trip_ns.store(new, Ordering::Relaxed);
     }
 
-    /// Forgets keys that hold nothing and were not used for a while. O(keys).
+    /// Removes keys that hold nothing and were not used for a while. O(keys).
     pub(crate) fn sweep(&self, now_ns: u64) {
         let idle_ns = self.terms.life_ns().saturating_mul(IDLE_LIVES);
         self.keys.for_each(|key, holding| {
@@ -466,7 +471,7 @@ impl LeaseBook {
         });
     }
 
-    /// Takes all units out of all keys, to be given back: each key's units, and when they expire. O(keys).
+    /// Takes all units of all keys, to give them back. Returns the units of each key, and when they expire. O(keys).
     pub(crate) fn take_all(&self, now_ns: u64) -> Vec<(Box<[u8]>, u64, u64)> {
         let mut all = Vec::new();
         self.keys.for_each(|key, holding| {
@@ -478,7 +483,7 @@ impl LeaseBook {
     }
 }
 
-/// Somebody who waits for another one's question.
+/// A caller that waits for another caller's call.
 #[derive(Debug)]
 pub(crate) struct Waiting<'h> {
     holding: &'h Arc<Holding>,
@@ -486,7 +491,7 @@ pub(crate) struct Waiting<'h> {
 }
 
 impl Waiting<'_> {
-    /// Whether there is nothing to wait for any more.
+    /// Returns whether there is nothing left to wait for.
     pub(crate) fn is_over(&self) -> bool {
         self.holding.is_idle()
     }
@@ -499,7 +504,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Granted {
-    /// What a reply says.
+    /// Reads a reply.
     pub(crate) fn read(plan: &Plan, due: &BlockRequest, reply: &Reply) -> Self {
         let cost = if reply.granted == 0 { due.wish.least } else { 1 };
         let next = plan.looked(reply, cost, Timestamp::ZERO);
@@ -513,17 +518,18 @@ impl Granted {
     }
 }
 
-/// What the shared state says to a question.
+/// The answer of the shared state to a call for units.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Granted {
-    /// 0: refused.
+    /// The granted units; 0 means denied.
     pub(crate) units: u64,
-    /// What was left of the shortest window when they were charged.
+    /// The rest of the shortest window when the units were charged.
     pub(crate) window_ns: Option<u64>,
-    /// What was left afterwards.
+    /// The units left afterwards.
     pub(crate) left: u64,
-    /// After a refusal: when the refused units are available. Otherwise, if nothing is left: when one unit is.
+    /// After a denial: when the denied units are available. Otherwise, if no units are left: when one unit is
+    /// available.
     pub(crate) retry_ns: u64,
-    /// When all is paid.
+    /// When the whole debt is paid.
     pub(crate) reset_ns: u64,
 }

@@ -1,4 +1,4 @@
-//! A book of leases with a clock, and with the way to the server: what its answers mean.
+//! A book of leases, with a clock and a connection to the server: what the server's answers mean.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,10 @@ use crate::edge::redis::protocol::{
     Answer, Bytes, Call, DecidedBy, Error, Key, KeyRef, Question, Reply, Transport,
 };
 
-/// So often a call waits for units that others ask for, before it asks for its own alone.
+/// How often a call waits for units that other calls ask for, before it asks for its own cost alone.
 const ROUNDS: usize = 4;
-/// Questions under way at a time. More would wait at the server, and be late there; here they wait without a time-out that counts.
+/// The maximum number of calls in flight. More calls would wait at the server and be late; here they wait before their
+/// time-out starts.
 const UNDER_WAY: usize = 256;
 
 /// A limiter without its task.
@@ -26,24 +27,24 @@ pub(super) struct LeaseCore<C> {
     pub(super) book: LeaseBook,
     pub(super) dispatch: Dispatch<C>,
     pub(super) under_way: Arc<Semaphore>,
-    /// The server's time less the local one, at the least, in nanoseconds modulo 2^64; of the last answer.
+    /// The server's time minus the local time of the last answer, at the least, in nanoseconds modulo 2^64.
     offset_ns: AtomicU64,
-    /// How long a call waits for units that others ask for, and then for what it asks itself. After both it is as if the server had not
-    /// answered.
+    /// How long a call waits for units that other calls ask for, and then for its own call to the server. After both,
+    /// the limiter decides as if the server had not answered.
     pub(super) timeout: Duration,
 }
 
-/// What became of a question, for the one who asked.
+/// The result of a call to the server, for the caller.
 #[derive(Debug)]
 pub(super) enum BlockOutcome {
     Answered(Answer),
-    /// The asker takes nothing out of what was granted: it did not want to, or the answer came too late.
+    /// The caller takes no units from the answer, because it did not want any, or because the answer came too late.
     Again,
     Failed,
 }
 
 impl<C> LeaseCore<C> {
-    /// Stops the task, and has everything that waits for what was queued ask by itself.
+    /// Stops the task, and lets all callers that wait for the queue ask for themselves.
     pub(super) fn stop(&self) {
         self.dispatch.signal.stop();
         self.book.close();
@@ -55,8 +56,9 @@ impl<C: Clock> LeaseCore<C> {
     pub(super) fn new<T: Transport>(builder: LeaseBuilder<T, C>, tasks: Tasks) -> Result<Self, BuildError> {
         let LeaseBuilder { builder, options, clock } = builder;
         let settings = builder.settings();
-        // Callers wait for their time-out. A question goes on in its task: what it brings is of use as long as it lives for most of its
-        // life, and an answer that is late because this process was not scheduled is no failure of the server.
+        // Callers wait for their time-out. The call to the server continues in its task: the units that it brings are
+        // useful while most of their life remains. If the answer is late because this process was not scheduled, the
+        // server has not failed.
         let answer = settings.timeout.max(options.life / 4);
         let guarded = Settings { timeout: answer, ..settings.clone() };
         let dispatch = Dispatch::new(builder.client, &guarded, tasks, clock)?;
@@ -75,7 +77,7 @@ impl<C: Clock> LeaseCore<C> {
         })
     }
 
-    /// Decides by what is held, and has what is missing fetched.
+    /// Decides with the held units. Queues a call if units are missing.
     #[inline]
     pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
         let now_ns = now.as_nanos();
@@ -89,7 +91,8 @@ impl<C: Clock> LeaseCore<C> {
         }
     }
 
-    /// Decides without waiting. `Err`: how often to ask for units to be held, before the server is asked for the cost alone.
+    /// Decides without waiting. `Err` contains how often to ask for units to hold, before the caller asks the server
+    /// for the cost alone.
     pub(super) fn check_now(&self, key: KeyRef<'_>, cost: u64) -> Result<Answer, usize> {
         let now = self.dispatch.now();
         match self.book.check(key, cost, now.as_nanos()) {
@@ -116,7 +119,7 @@ impl<C: Clock> LeaseCore<C> {
         }
     }
 
-    /// What an answer means for the one who asked.
+    /// Processes an answer of the server, and returns its result for the caller.
     pub(super) fn land(&self, due: &BlockRequest, reply: Result<Reply, Error>) -> BlockOutcome {
         let now_ns = self.dispatch.now_ns();
         let Ok(reply) = reply else {
@@ -134,7 +137,7 @@ impl<C: Clock> LeaseCore<C> {
             }
             Receipt::Late => BlockOutcome::Again,
             Receipt::Refused { until_ns } => {
-                // This process says no until then, so that is when to come back.
+                // This process denies until then, so that is the retry time.
                 let retry_ns = until_ns.saturating_sub(now_ns);
                 let (remaining, reset_ns) = (decision.remaining(), answer.reset_ns.max(retry_ns));
                 let facts = Facts::Plain { remaining, retry_ns, reset_ns, delay_ns: 0 };
@@ -144,7 +147,8 @@ impl<C: Clock> LeaseCore<C> {
         }
     }
 
-    /// Puts units back that were leased for an answer which nobody has seen, or wants; or gives them back to this process's share.
+    /// Puts back units that were leased for an answer that no caller reads or wants. For a local answer, returns the
+    /// units to this process's share.
     pub(super) fn give(&self, key: KeyRef<'_>, answer: &Answer) -> u64 {
         let decision = answer.decision();
         if answer.by() == DecidedBy::Local {
@@ -155,11 +159,12 @@ impl<C: Clock> LeaseCore<C> {
 
     fn learn_offset(&self, reply: &Reply, now_ns: u64) {
         let offset = reply.now_us.saturating_mul(1_000).wrapping_sub(now_ns);
-        // Ordering: Relaxed. A number by itself.
+        // Ordering: Relaxed. The number does not depend on other memory.
         self.offset_ns.store(offset, Ordering::Relaxed);
     }
 
-    /// All that is held, as questions that give it back: of each unit it is said that it was charged as early as it may have been.
+    /// Returns calls that give all held units back. Each unit is dated at the earliest time at which it may have been
+    /// charged.
     pub(super) fn returns(&self) -> Vec<Call> {
         let offset = self.offset_ns.load(Ordering::Relaxed);
         let call = |(key, units, until_ns): (Box<[u8]>, u64, u64)| {

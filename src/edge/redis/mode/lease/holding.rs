@@ -1,4 +1,4 @@
-//! What this process holds of one key, and what it knows of it.
+//! The held units of one key, and what this process knows about the key.
 //!
 //! ```text
 //!            a check finds too little        the task takes it up
@@ -7,11 +7,13 @@
 //!    │                   a caller asks by itself                     │
 //!    ╰──────────────────── granted, refused, failed ─────────────────╯
 //! ```
-//! So there is one question about a key at a time. The caller that changed the state to `ASKED` changes it back. All other words are hints: of
-//! when to ask, and for how much. A wrong one costs a question, or a denial that says when to come back. No unit hangs on them:
-//! those are in the words of `lease`, whose laws are modelled there.
+//! So there is at most one call for a key at a time. The caller that changed the state to `ASKED` changes it back. All
+//! other words are hints about when to ask, and for how many units. A wrong hint costs a call, or a denial with a retry
+//! time. The hints do not affect the number of units: those are in the words of `lease`, where loom models check the
+//! rules.
 //!
-//! Ordering of all of it: Relaxed. Nothing is published by these words, and units are in others that need no more.
+//! Ordering of all words here: Relaxed. They publish no other memory, and the units are in words that need no stronger
+//! ordering.
 
 use crate::Timestamp;
 use crate::base::decision::Decision;
@@ -22,21 +24,23 @@ const IDLE: u64 = 0;
 const QUEUED: u64 = 1;
 const ASKED: u64 = 2;
 
-/// In a crowd a block is at most this many times the previous one. Two questions then suffice for a key that is used hundreds of times in a life.
+/// While many keys are queued, a block is at most this many times the previous block. Two calls then suffice for a key
+/// that is used hundreds of times in a life.
 const CROWDED_GROWTH: u64 = 16;
 
-/// A pause of this kind is one after failures; other numbers are the fewest units that were refused.
+/// In the word that holds the reason of a pause, this value means a pause after failures. Other values are the fewest
+/// units that the server denied.
 const FAILING: u64 = 0;
 
-/// Where a key's units are.
+/// The words that hold a key's units.
 #[derive(Debug)]
 enum HeldUnits {
     One(Small),
-    /// Stripes for cores that hit one key at once.
+    /// Stripes, for one key that many cores use at once.
     Many(Box<Padded>),
 }
 
-/// What an account does, whichever words it has. `$wait_ns` is what a denial says.
+/// Forwards an operation to either kind of words. `$wait_ns` is the retry time of a denial.
 macro_rules! each {
     ($holding:expr, $terms:expr, $wait_ns:expr, $account:ident => $does:expr) => {{
         let (terms, source) = ($terms, &NoSource { limit: $terms.limit, wait_ns: $wait_ns });
@@ -53,10 +57,10 @@ macro_rules! each {
     }};
 }
 
-/// Denies: the units are elsewhere, and come by deposits.
+/// A source that denies: units arrive by deposits only.
 struct NoSource {
     limit: u64,
-    /// What a check that found too little is told to wait.
+    /// The retry time of a check that found too few units.
     wait_ns: u64,
 }
 
@@ -74,65 +78,66 @@ impl LeaseSource for NoSource {
     }
 }
 
-/// A key. See the module's text.
+/// The state of a key. See the module docs.
 #[derive(Debug)]
 pub(crate) struct Holding {
     units: HeldUnits,
     state: AtomicU64,
-    /// Units that calls lacked since the last question: the fewest of one call, and the sum. `u64::MAX` and 0 without such a call.
+    /// The units that calls lacked since the last call to the server: the minimum of one call, and the sum. Without
+    /// such a call, `u64::MAX` and 0.
     least: AtomicU64,
     unmet: AtomicU64,
-    /// What callers wait for at this moment.
+    /// The units for which callers currently wait.
     waiting: AtomicU64,
-    /// Not to be asked from a time until another, and why.
+    /// The start and end of a pause in which no call is sent, and its reason.
     pause_from_ns: AtomicU64,
     pause_until_ns: AtomicU64,
     pause_for: AtomicU64,
-    /// When less is held, more is asked for beforehand; 0 for keys that are used seldom.
+    /// If fewer units than this are held, a call is sent in advance. 0 for rarely used keys.
     low: AtomicU64,
-    /// When the last question was answered, the units held then, and the units meant to be held.
+    /// The time of the last answer, the units held then, and the number of units that were meant to be held.
     mark_ns: AtomicU64,
     mark_held: AtomicU64,
     block: AtomicU64,
-    /// How often in a row the server had less than was wanted of it at once, while blocks were used up at once.
+    /// How often in a row the server had fewer units than were wanted, while blocks were used up quickly.
     short: AtomicU64,
 }
 
-/// Who brings a key to its next state.
+/// Which thread moves a key to its next state.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(super) enum Turn {
-    /// The caller did.
+    /// The caller does.
     Own,
-    /// Somebody else has, or the key was in another state.
+    /// Another thread did, or the key was in another state.
     Others,
 }
 
-/// Why a key is not asked for now.
+/// Why no call for a key is sent now.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Pause {
-    /// The server lacks these units until this time.
+    /// The server does not have these units until this time.
     Refused { until_ns: u64 },
-    /// It was asked in vain just now.
+    /// A call failed a short time ago.
     Failing,
 }
 
-/// What to ask for.
+/// The units to ask for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Wish {
     pub(super) least: u64,
     pub(super) wanted: u64,
-    /// Into how many equal parts the remaining units are divided, to take one.
+    /// The remaining units are divided into this many equal parts, and the server grants at most one part.
     pub(super) share: u64,
     /// Whether the last block was used up in a 16th of a life.
     is_fast: bool,
-    /// The units to hold after the answer.
+    /// The number of units to hold after the answer.
     target: u64,
-    /// When less than that is held, the next question is due.
+    /// The next call is due when fewer units than this are held.
     low: u64,
 }
 
-/// How a key is asked for, whichever it is.
+/// Parameters that apply to the calls of all keys.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Habit {
     pub(super) max_block: u64,
@@ -167,7 +172,8 @@ impl Holding {
         }
     }
 
-    /// Spends a cost, if this thread's stripe holds it and nobody comes between: how much is left there, and when that expires.
+    /// Spends a cost, if this thread's stripe holds it and no other thread interferes. Returns the units left in the
+    /// stripe, and when they expire.
     #[inline(always)]
     pub(super) fn take(&self, terms: &Terms, cost: u64, now_ns: u64) -> Option<(u64, u64)> {
         match &self.units {
@@ -176,58 +182,59 @@ impl Holding {
         }
     }
 
-    /// Spends a cost, if it is held: until when that could have been done, or 0. `wait_ns` is what a denial says.
+    /// Spends a cost, if it is held. Returns the decision, and the time until which the units could be spent, or 0.
+    /// `wait_ns` is the retry time of a denial.
     pub(super) fn spend(&self, terms: &Terms, cost: u64, now_ns: u64, wait_ns: u64) -> (Decision, u64) {
         each!(self, terms, wait_ns, account => account.charge_on(thread_number(), now_ns, cost))
     }
 
-    /// How things stand, without charging.
+    /// Returns the decision without a charge.
     pub(super) fn peek(&self, terms: &Terms, cost: u64, now_ns: u64, wait_ns: u64) -> Decision {
         each!(self, terms, wait_ns, account => account.peek(now_ns, cost))
     }
 
-    /// All units that are there.
+    /// The sum of all held units.
     pub(super) fn held(&self, terms: &Terms, now_ns: u64) -> u64 {
         each!(self, terms, 0, account => account.held(now_ns))
     }
 
-    /// Puts units where checks find them. How many of them could be kept.
+    /// Puts units where checks find them. Returns the number of units that could be kept.
     pub(super) fn deposit(&self, terms: &Terms, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
         each!(self, terms, 0, account => account.deposit(lease, asked_ns, now_ns))
     }
 
-    /// Takes all units out: how many, and when they expire.
+    /// Takes all units. Calls `visit` with the number of units and when they expire.
     pub(super) fn take_all(&self, terms: &Terms, now_ns: u64, visit: impl FnMut(u64, u64)) {
         each!(self, terms, 0, account => account.take_all(now_ns, visit));
     }
 
-    /// Below what it is time to ask, if so few are left in a stripe.
+    /// If a stripe has fewer units than this, it is time to ask for more.
     #[inline(always)]
     pub(super) fn low(&self) -> u64 {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// Whether no question is under way or about to be sent.
+    /// Returns whether no call is pending or in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.state.load(Ordering::Relaxed) == IDLE
     }
 
-    /// Whether the caller is the one to queue it.
+    /// Returns whether the caller must queue the key.
     pub(super) fn queue(&self) -> Turn {
         self.exchange(IDLE, QUEUED)
     }
 
-    /// Whether the caller, who found it queued, is the one to ask.
+    /// Returns whether the caller, who found the key queued, must send the call.
     pub(super) fn take_up(&self) -> Turn {
         self.exchange(QUEUED, ASKED)
     }
 
-    /// Whether the caller is the one to ask, at once.
+    /// Returns whether the caller must send the call, at once.
     pub(super) fn claim(&self) -> Turn {
         self.exchange(IDLE, ASKED)
     }
 
-    /// There was an answer, or there will be none.
+    /// Ends a call: it was answered, or will not be.
     pub(super) fn release(&self) {
         self.state.store(IDLE, Ordering::Relaxed);
     }
@@ -239,14 +246,14 @@ impl Holding {
         }
     }
 
-    /// Takes note of a call that lacked these units.
+    /// Records that a call lacked these units.
     pub(super) fn note(&self, missing: u64) {
         self.least.fetch_min(missing.max(1), Ordering::Relaxed);
         let add = |unmet: u64| Some(unmet.saturating_add(missing));
         let _ = self.unmet.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// A caller waits for these units, until [`waited`](Self::waited).
+    /// Records that a caller waits for these units, until [`waited`](Self::waited).
     pub(super) fn wait(&self, missing: u64) {
         self.waiting.fetch_add(missing, Ordering::Relaxed);
     }
@@ -255,8 +262,8 @@ impl Holding {
         self.waiting.fetch_sub(missing, Ordering::Relaxed);
     }
 
-    /// Why a call that lacks these units need not ask now, if it need not. A pause more than a life ahead is left over from before
-    /// the clock stepped back, and does not count.
+    /// Returns why a call that lacks these units must not ask now, if there is a reason. A pause that ends more than a
+    /// life ahead comes from before a step back of the clock, and does not count.
     pub(super) fn pause(&self, terms: &Terms, missing: u64, now_ns: u64) -> Option<Pause> {
         let until_ns = self.pause_until_ns.load(Ordering::Relaxed);
         let from_ns = self.pause_from_ns.load(Ordering::Relaxed);
@@ -270,7 +277,7 @@ impl Holding {
         }
     }
 
-    /// The server lacks these units until then.
+    /// The server does not have these units until then.
     pub(super) fn pause_refused(&self, least: u64, now_ns: u64, until_ns: u64) {
         self.pause_as(least.max(1), now_ns, until_ns);
     }
@@ -285,10 +292,12 @@ impl Holding {
         self.pause_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
-    /// What to ask for now. `least`: the units that the caller itself lacks, or 0. `None` if there is enough.
+    /// Returns the units to ask for now, or `None` if enough are held. `least` is the number of units that the caller
+    /// itself lacks, or 0.
     ///
-    /// Blocks last for about a quarter of a life, by the units that were used or lacking since the last answer. They at most double,
-    /// but suffice for all callers that wait. In a crowd they last for a life, and grow faster: the next question is far away.
+    /// A block lasts for about a quarter of a life, at the rate at which units were used or lacked since the last
+    /// answer. A block is at most twice the previous block, but is large enough for all waiting callers. While many
+    /// keys are queued, a block lasts for a life and grows faster, because the next call comes late.
     pub(super) fn wish(&self, terms: &Terms, habit: Habit, least: u64, now_ns: u64) -> Option<Wish> {
         let noted = self.least.swap(u64::MAX, Ordering::Relaxed);
         let unmet = self.unmet.swap(0, Ordering::Relaxed).max(least);
@@ -306,7 +315,7 @@ impl Holding {
             if habit.is_crowded { (in_time(terms.life_ns()), CROWDED_GROWTH) } else { (quarter, 2) };
         let grown = self.block.load(Ordering::Relaxed).saturating_mul(growth).max(waiting).max(1);
         let target = lasting.min(grown).min(habit.max_block);
-        // Keys that are used less than once in a quarter of a life get what they ask for, when they ask for it.
+        // A key that is used less than once in a quarter of a life gets only the units that a request asks for.
         let low = if quarter == 0 || target == 0 {
             0
         } else {
@@ -323,15 +332,15 @@ impl Holding {
         }
         let least = needed.max(1);
         let wanted = target.saturating_sub(held).max(least);
-        // Where the limit is used up as fast as it is refilled, few units remain, and a part of them would cost a question each time.
-        // A process that has just spent such parts will not strand a larger one.
+        // If a limit is used up as fast as it refills, few units remain, and each small part would cost a call. A
+        // process that has just spent such parts does not strand a larger part.
         let parts = u64::from(habit.processes.max(1)) * 2;
         let share = parts >> self.short.load(Ordering::Relaxed).min(32);
         let is_fast = since_ns < terms.life_ns() / 16;
         Some(Wish { least, wanted, share: share.max(1), is_fast, target: target.max(1), low })
     }
 
-    /// An answer brought these units, which are deposited already.
+    /// Records that an answer brought these units, which are already deposited.
     pub(super) fn mark(&self, terms: &Terms, wish: &Wish, granted: u64, now_ns: u64) {
         let held = self.held(terms, now_ns);
         let is_short = granted < wish.wanted;
@@ -346,11 +355,12 @@ impl Holding {
         self.mark_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Whether nothing is lost if it is forgotten: it holds nothing, no question is under way, and it was not used for `idle_ns`.
+    /// Returns whether the key can be removed without loss: it holds nothing, no call is in flight, and it was not used
+    /// for `idle_ns`.
     pub(super) fn is_forgettable(&self, terms: &Terms, now_ns: u64, idle_ns: u64) -> bool {
         let mark_ns = self.mark_ns.load(Ordering::Relaxed);
-        // A mark that is yet to come is of a clock that has stepped back. What was refused is remembered for longer, as it is not
-        // written that somebody asks for it still; forgotten too soon it costs a question.
+        // A mark in the future comes from before a step back of the clock. A denial is remembered for longer, because
+        // later requests for the key are not recorded. If it is forgotten too early, this costs one call.
         let idle_ns = match self.pause(terms, u64::MAX, now_ns) {
             Some(_) => idle_ns.saturating_mul(16),
             None => idle_ns,
@@ -371,7 +381,7 @@ mod tests {
 
     const HABIT: Habit = Habit { max_block: 4_096, processes: 8, trip_ns: MS, is_crowded: false };
 
-    /// Grants what is wished for.
+    /// Grants the units that the wish asks for.
     fn grant(holding: &Holding, terms: &Terms, wish: &Wish, now_ns: u64) {
         let lease = Lease::new(wish.wanted, std::time::Duration::from_secs(1));
         assert_eq!(holding.deposit(terms, lease, now_ns, now_ns), wish.wanted);
@@ -387,7 +397,7 @@ mod tests {
     fn blocks_follow_use() {
         let (terms, mut now_ns) = (terms(), 1 << 50);
         let holding = Holding::new(None, now_ns);
-        // A unit each 2 ms: blocks double until they last for a quarter of a second.
+        // One unit every 2 ms: blocks double until they last for a quarter of a second.
         let mut wanted = Vec::new();
         for _ in 0..2_000 {
             now_ns += 2 * MS;
@@ -400,7 +410,7 @@ mod tests {
         }
         assert_eq!(wanted[..6], [1, 2, 4, 8, 16, 32]);
         assert!(wanted[8..].iter().all(|wanted| (120..=130).contains(wanted)), "{wanted:?}");
-        // One each 2 s: just that.
+        // One unit every 2 s: exactly the requested unit.
         for _ in 0..5 {
             now_ns += 2_000 * MS;
             let wish = holding.wish(&terms, HABIT, 1, now_ns).unwrap();
@@ -417,7 +427,7 @@ mod tests {
         let (terms, mut now_ns) = (terms(), 1 << 50);
         let crowded = Habit { is_crowded: true, ..HABIT };
         let holding = Holding::new(None, now_ns);
-        // 100 units a second, for which one question in two seconds is asked.
+        // 100 units a second, with one call every two seconds.
         let mut wanted = Vec::new();
         for _ in 0..4 {
             for _ in 0..200 {

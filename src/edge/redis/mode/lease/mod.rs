@@ -1,13 +1,13 @@
-//! Leases: this process is charged for units in blocks, and spends them by itself.
+//! Leases: the server charges this process for units in blocks, and this process spends them.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
-//! | `holding` | what is held of one key, when to ask for more, and for how much |
+//! | `holding` | the held units of one key, when to ask for more, and for how many |
 //! | `book` | all keys, without a clock, a connection or a task |
-//! | `core` | a book with a clock and the way to the server, and what answers mean |
-//! | `limiter` | for async code: a task fetches |
-//! | `blocking` | the same for threads: the task runs on the thread of the client |
-//! | `options`, `stats` | what is set, what is counted |
+//! | `core` | a book with a clock and a connection to the server, and what answers mean |
+//! | `limiter` | the limiter for async code: a task fetches units |
+//! | `blocking` | the limiter for threads: the task runs on the thread of the client |
+//! | `options`, `stats` | settings and counters |
 
 mod blocking;
 mod book;

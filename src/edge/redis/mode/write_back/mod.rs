@@ -12,7 +12,6 @@
 //! | `blocking` | the limiter for threads: the task runs on the thread of the client |
 //!
 //! The docs of [`WriteBackLimiter`] state the guarantees and their proofs.
-//! What is guaranteed, and why, is said at [`WriteBackLimiter`].
 
 mod account;
 mod allowance;

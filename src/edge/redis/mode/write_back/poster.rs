@@ -9,21 +9,21 @@ use crate::base::sync::{AtomicU64, Ordering};
 /// Numbers are below this bound, so that the server's scripts count with them exactly.
 const END: u64 = 1 << 52;
 
-/// See the module.
+/// A source of poster numbers; see the module docs.
 #[derive(Debug)]
 pub(super) struct PosterNumbers {
     next: AtomicU64,
 }
 
 impl PosterNumbers {
-    /// Counts up from a number that is far from those of other processes: a random one.
+    /// Counts up from `first`. This should be a random number, far from the numbers of other processes.
     pub(super) fn new(first: u64) -> Self {
         Self { next: AtomicU64::new(first) }
     }
 
-    /// One that was not handed out before.
+    /// Returns a number that this source has not returned before.
     pub(super) fn next(&self) -> u64 {
-        // Ordering: Relaxed. Only that each caller gets another one matters.
+        // Ordering: Relaxed. The only requirement is that each caller gets a different number.
         self.next.fetch_add(1, Ordering::Relaxed) % END
     }
 }
