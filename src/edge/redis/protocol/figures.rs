@@ -1,4 +1,4 @@
-//! What an answer of the shared state means for a request: the decision and its figures.
+//! What a reply of the shared state means for a request: the decision and its figures.
 
 use std::cmp::Reverse;
 
@@ -10,21 +10,23 @@ use crate::base::decision::{Decision, Facts, Outcome};
 const NS: u64 = 1_000;
 
 impl Plan {
-    /// The units that there is room for after this reply: the least over all limits.
+    /// The units left after this reply: the minimum over all limits.
     pub(crate) fn remaining(&self, reply: &Reply) -> u64 {
         let each = self.standings(reply).map(|(part, standing)| part.left(standing, reply.now_us));
         each.min().unwrap_or(0)
     }
 
-    /// The decision about a request of this cost, as of `at`: allowed if all of it was granted.
+    /// The decision about a request of this cost, at the time `at`. The request is admitted if all of it was granted.
     ///
-    /// Of several limits it speaks for one: of those that have no room the one that has it last, else the one that has the least.
-    /// Times are counted from the reply's, and are whole microseconds, rounded up.
+    /// With several limits, the decision describes one of them. If limits denied, it is the limit that has room last;
+    /// otherwise, it is the limit with the fewest units left. Times are relative to the reply's time, in whole
+    /// microseconds, rounded up.
     pub(crate) fn decision(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
         self.decided(reply, self.outcome(cost, reply.granted >= cost), cost, at)
     }
 
-    /// The decision about a request of this cost that charged nothing: allowed if there is room for it.
+    /// The decision about a request of this cost that charged nothing. The request is admitted if enough units are
+    /// left.
     pub(crate) fn looked(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
         let is_there = cost == 0 || cost <= self.remaining(reply);
         self.decided(reply, self.outcome(cost, is_there), cost, at).uncharged()
@@ -38,7 +40,7 @@ impl Plan {
         }
     }
 
-    /// The decision about units that were charged without being asked whether there is room.
+    /// The decision about units that were charged without a check.
     pub(crate) fn forced(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
         self.decided(reply, Outcome::Allowed, cost, at).forced()
     }
@@ -47,7 +49,7 @@ impl Plan {
         let each = self.standings(reply).map(|(part, standing)| {
             let own = match outcome {
                 Outcome::Never if cost <= part.limit.most() => Outcome::Denied,
-                // Another limit denied, and this one was not charged.
+                // Another limit denied the request, and this limit was not charged.
                 Outcome::Denied if cost <= part.left(standing, reply.now_us) => Outcome::Allowed,
                 own => own,
             };
@@ -58,7 +60,8 @@ impl Plan {
         decision.unwrap_or_else(|| Decision::new(outcome, cost, 0, at.as_nanos(), facts))
     }
 
-    /// How long the present window lasts, in microseconds: of several the one that ends first. `None` if no limit has windows.
+    /// The rest of the current window in microseconds; with several windows, of the window that ends first. `None` if
+    /// no limit has windows.
     pub(crate) fn window_left_us(&self, reply: &Reply) -> Option<u64> {
         let left = |(part, standing): (&Part, &LimitState)| match (part.kind, standing) {
             (Arithmetic::Windows(windows), LimitState::Windows { start_us, .. }) => {
@@ -75,7 +78,7 @@ impl Plan {
 }
 
 impl Part {
-    /// The units that there is room for.
+    /// The units left.
     fn left(&self, standing: &LimitState, now_us: u64) -> u64 {
         match (self.kind, *standing) {
             (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => pace.left(ahead),
@@ -119,12 +122,14 @@ impl Part {
     }
 }
 
-/// The order of several limits' decisions about one request. The greatest is the strictest: it refuses for longest, or has the least left.
+/// The order of several limits' decisions about one request. The greatest is the strictest: it denies for longest, or
+/// has the fewest units left.
 pub(crate) fn strictness(decision: &Decision) -> impl Ord + use<> {
     (decision.is_never(), decision.is_denied(), decision.retry_after(), Reverse(decision.remaining()))
 }
 
-/// Of what cost the time is wanted at which there is room: the request's, if it was denied; else one unit's, if there is none.
+/// The cost for which the caller needs the retry time: the request's cost if it was denied, otherwise one unit if no
+/// units are left.
 const fn wanted(outcome: Outcome, cost: u64, remaining: u64) -> u64 {
     match outcome {
         Outcome::Denied => cost,
@@ -133,7 +138,7 @@ const fn wanted(outcome: Outcome, cost: u64, remaining: u64) -> u64 {
 }
 
 impl Pace {
-    /// Ticks in nanoseconds: whole microseconds, since time is told in those.
+    /// Converts ticks to nanoseconds. The result is whole microseconds, because times are given in microseconds.
     const fn ns(&self, ticks: u64) -> u64 {
         ticks.div_ceil(self.scale).saturating_mul(NS)
     }
@@ -163,7 +168,7 @@ impl Windows {
         outcome: Outcome,
         cost: u64,
     ) -> Facts {
-        // What the crate's own algorithm says, in units instead of nanoseconds.
+        // The result of this crate's own algorithm, in time units instead of nanoseconds.
         let units = to_end_us.div_ceil(self.unit_us);
         let window = self.period_us / self.unit_us;
         let blend = Facts::Blend {
@@ -175,7 +180,7 @@ impl Windows {
             ceil: self.strict,
         };
         let decision = |outcome, cost| Decision::new(outcome, cost, self.limit, 0, blend);
-        // What was rounded up of the present unit does not have to be waited for.
+        // The time was rounded up, so the part of the current unit that has passed is subtracted.
         let passed_us = (units * self.unit_us).saturating_sub(to_end_us);
         let ns = |units: std::time::Duration| {
             let units = u64::try_from(units.as_nanos()).unwrap_or(u64::MAX);

@@ -36,31 +36,33 @@ pub enum LimitKind {
 }
 
 impl Limit {
-    /// The generic cell rate algorithm, as [`Gcra`](crate::Gcra).
+    /// Creates a limit for the generic cell rate algorithm: see [`Gcra`](crate::Gcra).
     #[must_use]
     pub const fn gcra(quota: Quota) -> Self {
         Self { kind: LimitKind::Gcra, quota }
     }
 
-    /// A token bucket that is refilled continuously, as [`TokenBucket`](crate::TokenBucket): the same as GCRA.
+    /// Creates a limit for a token bucket that refills continuously: see [`TokenBucket`](crate::TokenBucket). It is the
+    /// same as [`gcra`](Self::gcra).
     #[must_use]
     pub const fn token_bucket(quota: Quota) -> Self {
         Self::gcra(quota)
     }
 
-    /// A fixed window, as [`FixedWindow`](crate::FixedWindow).
+    /// Creates a limit for a fixed window: see [`FixedWindow`](crate::FixedWindow).
     #[must_use]
     pub const fn fixed_window(quota: Quota) -> Self {
         Self { kind: LimitKind::FixedWindow, quota }
     }
 
-    /// A sliding window of two counts, as [`SlidingWindow`](crate::SlidingWindow).
+    /// Creates a limit for a sliding window of two counts: see [`SlidingWindow`](crate::SlidingWindow).
     #[must_use]
     pub const fn sliding_window(quota: Quota) -> Self {
         Self { kind: LimitKind::SlidingWindow { strict: false }, quota }
     }
 
-    /// The same, as [`SlidingWindow::strict`](crate::SlidingWindow::strict). Of other algorithms, nothing is changed.
+    /// Makes a sliding window strict: see [`SlidingWindow::strict`](crate::SlidingWindow::strict). Other algorithms do
+    /// not change.
     #[must_use]
     pub const fn strict(mut self) -> Self {
         if let LimitKind::SlidingWindow { strict } = &mut self.kind {
@@ -69,19 +71,19 @@ impl Limit {
         self
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     #[must_use]
     pub const fn kind(&self) -> LimitKind {
         self.kind
     }
 
-    /// The quota.
+    /// Returns the quota.
     #[must_use]
     pub const fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// The most that is ever admitted at once: the burst, or the limit of a window.
+    /// Returns the largest cost that can be admitted at once: the burst, or the limit of a window.
     #[must_use]
     pub const fn most(&self) -> u64 {
         match self.kind {

@@ -1,13 +1,13 @@
-//! What limiters ask the shared state, what it answers, and what the answer means. Nothing here knows of a connection or a clock.
+//! The calls to the shared state, its replies, and what the replies mean. Nothing here uses a connection or a clock.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
-//! | `limit`, `plan` | what is limited, and a limit as the integers that a script can count with |
-//! | `key`, `name` | what a limiter is asked about, and how this process looks it up |
-//! | `tag`, `slot` | the key under which the state is kept, and where a Cluster keeps it |
-//! | `call` | one question about one key, its reply, and the trait of what carries it |
-//! | `figures`, `answer`, `error` | what a reply means for a request, what users are told, and what can fail |
-//! | `script`, `model` | what answers: the Lua script on a server, and the same in Rust |
+//! | `limit`, `plan` | limits, and a limit as integers that a script can count with |
+//! | `key`, `name` | keys, and how this process looks them up |
+//! | `tag`, `slot` | the Redis key that holds the state, and its slot in a Cluster |
+//! | `call` | one call about one key, its reply, and the transport trait |
+//! | `figures`, `answer`, `error` | what a reply means for a request, answers for users, and errors |
+//! | `script`, `model` | the Lua script on a server, and the same algorithm in Rust |
 
 mod answer;
 mod call;

@@ -1,25 +1,27 @@
-//! What the script on a server does, in Rust: the same integers, rounded alike. Tests hold the two together.
+//! The algorithm of the server's script, in Rust, with the same integers and the same rounding. Tests compare the two.
 //!
-//! *Time that steps back.* A theoretical arrival time stays where it is, and a window that begins later counts as if it had begun: so
-//! this denies more, by less than the step. A state may be further in the future than the time that refills a burst, or
-//! than a whole window. Then it is brought back to now and keeps its debt, so a clock that ran ahead shuts out no client for long.
-//! That is written even if the request is refused.
+//! *Time that steps back.* A theoretical arrival time does not change, and a window that begins in the future counts as
+//! if it had begun. So the limiter denies more, by less than the step. A state can be further in the future than the
+//! time that refills a burst, or than a whole window. It is then moved back to the present and keeps its debt. So a
+//! clock that ran ahead does not lock out a client for long. The corrected state is written even if the request is
+//! denied.
 //!
-//! *Quotas that change.* A state of GCRA holds the interval by which it was written. Under another interval the debt is carried
-//! over unit for unit, rounded up (except 2^-25 of a unit), and is paid at the new rate. So limiters of different quotas that share a state, such
-//! as two versions of a program side by side, together admit in any time at most the larger of their bursts and the higher of
-//! their rates times that time. Windows of one period are counted alike under any limit. Those of another period are other windows: the
-//! period is in the name of the state, so each period has its own count, and a changed period begins with none.
+//! *Quotas that change.* A GCRA state contains the interval with which it was written. Under another interval, the debt
+//! is converted unit for unit, rounded up (except 2^-25 of a unit), and is paid at the new rate. Limiters with
+//! different quotas can share a state, for example two versions of a program. In any interval of time, they together
+//! admit at most the larger burst, plus the higher rate times the length of the interval. Windows of the same period
+//! are counted together under any limit. The name of a state contains the period, so each period has its own count, and
+//! a changed period begins with an empty count.
 
 use super::call::{LimitState, Question, Reply};
 use super::plan::{Arithmetic, EXACT, LAST_US, MOST_OWED, Pace, Part, Plan, StateName, Windows};
 
-/// So much longer than they matter keys are kept, if time is the server's; and if it is the call's.
+/// How much longer than necessary keys are kept: first if the server's clock gives the time, second if the call does.
 pub(crate) const MARGINS_US: [u64; 2] = [1_000_000, 60_000_000];
-/// The posts of a key are remembered for so long after the last one, and the refill or the window.
+/// How long the posts of a key are remembered after the last post, in addition to the refill time or the window.
 pub(crate) const POSTS_KEPT_US: u64 = 3_600_000_000;
 
-/// All that is kept of one key.
+/// The stored data of one key.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct KeyState {
     limits: Vec<HeldState>,
@@ -38,7 +40,7 @@ enum State {
     Windows { index: u64, current: u64, previous: u64 },
 }
 
-/// What one process posted: in its highest epoch, and in the next below.
+/// The posts of one process: in its highest epoch, and in the next lower epoch.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Posts {
     last: (u64, u64),
@@ -46,14 +48,14 @@ struct Posts {
     at_us: u64,
 }
 
-/// A state as of now.
+/// A state at the current time.
 #[derive(Copy, Clone)]
 struct View {
-    /// In the present window.
+    /// The counts in the current window.
     now: Now,
-    /// The units that there is room for.
+    /// The units left.
     left: u64,
-    /// Whether it was brought back from the future.
+    /// Whether the state was moved back from the future.
     healed: bool,
 }
 
@@ -63,7 +65,7 @@ enum Now {
     Windows { windows: Windows, index: u64, current: u64, previous: u64 },
 }
 
-/// Answers an ask.
+/// Answers a question.
 pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Question) -> Reply {
     let now_us = now_us.min(LAST_US);
     let mut views: Vec<View> = plan
@@ -114,7 +116,7 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
 }
 
 impl KeyState {
-    /// The time after which nothing of it matters any more.
+    /// The time after which the stored data has no effect.
     pub(crate) fn rest_us(&self, plan: &Plan, now_us: u64) -> u64 {
         let rest = |part: &Part| {
             let Some(limit) = self.find(part) else { return 0 };
@@ -149,7 +151,7 @@ impl KeyState {
 }
 
 impl HeldState {
-    /// Remembers a total, and returns what it adds.
+    /// Remembers a total. Returns the units that it adds.
     fn post(&mut self, part: &Part, process: u64, epoch: u64, total: u64, now_us: u64) -> u64 {
         let Some((_, posts)) = self.posts.iter_mut().find(|(of, _)| *of == process) else {
             if total > 0 {
@@ -193,7 +195,7 @@ pub(crate) const fn kept_us(part: &Part) -> u64 {
     POSTS_KEPT_US + part.refill_us()
 }
 
-/// A state as a plan sees it at a time.
+/// Returns a state as a plan sees it at a given time.
 fn view(part: &Part, state: Option<State>, now_us: u64) -> View {
     match part.kind {
         Arithmetic::Pace(pace) => pace.view(state, now_us),
@@ -223,7 +225,8 @@ impl Pace {
         View { now: Now::Pace { pace: *self, ahead }, left: self.left(ahead), healed }
     }
 
-    /// As many units of this interval, rounded up, so that no product reaches 2^53.
+    /// Returns the debt in ticks of this interval, unit for unit and rounded up. The calculation keeps each product
+    /// below 2^53.
     fn convert(&self, ahead: u64, interval: u64) -> u64 {
         const SMALL: u64 = 1 << 26;
         let (units, part) = (ahead / interval, ahead % interval);
@@ -259,7 +262,7 @@ impl Windows {
 }
 
 impl View {
-    /// Whether a post of this epoch is charged.
+    /// Returns whether a post of this epoch is charged.
     fn takes(&self, epoch: u64) -> bool {
         match self.now {
             Now::Windows { windows, index, .. } => epoch == index || (windows.slides && epoch + 1 == index),
@@ -267,7 +270,7 @@ impl View {
         }
     }
 
-    /// Charges the units, as far as they can be counted: to the window of the epoch, if there is one.
+    /// Charges the units, up to the maximum that can be counted. With an epoch, charges the window of that epoch.
     fn charge(&mut self, units: u64, epoch: Option<u64>) -> u64 {
         match &mut self.now {
             Now::Pace { pace, ahead } => {
@@ -359,7 +362,7 @@ mod tests {
             self.ask(Question::Post { process, epoch, total }, now_us)
         }
 
-        /// The same key, by processes that have another quota.
+        /// Uses the same key with another quota, as another process would.
         fn under(&mut self, limit: Limit) {
             self.0 = Plan::new(&[limit]).unwrap();
         }
@@ -371,7 +374,8 @@ mod tests {
         assert!(key.check(10, NOW));
         assert!(!key.check(1, NOW - 3 * SEC), "what is owed is owed then too");
         assert!(!key.check(1, NOW + SEC - 1) && key.check(1, NOW + SEC));
-        // Further back than the burst is refilled in: a refusal brings it back, and it is paid from there.
+        // Further back than the time that refills the burst: a denied request moves the state back, and it is paid from
+        // there.
         let back = NOW - 3_600 * SEC;
         assert!(!key.check(1, back) && !key.check(1, back + SEC - 1));
         assert!(key.check(1, back + SEC));
@@ -393,7 +397,7 @@ mod tests {
         assert!(key.check(10, NOW) && !key.check(1, NOW));
         key.under(Limit::gcra(Quota::per_hour(30).burst(25)));
         assert_eq!(key.remaining(NOW), 5);
-        // Half a unit is paid, and half a unit owed under any quota.
+        // Half a unit is paid, and half a unit is owed under any quota.
         key.under(Limit::gcra(Quota::per_second(4).burst(25)));
         assert_eq!((key.remaining(NOW), key.remaining(NOW + SEC / 8)), (5, 5));
         assert_eq!(key.remaining(NOW + SEC / 4), 6);
@@ -410,11 +414,11 @@ mod tests {
             assert_eq!(key.remaining(start + 1), 10);
             key.under(day(50));
             assert_eq!(key.remaining(start + 2), 0);
-            // Nobody waits a day for ten a minute.
+            // With ten units a minute, no caller waits a day.
             key.under(kind(Quota::per_minute(10)));
             assert!(key.check(10, start + 3) && !key.check(1, start + 3));
             assert!(key.check(1, start + 120 * SEC));
-            // And of the day nothing was forgotten.
+            // The count of the day is not lost.
             key.under(day(100));
             assert_eq!(key.remaining(start + 130 * SEC), 20);
             assert!(!key.check(21, start + 130 * SEC) && key.check(20, start + 130 * SEC));
@@ -445,7 +449,7 @@ mod tests {
         })
     }
 
-    /// Two versions of a program side by side: in any time no more than the larger burst and the higher rate.
+    /// Two versions of a program with one state: in any interval, at most the larger burst and the higher rate.
     #[test]
     fn two_quotas_of_one_state_together_admit_what_the_larger_of_them_would() {
         let wait = prop_oneof![3 => Just(0_u64), 2 => 1_u64..5_000, 3 => 1_u64..20_000_000];
@@ -469,7 +473,7 @@ mod tests {
                     let mut sum = 0;
                     for &(from_us, units) in admitted.iter().rev() {
                         sum += units;
-                        // Multiplied out, exactly.
+                        // The comparison multiplies instead of dividing, so that it is exact.
                         let beyond = u128::from(sum.saturating_sub(one.burst_size().max(two.burst_size())));
                         let paid = |quota: Quota| {
                             let gone_ns = u128::from(now_us - from_us) * 1_000;

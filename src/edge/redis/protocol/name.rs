@@ -1,11 +1,12 @@
-//! What this process knows a key by: a number, which is looked up without writing it, or its bytes.
+//! The form in which this process stores and looks up a key: a number, which is found without writing its text, or
+//! bytes.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 
 use super::key::{Key, Number};
 
-/// A key that is looked up.
+/// A key for a look-up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum KeyRef<'k> {
     Number(Number),
@@ -13,7 +14,7 @@ pub(crate) enum KeyRef<'k> {
 }
 
 impl<'k> KeyRef<'k> {
-    /// Calls `act` with a key's name.
+    /// Calls `act` with a key's number or bytes.
     #[inline]
     pub(crate) fn with<K: Key + ?Sized, R>(key: &K, act: impl FnOnce(KeyRef<'_>) -> R) -> R {
         match key.number() {
@@ -29,7 +30,7 @@ impl<'k> KeyRef<'k> {
         }
     }
 
-    /// The key's bytes, as all processes write them.
+    /// The key's bytes. All processes write the same bytes.
     pub(crate) fn bytes(self) -> Cow<'k, [u8]> {
         match self {
             Self::Number(number) => Cow::Owned(number.to_string().into_bytes()),
@@ -52,7 +53,7 @@ impl<'k, const N: usize> From<&'k [u8; N]> for KeyRef<'k> {
     }
 }
 
-/// A name that is kept.
+/// A key that is stored.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum OwnedKey {
     Number(Number),
@@ -93,7 +94,7 @@ impl papaya::Equivalent<OwnedKey> for KeyRef<'_> {
     }
 }
 
-/// A name of which kind it is known where it is compiled: so the look-up is of that kind alone.
+/// A key whose form is known at compile time, so that the look-up compares only this form.
 pub(crate) trait LookupKey<'k>: Copy + Hash + papaya::Equivalent<OwnedKey> + Into<KeyRef<'k>> {}
 
 impl<'k, T: Copy + Hash + papaya::Equivalent<OwnedKey> + Into<KeyRef<'k>>> LookupKey<'k> for T {}

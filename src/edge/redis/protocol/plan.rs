@@ -1,21 +1,23 @@
-//! Limits as the integers that a script on a server and its model in this process both reckon with.
+//! Limits as integers, with which the script on a server and its model in this process both count.
 //!
-//! A script has no integers but doubles, which are exact below 2^53. So all that it adds, multiplies and compares is kept below that,
-//! or is multiplied by a power of two only, or exceeds it only where any larger number would be judged alike.
+//! A Lua script has only doubles, which are exact below 2^53. So every number that the script adds, multiplies or
+//! compares stays below 2^53. There are two exceptions: multiplication by a power of two, and numbers that are larger
+//! only where every larger number gives the same decision.
 //!
-//! *GCRA.* A state is a time in microseconds, and how far ahead of it the theoretical arrival time stands, in ticks. There are
-//! `scale` ticks in a microsecond, a power of two, so that an emission interval is a whole number of ticks: the smallest scale that
-//! makes it exact, else the largest at which a full burst takes at most 2^46 ticks. What is rounded is rounded up, so the rate is
-//! never higher than asked for, and is lower by at most one part in `interval`: one in 2^25, for bursts of up to 2^20 and rates of up
-//! to 32 a microsecond. Quotas that would err by more than one in a thousand are refused. There is room for debts of 63 bursts, or of one where a burst takes
-//! 2^51 ticks.
+//! *GCRA.* The state is a time in microseconds, and the distance from it to the theoretical arrival time, in ticks. A
+//! microsecond has `scale` ticks, a power of two, so that an emission interval is a whole number of ticks. `scale` is
+//! the smallest scale that makes the interval exact. If there is none, it is the largest scale at which a full burst
+//! takes at most 2^46 ticks. Intervals are rounded up, so the rate is never higher than the quota's rate. It is lower
+//! by at most one part in `interval`: one in 2^25, for bursts of up to 2^20 and rates of up to 32 a microsecond. Quotas
+//! with an error above one in a thousand are rejected. There is room for a debt of 63 bursts, or of one burst if a
+//! burst takes 2^51 ticks.
 //!
-//! *Windows* are aligned to the Unix epoch and end on whole microseconds. A sliding window weighs its previous count by the time that
-//! is left, in units of 1 µs or a power of ten of them, so that limit times period is below 2^53; what is left is rounded up to
-//! them, against the client.
+//! *Windows* are aligned to the Unix epoch and end on whole microseconds. A sliding window weights its previous count
+//! by the remaining time. This time is counted in units of 1 µs times a power of ten, so that limit times period is
+//! below 2^53. It is rounded up to these units, which can deny more but never admit more.
 //!
-//! Times are whole microseconds, rounded down, until the year 2112. Over any interval of real time this admits what the algorithm
-//! does in an interval that is a microsecond longer.
+//! Times are whole microseconds, rounded down, until the year 2112. In any interval of real time, a limit admits at
+//! most as much as the exact algorithm does in an interval that is one microsecond longer.
 
 use std::fmt;
 
@@ -24,17 +26,18 @@ use crate::base::quota::{Quota, QuotaError};
 
 /// Doubles are exact below this.
 pub(crate) const EXACT: u64 = 1 << 53;
-/// The most that may be owed, in ticks or in units of a window.
+/// The largest debt, in ticks or in units of a window.
 pub(crate) const MOST_OWED: u64 = 1 << 52;
-/// The last time.
+/// The last time, in microseconds.
 pub(crate) const LAST_US: u64 = 1 << 52;
-/// The most ticks of a burst, and units of a window.
+/// The maximum number of ticks of a burst, and of units of a window.
 const MOST: u64 = 1 << 51;
-/// The most ticks of a burst, if it is to be had.
+/// The preferred maximum number of ticks of a burst.
 const ROOMY: u64 = 1 << 46;
-/// Ticks in a microsecond: up to 2^30, so that intervals of 1/32 ns are told apart to one in 30,000.
+/// The largest `scale`, as a power of two: 2^30 ticks in a microsecond. So intervals of 1/32 ns are distinct to one
+/// part in 30,000.
 const MOST_SHIFT: u32 = 30;
-/// Rates err by at most one part in so many.
+/// The error of a rate is at most one part in this number.
 const FINE: u128 = 1_000;
 
 /// The limits of a limiter.
@@ -47,13 +50,13 @@ pub(crate) struct Plan {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     pub(crate) limit: Limit,
-    /// Its place among the limits of the limiter.
+    /// The index of this limit among the limits of the limiter.
     pub(crate) index: usize,
     pub(crate) kind: Arithmetic,
 }
 
-/// What the name of a limit's state ends with. The algorithm, so that no other reads it; its place; and the period of windows, for
-/// those of another period begin and end at other times.
+/// The end of the name of a limit's state. It contains the algorithm, so that no other algorithm reads the state; the
+/// index; and the period of windows, because windows of another period begin and end at other times.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct StateName {
     letter: char,
@@ -61,7 +64,7 @@ pub(crate) struct StateName {
     period_us: Option<u64>,
 }
 
-/// What it reckons with.
+/// The numbers that the script counts with.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Arithmetic {
     Pace(Pace),
@@ -70,11 +73,11 @@ pub(crate) enum Arithmetic {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pace {
-    /// Ticks of a unit, 1 or more.
+    /// Ticks for one unit, at least 1.
     pub(crate) interval: u64,
-    /// Ticks of a microsecond, a power of two.
+    /// Ticks in a microsecond, a power of two.
     pub(crate) scale: u64,
-    /// Ticks of a full burst.
+    /// Ticks for a full burst.
     pub(crate) capacity: u64,
 }
 
@@ -82,17 +85,17 @@ pub(crate) struct Pace {
 pub(crate) struct Windows {
     pub(crate) limit: u64,
     pub(crate) period_us: u64,
-    /// What time is weighed in, in microseconds; divides the period.
+    /// The unit of time for weights, in microseconds. It divides the period.
     pub(crate) unit_us: u64,
-    /// Whether the window before counts.
+    /// Whether the previous window counts.
     pub(crate) slides: bool,
-    /// Whether what it weighs is rounded up.
+    /// Whether the weighted previous count is rounded up.
     pub(crate) strict: bool,
 }
 
 impl Plan {
     /// # Errors
-    /// The first limit that cannot be reckoned exactly, and what would fit.
+    /// Returns an error for the first limit that cannot be counted exactly. The error names a value that fits.
     pub(crate) fn new(limits: &[Limit]) -> Result<Self, QuotaError> {
         let part = |(index, &limit): (usize, &Limit)| {
             let quota = limit.quota();
@@ -117,17 +120,17 @@ impl Plan {
         self.parts.iter().map(|part| part.limit)
     }
 
-    /// One of the limits, which reads and writes the same state as in the whole plan.
+    /// Returns a plan with one of the limits. It reads and writes the same state as in the whole plan.
     pub(crate) fn single(&self, index: usize) -> Option<Self> {
         self.parts.get(index).map(|&part| Self { parts: [part].into() })
     }
 
-    /// The most that all limits together ever admit at once.
+    /// The largest cost that all limits together can admit at once.
     pub(crate) fn most(&self) -> u64 {
         self.parts.iter().map(|part| part.limit.most()).min().unwrap_or(u64::MAX)
     }
 
-    /// The time in which all that can be owed without a debt is paid, in microseconds.
+    /// The time in microseconds that pays all units up to the limits.
     pub(crate) fn refill_us(&self) -> u64 {
         self.parts.iter().map(|part| part.refill_us()).max().unwrap_or(0)
     }
@@ -135,14 +138,14 @@ impl Plan {
 
 #[cfg(feature = "rules")]
 impl Limit {
-    /// Whether the script can count it.
+    /// Checks that the script can count this limit.
     pub(crate) fn check(&self) -> Result<(), QuotaError> {
         Plan::new(&[*self]).map(drop)
     }
 }
 
 impl Part {
-    /// The period of its windows, in microseconds, if it has any.
+    /// The period of its windows in microseconds, if it has windows.
     pub(crate) const fn window_us(&self) -> Option<u64> {
         match self.kind {
             Arithmetic::Windows(windows) => Some(windows.period_us),
@@ -168,7 +171,7 @@ impl Part {
     }
 }
 
-/// `g0`, `f1:1d`, `s0:1500ms`: the period in the largest unit of which it is a whole number.
+/// Writes names like `g0`, `f1:1d`, `s0:1500ms`. The period is in the largest unit that gives a whole number.
 impl fmt::Display for StateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
@@ -183,7 +186,7 @@ impl fmt::Display for StateName {
 
 impl Pace {
     fn new(quota: &Quota) -> Result<Self, QuotaError> {
-        // Ticks of a unit at a scale, and whether they are exact or nearly so.
+        // The ticks of a unit at a scale, and whether they are exact or close enough.
         let at = |shift: u32| {
             let (period, limit) = (u128::from(quota.period_ns()) << shift, u128::from(quota.limit()) * 1_000);
             let interval = period.div_ceil(limit);
@@ -193,7 +196,7 @@ impl Pace {
         let burst = u128::from(quota.burst_size());
         let fits = |interval: u128, most: u64| interval * burst <= u128::from(most);
         let made = |shift: u32, interval: u128| {
-            // Each was compared with `MOST` or less.
+            // The value was compared with `MOST` or a smaller bound.
             let interval = u64::try_from(interval).unwrap_or(MOST);
             Self { interval, scale: 1 << shift, capacity: interval * quota.burst_size() }
         };
@@ -212,13 +215,13 @@ impl Pace {
         Err(above("GCRA", quota, "burst", max))
     }
 
-    /// The units that there is room for.
+    /// The units left.
     pub(super) const fn left(&self, ahead: u64) -> u64 {
         self.capacity.saturating_sub(ahead) / self.interval
     }
 }
 
-/// The refusal of a quota with more than a shared state counts exactly.
+/// The error for a quota with a number above what the shared state counts exactly.
 fn above(algorithm: &str, quota: &Quota, what: &str, max: u64) -> QuotaError {
     QuotaError::worded(match max {
         0 => format!(
@@ -258,12 +261,12 @@ impl Windows {
         Ok(windows)
     }
 
-    /// The units that there is room for while so much time of the present window is left.
+    /// The units left, when this much time of the current window is left.
     pub(super) fn left(&self, previous: u64, current: u64, left_us: u64) -> u64 {
         self.limit.saturating_sub(current).saturating_sub(self.weighed(previous, left_us))
     }
 
-    /// What the previous window's units weigh while so much time of the present one is left.
+    /// The weighted units of the previous window, when this much time of the current window is left.
     pub(crate) fn weighed(&self, previous: u64, left_us: u64) -> u64 {
         let product = u128::from(previous) * u128::from(left_us.div_ceil(self.unit_us));
         match u64::try_from(product) {

@@ -1,4 +1,4 @@
-//! The script that answers on a server, and what is sent to it and comes back.
+//! The script that answers on a server, the commands that call it, and its replies.
 
 use std::sync::LazyLock;
 
@@ -15,16 +15,16 @@ const TEXT: &str = include_str!("script.lua");
 /// The code of the script's own error.
 const NOT_OURS: &str = "NOTOURS";
 
-/// How the script is named in a call.
+/// How a call names the script.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum By {
-    /// By its hash: the server must know it.
+    /// By its hash. The server must know the script.
     Hash,
-    /// By its text, which the server then knows.
+    /// By its text. The server then knows the script.
     Text,
 }
 
-/// The command that asks a server.
+/// Builds the command that calls the script.
 pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     let (verb, script) = match by {
         By::Hash => ("EVALSHA", SCRIPT.get_hash()),
@@ -66,7 +66,8 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     command
 }
 
-/// An ask by name, its first number, and those that it has beside. Units beyond all that a script counts are as many as it counts.
+/// Returns a question's name, its first number, and its other numbers. Numbers above the maximum of the script are
+/// reduced to this maximum.
 fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
     let most = |units: u64| units.min(EXACT - 1);
     match *ask {
@@ -77,12 +78,12 @@ fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
         Question::Lease { least, wanted, share } => {
             ("lease", most(least.max(1)), Some([most(wanted), most(share.max(1))]))
         }
-        // The process is a name to the script.
+        // The script uses the process only as a name.
         Question::Post { process, epoch, total } => ("post", process, Some([most(epoch), most(total)])),
     }
 }
 
-/// What a server answered.
+/// Parses the reply of a server.
 pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
     let none_of_ours = || Error::new(ErrorKind::Reply, "it answers something else");
     let Value::Array(numbers) = value else { return Err(none_of_ours()) };
@@ -112,19 +113,19 @@ pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
     if rest.is_empty() { Ok(Reply { granted, now_us, limits }) } else { Err(none_of_ours()) }
 }
 
-/// Whether the server does not know the script: it was restarted, or is another one.
+/// Returns whether the server does not know the script, because it restarted or is another server.
 pub(crate) fn is_unknown(error: &RedisError) -> bool {
     error.kind() == Theirs::Server(::redis::ServerErrorKind::NoScript)
 }
 
-/// Whether the connection is of no use any more: it is gone, or leads to a server that is not the one it was, such as one that has become
-/// a replica.
+/// Returns whether the connection is no longer useful: it is lost, or it leads to a server that has changed, for
+/// example into a replica.
 pub(crate) fn is_lost(error: &RedisError) -> bool {
     error.is_io_error() || error.is_unrecoverable_error() || says(error, "READONLY")
 }
 
-/// Whether this is the error's code. Before version 7, what a script's command failed of is in the text of another error, `ERR Error
-/// running script (…) @user_script:239: @user_script: 239: -READONLY …`.
+/// Returns whether the error has this code. Before version 7, the code of a script's failed command is inside the text
+/// of another error: `ERR Error running script (…) @user_script:239: @user_script: 239: -READONLY …`.
 fn says(error: &RedisError, code: &str) -> bool {
     let in_script = |text: &str| {
         text.contains("@user_script") && text.split(' ').any(|word| word.trim_start_matches('-') == code)
@@ -132,19 +133,19 @@ fn says(error: &RedisError, code: &str) -> bool {
     error.code() == Some(code) || error.detail().is_some_and(in_script)
 }
 
-/// What a library's error means. Its text may have an address in it, which may have a password in it, unless it is the server's; and the
-/// server's may have a key in it.
+/// Converts an error of the library. Text from the library may contain an address with a password, so only text from
+/// the server is kept. Text from the server may contain a key, so such text is removed too.
 pub(crate) fn failure(error: &RedisError) -> Error {
     if error.is_timeout() {
         return Error::new(ErrorKind::Timeout, "no answer within the time-out");
     }
     if says(error, NOT_OURS) || says(error, "WRONGTYPE") {
-        // Of this key, and not of the server: it must not be given up for others.
+        // The error concerns this key and not the server, so other keys must continue to call the server.
         return Error::new(ErrorKind::Reply, "something else is kept under this key");
     }
     let (kind, text) = match error.kind() {
         Theirs::Server(_) | Theirs::Extension => {
-            // Keys have a brace, and belong to somebody's clients.
+            // A key contains a brace, and may identify a client.
             let detail = error.detail().filter(|detail| !detail.contains('{'));
             let text = match (error.code(), detail) {
                 (Some(code), Some(detail)) => format!("{code} {detail}"),
@@ -171,7 +172,7 @@ mod tests {
         ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap().extract_error().unwrap_err()
     }
 
-    /// As versions 5 and 6 say it, and as 7 does.
+    /// The texts of versions 5 and 6, and of version 7.
     #[test]
     fn a_replica_is_known_by_its_refusal() {
         let replica = "You can't write against a read only replica.";

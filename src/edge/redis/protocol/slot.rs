@@ -1,12 +1,13 @@
-//! The slot of a Cluster that a key is in: where a call about it goes, and which calls fail together.
+//! The slot of a key in a Cluster. It determines where a call goes, and which calls fail together.
 
-/// Parts of the shared state that fail by themselves: in a cluster, one for each node that holds slots. Of more nodes some share one.
+/// The number of parts of the shared state that fail by themselves. In a Cluster, each node that holds slots is a part;
+/// with more nodes, some nodes share a part.
 pub(crate) const PARTS: usize = 16;
 
-/// Slots of a Cluster.
+/// The number of slots in a Cluster.
 const SLOTS: u16 = 1 << 14;
 
-/// The slot of a key: by what is between its first braces, if there is anything.
+/// The slot of a key. If the first braces in the key are not empty, only the text between them is hashed.
 ///
 /// # Source
 /// Redis Cluster specification, "Hash tags": CRC-16/XMODEM modulo 16,384.
@@ -19,17 +20,18 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
     crc16(braces.unwrap_or(key)) % SLOTS
 }
 
-/// The range of slots that a key is in, of as many as there are parts: nodes hold ranges of slots, so keys of one range mostly fail together.
+/// The part of a key: its slot's range, of `PARTS` equal ranges. Nodes hold ranges of slots, so keys of one range
+/// mostly fail together.
 pub(crate) fn part(key: &[u8]) -> usize {
     range(slot(key))
 }
 
-/// The same of a slot.
+/// The range of a slot.
 pub(crate) fn range(slot: u16) -> usize {
     usize::from(slot) * PARTS / usize::from(SLOTS)
 }
 
-/// Bit by bit: a microsecond for a key, beside a round trip.
+/// CRC-16, bit by bit. It takes a microsecond for a key, which is little compared to a round trip.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {

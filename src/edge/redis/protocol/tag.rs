@@ -1,4 +1,4 @@
-//! Where the state of a limiter's key is kept.
+//! The Redis key that holds the state of a limiter's key.
 //!
 //! ```text
 //! tollgate:v1:{api|192.0.2.1}:f0:1d
@@ -8,17 +8,18 @@
 //!    │     └ of the format: another one never reads this one's states
 //!    └ prefix
 //! ```
-//! What is between the braces is all that Cluster hashes: everything of one key is in one slot, and different keys are spread over
-//! all of them. Names and keys are escaped, so no text of a client can hold a brace or the separator. Long keys are hashed.
+//! Cluster hashes only the text between the braces. So the whole state of one key is in one slot, and different keys
+//! are spread over all slots. Names and keys are escaped, so a client's text cannot contain a brace or the separator.
+//! Long keys are hashed.
 
 use sha2::{Digest, Sha256};
 
 /// The version of the format of keys and states.
 pub(crate) const VERSION: &str = "v1";
-/// Escaped keys that are longer are replaced by 128 bits of their SHA-256.
+/// An escaped key that is longer is replaced by 128 bits of its SHA-256.
 const LONGEST: usize = 96;
 
-/// Appends bytes so that no two texts are written alike, and none has a brace, a bar, or what is hard to read.
+/// Appends escaped bytes. Different inputs have different outputs, and the output has no brace, bar or unreadable byte.
 fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         match byte {
@@ -33,7 +34,7 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// All that keys of one limiter begin with.
+/// The common start of all keys of one limiter.
 pub(crate) fn head(prefix: &str, name: &str) -> Vec<u8> {
     let mut out = Vec::new();
     escape(prefix.as_bytes(), &mut out);
@@ -45,14 +46,14 @@ pub(crate) fn head(prefix: &str, name: &str) -> Vec<u8> {
     out
 }
 
-/// The whole of a key in Redis, but for what is appended for each of its limits: up to and with the closing brace.
+/// The key in Redis, up to and including the closing brace. A suffix for each limit follows.
 pub(crate) fn tagged(head: &[u8], key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(head.len() + key.len() + 8);
     out.extend(head);
     escape(key, &mut out);
     if out.len() - head.len() > LONGEST {
         out.truncate(head.len());
-        // No escaped key begins so.
+        // No escaped key begins with this byte.
         out.push(b'#');
         for byte in &Sha256::digest(key)[..16] {
             hex(*byte, &mut out);
