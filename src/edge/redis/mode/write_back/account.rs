@@ -1,17 +1,19 @@
-//! What one process let through of one key by one limit, what of it was posted, and how much more it may.
+//! The account of one key under one limit in one process: the units admitted, the units posted, and how many more the
+//! process may admit.
 //!
-//! *Shares.* A process may spend `share × room`, where `room` is what was left at its last answer. With N processes, a limit of L, the
-//! `used` units that the shared state counts, and this process's `own` among them,
+//! *Shares.* A process may spend `share × room`, where `room` is the number of units left at its last answer. With N
+//! processes and a limit of L, where the shared state counts `used` units and `own` of them are this process's:
 //!
 //! ```text
 //! share = (own + L / N) / (used + L)
 //! ```
 //!
-//! which is 1/N where nothing is known, and its part of the traffic later. It is no more than that, so that the shares that were
-//! handed out at different times have a bounded sum: see the mode's text for the proof. A process that alone has all the traffic is
-//! given twice as much each time until half is used, and then about half of what is left.
+//! The share is 1/N at first, and later follows the process's part of the traffic. It is never more, so that shares
+//! handed out at different times have a bounded sum: the docs of `WriteBackLimiter` contain the proof. A process that
+//! has all the traffic gets twice as much each time until half of the limit is used, and then about half of the
+//! remaining units.
 //!
-//! *Totals* begin anew with each window: of GCRA, with each answer.
+//! *Totals* start from zero in each window; with GCRA, after each answer.
 
 use crate::edge::redis::protocol::{
     Arithmetic, LimitState, POSTS_KEPT_US, Part, Question, Reply, Windows, kept_us,
@@ -19,46 +21,49 @@ use crate::edge::redis::protocol::{
 
 use super::allowance::MOST;
 
-/// Levels are counted in parts of a unit, so that a slow refill is not lost: 2^20 of them.
+/// Levels are counted in parts of a unit, so that a slow refill is not lost: 2^20 parts.
 const FINE: u32 = 20;
-/// Of a burst, one part in so many is not worth a call of its own: at a key that is asked for all the time there would be one for each
-/// unit that comes back.
+/// An amount below this part of a burst is not worth a separate call. Without this bound, a key that is in constant use
+/// would cause a call for each refilled unit.
 const LITTLE: u64 = 64;
 /// Shares are counted in parts of 2^32.
 const WHOLE: u64 = 1 << 32;
 
-/// See the module.
+/// An account; see the module docs.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     part: Part,
     process: u64,
     pub(super) epoch: Epoch,
-    /// One that is over and not all charged yet.
+    /// A past epoch whose units are not all charged yet.
     before: Option<Epoch>,
-    /// What is under way: one call at a time.
+    /// The call in flight; there is at most one.
     asked: Option<Question>,
-    /// The highest total of this epoch that was ever sent: as much may be charged, whatever was answered.
+    /// The highest total of this epoch that was ever sent. The server may have charged this total, whatever it
+    /// answered.
     tried: u64,
-    /// When something of this epoch was sent first.
+    /// When a total of this epoch was first sent.
     tried_ns: u64,
-    /// The last call failed.
+    /// Whether the last call failed.
     pub(super) fails: bool,
-    /// What may be spent before the next answer, in parts of a unit. Below 0: as much must be refilled first.
+    /// The amount that may be spent before the next answer, in parts of a unit. If it is negative, this amount must
+    /// refill first.
     level: i64,
-    /// The window may not have begun yet: what is spent is of this one's allowance and of the one's before.
+    /// Whether the window may not have begun yet. Spent units then belong to the allowances of this window and of the
+    /// previous one.
     is_early: bool,
-    /// Until when it is refilled, by the local clock.
+    /// The local time up to which the level is refilled.
     refilled_ns: u64,
     share: u64,
-    /// At the last answer, in units: what was owed, this process's part of it, and what there was room for.
+    /// The state at the last answer, in units: the debt, this process's part of it, and the units left.
     known: Option<LastAnswer>,
 }
 
-/// What was let through in a window, or of GCRA in a batch.
+/// The units admitted in a window, or with GCRA in a batch.
 #[derive(Copy, Clone, Default, Debug)]
 pub(super) struct Epoch {
     pub(super) number: u64,
-    /// Let through, and known to have been charged.
+    /// The units admitted, and the units known to be charged.
     total: u64,
     acked: u64,
 }
@@ -77,20 +82,20 @@ struct LastAnswer {
     at_us: u64,
 }
 
-/// What an answer said.
+/// The meaning of an answer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(super) enum Learnt {
-    /// It was about the present epoch. Of the units that were charged now, so many are beyond the limit.
+    /// The answer is about the current epoch. Of the units charged now, this many exceed the limit.
     Present { overshoot: u64 },
-    /// It was about another one.
+    /// The answer is about another epoch.
     Other { overshoot: u64 },
-    /// The window of the post is over: so many units were posted for nothing.
+    /// The window of the post is over, so this many units were not charged.
     TooLate { dropped: u64 },
 }
 
 impl Account {
-    /// An account of a key that this process has not seen: `cold` units, or none.
+    /// Creates an account for a key that is new in this process. It starts with `cold` units, or with none.
     pub(super) fn new(
         part: Part,
         process: u64,
@@ -124,7 +129,7 @@ impl Account {
         self.part.limit.most()
     }
 
-    /// What a process may let through of a key, or of a window, before it has asked once.
+    /// The units that a process may admit for a key, or for a window, before the first answer.
     fn cold(&self, processes: u64) -> u64 {
         (self.most() / processes.max(1)).max(1)
     }
@@ -140,7 +145,7 @@ impl Account {
         self.windows().is_some_and(|windows| windows.slides)
     }
 
-    /// The epoch and the total of the post that is under way.
+    /// The epoch and the total of the post in flight.
     const fn posted(&self) -> Option<(u64, u64)> {
         match self.asked {
             Some(Question::Post { epoch, total, .. }) => Some((epoch, total)),
@@ -152,29 +157,29 @@ impl Account {
         self.windows().map(|windows| windows.period_us.saturating_mul(1_000))
     }
 
-    /// The end of the present window, by the server's clock; never, of GCRA.
+    /// The end of the current window, by the server's clock; never, with GCRA.
     pub(super) fn end_ns(&self) -> u64 {
         let end = |period_ns| self.epoch.number.saturating_add(1).saturating_mul(period_ns);
         self.period_ns().map_or(u64::MAX, end)
     }
 
-    /// Whole units that may be spent now.
+    /// The whole units that may be spent now.
     pub(super) fn left(&self) -> u64 {
         u64::try_from(self.level >> FINE).unwrap_or(0)
     }
 
-    /// Let through, and not known to have been charged.
+    /// The units that were admitted and are not known to be charged.
     pub(super) fn pending(&self) -> u64 {
         self.before.map_or(0, |before| before.pending()).saturating_add(self.epoch.pending())
     }
 
-    /// Whether an answer is to come.
+    /// Returns whether an answer is outstanding.
     pub(super) const fn is_asked(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Of the limits of this kind, what one process alone may let through in a window while the server cannot be asked: no less is
-    /// left then, unless the last answer said that there is no room.
+    /// Raises the level to the amount that one process alone may admit in a window while the server is unavailable. It
+    /// does so only for limits with windows, and not if the last answer said that no units are left.
     pub(super) fn go_alone(&mut self, cost: u64, processes: u64) {
         if self.windows().is_some() && self.known.is_none_or(|known| known.room >= cost) {
             let share = self.cold(processes).saturating_sub(self.epoch.total);
@@ -182,13 +187,14 @@ impl Account {
         }
     }
 
-    /// What there was room for at the last answer of this epoch, if there was one.
+    /// The units left at the last answer of this epoch, if there was one.
     pub(super) fn room(&self) -> Option<u64> {
         self.known.map(|known| known.room)
     }
 
-    /// Whether asking again at once is worth a call: there is room for so many, and where room comes back, which it does here too
-    /// without asking, this process's share of it is a unit and it is more than a little.
+    /// Returns whether another call is worthwhile at once: enough units are left for the cost. If units refill, as they
+    /// do here without a call, this process's share of them must also be at least one unit, and more than a small
+    /// amount.
     pub(super) fn is_worth_asking(&self, cost: u64) -> bool {
         self.known.is_none_or(|known| {
             let comes_back = self.windows().is_none();
@@ -197,13 +203,13 @@ impl Account {
         })
     }
 
-    /// So many were let through.
+    /// Records that this many units were admitted.
     pub(super) fn spend(&mut self, units: u64) {
         self.epoch.total = self.epoch.total.saturating_add(units);
         self.level = self.level.saturating_sub(fine(units));
     }
 
-    /// Of GCRA, this process's share of what came back since.
+    /// With GCRA, adds this process's share of the units that refilled since.
     pub(super) fn refill(&mut self, now_ns: u64) {
         let Arithmetic::Pace(pace) = &self.part.kind else { return };
         let passed = now_ns.saturating_sub(self.refilled_ns);
@@ -211,7 +217,7 @@ impl Account {
             return;
         }
         self.refilled_ns = now_ns;
-        // Ticks that passed, rounded down, over those of a unit; a day's worth fills everything that is not filled in vain.
+        // The passed ticks, rounded down, divided by the ticks of a unit. One day refills every burst that matters.
         let ticks = (u128::from(passed) * u128::from(pace.scale)) << FINE;
         let units = ticks / 1_000 / u128::from(pace.interval);
         let units = units.saturating_mul(self.share.into()) >> 32;
@@ -220,7 +226,7 @@ impl Account {
         self.level = self.level.saturating_add(more).min(most.max(self.level));
     }
 
-    /// How long until `units` are refilled, if nothing is answered before.
+    /// The time until `units` units are refilled, if no answer arrives before.
     pub(super) fn until_refilled_ns(&self, units: u64) -> u64 {
         let Arithmetic::Pace(pace) = &self.part.kind else { return u64::MAX };
         let missing = u128::try_from(fine(units).saturating_sub(self.level)).unwrap_or(0);
@@ -229,7 +235,7 @@ impl Account {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// How long until all that was owed at the last answer, and all that was let through since, is paid.
+    /// The time until the debt of the last answer, and all units admitted since, are paid.
     pub(super) fn until_paid_ns(&self) -> u64 {
         let Arithmetic::Pace(pace) = &self.part.kind else { return 0 };
         let owed = self.known.map_or(0, |known| known.used).saturating_add(self.pending());
@@ -237,14 +243,15 @@ impl Account {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// A window begins. What is left of the one before is not used in it; what is not posted of it, neither, but for what a sliding
-    /// window still weighs. Returns the units that are dropped: they are nowhere in the shared state, and will not be.
+    /// Starts a window. Unspent units of the previous window are not used. Unposted units of the previous window are
+    /// dropped, except for a window that a sliding window still counts. Returns the dropped units: the shared state
+    /// does not contain them, and never will.
     #[must_use]
     pub(super) fn turn(&mut self, number: u64, processes: u64, is_cold: bool) -> u64 {
         let mut dropped = self.before.take().map_or(0, |before| before.pending());
         let mut over = self.epoch;
         if !(self.slides() && number == over.number.saturating_add(1)) {
-            // Only what is under way may still be in time.
+            // Only the post in flight may still arrive in time.
             let sent = self.posted().filter(|(epoch, _)| *epoch == over.number);
             let kept = sent.map_or(over.acked, |(_, total)| total).clamp(over.acked, over.total);
             dropped += over.total - kept;
@@ -260,16 +267,17 @@ impl Account {
         dropped
     }
 
-    /// As [`turn`](Self::turn), to a window that is not a later one. This process may have spent of it, and posted to it: so it is
-    /// handed nothing before an answer, and posts by a new number.
+    /// Like [`turn`](Self::turn), to a window that is not later. This process may already have spent and posted units
+    /// of that window. So it gets no units before an answer, and posts with a new number.
     #[must_use]
     pub(super) fn turn_back(&mut self, epoch: u64, processes: u64, process: u64) -> u64 {
         self.process = process;
         self.turn(epoch, processes, false)
     }
 
-    /// The next window may have begun: as [`turn`](Self::turn), but no more may be spent than what is left of the one before. So each
-    /// unit is of both allowances, whichever window it falls in; it is posted to the later one.
+    /// Like [`turn`](Self::turn), when the next window may have begun. No more may be spent than is left of the
+    /// previous window. So each unit belongs to both allowances, whichever window contains it. It is posted to the
+    /// later window.
     #[must_use]
     pub(super) fn turn_early(&mut self, epoch: u64, processes: u64, is_cold: bool) -> u64 {
         let left = self.level.max(0);
@@ -279,15 +287,16 @@ impl Account {
         dropped
     }
 
-    /// The window has surely begun.
+    /// The window has certainly begun.
     pub(super) fn begin(&mut self, processes: u64, is_cold: bool) {
         if std::mem::take(&mut self.is_early) && is_cold && self.known.is_none() {
             self.level = fine(self.cold(processes)).saturating_sub(fine(self.epoch.total));
         }
     }
 
-    /// Of GCRA, forgets what has been paid by time anyway, if nothing was answered for longer than a burst takes: all but a share of
-    /// the burst. What was sent stays: it may be charged. Returns the units that are dropped.
+    /// With GCRA, drops units that time has already paid for: if no answer arrived for longer than a burst takes to
+    /// refill, all units except a share of the burst. Units that were sent stay, because the server may have charged
+    /// them. Returns the dropped units.
     #[must_use]
     pub(super) fn clip(&mut self) -> u64 {
         if self.windows().is_some() || self.posted().is_some() {
@@ -299,8 +308,9 @@ impl Account {
         dropped
     }
 
-    /// Of GCRA, gives up what was sent without an answer so long ago that the server may soon have forgotten that it was charged:
-    /// sent again, it would be charged twice. By then it has been paid by time. Returns the units that are dropped.
+    /// With GCRA, drops units that were sent long ago without an answer. The server may soon forget that it charged
+    /// them; if they were sent again, they would be charged twice. By then, time has paid for them. Returns the dropped
+    /// units.
     #[must_use]
     pub(super) fn give_up(&mut self, now_ns: u64) -> u64 {
         let kept_us = kept_us(&self.part).saturating_sub(POSTS_KEPT_US / 2);
@@ -315,8 +325,8 @@ impl Account {
         dropped
     }
 
-    /// The next call: a post of what is to be posted, oldest first. If there is nothing to post, and `peeks`, how things stand. One call at
-    /// a time.
+    /// Returns the next call: a post of unposted units, oldest first. If there are none and `peeks` is set, a call that
+    /// reads the state. At most one call is in flight.
     #[must_use]
     pub(super) fn ask(&mut self, peeks: bool, now_ns: u64) -> Option<Question> {
         if self.is_asked() {
@@ -337,13 +347,13 @@ impl Account {
         self.asked
     }
 
-    /// While nothing is heard of the others, no more comes back here than one part of it.
+    /// While no answer arrives from the server, at most 1/N of the rate refills here.
     pub(super) fn fall_back(&mut self, processes: u64) {
         self.share = self.share.min(WHOLE / processes.max(1));
     }
 
-    /// The call was not answered. A post is sent again, with the same total or more, if that can still be charged. Returns the units that
-    /// are dropped.
+    /// Reports that the call was not answered. A post is sent again, with the same or a larger total, if it can still
+    /// be charged. Returns the dropped units.
     #[must_use]
     pub(super) fn failed(&mut self) -> u64 {
         self.fails = true;
@@ -358,7 +368,7 @@ impl Account {
         }
     }
 
-    /// The call was answered. `least` units are to be had, if there is room for as many.
+    /// Reports that the call was answered. At least `least` units may be spent, if this many are left.
     pub(super) fn answered(&mut self, reply: &Reply, processes: u64, least: u64, received_ns: u64) -> Learnt {
         let (granted, at_us) = (reply.granted, reply.now_us);
         self.fails = false;
@@ -405,7 +415,8 @@ impl Account {
         Learnt::Present { overshoot }
     }
 
-    /// This process's part of what the shared state counts, before what was posted last. Of GCRA what is owed is paid, of all alike.
+    /// This process's part of the units in the shared state, before the last post. With GCRA, time pays the debt of all
+    /// processes in proportion.
     fn own_as_of(&self, at_us: u64) -> u64 {
         match (&self.part.kind, self.known) {
             (Arithmetic::Windows(_), _) => self.epoch.acked,
@@ -419,7 +430,7 @@ impl Account {
         }
     }
 
-    /// A post was charged. Returns by how much more is known to be.
+    /// Records that a post was charged. Returns the increase of the units known to be charged.
     fn charged(&mut self, epoch: u64, total: u64, granted: u64) -> u64 {
         if let Some(before) = self.before.as_mut().filter(|before| before.number == epoch) {
             before.acked = before.acked.max(total.min(before.total));
@@ -438,15 +449,15 @@ impl Account {
             present.acked = present.acked.max(total.min(present.total));
             return newly;
         }
-        // A batch that is answered is over: what came since is the next one's.
+        // An answered batch is over. Units admitted since belong to the next batch.
         let total = present.total.saturating_sub(total);
         *present = Epoch { number: present.number.saturating_add(1), total, acked: 0 };
         self.tried = 0;
         granted
     }
 
-    /// A post came when its window was over: nothing of it was charged. One to a window that the server is not in yet stays. Returns the
-    /// units that are dropped.
+    /// Records that a post arrived after its window was over, so that nothing was charged. A post to a window that the
+    /// server has not reached yet is kept. Returns the dropped units.
     fn lose(&mut self, epoch: u64, index: u64) -> u64 {
         if epoch > index {
             return 0;
@@ -457,7 +468,7 @@ impl Account {
         if epoch != self.epoch.number {
             return 0;
         }
-        // The local clock is behind. What was let through since it was sent is of no present window either.
+        // The local clock is behind. Units admitted since the post was sent belong to no current window either.
         let lost = self.epoch.pending();
         self.epoch.acked = self.epoch.total;
         self.level = 0;
@@ -465,18 +476,18 @@ impl Account {
     }
 }
 
-/// See the module.
+/// The share; see the module docs.
 fn share(own: u64, used: u64, limit: u64, processes: u64) -> u64 {
     let (n, limit) = (u128::from(processes.max(1)), u128::from(limit));
     let numerator = u128::from(own.min(MOST)) * n + limit;
     let denominator = n * (u128::from(used) + limit);
-    // Limits and processes are below 2^64 and 2^32: what is shifted is cut first, where it must be.
+    // Limits and processes are below 2^64 and 2^32. Both sides are shifted right where the left shift would overflow.
     let excess = u128::BITS.saturating_sub(numerator.leading_zeros()).saturating_sub(u128::BITS - 32);
     let share = ((numerator >> excess) << 32) / (denominator >> excess).max(1);
     u64::try_from(share).unwrap_or(WHOLE).min(WHOLE)
 }
 
-/// A share of so many units, rounded down.
+/// This share of this many units, rounded down.
 fn scaled(share: u64, units: u64) -> u64 {
     u64::try_from((u128::from(share) * u128::from(units)) >> 32).unwrap_or(u64::MAX)
 }
@@ -518,7 +529,7 @@ mod tests {
                 }
             }
         }
-        // The proof's integral: each of ten processes posts a tenth, one after another, and is handed out its share.
+        // The integral of the proof: each of ten processes posts a tenth, one after another, and gets its share.
         let handed: u64 =
             (1..=10).map(|turn| scaled(share(100, 100 * turn, 1_000, 10), 1_000 - 100 * turn)).sum();
         assert!(handed <= 1_387, "{handed}");
@@ -534,7 +545,7 @@ mod tests {
         account.spend(2);
         let learnt = account.answered(&windows(10, 40), 10, 1, 0);
         assert_eq!(learnt, Learnt::Present { overshoot: 0 });
-        // (10 + 10) / (40 + 100) of 60 are 8; two are spent.
+        // (10 + 10) / (40 + 100) of 60 is 8; two units are spent.
         assert_eq!((account.left(), account.pending()), (6, 2));
         assert!(account.ask(false, 0).is_some());
         let learnt = account.answered(&windows(2, 105), 10, 1, 0);

@@ -1,7 +1,7 @@
-//! All keys of one process: checks, what is to be posted when, and what is made of the answers.
+//! All keys of one process: checks, the posts that are due, and what answers mean.
 //!
-//! No I/O and no clock in here: whoever drives it says what time it is, sends what [`WriteBackBook::due`] returns, and reports what became of it.
-//! So the same code runs beside tokio's tasks, in a thread, and in a simulation.
+//! This module does no I/O and reads no clock. The caller passes the time, sends the calls that [`WriteBackBook::due`]
+//! returns, and reports their results. So the same code runs in tokio tasks, in a thread, and in a simulation.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -24,49 +24,52 @@ use crate::edge::redis::mode::table::KeyTable;
 use crate::edge::redis::protocol::slot::{self, PARTS};
 use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Question, Reply, tagged};
 
-/// Keys are not looked through more often than this.
+/// The minimum time between two scans of the keys.
 const SHORTEST_NS: u64 = 5_000_000;
-/// Whoever is refused until an answer comes is told to come back after this.
+/// The retry time of a request that is denied until an answer arrives.
 const SOON_NS: u64 = 1_000_000;
-/// After a failure a key is not asked about sooner, and of a part that does not answer no more than one key.
+/// After a failure, a key waits at least this long before its next call. A part that does not answer is called for at
+/// most one key in this time.
 const RETRY_NS: u64 = 100_000_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct BookSettings {
-    /// What keys in the shared state begin with.
+    /// The first bytes of keys in the shared state.
     pub(crate) head: Arc<[u8]>,
     pub(crate) interval_ns: u64,
     pub(crate) processes: u64,
     pub(crate) on_failure: OnFailure,
     pub(crate) max_keys: usize,
-    /// The first of the numbers by which keys are posted, which count up: a random one below 2^52, far from those of others.
+    /// The first of the numbers with which keys are posted. The numbers count up. It is a random number below 2^52, far
+    /// from the numbers of other processes.
     pub(crate) process: u64,
-    /// The most posts that are under way at a time.
+    /// The maximum number of posts in flight.
     pub(crate) in_flight: usize,
-    /// Whether parts of the shared state fail by themselves; see [`Transport::in_parts`](crate::edge::redis::protocol::Transport::in_parts).
+    /// Whether parts of the shared state fail by themselves; see
+    /// [`Transport::in_parts`](crate::edge::redis::protocol::Transport::in_parts).
     pub(crate) in_parts: bool,
 }
 
-/// See the module.
+/// The keys of a limiter; see the module docs.
 #[derive(Debug)]
 pub(crate) struct WriteBackBook {
     pub(super) options: BookSettings,
     plan: Arc<Plan>,
-    /// Each limit by itself: windows that differ are posted to apart.
+    /// One plan for each limit, because limits with different windows are posted separately.
     singles: Box<[Arc<Plan>]>,
-    /// Between two posts of a key.
+    /// The time between two posts of a key.
     pace_ns: u64,
     most: u64,
     table: KeyTable<WriteBackKey>,
     offset: ClockOffset,
-    /// Keys that are asked about at once.
+    /// Keys for which a call is due at once.
     urgent: KeyQueue<Arc<WriteBackKey>>,
     schedule: Mutex<Schedule>,
-    /// Of each part: 0 if the last call was answered; else when one failed, or when a key was last let through to ask again. What is wrong
-    /// with one key only is in that key's accounts.
+    /// For each part: 0 if the last call was answered. Otherwise, the time of the last failure, or the time when a key
+    /// was last allowed to retry. Failures of a single key are in that key's accounts.
     failed_ns: [AtomicU64; PARTS],
-    /// Until then keys that come back begin with nothing: some that were idle were removed before their window was over. At least when
-    /// the last key was removed, in case that the local clock steps back.
+    /// Until this time, returning keys start with no units, because some idle keys were removed before their window was
+    /// over. It is at least the time of the last removal, in case the local clock steps back.
     pressed_until_ns: AtomicU64,
     numbers: PosterNumbers,
     tallies: Tallies,
@@ -74,9 +77,9 @@ pub(crate) struct WriteBackBook {
 
 #[derive(Debug, Default)]
 struct Schedule {
-    /// Keys that are posted when there is room for more calls.
+    /// Keys that are posted when more calls may be sent.
     usual: VecDeque<Arc<WriteBackKey>>,
-    /// When the keys are looked through again.
+    /// The time of the next scan of the keys.
     next_ns: u64,
     in_flight: usize,
 }
@@ -89,7 +92,7 @@ struct Tallies {
     dropped: Count,
 }
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) struct WriteBackCheck {
@@ -99,22 +102,22 @@ pub(crate) struct WriteBackCheck {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Basis {
-    /// As the decision says.
+    /// The decision is final.
     Held,
-    /// Refused for now: an answer that is on its way, or will be, may allow it.
+    /// Denied for now: an answer that is in flight or queued may allow the request.
     Asked,
-    /// Allowed by this process's share, for the server cannot be asked.
+    /// Admitted by this process's share, because the server is unavailable.
     Alone,
-    /// Refused, for the server cannot be asked.
+    /// Denied, because the server is unavailable.
     Failing,
-    /// Refused, for there is no room for another key.
+    /// Denied, because the table has no room for another key.
     Full,
 }
 
-/// Spends so many units of an entry at a time, or only looks whether it could.
+/// Spends units of an entry at a given time, or only tests whether it could.
 type Spends = fn(&WriteBackKey, u64, u64) -> Spend;
 
-/// A call to be sent, and whose it is.
+/// A call to send, and the key it belongs to.
 #[derive(Clone, Debug)]
 #[must_use = "what is not sent must be reported as failed"]
 pub(crate) struct Post {
@@ -125,14 +128,14 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// As it was asked for.
+    /// The key that the caller passed.
     pub(crate) fn key(&self) -> &[u8] {
         &self.entry.key
     }
 }
 
 impl WriteBackBook {
-    /// `wake` is called when there is something [`due`](Self::due) before [`next_ns`](Self::next_ns).
+    /// `wake` is called when a call is [`due`](Self::due) before [`next_ns`](Self::next_ns).
     pub(crate) fn new(
         plan: Arc<Plan>,
         options: BookSettings,
@@ -142,8 +145,8 @@ impl WriteBackBook {
         let windows = plan.parts().iter().filter_map(|part| part.window_us()).min();
         let bursts = plan.parts().iter().filter(|part| part.window_us().is_none());
         let bursts = bursts.map(|part| part.refill_us()).min();
-        // A window is posted to a few times before it is over; of GCRA nothing is charged later than half a burst is paid in, since
-        // what is charged late is owed for longer than it was due.
+        // A window is posted several times before it is over. With GCRA, units are charged at most half a burst's
+        // refill time late, because a late charge is owed for too long.
         let shortest = windows.map(|us| us / 4).into_iter().chain(bursts.map(|us| us / 2)).min();
         let pace_ns = shortest.unwrap_or(u64::MAX).saturating_mul(1_000).max(SHORTEST_NS);
         Self {
@@ -163,8 +166,9 @@ impl WriteBackBook {
         }
     }
 
-    /// Another limiter decided about these keys until now: what it let through is known to the server, so keys begin with nothing, and are
-    /// asked about first, until what it may have let through is paid.
+    /// Takes over from another limiter that decided about these keys, and whose admitted units are known to the server.
+    /// Keys start with no units, and are asked about first, until the time has passed that pays for the other limiter's
+    /// units.
     #[cfg(feature = "rules")]
     pub(crate) fn succeed(&self, now_ns: u64) {
         let rest_ns = self.plan.refill_us().saturating_mul(1_000);
@@ -172,18 +176,20 @@ impl WriteBackBook {
         self.pressed_until_ns.fetch_max(now_ns.saturating_add(rest_ns), Ordering::Relaxed);
     }
 
-    /// The part that a key is taken to fail with: nodes of a cluster hold ranges of slots.
+    /// The part with which a key is assumed to fail: the nodes of a Cluster hold ranges of slots.
     fn part(&self, key: &[u8]) -> usize {
         if self.options.in_parts { slot::part(&tagged(&self.options.head, key)) } else { 0 }
     }
 
-    /// Whether a part of the shared state does not answer.
+    /// Returns whether a part of the shared state does not answer.
     fn is_out(&self, part: usize) -> bool {
-        // Ordering: Relaxed, here and wherever it is set. It chooses between two ways that are both kept in order by the ledgers.
+        // Ordering: Relaxed, here and wherever it is set. The value chooses between two paths, and the ledgers make
+        // both correct.
         self.failed_ns[part].load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a key of this part whose last call failed may ask again: one at a time while the part does not answer.
+    /// Returns whether a key of this part whose last call failed may retry. While the part does not answer, one key at
+    /// a time may retry.
     fn may_retry(&self, part: usize, now_ns: u64) -> bool {
         let word = &self.failed_ns[part];
         // Ordering: Relaxed; see `is_out`.
@@ -196,16 +202,16 @@ impl WriteBackBook {
     }
 
     fn is_retry_due(&self, failed_ns: u64, now_ns: u64) -> bool {
-        // A failure that is yet to come is of a clock that has stepped back.
+        // A failure in the future comes from before a step back of the clock.
         now_ns.abs_diff(failed_ns) >= RETRY_NS.min(self.pace_ns)
     }
 
-    /// `is_failing`: whether the last call about this very key failed.
+    /// `is_failing` is whether the last call about this key failed.
     fn is_cold(&self, part: usize, is_failing: bool) -> bool {
         self.options.on_failure != OnFailure::Closed || !(is_failing || self.is_out(part))
     }
 
-    /// Enters what was spent, ends windows that are over, refills, and sets the allowance anew.
+    /// Enters spent units, ends windows that are over, refills, and sets the allowance.
     fn settle(&self, entry: &WriteBackKey, ledger: &mut KeyLedger, now_ns: u64) -> Season {
         let is_cold = self.is_cold(entry.part, ledger.is_failing());
         let processes = self.options.processes;
@@ -226,7 +232,7 @@ impl WriteBackBook {
             if surely > account.epoch.number {
                 dropped += account.turn(surely, processes, is_cold);
             } else if perhaps.saturating_add(1) < account.epoch.number {
-                // A clock was stepped. What was handed out of this window may be spent.
+                // A clock was stepped. The units of this window may already be spent.
                 dropped += account.turn_back(surely, processes, self.numbers.next());
             }
             let mut end_ns = account.end_ns();
@@ -256,7 +262,7 @@ impl WriteBackBook {
         season
     }
 
-    /// Decides here and now. One compare-exchange, as long as there is an allowance.
+    /// Decides in this process. One compare-exchange, as long as the allowance lasts.
     #[inline]
     pub(crate) fn check(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
         match self.quick(key, cost, now_ns) {
@@ -265,14 +271,16 @@ impl WriteBackBook {
         }
     }
 
-    /// What [`check`](Self::check) would decide, and ask for; charges nothing.
+    /// Returns the decision that [`check`](Self::check) would make, and queues the call that it would queue. Charges
+    /// nothing.
     #[cfg(feature = "rules")]
     pub(crate) fn look(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
         let checked = self.decide_slow(key, cost, now_ns, WriteBackKey::look);
         WriteBackCheck { decision: checked.decision.uncharged(), ..checked }
     }
 
-    /// The common case of [`check`](Self::check): there is an allowance, or it is known that more will not be had. Else nothing is done.
+    /// The common case of [`check`](Self::check): the allowance has enough units, or it is known that no more are
+    /// available. Otherwise does nothing.
     #[inline(always)]
     pub(super) fn quick(&self, key: &[u8], cost: u64, now_ns: u64) -> Option<Decision> {
         if cost > self.most {
@@ -308,7 +316,7 @@ impl WriteBackBook {
         Decision::new(outcome, cost, self.most, now_ns, facts)
     }
 
-    /// A decision of nobody.
+    /// A denial without a state.
     fn refuse(&self, outcome: Outcome, cost: u64, now_ns: u64) -> Decision {
         let wait_ns = self.pace_ns;
         let facts = Facts::Plain { remaining: 0, retry_ns: wait_ns, reset_ns: wait_ns, delay_ns: 0 };
@@ -329,7 +337,7 @@ impl WriteBackBook {
             };
             match self.check_entry(&entry, cost, now_ns, spend) {
                 Some(checked) => return checked,
-                // Removed meanwhile: the next one is another.
+                // The entry was removed, so the next entry is another one.
                 None => self.table.remove(key.into(), &entry),
             }
         }
@@ -350,7 +358,7 @@ impl WriteBackBook {
                         let ns = us.saturating_mul(1_000);
                         self.offset.within(ns, now_ns).server_ns(now_ns).0 / ns
                     }
-                    // Any would do, for the number is a new one.
+                    // Any epoch is valid, because the number is new.
                     None => now_ns / 1_000,
                 };
                 Account::new(*part, process, epoch, self.options.processes, is_cold, now_ns)
@@ -359,7 +367,7 @@ impl WriteBackBook {
         WriteBackKey::new(key, part, accounts, now_ns)
     }
 
-    /// `None` if the entry is dead.
+    /// Returns `None` if the entry is dead.
     fn check_entry(
         &self,
         entry: &Arc<WriteBackKey>,
@@ -422,20 +430,20 @@ impl WriteBackBook {
         Some(WriteBackCheck { decision, basis })
     }
 
-    /// Has a key asked about at once.
+    /// Queues a key for a call at once.
     fn hasten(&self, entry: &Arc<WriteBackKey>, mut ledger: MutexGuard<'_, KeyLedger>) {
         if !std::mem::replace(&mut ledger.is_queued, true) {
             drop(ledger);
-            // It is never closed.
+            // This queue is never closed.
             let _ = self.urgent.push(Arc::clone(entry));
         }
     }
 
-    /// From when on an answer can say something new about so many units.
+    /// The time from which an answer can contain new information about this many units.
     fn ask_ns(&self, ledger: &KeyLedger, cost: u64, now_ns: u64) -> u64 {
         let each = ledger.accounts.iter().map(|account| match account.room() {
             _ if account.is_worth_asking(cost) => 0,
-            // Nobody gives anything back in a fixed window.
+            // In a fixed window, no units come back.
             Some(room) if room < cost && !account.slides() => match account.period_ns() {
                 Some(period_ns) => self.offset.within(period_ns, now_ns).local_ns(account.end_ns()).1,
                 None => ledger.answered_ns.saturating_add(self.pace_ns),
@@ -446,21 +454,21 @@ impl WriteBackBook {
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule> {
-        // Never held while a ledger is taken.
+        // This lock is never held while a ledger is locked.
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When [`due`](Self::due) has something to say at the latest, unless the book wakes.
+    /// The latest time at which [`due`](Self::due) must be called, unless the book wakes the task.
     pub(crate) fn next_ns(&self) -> u64 {
         let schedule = self.schedule();
         let is_empty = self.urgent.len() == 0 && schedule.usual.is_empty();
-        // What waits for a call to come back is due then.
+        // Calls that wait for another call to end are due when it ends.
         let is_full = schedule.in_flight >= self.options.in_flight.max(1);
         if is_empty || is_full { schedule.next_ns } else { 0 }
     }
 
-    /// What is to be sent now: new keys and keys whose allowance is spent, then those whose windows end first. Each must be reported by
-    /// [`posted`](Self::posted) or [`failed`](Self::failed).
+    /// Returns the calls to send now: new keys and keys without allowance first, then the keys whose windows end first.
+    /// The caller must report each call with [`posted`](Self::posted) or [`failed`](Self::failed).
     pub(crate) fn due(&self, now_ns: u64) -> Vec<Post> {
         if now_ns >= self.schedule().next_ns {
             self.sweep(now_ns);
@@ -505,15 +513,16 @@ impl WriteBackBook {
         self.tallies.dropped.add(dropped);
     }
 
-    /// Keys that come back before a time are to begin with nothing. Said before one that this is about is removed.
+    /// Makes keys that return before a time start with no units. Must be called before such a key is removed.
     fn press(&self, until_ns: u64) {
-        // Ordering: Release, and Acquire in `make`. An entry is killed after this by whoever holds its ledger. Who makes the key's next
-        // one has found it dead with its ledger in hand, or has found it gone from the map after it was removed there: so it is
-        // later than this, and reads this or more.
+        // Ordering: Release, and Acquire in `make`. After this store, the holder of the ledger marks the entry dead.
+        // The thread that makes the key's next entry first either finds the entry dead while it holds the ledger, or
+        // finds it missing from the map after the removal. So its load is later than this store, and reads this value
+        // or a larger one.
         self.pressed_until_ns.fetch_max(until_ns, Ordering::Release);
     }
 
-    /// Settles each key that is not dead, and calls `visit` with it and its ledger. O(keys).
+    /// Settles each key that is not dead, and calls `visit` with the key and its ledger. O(keys).
     fn for_each_settled(&self, now_ns: u64, mut visit: impl FnMut(&Arc<WriteBackKey>, &mut KeyLedger)) {
         self.table.for_each(|_, entry| {
             let mut ledger = entry.ledger();
@@ -524,7 +533,7 @@ impl WriteBackBook {
         });
     }
 
-    /// Looks through all keys: settles them, removes idle ones, and finds what is to be posted. O(keys).
+    /// Scans all keys: settles them, removes idle keys, and finds keys to post. O(keys).
     fn sweep(&self, now_ns: u64) {
         let is_full = self.table.len() > self.options.max_keys / 2;
         let rest_ns = self.plan.refill_us().saturating_mul(1_000);
@@ -551,12 +560,12 @@ impl WriteBackBook {
                 }
             }
         });
-        // Those that wait longest first, so that none waits for ever where there are more than calls can carry.
+        // Keys that have waited longest come first, so that every key is posted even if there are more keys than calls.
         pending.sort_by_key(|(end, since, _)| (*end, *since));
         let mut schedule = self.schedule();
         schedule.usual = pending.into_iter().map(|(_, _, entry)| entry).collect();
         schedule.next_ns = now_ns.saturating_add(self.pace_ns);
-        // Once more shortly before windows end.
+        // Scans once more shortly before windows end.
         if let Some(period_us) = self.plan.parts().iter().filter_map(|part| part.window_us()).min() {
             let period_ns = period_us.saturating_mul(1_000);
             let bounds = self.offset.within(period_ns, now_ns);
@@ -568,21 +577,21 @@ impl WriteBackBook {
         }
     }
 
-    /// How many calls are not reported yet.
+    /// The number of calls that are not yet reported.
     pub(crate) fn in_flight(&self) -> usize {
         self.schedule().in_flight
     }
 
-    /// Looks through all keys at the next [`due`](Self::due), whenever that is.
+    /// Scans all keys at the next [`due`](Self::due), at any time.
     pub(crate) fn hurry(&self) {
         self.schedule().next_ns = 0;
     }
 
-    /// An answer.
+    /// Reports an answer.
     pub(crate) fn posted(&self, post: &Post, reply: &Reply, received_ns: u64) {
         self.offset.learn(reply.now_us, post.at_ns, received_ns);
         let entry = &post.entry;
-        // As a rule nothing that threads share is written.
+        // The test avoids a write to shared memory in the usual case.
         if self.is_out(entry.part) {
             // Ordering: Relaxed; see `is_out`.
             self.failed_ns[entry.part].store(0, Ordering::Relaxed);
@@ -608,7 +617,7 @@ impl WriteBackBook {
         } else if ledger.pending_since.is_some() {
             ledger.pending_since = Some(post.at_ns);
         }
-        // Spent while it was asked about, though there is more.
+        // The allowance was spent during the call, and more units are left.
         let is_spent = entry.allowance.left() < least
             && pending > 0
             && ledger.accounts.iter().all(|account| account.is_worth_asking(1));
@@ -624,7 +633,7 @@ impl WriteBackBook {
         self.came_back();
     }
 
-    /// There is room for another call.
+    /// Another call may now be sent.
     fn came_back(&self) {
         let mut schedule = self.schedule();
         schedule.in_flight = schedule.in_flight.saturating_sub(1);
@@ -634,8 +643,9 @@ impl WriteBackBook {
         }
     }
 
-    /// There was no answer of use; it may have been charged. An error of kind [`Reply`](ErrorKind::Reply) is this key's alone; any other is
-    /// of the part of the shared state that holds it.
+    /// Reports that no useful answer arrived; the server may have charged the units. An error of kind
+    /// [`Reply`](ErrorKind::Reply) affects this key only. Any other error affects the part of the shared state that
+    /// holds the key.
     pub(crate) fn failed(&self, post: &Post, why: ErrorKind, now_ns: u64) {
         self.tallies.failures.add(1);
         let entry = &post.entry;
@@ -654,7 +664,7 @@ impl WriteBackBook {
         self.came_back();
     }
 
-    /// What was counted so far. O(keys).
+    /// Returns the counts since the limiter was built. O(keys).
     pub(crate) fn counted(&self, now_ns: u64) -> WriteBackStats {
         let (mut pending, mut oldest_pending) = (0_u64, None);
         self.for_each_settled(now_ns, |_, ledger| {

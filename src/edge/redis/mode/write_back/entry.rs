@@ -1,4 +1,4 @@
-//! One key: its allowance, and the ledger of who posts it.
+//! One key: its allowance, and the ledger of the thread that posts it.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -8,16 +8,16 @@ use super::account::Account;
 use super::allowance::{Allowance, Removal, Spend};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
 
-/// See the module.
+/// An entry; see the module docs.
 #[derive(Debug)]
 pub(crate) struct WriteBackKey {
     pub(super) key: Box<[u8]>,
-    /// The part of the shared state that holds it.
+    /// The part of the shared state that holds the key.
     pub(super) part: usize,
     pub(super) allowance: Allowance,
-    /// Before this one unit more will not be had, whatever is asked.
+    /// Before this time no further unit is available, whatever the server is asked.
     retry_ns: AtomicU64,
-    /// When all will be as new, as far as is known.
+    /// When the full quota is available again, as far as is known.
     pub(super) reset_ns: AtomicU64,
     ledger: Mutex<KeyLedger>,
 }
@@ -25,29 +25,29 @@ pub(crate) struct WriteBackKey {
 #[derive(Debug, Default)]
 pub(super) struct KeyLedger {
     pub(super) accounts: SmallVec<[Account; 1]>,
-    /// What the allowance was set to.
+    /// The value to which the allowance was last set.
     pub(super) was: u64,
-    /// The most that was refused since the last answer.
+    /// The largest cost that was denied since the last answer.
     pub(super) wanted: u64,
-    /// Not asked about yet, or not for a while: the next request has it asked about at once.
+    /// The key was not asked about yet, or not for a while. The next request causes a call at once.
     pub(super) is_new: bool,
-    /// It stands in the queue of those that are asked about at once.
+    /// The key is in the queue for calls at once.
     pub(super) is_queued: bool,
-    /// Since when something is not posted.
+    /// The time since which units are not posted.
     pub(super) pending_since: Option<u64>,
     pub(super) spent_ns: u64,
     pub(super) answered_ns: u64,
-    /// When a call about it failed last.
+    /// When a call about the key last failed.
     pub(super) failed_ns: u64,
 }
 
-/// When windows end, for an entry.
+/// The position of an entry relative to the ends of its windows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(super) enum Season {
-    /// All limits are in a window, or have none.
+    /// Every limit is inside a window, or has no windows.
     Within,
-    /// Around the end of one: the next has surely begun then.
+    /// Near the end of a window. At this time the next window has certainly begun.
     Between { next_ns: u64 },
 }
 
@@ -57,7 +57,7 @@ impl WriteBackKey {
         Self {
             key: key.into(),
             part,
-            // Over at once, so that whoever comes first sees to the rest.
+            // The allowance is over at once, so that the first request sets it.
             allowance: Allowance::new(was, 0),
             retry_ns: AtomicU64::new(0),
             reset_ns: AtomicU64::new(0),
@@ -78,7 +78,8 @@ impl WriteBackKey {
 
     #[inline]
     pub(super) fn retry_ns(&self) -> u64 {
-        // Ordering: Relaxed, here and below. Hints; who follows an old one is told to come back a little early or late.
+        // Ordering: Relaxed, here and below. These are hints; with an old value, the retry time is slightly early or
+        // late.
         self.retry_ns.load(Ordering::Relaxed)
     }
 
@@ -91,7 +92,7 @@ impl WriteBackKey {
         self.reset_ns.load(Ordering::Relaxed)
     }
 
-    /// Sets the allowance to what the accounts say.
+    /// Sets the allowance to the value in the accounts.
     pub(super) fn refresh(&self, ledger: &mut KeyLedger, now_ns: u64) {
         let target = ledger.accounts.iter().map(Account::left).min().unwrap_or(0);
         let (spent, left) = self.allowance.reset(ledger.was, |spent| target.saturating_sub(spent));
@@ -99,13 +100,13 @@ impl WriteBackKey {
         ledger.enter(spent, now_ns);
     }
 
-    /// The next request meets [`Spend::Over`], and is entered.
+    /// Ends the allowance. The next request finds [`Spend::Over`], and its units are entered.
     pub(super) fn rest(&self, ledger: &mut KeyLedger) {
         ledger.is_new = true;
         self.allowance.set_until(0);
     }
 
-    /// Kills it if it holds nothing that anybody waits for.
+    /// Marks the entry dead, if it holds no pending units.
     pub(super) fn kill(&self, ledger: &KeyLedger) -> Removal {
         let is_idle = |account: &Account| account.pending() == 0 && !account.is_asked();
         if ledger.is_queued || !ledger.accounts.iter().all(is_idle) {
@@ -119,7 +120,7 @@ impl WriteBackKey {
         self.allowance.spend(cost, now_ns)
     }
 
-    /// What [`spend`](Self::spend) would come to.
+    /// Returns the result that [`spend`](Self::spend) would have.
     #[cfg(feature = "rules")]
     pub(super) fn look(&self, cost: u64, now_ns: u64) -> Spend {
         match self.allowance.spend(0, now_ns) {
@@ -141,12 +142,12 @@ impl KeyLedger {
         self.pending_since.get_or_insert(now_ns);
     }
 
-    /// Of the limit that has the most.
+    /// The pending units of the limit that has the most.
     pub(super) fn pending(&self) -> u64 {
         self.accounts.iter().map(Account::pending).max().unwrap_or(0)
     }
 
-    /// Whether the last call about one of its limits failed.
+    /// Returns whether the last call about one of its limits failed.
     pub(super) fn is_failing(&self) -> bool {
         self.accounts.iter().any(|account| account.fails)
     }
