@@ -1,30 +1,30 @@
-//! Who asks when.
+//! The times and nodes of simulated requests.
 
 use super::random::SplitMix64;
 
 const SECOND: u64 = 1_000_000_000;
-/// A node that is on and off is on for one of so many seconds.
+/// In the `OnOff` pattern, a node is active in one of this many seconds.
 const PHASES: u64 = 4;
 
-/// How requests fall on the nodes.
+/// How requests are distributed over the nodes.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Pattern {
-    /// On all alike, at random.
+    /// At random, equally over all nodes.
     Even,
-    /// The n-th node has 1/n as many as the first.
+    /// The n-th node gets 1/n as many requests as the first.
     Zipf,
-    /// Three quarters of each window's come in its first instant, on all nodes alike; the rest later.
+    /// Three quarters of each window's requests come at its start, equally over all nodes; the rest come later.
     Burst,
-    /// On a quarter of the nodes in each second, in turns.
+    /// In each second on a quarter of the nodes, in turns.
     OnOff,
 }
 
 impl Pattern {
-    /// All of them.
+    /// All patterns.
     pub const ALL: [Self; 4] = [Self::Even, Self::Zipf, Self::Burst, Self::OnOff];
 
-    /// Its name in tables.
+    /// The name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Pattern {
     }
 }
 
-/// In [0, 1).
+/// A random number in [0, 1).
 fn fraction(random: &mut SplitMix64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
     let bits = (random.next() >> 11) as f64;
@@ -79,7 +79,7 @@ pub(super) fn requests(
             count /= 4;
             if second % window_seconds.max(1) == 0 {
                 let burst = per_second * window_seconds * 3 / 4;
-                // A little into the window, so that no clock has it in the one before.
+                // Slightly after the start of the window, so that no node's clock shows the previous window.
                 all.extend((0..burst).map(|at| (from + SECOND / 100, at % nodes_u64)));
             }
         }

@@ -1,7 +1,8 @@
-//! Many processes, one server and a network, in virtual time: what the modes that decide in the process admit, exactly.
+//! Many processes, one server and a network, in virtual time. It measures exactly what the modes that decide in the
+//! process admit.
 //!
-//! The processes run the real books; the server is the model of the script; only time and the network are made up. All is determined by
-//! the seed. For this crate's tests and examples: no part of the interface.
+//! The processes run the real books. The server is the model of the script. Only time and the network are simulated.
+//! The seed determines the whole run. It exists for this crate's tests and examples, and is not part of the public API.
 
 mod load;
 mod node;

@@ -1,4 +1,4 @@
-//! One process: its book, by whatever mode.
+//! One process: its book, in either mode.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use crate::edge::redis::mode::lease;
 use crate::edge::redis::mode::write_back::{self, WriteBackBook};
 use crate::edge::redis::protocol::{Call, ErrorKind, Plan, Question, Reply};
 
-/// The key that all ask about.
+/// The key of all requests.
 pub(super) const KEY: &[u8] = b"key";
 
-/// The most units that a process holds.
+/// The maximum number of units that a process holds.
 pub(super) const MAX_BLOCK: u64 = 4_096;
 
-/// Who decides.
+/// What decides the requests.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Processes, by units that were charged before; requests that find too little wait for the server.
+    /// Leases. A request that finds too few units waits for the server.
     Awaited,
-    /// The same, but a request never waits: it is refused if too little is held.
+    /// Leases. A request never waits: it is denied if too few units are held.
     Lease,
-    /// Processes by their share, told later.
+    /// Write-back: processes decide with their share, and post later.
     WriteBack,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Awaited, Self::Lease, Self::WriteBack];
 
-    /// Its name in tables.
+    /// The name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl Mode {
 
 pub(super) struct Node {
     book: Book,
-    /// How often the book said that something is due.
+    /// How often the book called `wake`.
     wakes: Arc<AtomicUsize>,
 }
 
@@ -60,24 +60,24 @@ pub(super) struct Leases {
     is_awaited: bool,
 }
 
-/// What becomes of a request.
+/// The result of a request.
 #[expect(clippy::large_enum_variant, reason = "made for one call")]
 pub(super) enum Found {
     Decided(bool),
-    /// It asks, and waits for the answer.
+    /// The request calls the server, and waits for the answer.
     Asks(Asked),
-    /// It waits for an answer that is under way.
+    /// The request waits for an answer that is in flight.
     Waits,
 }
 
-/// What an answer meant for the request that waits for it.
+/// The result of an answer for the request that waits for it.
 pub(super) enum Told {
-    /// Nobody in particular waits, or it has to look again.
+    /// No request waits for this answer, or the request must look again.
     Again,
     Decided(bool),
 }
 
-/// What a node asked.
+/// A call of a node.
 pub(super) enum Asked {
     Lease(lease::BlockRequest, Call),
     /// One request, which the server decides.
@@ -141,13 +141,13 @@ impl Node {
         Self { book, wakes }
     }
 
-    /// Whether something is to be sent at once, since this was asked last.
+    /// Returns whether a call became due at once since the last call of this method.
     fn woke(&self) -> bool {
         // Ordering: Relaxed. There is one thread.
         self.wakes.swap(0, Ordering::Relaxed) > 0
     }
 
-    /// What it keeps of the key, if requests wait for it. To be called before all else.
+    /// Returns the state of the key, if requests wait for it. Must be called before all other methods.
     pub(super) fn holding(&self, now_ns: u64) -> Option<Arc<lease::Holding>> {
         let Book::Lease(leases) = &self.book else { return None };
         match leases.book.check(KEY, 1, now_ns) {
@@ -156,7 +156,8 @@ impl Node {
         }
     }
 
-    /// What a call that may wait does: see `LeaseLimiter::check_async`. Besides, whether something is to be sent at once.
+    /// Does what a call that may wait does: see `LeaseLimiter::check_async`. Also returns whether a call is due at
+    /// once.
     pub(super) fn find(&self, now_ns: u64, is_last: bool) -> (Found, bool) {
         let leases = match &self.book {
             Book::Lease(leases) if leases.is_awaited => leases,
@@ -182,7 +183,7 @@ impl Node {
         (found, self.woke())
     }
 
-    /// A request waits until what this returns is dropped.
+    /// Records that a request waits, until the returned value is dropped.
     pub(super) fn wait<'h>(
         &self,
         holding: &'h Arc<lease::Holding>,
@@ -192,7 +193,7 @@ impl Node {
         Some(leases.book.wait(holding, 1, now_ns))
     }
 
-    /// Whether it is admitted, and whether something is to be sent at once.
+    /// Returns whether the request is admitted, and whether a call is due at once.
     pub(super) fn check(&self, now_ns: u64) -> (bool, bool) {
         let is_allowed = match &self.book {
             Book::Lease(leases) => match leases.book.check(KEY, 1, now_ns) {
@@ -221,7 +222,7 @@ impl Node {
         }
     }
 
-    /// When it wants to be asked for what is due, whatever happens.
+    /// The time of the next scan for due calls.
     pub(super) fn next_ns(&self, now_ns: u64) -> u64 {
         match &self.book {
             Book::Lease(leases) => now_ns + leases.life_ns,
@@ -229,7 +230,7 @@ impl Node {
         }
     }
 
-    /// What the one who asked is told, and whether something is to be sent at once.
+    /// Returns the result for the waiting request, and whether a call is due at once.
     pub(super) fn answered(&self, asked: &Asked, reply: &Reply, now_ns: u64) -> (Told, bool) {
         let told = match (&self.book, asked) {
             (Book::Lease(leases), Asked::Lease(due, _)) => {
@@ -257,7 +258,7 @@ impl Node {
         }
     }
 
-    /// What it has not told the server, and what it never will.
+    /// The units that are not posted yet, and the units that never will be.
     pub(super) fn pending(&self, now_ns: u64) -> (u64, u64) {
         match &self.book {
             Book::Lease(_) => (0, 0),

@@ -13,7 +13,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// Below `bound`, 0 if that is 0; the bias is below one in a million for bounds below 2^44.
+    /// A number below `bound`, or 0 if `bound` is 0. The bias is below one in a million for bounds below 2^44.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).unwrap_or(0)
     }

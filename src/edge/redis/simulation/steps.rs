@@ -1,4 +1,4 @@
-//! Write-back, step by step in any order: for tests that look for the orders that nobody thought of.
+//! Write-back, step by step in any order, for tests that search for unexpected orders.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use crate::edge::redis::client::{InProcess, OnFailure};
 use crate::edge::redis::mode::write_back::{BookSettings, Post, WriteBackBook};
 use crate::edge::redis::protocol::{ErrorKind, Limit, Plan, Reply};
 
-/// Processes, their server, and messages between them that do nothing by themselves.
+/// Processes, their server, and messages between them. A message moves only when a test moves it.
 #[derive(Debug)]
 pub struct Steps {
     books: Vec<WriteBackBook>,
     server: InProcess,
     sent: Vec<Sent>,
-    /// Nobody waits for them any more, but they may still arrive.
+    /// Calls for which no node waits any more. They may still arrive.
     late: Vec<Post>,
     now_ns: u64,
     window_ns: u64,
-    /// Units by key and window.
+    /// Admitted units by key and window.
     admitted: BTreeMap<(u8, u64), u64>,
     charged: u64,
     lost: u64,
@@ -28,32 +28,32 @@ pub struct Steps {
 struct Sent {
     node: usize,
     post: Post,
-    /// What the server said, the first time that it got it.
+    /// The server's reply to the first arrival of the call.
     reply: Option<Reply>,
 }
 
-/// What there is in the end.
+/// The totals at the end of a run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Sum {
-    /// Units that were let through.
+    /// Units that were admitted.
     pub admitted: u64,
-    /// The most in any window of a key.
+    /// The largest number of units in any window of a key.
     pub most: u64,
     /// Units that the server counted.
     pub charged: u64,
-    /// Units that nodes hold.
+    /// Units that nodes have not posted yet.
     pub pending: u64,
-    /// Units that nodes say they dropped.
+    /// Units that nodes report as dropped.
     pub dropped: u64,
-    /// Units that were charged by calls whose answers never came.
+    /// Units that were charged by calls whose answers never arrived.
     pub unheard: u64,
 }
 
 impl Steps {
-    /// So many nodes, at a time that is a whole number of every window.
+    /// Creates this many nodes, at a time that is a multiple of every window.
     ///
     /// # Panics
-    /// If the limit is none that the shared state can keep.
+    /// Panics if the shared state cannot keep the limit.
     #[must_use]
     #[track_caller]
     pub fn new(limit: Limit, nodes: u32, max_keys: usize) -> Self {
@@ -84,12 +84,12 @@ impl Steps {
         }
     }
 
-    /// Time passes.
+    /// Advances time.
     pub fn pass(&mut self, ns: u64) {
         self.now_ns += ns;
     }
 
-    /// A request. Whether it is admitted.
+    /// Makes a request. Returns whether it is admitted.
     pub fn check(&mut self, node: usize, key: u8, cost: u64) -> bool {
         let index = node % self.books.len();
         let admitted = self.books[index].check(&[key], cost, self.now_ns).decision.is_allowed();
@@ -99,14 +99,14 @@ impl Steps {
         admitted
     }
 
-    /// A node sends what is due.
+    /// A node sends its due calls.
     pub fn due(&mut self, node: usize) {
         let node = node % self.books.len();
         let posts = self.books[node].due(self.now_ns);
         self.sent.extend(posts.into_iter().map(|post| Sent { node, post, reply: None }));
     }
 
-    /// One of the calls reaches the server: perhaps for the second time.
+    /// One of the calls arrives at the server, possibly for the second time.
     pub fn arrive(&mut self, which: usize) {
         if self.sent.is_empty() {
             return;
@@ -118,7 +118,7 @@ impl Steps {
         sent.reply.get_or_insert(reply);
     }
 
-    /// A call that was given up reaches the server after all.
+    /// A call that its node gave up arrives at the server.
     pub fn arrive_late(&mut self, which: usize) {
         if self.late.is_empty() {
             return;
@@ -127,7 +127,8 @@ impl Steps {
         self.charged += self.server.answer_at(&post.call, self.now_ns / 1_000).granted;
     }
 
-    /// The answer to one of the calls reaches its node, if there is one; else, and if it is lost, the node gives up.
+    /// The answer to one of the calls arrives at its node. If there is no answer, or it is lost, the node gives the
+    /// call up.
     pub fn answer(&mut self, which: usize, is_lost: bool) {
         if self.sent.is_empty() {
             return;
@@ -143,7 +144,7 @@ impl Steps {
         }
     }
 
-    /// Sends, carries and answers all that there is, until nothing is left.
+    /// Sends, carries and answers all calls, until none is left.
     pub fn settle(&mut self) {
         for _ in 0..64 {
             for node in 0..self.books.len() {
@@ -162,7 +163,7 @@ impl Steps {
         }
     }
 
-    /// What there is.
+    /// Returns the totals.
     #[must_use]
     pub fn sum(&self) -> Sum {
         let counted = self.books.iter().map(|book| book.counted(self.now_ns));
@@ -179,7 +180,7 @@ impl Steps {
         }
     }
 
-    /// What the mode says that is admitted beyond a limit at most, in requests of one unit.
+    /// The bound in the mode's docs on units admitted beyond a limit, for requests of one unit.
     #[must_use]
     pub fn over_at_most(limit: Limit, nodes: u32) -> u64 {
         crate::edge::redis::mode::write_back::over_at_most(limit.most(), nodes.into())

@@ -1,57 +1,58 @@
-//! What was admitted, counted by who sees everything.
+//! The exact counts of a run, by an observer that sees all nodes.
 
 use crate::edge::redis::protocol::{Limit, LimitKind};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {
     /// Requests.
     pub offered: u64,
-    /// Of them, those that were let through.
+    /// Admitted requests.
     pub admitted: u64,
-    /// The most that was admitted beyond the limit: in a window, or of GCRA in any interval beyond burst and rate.
+    /// The largest over-admission: in a window, or with GCRA in any interval beyond burst and rate.
     pub over: u64,
-    /// What the mode's text says that this is at most.
+    /// The bound on `over` in the mode's docs.
     pub bound: u64,
-    /// The most that any process could let through between two syncs at the load of this run: offered in an interval and a round trip.
+    /// The largest number of requests that a process could admit between two posts at this load: those offered in an
+    /// interval and a round trip.
     pub offered_between: u64,
-    /// Refused while there was room.
+    /// Denied requests while units were left.
     pub refused_with_room: u64,
-    /// Refused while the server had units.
+    /// Denied requests while the server had units.
     pub refused_early: u64,
-    /// Units of windows that were left at their end though they were asked for.
+    /// Units of windows that were left at the end of the window, although requests needed them.
     pub left: u64,
-    /// The most units that were charged to a window and not spent in it.
+    /// The largest number of units that were charged to a window and not spent in it.
     pub stranded: u64,
-    /// What the mode's text says that this is at most; see [`run`](super::run).
+    /// The bound on `stranded` in the mode's docs; see [`run`](super::run).
     pub stranded_bound: u64,
     /// Requests that waited for an answer of the server.
     pub waited: u64,
-    /// For how long, all together, in microseconds.
+    /// The sum of their waiting times, in microseconds.
     pub waited_us: u64,
     /// Calls to the server.
     pub calls: u64,
-    /// How long it took, in virtual seconds.
+    /// The length of the run, in virtual seconds.
     pub seconds: u64,
-    /// What the shared state was charged in the end, and what the nodes say that they dropped.
+    /// The units charged in the shared state at the end; `dropped` is the units that the nodes report as dropped.
     pub charged: u64,
     /// See `charged`.
     pub dropped: u64,
-    /// What the nodes say is not posted yet.
+    /// The units that the nodes report as not posted yet.
     pub pending: u64,
 }
 
-/// Exact accounts of one key.
+/// The exact account of one key.
 pub(super) struct Exact {
     limit: Limit,
     window_ns: u64,
     window: u64,
     admitted: u64,
     refused: bool,
-    /// To the present window, by the server.
+    /// The units that the server charged to the current window.
     charged: u64,
-    /// Of GCRA: owed, in units, and as of when.
+    /// With GCRA: the debt in units, and its time.
     owed: f64,
     at_ns: u64,
     peak: f64,

@@ -1,4 +1,4 @@
-//! The events, one after another.
+//! The event loop of the simulation.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,10 +15,10 @@ use crate::edge::redis::mode::lease;
 use crate::edge::redis::protocol::{Limit, LimitKind, Plan, Reply};
 
 const SECOND: u64 = 1_000_000_000;
-/// A whole number of every window.
+/// The start time, a multiple of every window.
 const START: u64 = 1_699_999_200 * SECOND;
 
-/// How long messages travel, each way.
+/// The travel time of messages, in each direction.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Network {
@@ -29,7 +29,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// The shortest way, in nanoseconds.
+    /// The shortest travel time, in nanoseconds.
     #[must_use]
     pub const fn way_ns(self) -> u64 {
         match self {
@@ -38,7 +38,7 @@ impl Network {
         }
     }
 
-    /// How long is waited for an answer, in nanoseconds.
+    /// How long a node waits for an answer, in nanoseconds.
     #[must_use]
     pub const fn timeout_ns(self) -> u64 {
         match self {
@@ -47,7 +47,7 @@ impl Network {
         }
     }
 
-    /// Its name in tables.
+    /// The name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,46 +57,46 @@ impl Network {
     }
 }
 
-/// What goes wrong.
+/// The faults of a run.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Faults {
-    /// Of a hundred answers, so many are lost; what they answer is done.
+    /// The percentage of answers that are lost. Their calls still take effect.
     pub lost: u64,
-    /// The first half of the nodes reaches no server from and until then, in milliseconds.
+    /// The start and end, in milliseconds, of a partition in which the first half of the nodes cannot reach the server.
     pub partition_ms: Option<(u64, u64)>,
 }
 
-/// A run.
+/// The settings of a run.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Setup {
-    /// Who decides.
+    /// What decides the requests.
     pub mode: Mode,
-    /// By what.
+    /// The limit.
     pub limit: Limit,
-    /// How many processes.
+    /// The number of processes.
     pub nodes: u32,
-    /// Who asks.
+    /// How requests are distributed.
     pub pattern: Pattern,
-    /// Requests in a second, of all together.
+    /// Requests in a second, over all processes.
     pub per_second: u64,
-    /// For so long.
+    /// The length of the run in seconds.
     pub seconds: u64,
-    /// Between two syncs.
+    /// The time between two posts.
     pub interval: Duration,
-    /// How far.
+    /// The network.
     pub network: Network,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Faults,
-    /// Of all that is random.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
 enum Event {
     Request(u32),
     Due(u32),
-    /// To the server.
+    /// A message to the server.
     Call(u32, usize),
-    /// To the node.
+    /// A message to the node.
     Answer(u32, usize, Reply),
     Lost(u32, usize),
 }
@@ -111,35 +111,36 @@ struct Patient {
 struct World<'h> {
     setup: Setup,
     nodes: &'h [Node],
-    /// What nodes keep of the key, if requests wait for it.
+    /// The state of the key at each node, if requests wait for it.
     holdings: &'h [Option<Arc<lease::Holding>>],
-    /// Those that wait for others' questions, at each node.
+    /// The requests at each node that wait for the calls of others.
     waiting: Vec<VecDeque<(Patient, Option<lease::Waiting<'h>>)>>,
     exact: Exact,
     outcome: Outcome,
-    /// How far each node's clock is ahead, so that none of them is right.
+    /// How far each node's clock is ahead. No clock is exact.
     skews: Vec<u64>,
     server: InProcess,
     events: BinaryHeap<Reverse<(u64, u64)>>,
     what: std::collections::HashMap<u64, Event>,
     number: u64,
-    /// And who waits for that answer alone.
+    /// The request that waits for this answer alone.
     asked: Vec<Option<(Asked, Option<Patient>)>>,
     random: SplitMix64,
     calls: u64,
     charged: u64,
 }
 
-/// So often a call waits before it asks for itself alone, as in `LeaseLimiter::check_async`.
+/// How often a call waits before it asks for itself alone, as in `LeaseLimiter::check_async`.
 const ROUNDS: usize = 4;
 
-/// Runs it.
+/// Runs a simulation.
 ///
-/// `stranded_bound` is what the lease limiter's text says, of the requests that there were: of each process the most in a quarter of a life and
-/// two round trips, but no more than its largest block; as often as it was idle for a life in a window, and once more at the window's end.
+/// `stranded_bound` is the bound in the lease limiter's docs, for the requests of this run. Each process strands at
+/// most its requests in a quarter of a life and two round trips, and at most its largest block. It does so once for
+/// each time that it was idle for a life in a window, and once more at the end of the window.
 ///
 /// # Panics
-/// If the limit is none that the shared state can keep.
+/// Panics if the shared state cannot keep the limit.
 #[must_use]
 #[track_caller]
 pub fn run(setup: &Setup) -> Outcome {
@@ -181,7 +182,7 @@ pub fn run(setup: &Setup) -> Outcome {
     for (at, node) in load {
         world.at(START + at, Event::Request(node));
     }
-    // Long enough for what is under way, and for one sync more.
+    // Long enough for the calls in flight, and for one more post.
     let end = START + seconds * SECOND + 2 * interval_ns + SECOND;
     while let Some(Reverse((at, number))) = world.events.pop() {
         if at > end {
@@ -203,7 +204,7 @@ pub fn run(setup: &Setup) -> Outcome {
     outcome
 }
 
-/// What a mode's text says.
+/// The bound in the mode's docs.
 fn bound(setup: &Setup) -> u64 {
     let (limit, nodes) = (setup.limit.most(), u64::from(setup.nodes));
     let partitioned = if setup.faults.partition_ms.is_some() { nodes / 2 } else { 0 };
@@ -221,7 +222,7 @@ fn bound(setup: &Setup) -> u64 {
         _ => 0,
     };
     match setup.mode {
-        // A unit lives for as long, at most.
+        // A unit lives at most this long.
         Mode::Lease | Mode::Awaited => refilled(setup.interval.as_secs_f64()),
         Mode::WriteBack => {
             let alone = partitioned * (limit / nodes).max(1);
@@ -232,7 +233,7 @@ fn bound(setup: &Setup) -> u64 {
     }
 }
 
-/// The most requests in any interval so long.
+/// The largest number of requests in any interval of this length.
 fn most_within(load: &[(u64, u32)], interval: u64) -> u64 {
     let (mut first, mut most) = (0, 0);
     for (last, (at, _)) in load.iter().enumerate() {
@@ -244,7 +245,7 @@ fn most_within(load: &[(u64, u32)], interval: u64) -> u64 {
     most as u64
 }
 
-/// See [`run`].
+/// The bound on stranded units; see [`run`].
 fn stranded(setup: &Setup, load: &[(u64, u32)]) -> u64 {
     if setup.mode == Mode::WriteBack {
         return 0;
@@ -256,7 +257,7 @@ fn stranded(setup: &Setup, load: &[(u64, u32)]) -> u64 {
         each[*node as usize].push((*at, *node));
     }
     let of = |load: &Vec<(u64, u32)>| {
-        // Two round trips, as long as they may be.
+        // Two round trips, at their longest.
         let use_of = most_within(load, life / 4 + 6 * setup.network.way_ns()).min(MAX_BLOCK);
         let mut falls = std::collections::HashMap::<u64, u64>::new();
         for pair in load.windows(2) {
@@ -297,7 +298,7 @@ impl World<'_> {
         self.outcome.waited_us += (at - patient.since) / 1_000;
     }
 
-    /// A request, for the first time or again.
+    /// A request looks for units, for the first time or again.
     fn look(&mut self, node: u32, at: u64, patient: Patient) {
         let (index, local) = (node as usize, at + self.skew(node));
         let (found, wakes) = self.nodes[index].find(local, patient.rounds == ROUNDS);
@@ -306,7 +307,7 @@ impl World<'_> {
             Found::Decided(admitted) => self.decided(patient, at, admitted),
             Found::Asks(asked) => self.ask(node, at, asked, Some(next)),
             Found::Waits => {
-                // Who asks has an answer or gives up, so nobody waits for ever.
+                // The caller in flight gets an answer or gives up, so no request waits for ever.
                 let holding = self.holdings[index].as_ref();
                 let waiting = holding.and_then(|holding| self.nodes[index].wait(holding, local));
                 self.waiting[index].push_back((next, waiting));
@@ -317,7 +318,7 @@ impl World<'_> {
         }
     }
 
-    /// Those who wait at a node look again.
+    /// The waiting requests of a node look again.
     fn ring(&mut self, node: u32, at: u64) {
         for _ in 0..self.waiting[node as usize].len() {
             let Some((patient, waiting)) = self.waiting[node as usize].pop_front() else { return };
@@ -333,7 +334,7 @@ impl World<'_> {
                 self.send(node, at);
                 let skew = self.skew(node);
                 let next = self.nodes[node as usize].next_ns(at + skew).saturating_sub(skew);
-                // As late as a timer may be.
+                // As late as a timer may fire.
                 let next = next.max(at + 100_000) + self.random.below(1_000_000);
                 self.at(next, Event::Due(node));
             }
@@ -353,7 +354,7 @@ impl World<'_> {
                 }
                 let back = at + self.way();
                 if let (true, Some(patient)) = (is_exact, patient) {
-                    // It counts where it is charged; only the answer is on its way.
+                    // It counts when it is charged; only the answer is in flight.
                     self.asked[id] = None;
                     self.exact.request(reply.granted > 0, &mut self.outcome);
                     self.outcome.waited += 1;
@@ -387,7 +388,7 @@ impl World<'_> {
         }
     }
 
-    /// How long after it was sent, or lost, an answer is given up.
+    /// The time after which a node gives up an answer, from when the call was sent or lost.
     const fn give_up_ns(&self) -> u64 {
         match self.setup.mode {
             Mode::Awaited => self.setup.network.timeout_ns(),
