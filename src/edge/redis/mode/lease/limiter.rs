@@ -53,10 +53,10 @@ use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
 ///   block is used up in a quarter of its life.
 /// - **The end of a quota is used up.** Blocks shrink with the remaining units, down to single units. The last unit
 ///   goes to the first process that asks for it.
-/// - **A denial is remembered.** After the server denies units, the process does not ask again until the units should
-///   be available, plus up to an eighth of that time. The pause is at least a 64th of a life; at least an eighth of the
-///   time that refills the limit, if that is less; and at least a round trip, if that is more. A flood on a used-up key
-///   therefore does not cause a call for each check. [`Answer::retry_after`] returns the rest of the pause.
+/// - **A denial is remembered.** After the server denies units, the process does not ask again until the units should be
+///   available. This pause is at least the smaller of a 64th of a life and an eighth of the time that refills the limit.
+///   It is also at least a round trip, and a random part of up to an eighth is added. A flood on a used-up key therefore
+///   does not cause a call for each check. [`Answer::retry_after`] returns the rest of the pause.
 /// - **While the server is unavailable**, checks first spend the held units. Then
 ///   [`OnFailure`](crate::edge::redis::OnFailure) decides.
 ///
@@ -269,7 +269,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 match self.request(due, None).await.ok().and_then(|mut told| told.asked.take()) {
                     Some(BlockOutcome::Answered(answer)) => return answer,
                     Some(BlockOutcome::Again) => {}
-                    // The runtime is being shut down, if there is nothing at all.
+                    // `None` means that the runtime is shutting down.
                     Some(BlockOutcome::Failed) | None => {
                         return guard.fallback(&bytes, cost, core.dispatch.now());
                     }
@@ -280,13 +280,15 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 if most.is_zero() {
                     break;
                 }
-                // Others may have spent what one answer brought, or another key has this bell: then it is asked and waited anew.
+                // Another caller may have spent the units of the answer, or the bell rang for another key. The loop then tries
+            // again.
                 if !waiting.is_over() && timeout(most, rings).await.is_err() {
                     break;
                 }
             }
         }
-        // There is no room for the key or for so many units of it; or others took all of it, again and again.
+        // The table has no room for the key, the key cannot hold so many units, or other callers took the units in
+        // every round.
         let _leave = self.under_way.acquire().await;
         self.dispatch.check(&bytes, cost).await
     }

@@ -40,8 +40,8 @@ const FLUSH_ROUNDS: usize = 3;
 /// `N` is the number of processes, `L` the limit (for GCRA: a burst of `B` and a rate of `r` a second), `T` the
 /// interval, `d` a round trip, and `c` the largest cost of a request.
 ///
-/// - **The cap.** An answer says that `R` units are left. Until the next answer, the process admits at most `max(c,
-///   share · R)` units, and asks again as soon as they are spent. `share = (own + L/N) / (used + L)`, where `used` is
+/// - **The cap.** An answer says that `R` units are left. Until the next answer, the process admits at most
+///   `max(c, share · R)` units, and asks again as soon as they are spent. `share = (own + L/N) / (used + L)`, where `used` is
 ///   the number of units that the shared state counts, and `own` is this process's part of them. The share starts at
 ///   1/N and later follows the process's part of the traffic. For a new key or window, the process admits `max(1, L/N)`
 ///   units before the first answer.
@@ -55,10 +55,10 @@ const FLUSH_ROUNDS: usize = 3;
 /// - **At a request rate `λ`**, over-admission is also at most about `λ · (T + d)`. Admitted units are posted within
 ///   this time, and a process that was idle posts at once when it is used again. This is the smaller bound for long
 ///   windows. Example: for a limit of 1,000 a minute, ten processes and 17 requests a second, it is 17 units, or 1.7 %.
-/// - **With GCRA**, all processes together admit at most `B + r · t` in an interval of length `t`, plus `2 ln 2 · B + c
-///   · N + r · (T + d)`. The surplus becomes debt: units posted beyond the limit are paid before anything more is
-///   admitted, so the rate holds in the long run. Because posts come late, a key that was idle may be charged up to `r
-///   · T` more than was due, and never less.
+/// - **With GCRA**, all processes together admit at most `B + r · t` in an interval of length `t`, plus
+///   `2 ln 2 · B + c · N + r · (T + d)`. The surplus becomes debt: units posted beyond the limit are paid before anything more is
+///   admitted, so the rate holds in the long run. Because posts come late, a key that was idle may be charged up to
+///   `r · T` more than was due, and never less.
 /// - **No unit is counted twice.** A post contains this process's total for one window. A lost answer, a repeated post
 ///   and a late post therefore change nothing. Units that cannot be posted are kept, and sent with the next post, until
 ///   their window is over. Units are never charged to another window. A sliding window still accepts posts for its
@@ -185,7 +185,7 @@ impl<C: Clock + Send + Sync + 'static> Task<C> {
             core.dispatch.signal.wait(core.rest()).await;
         }
         core.flush().await;
-        // Ordering: Release, and Acquire in `close`: who sees it sees what was posted.
+        // Ordering: Release, and Acquire in `close`: a thread that sees the flag sees the result of the posts.
         core.flushed.store(1, Ordering::Release);
     }
 }
@@ -200,7 +200,7 @@ impl<C: Clock + Send + Sync + 'static> PostInFlight<C> {
 
 impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
     fn due(self: &Arc<Self>) -> Vec<PostInFlight<C>> {
-        // All of them, before one of them is sent: a post that is not reported is never sent again.
+        // Wraps all posts before it sends one: a post whose result is not reported would never be sent again.
         let posts = self.book.due(self.dispatch.now_ns()).into_iter();
         posts.map(|post| PostInFlight { core: Arc::clone(self), post: Some(post) }).collect()
     }
@@ -209,7 +209,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
         let mut last = u64::MAX;
         let mut rounds = 0;
         let mut since = tokio::time::Instant::now();
-        // No longer without anything new, for the runtime of those on their way may not go on.
+        // Ends when nothing changes for too long, because the runtime that carries the calls may have stopped.
         while rounds < FLUSH_ROUNDS && since.elapsed() <= self.patience() {
             self.book.hurry();
             let mut posts = JoinSet::new();
@@ -217,7 +217,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
                 posts.spawn(flight.carry());
             }
             if posts.is_empty() && self.book.in_flight() > 0 {
-                // By the task.
+                // The task carries these calls.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             while posts.join_next().await.is_some() {}
@@ -234,8 +234,8 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
         last
     }
 
-    /// Calls `check` until it need not wait for an answer about the key any more, or the time-out is over: what it said last, and whether that
-    /// was in time.
+    /// Calls `check` until it no longer needs an answer about the key, or until the time-out. Returns the last result,
+    /// and whether it came in time.
     async fn until_answered(
         &self,
         key: &[u8],
