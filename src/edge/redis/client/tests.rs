@@ -1,6 +1,7 @@
-//! Properties, on a server of the tests' own:
-//! - The script and the model give the same reply to every call, after any sequence of calls. The sequences have all algorithms,
-//!   several limits, quotas that change and costs from 0 to 2^64 - 1. Posts arrive twice, late or out of order; times step back.
+//! Properties, tested on a server that the tests start:
+//! - The script and the model give the same reply to every call, after any sequence of calls. The sequences have all
+//!   algorithms, several limits, quotas that change and costs from 0 to 2^64 - 1. Posts arrive twice, late or out of
+//!   order; times step back.
 //! - A denial and a peek write nothing. Every key that is written expires.
 
 use std::time::Duration;
@@ -31,7 +32,7 @@ async fn in_time(client: &Client, call: &Call, timeout: Duration) -> Result<Repl
     tokio::time::timeout(timeout, client.call(call)).await.unwrap_or_else(late)
 }
 
-/// A call of a thread, without a guard.
+/// A call in a thread, without a guard.
 trait CallInThread {
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error>;
 }
@@ -50,7 +51,7 @@ fn plan(limits: &[Limit]) -> Arc<Plan> {
     Arc::new(Plan::new(limits).unwrap())
 }
 
-/// How time moves before an ask.
+/// How time moves before a call.
 #[derive(Copy, Clone, Debug)]
 enum Move {
     Us(i64),
@@ -61,7 +62,7 @@ enum Move {
 #[derive(Copy, Clone, Debug)]
 struct Step {
     time: Move,
-    /// Which of the plans asks.
+    /// The index of the plan that asks.
     plan: usize,
     ask: Asked,
 }
@@ -157,7 +158,7 @@ fn the_script_is_the_model() {
             same(&client, &format!("{{{}}}", case.get()), &plans, &steps)
         })
         .unwrap();
-    // Most sequences have been forgotten by now or will be: none is kept for ever.
+    // Most keys have expired by now, and the others will: no key is kept for ever.
     let mut connection = server.connection();
     for key in redis_keys(&mut connection) {
         let left: i64 = ::redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
@@ -165,7 +166,7 @@ fn the_script_is_the_model() {
     }
 }
 
-/// Counts so large that time is weighed in units of more than a microsecond.
+/// Counts that are so large that time is weighted in units of more than a microsecond.
 #[test]
 fn the_script_is_the_model_in_coarse_units_too() {
     let Some(server) = Server::start() else { return };
@@ -185,7 +186,7 @@ fn the_script_is_the_model_in_coarse_units_too() {
             theirs.granted
         };
         assert_eq!(both(Question::Check { cost: 1_000_000 }, day_us * 20_000 - 1), 1_000_000);
-        // One unit comes back each 86,400 us, and no sooner than its ten microseconds have passed.
+        // One unit comes back each 86,400 us, and not before its ten microseconds have passed.
         for unit in 1..40_u64 {
             for by_us in [-20, -11, -10, -9, -1, 0, 1, 9, 10] {
                 both(

@@ -1,4 +1,4 @@
-//! The guard before servers that do as they are told, in paused time.
+//! Tests of the guard with fake servers, in paused time.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Copy, Clone, Debug)]
 enum Does {
     Answer,
-    /// Answers after so long.
+    /// Answers after this delay.
     Late(Duration),
     Hang,
     Fail(ErrorKind),
@@ -25,7 +25,7 @@ enum Does {
 #[derive(Debug)]
 struct Fake {
     does: Mutex<Does>,
-    /// In one part of it.
+    /// A different behaviour for one part.
     elsewhere: Mutex<Option<(usize, Does)>>,
     asked: Mutex<u64>,
 }
@@ -39,7 +39,7 @@ impl Fake {
         *self.does.lock().unwrap() = does;
     }
 
-    /// How often it was asked since the last time.
+    /// The number of calls since the last call of this method.
     fn asked(&self) -> u64 {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
@@ -128,7 +128,7 @@ async fn timeout_noticed_late_is_no_failure() {
         assert_eq!(late(TIMEOUT / 4).await, Err(ErrorKind::Timeout));
     }
     assert_eq!(guard.health().opened, 1, "in time, or nearly so");
-    // A probe that learns nothing keeps it open.
+    // A probe that learns nothing keeps the breaker open.
     tokio::time::advance(2 * SECOND).await;
     assert_eq!(late(TIMEOUT).await, Err(ErrorKind::Timeout));
     assert_eq!(guard.health().opened, 2);
@@ -149,7 +149,7 @@ async fn nothing_hangs_and_a_server_that_hangs_is_left_alone() {
         assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
     }
     assert_eq!((began.elapsed(), server.asked()), (Duration::ZERO, 0), "without waiting, without asking");
-    // Ten minutes of requests: pauses of a half to all of a second.
+    // Ten minutes of requests, with pauses of half to all of a second.
     for _ in 0..60_000 {
         tokio::time::advance(Duration::from_millis(10)).await;
         let _ = ask(&guard, &server).await;
@@ -218,18 +218,18 @@ async fn which_errors_are_the_servers() {
 
 #[tokio::test(start_paused = true)]
 async fn callers_that_go_away_say_something_if_they_waited() {
-    // At once: clients that hang up cannot open it.
+    // Futures that are dropped at once: clients that hang up cannot open the breaker.
     let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Hang));
     for _ in 0..50 {
         let _ = tokio::time::timeout(Duration::from_millis(2), ask(&guard, &server)).await.unwrap_err();
     }
     assert_eq!((guard.health().abandoned, guard.health().is_partitioned()), (50, false));
-    // After more than a quarter of the time-out.
+    // Futures that are dropped after more than a quarter of the time-out.
     for _ in 0..3 {
         let _ = tokio::time::timeout(Duration::from_millis(15), ask(&guard, &server)).await.unwrap_err();
     }
     assert!(guard.health().is_partitioned());
-    // A probe whose caller goes does not wedge it: another goes, after a pause.
+    // A probe whose caller disappears does not block the breaker: another probe follows after a pause.
     tokio::time::advance(2 * SECOND).await;
     server.asked();
     let _ = tokio::time::timeout(Duration::from_millis(2), ask(&guard, &server)).await.unwrap_err();
@@ -248,10 +248,10 @@ async fn nobody_is_turned_away_once_the_pause_is_over() {
         let _ = ask(&guard, &server).await;
     }
     assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::Open, true));
-    // On a quiet range nobody finds out whether the server is back, and the gauge does not alarm for ever.
+    // Without traffic, no call finds out whether the server is back, and the gauge does not alarm for ever.
     tokio::time::advance(2 * SECOND).await;
     assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::HalfOpen, false));
-    // While the probe is on its way, others are turned away.
+    // While the probe is in flight, other calls are denied.
     server.now_does(Does::Hang);
     let probe = tokio::time::timeout(TIMEOUT / 2, ask(&guard, &server));
     let health = async {
@@ -333,7 +333,7 @@ async fn closed_refuses_all_until_the_server_is_asked_again() {
     assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
     tokio::time::advance(Duration::from_millis(1)).await;
     assert_eq!(ask(&guard, &server).await, Ok(()), "as it was told");
-    // More than the tighter limit ever admits.
+    // More than the maximum of the tighter limit.
     assert!(guard.fallback(b"a", 9, NOW).decision().is_never());
     assert_eq!(guard.health().closed, 3);
 }
@@ -348,11 +348,11 @@ async fn local_decides_by_its_share() {
     assert_eq!(refused.by(), DecidedBy::Local);
     assert!(refused.retry_after().unwrap() > SECOND, "when the window is over");
     assert!(guard.fallback(b"b", 4, NOW).is_allowed(), "each key by itself");
-    // More than the share, but not than the limit: when the server is back.
+    // More than the share, but not more than the limit: the retry time is when the server is back.
     assert_eq!((check(5).decision().is_never(), check(5).retry_after()), (false, Some(SECOND)));
     assert!(check(9).decision().is_never());
     assert_eq!(guard.health().local, 25);
-    // A look charges nothing.
+    // A peek charges nothing.
     for _ in 0..3 {
         let look = guard.fallback_peek(b"c", 3, NOW);
         assert_eq!((look.is_allowed(), look.decision().remaining(), look.decision().charged()), (true, 4, 0));
@@ -360,7 +360,7 @@ async fn local_decides_by_its_share() {
     assert!(guard.fallback_peek(b"c", 9, NOW).decision().is_never());
 }
 
-/// Names of metrics are what operators build on.
+/// Operators depend on the names of metrics.
 #[cfg(feature = "metrics")]
 #[test]
 fn the_facade_is_told() {

@@ -33,24 +33,27 @@ pub type BlockingLeaseLimiter<C = QuantaClock> = OnThread<LeaseLimiter<C>>;
 blocking!(LeaseBuilder => BlockingLeaseLimiter by make, LeaseStats);
 
 impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
-    /// As [`check_n`](BlockingLeaseLimiter::check_n), at a time that the caller read from [`clock`](super::LeaseBuilder::clock).
+    /// Like [`check_n`](BlockingLeaseLimiter::check_n), at a time that the caller read from
+    /// [`clock`](super::LeaseBuilder::clock).
     #[inline]
     pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
         self.inner.check_at(key, cost, now)
     }
 
-    /// How things stand in this process, without charging. As [`LeaseLimiter::peek`](super::LeaseLimiter::peek).
+    /// Returns the state of a key in this process, without a charge. See
+    /// [`LeaseLimiter::peek`](super::LeaseLimiter::peek).
     #[must_use]
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
         self.inner.peek(key, cost)
     }
 
-    /// Takes back the units of an answer. As [`LeaseLimiter::refund`](super::LeaseLimiter::refund).
+    /// Takes back the units of an answer. See [`LeaseLimiter::refund`](super::LeaseLimiter::refund).
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
         self.inner.refund(key, answer)
     }
 
-    /// Stops fetching, and gives back to the server what is held. As [`LeaseLimiter::close`](super::LeaseLimiter::close).
+    /// Stops fetching, and gives held units back to the server. See
+    /// [`LeaseLimiter::close`](super::LeaseLimiter::close).
     pub fn close(self) {
         self.thread.block_on(self.inner.close());
     }

@@ -252,7 +252,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         let mut asked = 0;
         while asked < rounds {
             let mut rings = pin!(bell.notified());
-            // From here on it is heard; so whoever was done before is seen by this look.
+            // From here on, no ring is missed. The look below sees every answer that arrived before.
             rings.as_mut().enable();
             let now = core.dispatch.now();
             let now_ns = now.as_nanos();
@@ -287,7 +287,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 }
             }
         }
-        // The table has no room for the key, the key cannot hold so many units, or other callers took the units in
+        // The table has no room for the key, the key cannot hold the cost, or other callers took the units in
         // every round.
         let _leave = self.under_way.acquire().await;
         self.dispatch.check(&bytes, cost).await

@@ -1,13 +1,13 @@
-//! Books of several processes on one server, in virtual time: messages take time, are lost, and clocks differ.
+//! Books of several processes on one server, in virtual time. Messages take time and can be lost, and clocks differ.
 //!
 //! Properties, over random limits, traffic, delays, losses and clocks:
-//! - GCRA: no interval of length `t` sees more admitted by all processes than `B + r · (t + life)`;
-//! - windows: none sees more than its limit;
-//! - sums: `granted = spent + held + stranded`, and what the server charged is what was granted or lost;
-//! - a denial says when to come back, and no later than the server says.
+//! - GCRA: in no interval of length `t` do all processes together admit more than `B + r · (t + life)`;
+//! - windows: no window admits more than its limit;
+//! - sums: `granted = spent + held + stranded`, and the units that the server charged are the units granted or lost;
+//! - denials: the retry time is not later than the server's.
 //!
-//! And of single cases: under high demand nearly all of a limit is admitted, and of a window all; what falls idle strands no more than the
-//! text of [`LeaseLimiter`](super::LeaseLimiter) says.
+//! Single cases: under high demand, nearly all of a GCRA limit is admitted, and all of a window. Keys that fall idle
+//! strand no more than the docs of [`LeaseLimiter`](super::LeaseLimiter) state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::edge::redis::protocol::{Call, Limit, LimitKind, Plan, Question, Reply
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;
-/// So often one check asks, as in limiters.
+/// How often one check asks, as in the limiters.
 const ROUNDS: u32 = 4;
-/// The beginning, by the true clock: the middle of a second.
+/// The start, by the true clock: the middle of a second.
 const START: u64 = 1_700_000_000 * SEC + 500 * MS;
 
-/// Xorshift: enough for traffic.
+/// Xorshift, which is good enough for traffic.
 struct Random(u64);
 
 impl Random {
@@ -52,11 +52,11 @@ struct Setup {
     life: Duration,
     max_block: u64,
     stripes: Option<usize>,
-    /// A message takes this and up to as much again, either way.
+    /// The minimum travel time of a message in each direction. A random part of up to the same length is added.
     delay_ns: u64,
-    /// Of so many messages one is lost; 0: none.
+    /// One message in this number is lost; 0 means none.
     lost: u64,
-    /// Clocks are ahead of the true one by up to this.
+    /// Clocks are ahead of the true clock by up to this much.
     skew_ns: u64,
     seed: u64,
 }
@@ -78,7 +78,7 @@ impl Setup {
     }
 }
 
-/// What is on its way.
+/// A message in flight.
 enum Message {
     Question {
         process: usize,
@@ -106,14 +106,14 @@ struct World {
     messages: BTreeMap<(u64, u64), Message>,
     sent: u64,
     random: Random,
-    /// By the true clock: who was admitted, for which key, how many units.
+    /// For each admission: the time by the true clock, the key, and the units.
     admitted: Vec<(u64, u64, u64)>,
-    /// What the server charged.
+    /// The units that the server charged.
     charged: u64,
     asked: u64,
-    /// Who waits for another one's question, and how often it has asked already.
+    /// The checks that wait for another check's call, and how often each has asked already.
     waiting: Vec<(usize, u64, u64, u32)>,
-    /// How often those have asked whose questions are under way, if more than once.
+    /// For checks with a call in flight that have asked more than once: how often they have asked.
     rounds: BTreeMap<(usize, u64), u32>,
     denied: u64,
 }
@@ -169,7 +169,7 @@ impl World {
         self.setup.lost > 0 && self.random.below(self.setup.lost) == 0
     }
 
-    /// Lets time pass, and everything happen that does meanwhile.
+    /// Advances time, and delivers all messages that arrive meanwhile.
     fn until(&mut self, ns: u64) {
         while let Some(entry) = self.messages.first_entry() {
             if entry.key().0 > ns {
@@ -201,7 +201,7 @@ impl World {
             }
             Message::Answer { process, due, reply } => {
                 let key = u64::from_be_bytes(due.key[..].try_into().unwrap());
-                // There is one question of a process about a key at a time.
+                // A process has at most one call about a key at a time.
                 let rounds = self.rounds.remove(&(process, key)).unwrap_or(0);
                 match self.land(process, &due, &reply) {
                     Receipt::Taken { until_ns } if due.cost > 0 => {
@@ -229,13 +229,13 @@ impl World {
         }
     }
 
-    /// A check that waits for the server if too little is held.
+    /// A check that waits for the server if too few units are held.
     fn ask(&mut self, process: usize, key: u64, cost: u64) {
         self.ask_again(process, key, cost, 0);
     }
 
-    /// The same, of one that has asked so often in vain. With a life that is shorter than a round trip every answer comes too late, so
-    /// without an end to that it would ask for as long as the server grants.
+    /// Like `ask`, for a check that has already asked `rounds` times without success. With a life shorter than a round
+    /// trip, every answer comes too late. Without this bound, such a check would ask for as long as the server grants.
     fn ask_again(&mut self, process: usize, key: u64, cost: u64, rounds: u32) {
         if rounds >= ROUNDS {
             self.denied += 1;
@@ -266,7 +266,7 @@ impl World {
         self.books[process].answered(due, &granted, self.local(process))
     }
 
-    /// A check that does not wait; whether it was allowed.
+    /// A check that does not wait. Returns whether it was admitted.
     fn check(&mut self, process: usize, key: u64, cost: u64) -> bool {
         let now_ns = self.local(process);
         let name = key.to_be_bytes();
@@ -309,16 +309,16 @@ impl World {
         self.admitted.iter().map(|(_, _, units)| units).sum()
     }
 
-    /// The bounds of the text, for each key; and the sums.
+    /// Checks the documented bounds for each key, and the sums.
     fn audit(&self) {
         let (quota, life_ns) = (self.setup.limit.quota(), self.books[0].terms.life_ns());
         for key in 0..self.setup.keys {
             match self.setup.limit.kind() {
                 LimitKind::Gcra => {
-                    // A bucket of B + r · life that leaks at r never runs over. In units times period.
+                    // A bucket of B + r · life that leaks at r never overflows. In units times period.
                     let (limit, period) = (u128::from(quota.limit()), u128::from(quota.period_ns()));
                     let most = u128::from(quota.burst_size()) * period
-                        // And a microsecond, in which server times are told.
+                        // Plus one microsecond, the resolution of server times.
                         + limit * u128::from(life_ns + 1_000);
                     let (mut level, mut last_ns) = (0_u128, START);
                     for (at_ns, units) in self.of(key) {
@@ -363,7 +363,7 @@ enum How {
     Async,
 }
 
-/// All processes together offer this many units a second for so long, evenly but for chance.
+/// All processes together offer this many units a second for `for_ns`, at random times with an even rate.
 fn offer(world: &mut World, how: How, per_second: u64, for_ns: u64) {
     let step_ns = SEC / per_second;
     let end_ns = world.now_ns + for_ns;
@@ -463,7 +463,7 @@ proptest! {
         let keys = setup.keys;
         let mut world = World::new(setup);
         let how = if waits { How::Async } else { How::Sync };
-        // Traffic, a rest in which leases die, some requests that cost more, and traffic again.
+        // Traffic, a pause in which leases expire, some requests with a higher cost, and traffic again.
         offer(&mut world, how, per_second, 1_000 * SEC / per_second.max(400));
         let later_ns = world.now_ns + world.random.below(3 * SEC);
         world.until(later_ns);
@@ -476,7 +476,8 @@ proptest! {
             book.sweep(world.local(process));
         }
         offer(&mut world, how, per_second, 1_000 * SEC / per_second.max(400));
-        // Everything lands: of those who wait, one after another. Each asks a few times at most, so that ends.
+        // All messages arrive, and waiting checks continue one after another. Each asks at most a few times, so the
+        // loop ends.
         let most = world.asked + (world.waiting.len() as u64 + world.messages.len() as u64 + 1) * (u64::from(ROUNDS) + 1);
         while !world.messages.is_empty() {
             world.until(world.now_ns + SEC);
@@ -497,7 +498,8 @@ fn what_falls_idle_strands_what_the_text_says() {
         offer(&mut world, How::Async, offered, 10 * SEC);
         let held: u64 =
             world.books.iter().enumerate().map(|(process, book)| book.held(world.local(process))).sum();
-        // A quarter of what is used in a life, and a half more by chance; and a unit for each process.
+        // A quarter of the units used in a life, half as much again for random variation, and one unit for each
+        // process.
         let most = offered / 4 * 3 / 2 + u64::from(processes);
         assert!(held <= most, "{held} of at most {most} are held at {offered}/s");
         assert!(held * 4 <= rate * 3, "{held} are more than three quarters of the limit");

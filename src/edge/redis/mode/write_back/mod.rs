@@ -34,7 +34,8 @@ pub use self::limiter::WriteBackLimiter;
 pub use self::options::WriteBackBuilder;
 pub use self::stats::WriteBackStats;
 
-/// What all processes together admit of a key in one window, or GCRA at once, beyond its limit, at most, in requests of one unit.
+/// The bound on the over-admission of all processes together, for one key, in requests of one unit: in one window, or
+/// with GCRA at once.
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) fn over_at_most(limit: u64, processes: u64) -> u64 {
     // 2 ln 2, rounded up.

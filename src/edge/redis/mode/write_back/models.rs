@@ -1,7 +1,7 @@
-//! Loom models of one key's allowance: spenders, and whoever holds the ledger.
+//! Loom models of one key's allowance: spenders, and the holder of the ledger.
 //!
-//! Each model's assertion states its law. A *control* is the same model with one step done in the way that the protocol's text warns
-//! of; it must fail, which shows that the model can see the fault.
+//! Each model's assertion states its law. A *control* is the same model with one step done in the incorrect way that
+//! the protocol's docs warn of. It must fail, which shows that the model can detect the fault.
 
 use crate::base::sync::thread;
 use crate::base::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
     crate::base::sync::explore(3, run);
 }
 
-/// A key's entry: its word, and in the ledger what it was set to and what was found spent.
+/// A key's entry: its word, and in the ledger the value to which the word was set and the units found spent.
 struct WriteBackKey {
     word: Allowance,
     ledger: Mutex<KeyLedger>,
@@ -29,7 +29,7 @@ impl WriteBackKey {
         Self { word: Allowance::new(left, until), ledger: Mutex::new(KeyLedger { was: left, posted: 0 }) }
     }
 
-    /// Posts what was spent, and sets an allowance of what is left and so much more.
+    /// Posts the spent units, and sets the allowance to the units left plus `more`.
     fn sync(&self, more: u64) {
         let mut ledger = self.ledger.lock().unwrap();
         let was = ledger.was;
@@ -38,7 +38,7 @@ impl WriteBackKey {
         ledger.was = left;
     }
 
-    /// The same by a plain store.
+    /// Like `sync`, with a plain store.
     fn sync_by_store(&self, more: u64) {
         let mut ledger = self.ledger.lock().unwrap();
         let left = self.word.word.load(Ordering::SeqCst);
@@ -79,7 +79,8 @@ fn control_a_plain_store_hands_out_what_is_spent() {
     model(|| spenders_and_a_post(WriteBackKey::sync_by_store));
 }
 
-/// The window ends at 10: the first window's allowance is 2, the next one's 1. Who spends at 10 spends of the next one's.
+/// The window ends at 10. The first window's allowance is 2, the next one's is 1. A spender at 10 spends from the next
+/// window.
 fn a_window_ends(turn: fn(&WriteBackKey)) {
     let entry = Arc::new(WriteBackKey::new(2, 10));
     let late = {
@@ -118,10 +119,10 @@ fn control_the_end_is_written_before_the_word() {
     });
 }
 
-/// A key with one place in a table. Entries that were removed are never looked at again.
+/// A key with one place in a table. Removed entries are never read again.
 struct Place {
     present: Mutex<Arc<WriteBackKey>>,
-    /// Units posted of entries that are gone.
+    /// Units posted from removed entries.
     posted: Mutex<u64>,
 }
 

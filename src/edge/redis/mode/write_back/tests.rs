@@ -1,4 +1,4 @@
-//! What went wrong once: of clocks that are stepped, keys that come back, calls that are lost, and runtimes that are gone.
+//! Regression tests: stepped clocks, returning keys, lost calls, and runtimes that are gone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
@@ -11,7 +11,7 @@ use crate::edge::redis::client::{InProcess, OnFailure};
 use crate::edge::redis::protocol::{ErrorKind, Limit, Plan};
 
 const SEC: u64 = 1_000_000_000;
-/// A whole hour.
+/// The start of an hour.
 const START: u64 = 1_699_999_200 * SEC;
 
 fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
@@ -33,7 +33,7 @@ fn book(limit: Limit, processes: u32, max_keys: usize, in_flight: usize) -> (Wri
     (WriteBackBook::new(Arc::new(plan), options, || {}), InProcess::new(ManualClock::default()))
 }
 
-/// Posts what is due once; says what was charged, and how many calls there were.
+/// Posts due calls once. Returns the charged units and the number of calls.
 fn post(book: &WriteBackBook, server: &InProcess, local_ns: u64, server_ns: u64) -> (u64, usize) {
     let posts = book.due(local_ns);
     let mut charged = 0;
@@ -45,7 +45,7 @@ fn post(book: &WriteBackBook, server: &InProcess, local_ns: u64, server_ns: u64)
     (charged, posts.len())
 }
 
-/// Posts all; says what was charged.
+/// Posts everything. Returns the charged units.
 fn drain(book: &WriteBackBook, server: &InProcess, local_ns: u64, server_ns: u64) -> u64 {
     book.hurry();
     let mut sum = 0;
@@ -59,7 +59,7 @@ fn drain(book: &WriteBackBook, server: &InProcess, local_ns: u64, server_ns: u64
     sum
 }
 
-/// How many of so many requests of one unit are allowed.
+/// Makes `requests` requests of one unit. Returns how many are admitted.
 fn spend(book: &WriteBackBook, key: &[u8], requests: u64, now_ns: u64) -> u64 {
     (0..requests).map(|_| u64::from(book.check(key, 1, now_ns).decision.is_allowed())).sum()
 }
@@ -136,7 +136,7 @@ fn gcra_is_counted_when_the_local_clock_steps_back() {
         drain(&book, &server, local, remote);
         (local, remote) = (local + SEC / 10, remote + SEC / 10);
     }
-    // A burst, what comes back in 30 s, and the bound of what is over.
+    // A burst, the refill of 30 s, and the bound on over-admission.
     assert!((300..=20 + 300 + 28 + 1 + 11).contains(&admitted), "{admitted}");
 }
 
@@ -175,7 +175,7 @@ fn keys_that_wait_longest_are_posted_first() {
     assert!(all(now_ns));
     drain(&book, &server, now_ns, now_ns);
     for _ in 0..100 {
-        // Twenty keys are used each second, and there are twelve calls.
+        // Twenty keys are used each second, and twelve calls are possible.
         now_ns += SEC;
         assert!(all(now_ns));
         for _ in 0..3 {
@@ -236,14 +236,14 @@ fn clocks_that_drift_between_answers_share_one_allowance_around_a_windows_end() 
         let _ = spend(&book, b"z", 1, now_ns);
         drain(&book, &server, now_ns, now_ns);
     }
-    // An hour later the local clock may be 360 ms behind: the server is in the window that begins at the local end.
+    // One hour later, the local clock may be 360 ms behind: the server is in the window that begins at the local end.
     let end = START + 3_600 * SEC;
     let admitted = spend(&book, b"a", 500, end - SEC / 10) + spend(&book, b"a", 500, end + SEC / 100);
     assert_eq!(admitted, 100);
 }
 
-/// Of a limit of 20 among four processes, one of which this is: what each window admits of a key, asked for all the time, while another
-/// key's calls fail.
+/// A limit of 20 among four processes; this book is one of them. Returns the units that each window admits for a
+/// constantly used key, while another key's calls fail.
 fn windows_beside_a_failing_key(policy: OnFailure, why: ErrorKind, bad: &[u8]) -> Vec<u64> {
     let options = BookSettings { on_failure: policy, in_parts: true, ..options(4, 100, 64) };
     let plan = Plan::new(&[Limit::fixed_window(Quota::new(20, std::time::Duration::from_secs(2)))]);
@@ -305,9 +305,9 @@ fn key_asks_again_soon_after_a_failure() {
                 book.failed(&post, ErrorKind::Breaker, now_ns);
             }
         }
-        // One key in 100 ms, and all that is to be posted in each interval.
+        // One key in 100 ms, and all pending posts in each interval.
         assert!((20..=40).contains(&calls), "{policy:?}: {calls}");
-        // It is back: each key is asked about once 100 ms have passed since its failure.
+        // The server is back: each key is asked about when 100 ms have passed since its failure.
         let now_ns = START + 3 * SEC;
         let _ = book.check(b"a", 100, now_ns);
         for post in book.due(now_ns) {
@@ -321,8 +321,8 @@ fn key_asks_again_soon_after_a_failure() {
     }
 }
 
-/// What four processes, asked for far more than the limit, admit in each window by the server's clock, which is set to another time once. Of
-/// `fails` calls one is not answered.
+/// Returns the units that four processes admit in each window of the server's clock, with demand far above the limit.
+/// The server's clock is stepped once. One of `fails` calls is not answered.
 fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64>) -> BTreeMap<u64, u64> {
     const PERIOD_MS: u64 = 2_000;
     let quota = Quota::new(limit, std::time::Duration::from_millis(PERIOD_MS));
@@ -339,7 +339,7 @@ fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64
         let local_ns = START + ms * SEC / 1_000;
         let step_ms = if ms < at_ms { 0 } else { step_ms };
         let server_ms = (local_ns / 1_000_000).saturating_add_signed(step_ms);
-        // Answers take a millisecond.
+        // An answer takes one millisecond.
         for (book, post) in posts.drain(..) {
             let reply = server.answer_at(&post.call, server_ms * 1_000);
             calls += 1;
@@ -435,7 +435,7 @@ mod runtimes {
         let first = runtime();
         let limiter = limiter(&first);
         assert!(limiter.check("a").is_allowed());
-        // The task runs once: its posts are spawned, and not carried.
+        // The task runs once: its posts are spawned, but not carried.
         first.block_on(tokio::task::yield_now());
         drop(first);
         let left = in_time(limiter.flush());
