@@ -1,19 +1,19 @@
--- Answers one ask about one key of a limiter. What it does is said in model.rs, which does the same; the two are held together by
--- tests. All numbers are whole and below 2^53, or only compared. All is read and checked before anything is written.
+-- Answers one question about one key of a limiter. model.rs does the same in Rust and documents it; tests compare the two.
+-- All numbers are whole and below 2^53, or are only compared. The script reads and checks everything before it writes.
 --
--- KEYS  a state for each limit; of a post, then the posts for each limit
--- ARGV  time in microseconds, or nothing for the server's; the ask; how many milliseconds longer than they matter keys live; the ask's
---       first number; then for each limit its kind and three numbers:
+-- KEYS  the state of each limit; for a post, then the posts of each limit
+-- ARGV  the time in microseconds, or empty for the server's time; the question; the milliseconds that keys live longer than
+--       necessary; the question's first number; then for each limit its kind and three numbers:
 --         g  interval, ticks in a microsecond, capacity       GCRA
 --         f  limit, period, -                                 fixed window
 --         s  limit, period, unit of time in weights           sliding window; S: strict
---       then the ask's two other numbers, if it has them
--- State g    interval, ticks in a microsecond, time, how far ahead of it the theoretical arrival time is
--- State f s  index of the window, its units, those of the window before; the period is in the name of the key
--- Posts      process -> epoch, total, time, epoch before, its total
--- Reply      units granted, time; for each limit how far ahead it is; or its window's beginning, units before, units
+--       then the question's two other numbers, if it has them
+-- State g    interval, ticks in a microsecond, time, how far the theoretical arrival time is ahead of it
+-- State f s  index of the window, its units, units of the previous window; the name of the key contains the period
+-- Posts      process -> epoch, total, time, previous epoch, its total
+-- Reply      units granted, time; for each limit how far ahead it is, or the start of its window, previous units, units
 --
--- A check of one limit is most of what is asked: it makes no table but the reply. `+ 0` makes a number of a text.
+-- Most calls check one limit, so that path creates no table except the reply. `+ 0` converts a text to a number.
 local EXACT, OWED, LAST = 9007199254740992, 4503599627370496, 4503599627370496
 local argv, call, floor, ceil = ARGV, redis.call, math.floor, math.ceil
 local now
@@ -27,7 +27,7 @@ if now > LAST then now = LAST end
 local ask, margin, a = argv[2], argv[3], argv[4] + 0
 local ours = 'NOTOURS a key holds no state of a limiter'
 
--- What is left; how far it is ahead, and whether that was brought back from the future.
+-- Returns the units left, how far the state is ahead, and whether it was moved back from the future.
 local function pace(state, at)
   local interval, scale, capacity = argv[at + 1] + 0, argv[at + 2] + 0, argv[at + 3] + 0
   local ahead, healed = 0, false
@@ -36,7 +36,7 @@ local function pace(state, at)
     if not p then return nil end
     ahead = owed + 0
     if p ~= argv[at + 1] or q ~= argv[at + 2] then
-      -- Owed under another interval: unit for unit, rounded up.
+      -- A debt under another interval is converted unit for unit, rounded up.
       local old, from, to = p + 0, 1, 1
       while floor(old / from) >= 67108864 do from = from * 2 end
       while ceil(interval / to) >= 67108864 do to = to * 2 end
@@ -58,7 +58,7 @@ local function pace(state, at)
   return floor((capacity - ahead) / interval), ahead, healed
 end
 
--- What is left; the window, its units, those before, and whether they were brought back from the future.
+-- Returns the units left, the window, its units, the previous units, and whether the state was moved back from the future.
 local function windows(state, at)
   local slides, period = argv[at] ~= 'f', argv[at + 2] + 0
   local into = now % period
@@ -139,7 +139,7 @@ for i = 1, count do
     limit.period = argv[at + 2] + 0
     room, limit.index, limit.current, limit.previous, limit.healed = windows(state, at)
   end
-  -- Without its name, which is of somebody's client.
+  -- The key's name is left out, because it may identify a client.
   if not room then return redis.error_reply(ours) end
   left = min(left, room)
   limits[i] = limit
@@ -147,7 +147,7 @@ end
 
 local granted = 0
 
--- As far as it can be counted; to the window of an epoch, if there is one.
+-- Charges units up to the maximum that can be counted; with an epoch, to the window of that epoch.
 local function charge(limit, units, epoch)
   if limit.kind == 'g' then
     units = min(units, floor((OWED - limit.ahead) / limit.interval))
@@ -177,7 +177,7 @@ local function refund(limit)
   granted = max(granted, units)
 end
 
--- How many units a post adds to those of its process, and what is then known of that.
+-- Returns the units that a post adds to those of its process, and the new record of that process.
 local function posted(limit, known)
   if not known then
     if c > 0 then limit.posts = { b, c } end
@@ -235,7 +235,7 @@ elseif ask == 'post' then
         limit.kept = KEPT + limit.period * (1 + epochs)
       end
       if limit.posts and not known then
-        -- Processes come and go: those that have posted nothing for so long leave.
+        -- Processes come and go: remove those that have not posted for this long.
         limit.gone = {}
         local all = call('HGETALL', hash)
         for j = 1, #all, 2 do
