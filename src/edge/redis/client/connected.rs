@@ -18,8 +18,8 @@ use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transpo
 /// and connects again when the connection is lost. A client and its limiters can be built while the server is down.
 ///
 /// An address is `redis://user:password@host:6379/0` (every part except the host is optional) or
-/// `unix:///path/to/socket`. For `rediss://`, enable TLS in the client library: add `redis = { version = "1.8",
-/// features = ["tokio-rustls-comp"] }` to your own dependencies.
+/// `unix:///path/to/socket`. For `rediss://`, enable TLS in the client library: add
+/// `redis = { version = "1.8", features = ["tokio-rustls-comp"] }` to your own dependencies.
 ///
 /// # Examples
 /// ```

@@ -281,7 +281,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                     break;
                 }
                 // Another caller may have spent the units of the answer, or the bell rang for another key. The loop then tries
-            // again.
+                // again.
                 if !waiting.is_over() && timeout(most, rings).await.is_err() {
                     break;
                 }

@@ -37,7 +37,7 @@ const FLUSH_ROUNDS: usize = 3;
 /// runtime still runs; [`close`](Self::close) waits for this last post.
 ///
 /// # What is guaranteed
-/// `N` is the number of processes, `L` the limit (for GCRA: a burst of `B` and a rate of `r` a second), `T` the
+/// The symbols: `N` processes share a limit `L` (for GCRA: a burst of `B` and a rate of `r` a second). `T` is the
 /// interval, `d` a round trip, and `c` the largest cost of a request.
 ///
 /// - **The cap.** An answer says that `R` units are left. Until the next answer, the process admits at most
