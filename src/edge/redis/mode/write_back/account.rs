@@ -179,7 +179,7 @@ impl Account {
     }
 
     /// Raises the level to the amount that one process alone may admit in a window while the server is unavailable. It
-    /// does so only for limits with windows, and not if the last answer said that no units are left.
+    /// does so only for limits with windows, and not if the last answer left fewer than `cost` units.
     pub(super) fn go_alone(&mut self, cost: u64, processes: u64) {
         if self.windows().is_some() && self.known.is_none_or(|known| known.room >= cost) {
             let share = self.cold(processes).saturating_sub(self.epoch.total);
