@@ -1,14 +1,15 @@
-//! Limits that have to be awaited: those that ask a server.
+//! Limits that must be awaited because they ask a server.
 
 use std::sync::Arc;
 
 use super::limit::{Named, Ruling};
 use crate::edge::http::Policy;
 
-/// What decides about requests with keys of type `K`, by asking elsewhere. For limits in this process see [`Limit`](super::Limit).
+/// Decides about requests with keys of type `K`, and may wait for a server. For limits in this process, see
+/// [`Limit`](super::Limit).
 ///
 /// # Examples
-/// A limit of your own, which asks nobody for long:
+/// A limit of your own that waits briefly:
 /// ```
 /// use std::time::Duration;
 /// use tollgate::tower::{AwaitedLimit, ClientIp, RateLimitLayer, Ruling};
@@ -38,24 +39,24 @@ use crate::edge::http::Policy;
 /// # drop(layer);
 /// ```
 pub trait AwaitedLimit<K: ?Sized>: Send + Sync + 'static {
-    /// The answer. It is kept until the response is there, if the request is admitted.
+    /// The result of a check. If the request is admitted, the layer keeps it until the response is ready.
     type Ruling: Ruling + Send + Sync;
 
-    /// Decides about a request of `cost` units, 1 or more, and charges it if it is admitted. Has a time limit of its own: the request
-    /// waits for it.
+    /// Decides about a request of `cost` units, 1 or more, and charges the request if it is admitted. The
+    /// implementation must limit its own waiting time, because the request waits for it.
     fn check(&self, key: &K, cost: u64) -> impl Future<Output = Self::Ruling> + Send;
 
-    /// Takes the charge of an admitted request back, as far as that can be done. Called at most once for a ruling, with its key; the
-    /// response waits for it.
+    /// Refunds an admitted request as far as possible. The layer calls this at most once for a ruling, with the
+    /// ruling's key. The response waits for it.
     fn refund(&self, key: &K, ruling: &Self::Ruling) -> impl Future<Output = ()> + Send;
 
-    /// As [`Limit::policies`](super::Limit::policies).
+    /// Same as [`Limit::policies`](super::Limit::policies).
     fn policies(&self, ruling: &Self::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
         let _ = ruling;
         tell(&[]);
     }
 
-    /// As [`Limit::knows_remaining`](super::Limit::knows_remaining).
+    /// Same as [`Limit::knows_remaining`](super::Limit::knows_remaining).
     fn knows_remaining(&self) -> bool {
         true
     }

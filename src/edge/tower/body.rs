@@ -1,4 +1,4 @@
-//! The body of a response that is the inner service's, or a refusal.
+//! The body of a response: from the inner service, or of a denial.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,7 +8,7 @@ use http_body::{Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a response: the inner service's as it is, or that of a refusal.
+    /// The body of a response: the inner service's body unchanged, or the body of a denial.
     #[derive(Debug)]
     pub struct Body<B> {
         #[pin]

@@ -1,4 +1,4 @@
-//! Who the client is: its address, as far as it can be believed.
+//! The client's address, as far as the server can trust it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,16 +12,17 @@ use super::head::Head;
 use super::key::KeyExtractor;
 use crate::edge::forwarded::{FromRight, Syntax, embedded, known, node};
 
-/// The address at the other end of a connection, as an extension of a request; [`ClientIp`] looks for it, and servers put it there.
+/// The address at the other end of a connection. Servers put it into a request's extensions, and [`ClientIp`] reads it
+/// there.
 ///
-/// For servers that have an extension of their own, such as axum's `ConnectInfo`, see [`ClientIp::peer_from`].
+/// [`ClientIp::peer_from`] supports servers that have an extension of their own, such as axum's `ConnectInfo`.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PeerAddr(pub SocketAddr);
 
-/// Which of the addresses that a request came through are one's own proxies.
+/// States which of a request's addresses belong to your own proxies.
 ///
-/// The addresses are, from the right: the peer's, and then those of the header field, of which each proxy appended the one that it
-/// was called from.
+/// The addresses are, from right to left, the peer's address and then the addresses in the header field. Each proxy
+/// appended the address that called it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proxies(Trust);
 
@@ -32,29 +33,33 @@ enum Trust {
 }
 
 impl Proxies {
-    /// How many addresses of proxies a header field may have, if they are told by their networks.
+    /// The maximum number of proxy addresses in a header field if networks identify the proxies.
     pub const MAX: usize = 32;
 
-    /// There are so many proxies before this server, *always*: the client's address is the one that the first of them saw. With
-    /// one it is the last in the field; with none it is the peer's, and the field is not read.
+    /// States that every request passes exactly this number of proxies, *always*. The client's address is the one that
+    /// the first proxy saw. With one proxy, this is the last address in the field. With none, it is the peer's address,
+    /// and the field is not read.
     ///
-    /// Nobody must be able to come round a proxy, or he says who he is. A request that came through fewer has no address.
+    /// Clients must not be able to bypass a proxy: a client that can bypass one can choose its own address. A request
+    /// that passed fewer proxies has no address.
     #[must_use]
     pub const fn hops(count: usize) -> Self {
         Self(Trust::Hops(count))
     }
 
-    /// Proxies are those whose addresses are in these networks: the client's address is the first from the right that is in none of
-    /// them, beginning with the peer's. If all are, it is the last of them.
+    /// Treats all addresses in these networks as proxies. The client's address is the first one outside these networks,
+    /// from right to left, starting with the peer's. If all addresses are in these networks, it is the leftmost one.
     ///
-    /// Clients must not have addresses in these networks. A request with more than [`Proxies::MAX`] proxies has no address.
+    /// Clients must not have addresses in these networks. A request with more than [`Proxies::MAX`] proxies has no
+    /// address.
     #[must_use]
     pub fn networks(networks: impl IntoIterator<Item = IpNet>) -> Self {
         Self(Trust::Networks(networks.into_iter().map(folded).collect()))
     }
 }
 
-/// A network of IPv4 addresses in IPv6, mapped or translated, as one of IPv4, as addresses are.
+/// Converts a network of IPv4 addresses in IPv6, mapped or translated, to an IPv4 network. Addresses are converted in
+/// the same way.
 fn folded(network: IpNet) -> IpNet {
     match network {
         IpNet::V6(v6) if v6.prefix_len() >= 96 => embedded(v6.addr())
@@ -64,7 +69,7 @@ fn folded(network: IpNet) -> IpNet {
     }
 }
 
-/// A prefix that is longer than the address.
+/// Returned for a prefix that is longer than the address.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PrefixError {
     bits: u8,
@@ -82,18 +87,19 @@ impl std::error::Error for PrefixError {}
 
 type PeerOf = dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync;
 
-/// The client's address, as a key of type [`IpAddr`]; clients of one IPv6 network, by default a /64, are one.
+/// Uses the client's address as the key, of type [`IpAddr`]. All clients in one IPv6 network, by default a /64, share a
+/// key.
 ///
-/// Where the address comes from has to be said, since servers are reached in different ways, and what a client writes is not to be
-/// believed: a header field counts only as far as one's own [`Proxies`] wrote it. What stands there and is no address (`unknown`,
-/// an obfuscated name, nonsense) makes the client unknown: nothing further to the left is tried, because clients
-/// write that. See [`Missing`](super::Missing) for what happens to such requests.
+/// You must state where the address comes from, because setups differ and a client can write any value into a header
+/// field. A header field counts only as far as your own [`Proxies`] wrote it. If that part holds no address (`unknown`,
+/// an obfuscated name, other text), the client has no address. Entries further left are not tried, because clients
+/// write them. See [`Missing`](super::Missing) for what happens to such requests.
 ///
-/// IPv4 addresses in IPv6 (`::ffff:203.0.113.7`, and `64:ff9b::203.0.113.7` of a NAT64) are IPv4 addresses. A client that has an IPv6 network has 2⁶⁴ addresses or more, so
-/// addresses are cut to the network ([`ClientIp::ipv6_prefix`]).
+/// IPv4 addresses in IPv6 (`::ffff:203.0.113.7`, and `64:ff9b::203.0.113.7` of a NAT64) are treated as IPv4 addresses.
+/// A client with an IPv6 network has 2⁶⁴ addresses or more, so the key is the network ([`ClientIp::ipv6_prefix`]).
 ///
 /// # Complexity
-/// Does not allocate. Header fields are read from the right, up to the client's address.
+/// Does not allocate. Reads header fields from right to left, up to the client's address.
 ///
 /// # Examples
 /// ```
@@ -103,7 +109,7 @@ type PeerOf = dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync;
 /// let private: IpNet = "10.0.0.0/8".parse()?;
 /// let client = ClientIp::x_forwarded_for(Proxies::networks([private]));
 /// let request = Request::builder()
-///     .header("x-forwarded-for", "1.1.1.1, 2001:db8::17") // the client wrote the first
+///     .header("x-forwarded-for", "1.1.1.1, 2001:db8::17") // the client wrote the first address
 ///     .header("x-forwarded-for", "10.0.0.9")
 ///     .extension(PeerAddr("10.0.0.1:443".parse()?))
 ///     .body(())?;
@@ -129,42 +135,45 @@ enum AddressSource {
 
 impl ClientIp {
     fn of(source: AddressSource) -> Self {
-        // A prefix of 64 bits: what a provider gives to one customer, at least.
+        // 64 bits: a provider gives each customer a prefix of 64 bits or a shorter one.
         Self { source, peer_of: None, v4_mask: u32::MAX, v6_mask: mask_128(64) }
     }
 
-    /// The peer's: for servers that clients connect to directly. Behind a proxy it is the proxy's, and all clients are one.
+    /// Uses the peer's address, for servers that clients connect to directly. Behind a proxy, this is the proxy's
+    /// address, and all clients share one key.
     ///
-    /// Read from the [`PeerAddr`] among the request's extensions, unless [`ClientIp::peer_from`] says otherwise.
+    /// The address is the [`PeerAddr`] in the request's extensions, unless [`ClientIp::peer_from`] sets another source.
     #[must_use]
     pub fn peer() -> Self {
         Self::of(AddressSource::Peer)
     }
 
-    /// By `X-Forwarded-For`: addresses separated by commas, with ports or without.
+    /// Uses `X-Forwarded-For`: addresses separated by commas, with or without ports.
     #[must_use]
     pub fn x_forwarded_for(proxies: Proxies) -> Self {
         let name = HeaderName::from_static("x-forwarded-for");
         Self::of(AddressSource::List { name, syntax: Syntax::Addresses, proxies })
     }
 
-    /// By `Forwarded` (RFC 7239): the `for` of its elements.
+    /// Uses `Forwarded` (RFC 7239): the `for` parameter of its elements.
     #[must_use]
     pub fn forwarded(proxies: Proxies) -> Self {
         Self::of(AddressSource::List { name: header::FORWARDED, syntax: Syntax::Pairs, proxies })
     }
 
-    /// By a header field with one address, such as `cf-connecting-ip`, that the proxy replaces if a client sends it.
+    /// Uses a header field with one address, such as `cf-connecting-ip`. The proxy must replace the field if a client
+    /// sends it.
     ///
-    /// It counts if the peer is one of the proxies: [by its network](Proxies::networks), or by your word, with one
-    /// [hop](Proxies::hops) or more. A request whose peer is not has the peer's address; one that has the field more than
-    /// once, or not at all, has none; more than once, it is refused whatever [`Missing`](super::Missing) says.
+    /// The field counts only if the peer is one of the proxies: [by its network](Proxies::networks), or always with one
+    /// [hop](Proxies::hops) or more. If the peer is not a proxy, the client's address is the peer's address. A request
+    /// without the field has no address. A request with the field more than once has no address either, and is denied
+    /// whatever [`Missing`](super::Missing) is.
     #[must_use]
     pub fn header(name: HeaderName, proxies: Proxies) -> Self {
         Self::of(AddressSource::Single { name, proxies })
     }
 
-    /// How the peer's address is found among a request's extensions. Default: [`PeerAddr`].
+    /// Sets how to find the peer's address in a request's extensions. Default: [`PeerAddr`].
     ///
     /// For axum: `.peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip()))`.
     #[must_use]
@@ -176,14 +185,16 @@ impl ClientIp {
         self
     }
 
-    /// How many leading bits of an IPv6 address tell clients apart. Default: 64. Providers give customers 56 or 48 too.
+    /// Sets how many leading bits of an IPv6 address identify a client. Default: 64. Some providers give each customer
+    /// a prefix of 56 or 48 bits.
     ///
-    /// IPv4 addresses that are written as IPv6 addresses are not cut by this but by [`ClientIp::ipv4_prefix`]: mapped ones
-    /// (`::ffff:0:0/96`), and those of a NAT64 with the well-known prefix (`64:ff9b::/96`, RFC 6052), which would else be one client.
-    /// A NAT64 with a prefix of its own is not known here: its clients need a prefix of 128 bits.
+    /// This prefix does not apply to IPv4 addresses in IPv6 form; [`ClientIp::ipv4_prefix`] does. These are mapped
+    /// addresses (`::ffff:0:0/96`) and addresses of a NAT64 with the well-known prefix (`64:ff9b::/96`, RFC 6052). A
+    /// /64 would make them one client. A NAT64 with its own prefix is not recognised: its clients need a prefix of 128
+    /// bits.
     ///
     /// # Errors
-    /// If there are more than 128.
+    /// If `bits` is more than 128.
     pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, PrefixError> {
         if bits > 128 {
             return Err(PrefixError { bits, longest: 128 });
@@ -192,10 +203,10 @@ impl ClientIp {
         Ok(self)
     }
 
-    /// How many leading bits of an IPv4 address tell clients apart. Default: 32.
+    /// Sets how many leading bits of an IPv4 address identify a client. Default: 32.
     ///
     /// # Errors
-    /// If there are more than 32.
+    /// If `bits` is more than 32.
     pub fn ipv4_prefix(mut self, bits: u8) -> Result<Self, PrefixError> {
         if bits > 32 {
             return Err(PrefixError { bits, longest: 32 });
@@ -204,7 +215,8 @@ impl ClientIp {
         Ok(self)
     }
 
-    /// The client's address in full, IPv4 in IPv6 as IPv4; `None` if it is not known.
+    /// Returns the client's full address, with IPv4 in IPv6 converted to IPv4. Returns `None` if the address is not
+    /// known.
     #[inline]
     #[must_use]
     pub fn address(&self, head: Head<'_>) -> Option<IpAddr> {
@@ -253,7 +265,8 @@ impl ClientIp {
     }
 }
 
-/// The first address, from the peer on, that is in no network; the last if all are.
+/// Returns the first address outside all networks, starting with the peer's. Returns the last address if all are
+/// inside.
 fn outermost(
     networks: &[IpNet],
     peer: IpAddr,
@@ -363,7 +376,7 @@ mod tests {
     #[test]
     fn trusted_networks_are_walked_until_one_is_not() {
         let cases: [(Option<&str>, &[&str], &str); 12] = [
-            // The client connected directly: what it writes is not read.
+            // The client connected directly, so the field that it wrote is not read.
             (Some("203.0.113.7"), &["6.6.6.6"], "203.0.113.7"),
             (Some("10.0.0.1"), &["203.0.113.7"], "203.0.113.7"),
             (Some("::ffff:10.0.0.1"), &["203.0.113.7"], "203.0.113.7"),
@@ -372,7 +385,7 @@ mod tests {
             (Some("10.0.0.1"), &["6.6.6.6, 10.0.0.2,"], "-"),
             (Some("10.0.0.1"), &["6.6.6.6", ""], "-"),
             (Some("10.0.0.1"), &["nonsense, 203.0.113.7"], "203.0.113.7"),
-            // Called from inside.
+            // The request comes from inside the proxy networks.
             (Some("10.0.0.1"), &[], "10.0.0.1"),
             (Some("10.0.0.1"), &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
             (Some("0.0.0.0"), &["203.0.113.7"], "-"),

@@ -2,9 +2,9 @@
 
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 
-/// A request without its body, as keys, costs and exemptions see it.
+/// A request without its body. Key extractors, cost functions and exemptions read it.
 ///
-/// A borrowed view: making one copies nothing, and it does not depend on the body's type.
+/// It is a borrowed view: it copies nothing and does not depend on the body's type.
 ///
 /// # Examples
 /// ```
@@ -26,7 +26,7 @@ pub struct Head<'r> {
 }
 
 impl<'r> Head<'r> {
-    /// The head of a request.
+    /// Returns the head of a request.
     #[inline]
     #[must_use]
     pub fn of<B>(request: &'r Request<B>) -> Self {
@@ -39,43 +39,44 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub const fn method(&self) -> &'r Method {
         self.method
     }
 
-    /// The target; under a nested axum router, what is left of it.
+    /// Returns the request target. Under a nested axum router, this is the part after the router's prefix.
     #[must_use]
     pub const fn uri(&self) -> &'r Uri {
         self.uri
     }
 
-    /// The path of the target.
+    /// Returns the path of the target.
     #[must_use]
     pub fn path(&self) -> &'r str {
         self.uri.path()
     }
 
-    /// The version of HTTP.
+    /// Returns the HTTP version.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// The header fields.
+    /// Returns the header fields.
     #[must_use]
     pub const fn headers(&self) -> &'r HeaderMap {
         self.headers
     }
 
-    /// What servers and middleware have added: the peer's address, the matched route.
+    /// Returns the extensions: data from servers and middleware, such as the peer's address or the matched route.
     #[must_use]
     pub const fn extensions(&self) -> &'r Extensions {
         self.extensions
     }
 
-    /// The value of a header field that the request has exactly once. Of two, different readers take different ones.
+    /// Returns the value of a header field if the request has that field exactly once. If a field occurs twice,
+    /// different programs may read different values.
     ///
     /// # Examples
     /// ```
@@ -92,8 +93,8 @@ impl<'r> Head<'r> {
         if values.next().is_some() { None } else { first }
     }
 
-    /// Whether it is a gRPC call: its content type is `application/grpc`, gRPC-Web's `application/grpc-web` or
-    /// `application/grpc-web-text`, with or without a format (`+proto`).
+    /// Whether the request is a gRPC call. Its content type is then `application/grpc`, or gRPC-Web's
+    /// `application/grpc-web` or `application/grpc-web-text`, with or without a format (`+proto`).
     #[must_use]
     pub fn is_grpc(&self) -> bool {
         let content_type = self.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -106,7 +107,7 @@ impl<'r> Head<'r> {
     }
 }
 
-/// What follows a prefix, in upper or lower case.
+/// Returns the text after a prefix, ignoring case.
 fn without_prefix<'v>(value: &'v [u8], prefix: &[u8]) -> Option<&'v [u8]> {
     let (begins, after) = value.split_at_checked(prefix.len())?;
     begins.eq_ignore_ascii_case(prefix).then_some(after)

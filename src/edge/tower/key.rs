@@ -1,4 +1,4 @@
-//! By what requests are told apart.
+//! Key extractors: how the layer gets the key of a request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,10 @@ use http::{HeaderName, HeaderValue, Method};
 
 use super::head::Head;
 
-/// By what requests are told apart: those with equal keys share a limit.
+/// Extracts the key of a request. Requests with equal keys share a limit.
 ///
-/// Implemented by [`ClientIp`](super::ClientIp), [`Header`], [`Route`], [`Global`], by closures `Fn(Head<'_>) -> Option<K>`
-/// ([`key_fn`] infers their types), and by pairs of these: a pair has a key where both have.
+/// Implemented by [`ClientIp`](super::ClientIp), [`Header`], [`Route`], [`Global`], closures `Fn(Head<'_>) ->
+/// Option<K>` ([`key_fn`] infers their types), and pairs of these. A pair has a key if both members have one.
 ///
 /// # Examples
 /// ```
@@ -26,27 +26,28 @@ use super::head::Head;
 /// keyed((ClientIp::peer(), key_fn(|head| Some(head.method().clone()))));
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// The key's type.
+    /// The type of the key.
     type Key;
 
-    /// The key of a request; `None` if it has none, for which see [`Missing`].
+    /// Returns the key of a request, or `None` if it has none. [`Missing`] decides what happens to a request without a
+    /// key.
     fn key(&self, head: Head<'_>) -> Option<Self::Key>;
 
-    /// Whether a request that has no key says several. Then it is refused whatever [`Missing`] says, since a client can do that on
-    /// purpose. Default: no.
+    /// Whether a request without a key sends several keys. The layer denies such a request whatever [`Missing`] is,
+    /// because a client can send several keys on purpose. Default: no.
     fn is_ambiguous(&self, head: Head<'_>) -> bool {
         let _ = head;
         false
     }
 
-    /// What a request without a key has none of, for the answer to it and those who look into why: *This request has no …*. Clients read
-    /// it. Default: a text that says nothing about the server.
+    /// Names the missing key in the response to a request without one: *This request has no …*. Clients and operators
+    /// read this text. Default: a text that reveals nothing about the server.
     fn what(&self) -> Option<Cow<'_, str>> {
         None
     }
 
-    /// How the client of a request without a key should authenticate: the value of `WWW-Authenticate` in an answer of status 401.
-    /// `None` if credentials would not help; then the answer is status 403. Default: `None`.
+    /// Returns how a client without a key should authenticate: the value of `WWW-Authenticate` in a response with
+    /// status 401. Returns `None` if credentials would not help; the status is then 403. Default: `None`.
     /// [`RateLimitLayer::challenge`](super::RateLimitLayer::challenge) overrides it.
     fn challenge(&self, head: Head<'_>) -> Option<HeaderValue> {
         let _ = head;
@@ -84,16 +85,16 @@ impl<X: KeyExtractor, Y: KeyExtractor> KeyExtractor for (X, Y) {
         }
     }
 
-    /// That of the first key that is missing.
+    /// Names the first missing key of the pair.
     fn challenge(&self, head: Head<'_>) -> Option<HeaderValue> {
         if self.0.key(head).is_none() { self.0.challenge(head) } else { self.1.challenge(head) }
     }
 }
 
-/// A closure as a [`KeyExtractor`], without type annotations. It returns the closure as it is.
+/// Turns a closure into a [`KeyExtractor`] without type annotations. Returns the closure unchanged.
 ///
-/// A closure that is passed to [`RateLimitLayer::new`](super::RateLimitLayer::new) directly has to name the type of its argument,
-/// `|head: Head<'_>| …`, since the compiler does not infer it from the trait [`KeyExtractor`].
+/// A closure that is passed directly to [`RateLimitLayer::new`](super::RateLimitLayer::new) must name its argument's
+/// type, `|head: Head<'_>| …`. The compiler does not infer it from the trait [`KeyExtractor`].
 ///
 /// # Examples
 /// ```
@@ -111,7 +112,7 @@ where
     key
 }
 
-/// What happens to requests that have no key.
+/// What the layer does with requests that have no key.
 ///
 /// # Examples
 /// ```
@@ -119,26 +120,27 @@ where
 /// use tollgate::tower::{Header, Missing, RateLimitLayer};
 /// use tollgate::{Quota, RateLimiter};
 ///
-/// // A key that our own proxy always writes: what comes without it is the proxy's own, such as its probes.
+/// // Our own proxy always writes this key. Only the proxy's own requests, such as probes, come without it.
 /// let by_tenant = Header::new(HeaderName::from_static("x-tenant"));
 /// let layer = RateLimitLayer::new(RateLimiter::new(Quota::per_second(100)), by_tenant).missing(Missing::Allow);
 /// assert_eq!(layer.without_key().allowed, 0);
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Missing<K> {
-    /// They are refused. The default, since it is noticed when a server is set up wrongly: nobody is unlimited, and nobody
-    /// shares a limit, unless you say so.
+    /// Denies them. This is the default because it makes a wrong server setup visible: no request is unlimited, and no
+    /// two clients share a limit by accident.
     #[default]
     Deny,
-    /// They pass, uncounted. Whoever can make a request that has no key has no limit: take it only if clients cannot, as where your own
-    /// proxy always writes what the key is read from. (A field that is sent several times is refused all the same: see [`Header`].)
+    /// Admits them without counting. A client that can send requests without a key has no limit. Choose this only if
+    /// clients cannot do so, for example if your own proxy always writes the key's field. (A field that is sent several
+    /// times is still denied: see [`Header`].)
     Allow,
-    /// They share this key. Whoever can make requests without a key can use up this limit, so that none is left for others who have
-    /// none.
+    /// Limits them together under this key. A client that can send requests without a key can use up this limit for all
+    /// other requests without a key.
     Shared(K),
 }
 
-/// One limit for all requests.
+/// One key for all requests: they share one limit.
 ///
 /// # Examples
 /// ```
@@ -160,13 +162,16 @@ impl KeyExtractor for Global {
     }
 }
 
-/// The value of a header field, such as an API key. A request that has none has no key; if it is refused, the answer is status 401 with
-/// a challenge ([`RateLimitLayer::challenge`](super::RateLimitLayer::challenge)). One that has several has none either, and is
-/// refused also under [`Missing::Allow`] and [`Missing::Shared`], since of two values what checks them may take the other one.
+/// Uses the value of a header field, such as an API key, as the key.
 ///
-/// Clients write header fields: a value that is not checked to be somebody's is a key for each request, if a client likes. Put
-/// the layer behind what checks it, or limit addresses too. A value is as long as the server lets it be, and a keyed limiter keeps it
-/// whole; a compact one keeps its hash.
+/// - A request without the field has no key. If the layer denies it, the response has status 401 with a challenge
+///   ([`RateLimitLayer::challenge`](super::RateLimitLayer::challenge)).
+/// - A request that has the field several times has no key either. The layer also denies it under [`Missing::Allow`]
+///   and [`Missing::Shared`], because the service that checks the value may read a different one of them.
+///
+/// Clients write header fields. If the server does not check the value, a client can use a new key for each request.
+/// Put the layer behind the check, or limit addresses too. The server alone limits a value's length. A keyed limiter
+/// stores the whole value; a compact limiter stores its hash.
 ///
 /// # Examples
 /// ```
@@ -183,7 +188,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// By the header field of this name.
+    /// Uses the header field with this name.
     #[must_use]
     pub const fn new(name: HeaderName) -> Self {
         Self { name }
@@ -205,26 +210,26 @@ impl KeyExtractor for Header {
         Some(format!("header field {}, or several", self.name).into())
     }
 
-    /// `Bearer realm="api"` for `Authorization` (RFC 6750), and `ApiKey in="header", name="x-api-key"` for a field of this name: a
-    /// scheme that is in use for API keys, though not registered.
+    /// `Bearer realm="api"` for `Authorization` (RFC 6750), and `ApiKey in="header", name="x-api-key"` for other
+    /// fields, here `x-api-key`. The `ApiKey` scheme is in use for API keys, but it is not registered.
     fn challenge(&self, _head: Head<'_>) -> Option<HeaderValue> {
         if self.name == AUTHORIZATION {
             return Some(HeaderValue::from_static("Bearer realm=\"api\""));
         }
-        // A field's name is a token, which needs no escapes.
+        // A field name is a token and needs no escapes.
         HeaderValue::try_from(format!("ApiKey in=\"header\", name=\"{}\"", self.name)).ok()
     }
 }
 
-/// The key of [`Header`]: its value, of any bytes.
+/// The key of [`Header`]: the value of the field, which may hold any bytes.
 ///
-/// Shares the request's memory. A clone, which is what a keyed limiter keeps, has memory of its own: it does not keep the
-/// buffer alive that the request was read into.
+/// The key shares the request's memory. A clone, such as the one that a keyed limiter stores, owns its memory. It does
+/// not keep the buffer alive that the server read the request into.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub struct HeaderKey(HeaderValue);
 
 impl HeaderKey {
-    /// The bytes.
+    /// Returns the bytes of the value.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
@@ -233,17 +238,18 @@ impl HeaderKey {
 
 impl Clone for HeaderKey {
     fn clone(&self) -> Self {
-        // Bytes that were a value are one.
+        // These bytes come from a valid header value, so the conversion cannot fail.
         Self(HeaderValue::from_bytes(self.0.as_bytes()).unwrap_or_else(|_| self.0.clone()))
     }
 }
 
 type Normalise = dyn for<'p> Fn(&'p str) -> Cow<'p, str> + Send + Sync;
 
-/// The method and the path. Allocates the path.
+/// Uses the method and the path as the key. Allocates the path.
 ///
-/// Paths are written by clients, and there are as many as they like: a limit by path alone limits nobody who varies it. Pair it with
-/// the client's address, and reduce paths to routes by [`Route::normalise`]; in axum, a closure that reads its `MatchedPath` does.
+/// Clients choose paths and can invent any number of them. A limit by path alone does not stop a client that varies the
+/// path. Pair it with the client's address, and reduce paths to routes with [`Route::normalise`]. In axum, a closure
+/// can read the `MatchedPath` instead.
 ///
 /// # Examples
 /// ```
@@ -259,13 +265,13 @@ pub struct Route {
 }
 
 impl Route {
-    /// By method and path as they are; without the query.
+    /// Uses the method and the path unchanged, without the query.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reduces paths to fewer: `/users/7` and `/users/8` to `/users/:id`.
+    /// Sets a function that reduces paths to routes: `/users/7` and `/users/8` to `/users/:id`.
     ///
     /// # Examples
     /// ```

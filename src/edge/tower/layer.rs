@@ -1,4 +1,4 @@
-//! The layer: what is limited, by what, and what is said.
+//! The layer and its options: the limit, the key extractor, and the response to denied requests.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,15 +20,18 @@ use super::unknown::WithoutKey;
 use crate::base::quota::Quota;
 use crate::edge::http::Fields;
 
-/// Limits requests to a service: those that the [limit](super::Limit) does not admit are answered with status 429 and do not reach it.
+/// Limits the requests to a service. A request that the [limit](super::Limit) denies gets status 429 and does not reach
+/// the service.
 ///
-/// Clones, and all services that they are laid on, share the limit. Takes any body; a response's becomes a
-/// [`Body`](super::Body). Errors are the inner service's. Waits for nothing: a request whose turn comes later by a queueing
-/// algorithm ([`Decision::delay`](crate::Decision::delay)) goes at once.
+/// Clones of a layer share one limit, and so do all services that the layer wraps. The layer accepts any body type and
+/// changes the response's body to a [`Body`](super::Body). Errors come from the inner service only. The layer never
+/// delays a request: it ignores the wait that a queueing algorithm computes
+/// ([`Decision::delay`](crate::Decision::delay)).
 ///
 /// # Complexity
-/// A request that is admitted costs the key and the check, and allocates nothing beyond those two; with
-/// [fields on it](RateLimitLayer::fields_on_allowed), their values. A refusal allocates its response.
+/// An admitted request costs the key extraction and the check; the layer allocates nothing itself. With [fields on
+/// admitted responses](RateLimitLayer::fields_on_allowed), the layer also allocates the field values. A denial
+/// allocates its response.
 ///
 /// # Examples
 /// ```
@@ -62,11 +65,13 @@ pub struct RateLimitLayer<L, X: KeyExtractor, M = AtOnce> {
 }
 
 impl<L, X: KeyExtractor> RateLimitLayer<L, X> {
-    /// A layer of this limit, for keys by `key`. An [`Arc`] of a limiter is one too: keep the other to list, reset or adjust.
+    /// Creates a layer that applies `limit` to the keys that `key` extracts.
     ///
-    /// The limit is a [`Limit`](super::Limit), or an [`AwaitedLimit`] if the layer ends with [`awaited`](RateLimitLayer::awaited).
+    /// The limit is a [`Limit`](super::Limit), or an [`AwaitedLimit`] if the last call on the layer is
+    /// [`awaited`](RateLimitLayer::awaited). An [`Arc`] of a limiter works too: keep a clone of it to list, reset or
+    /// adjust keys.
     ///
-    /// With feature `metrics` this registers `tollgate_requests_without_key_total`: install the recorder before.
+    /// With the feature `metrics`, this registers `tollgate_requests_without_key_total`. Install the recorder first.
     #[must_use]
     pub fn new(limit: L, key: X) -> Self {
         Self {
@@ -87,14 +92,14 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
         self
     }
 
-    /// Names the limit, and says its quota: what clients are told in `RateLimit-Policy`, `RateLimit` and problem documents. Without,
-    /// they are told when to come back only. Default: without.
+    /// Sets the name and quota that clients see in `RateLimit-Policy`, `RateLimit` and problem documents. Default:
+    /// none. Without a policy, clients only learn when to retry.
     ///
-    /// If the limiter's quota [changes](crate::Adjustable), clients are told the one that is in force, with the exceptions that
-    /// [`Policy::new`](crate::edge::http::Policy::new) names.
+    /// If the limiter's quota [changes](crate::Adjustable), clients see the quota in force.
+    /// [`Policy::new`](crate::edge::http::Policy::new) lists the exceptions.
     ///
-    /// A [striped](crate::Builder::striped) limiter does not know what is left where it admits: its clients are told of it on
-    /// refusals only.
+    /// A [striped](crate::Builder::striped) limiter does not know the remaining quota when it admits a request. Its
+    /// clients see the policy on denials only.
     #[must_use]
     pub fn policy(
         self,
@@ -113,8 +118,8 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
         }
     }
 
-    /// What happens to requests without a key. Default: they are refused ([`Missing::Deny`]), with the status that
-    /// [`RateLimitLayer::challenge`] chooses.
+    /// Sets what happens to requests without a key. Default: the layer denies them ([`Missing::Deny`]), with the status
+    /// that [`RateLimitLayer::challenge`] chooses.
     #[must_use]
     pub fn missing(self, missing: Missing<X::Key>) -> Self {
         let missing = match missing {
@@ -125,11 +130,13 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
         self.with(|settings| settings.missing = missing)
     }
 
-    /// How a request without a key is refused. With a challenge the answer is status 401, and `WWW-Authenticate` holds the
-    /// challenge (RFC 9110, 15.5.2); gRPC calls get `UNAUTHENTICATED`. With `None` it is status 403, and `PERMISSION_DENIED`.
+    /// Sets the status of the response to a request without a key. With a challenge, the status is 401 and
+    /// `WWW-Authenticate` holds the challenge (RFC 9110, 15.5.2); gRPC calls get `UNAUTHENTICATED`. With `None`, the
+    /// status is 403, and gRPC calls get `PERMISSION_DENIED`.
     ///
-    /// Default: what the key says ([`KeyExtractor::challenge`]). A [`Header`](super::Header) has a challenge, since it reads credentials; a
-    /// [`ClientIp`](super::ClientIp) and a closure have none. A request that sends several keys is refused with status 403 always.
+    /// Default: the challenge of the key extractor ([`KeyExtractor::challenge`]). A [`Header`](super::Header) has a
+    /// challenge, because it reads credentials. A [`ClientIp`](super::ClientIp) and a closure have none. A request that
+    /// sends several keys always gets status 403.
     ///
     /// # Examples
     /// ```
@@ -147,8 +154,9 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
         self.with(|settings| settings.options.challenge = Some(challenge))
     }
 
-    /// How many requests had no key so far, and what became of them: of this layer, its clones and their services together. With feature
-    /// `metrics` they are counted by `tollgate_requests_without_key_total{outcome}` too.
+    /// Returns how many requests had no key so far, by outcome. The counts cover this layer, its clones and all their
+    /// services. With the feature `metrics`, the counter `tollgate_requests_without_key_total{outcome}` has the same
+    /// numbers.
     ///
     /// # Examples
     /// ```
@@ -163,55 +171,58 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
         self.settings.options.unknown.counts()
     }
 
-    /// Requests that are not limited, and not asked for a key. Default: none.
+    /// Sets which requests are exempt: the layer neither limits them nor extracts their key. Default: none.
     #[must_use]
     pub fn exempt(self, exempt: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.options.exempt = Some(Arc::new(exempt)))
     }
 
-    /// What a request costs, in units. One that costs nothing is exempt. Default: 1.
+    /// Sets the cost of a request, in units. A request with cost 0 is exempt. Default: 1.
     #[must_use]
     pub fn cost(self, cost: impl Fn(Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.options.cost = Some(Arc::new(cost)))
     }
 
-    /// Takes charges back by the status of the response: `|status| status.is_server_error()`. Default: never.
+    /// Sets which response statuses refund the charge, such as `|status| status.is_server_error()`. Default: none.
     ///
-    /// A response that is refunded carries the fields that were true before. A request whose client goes away before there is a
-    /// response stays charged, as otherwise nobody would be limited who hangs up soon enough. For errors of the inner service
-    /// see [`RateLimitLayer::refund_errors`]. Some limits give nothing back: see [`RateLimiter::refund`](crate::RateLimiter::refund).
+    /// The header fields of a refunded response show the state before the refund. If the client disconnects before the
+    /// response, the request stays charged; otherwise a client could avoid the limit by disconnecting early.
+    /// [`RateLimitLayer::refund_errors`] covers errors of the inner service. Some limits cannot refund: see
+    /// [`RateLimiter::refund`](crate::RateLimiter::refund).
     #[must_use]
     pub fn refund(self, refund: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.options.refund = Some(Arc::new(refund)))
     }
 
-    /// Takes charges back if the inner service fails, so that there is no response. Default: it does not, since clients can make
-    /// some services fail.
+    /// Refunds the charge if the inner service returns an error instead of a response. Default: no refund, because
+    /// clients can make some services fail.
     #[must_use]
     pub fn refund_errors(self, refund_errors: bool) -> Self {
         self.with(|settings| settings.options.refund_errors = refund_errors)
     }
 
-    /// How header fields are written. Default: as in draft 11, on refusals only.
+    /// Sets the dialect of the rate limit header fields. Default: draft 11, on denials only.
     #[must_use]
     pub fn fields(self, fields: Fields) -> Self {
         self.with(|settings| settings.options.fields = fields)
     }
 
-    /// Writes the fields of admitted requests too, so that clients know how much they have left. Default: false.
+    /// Writes the rate limit fields to admitted responses too, so that clients see their remaining quota. Default:
+    /// false.
     ///
-    /// There are none without a [policy](RateLimitLayer::policy), and none of a limit that does not
-    /// [know what is left](super::Limit::knows_remaining), such as a [striped](crate::Builder::striped) limiter.
+    /// The layer writes no fields without a [policy](RateLimitLayer::policy). It also writes none if the limit does not
+    /// [know the remaining quota](super::Limit::knows_remaining), such as a [striped](crate::Builder::striped) limiter.
     ///
-    /// A response that is a refusal already, by another layer further in or by the service itself, keeps the fields that it has: those
-    /// of status 429, with a `Retry-After`, or with `grpc-status` 8. So does, in dialects that hold one policy, a response whose fields
-    /// say that less is left than this layer would say. In draft 11 ours are appended.
+    /// If an inner layer or the service itself denied the request, the response keeps its fields. The layer recognises
+    /// such a response by status 429 with a `Retry-After`, or by `grpc-status` 8. In dialects that hold one policy, a
+    /// response also keeps its fields if they show less remaining quota than this layer would write. In draft 11, the
+    /// layer appends its fields.
     #[must_use]
     pub fn fields_on_allowed(self, fields_on_allowed: bool) -> Self {
         self.with(|settings| settings.options.fields_on_allowed = fields_on_allowed)
     }
 
-    /// What is answered to requests that are refused. Default: [`Refused::response`].
+    /// Sets the function that builds the response to denied requests. Default: [`Refused::response`].
     ///
     /// # Examples
     /// ```
@@ -235,13 +246,13 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
         self.with(|settings| settings.options.on_refused = Some(Arc::new(on_refused)))
     }
 
-    /// The same layer of a limit that is awaited: one that asks a server.
+    /// Returns the same layer for a limit that must be awaited, such as one that asks a server.
     ///
-    /// The request waits until the limit has decided. If its client goes away meanwhile it may have been charged, as one that goes away
-    /// later is.
+    /// The request waits until the limit has decided. If its client disconnects during this wait, the request may
+    /// already be charged, and it stays charged.
     ///
     /// # Complexity
-    /// One allocation for each request, and one for a refund, besides what the limit needs.
+    /// One allocation for each request and one for each refund, plus the allocations of the limit.
     #[must_use]
     pub fn awaited(self) -> RateLimitLayer<L, X, Awaited>
     where

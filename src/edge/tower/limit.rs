@@ -1,7 +1,7 @@
-//! The seam between the layer and what decides.
+//! The interface between the layer and the limiter that decides.
 //!
-//! The layer asks once for each request, on the thread that calls the service, and never awaits: what decides is in this process.
-//! A limit that has to be awaited is an [`AwaitedLimit`](super::AwaitedLimit).
+//! The layer asks once for each request, on the thread that calls the service. It never awaits, because a [`Limit`]
+//! decides in this process. A limit that must be awaited is an [`AwaitedLimit`](super::AwaitedLimit).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::limiter::RateLimiter;
 use crate::limiter::striped::{LeaseSource, Leases};
 use crate::store::{Adjustable, Direct, ManyKeys, Operation, Store};
 
-/// What decides about requests with keys of type `K`. Every [`RateLimiter`] does, whatever its store, and an [`Arc`] of one.
+/// Decides about requests with keys of type `K`. Implemented by every [`RateLimiter`], whatever its store, and by an
+/// [`Arc`] of one.
 ///
 /// # Examples
-/// A limit of your own, which lets nobody in twice:
+/// A limit of your own that admits each address once:
 /// ```
 /// use std::collections::HashSet;
 /// use std::net::IpAddr;
@@ -53,51 +54,55 @@ use crate::store::{Adjustable, Direct, ManyKeys, Operation, Store};
 /// # drop(layer);
 /// ```
 pub trait Limit<K: ?Sized>: Send + Sync + 'static {
-    /// The answer. It is kept until the response is there, if the request is admitted.
+    /// The result of a check. If the request is admitted, the layer keeps it until the response is ready.
     type Ruling: Ruling;
 
-    /// Decides about a request of `cost` units, 1 or more, and charges it if it is admitted. Must not block for long: it runs on
-    /// the server's own threads.
+    /// Decides about a request of `cost` units, 1 or more, and charges the request if it is admitted. Must not block
+    /// for long: it runs on the server's own threads.
     fn check(&self, key: &K, cost: u64) -> Self::Ruling;
 
-    /// Takes the charge of an admitted request back, as far as that can be done. Called at most once for a ruling, with its key.
+    /// Refunds an admitted request as far as possible. The layer calls this at most once for a ruling, with the
+    /// ruling's key.
     fn refund(&self, key: &K, ruling: &Self::Ruling);
 
-    /// Tells which policies the request was subject to, and what each decided: for header fields and problem documents. Calls
-    /// `tell` once. Default: none.
+    /// Reports which policies the request was subject to, and what each policy decided. The layer uses this for header
+    /// fields and problem documents. Calls `tell` once. Default: no policies.
     fn policies(&self, ruling: &Self::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
         let _ = ruling;
         tell(&[]);
     }
 
-    /// Whether the rulings of admitted requests know what is left: else [`RateLimitLayer::policy`](super::RateLimitLayer::policy) tells
-    /// of refusals only. Default: they do.
+    /// Whether the rulings of admitted requests know the remaining quota. If not,
+    /// [`RateLimitLayer::policy`](super::RateLimitLayer::policy) applies to denials only. Default: true.
     fn knows_remaining(&self) -> bool {
         true
     }
 }
 
-/// The answer of a [`Limit`].
+/// The result of a check by a [`Limit`].
 pub trait Ruling {
     /// Whether the request is admitted.
     fn is_allowed(&self) -> bool;
 
-    /// For a refusal, how long until the same request could be admitted; `None` if it never can, or if nobody knows.
+    /// For a denial, how long until the same request could be admitted. `None` if it can never be admitted, or if the
+    /// time is not known.
     fn retry_after(&self) -> Option<Duration>;
 
-    /// Whether an admitted request is beyond a soft limit: then it goes on with [`SoftLimited`] among its extensions. Default: no.
+    /// Whether an admitted request exceeds a soft limit. The request's extensions then include [`SoftLimited`].
+    /// Default: false.
     fn is_soft_limited(&self) -> bool {
         false
     }
 
-    /// The one decision that it is, if it is one: what [`RateLimitLayer::policy`](super::RateLimitLayer::policy) tells clients.
-    /// Default: none.
+    /// Returns the single decision behind this ruling, if there is one.
+    /// [`RateLimitLayer::policy`](super::RateLimitLayer::policy) reports it to clients. Default: none.
     fn decision(&self) -> Option<Decision> {
         None
     }
 }
 
-/// Among the extensions of requests that are admitted beyond a soft limit: their services may do less for them.
+/// Marks a request that is admitted beyond a soft limit. It is an extension of the request, and the service may do less
+/// work for such a request.
 ///
 /// # Examples
 /// ```
@@ -107,7 +112,7 @@ pub trait Ruling {
 /// fn results(extensions: &Extensions) -> usize {
 ///     if extensions.get::<SoftLimited>().is_some() { 10 } else { 100 }
 /// }
-/// let mut extensions = Extensions::new(); // of the request
+/// let mut extensions = Extensions::new(); // the request's extensions
 /// assert_eq!(results(&extensions), 100);
 /// extensions.insert(SoftLimited); // as the layer does
 /// assert_eq!(results(&extensions), 10);
@@ -151,7 +156,7 @@ impl<K: ?Sized, L: Limit<K> + ?Sized> Limit<K> for Arc<L> {
     }
 }
 
-/// A limiter with its name and quota, which clients are told: see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
+/// A limiter with the name and quota that clients see: see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
 #[derive(Clone, Debug)]
 pub struct Named<L> {
     pub(super) limit: L,
@@ -160,12 +165,12 @@ pub struct Named<L> {
 }
 
 impl<L> Named<L> {
-    /// A limiter of this quota, by this name.
+    /// Gives a limiter a name, and states its quota.
     pub fn new(name: impl Into<Cow<'static, str>>, quota: Quota, limit: L) -> Self {
         Self { limit, name: name.into(), quota }
     }
 
-    /// Tells the policy, unless nobody knows what is left.
+    /// Reports the policy, unless the remaining quota is not known.
     pub(super) fn tell(
         &self,
         ruling: &impl Ruling,
@@ -202,7 +207,7 @@ impl<K: ?Sized, L: Limit<K>> Limit<K> for Named<L> {
     }
 }
 
-/// A limiter is a limit for the keys that its store is asked for.
+/// A limiter is a limit for the keys that its store accepts.
 macro_rules! limit {
     ($([$parameter:ident: $bound:ident] $store:ty),+) => {$(
         impl<Q: ?Sized, C, $parameter: $bound> Limit<Q> for RateLimiter<$store, C>
@@ -226,7 +231,7 @@ macro_rules! limit {
 
 limit!([S: ManyKeys] S, [A: Algorithm] Direct<A>, [A: Algorithm] Adjustable<Direct<A>>);
 
-/// Whatever the key. What a lease was charged is not given back, and an admitted request does not know what is left.
+/// Ignores the key. A charge to a lease is not refunded, and an admitted request does not know the remaining quota.
 impl<Q: ?Sized, P, C> Limit<Q> for RateLimiter<Leases<P>, C>
 where
     P: LeaseSource + Send + Sync + 'static,
@@ -241,7 +246,7 @@ where
 
     fn refund(&self, _key: &Q, _ruling: &Decision) {}
 
-    /// What is left is spread over the stripes, and a request sees one of them.
+    /// The remaining quota is spread over the stripes, and a request sees one stripe only.
     fn knows_remaining(&self) -> bool {
         false
     }

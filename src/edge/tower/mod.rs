@@ -1,4 +1,4 @@
-//! Middleware for tower, and so for axum, hyper and tonic.
+//! Rate limiting middleware for tower, which also works with axum, hyper and tonic.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -7,15 +7,16 @@
 //!
 //! const PER_CLIENT: Quota = Quota::per_second(10).burst(50);
 //!
-//! let by_client = ClientIp::x_forwarded_for(Proxies::hops(1)); // one proxy of ours, always
+//! let by_client = ClientIp::x_forwarded_for(Proxies::hops(1)); // every request passes exactly one proxy of ours
 //! let layer = RateLimitLayer::new(RateLimiter::new(PER_CLIENT), by_client).policy("per-client", PER_CLIENT);
 //! let app: Router = Router::new().route("/", get(async || "hello")).layer(layer);
 //! # drop(app);
 //! ```
 //!
-//! A [`RateLimitLayer`] is made of a [`Limit`], which every [`RateLimiter`](crate::RateLimiter) is, and a [`KeyExtractor`], by which requests are
-//! told apart: [`ClientIp`], [`Header`], [`Route`], [`Global`], a closure ([`key_fn`]), or two of these. The rest has defaults.
-//! [`guide::middleware`](crate::guide::middleware) says how to choose, and what to look out for.
+//! A [`RateLimitLayer`] is made of a [`Limit`] and a [`KeyExtractor`]. Every [`RateLimiter`](crate::RateLimiter) is a
+//! [`Limit`]. The key extractor returns the key of each request; it is [`ClientIp`], [`Header`], [`Route`], [`Global`],
+//! a closure ([`key_fn`]), or a pair of these. All other settings have defaults.
+//! [`guide::middleware`](crate::guide::middleware) explains how to choose them and which mistakes to avoid.
 
 mod awaited;
 mod body;

@@ -1,4 +1,4 @@
-//! Limits that machines share, as what decides.
+//! Shared limiters as limits of a layer.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Ruling for Answer {
         Self::retry_after(self)
     }
 
-    /// None if nobody decided, so that clients are told no figures that nobody knows.
+    /// `None` if no limiter decided, so that clients never see invented numbers.
     fn decision(&self) -> Option<Decision> {
         let is_known = !matches!(self.by(), DecidedBy::Open | DecidedBy::Closed);
         is_known.then(|| Self::decision(self))
@@ -34,7 +34,8 @@ impl Ruling for Answer {
 macro_rules! awaited {
     ($($client:ty),+) => {
         $(
-            /// Each request asks the server, and waits for it: [`RateLimitLayer::awaited`](super::RateLimitLayer::awaited).
+            /// Asks the server for each request and waits for the answer:
+            /// [`RateLimitLayer::awaited`](super::RateLimitLayer::awaited).
             impl<K: Key + Sync + ?Sized> AwaitedLimit<K> for AtomicLimiter<$client> {
                 type Ruling = Answer;
 
@@ -43,7 +44,7 @@ macro_rules! awaited {
                 }
 
                 async fn refund(&self, key: &K, ruling: &Answer) {
-                    // What cannot be taken back stays charged.
+                    // If the refund fails, the charge stays.
                     let _ = Self::refund(self, key, ruling).await;
                 }
             }
@@ -56,7 +57,8 @@ awaited!(Client, InProcess);
 macro_rules! held {
     ($($limiter:ident),+; |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
         $(
-            /// Decides by what this process holds, and never waits. An admitted request does not know what is left.
+            /// Decides from the units that this process holds, and never waits. An admitted request does not know the
+            /// remaining quota.
             impl<K: Key + ?Sized, C: Clock + Send + Sync + 'static> Limit<K> for $limiter<C> {
                 type Ruling = Answer;
 
@@ -79,13 +81,13 @@ macro_rules! held {
 }
 
 held!(LeaseLimiter, BlockingLeaseLimiter; |held, key, ruling| held.refund(key, ruling));
-// What was let through is told to the server, and not taken back.
+// The server already counts what this mode admitted, so there is no refund.
 held!(WriteBackLimiter, BlockingWriteBackLimiter; |_held, _key, _ruling| 0);
 
 macro_rules! held_awaited {
     ($limiter:ident, |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
-        /// Decides by what this process holds, and waits for the server where that is too little. An admitted request does not know
-        /// what is left.
+        /// Decides from the units that this process holds, and waits for the server if they do not suffice. An admitted
+        /// request does not know the remaining quota.
         impl<K: Key + Sync + ?Sized, C: Clock + Send + Sync + 'static> AwaitedLimit<K> for $limiter<C> {
             type Ruling = Answer;
 

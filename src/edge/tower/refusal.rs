@@ -1,4 +1,4 @@
-//! What a client is told that is refused.
+//! The response to a denied request.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::head::Head;
 use crate::edge::http::{Fields, PROBLEM_JSON, Policy, problem, unknown_client};
 
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// The code of a refusal for a limit.
+/// The gRPC status code of a denial by a limit.
 pub(super) const RESOURCE_EXHAUSTED: &str = "8";
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// A request that is refused, and why: what a refusal of your own
-/// ([`RateLimitLayer::on_refused`](super::RateLimitLayer::on_refused)) is made from.
+/// A denied request and the reason. [`RateLimitLayer::on_refused`](super::RateLimitLayer::on_refused) passes it to your
+/// function, which builds the response from it.
 #[derive(Copy, Clone)]
 pub struct Refused<'a> {
     pub(super) head: Head<'a>,
@@ -24,57 +24,62 @@ pub struct Refused<'a> {
     pub(super) policies: &'a [Policy<'a>],
     /// `None` if the request has no key.
     pub(super) wait: Option<Wait>,
-    /// What it has none of, if it has no key.
+    /// The name of the missing key, if the request has no key.
     pub(super) what: Option<&'a str>,
-    /// The credentials that it should have, if it has no key.
+    /// The challenge, if the request has no key and credentials would help.
     pub(super) challenge: Option<&'a HeaderValue>,
 }
 
-/// How long until the same request could be admitted, if that is known.
+/// The time until the same request could be admitted, if it is known.
 pub(super) type Wait = Option<Duration>;
 
 impl<'a> Refused<'a> {
-    /// The request.
+    /// Returns the request.
     #[must_use]
     pub const fn head(&self) -> Head<'a> {
         self.head
     }
 
-    /// The limits that the request was subject to, those that it would have kept included; none if it has no key.
+    /// Returns all limits that the request was subject to, including those with enough quota left. Empty if the request
+    /// has no key.
     #[must_use]
     pub const fn policies(&self) -> &'a [Policy<'a>] {
         self.policies
     }
 
-    /// How long until the same request could be admitted; `None` if it never can, or if nobody knows.
+    /// Returns how long until the same request could be admitted. Returns `None` if it can never be admitted, or if the
+    /// time is not known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.wait.flatten()
     }
 
-    /// Whether it was refused because it has no key, rather than for a limit: see [`Missing`](super::Missing).
+    /// Whether the request was denied because it has no key, and not by a limit: see [`Missing`](super::Missing).
     #[must_use]
     pub const fn is_unknown(&self) -> bool {
         self.wait.is_none()
     }
 
-    /// The challenge of status 401: how the client should authenticate, if it has no key for lack of credentials. See
+    /// Returns the challenge of status 401, which states how the client should authenticate. Returns `None` unless the
+    /// request lacks a key and credentials would help. See
     /// [`RateLimitLayer::challenge`](super::RateLimitLayer::challenge).
     #[must_use]
     pub const fn challenge(&self) -> Option<&'a HeaderValue> {
         self.challenge
     }
 
-    /// What is answered by default: [`Refused::grpc`] to calls of gRPC, [`Refused::problem`] to all others.
+    /// Builds the default response: [`Refused::grpc`] for gRPC calls, [`Refused::problem`] for all other requests.
     #[must_use]
     pub fn response(&self) -> Response<Bytes> {
         if self.head.is_grpc() { self.grpc() } else { self.problem() }
     }
 
-    /// Status 429 with a problem document (RFC 9457), `Retry-After`, and the fields of the layer's dialect.
+    /// Builds a response with status 429, a problem document (RFC 9457), `Retry-After`, and the fields of the layer's
+    /// dialect.
     ///
-    /// A request without a key is answered with status 401 and the [challenge](Refused::challenge) in `WWW-Authenticate`, or
-    /// with status 403 if there is no challenge. The `detail` of the problem document names the [missing key](super::KeyExtractor::what).
+    /// For a request without a key, the status is 401 with the [challenge](Refused::challenge) in `WWW-Authenticate`,
+    /// or 403 if there is no challenge. The `detail` of the problem document names the [missing
+    /// key](super::KeyExtractor::what).
     #[must_use]
     pub fn problem(&self) -> Response<Bytes> {
         let (status, body) = match self.wait {
@@ -91,9 +96,9 @@ impl<'a> Refused<'a> {
         response
     }
 
-    /// A gRPC error without a message: status 200 with `grpc-status` 8 (`RESOURCE_EXHAUSTED`), and the fields of
-    /// [`Refused::problem`]. A request without a key is answered with 16 (`UNAUTHENTICATED`) if there is a
-    /// [challenge](Refused::challenge), else with 7 (`PERMISSION_DENIED`).
+    /// Builds a gRPC error without a message: status 200 with `grpc-status` 8 (`RESOURCE_EXHAUSTED`), and the fields of
+    /// [`Refused::problem`]. For a request without a key, `grpc-status` is 16 (`UNAUTHENTICATED`) if there is a
+    /// [challenge](Refused::challenge), or 7 (`PERMISSION_DENIED`) if there is none.
     #[must_use]
     pub fn grpc(&self) -> Response<Bytes> {
         let (status, message) = match self.wait {
@@ -102,7 +107,7 @@ impl<'a> Refused<'a> {
         };
         let mut response = Response::new(Bytes::new());
         let headers = response.headers_mut();
-        // As it was asked: `application/grpc+proto`, `application/grpc-web`.
+        // The same content type as the request: `application/grpc+proto`, `application/grpc-web`.
         let asked = self.head.headers().get(CONTENT_TYPE).filter(|_| self.head.is_grpc()).cloned();
         let content_type = asked.unwrap_or_else(|| HeaderValue::from_static("application/grpc"));
         headers.insert(CONTENT_TYPE, content_type);
@@ -125,7 +130,7 @@ impl<'a> Refused<'a> {
         }
     }
 
-    /// The response to `HEAD` says what one to `GET` would, but for the body.
+    /// The response to `HEAD` has the fields of a response to `GET`, but no body.
     pub(super) fn without_body_if_head(&self, mut response: Response<Bytes>) -> Response<Bytes> {
         if *self.head.method() == Method::HEAD {
             let body = std::mem::take(response.body_mut());

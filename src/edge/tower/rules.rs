@@ -1,4 +1,4 @@
-//! Rules as what decides.
+//! Rules as the limit of a layer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::base::quota::Quota;
 use crate::edge::http::Policy;
 use crate::edge::rules::{Answer, Applied, Descriptors, Limit as RuleLimit, Rules, RulesError};
 
-/// The rules of one domain, as what a layer asks.
+/// The rules of one domain, as a limit of a layer.
 pub struct InDomain<C> {
     rules: Arc<Rules<C>>,
     domain: Box<str>,
@@ -50,7 +50,7 @@ fn tell_policies(ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
     tell(&policies);
 }
 
-/// Rules that processes share ask their server: [`RateLimitLayer::awaited`].
+/// Rules that processes share ask their server, so the layer awaits them: [`RateLimitLayer::awaited`].
 #[cfg(feature = "redis")]
 impl<C: Clock + Send + Sync + 'static> AwaitedLimit<Descriptors> for InDomain<C> {
     type Ruling = Answer;
@@ -84,8 +84,9 @@ impl Ruling for Answer {
     }
 }
 
-/// What a client is told of a rule: nothing of one without a limit, nothing of one that only reports, and nothing of one
-/// of which nobody knows: since its server could not be asked, or since this process holds a part of it only.
+/// Returns the policy that a client sees for a rule. Returns `None` for a rule without a limit and for a rule that only
+/// reports. Also returns `None` if the rule's state is not known: its server did not answer, or this process holds only
+/// a part of the limit.
 fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
     let decision = *limit.decision().filter(|_| limit.knows_remaining())?;
     let policy = match &limit.rule().limit {
@@ -94,7 +95,7 @@ fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
             Policy::blocked_by(limit.name(), *period, decision)
         }
         RuleLimit::Blocked { period } => Policy::blocked(limit.name(), *period, decision.at()),
-        // A request's own limit is another than its rule's.
+        // A limit that the request sets overrides its rule's limit.
         RuleLimit::Quota { quota, .. } => match Quota::try_new(limit.quota(), limit.window()) {
             Ok(own) if limit.is_of_request() => Policy::new(limit.name(), &own, decision),
             _ => Policy::new(limit.name(), quota, decision),
@@ -103,7 +104,7 @@ fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
     Some(policy.enforced(limit.is_enforced()))
 }
 
-/// A request's descriptors, by a function.
+/// Builds a request's descriptors with a function.
 #[derive(Clone)]
 pub struct Describe<F>(F);
 
@@ -132,21 +133,22 @@ where
     C: Clock + Send + Sync + 'static,
     F: Fn(Head<'_>, &mut Descriptors) -> Option<()> + Send + Sync + 'static,
 {
-    /// A layer of the [rules](Rules) of a domain. `describe` says what a request is: its descriptors. If it cannot, since the request
-    /// does not say whose it is, it answers `None`, and [`RateLimitLayer::missing`] says what happens: by default the request is
-    /// refused. A request that no rule is for goes.
+    /// Creates a layer that applies the [rules](Rules) of a domain. `describe` adds the descriptors of a request. It
+    /// returns `None` if the request does not identify its client; [`RateLimitLayer::missing`] then decides, and by
+    /// default the request is denied. A request that matches no rule is admitted.
     ///
-    /// **Rules that processes share (`store: redis`) need [`awaited`](RateLimitLayer::awaited)**, unless the client is a blocking one: without
-    /// it a rule of the mode `atomic` is never asked, and each process decides by the rule's `on_failure`.
+    /// **Rules that processes share (`store: redis`) need [`awaited`](RateLimitLayer::awaited)**, unless the client is
+    /// a blocking one. Without `awaited`, a rule in the mode `atomic` never asks the server: each process decides by
+    /// the rule's `on_failure`.
     ///
-    /// The rules stay yours to load again, watch and publish. Requests beyond a rule's soft limit go on with
-    /// [`SoftLimited`](super::SoftLimited) among their extensions.
+    /// The caller can still reload, watch and publish the rules. A request beyond a rule's soft limit has
+    /// [`SoftLimited`](super::SoftLimited) among its extensions.
     ///
-    /// From then on the domain is in use: a load that would remove it fails, as
-    /// [`require_domain`](Rules::require_domain) says.
+    /// The layer marks the domain as required: a later load that would remove the domain fails (see
+    /// [`require_domain`](Rules::require_domain)).
     ///
     /// # Errors
-    /// If there are no rules of the domain, since such a layer would limit nothing.
+    /// If the domain has no rules, because such a layer would limit nothing.
     ///
     /// # Examples
     /// ```

@@ -1,14 +1,16 @@
-//! One request: asked about, and then handed on or refused.
+//! The path of one request: the service asks the limit, then forwards or denies the request.
 //!
 //! ```text
-//! call ── exempt, or of no cost, or without a key that is needed ──► handed on
+//! call ── exempt, or of cost 0, or without a key and `Missing::Allow` ──► forwarded
 //!      └─ the limit decides, at once or awaited
-//!           ├─ admitted ── nothing to do with the response ──► handed on
-//!           │           └─ fields or a refund ──► handed on; then the ruling is looked at again
-//!           └─ refused ──► answered
+//!           ├─ admitted ── no use of the response ──► forwarded
+//!           │           └─ fields or a refund ──► forwarded; then the layer reads the ruling again
+//!           └─ denied ──► the layer responds
 //! ```
-//! A limit that decides at once does so in `call`, on the service that was polled ready: the states that wait are then uninhabited.
-//! A limit that is awaited takes the service that was polled ready into the future, and a clone waits for the next request.
+//! 1. A limit that decides at once does so in `call`, on the service that was polled ready. The states that wait are
+//!    uninhabited in this mode.
+//! 2. For a limit that is awaited, the future takes the service that was polled ready. A clone of it waits for the next
+//!    request.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -30,16 +32,16 @@ use super::limit::{Limit, Ruling, SoftLimited};
 use super::settings::{LayerSettings, LimitedBy, Screened};
 use crate::edge::http::Policy;
 
-/// The limit decides in the service's `call`: a [`Limit`].
+/// Mode: the limit decides in the service's `call`. The limit is a [`Limit`].
 #[derive(Debug)]
 pub enum AtOnce {}
 
-/// The request waits until the limit has decided: an [`AwaitedLimit`].
+/// Mode: the request waits until the limit has decided. The limit is an [`AwaitedLimit`].
 #[derive(Debug)]
 pub enum Awaited {}
 
-/// A service whose requests are limited; made by [`RateLimitLayer`](super::RateLimitLayer). `M` says how the limit is asked: [`AtOnce`]
-/// or [`Awaited`].
+/// A service with limited requests, made by [`RateLimitLayer`](super::RateLimitLayer). `M` is the mode in which it asks
+/// the limit: [`AtOnce`] or [`Awaited`].
 pub struct RateLimit<S, L, X: KeyExtractor, M = AtOnce> {
     inner: S,
     settings: Arc<LayerSettings<L, X>>,
@@ -51,17 +53,17 @@ impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
         Self { inner, settings, mode: PhantomData }
     }
 
-    /// The inner service.
+    /// Returns the inner service.
     pub const fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// The inner service.
+    /// Returns the inner service, mutably.
     pub const fn inner_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The inner service, no longer limited.
+    /// Returns the inner service, without the limit.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -95,7 +97,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // The request goes from here straight to the inner service: each function between would copy it.
+        // The request goes directly from here to the inner service: each function in between would copy it.
         match self.ask(&mut request) {
             Asked::Admitted => ResponseFuture::handed_on(self.inner.call(request), None),
             Asked::Pending(pending) => ResponseFuture::handed_on(self.inner.call(request), Some(pending)),
@@ -110,18 +112,19 @@ where
     }
 }
 
-/// What a limit that is asked in `call` says of a request.
+/// The result of asking a limit in `call`.
 enum Asked<S: Service<Request<B>>, B, L: Decide<M, X, S, B>, X: KeyExtractor, M> {
     Admitted,
-    /// Admitted, and its response is looked at.
+    /// Admitted, and the layer inspects the response.
     Pending(Pending<L, X, L::Ruling>),
     Refused(Box<Response<Bytes>>),
-    /// It has to be awaited.
+    /// The limit must be awaited.
     Later(L::Later, LimitedBy<X::Key>, u64),
 }
 
 impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
-    /// Asks the limit. The key and the ruling end here, before the inner service works, unless they are needed once there is a response.
+    /// Asks the limit. The key and the ruling are dropped here, before the inner service starts, unless the response
+    /// needs them.
     #[inline(always)]
     fn ask<B>(&self, request: &mut Request<B>) -> Asked<S, B, L, X, M>
     where
@@ -148,19 +151,19 @@ impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
     }
 }
 
-/// A limit as a service of mode `M` asks it.
+/// A limit as seen by a service in mode `M`.
 pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     type Ruling: Ruling;
     type Deciding: Future<Output = RequestState<S, B, Self, X, M>>;
     type Refunding: Future<Output = Result<S::Response, S::Error>>;
 
-    /// Says that the limit has to be awaited.
+    /// Returned for a limit that must be awaited.
     type Later;
 
-    /// Asks the limit, if it answers at once.
+    /// Asks the limit, if the limit decides at once.
     fn ask(&self, key: &X::Key, cost: u64) -> Result<Self::Ruling, Self::Later>;
 
-    /// Asks the limit, waits for its answer, and hands the request on or refuses it.
+    /// Asks the limit, waits for the decision, and forwards or denies the request.
     fn decide(
         later: Self::Later,
         service: &mut RateLimit<S, Self, X, M>,
@@ -169,7 +172,7 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
         request: Request<B>,
     ) -> Self::Deciding;
 
-    /// Takes the charge back and returns the result. A refund that is awaited returns it later.
+    /// Refunds the charge and returns the result. If the refund must be awaited, the result returns after it.
     fn refund(
         pending: Pending<Self, X, Self::Ruling>,
         result: Result<S::Response, S::Error>,
@@ -177,7 +180,7 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
 
     fn policies(&self, ruling: &Self::Ruling, tell: &mut dyn FnMut(&[Policy<'_>]));
 
-    /// The answer to a request that is refused. Marks one that is beyond its soft limit.
+    /// Returns the response to a denied request. Marks an admitted request that is beyond its soft limit.
     #[inline]
     fn refusal(
         settings: &LayerSettings<Self, X>,
@@ -195,7 +198,7 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     }
 }
 
-/// A future that there never is.
+/// A future that is never constructed.
 #[derive(Debug)]
 pub struct Never<T>(Infallible, PhantomData<fn() -> T>);
 
@@ -270,7 +273,7 @@ where
         mut request: Request<B>,
     ) -> Self::Deciding {
         let next = service.inner.clone();
-        // That one was polled ready, not its clone.
+        // The original was polled ready; its clone was not.
         let mut inner = std::mem::replace(&mut service.inner, next);
         let settings = Arc::clone(&service.settings);
         Box::pin(async move {
@@ -303,7 +306,7 @@ where
     }
 }
 
-/// What is done once there is a response.
+/// The work that remains when the response is ready.
 #[derive(Debug)]
 pub struct Pending<L, X: KeyExtractor, R> {
     settings: Arc<LayerSettings<L, X>>,
@@ -327,7 +330,7 @@ pin_project! {
 }
 
 pin_project! {
-    /// The response of a [`RateLimit`].
+    /// The response future of a [`RateLimit`].
     pub struct ResponseFuture<S, B, L, X, M>
     where
         S: Service<Request<B>>,
@@ -385,7 +388,7 @@ where
                 Projected::Refused { response } => {
                     return match response.take() {
                         Some(response) => Poll::Ready(Ok((*response).map(Body::refusal))),
-                        // Polled again after it was ready, which a future may answer as it likes.
+                        // A caller polled this future again after it was ready. A future may then return anything.
                         None => Poll::Pending,
                     };
                 }
@@ -400,7 +403,7 @@ impl<L, X: KeyExtractor, R> Pending<L, X, R> {
         Self { settings: Arc::clone(settings), client, ruling }
     }
 
-    /// Writes the fields; whether the charge is to be taken back.
+    /// Writes the fields. Returns whether to refund the charge.
     fn finish<S, B, M, T>(&self, result: &mut Result<Response<T>, S::Error>) -> bool
     where
         S: Service<Request<B>, Response = Response<T>>,

@@ -1,4 +1,5 @@
-//! What a layer and its services share: the limit, the key, and the options; and what they say about a request and its response.
+//! The state that a layer and its services share: the limit, the key extractor and the options. It screens requests and
+//! builds the responses to denied ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ type Cost = dyn Fn(Head<'_>) -> u64 + Send + Sync;
 type Refund = dyn Fn(StatusCode) -> bool + Send + Sync;
 type OnRefused = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
-/// What a layer and its services share.
+/// State that a layer and its services share.
 pub struct LayerSettings<L, X: KeyExtractor> {
     pub(super) limit: Arc<L>,
     pub(super) key: Arc<X>,
@@ -27,10 +28,10 @@ pub struct LayerSettings<L, X: KeyExtractor> {
     pub(super) options: LayerOptions,
 }
 
-/// The settings that depend on no type.
+/// The settings that do not depend on a type parameter.
 #[derive(Clone, Default)]
 pub(super) struct LayerOptions {
-    /// The key's own, or what the caller chose.
+    /// The challenge of the key extractor, or the challenge that the caller set.
     pub(super) challenge: Option<Option<HeaderValue>>,
     pub(super) unknown: Arc<Unknown>,
     pub(super) exempt: Option<Arc<Exempt>>,
@@ -53,11 +54,11 @@ impl<L, X: KeyExtractor> Clone for LayerSettings<L, X> {
     }
 }
 
-/// The key that a request is limited by.
+/// The key that a request is charged to.
 #[derive(Debug)]
 pub enum LimitedBy<K> {
     Own(K),
-    /// The key in [`Missing::Shared`].
+    /// The key from [`Missing::Shared`].
     Shared(Arc<K>),
 }
 
@@ -70,27 +71,27 @@ impl<K> LimitedBy<K> {
     }
 }
 
-/// What is known of a request before its limit is asked.
+/// The result of screening a request, before the layer asks the limit.
 pub(super) enum Screened<K> {
     Uncounted,
-    /// Its key and its cost.
+    /// The key and the cost of the request.
     Limited(LimitedBy<K>, u64),
-    /// Boxed, so that the future of an admitted request is no larger for it.
+    /// Boxed, so that this variant does not enlarge the future of an admitted request.
     Refused(Box<Response<Bytes>>),
 }
 
 impl LayerOptions {
-    /// Whether something is done with the response of an admitted request.
+    /// Whether the layer inspects the responses to admitted requests.
     pub(super) fn looks_at_responses(&self) -> bool {
         self.fields_on_allowed || self.refund.is_some() || self.refund_errors
     }
 
-    /// Whether a response of this status is refunded.
+    /// Whether a response with this status refunds the charge.
     pub(super) fn refunds(&self, status: StatusCode) -> bool {
         self.refund.as_ref().is_some_and(|refund| refund(status))
     }
 
-    /// Writes the fields of an admitted request, of which `policies` tells.
+    /// Writes the fields of an admitted request, for the policies that `policies` reports.
     pub(super) fn write_fields<R>(
         &self,
         response: &mut Response<R>,
@@ -119,7 +120,7 @@ impl<L, X: KeyExtractor> LayerSettings<L, X> {
         }
     }
 
-    /// What becomes of a request without a key.
+    /// Decides what happens to a request without a key.
     #[cold]
     fn screen_keyless(&self, head: Head<'_>, cost: u64) -> Screened<X::Key> {
         let (outcome, screened) = match &self.missing {
@@ -133,7 +134,8 @@ impl<L, X: KeyExtractor> LayerSettings<L, X> {
         screened
     }
 
-    /// What a client without a key should authenticate by. Credentials do not help one that sends several keys.
+    /// The challenge for a request without a key. A request with several keys has none, because credentials do not help
+    /// it.
     fn challenge(&self, head: Head<'_>) -> Option<HeaderValue> {
         if self.key.is_ambiguous(head) {
             return None;
@@ -144,7 +146,7 @@ impl<L, X: KeyExtractor> LayerSettings<L, X> {
         }
     }
 
-    /// The answer to a request that a limit refused, of which `policies` tells.
+    /// Builds the response to a request that a limit denied, for the policies that `policies` reports.
     #[cold]
     pub(super) fn refuse_by(
         &self,
@@ -190,7 +192,7 @@ impl<L: fmt::Debug, X: KeyExtractor + fmt::Debug> fmt::Debug for LayerSettings<L
     }
 }
 
-/// Whether somebody further in refused the request, whose fields are to stay.
+/// Whether an inner layer or the service denied the request. Its fields must then stay.
 fn is_refusal<R>(response: &Response<R>) -> bool {
     let headers = response.headers();
     response.status() == StatusCode::TOO_MANY_REQUESTS

@@ -1,23 +1,23 @@
-//! How many requests had no key.
+//! Counts requests without a key.
 
 use std::fmt;
 
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::Relaxed;
 
-/// Requests without a key, by what became of them, since their layer was made.
+/// The number of requests without a key since their layer was created, by outcome.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct WithoutKey {
-    /// Refused: [`Missing::Deny`](super::Missing::Deny), or an [ambiguous](super::KeyExtractor::is_ambiguous) key.
+    /// Denied: [`Missing::Deny`](super::Missing::Deny), or an [ambiguous](super::KeyExtractor::is_ambiguous) key.
     pub refused: u64,
-    /// Let through uncounted: [`Missing::Allow`](super::Missing::Allow).
+    /// Admitted without counting: [`Missing::Allow`](super::Missing::Allow).
     pub allowed: u64,
     /// Limited together: [`Missing::Shared`](super::Missing::Shared).
     pub shared: u64,
 }
 
-/// What becomes of a request without a key.
+/// The outcome of a request without a key.
 #[derive(Copy, Clone)]
 pub(super) enum KeylessOutcome {
     Refused,
@@ -25,7 +25,7 @@ pub(super) enum KeylessOutcome {
     Shared,
 }
 
-/// Counts them, and tells the `metrics` facade.
+/// Counts the outcomes, and reports them to the `metrics` facade.
 pub(super) struct Unknown {
     /// In the order of [`KeylessOutcome`].
     counts: [AtomicU64; 3],
@@ -45,7 +45,7 @@ impl Default for Unknown {
 
 impl Unknown {
     pub(super) fn record(&self, outcome: KeylessOutcome) {
-        // Ordering: Relaxed, here and below. Tallies, that publish nothing.
+        // Ordering: Relaxed, here and below. The counters publish no other data.
         self.counts[outcome as usize].fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
         self.handles[outcome as usize].increment(1);
