@@ -1,26 +1,28 @@
-//! Addresses in `X-Forwarded-For` and `Forwarded`, read from the right.
+//! Reads the addresses in `X-Forwarded-For` and `Forwarded` from right to left.
 //!
-//! Each proxy appends what it saw, so the right end is written by one's own proxies, and everything to the left of that by whoever
-//! sent the request. Reading from the right, nothing that a client writes can change how the part is read that it did not write:
+//! Each proxy appends the address that it saw. The right end therefore comes from your own proxies, and everything to
+//! the left may come from the client. With right-to-left reading, client text cannot change how the proxies' part is
+//! read:
 //!
-//! - Several header lines are one list, in order. A quoted string ends within its line.
-//! - `Forwarded` has quoted strings, in which a comma separates nothing. What the proxies appended is well formed, so each
-//!   quotation mark is paired with the next one to its left; in a quoted string one is preceded by an odd number of backslashes,
-//!   and the one that opens it by `=`.
-//! - An element that is no address is an answer too: the reader says so, and the caller stops there.
+//! 1. Several header lines form one list, in order. A quoted string ends within its line.
+//! 2. `Forwarded` has quoted strings, and a comma inside one is no separator. The part from the proxies is well formed,
+//!    so each quotation mark pairs with the next one to its left. An odd number of backslashes precedes a quotation
+//!    mark inside a quoted string, and `=` precedes the opening one.
+//! 3. An element without an address still counts. The reader returns `None` for it, and the caller stops there.
 //!
-//! Work is bounded, and linear in what is read: an element longer than servers take is not read to its end.
+//! The work is bounded, and linear in the bytes read: the reader gives up on an element that is longer than servers
+//! accept.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest element that is read. In `Forwarded` it may have a host that the client wrote, which must not hide its address: so it is
-/// as long as the heads that servers take.
+/// The length of the longest element that is read. An element of `Forwarded` may contain a host that the client wrote,
+/// and a long host must not hide the address. The bound is therefore the size of the request heads that servers accept.
 const LONGEST: usize = 64 * 1_024;
 
-/// The longest address with a port: `"[" 39 or 45 characters "]" ":" 5 or an obfuscated port`.
+/// The length of the longest address with a port: `"[" 39 or 45 characters "]" ":" 5 or an obfuscated port`.
 const LONGEST_NODE: usize = 128;
 
-/// How the elements of a field are written.
+/// The syntax of the field's elements.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Syntax {
     /// `X-Forwarded-For: 203.0.113.7, 10.0.0.1`.
@@ -29,8 +31,8 @@ pub(crate) enum Syntax {
     Pairs,
 }
 
-/// The elements of a list field from the right: the address of each, or `None` for one that has none. Ends after an element
-/// that is too long.
+/// Iterates over the elements of a list field from right to left. Yields the address of each element, or `None` for an
+/// element without one. Ends after an element that is too long.
 #[derive(Debug)]
 pub(crate) struct FromRight<'h, I> {
     syntax: Syntax,
@@ -39,7 +41,7 @@ pub(crate) struct FromRight<'h, I> {
 }
 
 impl<'h, I: DoubleEndedIterator<Item = &'h [u8]>> FromRight<'h, I> {
-    /// Of the lines of the field, in order.
+    /// The lines of the field, in order.
     pub(crate) fn new(syntax: Syntax, lines: I) -> Self {
         Self { syntax, lines, rest: None }
     }
@@ -54,7 +56,7 @@ impl<'h, I: DoubleEndedIterator<Item = &'h [u8]>> Iterator for FromRight<'h, I> 
             None => self.lines.next_back()?,
         };
         let Some(start) = last_element(line, self.syntax == Syntax::Pairs) else {
-            // Nothing further to the left is in its place.
+            // The positions of the elements further left are not known.
             while self.lines.next_back().is_some() {}
             return Some(None);
         };
@@ -67,7 +69,8 @@ impl<'h, I: DoubleEndedIterator<Item = &'h [u8]>> Iterator for FromRight<'h, I> 
     }
 }
 
-/// Where the last element of a line begins; `None` if it is too long, or its quotation marks do not match.
+/// Returns the start of the last element in a line. Returns `None` if the element is too long, or if its quotation
+/// marks do not match.
 fn last_element(line: &[u8], quotes: bool) -> Option<usize> {
     let mut quoted = false;
     let mut at = line.len();
@@ -86,13 +89,13 @@ fn last_element(line: &[u8], quotes: bool) -> Option<usize> {
     (at == 0 && !quoted).then_some(0)
 }
 
-/// The address in `for` of an element of `Forwarded`.
+/// Returns the address in the `for` parameter of a `Forwarded` element.
 fn pairs(element: &[u8]) -> Option<IpAddr> {
     let mut rest = element;
     let mut found = None;
     loop {
         rest = rest.trim_ascii_start();
-        // Pairs may be left out (RFC 7239 §4: `[ forwarded-pair ] *( ";" [ forwarded-pair ] )`).
+        // A pair may be empty (RFC 7239 §4: `[ forwarded-pair ] *( ";" [ forwarded-pair ] )`).
         while let [b';', after @ ..] = rest {
             rest = after.trim_ascii_start();
         }
@@ -115,8 +118,8 @@ fn pairs(element: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The token or the inside of the quoted string at the start of `text`, and what follows it. Tokens may have the signs of addresses:
-/// not all proxies quote them.
+/// Returns the token, or the inside of the quoted string, at the start of `text`, and the rest. A token may contain the
+/// punctuation of addresses, because some proxies do not quote them.
 fn value(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let Some((b'"', inside)) = text.split_first() else {
         let is_value = |byte: u8| is_token(byte) || matches!(byte, b':' | b'[' | b']');
@@ -132,7 +135,7 @@ fn value(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&inside[..end], &inside[end + 1..]))
 }
 
-/// [`node`] of a value, each backslash in which escapes the byte after it.
+/// Returns the [`node`] of a value in which each backslash escapes the next byte.
 fn unescaped_node(value: &[u8]) -> Option<IpAddr> {
     let (mut bytes, mut len) = ([0; LONGEST_NODE], 0);
     let mut rest = value.iter();
@@ -143,13 +146,13 @@ fn unescaped_node(value: &[u8]) -> Option<IpAddr> {
     node(&bytes[..len])
 }
 
-/// A character of a token (RFC 9110 §5.6.2).
+/// Whether a byte may be part of a token (RFC 9110 §5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// An address, IPv6 in brackets or not, with or without a port. `unknown` and obfuscated names (`_gateway`) are none; nor are
-/// addresses with a zone, nor 0.0.0.0 and `::`.
+/// Parses an address with or without a port; IPv6 may be in brackets. Rejects `unknown`, obfuscated names (`_gateway`),
+/// addresses with a zone, 0.0.0.0 and `::`.
 pub(crate) fn node(text: &[u8]) -> Option<IpAddr> {
     if text.len() > LONGEST_NODE {
         return None;
@@ -170,7 +173,7 @@ pub(crate) fn node(text: &[u8]) -> Option<IpAddr> {
     known(address.parse::<Ipv4Addr>().ok()?.into())
 }
 
-/// A port, in digits or obfuscated (RFC 7239 §6.2).
+/// Whether this is a port, in digits or obfuscated (RFC 7239 §6.2).
 fn port(text: &str) -> Option<()> {
     let is_number = text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_obfuscated = text
@@ -182,7 +185,7 @@ fn port(text: &str) -> Option<()> {
 /// The well-known prefix of IPv4 addresses that a NAT64 translates (RFC 6052 §2.1): 64:ff9b::/96.
 const NAT64: u128 = 0x0064_ff9b << 96;
 
-/// The IPv4 address that an IPv6 address stands for: mapped (`::ffff:0:0/96`) or translated (`64:ff9b::/96`).
+/// Returns the IPv4 address inside an IPv6 address: mapped (`::ffff:0:0/96`) or translated (`64:ff9b::/96`).
 pub(crate) fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = address.to_bits();
     #[expect(clippy::cast_possible_truncation, reason = "the last 32 bits")]
@@ -190,7 +193,7 @@ pub(crate) fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     address.to_ipv4_mapped().or(translated)
 }
 
-/// An address as it is compared: IPv4 in IPv6 is IPv4, and the unspecified one is nobody's.
+/// Returns the canonical form of an address: IPv4 in IPv6 becomes IPv4. Returns `None` for the unspecified address.
 pub(crate) fn known(address: IpAddr) -> Option<IpAddr> {
     let address = match address {
         IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
@@ -226,7 +229,7 @@ mod tests {
             ("64:ff9b::203.0.113.7", "203.0.113.7"),
             ("[64:ff9b::cb00:7107]:443", "203.0.113.7"),
             ("64:ff9b::", ""),
-            // A network's own prefix (RFC 8215), not the well-known one.
+            // A network-specific prefix (RFC 8215), not the well-known one.
             ("64:ff9b:1::cb00:7107", "64:ff9b:1::cb00:7107"),
             ("64:ff9b::1:cb00:7107", "64:ff9b::1:cb00:7107"),
             ("", ""),
@@ -268,7 +271,7 @@ mod tests {
         assert_eq!(read(Syntax::Addresses, &["10.0.0.3", &long, "10.0.0.2"]), some(&["10.0.0.2", ""]));
     }
 
-    /// What a client writes, and a proxy copies, beside its address does not hide that.
+    /// A proxy may copy client text into the same element as the address. That text does not hide the address.
     #[test]
     fn a_long_host_hides_nobody() {
         for length in [1_100, 60_000] {
@@ -313,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Whatever a client writes, what a proxy appends is read as it is.
+    /// Whatever a client writes, the part that a proxy appends is read correctly.
     #[test]
     fn an_unfinished_quotation_hides_nothing_to_its_right() {
         for left in ["for=\"", "\"", "\\", "for=\"\\", "for=\"a\\\"", ",,,", "x=\"\\\\"] {

@@ -1,4 +1,4 @@
-//! What a server needs around the limiter. Only these rooms name http, tower, Redis, metrics and tracing.
+//! Everything between a server and the limiter. Only the modules in here use http, tower, Redis, metrics and tracing.
 
 #[cfg(feature = "tower")]
 pub(crate) mod forwarded;

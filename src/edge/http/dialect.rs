@@ -1,9 +1,10 @@
-//! Which header fields carry the numbers, and how they are written.
+//! Dialects: which header fields carry the numbers, and in which form.
 
-/// How rate limits are written in header fields.
+/// The form of rate limits in header fields.
 ///
-/// The IETF draft has changed its fields twice, so the form is chosen by the draft's number and does not change under a
-/// client. One more form is the `X-RateLimit-*` habit, which has no standard.
+/// The IETF draft has changed its fields twice. Each dialect fixes the form of one range of drafts, so the fields do
+/// not change after an update of this crate. Another dialect writes the common `X-RateLimit-*` fields, which have no
+/// standard.
 ///
 /// # Examples
 /// ```
@@ -26,26 +27,29 @@
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// Drafts 08 to 11: `RateLimit-Policy: "burst";q=100;w=60` and `RateLimit: "burst";r=50;t=30`, lists of all policies.
+    /// Drafts 08 to 11: `RateLimit-Policy: "burst";q=100;w=60` and `RateLimit: "burst";r=50;t=30`. Both list all
+    /// policies.
     #[default]
     Draft11,
-    /// Draft 07: `RateLimit: limit=100, remaining=50, reset=30` of one policy, and `RateLimit-Policy: 100;w=60` of all.
+    /// Draft 07: `RateLimit: limit=100, remaining=50, reset=30` for one policy, and `RateLimit-Policy: 100;w=60` for
+    /// all.
     Draft07,
-    /// Drafts 00 to 06: `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of one policy, and `RateLimit-Policy:
-    /// 100;w=60` of all (which is from draft 04; older clients pass over it).
+    /// Drafts 00 to 06: `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` for one policy, and
+    /// `RateLimit-Policy: 100;w=60` for all. The last field is from draft 04; older clients ignore it.
     Draft06,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` of one policy. A refusal also has
-    /// `X-RateLimit-Retry-After`, with the whole seconds of `Retry-After`.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` for one policy. A denial also has
+    /// `X-RateLimit-Retry-After`, with the same whole seconds as `Retry-After`.
     Legacy {
-        /// What `X-RateLimit-Reset` counts.
+        /// The unit of `X-RateLimit-Reset`.
         reset: Reset,
     },
-    /// No such fields. Refusals still carry `Retry-After`.
+    /// No rate limit fields. Denials still have `Retry-After`.
     Off,
 }
 
 impl Dialect {
-    /// The form of the draft of this number (`draft-ietf-httpapi-ratelimit-headers-NN`); `None` if it is not known.
+    /// Returns the dialect of the draft with this number (`draft-ietf-httpapi-ratelimit-headers-NN`), or `None` if the
+    /// number is not known.
     ///
     /// # Examples
     /// ```
@@ -66,10 +70,10 @@ impl Dialect {
     }
 }
 
-/// What `X-RateLimit-Reset` counts.
+/// The unit of `X-RateLimit-Reset`.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Reset {
-    /// Seconds since 1970, as GitHub's: the default.
+    /// Seconds since 1970, as GitHub sends them. This is the default.
     #[default]
     Epoch,
     /// Seconds from now.

@@ -1,4 +1,4 @@
-//! Policies as header fields.
+//! Writes policies as header fields.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::base::clock::Timestamp;
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// The names of three numbers of one policy: limit, remaining, reset.
+/// The names of the three fields of one policy: limit, remaining and reset.
 type Three = [HeaderName; 3];
 
 const RATELIMIT_THREE: Three = [
@@ -34,23 +34,27 @@ const X_RATELIMIT_THREE: Three = [
 
 const X_RATELIMIT_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-after");
 
-/// Writes policies as header fields, in one dialect. Made once, used for every answer.
+/// Writes policies as header fields in one dialect. Create one and use it for every response.
 ///
 /// # Which policies
-/// Those that are enforced. Draft 11 lists all of them, and on a refusal in `RateLimit` only those that refused;
-/// [`Fields::nearest_only`] leaves one. Dialects that have room for one show the *nearest to exhaustion*: of those that refused
-/// the one that refuses for longest, else the one with the fewest units left, of equals the one with the longest window.
+/// Only enforced policies are written. Draft 11 lists all of them; on a denial, its `RateLimit` field lists only the
+/// policies that denied. [`Fields::nearest_only`] reduces the list to one policy.
+///
+/// The other dialects have room for one policy and show the one *nearest to exhaustion*. Among the policies that
+/// denied, this is the one with the longest wait. If none denied, it is the one with the fewest units left; among
+/// equals, it is the one with the longest window.
 ///
 /// # Names
-/// A quoted string holds printable ASCII. In names, everything else and `%` is percent-encoded UTF-8 (`größe` is
-/// `"gr%C3%B6%C3%9Fe"`), so every name can be read back.
+/// A quoted string holds printable ASCII only. All other characters in a name, and `%`, are percent-encoded UTF-8
+/// (`größe` becomes `"gr%C3%B6%C3%9Fe"`), so a reader can decode every name.
 ///
-/// # Fields that are there already
-/// An inner service may have fields of its own. Draft 11's are lists, which may come in several lines: ours are appended. All
-/// others hold one value: ours replace theirs.
+/// # Fields that already exist
+/// An inner service may have written its own fields. The fields of draft 11 are lists, which may span several lines, so
+/// these fields are appended. All other fields hold one value, so the new value replaces the existing one.
 ///
 /// # Complexity
-/// One allocation for each field's value, if it is shorter than 256 bytes. Never panics, for any names and numbers.
+/// One allocation for each field's value if the value is shorter than 256 bytes. Never panics, whatever the names and
+/// numbers are.
 ///
 /// # Examples
 /// ```
@@ -73,7 +77,7 @@ const X_RATELIMIT_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit
 pub struct Fields {
     dialect: Dialect,
     nearest_only: bool,
-    /// From the limiters' time to Unix time.
+    /// Converts the limiter's time to Unix time.
     unix: Option<Arc<dyn Fn(Timestamp) -> Timestamp + Send + Sync>>,
 }
 
@@ -88,24 +92,24 @@ impl fmt::Debug for Fields {
 }
 
 impl Fields {
-    /// Fields in this dialect.
+    /// Creates a writer for this dialect.
     #[must_use]
     pub fn new(dialect: Dialect) -> Self {
         Self { dialect, ..Self::default() }
     }
 
-    /// Lets `RateLimit` of draft 11 report only the policy that is nearest to exhaustion; `RateLimit-Policy` still lists all.
-    /// Default: all.
+    /// Sets whether `RateLimit` of draft 11 reports only the policy that is nearest to exhaustion. `RateLimit-Policy`
+    /// still lists all policies. Default: `RateLimit` reports all policies too.
     #[must_use]
     pub fn nearest_only(self, nearest_only: bool) -> Self {
         Self { nearest_only, ..self }
     }
 
-    /// How a time by the limiters' clock becomes Unix time, for resets that are points in time. Default: it is Unix time, as it
-    /// is for the shipped clocks, which read the wall clock once.
+    /// Sets how to convert a time of the limiter's clock to Unix time, for resets that are points in time. Default: no
+    /// conversion. This fits the shipped clocks: they read the wall clock once, so their times are Unix times.
     ///
-    /// The reset is worked out from the end of the window, not from the time of the answer, so two answers within a window say
-    /// the same as long as this function's offset stays.
+    /// The reset is the end of the window, and does not depend on the time of the response. Two responses within a
+    /// window therefore show the same reset, as long as this function adds the same offset.
     ///
     /// # Examples
     /// ```
@@ -122,18 +126,19 @@ impl Fields {
         Self { unix: Some(Arc::new(unix)), ..self }
     }
 
-    /// The dialect.
+    /// Returns the dialect.
     #[must_use]
     pub const fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// Writes the fields of a request that goes through. Nothing, if no policy is enforced.
+    /// Writes the fields of an admitted request. Writes nothing if no policy is enforced.
     pub fn write(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {
         self.put(headers, policies, false);
     }
 
-    /// The same, beside the fields of somebody further in who may know less to be left: in dialects with room for one, those stay.
+    /// Does the same as [`Fields::write`], but keeps the fields of an inner service that show less remaining quota.
+    /// This applies to dialects with room for one policy.
     #[cfg(feature = "tower")]
     pub(crate) fn write_unless_nearer(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {
         let ours = nearest(policies).map(|policy| policy.available().units);
@@ -143,7 +148,7 @@ impl Fields {
         }
     }
 
-    /// What is left by the fields that are there, if they hold one policy.
+    /// Returns the remaining quota in the existing fields, if they hold one policy.
     #[cfg(feature = "tower")]
     fn remaining_in(&self, headers: &HeaderMap) -> Option<u64> {
         let text = |name: &HeaderName| headers.get(name)?.to_str().ok();
@@ -159,16 +164,17 @@ impl Fields {
         remaining.parse().ok()
     }
 
-    /// Writes the fields of a refusal: those of [`Fields::write`], `Cache-Control: no-store`, and `Retry-After` with
-    /// [`retry_after`]'s seconds. [`Dialect::Legacy`] repeats the seconds in `X-RateLimit-Retry-After`.
+    /// Writes the fields of a denial: the fields of [`Fields::write`], `Cache-Control: no-store`, and `Retry-After`
+    /// with the seconds of [`retry_after`]. [`Dialect::Legacy`] repeats the seconds in `X-RateLimit-Retry-After`.
     pub fn refuse(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {
         self.refuse_for(headers, policies, retry_after(policies));
     }
 
-    /// [`Fields::refuse`] with a wait of the caller's: longer by a random time, so that clients do not all come back at once.
-    /// `None` sends no `Retry-After` and no `X-RateLimit-Retry-After`.
+    /// Writes the fields of a denial with the caller's own wait, as [`Fields::refuse`] does. The caller can add a
+    /// random time to the wait, so that clients do not all return at once.
     ///
-    /// Sent in whole seconds, rounded up, at least 1.
+    /// The wait is sent in whole seconds, rounded up, and at least 1. With `None`, there is no `Retry-After` and no
+    /// `X-RateLimit-Retry-After`.
     ///
     /// # Examples
     /// ```
@@ -182,7 +188,7 @@ impl Fields {
     /// let _ = limiter.check();
     /// let policies = [Policy::new("calls", &quota, limiter.check())];
     ///
-    /// let random = 0.25; // of your generator
+    /// let random = 0.25; // from your own generator
     /// let wait = retry_after(&policies).map(|wait| wait.mul_f64(1.0 + random));
     /// let mut headers = HeaderMap::new();
     /// Fields::default().refuse_for(&mut headers, &policies, wait);
@@ -204,7 +210,8 @@ impl Fields {
         }
     }
 
-    /// A whole refusal: status 429, the fields of [`Fields::refuse`], and a [`problem`] document.
+    /// Builds a whole response to a denied request: status 429, the fields of [`Fields::refuse`], and a [`problem`]
+    /// document.
     #[must_use]
     pub fn refusal(&self, policies: &[Policy<'_>]) -> Response<String> {
         let mut response = Response::new(problem(policies));
@@ -215,7 +222,7 @@ impl Fields {
     }
 
     fn put(&self, headers: &mut HeaderMap, policies: &[Policy<'_>], refused: bool) {
-        // The nearest, which is there if any is enforced.
+        // The policy nearest to exhaustion. It exists if any policy is enforced.
         let Some(nearest) = nearest(policies) else { return };
         let (limit, Available { units, seconds }) = (nearest.quota().min(MAX_INTEGER), nearest.available());
         match self.dialect {
@@ -223,7 +230,7 @@ impl Fields {
                 append(headers, RATELIMIT_POLICY, |line| {
                     enforced(policies).for_each(|policy| named(line, policy));
                 });
-                // Of a refusal without a violated policy, all.
+                // If a denial has no violated policy, this lists all policies.
                 let only = refused && policies.iter().any(Policy::is_violated);
                 append(headers, RATELIMIT, |line| match self.nearest_only {
                     true => available(line, nearest),
@@ -256,7 +263,7 @@ impl Fields {
         }
     }
 
-    /// The end of the effective window, in Unix time, rounded up to a second.
+    /// Returns the end of the effective window in Unix time, rounded up to a second.
     fn epoch_seconds(&self, policy: &Policy<'_>) -> u64 {
         let ends = policy.ends();
         let ends = self.unix.as_ref().map_or(ends, |unix| unix(ends));
@@ -264,8 +271,8 @@ impl Fields {
     }
 }
 
-/// How long a refused client should wait: the longest that any violated policy says. `None` if one of them can never admit the
-/// request, or none is violated.
+/// Returns how long a denied client should wait: the longest wait of all violated policies. Returns `None` if one of
+/// them can never admit the request, or if none is violated.
 ///
 /// # Examples
 /// ```
@@ -291,7 +298,7 @@ fn enforced<'p, 'a>(policies: &'p [Policy<'a>]) -> impl Iterator<Item = &'p Poli
     policies.iter().filter(|policy| policy.is_enforced())
 }
 
-/// The enforced policy that is nearest to exhaustion; see [`Fields`].
+/// Returns the enforced policy that is nearest to exhaustion; see [`Fields`].
 fn nearest<'p, 'a>(policies: &'p [Policy<'a>]) -> Option<&'p Policy<'a>> {
     enforced(policies).min_by_key(|policy| {
         let Available { units, seconds } = policy.available();
@@ -302,7 +309,7 @@ fn nearest<'p, 'a>(policies: &'p [Policy<'a>]) -> Option<&'p Policy<'a>> {
     })
 }
 
-/// `"burst";q=100;w=60`
+/// Writes `"burst";q=100;w=60`.
 fn named(line: &mut FieldValue, policy: &Policy<'_>) {
     line.comma();
     line.name(policy.name());
@@ -317,7 +324,7 @@ fn named(line: &mut FieldValue, policy: &Policy<'_>) {
     partition(line, policy);
 }
 
-/// `"burst";r=50;t=30`
+/// Writes `"burst";r=50;t=30`.
 fn available(line: &mut FieldValue, policy: &Policy<'_>) {
     let Available { units, seconds } = policy.available();
     line.comma();
@@ -336,7 +343,7 @@ fn partition(line: &mut FieldValue, policy: &Policy<'_>) {
     }
 }
 
-/// `RateLimit-Policy: 100;w=60` of all.
+/// Writes `RateLimit-Policy: 100;w=60` for all policies.
 fn unnamed(headers: &mut HeaderMap, policies: &[Policy<'_>]) {
     insert(headers, RATELIMIT_POLICY, |line| {
         for policy in enforced(policies) {
@@ -354,7 +361,7 @@ fn written(write: impl FnOnce(&mut FieldValue)) -> Option<HeaderValue> {
     line.value()
 }
 
-// A map refuses a field only when it holds 32,768 of them: then the answer goes without ours.
+// A map rejects a field only if it already holds 32,768 fields. The response then goes out without this field.
 
 fn append(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut FieldValue)) {
     if let Some(value) = written(write) {

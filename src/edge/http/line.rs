@@ -1,18 +1,18 @@
-//! One field's value while it is written: on the stack, unless it is long.
+//! Builds the value of one field, on the stack unless it is long.
 
 use http::HeaderValue;
 
 /// The largest integer of a structured field (RFC 9651 §3.3.1): fifteen digits.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// What fits without the heap: about six policies.
+/// The number of bytes that fit on the stack: enough for about six policies.
 const INLINE: usize = 256;
 
-/// A field's value, all of it printable ASCII.
+/// The value of a field. It holds printable ASCII only.
 pub(super) struct FieldValue {
     inline: [u8; INLINE],
     len: usize,
-    /// All of it, once it is longer.
+    /// The whole value, once it no longer fits on the stack.
     long: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ impl FieldValue {
         self.long.extend_from_slice(bytes);
     }
 
-    /// What separates members of a list, if this is not the first.
+    /// Appends the separator between list members, unless this is the first member.
     pub(super) fn comma(&mut self) {
         if self.len > 0 {
             self.text(", ");
@@ -84,15 +84,16 @@ impl FieldValue {
         if self.long.is_empty() { &self.inline[..self.len] } else { &self.long }
     }
 
-    /// The value; `None` if nothing was written.
+    /// Returns the value, or `None` if nothing was written.
     pub(super) fn value(&self) -> Option<HeaderValue> {
-        // Never an error: the bytes are printable ASCII.
+        // The conversion cannot fail: the bytes are printable ASCII.
         HeaderValue::from_bytes(self.as_bytes()).ok().filter(|value| !value.is_empty())
     }
 }
 
-/// A policy's name as clients see it, piece by piece, as a quoted string of a structured field or of JSON holds it. Those are
-/// the same: quotes and backslashes take a backslash, and all but printable ASCII, and `%`, is percent-encoded UTF-8.
+/// Yields the pieces of a policy's name as a quoted string, in the form that clients see. Structured fields and JSON
+/// use the same form: a backslash precedes quotes and backslashes. All characters outside printable ASCII, and `%`, are
+/// percent-encoded UTF-8.
 pub(super) fn escape(name: &str, mut push: impl FnMut(&[u8])) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in name.as_bytes() {
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn byte_sequences_are_base64() {
-        // RFC 4648 §10.
+        // Test vectors of RFC 4648 §10.
         for (bytes, text) in
             [("", "::"), ("f", ":Zg==:"), ("fo", ":Zm8=:"), ("foo", ":Zm9v:"), ("foobar", ":Zm9vYmFy:")]
         {

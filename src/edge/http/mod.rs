@@ -1,4 +1,4 @@
-//! What a client is told: `RateLimit` fields in their dialects, `Retry-After`, and problem documents.
+//! HTTP responses: `RateLimit` fields in several dialects, `Retry-After`, and problem documents.
 //!
 //! ```
 //! use http::HeaderMap;
@@ -15,8 +15,8 @@
 //! assert_eq!(headers["ratelimit"], "\"burst\";r=99;t=60");
 //! ```
 //!
-//! [`Policy`] is one limit and what it decided, [`Fields`] writes them in a [`Dialect`], and [`problem`] makes a refusal's body.
-//! [`guide::http`](crate::guide::http) says which dialect to choose and what the numbers mean.
+//! A [`Policy`] is one limit with its decision. [`Fields`] writes policies in a [`Dialect`]. [`problem`] builds the
+//! body of a denial. [`guide::http`](crate::guide::http) explains which dialect to choose and what the numbers mean.
 
 mod dialect;
 mod fields;

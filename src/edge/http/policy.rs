@@ -1,4 +1,4 @@
-//! One limit's part in an answer, and its two figures: what is available, and within what time.
+//! One limit in a response, and its two numbers: the available units, and the time that they are meant for.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::base::quota::Quota;
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// What a quota counts (draft 11, `qu`).
+/// The unit that a quota counts (draft 11, `qu`).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Unit {
-    /// `requests`, the default, which is not written.
+    /// `requests`: the default, which is not written to the field.
     #[default]
     Requests,
     /// `content-bytes`.
@@ -23,7 +23,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Its name in the draft.
+    /// Returns the name of the unit in the draft.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -34,19 +34,21 @@ impl Unit {
     }
 }
 
-/// What a client may still use, and for how long that is meant to last: `r` and `t` of draft 11.
+/// The units that a client may still use, and the time that they are meant for: `r` and `t` of draft 11.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Available {
-    /// Units that may pass now.
+    /// The units that are available now.
     pub units: u64,
-    /// The effective window, in whole seconds, rounded up: no more than `units` within it. At least 1.
+    /// The effective window in whole seconds, rounded up, at least 1. The client may use no more than `units` within
+    /// it.
     pub seconds: u64,
 }
 
-/// One limit, and what it decided about a request.
+/// One limit, and its decision about a request.
 ///
-/// Copied freely; holds no memory of its own. The *quota* is what could pass from full: the burst, or for window algorithms the
-/// limit. The *window* is the time in which so much comes back at the sustained rate; for window algorithms that is the period.
+/// A policy is cheap to copy and owns no memory. Its *quota* is the number of units that a fresh key may use at once:
+/// the burst, or the limit of window algorithms. Its *window* is the time in which that many units refill at the
+/// sustained rate. For window algorithms, it is the period.
 ///
 /// # Examples
 /// ```
@@ -58,12 +60,12 @@ pub struct Available {
 /// let limiter = RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::default()).direct();
 /// let policy = Policy::new("per-ip", &quota, limiter.check());
 /// assert_eq!((policy.quota(), policy.window()), (10, Duration::from_secs(6)));
-/// assert_eq!(policy.available(), Available { units: 9, seconds: 6 }); // 5.4 s at one each 0.6 s
+/// assert_eq!(policy.available(), Available { units: 9, seconds: 6 }); // 9 units at one unit per 0.6 s: 5.4 s, rounded up
 /// ```
 #[derive(Copy, Clone, Debug)]
 pub struct Policy<'a> {
     name: &'a str,
-    /// Units of the sustained rate in a period.
+    /// The units per period at the sustained rate.
     limit: u64,
     period_ns: u128,
     decision: Decision,
@@ -73,12 +75,12 @@ pub struct Policy<'a> {
 }
 
 impl<'a> Policy<'a> {
-    /// The limit `name` of the quota by which `decision` was made.
+    /// Creates the policy `name` of a limit with this quota, which made `decision`.
     ///
-    /// If the limiter's quota [changes](crate::Adjustable), this may be an old one: a decision knows by what rate it was made, and
-    /// that is what is told. The exceptions are [`SlidingLog`](crate::SlidingLog) and [`SubWindow`](crate::SubWindow), of whose
-    /// decisions it is taken that the period is as the quota says, and [leases](crate::Leases); for these give the quota that
-    /// is in force.
+    /// If the limiter's quota [changes](crate::Adjustable), `quota` may be out of date: a decision knows its own rate,
+    /// and clients see that rate. There are two exceptions. For [`SlidingLog`](crate::SlidingLog) and
+    /// [`SubWindow`](crate::SubWindow), the policy assumes the period of `quota`. [Leases](crate::Leases) are the other
+    /// exception. For all of these, pass the quota that is in force.
     #[must_use]
     pub fn new(name: &'a str, quota: &Quota, decision: Decision) -> Self {
         let (limit, period_ns) = match decision.rate_unlike(quota) {
@@ -88,92 +90,92 @@ impl<'a> Policy<'a> {
         Self { name, limit, period_ns, decision, enforced: true, unit: Unit::Requests, partition: None }
     }
 
-    /// A limit that lets nothing through: a quota of 0 in each `period`.
+    /// Creates the policy of a limit that admits nothing: a quota of 0 in each `period`.
     ///
-    /// Its decision is [`Outcome::Never`], so a refusal says nothing about when to come back.
+    /// Its decision is [`Outcome::Never`], so a denial has no retry time.
     #[must_use]
     pub fn blocked(name: &'a str, period: Duration, now: Timestamp) -> Self {
         Self::blocked_by(name, period, Decision::nothing(now.as_nanos()))
     }
 
-    /// The same, with what it decided: a look, which costs nothing, is not refused.
+    /// Sets the decision of the policy. A peek has a cost of zero and is not a denial.
     pub(crate) fn blocked_by(name: &'a str, period: Duration, decision: Decision) -> Self {
         let period_ns = period.as_nanos().max(1);
         Self { name, limit: 1, period_ns, decision, enforced: true, unit: Unit::Requests, partition: None }
     }
 
-    /// Whether it is enforced. One that is not (a dry run) appears nowhere: clients are not told of it. Default: it is.
+    /// Sets whether the policy is enforced. Clients never see a policy that is not enforced (a dry run). Default: true.
     #[must_use]
     pub const fn enforced(self, enforced: bool) -> Self {
         Self { enforced, ..self }
     }
 
-    /// What the quota counts. Default: requests. Written in draft 11.
+    /// Sets the unit that the quota counts. Draft 11 writes it. Default: requests.
     #[must_use]
     pub const fn unit(self, unit: Unit) -> Self {
         Self { unit, ..self }
     }
 
-    /// What the client is known by under this policy, if it shall be told (draft 11, `pk`). Default: it is not. Hash what is
-    /// personal.
+    /// Sets the partition key, which tells the client under which key the policy counts it (draft 11, `pk`). Default:
+    /// none. Hash personal data.
     #[must_use]
     pub const fn partition(self, key: &'a [u8]) -> Self {
         Self { partition: Some(key), ..self }
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub const fn name(&self) -> &'a str {
         self.name
     }
 
-    /// What could pass from full: the burst; for window algorithms the limit.
+    /// Returns the number of units that a fresh key may use at once: the burst, or the limit of window algorithms.
     #[must_use]
     pub const fn quota(&self) -> u64 {
         self.decision.limit()
     }
 
-    /// The time in which the whole quota comes back at the sustained rate; for window algorithms the period. Rounded up to a
-    /// nanosecond.
+    /// Returns the time in which the whole quota refills at the sustained rate, or the period of window algorithms.
+    /// Rounded up to a nanosecond.
     #[must_use]
     pub fn window(&self) -> Duration {
         Duration::from_nanos(saturate(self.sustained_ns(self.quota().max(1))))
     }
 
-    /// What was decided.
+    /// Returns the decision.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// Whether it is enforced.
+    /// Whether the policy is enforced.
     #[must_use]
     pub const fn is_enforced(&self) -> bool {
         self.enforced
     }
 
-    /// Whether it is enforced, and refused the request.
+    /// Whether the policy is enforced and denied the request.
     #[must_use]
     pub const fn is_violated(&self) -> bool {
         self.enforced && self.decision.is_denied()
     }
 
-    /// What may pass now, and the time that it is meant to last.
+    /// Returns the available units, and the time that they are meant for.
     ///
-    /// - If something may: the time of so many units at the sustained rate. In fixed windows and buckets that are refilled in
-    ///   batches: the time to the end of the window.
-    /// - If nothing may: the time until one unit fits.
-    /// - If a cost above 1 was refused though something remains: no more than the sustained rate gives until the cost fits, and
-    ///   that time; so that the window ends no later than `Retry-After`.
+    /// - If units are available, the time is what these units take at the sustained rate. In fixed windows and in
+    ///   buckets that refill in batches, it is the time to the end of the window.
+    /// - If no unit is available, the time is the wait until one unit fits.
+    /// - If a cost above 1 was denied while units remain, the time is the wait until the cost fits. The units are at
+    ///   most what the sustained rate refills in that time. The window therefore ends no later than `Retry-After`.
     ///
-    /// Both are at most 999 999 999 999 999, the largest integer of a structured field.
+    /// Both numbers are at most 999 999 999 999 999, the largest integer of a structured field.
     #[must_use]
     pub fn available(&self) -> Available {
         let (units, ns) = self.available_ns();
         Available { units: units.min(MAX_INTEGER), seconds: seconds(ns).clamp(1, MAX_INTEGER) }
     }
 
-    /// The same, with the time in nanoseconds.
+    /// Returns the same, with the time in nanoseconds.
     fn available_ns(&self) -> (u64, u128) {
         let units = self.decision.remaining().min(self.quota());
         if units == 0 {
@@ -193,24 +195,24 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// When the effective window ends, by the limiter's clock.
+    /// Returns the end of the effective window by the limiter's clock.
     pub(super) fn ends(&self) -> Timestamp {
         let at_ns = u128::from(self.decision.at().as_nanos());
         Timestamp::from_nanos(saturate(at_ns + self.available_ns().1.max(1)))
     }
 
-    /// The time of so many units at the sustained rate, rounded up.
+    /// Returns the time that these units take at the sustained rate, rounded up.
     fn sustained_ns(&self, units: u64) -> u128 {
         u128::from(units).saturating_mul(self.period_ns).div_ceil(u128::from(self.limit))
     }
 
-    /// The window in whole seconds, rounded up.
+    /// Returns the window in whole seconds, rounded up.
     pub(super) fn window_seconds(&self) -> u64 {
         seconds(self.sustained_ns(self.quota().max(1)))
     }
 }
 
-/// Whole seconds, rounded up.
+/// Returns whole seconds, rounded up.
 fn seconds(ns: u128) -> u64 {
     saturate(ns.div_ceil(NANOS_PER_SEC))
 }

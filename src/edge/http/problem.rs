@@ -1,14 +1,14 @@
-//! The body of a refusal: a problem document (RFC 9457).
+//! The body of a denial: a problem document (RFC 9457).
 
 use http::HeaderValue;
 
 use super::line::escape;
 use super::policy::Policy;
 
-/// The media type of [`problem`]'s text: `application/problem+json`.
+/// The media type of the text from [`problem`]: `application/problem+json`.
 pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// The problem document of a request that has nothing to limit it by; `what`: what it has none of.
+/// Returns the problem document for a request without a key. `what` names the missing key.
 #[cfg(feature = "tower")]
 pub(crate) fn unknown_client(status: http::StatusCode, what: Option<&str>) -> String {
     let title = status.canonical_reason().unwrap_or_default();
@@ -16,7 +16,7 @@ pub(crate) fn unknown_client(status: http::StatusCode, what: Option<&str>) -> St
         "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{},\"detail\":\"This request has no",
         status.as_u16()
     );
-    // All ASCII, each byte a character.
+    // Each byte is one ASCII character.
     match what {
         Some(what) => {
             body.push(' ');
@@ -28,10 +28,10 @@ pub(crate) fn unknown_client(status: http::StatusCode, what: Option<&str>) -> St
     body
 }
 
-/// The problem document of a refusal, in JSON: which policies refused.
+/// Returns the problem document of a denial in JSON. It lists the policies that denied the request.
 ///
-/// Names are as in the fields of draft 11 (see [`Fields`](super::Fields)), so that both compare equal. Policies that are not
-/// violated, or not enforced, are left out.
+/// Names have the same form as in the fields of draft 11 (see [`Fields`](super::Fields)), so clients can compare them.
+/// The list omits policies that are not violated or not enforced.
 ///
 /// # Examples
 /// ```
@@ -60,7 +60,7 @@ pub fn problem(policies: &[Policy<'_>]) -> String {
     body.push_str(HEAD);
     for (index, name) in violated().enumerate() {
         body.push_str(if index == 0 { "\"" } else { ",\"" });
-        // All ASCII, each byte a character.
+        // Each byte is one ASCII character.
         escape(name, |bytes| body.extend(bytes.iter().copied().map(char::from)));
         body.push('"');
     }

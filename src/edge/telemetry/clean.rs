@@ -1,9 +1,9 @@
-//! Names as labels.
+//! Cleans names for use as labels.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-/// The name with `_` for each `:` and `|`, and for the dots of IPv4 addresses.
+/// Returns the name with `_` in place of each `:` and `|`, and of the dots of IPv4 addresses.
 pub(super) fn clean(name: &str) -> Cow<'_, str> {
     if !name.contains([':', '|']) && !words(name).any(is_address) {
         return Cow::Borrowed(name);
@@ -19,7 +19,7 @@ pub(super) fn clean(name: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// The name in pieces: runs of digits and dots, and what is between them.
+/// Splits the name into runs of digits and dots, and the text between them.
 fn words(name: &str) -> impl Iterator<Item = &str> {
     let is_numeric = |c: char| c.is_ascii_digit() || c == '.';
     let mut rest = name;

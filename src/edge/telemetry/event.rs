@@ -1,30 +1,31 @@
-//! What meters count.
+//! The events that meters count.
 
-/// What there is to count about a request under a rule.
+/// An event of a request under a rule.
 ///
-/// The first seven are what became of it: one of them for each request. The others are marks besides.
+/// The first seven events are outcomes: each request has exactly one. The other events are marks, which a request may
+/// have in addition.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// `allowed`: it went through, counted.
+    /// `allowed`: the request was admitted and counted.
     Allowed,
-    /// `denied`.
+    /// `denied`: the request was denied.
     Denied,
-    /// `shadow_denied`: a dry run would have denied it.
+    /// `shadow_denied`: a dry run would have denied the request.
     ShadowDenied,
-    /// `unlimited`: it went through uncounted.
+    /// `unlimited`: the request was admitted without counting.
     Unlimited,
-    /// `error_open`: it could not be decided, and went through.
+    /// `error_open`: the shared state did not answer, and the request was admitted.
     ErrorOpen,
-    /// `error_closed`: it could not be decided, and was refused.
+    /// `error_closed`: the shared state did not answer, and the request was denied.
     ErrorClosed,
-    /// `error_local`: it could not be decided where it should be, and was decided here.
+    /// `error_local`: the shared state did not answer, and this process decided alone.
     ErrorLocal,
-    /// Units that went through above four fifths of the limit.
+    /// Admitted units above four fifths of the limit.
     NearLimit,
     /// Units above the limit.
     OverLimit,
-    /// Units that went through above the soft limit.
+    /// Admitted units above the soft limit.
     SoftLimited,
 }
 
@@ -41,12 +42,12 @@ impl Event {
     pub(super) const MARKS: [Self; 3] = [Self::NearLimit, Self::OverLimit, Self::SoftLimited];
     pub(super) const COUNT: usize = Self::DECISIONS.len() + Self::MARKS.len();
 
-    /// Its place in an array of all, in the order of their declaration.
+    /// Returns the index of the event, in the order of declaration.
     pub(super) const fn index(self) -> usize {
         self as usize
     }
 
-    /// Its name: the label `decision` in `tollgate_requests_total`, or the mark's own name.
+    /// Returns the name: the label `decision` in `tollgate_requests_total`, or the mark's own name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -63,7 +64,7 @@ impl Event {
         }
     }
 
-    /// Whether it says what became of a request.
+    /// Whether the event is an outcome.
     #[must_use]
     pub const fn is_decision(self) -> bool {
         !matches!(self, Self::NearLimit | Self::OverLimit | Self::SoftLimited)

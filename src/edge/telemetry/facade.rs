@@ -1,4 +1,4 @@
-//! The `metrics` facade: handles that are registered once, descriptions, and figures that are published when scraped.
+//! The `metrics` facade: registered handles, descriptions, and gauges that are published when metrics are scraped.
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString, Unit, with_recorder};
 
@@ -46,14 +46,14 @@ pub(super) fn histogram(name: &'static str, labels: Vec<Label>) -> Histogram {
     with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
 }
 
-/// The value of a label. Shared by all metrics that have it.
+/// A label value. All metrics with this value share it.
 pub(super) fn value(name: &str) -> SharedString {
     SharedString::from(std::sync::Arc::<str>::from(&*clean(name)))
 }
 
-/// A rule's counters.
+/// The counters of a rule.
 pub(super) struct Handles {
-    /// In the order of [`Event::index`].
+    /// The counters, in the order of [`Event::index`].
     events: [Counter; Event::DECISIONS.len() + Event::MARKS.len()],
     hits: Counter,
 }
@@ -84,12 +84,12 @@ impl Handles {
     }
 }
 
-/// The histogram of the checks of a domain.
+/// The histogram of check durations in a domain.
 pub(super) fn check_duration(domain: &str) -> Histogram {
     histogram(CHECK_DURATION, vec![Label::new("domain", value(domain))])
 }
 
-/// What is known of loads of rules.
+/// The metrics about loads of rules.
 pub(super) struct ReloadHandles {
     pub(super) success: Counter,
     pub(super) error: Counter,
@@ -100,7 +100,7 @@ pub(super) struct ReloadHandles {
 }
 
 impl Default for ReloadHandles {
-    /// Registers them.
+    /// Registers the metrics.
     fn default() -> Self {
         let result = |result| counter(RELOADS, vec![Label::from_static_parts("result", result)]);
         Self {
@@ -124,13 +124,14 @@ impl ReloadHandles {
     }
 }
 
-/// Requests without a key, by what became of them.
+/// The counter of requests without a key, by outcome.
 #[cfg(feature = "tower")]
 pub(crate) fn without_key(outcome: &'static str) -> Counter {
     counter(WITHOUT_KEY, vec![Label::from_static_parts("outcome", outcome)])
 }
 
-/// Publishes a limiter's [`Readings`] under the label `limiter`. Call it when metrics are scraped, or now and then.
+/// Publishes a limiter's [`Readings`] under the label `limiter`. Call it when metrics are scraped, or at regular
+/// intervals.
 ///
 /// # Examples
 /// ```
@@ -152,7 +153,7 @@ pub(crate) fn publish_rule(domain: &str, rule: &str, readings: &[Reading]) {
     publish_readings(readings, || rule_labels(&domain, &rule));
 }
 
-/// Publishes how many rules of a domain have applied to no request.
+/// Publishes how many rules of a domain matched no request.
 #[cfg(feature = "rules")]
 pub(crate) fn publish_unmatched(domain: &str, rules: usize) {
     let domain = Label::new("domain", value(domain));
@@ -167,7 +168,7 @@ fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<Label>) {
     for &reading in readings {
         let (metric, value) = match reading {
             Reading::Gauge(metric, value) => (metric, value),
-            // A counter of the facade never goes back, and this begins anew with the store.
+            // A counter of the facade never decreases, but this count restarts at zero with a new store.
             #[expect(clippy::cast_precision_loss, reason = "a gauge; exact below 2^53")]
             Reading::Counter(metric, value) => (metric, value as f64),
         };

@@ -1,4 +1,4 @@
-//! How full a limiter is, under the names of metrics.
+//! Reports how full a limiter is, under metric names.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -7,19 +7,19 @@ use crate::base::clock::Clock;
 use crate::limiter::RateLimiter;
 use crate::store::{Compact, Gauges, Keyed, Saturation, Sketch};
 
-/// One figure of a limiter.
+/// One reading of a limiter.
 #[derive(Copy, Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Reading {
-    /// What stands at this value now.
+    /// A current value.
     Gauge(&'static str, f64),
-    /// What has been counted since the store was made. Published as a gauge: the store of a rule is made anew by some reloads, and what
-    /// was counted begins at zero again.
+    /// A count since the store was created. It is published as a gauge, because some reloads create a new store for a
+    /// rule, and the count then restarts at zero.
     Counter(&'static str, u64),
 }
 
 impl Reading {
-    /// The metric's name.
+    /// Returns the metric's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ pub(crate) const BREAKER_STATE: &str = "tollgate_breaker_state";
 #[cfg(feature = "redis")]
 pub(crate) const SERVER_EVICTS: &str = "tollgate_server_evicts";
 
-/// A limiter that says how full it is.
+/// A limiter that reports how full it is.
 ///
 /// # Examples
 /// ```
@@ -54,10 +54,10 @@ pub(crate) const SERVER_EVICTS: &str = "tollgate_server_evicts";
 /// assert_eq!(limiter.readings(), [Reading::Gauge("tollgate_keys", 1.0)]);
 /// ```
 pub trait Readings {
-    /// Its figures now.
+    /// Returns the current readings.
     ///
     /// # Complexity
-    /// For compact limiters, O(slots): meant for when metrics are scraped, and not for each request.
+    /// O(slots) for compact limiters. Call it when metrics are scraped, not for each request.
     fn readings(&self) -> Vec<Reading>;
 }
 
@@ -66,7 +66,7 @@ fn count(number: usize) -> f64 {
     number as f64
 }
 
-/// The figures of a store that has some of these. `keys`: how many it holds.
+/// Returns the readings of a store that supports some of these. `keys` is the number of stored keys.
 pub(crate) fn readings_of(
     keys: Option<usize>,
     gauges: Option<Gauges>,

@@ -1,8 +1,8 @@
-//! An event for each refusal.
+//! Writes an event for each denial.
 
 use std::time::Duration;
 
-/// How grave an event is.
+/// The severity of an event.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Level {
     /// ERROR.
@@ -11,32 +11,32 @@ pub enum Level {
     Warn,
     /// INFO.
     Info,
-    /// DEBUG, the default: a flood of refusals is no flood of logs.
+    /// DEBUG. This is the default, so that many denials do not flood the log.
     #[default]
     Debug,
     /// TRACE.
     Trace,
 }
 
-/// What there is to say about a refusal.
+/// The data of a denial.
 #[derive(Copy, Clone, Debug)]
 pub struct Refusal<'a> {
-    /// The rules' domain.
+    /// The domain of the rules.
     pub domain: &'a str,
-    /// The rule that refused.
+    /// The rule that denied the request.
     pub rule: &'a str,
-    /// When it could be admitted; `None` if never.
+    /// The time until the request could be admitted, or `None` if it can never be admitted.
     pub retry_after: Option<Duration>,
-    /// Whether it was a dry run, which refused nobody.
+    /// Whether this was a dry run, which denies nothing.
     pub shadow: bool,
-    /// Who asked. Logged only if [`RefusalLog::with_keys`] says so.
+    /// The key of the request. It is logged only with [`RefusalLog::with_keys`].
     pub key: &'a str,
 }
 
-/// Writes an event for each refusal with feature `tracing`, and nothing without.
+/// Writes an event for each denial with the feature `tracing`, and nothing without it.
 ///
-/// The target is `tollgate`, the fields are `domain`, `rule`, `retry_after_ms` (rounded up; absent if it can never be admitted) and
-/// `shadow`; and `key`, if that was asked for.
+/// The target is `tollgate`. The fields are `domain`, `rule`, `retry_after_ms` (rounded up; absent if the request can
+/// never be admitted), `shadow`, and optionally `key`.
 ///
 /// # Examples
 /// ```
@@ -59,25 +59,25 @@ pub struct RefusalLog {
 }
 
 impl RefusalLog {
-    /// Events of this level, without keys.
+    /// Creates a log with events of this level, without keys.
     #[must_use]
     pub const fn at(level: Level) -> Self {
         Self { level, keys: false }
     }
 
-    /// Whether events name who was refused. Keys are often personal (addresses, accounts). Default: they do not.
+    /// Sets whether events include the key. Keys are often personal data (addresses, accounts). Default: false.
     #[must_use]
     pub const fn with_keys(self, keys: bool) -> Self {
         Self { keys, ..self }
     }
 
-    /// Whether events name who was refused.
+    /// Whether events include the key.
     #[cfg(feature = "rules")]
     pub(crate) const fn has_keys(&self) -> bool {
         cfg!(feature = "tracing") && self.keys
     }
 
-    /// Writes an event, if anybody listens.
+    /// Writes an event, if a subscriber is interested in it.
     #[inline]
     pub fn record(&self, refusal: &Refusal<'_>) {
         #[cfg(feature = "tracing")]
@@ -89,7 +89,7 @@ impl RefusalLog {
     #[cfg(feature = "tracing")]
     fn write(&self, refusal: &Refusal<'_>) {
         let &Refusal { domain, rule, retry_after, shadow, key } = refusal;
-        // Worked out only if the event is enabled: the macro sees to that.
+        // The macro computes this only if the event is enabled.
         let wait = || retry_after.map(milliseconds);
         let key = self.keys.then_some(key);
         macro_rules! event {
@@ -116,7 +116,7 @@ impl RefusalLog {
     }
 }
 
-/// Whole milliseconds, rounded up.
+/// Returns whole milliseconds, rounded up.
 #[cfg(feature = "tracing")]
 fn milliseconds(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)

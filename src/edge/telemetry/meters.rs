@@ -10,36 +10,36 @@ use super::stripes::Stripes;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Ordering::Relaxed;
 
-/// How often each [`Event`] was recorded, since the [`Meters`] were made. Counts wrap around.
+/// How often each [`Event`] was recorded since the [`Meters`] were created. The counts wrap on overflow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct MeterCounts {
-    /// Requests that went through, counted.
+    /// Requests that were admitted and counted.
     pub allowed: u64,
     /// Requests that were denied.
     pub denied: u64,
     /// Requests that a dry run would have denied.
     pub shadow_denied: u64,
-    /// Requests that went through uncounted.
+    /// Requests that were admitted without counting.
     pub unlimited: u64,
-    /// Requests that could not be decided, and went through.
+    /// Requests that were admitted because the shared state did not answer.
     pub error_open: u64,
-    /// Requests that could not be decided, and were refused.
+    /// Requests that were denied because the shared state did not answer.
     pub error_closed: u64,
-    /// Requests that could not be decided where they should be, and were decided here.
+    /// Requests that this process decided alone because the shared state did not answer.
     pub error_local: u64,
-    /// Units of all these requests.
+    /// The units of all these requests.
     pub hits: u64,
-    /// Units that went through above four fifths of the limit.
+    /// Admitted units above four fifths of the limit.
     pub near_limit: u64,
     /// Units above the limit.
     pub over_limit: u64,
-    /// Units that went through above the soft limit.
+    /// Admitted units above the soft limit.
     pub soft_limited: u64,
 }
 
 impl MeterCounts {
-    /// Requests, whatever became of them.
+    /// Returns the number of requests, whatever their outcome.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         self.allowed
@@ -52,20 +52,21 @@ impl MeterCounts {
     }
 }
 
-/// The place of the hits, after those of events.
+/// The index of the hits, after the indices of the events.
 const HITS: usize = Event::COUNT;
 
 /// The counters of one rule.
 ///
-/// Made once, when the rule is; recording is then a few additions to memory that threads share as little as possible, and with
-/// feature `metrics` to the facade's counters, which are registered here once. Install the recorder before: what was made earlier
-/// feeds none.
+/// Create the meters together with the rule. Recording adds to counters that threads share as little as possible. With
+/// the feature `metrics`, it also adds to the facade's counters, which are registered once, at creation. Install the
+/// recorder first: meters that were created earlier never reach it.
 ///
 /// # Memory
-/// 128 bytes for each thread that can run at once, and 2 KiB at most.
+/// 128 bytes for each thread that can run at once, at most 2 KiB.
 ///
 /// # Consistency
-/// Each count is exact; [`Meters::counts`] reads one after another, so those of a request in flight may be there in part.
+/// Each count is exact. [`Meters::counts`] reads the counts one after another, so it may include some counts of a
+/// request in flight and miss others.
 ///
 /// # Examples
 /// ```
@@ -81,7 +82,7 @@ const HITS: usize = Event::COUNT;
 /// assert_eq!((counts.allowed, counts.denied, counts.hits), (2, 1, 3));
 /// ```
 pub struct Meters {
-    /// By event, and the hits.
+    /// The counts of each event, and then the hits.
     tallies: Stripes<{ HITS + 1 }>,
     #[cfg(feature = "metrics")]
     handles: Handles,
@@ -94,7 +95,7 @@ impl fmt::Debug for Meters {
 }
 
 impl Meters {
-    /// Counters of a rule, which the labels `domain` and `rule` name.
+    /// Creates the counters of a rule, under the labels `domain` and `rule`.
     #[must_use]
     pub fn new(domain: &str, rule: &str) -> Self {
         #[cfg(not(feature = "metrics"))]
@@ -106,7 +107,7 @@ impl Meters {
         }
     }
 
-    /// Records an event: for what became of a request, one request and its `hits`; for a mark, so many units.
+    /// Records an event. An outcome counts one request and its `hits`; a mark counts `hits` units.
     #[inline]
     pub fn record(&self, event: Event, hits: u64) {
         let tallies = self.tallies.own();
@@ -120,7 +121,7 @@ impl Meters {
         self.handles.record(event, hits);
     }
 
-    /// Records units near and above the limit; see [`Shares::of`].
+    /// Records the units near and above the limit; see [`Shares::of`].
     #[cold]
     pub fn record_shares(&self, shares: Shares) {
         if shares.near > 0 {
@@ -131,10 +132,10 @@ impl Meters {
         }
     }
 
-    /// Records a decision: what became of the request, its hits, and which of them are near or above the limit. `shadow`: a denial
-    /// refuses nobody.
+    /// Records a decision: the request's outcome, its hits, and how many of them are near or above the limit. With
+    /// `shadow`, a denial counts as a dry run that denied nothing.
     ///
-    /// A refused request is not charged, so all of its units are above the limit, and none near it.
+    /// A denied request is not charged, so all its units count as above the limit, and none as near it.
     #[inline]
     pub fn observe(&self, decision: &Decision, shadow: bool) {
         match decision.outcome() {
@@ -147,19 +148,19 @@ impl Meters {
         }
     }
 
-    /// [`Meters::observe`] of a request that is admitted.
+    /// Does what [`Meters::observe`] does for an admitted request.
     #[inline(always)]
     pub(crate) fn observe_allowed(&self, decision: &Decision) {
         let (cost, limit) = (decision.cost(), decision.limit());
         self.record(Event::Allowed, cost);
         let used = limit.saturating_sub(decision.remaining());
-        // No line is below the half, which takes less to work out.
+        // Both lines are above half of the limit, and the half is cheaper to compute.
         if used > limit / 2 && used > Shares::near_line(limit) {
             self.record_shares(Shares::of(limit, used, cost));
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> MeterCounts {
         let event = |event: Event| self.tallies.sum(event.index());

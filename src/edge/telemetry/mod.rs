@@ -1,4 +1,4 @@
-//! What operators see: counters for each rule, gauges of stores, the keys that are denied most, an event for each refusal.
+//! Operator data: counters for each rule, gauges of stores, the most-denied keys, and an event for each denial.
 //!
 //! | what | without a feature | with `metrics` | with `tracing` |
 //! |---|---|---|---|
@@ -7,43 +7,45 @@
 //! | [`Reloads`] of rules | [`Reloads::counts`] | counters and gauges | an event for each |
 //! | [`TopDenied`] | [`TopDenied::top`] | | |
 //! | [`CheckTimer`] | | a histogram of a sample | |
-//! | [`RefusalLog`] | | | an event for each refusal |
+//! | [`RefusalLog`] | | | an event for each denial |
 //!
-//! Labels are rules, which are few, and never keys, which are not. Nothing here starts a thread.
+//! Labels name rules, because rules are few. Labels never name keys, because keys are many. This module starts no
+//! threads.
 //!
 //! # Metrics
 //! | name | labels | |
 //! |---|---|---|
-//! | `tollgate_requests_total` | `domain`, `rule`, `decision` | requests, by what became of them; see [`Event`] |
-//! | `tollgate_hits_total` | `domain`, `rule` | units that were asked for |
-//! | `tollgate_near_limit_total` | `domain`, `rule` | units that went through above four fifths of the limit |
+//! | `tollgate_requests_total` | `domain`, `rule`, `decision` | requests, by outcome; see [`Event`] |
+//! | `tollgate_hits_total` | `domain`, `rule` | requested units |
+//! | `tollgate_near_limit_total` | `domain`, `rule` | admitted units above four fifths of the limit |
 //! | `tollgate_over_limit_total` | `domain`, `rule` | units above the limit |
-//! | `tollgate_soft_limited_total` | `domain`, `rule` | units that went through above the soft limit |
-//! | `tollgate_check_duration_seconds` | `domain` | how long checks take, of a sample |
-//! | `tollgate_keys` | whose | keys that are held |
-//! | `tollgate_slots` | whose | keys for which there is room |
-//! | `tollgate_evictions` | whose | a gauge: keys that owed and gave way to others, since the store was made |
-//! | `tollgate_debt_denials` | whose | a gauge: new keys that were denied for a debt that may not have been theirs, since the store was made |
+//! | `tollgate_soft_limited_total` | `domain`, `rule` | admitted units above the soft limit |
+//! | `tollgate_check_duration_seconds` | `domain` | the duration of a sample of checks |
+//! | `tollgate_keys` | whose | stored keys |
+//! | `tollgate_slots` | whose | the capacity in keys |
+//! | `tollgate_evictions` | whose | a gauge: keys with debt that were evicted since the store was created |
+//! | `tollgate_debt_denials` | whose | a gauge: new keys that were denied for a debt that may belong to other keys, since the store was created |
 //! | `tollgate_sketch_false_positive_estimate` | whose | see [`Saturation::mistaken`](crate::Saturation::mistaken) |
 //! | `tollgate_sketch_estimated_error` | whose | see [`Saturation::overcounted`](crate::Saturation::overcounted) |
 //! | `tollgate_sketch_false_denial_estimate` | whose | see [`Saturation::denied`](crate::Saturation::denied) |
 //! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
-//! | `tollgate_reload_last_success_timestamp_seconds` | | when rules were last loaded, in Unix time |
+//! | `tollgate_reload_last_success_timestamp_seconds` | | the Unix time of the last successful load |
 //! | `tollgate_rules` | | rules in force |
-//! | `tollgate_rules_unmatched` | `domain` | rules that have applied to no request since the last load, although the domain was asked (`rules::publish_rules`) |
-//! | `tollgate_config_hash` | | a hash of the files of rules in force: processes with the same rules show the same number |
-//! | `tollgate_requests_without_key_total` | `outcome` | requests that a layer found no key in: `refused`, `allowed`, `shared` |
-//! | `tollgate_sync_duration_seconds` | `limiter` | how long calls to the shared state take, answered or not |
-//! | `tollgate_sync_errors_total` | `limiter`, `kind` | calls to it that failed, or (`breaker`) were not sent after failures |
-//! | `tollgate_failure_decisions_total` | `limiter`, `decision` | requests decided without it: `error_open`, `error_closed`, `error_local` |
-//! | `tollgate_partitioned` | `limiter` | 1 while it is not asked after failures |
+//! | `tollgate_rules_unmatched` | `domain` | rules that matched no request since the last load, in a domain that had requests (`rules::publish_rules`) |
+//! | `tollgate_config_hash` | | a hash of the rule files in force: processes with the same rules have the same number |
+//! | `tollgate_requests_without_key_total` | `outcome` | requests in which a layer found no key: `refused`, `allowed`, `shared` |
+//! | `tollgate_sync_duration_seconds` | `limiter` | the duration of calls to the shared state, with or without an answer |
+//! | `tollgate_sync_errors_total` | `limiter`, `kind` | calls to the shared state that failed, or (`breaker`) were not sent because of earlier failures |
+//! | `tollgate_failure_decisions_total` | `limiter`, `decision` | requests decided without the shared state: `error_open`, `error_closed`, `error_local` |
+//! | `tollgate_partitioned` | `limiter` | 1 while the shared state is not asked because of failures |
 //! | `tollgate_breaker_state` | `limiter` | 0 closed, 1 half-open, 2 open |
-//! | `tollgate_domain_not_found_total` | | requests of a domain that there are no rules for |
+//! | `tollgate_domain_not_found_total` | | requests with a domain that has no rules |
 //!
-//! *Whose* are the labels `domain` and `rule` of a rule's store (`rules::publish_rules`), and `limiter` of a limiter (`publish`). A rule's store is
-//! made anew by reloads that change its kind or its algorithm.
+//! *Whose* stands for one of two sets of labels: `domain` and `rule` for a rule's store (`rules::publish_rules`), or
+//! `limiter` for a limiter (`publish`). A reload that changes a rule's kind or algorithm creates a new store.
 //!
-//! Values of labels are cleaned as Envoy's service cleans its names: `:`, `|` and the dots of IPv4 addresses become `_`.
+//! Label values are cleaned in the same way as Envoy's service cleans its names: `:`, `|` and the dots of IPv4
+//! addresses become `_`.
 
 #[cfg(feature = "metrics")]
 mod clean;
@@ -84,7 +86,7 @@ pub(crate) use self::stripes::Stripes;
 pub use self::timer::CheckTimer;
 pub use self::top::{DeniedKey, TopDenied};
 
-/// Gives the recorder the units and descriptions of all of this crate's metrics. Call it once, after the recorder is installed.
+/// Registers the units and descriptions of all metrics of this crate. Call it once, after the recorder is installed.
 #[cfg(feature = "metrics")]
 pub fn describe() {
     facade::describe();

@@ -1,4 +1,4 @@
-//! Loads of rules: how many, how they went, when the last good one was.
+//! Counts loads of rules, their results, and the time of the last success.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,30 +6,31 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::Relaxed;
 
-/// 48 bits, which a gauge holds exactly.
+/// A mask of 48 bits: a gauge represents such a number exactly.
 const MAX_HASH: u64 = (1 << 48) - 1;
 
-/// What [`Reloads`] has counted.
+/// The counts of [`Reloads`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ReloadCounts {
-    /// Loads whose rules came in force.
+    /// Loads whose rules took effect.
     pub successes: u64,
-    /// Loads whose rules were refused, so that those before stay in force.
+    /// Loads whose rules were rejected. The previous rules stay in force.
     pub errors: u64,
     /// Rules in force.
     pub rules: u64,
-    /// A hash of the texts of the files in force, of 48 bits: the same in processes that have the same rules in force, whatever the files
-    /// are called. 0 if there are none.
+    /// A 48-bit hash of the texts of the files in force, or 0 if there are no files. Processes with the same rules in
+    /// force have the same hash, whatever the file names are.
     pub config_hash: u64,
-    /// When rules last came in force.
+    /// The time when rules last took effect.
     pub last_success: Option<SystemTime>,
-    /// Requests of a domain that there are no rules for.
+    /// Requests with a domain that has no rules.
     pub unknown_domains: u64,
 }
 
-/// Counts loads of rules, and tells of them: by `tollgate_reload_total` and others with feature `metrics`, and by an event each with
-/// feature `tracing` (target `tollgate`; INFO if it went well, WARN if not).
+/// Counts loads of rules and reports them. With the feature `metrics`, it reports `tollgate_reload_total` and others.
+/// With the feature `tracing`, it writes an event for each load (target `tollgate`; INFO for a success, WARN for a
+/// failure).
 ///
 /// # Examples
 /// ```
@@ -48,7 +49,7 @@ pub struct Reloads {
     errors: AtomicU64,
     rules: AtomicU64,
     config_hash: AtomicU64,
-    /// In milliseconds since 1970, 0 if never.
+    /// Milliseconds since 1970, or 0 before the first success.
     last_ms: AtomicU64,
     unknown_domains: AtomicU64,
     #[cfg(feature = "metrics")]
@@ -62,23 +63,24 @@ impl fmt::Debug for Reloads {
 }
 
 impl Reloads {
-    /// Nothing loaded yet. Registers its metrics: install the recorder before.
+    /// Creates counters with no loads. Registers the metrics; install the recorder first.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// So many rules came in force now.
+    /// Records that `rules` rules took effect now.
     pub fn loaded(&self, rules: u32) {
         self.loaded_from(rules, 0);
     }
 
-    /// So many rules came in force now, from files of this hash; of more than 48 bits the lowest count.
+    /// Records that `rules` rules took effect now, from files with this hash. Only the lowest 48 bits of the hash
+    /// count.
     pub fn loaded_from(&self, rules: u32, config_hash: u64) {
         let config_hash = config_hash & MAX_HASH;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1);
-        // Ordering: Relaxed, here and below. Tallies, that publish nothing.
+        // Ordering: Relaxed, here and below. The counters publish no other data.
         self.successes.fetch_add(1, Relaxed);
         self.rules.store(rules.into(), Relaxed);
         self.config_hash.store(config_hash, Relaxed);
@@ -89,7 +91,7 @@ impl Reloads {
         tracing::info!(target: "tollgate", rules, config_hash, "rules loaded");
     }
 
-    /// Rules were refused, for this reason; those before stay in force.
+    /// Records that rules were rejected for this reason. The previous rules stay in force.
     pub fn failed(&self, error: &dyn fmt::Display) {
         self.errors.fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
@@ -100,14 +102,14 @@ impl Reloads {
         let _ = error;
     }
 
-    /// A request said a domain that there are no rules for.
+    /// Records a request with a domain that has no rules.
     pub fn unknown_domain(&self) {
         self.unknown_domains.fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
         self.handles.unknown_domains.increment(1);
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> ReloadCounts {
         let last_ms = self.last_ms.load(Relaxed);

@@ -1,4 +1,4 @@
-//! The metrics of a shared limiter's server.
+//! Metrics about the server of a shared limiter.
 
 use metrics::{Counter, Histogram, Label};
 
@@ -10,16 +10,16 @@ const SYNC_DURATION: &str = "tollgate_sync_duration_seconds";
 const SYNC_ERRORS: &str = "tollgate_sync_errors_total";
 const UNDECIDED: &str = "tollgate_failure_decisions_total";
 
-/// The server of a shared limiter.
+/// The metrics of one shared limiter's server.
 pub(crate) struct SharedHandles {
     duration: Histogram,
-    /// In the order of the labels.
+    /// The error counters, in the order of the labels.
     errors: Box<[Counter]>,
     decided: [(Event, Counter); 3],
 }
 
 impl SharedHandles {
-    /// `kinds`: the labels of errors.
+    /// Registers the metrics. `kinds` are the labels of the errors.
     pub(crate) fn register(limiter: &str, kinds: &[&'static str]) -> Self {
         let name = Label::new("limiter", value(limiter));
         let labels = |label, value| vec![name.clone(), Label::from_static_parts(label, value)];
@@ -35,7 +35,7 @@ impl SharedHandles {
         self.duration.record(duration);
     }
 
-    /// `index`: of the kind, in the order of all.
+    /// Counts an error. `index` is the position of its kind among all kinds.
     pub(crate) fn error(&self, index: usize) {
         if let Some(errors) = self.errors.get(index) {
             errors.increment(1);

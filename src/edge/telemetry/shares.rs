@@ -1,12 +1,12 @@
-//! Which units of a cost lie near a limit, and which above it.
+//! Computes which units of a cost are near a limit, and which are above it.
 
-/// How a cost divides at two lines: four fifths of the limit, and the limit.
+/// The units of a cost that lie above two lines: four fifths of the limit, and the limit.
 ///
 /// # Examples
 /// ```
 /// use tollgate::telemetry::Shares;
 ///
-/// // Of a limit of 10, near is above 8. The units 7 to 12: two below, two near, two above.
+/// // The limit is 10, and near means above 8. The cost is the units 7 to 12: two below, two near, two above.
 /// assert_eq!(Shares::of(10, 12, 6), Shares { near: 2, over: 2 });
 /// ```
 ///
@@ -21,7 +21,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The shares of the last `cost` units of `used`, where all of them are counted, also those that were refused.
+    /// Returns the shares of the last `cost` units of `used`. `used` counts all units, including denied ones.
     #[must_use]
     pub const fn of(limit: u64, used: u64, cost: u64) -> Self {
         let before = used.saturating_sub(cost);
@@ -29,13 +29,13 @@ impl Shares {
         Self { near: above(Self::near_line(limit), before, used) - over, over }
     }
 
-    /// ⌊0.8 × limit⌋.
+    /// Returns ⌊0.8 × limit⌋.
     pub(super) const fn near_line(limit: u64) -> u64 {
         limit - limit.div_ceil(5)
     }
 }
 
-/// How many of the units after `before` up to `used` are above a line.
+/// Returns how many of the units after `before` up to `used` are above a line.
 const fn above(line: u64, before: u64, used: u64) -> u64 {
     let from = if before > line { before } else { line };
     used.saturating_sub(from)
@@ -53,20 +53,20 @@ mod tests {
         assert_eq!(u128::from(Shares::near_line(u64::MAX)), u128::from(u64::MAX) * 4 / 5);
     }
 
-    /// As the tests of Envoy's service: a cost that crosses a line is split there.
+    /// The same cases as in the tests of Envoy's service: a cost that crosses a line is split at the line.
     #[test]
     fn costs_are_split_where_they_cross() {
         let of = |limit, used, cost| {
             let Shares { near, over } = Shares::of(limit, used, cost);
             (near, over)
         };
-        // One at a time, of 10.
+        // One unit at a time, with a limit of 10.
         assert_eq!([8, 9, 10, 11].map(|used| of(10, used, 1)), [(0, 0), (1, 0), (1, 0), (0, 1)]);
-        // Of 20: from 13 to 16, to 17, to 20, to 22.
+        // With a limit of 20: from 13 to 16, to 17, to 20, to 22.
         assert_eq!([16, 17, 20, 22].map(|used| of(20, used, used - 13)), [(0, 0), (1, 0), (4, 0), (4, 2)]);
-        // From within what is near, and from above.
+        // Start inside the near range, and start above the limit.
         assert_eq!((of(20, 21, 3), of(20, 25, 3)), ((2, 1), (0, 3)));
-        // From nothing, past everything.
+        // Start at zero, and cross both lines.
         assert_eq!(of(20, 47, 47), (4, 27));
     }
 

@@ -1,12 +1,13 @@
-//! Tallies that many threads add to.
+//! Counters that many threads add to.
 
 use crossbeam_utils::CachePadded;
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::{AtomicU64, processors, thread_number};
 
-/// `N` tallies that publish nothing, all of them relaxed. Threads count in stripes: otherwise all cores would write the same line for a rule
-/// that each request meets, or while a server cannot be asked.
+/// `N` striped counters. All accesses are relaxed, because the counters publish no other data. Stripes keep the cores
+/// from writing the same cache line, for example for a rule that every request matches, or while a server does not
+/// answer.
 pub(crate) struct Stripes<const N: usize>(Box<[CachePadded<[AtomicU64; N]>]>);
 
 impl<const N: usize> Default for Stripes<N> {
@@ -17,13 +18,13 @@ impl<const N: usize> Default for Stripes<N> {
 }
 
 impl<const N: usize> Stripes<N> {
-    /// The present thread's tallies.
+    /// Returns the current thread's counters.
     #[inline]
     pub(crate) fn own(&self) -> &[AtomicU64; N] {
         &self.0[thread_number() & (self.0.len() - 1)]
     }
 
-    /// A tally of all threads. It wraps around.
+    /// Returns the sum of a counter over all stripes. The sum wraps on overflow.
     pub(crate) fn sum(&self, tally: usize) -> u64 {
         self.0.iter().fold(0, |sum, stripe| sum.wrapping_add(stripe[tally].load(Relaxed)))
     }

@@ -1,4 +1,4 @@
-//! How long checks take, of a sample of them.
+//! Measures the duration of a sample of the checks.
 
 #[cfg(feature = "metrics")]
 use std::cell::Cell;
@@ -9,11 +9,12 @@ use crate::base::clock::Timestamp;
 use crate::base::clock::{Clock, QuantaClock};
 
 #[cfg(feature = "metrics")]
-// The state of the thread's random numbers.
+// The state of the thread's random number generator.
 thread_local!(static RANDOM: Cell<u64> = const { Cell::new(0) });
 
-/// The thread's next 32 random bits, good enough for a sample: the upper half of a linear congruential generator, with the constants
-/// of MMIX (Knuth). Threads have the same sequence, each for its own checks.
+/// Returns the thread's next 32 random bits: the upper half of a linear congruential generator with the constants of
+/// MMIX (Knuth). This quality suffices for a sample. All threads have the same sequence, and each thread applies it to
+/// its own checks.
 #[cfg(feature = "metrics")]
 #[inline]
 fn random() -> u64 {
@@ -25,11 +26,12 @@ fn random() -> u64 {
     })
 }
 
-/// Times one in so many checks, by chance, and feeds `tollgate_check_duration_seconds` with feature `metrics`. Without, it only
-/// calls what it is given.
+/// Times a random sample of the checks. With the feature `metrics`, it feeds `tollgate_check_duration_seconds`; without
+/// it, the timer only calls the given function.
 ///
-/// A check takes tens of nanoseconds and two readings of the clock as much again, so not every one is timed. By chance, since a count
-/// could keep step with the calls: of two timers that a thread asks in turn, one would never be timed.
+/// A check takes tens of nanoseconds, and two clock readings take about the same time again, so only a sample is timed.
+/// The sample is random, because a counter could fall into step with the calls. For example, if a thread uses two
+/// timers in turn, a shared counter could always pick the same timer.
 ///
 /// # Examples
 /// ```
@@ -43,7 +45,7 @@ fn random() -> u64 {
 /// ```
 pub struct CheckTimer {
     every: u32,
-    /// Of 2³² random numbers, how many make it a check's turn.
+    /// How many of the 2³² random numbers select a check.
     #[cfg(feature = "metrics")]
     turns: u64,
     #[cfg(feature = "metrics")]
@@ -59,8 +61,8 @@ impl fmt::Debug for CheckTimer {
 }
 
 impl CheckTimer {
-    /// Times one check in `every` on average, under the label `domain`; all if it is 1, none if it is 0. Registers its metric: install the
-    /// recorder before.
+    /// Creates a timer for one check in `every` on average, under the label `domain`. With 1 it times all checks; with
+    /// 0 it times none. Registers its metric; install the recorder first.
     #[must_use]
     pub fn new(domain: &str, every: u32) -> Self {
         #[cfg(not(feature = "metrics"))]
@@ -76,7 +78,7 @@ impl CheckTimer {
         }
     }
 
-    /// Does `check`, and times it if it is its turn.
+    /// Runs `check`, and times it if it is in the sample.
     #[inline]
     pub fn time<T>(&self, check: impl FnOnce() -> T) -> T {
         let start = self.start();
@@ -85,7 +87,7 @@ impl CheckTimer {
         answer
     }
 
-    /// When a check began, if it is its turn.
+    /// Returns the start time of a check in the sample, or `None` for other checks.
     #[inline]
     pub(crate) fn start(&self) -> Option<Timestamp> {
         #[cfg(feature = "metrics")]
@@ -95,7 +97,7 @@ impl CheckTimer {
         None
     }
 
-    /// Records how long a check took, if it was its turn.
+    /// Records the duration of a check in the sample.
     #[inline]
     pub(crate) fn stop(&self, start: Option<Timestamp>) {
         #[cfg(feature = "metrics")]

@@ -1,4 +1,4 @@
-//! Who is denied most.
+//! Lists the most-denied keys.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
@@ -6,9 +6,9 @@ use std::io::Write;
 
 use crate::sketch::{CutText, SampledTopKeys, SketchError};
 
-/// What is kept of a rule's name.
+/// The maximum stored length of a rule's name, in bytes.
 const RULE_BYTES: usize = 64;
-/// What is kept of a key.
+/// The maximum stored length of a key, in bytes.
 const KEY_BYTES: usize = 256;
 
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
@@ -17,38 +17,39 @@ struct RuleAndKey {
     key: CutText<KEY_BYTES>,
 }
 
-/// A key that was denied often.
+/// A key with many denials.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DeniedKey {
-    /// The rule that denied it: the first 64 bytes of its name.
+    /// The first 64 bytes of the name of the rule that denied the key.
     pub rule: String,
-    /// The key: its first 256 bytes, to a whole character; or its hash in hexadecimal, if keys are hashed.
+    /// The first 256 bytes of the key, cut at a character boundary. If keys are hashed, this is the hash in
+    /// hexadecimal.
     pub key: String,
-    /// How often, at most; an estimate if denials are sampled.
+    /// An upper bound on the number of denials. If denials are sampled, this is an estimate.
     pub count: u64,
-    /// By how much `count` may be too high, at most.
+    /// The maximum by which `count` may be too high.
     pub error: u64,
 }
 
-/// The keys that are denied most, in bounded memory: for a page of the operator's, and not for labels of metrics.
+/// Lists the most-denied keys, in bounded memory. Use it for an operator's page, and not for metric labels.
 ///
-/// Built on [`SampledTopKeys`], whose bounds hold: recording never waits and never allocates, and keys that clients make up push out
-/// light keys only.
+/// It uses [`SampledTopKeys`], so the bounds of that type apply. Recording never waits and never allocates. Keys that
+/// an attacker invents displace only keys with few denials.
 ///
 /// # Privacy
-/// Keys are often personal. With [`TopDenied::hashed`] none is kept: what is shown is a keyed hash, the same for the same secret,
-/// by which an operator who knows a key can look for it.
+/// Keys are often personal data. [`TopDenied::hashed`] stores a keyed hash instead of each key. The same secret gives
+/// the same hash, so an operator who knows a key can search for it.
 ///
 /// # Memory
-/// Fixed: about 450 bytes for each of `entries`, times twice the threads that can run at once and at most 16: 720 KB for 100 on
-/// eight cores.
+/// Fixed: about 450 bytes for each of `entries`, times the number of stripes. There are twice as many stripes as
+/// threads that can run at once, and at most 16. For 100 entries on eight cores, this is 720 KB.
 ///
 /// # Examples
 /// ```
 /// use tollgate::telemetry::TopDenied;
 ///
-/// let denied = TopDenied::try_new(100, 1)?; // all denials; 64 would be one in 64
+/// let denied = TopDenied::try_new(100, 1)?; // counts all denials; 64 would count one in 64
 /// for request in 0..1_000 {
 ///     denied.record("per-ip", if request % 10 == 0 { "203.0.113.7" } else { "198.51.100.1" });
 /// }
@@ -71,23 +72,24 @@ impl fmt::Debug for TopDenied {
 }
 
 impl TopDenied {
-    /// Room for so many pairs of rule and key; one in `every` denials is sampled, and all if it is 0 or 1.
+    /// Creates a list with room for `entries` pairs of rule and key. Samples one in `every` denials; 0 and 1 count all
+    /// denials.
     ///
     /// # Errors
-    /// If `entries` is 0, or there is no memory for so many.
+    /// If `entries` is 0, or if there is not enough memory.
     pub fn try_new(entries: usize, every: u32) -> Result<Self, SketchError> {
         Ok(Self { sample: SampledTopKeys::try_new(entries, every)?, secret: None })
     }
 
-    /// Keeps hashes of keys instead of keys, under a secret: at least 16 random bytes.
+    /// Stores hashes of keys instead of keys. `secret` should have at least 16 random bytes.
     ///
-    /// Equal secrets give equal hashes in programs of one build.
+    /// Equal secrets give equal hashes in all programs of the same build.
     #[must_use]
     pub fn hashed(self, secret: &[u8]) -> Self {
         Self { secret: Some(secret.into()), ..self }
     }
 
-    /// What is shown for a key: its text, or its hash.
+    /// Returns the listed form of a key: its text, or its hash.
     ///
     /// # Examples
     /// ```
@@ -108,12 +110,13 @@ impl TopDenied {
         let Some(secret) = &self.secret else {
             return CutText::new(key);
         };
-        // SipHash, whose output tells nothing of what follows the secret. The length parts secret and key.
+        // SipHash is a keyed hash, so its output reveals nothing about the secret. The length separates the secret from
+        // the key.
         let mut hasher = DefaultHasher::new();
         hasher.write_usize(secret.len());
         hasher.write(secret);
         hasher.write(key.as_bytes());
-        // Sixteen digits, without the heap. Never an error: there is room for them, and they are ASCII.
+        // Writes sixteen digits without the heap. It cannot fail: the buffer has room, and the digits are ASCII.
         let mut digits = [0; 16];
         let _ = write!(&mut digits[..], "{:016x}", hasher.finish());
         CutText::new(std::str::from_utf8(&digits).unwrap_or_default())
@@ -122,13 +125,13 @@ impl TopDenied {
     /// Records a denial of `key` by `rule`.
     ///
     /// # Complexity
-    /// O(length of both), if it is sampled. Never waits, never allocates.
+    /// O(length of both) if the denial is sampled. Never waits and never allocates.
     #[inline]
     pub fn record(&self, rule: &str, key: &str) {
         self.sample.record_with(1, || RuleAndKey { rule: CutText::new(rule), key: self.kept(key) });
     }
 
-    /// The `n` pairs of rule and key that were denied most, most first.
+    /// Returns the `n` pairs of rule and key with the most denials, highest count first.
     ///
     /// # Complexity
     /// O(m log m) for each stripe; see [`SampledTopKeys::snapshot`].
@@ -144,7 +147,7 @@ impl TopDenied {
         .collect()
     }
 
-    /// Forgets all: a period begins.
+    /// Clears the list, to start a new period.
     pub fn clear(&self) {
         drop(self.sample.take());
     }
