@@ -98,7 +98,7 @@ impl<'a> Policy<'a> {
         Self::blocked_by(name, period, Decision::nothing(now.as_nanos()))
     }
 
-    /// Sets the decision of the policy. A peek has a cost of zero and is not a denial.
+    /// Same as [`Policy::blocked`], with a given decision. A peek costs nothing and is not denied.
     pub(crate) fn blocked_by(name: &'a str, period: Duration, decision: Decision) -> Self {
         let period_ns = period.as_nanos().max(1);
         Self { name, limit: 1, period_ns, decision, enforced: true, unit: Unit::Requests, partition: None }

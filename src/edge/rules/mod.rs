@@ -1,4 +1,4 @@
-//! Rules in the language of Envoy's rate limit service, which reload while requests are decided.
+//! Rate limit rules in the language of Envoy's rate limit service. Rules can be reloaded while requests are checked.
 //!
 //! ```
 //! use tollgate::rules::{Descriptor, Rules};
@@ -23,22 +23,23 @@
 //! # Ok::<(), tollgate::rules::RulesError>(())
 //! ```
 //!
-//! Rules count in fixed windows unless they name an algorithm, as Envoy's service does. Limiters that are made in code default to GCRA
-//! ([`RateLimiter::new`](crate::RateLimiter::new)).
+//! Rules use fixed windows unless they name an algorithm, as Envoy's service does. Limiters that are created in code
+//! use GCRA by default ([`RateLimiter::new`](crate::RateLimiter::new)).
 //!
-//! [The guide](crate::guide::rules) has the language. A request that several rules apply to is charged to all of them or to none,
-//! as by [`check_all`](crate::check_all), unless the file says `charging: count-first`.
+//! [The guide](crate::guide::rules) describes the language. If several rules apply to a request, the request is charged
+//! to all of them or to none, as with [`check_all`](crate::check_all). The setting `charging: count-first` changes
+//! this.
 //!
-//!
-//! # Where what is
+//! # Modules
 //! ```text
-//! config/    files in YAML, JSON or TOML ──► rules, and all that is wrong with them
-//! matching/  a request's descriptors ──► the rules that apply, and the keys that they count it by
-//! counting/  the stores of this process, and the limiters of a server that processes share
+//! config/    files in YAML, JSON or TOML ──► rules, and all problems in the files
+//! matching/  a request's descriptors ──► the rules that apply, and the key that each rule uses
+//! counting/  the stores of this process, and the limiters on a server that processes share
 //! engine/    checks, refunds and reloads
 //! watch/     reloads when the files change
 //! ```
-//! `rule` has what a rule says. Imports go upward in this list, and all of them use `rule`.
+//! The module `rule` defines the content of a rule. Modules import only from modules above them in this list, and all
+//! of them use `rule`.
 
 mod config;
 mod counting;

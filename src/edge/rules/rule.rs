@@ -1,4 +1,4 @@
-//! What a rule says, once it has been read and checked.
+//! The content of a rule, after it has been read and checked.
 
 use std::fmt;
 use std::mem::discriminant;
@@ -7,42 +7,44 @@ use std::time::Duration;
 
 use crate::{Capacity, Quota};
 
-/// One limit on the requests that one descriptor of the file matches.
+/// A limit on the requests that match one descriptor of the file.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Rule {
-    /// What it is known by when the file is loaded again: the entries that lead to it, and which limit of them it is. A rule
-    /// whose identity stays keeps what its clients have used when its numbers change.
+    /// The identity of the rule across loads: the entries that lead to it, and which limit of them it is. If the
+    /// identity stays the same, clients keep their usage when the rule's numbers change.
     pub identity: Box<str>,
-    /// Its name in header fields, problem documents, logs and metrics: `rate_limit.name`, or else as its metrics are called.
+    /// The name in header fields, problem documents, logs and metrics: `rate_limit.name`, or the name of the rule's
+    /// metrics if that is absent.
     pub name: Box<str>,
-    /// Whether `name` was written in the file, so that `replaces` of other rules can mean it.
+    /// Whether the file sets `name`. Only then can `replaces` of other rules refer to it.
     pub is_named: bool,
-    /// How much.
+    /// How much the rule admits.
     pub limit: Limit,
-    /// A request that leaves more units in use than this is marked, though it goes through; `u64::MAX` if there is no soft limit.
+    /// The soft limit. A request is admitted but marked if it leaves more units than this in use. `u64::MAX` if there
+    /// is no soft limit.
     pub soft: u64,
-    /// Whether it is counted and reported, but refuses nobody.
+    /// Whether the rule counts and reports, but denies nothing.
     pub shadow: bool,
-    /// Whether a request is refused only if all such rules of it refuse.
+    /// Whether the rule denies a request only if all such rules of the request deny it.
     pub quota_mode: bool,
-    /// For how many of a million keys it refuses; for the others it is as `shadow`.
+    /// The number of keys in a million for which the rule is enforced. For the other keys, it acts like `shadow`.
     pub enforced_per_million: u32,
-    /// Named rules of the same request that this one switches off.
+    /// The names of rules that this rule disables for the same request.
     pub replaces: Vec<Box<str>>,
-    /// Which of the request's entries have a counter of their own by key and value, the first entry in the lowest bit. None: all
-    /// requests share one.
+    /// The entries that have a counter for each key and value; the first entry is the lowest bit. With no bit set, all
+    /// requests share one counter.
     pub counted_by: u32,
-    /// Which others have a counter of their own by key alone: those with `share_threshold` and a `*` in their key.
+    /// The other entries that have a counter for each key: those with `share_threshold` and a `*` in their key.
     pub counted_by_key: u32,
-    /// How its metrics are called.
+    /// The name of the rule's metrics.
     pub metric: Metric,
-    /// Where it stands, from 1.
+    /// The rule's line, from 1.
     pub line: usize,
 }
 
 impl Rule {
-    /// What the rule's metrics are called for a request: `files.tenant_acme.method`.
+    /// Returns the name of the rule's metrics for a request: `files.tenant_acme.method`.
     #[must_use]
     pub fn metric_name(&self, domain: &str, entries: &[(&str, &str)]) -> String {
         self.metric.name(domain, entries)
@@ -66,43 +68,44 @@ impl Rule {
     }
 }
 
-/// How much a rule lets through.
+/// How much a rule admits.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Limit {
-    /// Everything, uncounted.
+    /// Everything, without counting.
     Unlimited,
     /// Nothing: `requests_per_unit: 0`.
     Blocked {
         /// The unit.
         period: Duration,
     },
-    /// So much.
+    /// A quota per period.
     Quota {
-        /// The limit, its period, and the burst for those algorithms that have one.
+        /// The limit, its period, and the burst of algorithms that have one.
         quota: Quota,
-        /// By which algorithm.
+        /// The algorithm.
         algorithm: Algorithm,
-        /// In which store; `None` is the default: a compact one of 1 MiB, or a keyed one for what that cannot hold.
+        /// The store. `None` is the default: a compact store of 1 MiB, or a keyed store if a compact store cannot hold
+        /// the limit.
         store: Option<Store>,
     },
 }
 
-/// The algorithms by their names in rules.
+/// The algorithms, by their names in rules.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// `fixed-window`, aligned to the Unix epoch, as Envoy's service counts: the default of rules. In code the default is
-    /// [`Gcra`](crate::Gcra).
+    /// `fixed-window`: windows aligned to the Unix epoch, as in Envoy's service. This is the default of rules. The
+    /// default in code is [`Gcra`](crate::Gcra).
     #[default]
     FixedWindow,
     /// `gcra`.
     Gcra,
-    /// `token-bucket`, refilled continuously.
+    /// `token-bucket`, which refills continuously.
     TokenBucket,
     /// `leaky-bucket`, as a meter.
     LeakyBucket,
-    /// `sliding-window`: two counts.
+    /// `sliding-window`: two counts per key.
     SlidingWindow {
         /// `strict: true`.
         strict: bool,
@@ -118,88 +121,91 @@ pub enum Algorithm {
     SlidingLog,
 }
 
-/// The stores by their names in rules.
+/// The stores, by their names in rules.
 #[derive(Copy, Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Store {
     /// `compact`.
     Compact(Capacity),
-    /// `keyed`, of at most so many keys.
+    /// `keyed`, optionally with a maximum number of keys.
     Keyed {
-        /// The cap, if there is one; beyond it new keys push idle ones out, and are else forgotten.
+        /// The maximum number of keys, if there is one. At the maximum, a new key evicts an idle key; if no key is
+        /// idle, the new key is forgotten.
         max_keys: Option<usize>,
     },
     /// `sketch`.
     Sketch(Capacity),
-    /// `redis`: shared with other processes.
+    /// `redis`, which processes share.
     Redis(Shared),
 }
 
-/// How a limit is kept that several processes share.
+/// How several processes share a limit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Shared {
-    /// Who decides: the server each time, or this process by what it holds.
+    /// Which side decides: the server for each request, or this process from the units that it holds.
     pub mode: Mode,
-    /// What is done while the server cannot be asked.
+    /// What happens while the server does not answer.
     pub on_failure: OnFailure,
-    /// How many processes share the limit, 1 or more: for what each may do alone, and for what each leases at most.
+    /// The number of processes that share the limit, 1 or more. It determines how much each process may admit alone,
+    /// and how much it leases at most.
     pub processes: u32,
-    /// How long to wait for the server.
+    /// The maximum wait for the server.
     pub timeout: Duration,
 }
 
-/// The modes of shared limits by their names in rules.
+/// The modes of shared limits, by their names in rules.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Mode {
-    /// `atomic`: the server decides each request. Exact; a round trip each.
+    /// `atomic`: the server decides each request. Exact, at the cost of one round trip per request.
     Atomic,
-    /// `lease`: this process takes units in blocks, and decides by them. Never more than the limit in a window, and by GCRA no more than
-    /// comes back in a lease's life beyond it; the default.
+    /// `lease`: this process takes units in blocks and decides from them. A window never admits more than its limit.
+    /// GCRA may exceed its limit by at most the units that refill in the life of a lease. This is the default.
     #[default]
     Lease,
-    /// `write-back`: this process decides, and tells the server afterwards. Within a bound that is stated.
+    /// `write-back`: this process decides, and reports to the server afterwards. The excess has a documented bound.
     WriteBack,
 }
 
-/// What is done while the server cannot be asked, by its name in rules.
+/// What happens while the server does not answer, by its name in rules.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// `open`: requests are admitted, uncounted.
+    /// `open`: requests are admitted without counting.
     Open,
-    /// `closed`: they are refused.
+    /// `closed`: requests are denied.
     Closed,
-    /// `local`: this process decides alone, by its part of the limit. The default.
+    /// `local`: this process decides alone, with its part of the limit. This is the default.
     #[default]
     Local,
 }
 
-/// What a rule charges requests that it refuses.
+/// Whether denied requests are charged.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Charging {
-    /// All limits of a request are charged, or none; a refused request costs nothing. The default.
+    /// A request is charged to all its limits or to none, so a denied request costs nothing. This is the default.
     #[default]
     AllOrNothing,
-    /// Every limit counts every request, refused ones too, and judges afterwards: as Envoy's service does.
+    /// Every limit counts every request, including denied ones, and then decides. Envoy's service works in this way.
     CountFirst,
 }
 
-/// How a rule's metrics are called: the levels of its path, joined by dots.
+/// The name of a rule's metrics: the levels of its path, joined by dots.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metric {
-    /// Each level's key, with the value if it was written in the file; the pattern for wildcards. After them, for tiers and for
-    /// several limits of one descriptor, which of them it is.
+    /// Each level's key, with the value if the file has one, or with the pattern for wildcards. A suffix identifies the
+    /// tier, or the limit if one descriptor has several.
     pub levels: Vec<Arc<str>>,
-    /// Levels that show the request's own key and value instead, the first in the lowest bit.
+    /// The levels that show the request's own key and value instead; the first level is the lowest bit.
     pub with_value: u32,
-    /// Whether these show an empty value too, as `key_`: by `detailed_metric` without `share_threshold`.
+    /// Whether these levels show an empty value too, as `key_`. This is the case for `detailed_metric` without
+    /// `share_threshold`.
     pub with_empty_value: bool,
 }
 
-/// Envoy's units.
+/// Envoy's time units.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Unit {
     /// A second.
@@ -218,17 +224,17 @@ pub enum Unit {
     Year,
 }
 
-/// The memory of a rule's store of fixed size, unless the rule says otherwise: a compact one has room for eighty thousand busy keys.
+/// The default memory of a store of fixed size. A compact store of this size has room for eighty thousand busy keys.
 pub(super) const MEMORY: Capacity = Capacity::memory(1 << 20);
-/// The parts of a sub-window without a number in the file.
+/// The default number of parts of a sub-window.
 const PARTS: u32 = 60;
-/// The wait for a server without a time in the file. A server in the same data centre answers within one millisecond, and 40 are half of
-/// what a client notices.
+/// The default wait for a server. A server in the same data centre answers within one millisecond. 40 ms are half of
+/// the delay that a client notices.
 const TIMEOUT: Duration = Duration::from_millis(40);
-/// All keys, in the parts that shares are counted in.
+/// All keys, in millionths: the unit of shares.
 pub(super) const MILLION: u32 = 1_000_000;
 
-/// The name of a value, whatever its parameters.
+/// Defines the name of a value, whatever its parameters.
 fn name_of<T>(names: &[(&'static str, T)], value: &T) -> &'static str {
     names.iter().find(|(_, named)| discriminant(named) == discriminant(value)).map_or("", |(name, _)| name)
 }
@@ -239,7 +245,7 @@ macro_rules! named {
         pub(super) const $names: &[(&str, $type)] = &[$(($name, $value)),+];
 
         impl fmt::Display for $type {
-            /// Its name in rules.
+            /// Returns the name in rules.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(name_of($names, self))
             }
@@ -287,34 +293,34 @@ impl Shared {
 }
 
 impl Algorithm {
-    /// Whether it has a burst: windows count up to the limit.
+    /// Whether the algorithm has a burst. Windows count up to the limit instead.
     pub(crate) const fn has_burst(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
     }
 
-    /// Whether the compact store has a form for it, and the script in Redis knows it.
+    /// Whether the compact store and the script in Redis support the algorithm.
     pub(super) const fn is_compact(self) -> bool {
         !matches!(self, Self::SubWindow { .. } | Self::SlidingLog)
     }
 
-    /// Whether the sketch counts it.
+    /// Whether the sketch supports the algorithm.
     pub(super) const fn is_sketched(self) -> bool {
         matches!(self, Self::FixedWindow | Self::SlidingWindow { .. })
     }
 
-    /// The most units that may be in use: the limit of windows, else the burst.
+    /// Returns the maximum number of units in use: the limit of windows, or the burst of other algorithms.
     pub(super) const fn most(self, quota: &Quota) -> u64 {
         if self.has_burst() { quota.burst_size() } else { quota.limit() }
     }
 }
 
 impl Unit {
-    /// The unit of this period.
+    /// Returns the unit with this period.
     pub(super) fn of(period: Duration) -> Option<Self> {
         UNITS.iter().map(|&(_, unit)| unit).find(|unit| unit.period() == period)
     }
 
-    /// How long it is. A month has 30 days, and a year 365.
+    /// Returns the length of the unit. A month has 30 days, and a year has 365.
     #[must_use]
     pub const fn period(self) -> Duration {
         const DAY: u64 = 86_400;
@@ -331,10 +337,10 @@ impl Unit {
 }
 
 impl Metric {
-    /// The name for a request, as Envoy's service calls it: the domain, and each level's key, with its value where the file has
-    /// one or the request's is asked for.
+    /// Returns the name for a request in the form of Envoy's service: the domain, and then the key of each level. A key
+    /// is followed by its value if the file has a value, or if the name shows the request's value.
     ///
-    /// Entries are those of the request that the rule was found for.
+    /// `entries` are the entries of the request that matched the rule.
     #[must_use]
     pub fn name(&self, domain: &str, entries: &[(&str, &str)]) -> String {
         let mut name = domain.to_owned();

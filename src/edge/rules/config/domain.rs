@@ -1,4 +1,4 @@
-//! Files to domains: one each, or several that are merged.
+//! Builds domains from files: one file each, or several files that are merged.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::{Config, Problem};
 use crate::edge::rules::matching::{Branch, FoundRules, Tree};
 use crate::edge::rules::rule::{Charging, Rule};
 
-/// All rules of one domain, to be asked which of them limit a request.
+/// All rules of one domain. It finds the rules that limit a request.
 ///
 /// # Examples
 /// ```
@@ -37,28 +37,28 @@ pub struct Domain {
     warnings: Vec<Problem>,
 }
 
-/// Of each file the name, and how many rules there are up to its end.
+/// For each file, its name and the number of rules up to its end.
 #[derive(Debug)]
 pub(in crate::edge::rules) struct RuleFiles(Vec<(Box<str>, usize)>);
 
 impl RuleFiles {
-    /// The file of a rule, by its place among the domain's.
+    /// Returns the file of a rule, by the rule's index in the domain.
     pub(in crate::edge::rules) fn of(&self, rule: usize) -> &str {
         let file = self.0.partition_point(|&(_, end)| end <= rule);
         self.0.get(file).map_or("", |(file, _)| file)
     }
 
-    /// All of them.
+    /// Returns all files.
     pub(in crate::edge::rules) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(file, _)| &**file)
     }
 }
 
 impl Domain {
-    /// The domains of several files, in the order in which they first occur.
+    /// Returns the domains of several files, in the order in which they first occur.
     ///
-    /// Files of the same domain are an error, unless they are to be merged: then their descriptors come one after another, in the
-    /// order of the files. What they say of the whole domain (`charging`, `shadow`) must be the same.
+    /// Several files of the same domain are an error, unless `merge` is set. Then their descriptors follow one another
+    /// in the order of the files. Their settings for the whole domain (`charging`, `shadow`) must be the same.
     ///
     /// # Errors
     /// Domains and descriptors that occur twice, with both files and lines.
@@ -116,54 +116,58 @@ impl Domain {
         Some(Self { name, charging, shadow, rules, tree, files: RuleFiles(ends), warnings })
     }
 
-    /// What requests call it.
+    /// Returns the domain's name in requests.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What refused requests are charged.
+    /// Returns whether denied requests are charged.
     #[must_use]
     pub fn charging(&self) -> Charging {
         self.charging
     }
 
-    /// Whether all of it is a dry run: every rule decides and counts, and no request is refused.
+    /// Whether the whole domain is a dry run: every rule decides and counts, and no request is denied.
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         self.shadow
     }
 
-    /// Its rules, in the order of the files.
+    /// Returns the rules, in the order of the files.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// What is allowed, but hardly meant, of its files together: rules of one name. What looks wrong in a file by itself is told by
-    /// [`Config::warnings`].
+    /// Returns warnings about the files of the domain taken together: rules with the same name. [`Config::warnings`]
+    /// returns the warnings about a single file.
     #[must_use]
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 
-    /// The rules that limit a request of these entries, keys and values in their order; none if nothing does.
+    /// Returns the rules that limit a request with these entries: keys and values in order. Empty if no rule does.
     ///
-    /// Several are the limits of one descriptor (`rate_limits`). A tier that the request names comes before one that its last value is
-    /// a member of, and that before the descriptor's own limits.
+    /// Several rules are the limits of one descriptor (`rate_limits`). The tier that the request names has precedence.
+    /// Next is the tier that contains the request's last value, and then the descriptor's own limits.
     ///
     /// # Complexity
-    /// One look-up by hash a level for exact entries, two where none is exact; wildcards with a plain key by binary search of what
-    /// they begin with or end in. Wildcards that many others share this with, that have neither (`*x*`), or with a `*` in the key
-    /// are found by a text that they contain: one automaton reads the key or the value once, in time linear in its length, and the
-    /// wildcards whose text occurs are tried. At worst each of these wildcards is tried twice. A try takes time linear in the
-    /// lengths of the pattern, the key and the value. Nothing is allocated.
+    /// Does not allocate. The cost depends on the kind of entry:
+    ///
+    /// - Exact entries: one hash look-up per level, or two if no entry is exact.
+    /// - Wildcards with a plain key: a binary search by their prefix or suffix.
+    /// - Wildcards that share their prefix or suffix with many others, that have neither (`*x*`), or that have a `*` in
+    ///   the key: a search by a literal that they contain. One automaton reads the key or the value once, in time
+    ///   linear in its length. The search then tries the wildcards whose literal occurs, at worst each of them twice.
+    ///
+    /// One try takes time linear in the lengths of the pattern, the key and the value.
     #[must_use]
     pub fn matching(&self, entries: &[(&str, &str)], tier: Option<&str>) -> &[Rule] {
         self.rules.get(self.find(entries, tier).rules()).unwrap_or_default()
     }
 
-    /// The same, as places among the rules.
+    /// Does the same, but returns indices of rules.
     pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
         self.tree.find(entries, tier)
     }
@@ -173,7 +177,7 @@ fn at_domain(config: &Config) -> String {
     format!("{}:{}", config.file, config.domain_at.line)
 }
 
-/// What cannot be merged.
+/// Returns the problems that prevent a merge.
 fn clashes(files: &[Config]) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen: HashMap<(&str, Option<&str>), (&Config, &Branch)> = HashMap::new();

@@ -1,9 +1,10 @@
-//! What a rule is known by, and how its metrics are called.
+//! The identity of a rule, and the name of its metrics.
 //!
 //! ```text
 //! identity = domain { "|" key [ "=" value ] } [ "#tier=" name ] [ "#name=" name | "#unit=" unit ]
 //! ```
-//! A backslash stands before each `|`, `=`, `#` and backslash of a key, a value or a name, so that no two paths are one text.
+//! A backslash precedes each `|`, `=`, `#` and backslash in a key, a value or a name, so two different paths never have
+//! the same text.
 
 use std::sync::Arc;
 
@@ -20,31 +21,31 @@ fn escape(into: &mut String, text: &str) {
     }
 }
 
-/// One level of the way to a rule.
+/// One level of the path to a rule.
 #[derive(Clone, Debug)]
 pub(super) struct PathLevel {
-    /// Its key, with its value if it has one.
+    /// The key, with the value if the file has one.
     metric: Arc<str>,
-    /// Whether values that match count apart.
+    /// Whether values that match have separate counters.
     counted: bool,
-    /// Whether keys that match do, whatever their values.
+    /// Whether keys that match have separate counters, whatever their values are.
     counted_by_key: bool,
-    /// Whether the request's value is written into the metric's name.
+    /// Whether the metrics' name contains the request's value.
     with_value: bool,
-    /// Whether the pattern is, whatever else was asked for.
+    /// Whether the metrics' name contains the pattern, whatever the other settings are.
     shared: bool,
-    /// The length of the identity before it.
+    /// The length of the identity before this level.
     before: usize,
 }
 
-/// The way to a rule.
+/// The path to a rule.
 #[derive(Debug)]
 pub(super) struct RulePath {
     identity: String,
     steps: Vec<PathLevel>,
 }
 
-/// How one level of the way counts and is called.
+/// How one level of the path counts, and what its name is.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct LevelFlags {
     pub(super) wildcard: bool,
@@ -88,7 +89,7 @@ impl RulePath {
         self.steps.len()
     }
 
-    /// Levels for which something holds, the first in the lowest bit.
+    /// Returns the levels with a property; the first level is the lowest bit.
     fn bits(&self, holds: impl Fn(&PathLevel) -> bool) -> u32 {
         self.steps
             .iter()
@@ -133,7 +134,7 @@ impl RulePath {
     }
 }
 
-/// Which of the limits of one descriptor.
+/// Identifies a limit among the limits of one descriptor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum LimitLabel {
     Name(Box<str>),
@@ -141,7 +142,7 @@ pub(super) enum LimitLabel {
 }
 
 impl Rule {
-    /// The keys that lead to the rule, each with its value if the file has one.
+    /// Returns the keys that lead to the rule, each with its value if the file has one.
     ///
     /// # Examples
     /// ```
@@ -166,7 +167,8 @@ impl Rule {
     }
 }
 
-/// The keys, each with its value if it has one, that an identity leads through: the way back from [`RulePath::identity`].
+/// Returns the keys on the path of an identity, each with its value if it has one. This is the inverse of
+/// [`RulePath::identity`].
 fn path_of(identity: &str) -> Vec<(String, Option<String>)> {
     let mut path: Vec<(String, Option<String>)> = Vec::new();
     let mut chars = identity.chars();
@@ -181,7 +183,7 @@ fn path_of(identity: &str) -> Vec<(String, Option<String>)> {
             }
             c => {
                 let c = if c == '\\' { chars.next() } else { Some(c) };
-                // The domain's text comes before all levels.
+                // The text of the domain precedes all levels.
                 if let Some((key, value)) = path.last_mut() {
                     value.as_mut().unwrap_or(key).extend(c);
                 }

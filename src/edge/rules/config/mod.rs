@@ -1,7 +1,7 @@
-//! Reading rules.
+//! Reads rules from files.
 //!
 //! ```text
-//! YAML, JSON, TOML ──► nodes, each with its line and column ──► one checker ──► rules, and what is wrong or looks so
+//! YAML, JSON, TOML ──► nodes, each with its line and column ──► one checker ──► rules, problems and warnings
 //! ```
 
 mod check;
@@ -36,8 +36,8 @@ use super::rule::{Charging, Rule};
 
 /// The rules of one file, read and checked.
 ///
-/// The language is that of Envoy's rate limit service, and more where a file asks for it: see [`guide::rules`](crate::guide::rules).
-/// All three formats say the same things.
+/// The language is that of Envoy's rate limit service. A file can enable extensions of this crate: see
+/// [`guide::rules`](crate::guide::rules). All three formats express the same rules.
 ///
 /// # Examples
 /// ```
@@ -63,41 +63,41 @@ pub struct Config {
     charging: Charging,
     shadow: bool,
     branches: Vec<Branch>,
-    /// Of its text: what [`hash`] makes of it.
+    /// The result of [`hash`] for the text.
     hash: u64,
     rules: Vec<Rule>,
     warnings: Vec<Problem>,
 }
 
 impl Config {
-    /// Rules in YAML: one document, without duplicate keys. The name is for messages.
+    /// Reads rules in YAML: one document, without duplicate keys. Messages contain `name`.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All problems in the text.
     pub fn from_yaml(name: &str, text: &str) -> Result<Self, ConfigError> {
         Self::from_text(name, text, yaml::read)
     }
 
-    /// Rules in JSON. The name is for messages.
+    /// Reads rules in JSON. Messages contain `name`.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All problems in the text.
     pub fn from_json(name: &str, text: &str) -> Result<Self, ConfigError> {
         Self::from_text(name, text, json::read)
     }
 
-    /// Rules in TOML. The name is for messages.
+    /// Reads rules in TOML. Messages contain `name`.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All problems in the text.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, ConfigError> {
         Self::from_text(name, text, toml::read)
     }
 
-    /// Rules from a file, whose name says the format: `.yaml`, `.yml`, `.json` or `.toml`.
+    /// Reads rules from a file. The extension selects the format: `.yaml`, `.yml`, `.json` or `.toml`.
     ///
     /// # Errors
-    /// If the file cannot be read, or has another ending; and all that is wrong with it.
+    /// If the file cannot be read or has another extension. Otherwise, all problems in the text.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -113,12 +113,12 @@ impl Config {
                 return unreadable(message, "end it in .yaml, .yml, .json or .toml");
             }
         };
-        // One byte more than is read says that there are more.
+        // Reads one byte more than the maximum, to detect a longer file.
         let mut bytes = Vec::new();
         let all = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
         if let Err(error) = all {
             let text = error.to_string();
-            // Without "(os error 2)", which helps nobody.
+            // Omits "(os error 2)", which does not help the reader.
             let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
             return unreadable(format!("cannot be read: {reason}"), "");
         }
@@ -136,45 +136,45 @@ impl Config {
             return Err(ConfigError::unreadable(name, Position::default(), message, "write fewer rules"));
         }
         let mut problems = Problems::of(name);
-        // Some editors begin a file with a mark.
+        // Some editors write a byte order mark at the start of a file.
         match read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut problems) {
             Some(root) => check::check(name, root, text, problems),
             None => Err(problems.into_error()),
         }
     }
 
-    /// What tells these files, in their order, from others: the same on every machine, whatever they are called. 48 bits, which a gauge
-    /// holds exactly.
+    /// Returns a hash of these files in their order. It is the same on every machine, whatever the file names are. It
+    /// has 48 bits, which a gauge represents exactly.
     pub(super) fn hash_of(files: &[Self]) -> u64 {
         let hashes: Vec<u8> = files.iter().flat_map(|file| file.hash.to_le_bytes()).collect();
         hash(&hashes) >> 16
     }
 
-    /// The file's name, as it was given.
+    /// Returns the file's name, as the caller gave it.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The domain whose rules these are.
+    /// Returns the domain of the rules.
     #[must_use]
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// The rules, in the order of the file.
+    /// Returns the rules, in the order of the file.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// What is allowed, but hardly meant; by line.
+    /// Returns the warnings, by line: settings that are allowed but are probably mistakes.
     #[must_use]
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 
-    /// What refused requests are charged.
+    /// Returns whether denied requests are charged.
     #[must_use]
     pub fn charging(&self) -> Charging {
         self.charging
@@ -187,7 +187,7 @@ impl Config {
     }
 }
 
-/// FNV-1a (Fowler, Noll and Vo): no secret, and the same for every build.
+/// FNV-1a (Fowler, Noll and Vo). It uses no secret and is the same in every build.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -197,7 +197,7 @@ fn hash(bytes: &[u8]) -> u64 {
 mod tests {
     use super::hash;
 
-    /// As the authors' page has them.
+    /// The values on the authors' page.
     #[test]
     fn hashes_are_those_of_every_machine() {
         assert_eq!((hash(b""), hash(b"a")), (0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c));

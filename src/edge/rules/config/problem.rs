@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what would be right.
+//! The problems of a file: what is wrong, where, and how to correct it.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::string::FromUtf8Error;
 
 use crate::edge::rules::matching::Position;
 
-/// One thing that is wrong, or looks so.
+/// A problem or a warning.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     file: Box<str>,
@@ -17,37 +17,37 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The file's name, as it was given.
+    /// Returns the file's name, as the caller gave it.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The line, from 1; 0 if the problem is of the whole file.
+    /// Returns the line, from 1, or 0 if the problem concerns the whole file.
     #[must_use]
     pub fn line(&self) -> usize {
         self.at.line as usize
     }
 
-    /// The column in characters, from 1; 0 if the problem is of the whole file or line.
+    /// Returns the column in characters, from 1, or 0 if the problem concerns the whole file or line.
     #[must_use]
     pub fn column(&self) -> usize {
         self.at.column as usize
     }
 
-    /// Which field, as `descriptors[2].rate_limit.unit`; empty if it is none of them.
+    /// Returns the path of the field, such as `descriptors[2].rate_limit.unit`. Empty if the problem concerns no field.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What is wrong.
+    /// Returns what is wrong.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// A problem of a whole line, for checks of one's own.
+    /// Creates a problem of a whole line, for your own checks.
     ///
     /// # Examples
     /// ```
@@ -72,7 +72,7 @@ impl Problem {
         Self { file: file.into(), at, path, message: message.into(), remedy: remedy.into() }
     }
 
-    /// What would be right.
+    /// Returns how to correct the problem.
     #[must_use]
     pub fn remedy(&self) -> &str {
         &self.remedy
@@ -80,7 +80,7 @@ impl Problem {
 }
 
 impl fmt::Display for Problem {
-    /// `limits.yaml:7:13: descriptors[2].rate_limit.unit: "fortnight" is no unit; use second, …`
+    /// Writes `limits.yaml:7:13: descriptors[2].rate_limit.unit: "fortnight" is no unit; use second, …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file)?;
         if self.at.line > 0 {
@@ -100,9 +100,9 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Rules that cannot be used: all that is wrong with them, by file and line.
+/// The error for rules that cannot be used. It lists all problems, by file and line.
 ///
-/// As a text it has one line for each problem.
+/// Its text has one line for each problem.
 ///
 /// # Examples
 /// ```
@@ -128,7 +128,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// All of them, or what is wrong with any.
+    /// Returns all values, or the problems of those that failed.
     pub(in crate::edge::rules) fn of_all<T>(
         each: impl Iterator<Item = Result<T, Self>>,
     ) -> Result<Vec<T>, Self> {
@@ -142,18 +142,18 @@ impl ConfigError {
         if problems.is_empty() { Ok(all) } else { Err(Self { problems }) }
     }
 
-    /// What is wrong, by line; one problem at least, and at most the first 100 of a file.
+    /// Returns the problems by line: at least one, and at most the first 100 of a file.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// The problem of a file that is not read at all.
+    /// The problem of a file that was not read.
     pub(super) fn unreadable(file: &str, at: Position, message: String, remedy: &str) -> Self {
         Self::of(vec![Problem::new(file, at, "", message, remedy)])
     }
 
-    /// Problems of several files as one.
+    /// Combines the problems of several files.
     pub(crate) fn of(problems: Vec<Problem>) -> Self {
         Self { problems }
     }
@@ -173,7 +173,7 @@ impl fmt::Display for ConfigError {
 
 impl Error for ConfigError {}
 
-/// The problems of one file, while they are found.
+/// Collects the problems of one file.
 #[derive(Debug)]
 pub(super) struct Problems {
     file: Box<str>,
@@ -181,7 +181,7 @@ pub(super) struct Problems {
     more: usize,
 }
 
-/// So many are kept; nobody reads the others.
+/// The maximum number of problems that are kept. More would not help the reader.
 const MOST: usize = 100;
 
 impl Problems {
@@ -203,7 +203,7 @@ impl Problems {
         }
     }
 
-    /// Adds a problem after which nothing more can be read.
+    /// Adds a problem after which the rest of the file cannot be read.
     pub(super) fn fail<T>(
         &mut self,
         at: Position,
@@ -218,12 +218,12 @@ impl Problems {
         self.found.is_empty()
     }
 
-    /// How many there are, to see whether more were found.
+    /// Returns the number of problems, so that a caller can detect new ones.
     pub(super) fn len(&self) -> usize {
         self.found.len().saturating_add(self.more)
     }
 
-    /// In the order of the file.
+    /// Returns the problems in the order of the file.
     pub(super) fn into_sorted(mut self) -> Vec<Problem> {
         self.found.sort_by_key(|problem| problem.at);
         if self.more > 0 {
@@ -238,7 +238,7 @@ impl Problems {
     }
 }
 
-/// A file with a byte that belongs to no text.
+/// Returns the problem of a file with a byte that is not valid text.
 pub(super) fn no_utf8(name: &str, error: &FromUtf8Error) -> ConfigError {
     let (text, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
     let line = text.split(|&byte| byte == b'\n').count();

@@ -1,4 +1,4 @@
-//! What the rules say of a request.
+//! The answer of the rules to a request.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,47 +13,50 @@ use crate::base::sync::Loaded;
 use crate::edge::rules::counting::DecidedWhere;
 use crate::edge::rules::rule::{Limit, MILLION, Rule};
 
-/// As Envoy's service answers.
+/// The response code of Envoy's service.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Code {
-    /// It may go.
+    /// The request is admitted.
     Ok,
-    /// It must not.
+    /// The request is denied.
     OverLimit,
 }
 
-/// What came of one rule.
+/// The outcome of one rule.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// There was room.
+    /// The quota sufficed.
     Allowed,
-    /// There was room, but more is in use than the soft limit.
+    /// The quota sufficed, but more units are in use than the soft limit.
     SoftLimited,
-    /// There was none.
+    /// The quota did not suffice.
     Denied,
-    /// There was none, but the rule refuses nobody: it only reports, or another one with `quota_mode` had room.
+    /// The quota did not suffice, but the rule denies nothing: it only reports, or another rule with `quota_mode` had
+    /// quota left.
     ShadowDenied,
-    /// The rule lets all through, uncounted.
+    /// The rule admits everything without counting.
     Unlimited,
-    /// The rule is shared by processes, and was not asked: another one refused the request already, or it costs nothing.
+    /// The rule is shared by processes and was not asked, because another rule had already denied the request or
+    /// because the request costs nothing.
     NotAsked,
 }
 
-/// How a rule takes part in a request.
+/// The part that a rule takes in a request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     Enforced,
-    /// Refuses if all such do.
+    /// Denies the request if all rules with this part deny it.
     Quota,
     /// Reports only.
     Shadow,
-    /// Switched off by another rule.
+    /// Disabled by another rule.
     Replaced,
 }
 
 impl Part {
-    /// How a rule takes part in every request; `None` if it refuses a share of its keys only.
+    /// Returns the part that a rule takes in every request, or `None` if the rule is enforced for a share of its keys
+    /// only.
     pub(super) fn of_all(rule: &Rule) -> Option<Self> {
         if rule.shadow {
             Some(Self::Shadow)
@@ -62,36 +65,36 @@ impl Part {
         }
     }
 
-    /// How it takes part for the keys that it refuses. What has no limit is no quota.
+    /// Returns the part for keys that the rule is enforced for. A rule without a limit is not a quota.
     pub(super) fn of_enforced(rule: &Rule) -> Self {
         if rule.quota_mode && rule.limit != Limit::Unlimited { Self::Quota } else { Self::Enforced }
     }
 
-    /// Whether it can refuse the request.
+    /// Whether the rule can deny the request.
     pub(super) fn refuses(self) -> bool {
         matches!(self, Self::Enforced | Self::Quota)
     }
 }
 
-/// A rule in a request, decided.
+/// A rule's decision about a request.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Decided {
     pub(super) rule: u32,
     pub(super) descriptor: u32,
     pub(super) part: Part,
     pub(super) soft: bool,
-    /// None of a rule without a limit, and of a shared one that was not asked.
+    /// `None` for a rule without a limit, and for a shared rule that was not asked.
     pub(super) decision: Option<Decision>,
-    /// Who decided, of a shared rule.
+    /// Which side decided, for a shared rule.
     pub(super) by: Option<DecidedWhere>,
 }
 
-/// Rules of one request: mostly one or two.
+/// The rules of one request. Most requests have one or two.
 pub(super) type Few<T> = SmallVec<[T; 2]>;
 
-/// The answer to one request: whether it may go, and what each rule that applies says of it.
+/// The answer to one request: whether it is admitted, and the outcome of each rule that applies.
 ///
-/// It holds on to the rules that were in force when it was decided, so what it says stays true when they are loaded again.
+/// It keeps the rules that decided it, so it stays valid after a reload.
 ///
 /// # Examples
 /// ```
@@ -114,26 +117,27 @@ pub(super) type Few<T> = SmallVec<[T; 2]>;
 /// ```
 pub struct Answer {
     pub(super) rules: Loaded<RuleSet>,
-    /// `None` if there are no rules for it.
+    /// `None` if the domain has no rules.
     pub(super) domain: Option<u32>,
     pub(super) summary: Summary,
     pub(super) decided: Few<Decided>,
 }
 
-/// What the rules of a request say together.
+/// The combined result of all rules of a request.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Summary {
     pub(super) outcome: Outcome,
-    /// Whether nothing is refused: a dry run.
+    /// Whether this is a dry run, which denies nothing.
     pub(super) shadow: bool,
-    /// Whether there are rules with `quota_mode`, and none had room.
+    /// Whether there are rules with `quota_mode`, and none of them had quota left.
     pub(super) quotas_refuse: bool,
-    /// How long the rules that admitted a refused request, and counted it all the same, would refuse the same one now.
+    /// The wait for rules that admitted and counted a request that another rule denied: how long they would deny the
+    /// same request now.
     pub(super) other_retry_after: Duration,
 }
 
 impl Summary {
-    /// What a rule says that no other one is asked with.
+    /// The result of a rule that is the only one asked.
     #[inline]
     pub(super) const fn new(outcome: Outcome, shadow: bool) -> Self {
         Self { outcome, shadow, quotas_refuse: false, other_retry_after: Duration::ZERO }
@@ -141,50 +145,50 @@ impl Summary {
 }
 
 impl Answer {
-    /// Whether the request may go, and if not whether it ever can.
+    /// Returns whether the request is admitted, and if not, whether it can ever be admitted.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         if self.summary.shadow { Outcome::Allowed } else { self.summary.outcome }
     }
 
-    /// Whether the request may go. True of a request to which no rule applies.
+    /// Whether the request is admitted. Also true if no rule applies to the request.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.outcome() == Outcome::Allowed
     }
 
-    /// Whether the request must not go.
+    /// Whether the request is denied.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         !self.is_allowed()
     }
 
-    /// Whether some rule can never admit its cost.
+    /// Whether some rule can never admit the cost of the request.
     #[must_use]
     pub fn is_never(&self) -> bool {
         self.outcome() == Outcome::Never
     }
 
-    /// Whether it would have been refused, were it not for a dry run of all rules.
+    /// Whether the request would be denied without the dry run of all rules.
     #[must_use]
     pub fn is_shadow_denied(&self) -> bool {
         self.summary.shadow && self.summary.outcome != Outcome::Allowed
     }
 
-    /// Whether there are rules for the domain at all.
+    /// Whether the domain has rules.
     #[must_use]
     pub fn has_domain(&self) -> bool {
         self.domain.is_some()
     }
 
-    /// As Envoy's service answers for the whole request.
+    /// Returns the response code of Envoy's service for the whole request.
     #[must_use]
     pub fn code(&self) -> Code {
         if self.is_allowed() { Code::Ok } else { Code::OverLimit }
     }
 
-    /// The index of its domain among those in force, in the order of [`Rules::for_each`](super::Rules::for_each); `None` if there are
-    /// no rules for it.
+    /// Returns the index of the request's domain among those in force, in the order of
+    /// [`Rules::for_each`](super::Rules::for_each). Returns `None` if the domain has no rules.
     ///
     /// # Examples
     /// ```
@@ -208,7 +212,7 @@ impl Answer {
         self.rules.domain_at(self.domain?)
     }
 
-    /// Every rule that applies, in the order of the request's descriptors and the file's rules.
+    /// Returns all rules that apply, in the order of the request's descriptors and then of the rules in the file.
     pub fn limits(&self) -> impl Iterator<Item = Applied<'_>> {
         let domain = self.domain();
         self.decided.iter().filter_map(move |decided| {
@@ -216,7 +220,7 @@ impl Answer {
         })
     }
 
-    /// The rules that refuse the request.
+    /// Returns the rules that deny the request.
     ///
     /// # Examples
     /// ```
@@ -240,8 +244,9 @@ impl Answer {
         self.limits().filter(move |limit| denied && limit.refuses())
     }
 
-    /// How long until the same request could be admitted, if nothing else is until then: as the rule says that refuses for
-    /// longest; of those with `quota_mode` the one that refuses for the shortest time. Zero if it was allowed, `None` if it can never be.
+    /// Returns how long until the same request could be admitted, if no other request is charged until then. This is
+    /// the longest wait of the rules that deny. Among rules with `quota_mode`, only the shortest wait counts. Returns
+    /// zero if the request was admitted, and `None` if it can never be admitted.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.is_never() {
@@ -256,13 +261,13 @@ impl Answer {
         Some(enforced.max(waits(Part::Quota).min()).unwrap_or_default().max(other))
     }
 
-    /// Whether any rule marks it: more is in use than its soft limit.
+    /// Whether any rule marks the request because more units are in use than its soft limit.
     #[must_use]
     pub fn is_soft_limited(&self) -> bool {
         self.decided.iter().any(|decided| decided.soft)
     }
 
-    /// As Envoy's service answers for one descriptor, by its place.
+    /// Returns the answer of Envoy's service for the descriptor with this index.
     #[must_use]
     pub fn status(&self, descriptor: usize) -> Status<'_> {
         let applied = self.limits().filter(|limit| limit.descriptor() == descriptor);
@@ -274,7 +279,7 @@ impl Answer {
     }
 }
 
-/// One rule that applies to a request, and what came of it.
+/// A rule that applies to a request, with its outcome.
 #[derive(Copy, Clone)]
 pub struct Applied<'a> {
     active: &'a ActiveRule,
@@ -283,31 +288,32 @@ pub struct Applied<'a> {
 }
 
 impl<'a> Applied<'a> {
-    /// The rule.
+    /// Returns the rule.
     #[must_use]
     pub fn rule(&self) -> &'a Rule {
         &self.active.rule
     }
 
-    /// Its name, for clients and logs.
+    /// Returns the rule's name, for clients and logs.
     #[must_use]
     pub fn name(&self) -> &'a str {
         &self.active.rule.name
     }
 
-    /// The index of the rule among its domain's, as in [`Domain::rules`](crate::rules::Domain::rules).
+    /// Returns the index of the rule in its domain, as in [`Domain::rules`](crate::rules::Domain::rules).
     #[must_use]
     pub fn index(&self) -> usize {
         self.decided.rule as usize
     }
 
-    /// Which of the request's descriptors it applies to.
+    /// Returns the index of the request's descriptor that the rule applies to.
     #[must_use]
     pub fn descriptor(&self) -> usize {
         self.decided.descriptor as usize
     }
 
-    /// What came of it. Of a request that another rule refused, what would have.
+    /// Returns the outcome of the rule. If another rule denied the request, this is the outcome that the rule would
+    /// have had.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.decided.decision {
@@ -320,22 +326,24 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Its decision; `None` of a rule that has no limit, that another one replaces, or that was [not asked](Verdict::NotAsked). Of a request that another rule refused, it
-    /// says what this one would have decided.
+    /// Returns the rule's decision. If another rule denied the request, this is the decision that the rule would have
+    /// made. Returns `None` for a rule without a limit, for a rule that another one replaces, and for a rule that was
+    /// [not asked](Verdict::NotAsked).
     #[must_use]
     pub fn decision(&self) -> Option<&'a Decision> {
         self.decided.decision.as_ref()
     }
 
-    /// Who decided, of a rule that processes share; `None` of others, and of one that was not asked.
+    /// Returns which side decided, for a rule that processes share. Returns `None` for other rules, and for a rule that
+    /// was not asked.
     #[cfg(feature = "redis")]
     #[must_use]
     pub fn decided_by(&self) -> Option<crate::edge::redis::DecidedBy> {
         self.decided.by.map(DecidedWhere::decided_by)
     }
 
-    /// Whether a client can be told its figures: not if the server could not be asked, so that nobody decided, nor if it was admitted
-    /// by the part that this process holds.
+    /// Whether a client may see the rule's numbers. It may not if the server did not answer, because then no limiter
+    /// decided. It may not either if this process admitted the request from the part that it holds.
     #[cfg(feature = "tower")]
     pub(crate) fn knows_remaining(&self) -> bool {
         let is_denied = self.decided.decision.is_some_and(|decision| decision.is_denied());
@@ -346,8 +354,9 @@ impl<'a> Applied<'a> {
         matches!(self.active.counter, Counter::Shared(_)) && self.decided.part != Part::Replaced
     }
 
-    /// The units that would be admitted now; `u64::MAX` without a limit, 0 of a rule that only reports and would refuse, and of one
-    /// that was not asked. After a refused cost above 1 some may be left, where [`Status::remaining`] says 0.
+    /// Returns the units that would be admitted now. Returns `u64::MAX` without a limit. Returns 0 for a rule that only
+    /// reports and would deny, and for a rule that was not asked. After a denied cost above 1, some units may be left,
+    /// although [`Status::remaining`] returns 0.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         match &self.decided.decision {
@@ -358,25 +367,26 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// What could pass from full: the burst, or the limit of windows; `u64::MAX` without a limit.
+    /// Returns the number of units that a fresh key may use at once: the burst, or the limit of windows. Returns
+    /// `u64::MAX` without a limit.
     #[must_use]
     pub fn quota(&self) -> u64 {
         self.decided.decision.map_or(self.active.quota, |decision| decision.limit())
     }
 
-    /// The time in which so much passes: the period of windows.
+    /// Returns the time in which that many units refill: the period of windows.
     #[must_use]
     pub fn window(&self) -> Duration {
         self.active.window
     }
 
-    /// Whether it could have refused the request: it does not only report, and no other rule replaces it.
+    /// Whether the rule could have denied the request: it does not only report, and no other rule replaces it.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
         self.decided.part.refuses() && !self.summary.shadow
     }
 
-    /// Whether it is a limit that the [request brought along](crate::rules::Descriptor::limit).
+    /// Whether this is a limit that the [request set itself](crate::rules::Descriptor::limit).
     #[must_use]
     pub fn is_of_request(&self) -> bool {
         overrides::is_index(self.decided.rule)
@@ -386,7 +396,7 @@ impl<'a> Applied<'a> {
         self.is_over() && (self.decided.part != Part::Quota || self.summary.quotas_refuse)
     }
 
-    /// Whether it is over its limit, and does not only report that.
+    /// Whether the rule is over its limit and does more than report.
     fn is_over(&self) -> bool {
         let is_denied = self.decided.decision.as_ref().is_some_and(Decision::is_denied);
         is_denied && self.decided.part.refuses()
@@ -407,27 +417,29 @@ impl fmt::Debug for Applied<'_> {
     }
 }
 
-/// As Envoy's service answers for one descriptor of a request: of several limits on it by the strictest.
+/// The answer of Envoy's service for one descriptor of a request. If several limits apply to the descriptor, the
+/// strictest one counts.
 #[derive(Copy, Clone, Debug)]
 pub struct Status<'a> {
     strictest: Option<Applied<'a>>,
 }
 
 impl<'a> Status<'a> {
-    /// Whether it is over its limit. A rule that only reports never is; one with `quota_mode` is, even if another one with room lets
-    /// the request through.
+    /// Whether the descriptor is over its limit. This is never true for a rule that only reports. It can be true for a
+    /// rule with `quota_mode` although another such rule has quota left and the request is admitted.
     #[must_use]
     pub fn code(&self) -> Code {
         self.strictest.map_or(Code::Ok, |limit| limit.code())
     }
 
-    /// The limit that applies, if one does.
+    /// Returns the limit that applies, if there is one.
     #[must_use]
     pub fn limit(&self) -> Option<Applied<'a>> {
         self.strictest
     }
 
-    /// What is left of it: 0 without a limit and of a rule that is over its limit, 4,294,967,295 of one that lets all through.
+    /// Returns the remaining units: 0 without a limit and for a rule over its limit, 4,294,967,295 for a rule that
+    /// admits everything.
     #[must_use]
     pub fn remaining(&self) -> u32 {
         let Some(limit) = self.strictest else { return 0 };

@@ -1,4 +1,4 @@
-//! How rules are made.
+//! The builder of rules.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ pub(super) struct LoadOptions {
     pub(super) allow_removals: bool,
 }
 
-/// Sets what is optional about rules; made by [`Rules::builder`].
+/// Sets the options of rules. Created by [`Rules::builder`].
 ///
 /// # Examples
 /// ```
@@ -52,65 +52,69 @@ pub struct RulesBuilder<C = ()> {
 }
 
 impl<C> RulesBuilder<C> {
-    /// The clock. Default: [`QuantaClock`]. It should tell the time since the Unix epoch, as ours do, for windows to be those of
-    /// the calendar.
+    /// Sets the clock. Default: [`QuantaClock`]. For windows to follow the calendar, the clock must return the time
+    /// since the Unix epoch, as the clocks of this crate do.
     pub fn clock<D>(self, clock: D) -> RulesBuilder<D> {
         let Self { options, observers, servers, clock: _ } = self;
         RulesBuilder { options, observers, servers, clock }
     }
 
-    /// Whether several files may have rules of one domain. Default: no, that is an error.
+    /// Sets whether several files may have rules of one domain. Default: no, this is an error.
     pub fn merge_domains(mut self, merge: bool) -> Self {
         self.options.merge_domains = merge;
         self
     }
 
-    /// Whether a load may remove a domain that is in use, or leave it without any rule; its requests are then limited by nothing.
-    /// Default: no, such a load fails, and the rules stay. A domain is in use once a layer was made for it,
-    /// [`Rules::require_domain`] was called, or a request has asked it.
+    /// Sets whether a load may remove a domain that is in use, or all its rules. The requests of such a domain would be
+    /// unlimited. Default: no. Such a load fails, and the previous rules stay. A domain is in use after a layer was
+    /// created for it, after a call of [`Rules::require_domain`], or after its first request.
     pub fn allow_removals(mut self, allow: bool) -> Self {
         self.options.allow_removals = allow;
         self
     }
 
-    /// What is charged for requests that are refused, whatever the files say. Default: as each file says, and
-    /// [`Charging::AllOrNothing`] if it says nothing.
+    /// Sets whether denied requests are charged, and overrides the files. Default: the setting of each file, or
+    /// [`Charging::AllOrNothing`] if a file has none.
     pub fn charging(mut self, charging: Charging) -> Self {
         self.options.charging = Some(charging);
         self
     }
 
-    /// Keeps the keys that are refused most, for [`Rules::top_denied`]. Default: none are.
+    /// Keeps the most-denied keys for [`Rules::top_denied`]. Default: they are not kept.
     pub fn top_denied(mut self, top: TopDenied) -> Self {
         self.observers.top = Some(top);
         self
     }
 
-    /// How refusals are logged, with feature `tracing`. Default: at the level DEBUG, without keys.
+    /// Sets how denials are logged, with the feature `tracing`. Default: at the level DEBUG, without keys.
     pub fn log(mut self, log: RefusalLog) -> Self {
         self.observers.log = log;
         self
     }
 
-    /// The server in which rules with `store: redis` are counted: a [`Client`](crate::edge::redis::Client) for async code, a
-    /// [`BlockingClient`](crate::edge::redis::BlockingClient) for threads that may wait, or an [`InProcess`](crate::edge::redis::InProcess), which
-    /// models one for tests. Default: none, and such rules are refused.
+    /// Sets the server that counts rules with `store: redis`. Default: none, and such rules are rejected. The server
+    /// can be:
     ///
-    /// Rules of the same [identity](crate::rules::Rule::identity) on one server are one, whichever process has them.
+    /// - a [`Client`](crate::edge::redis::Client) for async code,
+    /// - a [`BlockingClient`](crate::edge::redis::BlockingClient) for threads that may wait,
+    /// - an [`InProcess`](crate::edge::redis::InProcess), a model of a server for tests.
+    ///
+    /// Rules with the same [identity](crate::rules::Rule::identity) on one server share their counters, in all
+    /// processes.
     #[cfg(feature = "redis")]
     pub fn redis(mut self, server: impl Into<Server>) -> Self {
         self.servers.set(server.into());
         self
     }
 
-    /// Whether rules with `store: redis` are counted in this process alone, without a server: for tests, and to look at what rules
-    /// would have done. Default: no.
+    /// Sets whether rules with `store: redis` are counted in this process alone, without a server. Use it for tests, or
+    /// to find out what rules would have done. Default: no.
     pub fn alone(mut self, alone: bool) -> Self {
         self.servers.alone = alone;
         self
     }
 
-    /// Whether to refuse nothing at all, and only report: a dry run of everything. Default: no.
+    /// Sets whether all rules only report and deny nothing: a dry run. Default: no.
     pub fn shadow(mut self, shadow: bool) -> Self {
         self.options.shadow = shadow;
         self
@@ -121,15 +125,15 @@ impl RulesBuilder {
     /// Loads rules from files, which [`Rules::reload`] reads again.
     ///
     /// # Errors
-    /// As [`Rules::read`].
+    /// Same as [`Rules::read`].
     pub fn read<P: AsRef<Path>>(self, files: impl IntoIterator<Item = P>) -> Result<Rules, RulesError> {
         self.clock(QuantaClock::new()).read(files)
     }
 
-    /// Loads rules that have been read.
+    /// Loads rules from configurations that are already read.
     ///
     /// # Errors
-    /// If two files have rules of one domain, or there is no memory for a rule's store.
+    /// If two files have rules of one domain, or if there is not enough memory for a rule's store.
     pub fn load(self, configs: impl IntoIterator<Item = Config>) -> Result<Rules, RulesError> {
         self.clock(QuantaClock::new()).load(configs)
     }
@@ -139,7 +143,7 @@ impl<C: Clock> RulesBuilder<C> {
     /// Loads rules from files, which [`Rules::reload`] reads again.
     ///
     /// # Errors
-    /// As [`Rules::read`].
+    /// Same as [`Rules::read`].
     pub fn read<P: AsRef<Path>>(self, files: impl IntoIterator<Item = P>) -> Result<Rules<C>, RulesError> {
         let files: Vec<PathBuf> = files.into_iter().map(|file| file.as_ref().to_owned()).collect();
         let rules = self.build();
@@ -148,10 +152,10 @@ impl<C: Clock> RulesBuilder<C> {
         Ok(rules)
     }
 
-    /// Loads rules that have been read.
+    /// Loads rules from configurations that are already read.
     ///
     /// # Errors
-    /// If two files have rules of one domain, or there is no memory for a rule's store.
+    /// If two files have rules of one domain, or if there is not enough memory for a rule's store.
     pub fn load(self, configs: impl IntoIterator<Item = Config>) -> Result<Rules<C>, RulesError> {
         let rules = self.build();
         rules.replace(configs)?;

@@ -1,14 +1,14 @@
-//! Requests whose rules are asked elsewhere, and awaited.
+//! Checks that wait for the server of shared rules.
 //!
 //! ```text
-//! limits of this process that can refuse are looked at ── one refuses ──► refused; no server was asked
-//!   └─ all shared ones that can refuse are charged, at once ── one refuses ──► the others are refunded
-//!       └─ those of this process are charged ── one refuses, since another request was first ──► all are refunded
-//!           └─ those that only report
+//! 1. peek at this process's limits that can deny ── one denies ──► denied; no server was asked
+//!   └─ 2. charge all shared limits that can deny, concurrently ── one denies ──► the others are refunded
+//!       └─ 3. charge this process's limits ── one denies because another request came first ──► all are refunded
+//!           └─ 4. charge the limits that only report
 //! ```
-//! Who drops the future takes all of it back: it may be that of a request that was about to be refused, and nobody else's units are to be
-//! spent by a client that hangs up. What this process counts is given back at once; a task waits for the other answers, and gives
-//! back what they charged.
+//! Dropping the future refunds all charges. The request may be one that other limits were about to deny, and a client
+//! that disconnects must not use up other clients' units. Charges in this process are refunded at once. For the
+//! servers, a task waits for the pending answers and then refunds what they charged.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,19 +30,21 @@ use crate::edge::rules::matching::Descriptor;
 use crate::edge::rules::rule::Charging;
 
 impl<C: Clock> Rules<C> {
-    /// [`Rules::check`] that waits for the server where rules are shared (`store: redis`). All of them are asked at the same time, and
-    /// none if a limit in this process refuses: those say [`NotAsked`](super::Verdict::NotAsked) then.
+    /// Does what [`Rules::check`] does, and waits for the server of shared rules (`store: redis`). It asks all shared
+    /// rules concurrently. If a limit in this process denies the request, it asks none of them, and their verdict is
+    /// [`NotAsked`](super::Verdict::NotAsked).
     ///
-    /// Rules of the modes `lease` and `write-back` wait only if this process holds no units and the limit may have some. Without shared
-    /// rules this is [`Rules::check`]. With a [`BlockingClient`](crate::edge::redis::BlockingClient) it blocks the thread.
+    /// Rules in the modes `lease` and `write-back` wait only if this process holds no units and the limit may have
+    /// some. Without shared rules, this is the same as [`Rules::check`]. With a
+    /// [`BlockingClient`](crate::edge::redis::BlockingClient), it blocks the thread.
     ///
     /// # Panics
     /// In a tokio runtime without a timer (`enable_time`), if a rule is shared by an async client.
     ///
     /// # Cancellation
-    /// What a future that is dropped has charged, or may have charged, is given back: by a task on the runtime that it was polled in, as soon
-    /// as the servers have answered. What cannot be taken back stays charged: units of `write-back`, stores that cannot give back,
-    /// `charging: count-first`, an answer that was lost.
+    /// If the future is dropped, all that it charged or may have charged is refunded. A task does this on the runtime
+    /// that polled the future, as soon as the servers have answered. Some charges cannot be refunded and stay: units of
+    /// `write-back`, stores that cannot refund, `charging: count-first`, and a lost answer.
     ///
     /// # Examples
     /// ```
@@ -56,7 +58,7 @@ impl<C: Clock> Rules<C> {
     ///   - key: remote_address
     ///     rate_limit: { unit: hour, requests_per_unit: 3 }
     /// ";
-    /// let server = InProcess::default(); // in production a `Client`
+    /// let server = InProcess::default(); // a `Client` in production
     /// let machine = || Rules::builder().redis(server.clone()).load([Config::from_yaml("limits.yaml", LIMITS)?]);
     /// let (one, other) = (machine()?, machine()?);
     /// let request = [Descriptor::new(&[("remote_address", "192.0.2.1")])];
@@ -72,7 +74,7 @@ impl<C: Clock> Rules<C> {
         self.check_n_async(domain, descriptors, 1).await
     }
 
-    /// [`Rules::check_n`] that waits, as [`Rules::check_async`].
+    /// Does what [`Rules::check_n`] does, and waits like [`Rules::check_async`].
     pub async fn check_n_async(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
         loop {
             let rules = self.in_force.load();
@@ -103,7 +105,7 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// [`Rules::refund`] that waits for the server where rules are shared.
+    /// Does what [`Rules::refund`] does, and waits for the server of shared rules.
     pub async fn refund_async(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
         let when = CheckTime::read(&self.clock);
         let refunds = self.refunds(descriptors, answer);
@@ -119,25 +121,26 @@ impl<C: Clock> Rules<C> {
     }
 }
 
-/// The rules of one request while some of them are waited for. Dropped before [`keep`](Self::keep), it refunds the charges.
+/// The rules of one request while it waits for some of them. If it is dropped before [`keep`](Self::keep), it refunds
+/// the charges.
 struct WaitingCheck<'a, 'r, C: Clock> {
     check: &'a mut RequestCheck<'r>,
     clock: &'a C,
     charging: Charging,
-    /// The calls of shared rules, by the places of the rules.
+    /// The calls of shared rules, by the indices of the rules.
     calls: Few<(usize, SharedCall)>,
     is_over: bool,
 }
 
 impl<C: Clock> Drop for WaitingCheck<'_, '_, C> {
     fn drop(&mut self) {
-        // A rule that counts first counts refused requests too, and those that were dropped.
+        // A rule that counts first also counts denied and dropped requests.
         if self.is_over || self.charging == Charging::CountFirst {
             self.keep();
             return;
         }
         self.check.undo(CheckTime::read(self.clock), false);
-        // The others take themselves back.
+        // The other calls refund themselves.
         self.calls.clear();
     }
 }
@@ -147,7 +150,7 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
         Self { check, clock, charging, calls: Few::new(), is_over: false }
     }
 
-    /// What was charged stays charged.
+    /// Keeps all charges.
     fn keep(&mut self) {
         self.is_over = true;
         self.calls.drain(..).for_each(|(_, call)| call.keep());
@@ -168,14 +171,14 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
         self.check.outcome()
     }
 
-    /// As [`RequestCheck::all_or_nothing`]; what has been asked is not asked again.
+    /// Same as [`RequestCheck::all_or_nothing`], but does not ask again what was already asked.
     async fn all_or_nothing(&mut self) {
         self.check.look_together(self.now());
         let mut admitted = self.check.outcome() == Outcome::Allowed && self.look_at_shared().await;
         if admitted {
             self.ask_all(|check, part| part.refuses() && check.counted.undoes()).await;
             if self.check.outcome() == Outcome::Allowed {
-                // What was charged to these is not given back.
+                // Charges to these rules are not refunded.
                 self.ask_all(|check, part| part.refuses() && !check.counted.undoes()).await;
             }
             admitted = self.check.outcome() == Outcome::Allowed && self.check.charge_all(self.now());
@@ -190,7 +193,7 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
         self.check.report_only(admitted, self.now());
     }
 
-    /// As [`RequestCheck::look_at_shared`], of all at the same time. Charges nothing.
+    /// Same as [`RequestCheck::look_at_shared`], for all rules concurrently. Charges nothing.
     async fn look_at_shared(&mut self) -> bool {
         let places = self.check.to_look_at();
         if places.is_empty() {
@@ -213,7 +216,7 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
         self.check.go_on()
     }
 
-    /// Asks all shared rules that take part so, at the same time.
+    /// Asks all shared rules with this part concurrently.
     async fn ask_all(&mut self, takes_part: impl Fn(&RuleCheck<'_>, Part) -> bool) {
         let from = self.calls.len();
         for (place, (check, decided)) in self.check.each(|_| true).enumerate() {
@@ -235,7 +238,7 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
         }
     }
 
-    /// Refunds the charges: first those of this process, without a wait, then all shared ones at the same time.
+    /// Refunds the charges: first those of this process, without waiting, then all shared ones concurrently.
     async fn undo(&mut self) {
         self.check.undo(self.now(), false);
         for (place, call) in &mut self.calls {
@@ -249,8 +252,8 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
     }
 }
 
-/// What one shared rule is asked for, or gives back: as a future, until there is an answer. Who drops it before it is
-/// [kept](Self::keep) has what it charged, or may charge yet, given back by a task, which waits for the answer first.
+/// A call of one shared rule, to charge or to refund. It is a future until there is an answer. If it is dropped before
+/// it is [kept](Self::keep), a task waits for the answer and refunds the charge.
 struct SharedCall {
     limiter: Arc<dyn SharedLimiter>,
     key: Arc<str>,
@@ -282,7 +285,7 @@ impl SharedCall {
         }
     }
 
-    /// From here on the future waits until the charge is given back, after the answer if there is none yet.
+    /// From here on, the future waits for the refund. If there is no answer yet, it waits for the answer first.
     fn give_back(&mut self) {
         let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
         let refund = async move |(charge, by): SharedDecision| {
@@ -302,7 +305,7 @@ impl SharedCall {
         };
     }
 
-    /// Nothing is given back.
+    /// Keeps the charge.
     fn keep(mut self) {
         self.stage = CallStage::Done;
     }
@@ -330,7 +333,7 @@ impl Drop for SharedCall {
         let CallStage::Returning(rest) = std::mem::replace(&mut self.stage, CallStage::Done) else { return };
         match &self.runtime {
             Some(runtime) => drop(runtime.spawn(rest)),
-            // What needs no wait is done all the same.
+            // The part that needs no waiting still happens.
             None => drop(rest.now_or_never()),
         }
     }

@@ -1,4 +1,4 @@
-//! What a load has changed.
+//! Reports the changes of a load.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::fmt;
 use super::rule_set::{ActiveDomain, RuleSet};
 use crate::edge::rules::rule::{Limit, Rule, Store};
 
-/// What a load has changed: the domains and rules that it added, changed and removed. Rules that stay as they were are not in it.
+/// The changes of a load: the domains and rules that it added, changed and removed. Unchanged rules are not listed.
 ///
-/// As a text it has a line for the numbers, and one for each change.
+/// Its text has one line with the numbers, and one line for each change.
 ///
 /// # Examples
 /// ```
@@ -40,14 +40,14 @@ pub struct LoadReport {
     changes: Vec<Change>,
 }
 
-/// What happened to a domain or a rule in a load.
+/// The kind of a change.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ChangeKind {
-    /// It is new.
+    /// The domain or rule is new.
     Added,
-    /// It is there as before, and says something else.
+    /// The domain or rule existed before, and its settings changed.
     Changed,
-    /// It is gone.
+    /// The domain or rule no longer exists.
     Removed,
 }
 
@@ -57,12 +57,12 @@ pub struct Change {
     kind: ChangeKind,
     domain: Box<str>,
     rule: Option<Box<str>>,
-    /// What it limits, if it was added or removed.
+    /// The limit of the rule, if it was added or removed.
     says: String,
     differences: Vec<Difference>,
 }
 
-/// One thing that a domain or a rule says otherwise than before.
+/// A setting of a domain or a rule that changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
     what: &'static str,
@@ -85,18 +85,19 @@ impl LoadReport {
         Self { changes }
     }
 
-    /// All changes: domain by domain those that were added or changed, in the order of the files, then what was removed.
+    /// Returns all changes, domain by domain. Additions and changes come first, in the order of the files, and then the
+    /// removals.
     #[must_use]
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// Those of one kind.
+    /// Returns the changes of one kind.
     pub fn of_kind(&self, kind: ChangeKind) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(move |change| change.kind == kind)
     }
 
-    /// Whether nothing has changed.
+    /// Whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
@@ -109,25 +110,26 @@ impl Change {
         Self { kind, domain: domain.into(), rule: rule.map(|rule| rule.identity.clone()), says, differences }
     }
 
-    /// What happened.
+    /// Returns the kind of the change.
     #[must_use]
     pub const fn kind(&self) -> ChangeKind {
         self.kind
     }
 
-    /// The domain.
+    /// Returns the domain.
     #[must_use]
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// The rule's path, which is its [identity](Rule::identity); `None` if it is the domain itself that was added, changed or removed.
+    /// Returns the rule's path, which is its [identity](Rule::identity). Returns `None` if the domain itself was added,
+    /// changed or removed.
     #[must_use]
     pub fn rule(&self) -> Option<&str> {
         self.rule.as_deref()
     }
 
-    /// What it says otherwise than before; nothing of what was added or removed.
+    /// Returns the settings that changed. Empty for an added or a removed rule.
     #[must_use]
     pub fn differences(&self) -> &[Difference] {
         &self.differences
@@ -135,19 +137,19 @@ impl Change {
 }
 
 impl Difference {
-    /// What it is, as `limit` or `shadow`.
+    /// Returns the name of the setting, such as `limit` or `shadow`.
     #[must_use]
     pub const fn what(&self) -> &'static str {
         self.what
     }
 
-    /// What it was.
+    /// Returns the previous value.
     #[must_use]
     pub fn before(&self) -> &str {
         &self.before
     }
 
-    /// What it is now.
+    /// Returns the new value.
     #[must_use]
     pub fn after(&self) -> &str {
         &self.after
@@ -177,7 +179,7 @@ impl fmt::Display for ChangeKind {
 }
 
 impl fmt::Display for Change {
-    /// `changed rule "shop|user": limit 100/d to 200/d`
+    /// Writes `changed rule "shop|user": limit 100/d to 200/d`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.rule {
             Some(rule) => write!(f, "{} rule {rule:?}", self.kind)?,
@@ -194,13 +196,13 @@ impl fmt::Display for Change {
 }
 
 impl fmt::Display for Difference {
-    /// `limit 100/d to 200/d`
+    /// Writes `limit 100/d to 200/d`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} to {}", self.what, self.before, self.after)
     }
 }
 
-/// A domain that is new or gone, and each of its rules.
+/// Lists an added or removed domain, and each of its rules.
 fn whole(kind: ChangeKind, domain: &ActiveDomain, changes: &mut Vec<Change>) {
     changes.push(Change::new(kind, &domain.name, None, Vec::new()));
     let rules = domain.rules.iter().map(|active| &active.rule);
@@ -240,7 +242,7 @@ fn difference((what, before, after): (&'static str, String, String)) -> Option<D
 
 type Says = fn(&Rule) -> String;
 
-/// What a rule says, without its keys and values.
+/// Returns the settings of a rule, without its keys and values.
 const SAYS: [(&str, Says); 11] = [
     ("limit", limit),
     ("algorithm", algorithm),
@@ -256,21 +258,21 @@ const SAYS: [(&str, Says); 11] = [
 ];
 
 fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {
-    // Where it stands is nothing that it says.
+    // The position of a rule is not a setting.
     if (Rule { line: after.line, ..before.clone() }) == *after {
         return Vec::new();
     }
     let each = SAYS.iter().map(|(what, says)| (*what, says(before), says(after)));
     let mut differences: Vec<Difference> = each.filter_map(difference).collect();
     if differences.is_empty() {
-        // A setting that is not listed above.
+        // A setting that is missing from the list above.
         let (before, after) = (format!("{before:?}"), format!("{after:?}"));
         differences.push(Difference { what: "settings", before, after });
     }
     differences
 }
 
-/// `10/s burst 30, gcra`
+/// Writes `10/s burst 30, gcra`.
 fn says(rule: &Rule) -> String {
     match &rule.limit {
         Limit::Quota { quota, algorithm, .. } => format!("{quota}, {algorithm}"),
@@ -312,7 +314,7 @@ fn store(rule: &Rule) -> String {
     }
 }
 
-/// The entries that count apart, from 1.
+/// Lists the entries with separate counters, from 1.
 fn counted_by(rule: &Rule) -> Vec<u32> {
     (0..u32::BITS).filter(|bit| rule.counted_by >> bit & 1 == 1).map(|bit| bit + 1).collect()
 }

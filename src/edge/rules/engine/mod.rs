@@ -1,18 +1,22 @@
 //! Rules in force: checks, refunds and reloads.
 //!
+//! # How a load replaces the rules
 //! # How rules are replaced
 //! ```text
 //! Rules ──► RuleSet n: trees, and for each rule the generation that counts for it
-//!              │ a rule that is as before keeps its generation
-//!              ▼ a rule whose numbers, algorithm or store changed: one that takes over what clients have used, by units
+//!              │ an unchanged rule keeps its generation
+//!              ▼ a rule with other numbers, algorithm or store: a new generation that takes over usage, in units
 //!           RuleSet n − 1
 //! ```
-//! One pointer publishes all rules, so a request is decided by the old ones or the new ones, never by some of each. A check that has
-//! charged looks afterwards whether the pointer has moved. If what it charged does not count any more, it gives that back and decides
-//! again. So no charge is lost, as with [`Adjustable`](crate::Adjustable) limiters, whose generations these are.
+//! 1. One pointer publishes all rules. A request is therefore decided by the old rules or by the new ones, never by a
+//!    mix.
+//! 2. After a check has charged, it reads the pointer again. If the pointer moved and the charged counters no longer
+//!    count, the check refunds the charge and decides again.
+//! 3. So no charge is lost. [`Adjustable`](crate::Adjustable) limiters work in the same way, and rules use their
+//!    generations.
 //!
-//! [`check`] has the decision of one request, [`counter`] what counts for a rule, [`rule_set`] the rules of one load, and [`reload`]
-//! how the next load replaces them.
+//! [`check`] decides one request. [`counter`] holds the state that counts for a rule. [`rule_set`] holds the rules of
+//! one load. [`reload`] replaces them with the next load.
 
 mod answer;
 mod builder;
@@ -57,14 +61,14 @@ use crate::base::sync::{Loaded, fence_after_rmw};
 use crate::edge::telemetry::{DeniedKey, MeterCounts, Reading, Reloads};
 use crate::store::migrate::Published;
 
-/// Rules, and what their clients have used.
+/// Rules in force, with the usage of their clients.
 ///
-/// Shared by reference or in an `Arc`; every method takes `&self`. A check takes no lock.
+/// Share it by reference or in an `Arc`; every method takes `&self`. A check takes no lock.
 ///
 /// # Consistency
-/// Each request is decided by all rules of one load. What is charged is never lost in a reload; a request that is under way in one
-/// may be charged twice, against the client: by rules that cannot give back (logs, sketches), by those that count first, and if the
-/// charge was carried over before it could be given back.
+/// All rules that decide a request come from the same load. A reload never loses a charge. A request that is in
+/// progress during a reload may be charged twice, which is stricter for the client. This happens in three cases: the
+/// rule cannot refund (logs, sketches), the rule counts first, or the reload copied the charge before the refund.
 ///
 /// # Examples
 /// ```
@@ -75,14 +79,14 @@ use crate::store::migrate::Published;
 /// let ask = || rules.check("shop", &[Descriptor::new(&[("user", "alice")])]);
 /// assert!(ask().is_allowed() && ask().is_allowed() && ask().is_denied());
 ///
-/// rules.replace([Config::from_yaml("rules", &text(3))?])?; // two are used still
+/// rules.replace([Config::from_yaml("rules", &text(3))?])?; // two units are still used
 /// assert!(ask().is_allowed() && ask().is_denied());
 /// assert!(rules.replace([Config::from_yaml("rules", &text(4))?]).is_ok());
 /// # Ok::<(), tollgate::rules::RulesError>(())
 /// ```
 pub struct Rules<C = QuantaClock> {
     in_force: Published<RuleSet>,
-    /// One load at a time. Checks never take it.
+    /// Allows one load at a time. Checks never take this lock.
     loading: Mutex<Loading>,
     options: LoadOptions,
     hasher: Hasher,
@@ -93,23 +97,23 @@ pub struct Rules<C = QuantaClock> {
 }
 
 impl Rules {
-    /// Rules by the default clock, from YAML.
+    /// Creates rules from YAML, with the default clock.
     ///
     /// # Errors
-    /// If the text is not what the [language](crate::guide::rules) says: with all that is wrong, by line.
+    /// If the text does not follow the [language](crate::guide::rules). The error lists all problems by line.
     pub fn from_yaml(text: &str) -> Result<Self, RulesError> {
         Self::builder().load([Config::from_yaml("rules", text)?])
     }
 
-    /// Rules by the default clock, from a YAML, JSON or TOML file, by its extension.
+    /// Reads rules from a YAML, JSON or TOML file, with the default clock. The file's extension selects the format.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not what the [language](crate::guide::rules) says.
+    /// If the file cannot be read, or does not follow the [language](crate::guide::rules).
     pub fn read(path: impl AsRef<Path>) -> Result<Self, RulesError> {
         Self::builder().read([path])
     }
 
-    /// Rules with another clock, from several files, or for a dry run.
+    /// Returns a builder, for another clock, several files, a dry run and other options.
     pub fn builder() -> RulesBuilder {
         RulesBuilder {
             options: LoadOptions::default(),
@@ -121,32 +125,36 @@ impl Rules {
 }
 
 impl<C: Clock> Rules<C> {
-    /// Decides a request that says this of itself, and charges it: to all rules that apply, or none.
+    /// Decides a request with these descriptors. Charges all rules that apply, or none.
     ///
-    /// A domain without rules allows, as do descriptors that no rule applies to. Call [`Rules::require_domain`] once, so that the domain is there and
-    /// stays.
+    /// A request is admitted if its domain has no rules, or if no rule applies to its descriptors. Call
+    /// [`Rules::require_domain`] once to make sure that the domain exists and that no reload removes it.
     ///
-    /// # Rules that are shared
-    /// This never waits for an async client. **A rule with `store: redis, mode: atomic` is then not asked**: it decides by its
-    /// `on_failure`, as if the server were gone, and is counted so. Rules of the other modes decide by what this process holds.
-    /// Use `check_async` for them; with a blocking client this waits. See [the guide](crate::guide::rules).
+    /// # Shared rules
+    /// With an async client, this method never waits. **A rule with `store: redis, mode: atomic` is then not asked**:
+    /// it decides by its `on_failure`, as if the server did not answer, and its metrics count it so. Rules in the other
+    /// modes decide from the units that this process holds. Use `check_async` for `atomic` rules; with a blocking
+    /// client, this method waits for them. See [the guide](crate::guide::rules).
     ///
     /// # Complexity
-    /// For each descriptor a search by its entries (constant but for wildcards that begin with `*`), and for each rule that
-    /// applies a check of its store. Never allocates for up to two rules that count by one value each. Takes no lock.
+    /// One search for each descriptor by its entries, and one check of a store for each rule that applies. The search
+    /// takes constant time, except for wildcards that begin with `*`. Never allocates for up to two rules that count by
+    /// one value each. Takes no lock.
     #[must_use = "an answer that nobody reads limits nothing"]
     pub fn check(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
         self.decide(domain, descriptors, 1, CheckTime::read(&self.clock))
     }
 
-    /// [`Rules::check`] of a request that costs `hits`, where its descriptors do not say otherwise; 0 only looks. (A server of
-    /// Envoy's protocol has to say 1 where a request's `hits_addend` is 0, and 0 where a descriptor's is.)
+    /// Does what [`Rules::check`] does for a request that costs `hits`, unless its descriptors set a cost. A cost of 0
+    /// only peeks. (A server of Envoy's protocol must pass 1 if a request's `hits_addend` is 0, but 0 if a descriptor's
+    /// `hits_addend` is 0.)
     #[must_use = "an answer that nobody reads limits nothing"]
     pub fn check_n(&self, domain: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
         self.decide(domain, descriptors, hits, CheckTime::read(&self.clock))
     }
 
-    /// [`Rules::check_n`] at a time that the caller says. If rules are loaded in between, use [`Rules::replace_at`].
+    /// Does what [`Rules::check_n`] does, at a time that the caller gives. To load rules between such calls, use
+    /// [`Rules::replace_at`].
     #[must_use = "an answer that nobody reads limits nothing"]
     pub fn check_at(
         &self,
@@ -162,7 +170,7 @@ impl<C: Clock> Rules<C> {
         let rules = self.in_force.load();
         let Some(domain) = rules.domain(name) else { return self.unknown_domain(rules) };
         domain.note_asked();
-        // The usual cases, without a list of what is asked.
+        // The common cases, which need no list of rules.
         match descriptors {
             [descriptor] => {
                 if let Some(plain) = PlainCheck::find(domain, descriptor, hits, when) {
@@ -199,7 +207,7 @@ impl<C: Clock> Rules<C> {
         self.decide_together(rules, name, descriptors, hits, when)
     }
 
-    /// Decides a request of two descriptors.
+    /// Decides a request with two descriptors.
     #[inline(never)]
     fn decide_two(
         &self,
@@ -223,8 +231,8 @@ impl<C: Clock> Rules<C> {
         self.decide_together(rules, name, descriptors, hits, when)
     }
 
-    /// Charges both rules of a request, if both admit it. If not, nothing stays charged, and [`Rules::decide_together`] says what each
-    /// rule decides. It charges in the same order.
+    /// Charges both rules of a request if both admit it. Otherwise nothing stays charged, and
+    /// [`Rules::decide_together`] computes the decision of each rule. It charges in the same order.
     #[inline]
     fn admit_both(
         &self,
@@ -235,7 +243,7 @@ impl<C: Clock> Rules<C> {
         decided: &mut Few<Decided>,
     ) -> bool {
         let both = [&first, &second];
-        // One rule that is asked twice may be asked for one key.
+        // If both descriptors match the same rule, both charges may go to the same key.
         let is_simple =
             |plain: &PlainCheck<'_>| plain.counter.undoes && plain.active.rule.replaces.is_empty();
         if std::ptr::eq(first.active, second.active) || !both.into_iter().all(is_simple) {
@@ -268,7 +276,7 @@ impl<C: Clock> Rules<C> {
         true
     }
 
-    /// Reports the refusal of a rule that decided alone.
+    /// Reports the denial of a rule that decided alone.
     #[cold]
     fn report_alone(
         &self,
@@ -290,7 +298,7 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// Decides by all rules that apply, however many.
+    /// Decides by all rules that apply, whatever their number.
     #[inline(never)]
     fn decide_together(
         &self,
@@ -325,7 +333,7 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// The answer to a request of a domain without rules.
+    /// Returns the answer to a request with a domain that has no rules.
     #[cold]
     fn unknown_domain(&self, rules: Loaded<RuleSet>) -> Answer {
         self.reloads.unknown_domain();
@@ -333,8 +341,8 @@ impl<C: Clock> Rules<C> {
         Answer { rules, domain: None, summary, decided: Few::new() }
     }
 
-    /// Whether a check has charged what does not count any more: the rules were replaced meanwhile, or a request was the first to
-    /// bring along a limit that counts together with them.
+    /// Whether a check charged a counter that no longer counts. Either a load replaced the rules in the meantime, or a
+    /// request was the first to set its own limit, which counts together with the charged rule.
     #[inline]
     fn is_outdated(&self, check: &RequestCheck<'_>, rules: &Loaded<RuleSet>, domain: &ActiveDomain) -> bool {
         check.charged() && {
@@ -343,7 +351,8 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// Whether the rules were replaced meanwhile, and those in force now do not count as these did. To be asked after a fence.
+    /// Whether a load replaced the rules in the meantime, and the rules in force now use other counters. The caller
+    /// must issue a fence first.
     #[inline(always)]
     fn was_replaced(
         &self,
@@ -358,11 +367,10 @@ impl<C: Clock> Rules<C> {
         !self.in_force.is_present(rules) && !still_counts(present(self).domain(&domain.name))
     }
 
-    /// Takes back what an answer has charged, as far as that is possible: as [`refund_all`](crate::refund_all). The descriptors are
-    /// those of the request. Nothing is given back by rules that count first, nor by those that have changed since.
+    /// Refunds the charges of an answer as far as possible, as [`refund_all`](crate::refund_all) does. Pass the
+    /// request's descriptors. Rules that count first, and rules that have changed since the check, do not refund.
     ///
-    /// A shared rule of the mode `atomic` gives back only through a `BlockingClient`, which waits, or
-    /// by `refund_async`.
+    /// A shared rule in the mode `atomic` refunds only through a `BlockingClient`, which waits, or with `refund_async`.
     pub fn refund(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
         let when = CheckTime::read(&self.clock);
         for Refund { counted, key, decided } in self.refunds(descriptors, answer) {
@@ -370,7 +378,7 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// The charges of an answer that can be taken back.
+    /// Iterates over the charges of an answer that can be refunded.
     fn refunds<'a>(&self, descriptors: &'a [Descriptor<'a>], answer: &'a Answer) -> Few<Refund<'a>> {
         let mut refunds = Few::new();
         let Some(domain) = answer.domain() else { return refunds };
@@ -398,20 +406,20 @@ impl<C: Clock> Rules<C> {
         refunds
     }
 
-    /// The keys that were refused most, and by which rule, if they are [kept](RulesBuilder::top_denied).
+    /// Returns the most-denied keys with the rules that denied them, if they are [kept](RulesBuilder::top_denied).
     #[must_use]
     pub fn top_denied(&self, most: usize) -> Vec<DeniedKey> {
         self.observers.top.as_ref().map(|top| top.top(most)).unwrap_or_default()
     }
 
-    /// The clock.
+    /// Returns the clock.
     #[must_use]
     pub const fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// Calls `visit` with the name of each domain, each rule in force, and what was counted of it since it came in force: a rule
-    /// that stays in a reload goes on counting.
+    /// Calls `visit` with the domain's name, the rule and its counts, for each rule in force. The counts start when the
+    /// rule takes effect, and continue if a reload keeps the rule.
     ///
     /// # Examples
     /// ```
@@ -434,8 +442,9 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// Calls `visit` with the domain and the name of each rule and what its store says of itself: keys, evictions, how full it is. For gauges, when
-    /// they are scraped; with feature `metrics`, `rules::publish_rules` does that.
+    /// Calls `visit` with the domain, the rule's name and the readings of its store, for each rule: keys, evictions,
+    /// and how full the store is. Use it for gauges when metrics are scraped. With the feature `metrics`,
+    /// `rules::publish_rules` does this.
     ///
     /// # Complexity
     /// O(slots) of all compact stores.
@@ -454,7 +463,7 @@ impl<C: Clock> Rules<C> {
     }
 }
 
-/// A charge that can be taken back.
+/// A charge that can be refunded.
 struct Refund<'a> {
     counted: CountedBy<'a>,
     key: CounterKey<'a>,
@@ -463,7 +472,7 @@ struct Refund<'a> {
 
 impl<C> std::fmt::Debug for Rules<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the rules themselves, whose values may be customers' names and keys.
+        // Omits the rules: their values may be customers' names and keys.
         let rules = self.in_force.load();
         let domains: Vec<(&str, usize)> =
             rules.domains.iter().map(|domain| (&*domain.name, domain.rules.len())).collect();

@@ -1,18 +1,19 @@
-//! Figures of rules for the `metrics` facade.
+//! Publishes readings of rules through the `metrics` facade.
 
 use super::Rules;
 use crate::base::clock::Clock;
 use crate::edge::telemetry::{publish_rule, publish_unmatched};
 
-/// Publishes the readings of all rules' stores, each under its domain's and its rule's name, as its counters are. Of rules of one name
-/// in a domain, of which [`Config::warnings`](crate::rules::Config::warnings) and
-/// [`Domain::warnings`](crate::rules::Domain::warnings) tell, one is seen: give each a name of its own.
+/// Publishes the readings of all rules' stores. The labels are the domain and the rule's name, as for the rule's
+/// counters. If several rules of a domain have the same name, only one is visible, so give each a name of its own.
+/// [`Config::warnings`](crate::rules::Config::warnings) and [`Domain::warnings`](crate::rules::Domain::warnings) report
+/// such names.
 ///
-/// And of each domain, how many of its rules have applied to no request since the last load, although it was asked
-/// ([`Rules::unmatched`]). Call it when metrics are scraped, as [`telemetry::publish`](crate::telemetry::publish).
+/// Also publishes, for each domain that had requests, how many of its rules matched no request since the last load
+/// ([`Rules::unmatched`]). Call it when metrics are scraped, like [`telemetry::publish`](crate::telemetry::publish).
 ///
 /// # Complexity
-/// As [`Rules::readings`].
+/// Same as [`Rules::readings`].
 pub fn publish_rules<C: Clock>(rules: &Rules<C>) {
     rules.readings(publish_rule);
     for domain in &rules.in_force.load().domains {

@@ -1,7 +1,7 @@
-//! Loads that replace the rules in force; domains that no load may remove; and rules that apply to no request.
+//! Loads that replace the rules in force, domains that no load may remove, and rules that matched no request.
 //!
-//! A domain is in use once a layer was made for it, [`Rules::require_domain`] was called, or a request has asked it. From then on a load
-//! without rules of it fails: a misspelt name in a file must not turn all limits off.
+//! A domain is in use after a layer was created for it, after a call of [`Rules::require_domain`], or after its first
+//! request. From then on, a load without rules for it fails: a misspelt name in a file must not disable all limits.
 
 #[cfg(feature = "watch")]
 use std::fs;
@@ -23,19 +23,19 @@ use crate::edge::telemetry::ReloadCounts;
 #[derive(Debug, Default)]
 pub(super) struct Loading {
     pub(super) files: Vec<PathBuf>,
-    /// What the files were when they were read last.
+    /// The hashes of the files at the last read.
     #[cfg(feature = "watch")]
     seen: Vec<Option<u64>>,
     last_error: Option<RulesError>,
-    /// Domains that layers were made for.
+    /// The domains that layers were created for.
     required: Vec<Box<str>>,
 }
 
-/// A hash of each file's contents, which tells whether it has changed; `None` if it cannot be read.
+/// Returns a hash of each file's contents, to detect changes. `None` if the file cannot be read.
 #[cfg(feature = "watch")]
 fn hashes_of(files: &[PathBuf]) -> Vec<Option<u64>> {
     let of = |file: &PathBuf| {
-        // What is read here is read again to be loaded, so no pipe.
+        // A load reads the file again, so this must not consume a pipe.
         if !fs::metadata(file).ok()?.is_file() {
             return None;
         }
@@ -47,18 +47,19 @@ fn hashes_of(files: &[PathBuf]) -> Vec<Option<u64>> {
 }
 
 impl<C: Clock> Rules<C> {
-    /// What is loaded, and waits until no load is under way.
+    /// Locks the state of the loads. Waits until no other load is in progress.
     pub(super) fn loading(&self) -> MutexGuard<'_, Loading> {
         self.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The files that were read.
+    /// The files that the rules came from.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn files(&self) -> Vec<PathBuf> {
         self.loading().files.clone()
     }
 
-    /// [`Rules::reload`], if the files are not what they were when they were read last, whatever came of it.
+    /// Does what [`Rules::reload`] does, but only if the files differ from the last read, whether that load succeeded
+    /// or failed.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn reload_if_changed(&self) -> Option<Result<LoadReport, RulesError>> {
         let is_other = |loading: &Loading| hashes_of(&loading.files) != loading.seen;
@@ -66,27 +67,32 @@ impl<C: Clock> Rules<C> {
         changed.then(|| self.reload())
     }
 
-    /// Reads the files again and puts their rules in force; clients keep what they have used under rules that stay.
+    /// Reads the files again and puts their rules in force. Returns what changed.
     ///
-    /// A rule stays if its keys and values do, whatever becomes of its numbers. If those change, or its algorithm or store, what
-    /// clients have used stays used, unit for unit, also beyond a lower limit; it is paid as the new algorithm says, windows
-    /// at their end. A client may be ahead of the new rule by what it used under the old one, and by nothing else.
+    /// A rule keeps its identity if its keys and values stay the same; clients then keep their usage. If the rule's
+    /// numbers, algorithm or store change, usage carries over unit for unit, also beyond a lower limit. It refills as
+    /// the new algorithm defines; windows free it at their end. A client may exceed the new rule by what it used under
+    /// the old rule, and by nothing else.
     ///
-    /// What is used beyond a lower limit is cut to what the new store holds. A sliding log, which keeps a time for each unit, holds four
-    /// times its limit or 1,024 units, whichever is more, but no more than [its largest limit](crate::SlidingLog::MAX_LIMIT). Where no
-    /// word of the new algorithm or store holds the higher limit, it holds the lower one, and all beyond that is forgotten.
+    /// Usage beyond a lower limit is cut to what the new store can hold. A sliding log stores a time for each unit. It
+    /// holds four times its limit or 1,024 units, whichever is more, but no more than [its largest
+    /// limit](crate::SlidingLog::MAX_LIMIT). If no word of the new algorithm or store can hold the higher limit, it
+    /// holds the lower limit and forgets all usage beyond it.
     ///
-    /// What a sketch has counted stays if the windows do and its counters have room for the new limit, and begins anew else. So does
-    /// what a rule has counted whose `share_threshold` is switched.
+    /// A sketch keeps its counts if the windows stay the same and its counters have room for the new limit; otherwise
+    /// it restarts at zero. A rule also restarts at zero if its `share_threshold` is switched on or off.
     ///
     /// # Memory
-    /// A rule that changed keeps its old states, from which keys are taken over as they come, until it changes again.
-    ///
-    /// Says what has changed.
+    /// A changed rule keeps its old states until it changes again. It takes keys over from them when their next
+    /// requests arrive.
     ///
     /// # Errors
-    /// If a file cannot be read or is wrong; if a domain that is [in use](crate::rules::RulesBuilder::allow_removals) would be removed or left
-    /// without any rule; if these rules were not read from files. Then nothing is changed, and the failure is counted.
+    /// In these cases, the rules stay unchanged, and the failure is counted:
+    ///
+    /// - A file cannot be read or has a problem.
+    /// - A domain that is [in use](crate::rules::RulesBuilder::allow_removals) would be removed or left without any
+    ///   rule.
+    /// - These rules were not read from files.
     pub fn reload(&self) -> Result<LoadReport, RulesError> {
         self.load(
             || CheckTime::read(&self.clock),
@@ -94,7 +100,8 @@ impl<C: Clock> Rules<C> {
                 if loading.files.is_empty() {
                     return Err(RulesError::no_source());
                 }
-                // Before they are read, so that a change between the two is one more load, and never one too few.
+                // Hashed before the files are read. A change between the two steps causes one extra load, never a
+                // missed one.
                 #[cfg(feature = "watch")]
                 {
                     loading.seen = hashes_of(&loading.files);
@@ -104,19 +111,19 @@ impl<C: Clock> Rules<C> {
         )
     }
 
-    /// Puts other rules in force, as [`Rules::reload`] does those of its files.
+    /// Puts other rules in force, as [`Rules::reload`] does with the rules of its files.
     ///
     /// # Errors
-    /// As [`Rules::reload`].
+    /// Same as [`Rules::reload`].
     pub fn replace(&self, configs: impl IntoIterator<Item = Config>) -> Result<LoadReport, RulesError> {
         self.load(|| CheckTime::read(&self.clock), |_| Ok(configs.into_iter().collect()))
     }
 
-    /// [`Rules::replace`] as of a time that the caller says: for requests whose times are [given](Rules::check_at). What those have
-    /// used is looked up as of then.
+    /// Does what [`Rules::replace`] does, at a time that the caller gives. Use it for requests whose times the caller
+    /// [gives](Rules::check_at). Usage is read as of that time.
     ///
     /// # Errors
-    /// As [`Rules::reload`].
+    /// Same as [`Rules::reload`].
     pub fn replace_at(
         &self,
         configs: impl IntoIterator<Item = Config>,
@@ -159,24 +166,25 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// How loads went, the first included.
+    /// Returns the counts of all loads, including the first.
     #[must_use]
     pub fn reloads(&self) -> ReloadCounts {
         self.reloads.counts()
     }
 
-    /// Why the last load failed; `None` if it succeeded.
+    /// Returns why the last load failed, or `None` if it succeeded.
     #[must_use]
     pub fn last_error(&self) -> Option<RulesError> {
         self.loading().last_error.clone()
     }
 
-    /// Says that a domain is in use: from now on a load that would remove it, or leave it without any rule, fails, unless
-    /// [`RulesBuilder::allow_removals`](crate::rules::RulesBuilder::allow_removals) says otherwise. A layer of the domain calls this when it is
-    /// made; call it where your own code asks the rules. A domain that a request has asked is in use as well.
+    /// Marks a domain as in use. From now on, a load that would remove the domain, or all its rules, fails, unless
+    /// [`RulesBuilder::allow_removals`](crate::rules::RulesBuilder::allow_removals) permits it. A layer of the domain
+    /// calls this when it is created. Call it yourself if your own code checks the rules. A domain is also in use after
+    /// its first request.
     ///
     /// # Errors
-    /// If there are no rules of the domain: with its name, and the nearest that there is.
+    /// If the domain has no rules. The error contains its name and the most similar domain.
     ///
     /// # Examples
     /// ```
@@ -194,11 +202,11 @@ impl<C: Clock> Rules<C> {
     ///
     /// rules.require_domain("shop")?;
     /// let renamed = Config::from_yaml("limits.yaml", &text("store"))?;
-    /// assert!(rules.replace([renamed]).is_err()); // the old limits stay
+    /// assert!(rules.replace([renamed]).is_err()); // the old limits stay in force
     /// # Ok::<(), tollgate::rules::RulesError>(())
     /// ```
     pub fn require_domain(&self, domain: &str) -> Result<(), RulesError> {
-        // No load is under way meanwhile.
+        // This lock prevents a load at the same time.
         let mut loading = self.loading();
         let live = self.in_force.load();
         if live.domain(domain).is_none() {
@@ -216,10 +224,12 @@ impl<C: Clock> Rules<C> {
         Ok(())
     }
 
-    /// The rules in force that have applied to no request since the last load, although their domain was asked: a key or a value that is
-    /// misspelt, in the file or by what asks; or a rule that another one hides. Each with its domain.
+    /// Returns the rules in force that matched no request since the last load although their domain had requests, each
+    /// with its domain. Such a rule has a misspelt key or value, in the file or in the caller, or another rule hides
+    /// it.
     ///
-    /// With feature `metrics`, `rules::publish_rules` publishes how many there are in each domain: `tollgate_rules_unmatched`.
+    /// With the feature `metrics`, `rules::publish_rules` publishes their number in each domain:
+    /// `tollgate_rules_unmatched`.
     ///
     /// # Examples
     /// ```
@@ -249,7 +259,7 @@ impl<C: Clock> Rules<C> {
         each.collect()
     }
 
-    /// What a load of these files would take from domains in use, unless it may.
+    /// Returns the problems with files that would remove domains in use, unless removals are allowed.
     pub(super) fn refused_removals(
         &self,
         last: &RuleSet,
@@ -271,7 +281,7 @@ impl<C: Clock> Rules<C> {
 mod tests {
     use super::*;
 
-    /// The request found the rules of one load, and asked them after the next one. A load that follows has to know of it.
+    /// The request found the rules of one load, and is marked after the next load. A further load must see the mark.
     #[test]
     fn domain_asked_during_a_load_is_in_use() {
         let config = |domain: &str| {

@@ -1,8 +1,9 @@
-//! What a request says of itself.
+//! The descriptors of a request.
 
 use crate::edge::rules::Unit;
 
-/// What one request says of itself to be matched with rules: a list of keys and values, in order. A request has one or more.
+/// A description of a request to match with rules: a list of keys and values, in order. A request has one or more
+/// descriptors.
 ///
 /// # Examples
 /// ```
@@ -22,41 +23,41 @@ pub struct Descriptor<'a> {
 }
 
 impl<'a> Descriptor<'a> {
-    /// A descriptor of these keys and values.
+    /// Creates a descriptor with these keys and values.
     #[must_use]
     pub const fn new(entries: &'a [(&'a str, &'a str)]) -> Self {
         Self { entries, hits: None, tier: None, limit: None }
     }
 
-    /// What the request costs under the limits of this descriptor; 0 only looks. Default: what the request costs, which is 1
-    /// unless [said otherwise](crate::rules::Rules::check_n).
+    /// Sets the cost of the request under the limits of this descriptor. A cost of 0 only peeks. Default: the cost of
+    /// the request, which is 1 or the [caller's value](crate::rules::Rules::check_n).
     #[must_use]
     pub const fn hits(mut self, hits: u64) -> Self {
         self.hits = Some(hits);
         self
     }
 
-    /// The client's tier: a rule that has limits of its own for it applies those.
+    /// Sets the client's tier. If a rule has limits for this tier, they apply.
     #[must_use]
     pub const fn tier(mut self, tier: &'a str) -> Self {
         self.tier = Some(tier);
         self
     }
 
-    /// A limit of the request's own, which comes before those of the rules: so many a unit, counted for these keys and values
-    /// in windows that are aligned to the Unix epoch, as Envoy's service does. The [domain](crate::rules::Rules::check) must have rules all
-    /// the same.
+    /// Sets the request's own limit, which takes precedence over the limits of the rules: a number of units per time
+    /// unit. As in Envoy's service, it counts for these keys and values in windows that are aligned to the Unix epoch.
+    /// The [domain](crate::rules::Rules::check) must have rules even so.
     ///
-    /// Requests of the same keys, values and unit share a counter, whatever limits they say. The last hundred thousand such are
-    /// kept for each unit. The file's rule for these keys and values counts together with them if it is a `fixed-window` of this unit
-    /// that this process counts by all values; see [the guide](crate::guide::rules).
+    /// Requests with the same keys, values and unit share a counter, whatever limits they set. The last hundred
+    /// thousand counters are kept for each unit. The file's rule for these keys and values counts together with them if
+    /// this process counts it, by all values, as a `fixed-window` of this unit. See [the guide](crate::guide::rules).
     #[must_use]
     pub const fn limit(mut self, requests: u32, unit: Unit) -> Self {
         self.limit = Some((requests, unit));
         self
     }
 
-    /// The keys and values.
+    /// Returns the keys and values.
     #[must_use]
     pub const fn entries(&self) -> &'a [(&'a str, &'a str)] {
         self.entries

@@ -1,4 +1,4 @@
-//! Descriptors that are put together while a request is looked at.
+//! Builds descriptors piece by piece.
 
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::Descriptor;
 
-/// The descriptors of one request, put together piece by piece; it owns its texts, in one piece of memory.
+/// The descriptors of one request, built piece by piece. It owns its texts in one block of memory.
 ///
 /// # Examples
 /// ```
@@ -35,17 +35,17 @@ use super::Descriptor;
 pub struct Descriptors {
     texts: String,
     entries: SmallVec<[EntryTexts; ENTRIES]>,
-    /// Of each: where its entries end, and what else it says.
+    /// For each descriptor, where its entries end, and its other settings.
     each: SmallVec<[DescriptorEnd; DESCRIPTORS]>,
     tier: Option<Range<u32>>,
-    /// The last address, and where it stands: the descriptors of a request mostly have the same.
+    /// The last address and its position: most descriptors of a request have the same address.
     address: Option<(IpAddr, EntryTexts)>,
 }
 
-/// The most bytes of memory that a thread keeps for the texts of its next request.
+/// The maximum memory, in bytes, that a thread keeps for the texts of its next request.
 const KEPT: usize = 1_024;
 
-// The memory of the texts of the thread's last request.
+// Memory from the texts of the thread's last request.
 thread_local!(static SPARE: Cell<String> = const { Cell::new(String::new()) });
 
 impl Drop for Descriptors {
@@ -54,13 +54,13 @@ impl Drop for Descriptors {
         if (ROOM..=KEPT).contains(&self.texts.capacity()) {
             let mut texts = std::mem::take(&mut self.texts);
             texts.clear();
-            // A thread that ends keeps nothing.
+            // A thread that is ending keeps no memory.
             let _ = SPARE.try_with(|spare| spare.set(texts));
         }
     }
 }
 
-/// Where a key begins among the texts, where its value does, and where that ends.
+/// The start of a key in the texts, the start of its value, and the end of the value.
 #[derive(Copy, Clone, Debug)]
 struct EntryTexts {
     key: u32,
@@ -68,11 +68,11 @@ struct EntryTexts {
     end: u32,
 }
 
-/// The entries, and the descriptors, that there is room for without the heap.
+/// The number of entries, and of descriptors, that fit without the heap.
 const ENTRIES: usize = 4;
 const DESCRIPTORS: usize = 2;
 
-/// The bytes of texts that there is room for at first.
+/// The initial capacity for texts, in bytes.
 const ROOM: usize = 120;
 
 #[derive(Copy, Clone, Default, Debug)]
@@ -81,18 +81,18 @@ struct DescriptorEnd {
     hits: Option<u64>,
 }
 
-/// A descriptor that has just been added, to be given entries and hits.
+/// A descriptor that was just added. Add its entries and set its hits here.
 #[derive(Debug)]
 pub struct Added<'a>(&'a mut Descriptors);
 
 impl Added<'_> {
-    /// Adds a key and its value, behind those that it has.
+    /// Adds a key and its value after the existing entries.
     pub fn entry(self, key: &str, value: impl fmt::Display) -> Self {
-        // Writing to a text does not fail, unless a value's own code says so: then what it has written counts.
+        // Writing to a text fails only if the value's own code returns an error. The text written until then counts.
         self.entry_by(key, |texts| _ = write!(texts, "{value}"))
     }
 
-    /// The same with an address: in a tenth of the time that its [`Display`](fmt::Display) takes, which writes the same.
+    /// Adds a key and an address. The text is the same as with [`Display`](fmt::Display), in a tenth of the time.
     ///
     /// # Examples
     /// ```
@@ -145,7 +145,8 @@ impl Added<'_> {
         self
     }
 
-    /// What the request costs under the limits of this descriptor; 0 only looks. Default: what the request costs.
+    /// Sets the cost of the request under the limits of this descriptor. A cost of 0 only peeks. Default: the cost of
+    /// the request.
     pub fn hits(self, hits: u64) {
         if let Some(one) = self.0.each.last_mut() {
             one.hits = Some(hits);
@@ -154,13 +155,14 @@ impl Added<'_> {
 }
 
 impl Descriptors {
-    /// None yet.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a descriptor without entries, to be given some. Values are anything that can be written: texts, addresses, numbers.
+    /// Adds a descriptor without entries and returns it to add some. A value can be any type with `Display`: texts,
+    /// addresses, numbers.
     ///
     /// # Examples
     /// ```
@@ -182,7 +184,7 @@ impl Descriptors {
         Added(self)
     }
 
-    /// Adds a descriptor of these keys and values, in order.
+    /// Adds a descriptor with these keys and values, in order.
     pub fn add<K: AsRef<str>, V: fmt::Display>(
         &mut self,
         entries: impl IntoIterator<Item = (K, V)>,
@@ -190,26 +192,26 @@ impl Descriptors {
         entries.into_iter().fold(self.begin(), |added, (key, value)| added.entry(key.as_ref(), value))
     }
 
-    /// The client's tier, for all of them; see [`Descriptor::tier`].
+    /// Sets the client's tier for all descriptors; see [`Descriptor::tier`].
     pub fn tier(&mut self, tier: &str) {
         let begin = place(self.texts.len());
         self.texts.push_str(tier);
         self.tier = Some(begin..place(self.texts.len()));
     }
 
-    /// How many there are.
+    /// Returns the number of descriptors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.each.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no descriptors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.each.is_empty()
     }
 
-    /// Forgets them, and keeps the memory.
+    /// Removes all descriptors, and keeps the memory.
     pub fn clear(&mut self) {
         let Self { texts, entries, each, tier, address } = self;
         texts.clear();
@@ -221,7 +223,7 @@ impl Descriptors {
     /// Calls `use_them` with the descriptors, for [`Rules::check`](crate::rules::Rules::check) or [`Rules::refund`](crate::rules::Rules::refund).
     #[inline]
     pub fn with<R>(&self, use_them: impl FnOnce(&[Descriptor<'_>]) -> R) -> R {
-        // The usual case, without what a list takes that can grow.
+        // The common case, without a list that can grow.
         let (mut pairs, mut each) = ([("", ""); ENTRIES], [Descriptor::new(&[]); DESCRIPTORS]);
         if let Some(pairs) = pairs.get_mut(..self.entries.len())
             && let Some(each) = each.get_mut(..self.each.len())
@@ -234,12 +236,12 @@ impl Descriptors {
         use_them(&self.each_of(&pairs))
     }
 
-    /// Keys and values of all of them.
+    /// Returns the keys and values of all descriptors.
     pub(crate) fn pairs(&self) -> SmallVec<[(&str, &str); ENTRIES]> {
         self.texts_of().collect()
     }
 
-    /// Each, of those keys and values.
+    /// Returns each descriptor, over these keys and values.
     pub(crate) fn each_of<'a>(
         &'a self,
         pairs: &'a [(&'a str, &'a str)],

@@ -1,10 +1,12 @@
-//! Loads rules again when their files change.
+//! Reloads rules when their files change.
 //!
 //! ```text
-//! system ──► events that matter ──► bell ──► one thread: what is watched, is it where the files are? ─► files other than before? ─► load
+//! system ──► relevant events ──► bell ──► one thread: are the watches at the right places? ─► have the contents
+//! changed? ─► load
 //! ```
-//! An event only asks whether something has changed. What decides are the files' contents: who reads a file, touches it or writes
-//! the same again causes no load. Places are watched first and files compared afterwards, so that no change falls between.
+//! 1. An event only starts a comparison. The files' contents decide, so reading a file, touching it, or writing the
+//!    same contents again causes no load.
+//! 2. The thread first sets up the watches and then compares the files, so it misses no change in between.
 
 mod bell;
 mod places;
@@ -22,21 +24,21 @@ use self::places::Places;
 use super::engine::{LoadReport, Rules, RulesError};
 use crate::base::clock::Clock;
 
-/// How long until what could not be watched is tried again.
+/// The time after which a failed watch is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How often links may move while they are followed, before that is an error.
+/// How often links may move while they are followed, before this is an error.
 const ATTEMPTS: u32 = 8;
 
-/// Watches the files of some rules, as long as it lives. Made by [`Rules::watch`].
+/// Watches the files of some rules as long as it exists. Created by [`Rules::watch`].
 ///
-/// To drop it waits for a load that is under way, and what is called after it; so do not hold a lock then that this takes. When it
-/// is dropped, nothing is called any more and its thread has ended. It may be dropped by what it calls: then the thread ends when
-/// that returns.
+/// Dropping the watcher waits for a load in progress and for the callback after it. Do not hold a lock that the
+/// callback takes. After the drop, the callback is not called any more, and the watcher's thread has ended. The
+/// callback itself may drop the watcher; the thread then ends when the callback returns.
 #[must_use = "files are watched as long as this lives"]
 pub struct Watcher {
     bell: Arc<Bell>,
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -58,31 +60,35 @@ impl std::fmt::Debug for Watcher {
 }
 
 impl<C: Clock + Send + Sync + 'static> Rules<C> {
-    /// Loads the rules again whenever their files change, and calls `loaded` with how that went: what has changed, or why nothing has.
+    /// Reloads the rules whenever their files change, and calls `loaded` with the result: the changes, or the error.
     ///
-    /// Changes that follow each other within a fifth of a second are one; files that go on changing are loaded every two seconds.
-    /// Only contents count: to read a file, touch it or write the same again is no change. What has changed since the files were
-    /// read, before this was called, is loaded at once. A load that fails keeps the rules, as [`Rules::reload`] does.
+    /// Changes that follow each other within a fifth of a second cause one load. Files that keep changing are loaded
+    /// every two seconds. Only contents count: reading a file, touching it, or writing the same contents again is no
+    /// change. If the files changed between the last read and this call, they are loaded at once. If a load fails, the
+    /// previous rules stay, as with [`Rules::reload`].
     ///
-    /// Files may be written in place, or replaced by others of their names, as editors do. They may be reached through links, which
-    /// may move, as in Kubernetes' volumes. A file or its folder may go, which is a load that fails, and is noticed when it comes
-    /// back.
+    /// Programs may write the files in place or replace them with files of the same name, as editors do. The path may
+    /// contain links, and the links may move, as in Kubernetes volumes. If a file or its folder disappears, the load
+    /// fails; the watcher notices when it returns.
     ///
-    /// `loaded` is called by the watcher's own thread, which else sleeps until the system tells it of a change. If it panics, that is
-    /// reported as of any thread, and watching goes on; not so in programs that abort when they panic. It is also called, once, if
-    /// what is to be watched after a change cannot be; that is tried again every five seconds.
+    /// The watcher's own thread calls `loaded`. The thread otherwise sleeps until the system reports a change. If
+    /// `loaded` panics, the panic hook reports it and watching continues, except in programs that abort on panic. The
+    /// thread also calls `loaded` once with an error if it cannot watch the files after a change; it tries again every
+    /// five seconds.
     ///
-    /// The watcher does not keep the rules from being dropped. Watch the same rules once: of two watchers, only the first to see a
-    /// change loads it and tells.
+    /// The watcher does not keep the rules alive. Watch the same rules once: with two watchers, only the first one to
+    /// see a change loads it and calls its `loaded`.
     ///
-    /// # What is not noticed
-    /// - A folder above the files' own that is renamed or replaced, or mounted over, until something happens to the files or links.
-    /// - Changes that the system tells nobody of, as those by other machines on a network's file system.
+    /// # Limitations
+    /// The watcher does not notice:
+    /// - The rename, replacement or mount of a folder above the files' own folder, until the next event on the files or
+    ///   links.
+    /// - Changes that the system does not report, such as changes by other machines on a network file system.
     ///
-    /// Where that may be, call [`Rules::reload`] from time to time.
+    /// If these can happen, call [`Rules::reload`] from time to time.
     ///
     /// # Errors
-    /// If the system cannot watch, or these rules were not read from files.
+    /// If the system cannot watch files, or if these rules were not read from files.
     ///
     /// # Examples
     /// ```
@@ -110,7 +116,7 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
         let bell = Arc::new(Bell::default());
         let mut follower = Follower { files, bell: Arc::clone(&bell), watching: None };
         follower.follow(true)?;
-        // Whoever watches does not keep the rules.
+        // The watcher does not keep the rules alive.
         let rules = Arc::downgrade(this);
         let thread = thread::Builder::new()
             .name("tollgate-watch".to_owned())
@@ -125,11 +131,11 @@ fn run<C: Clock>(
     mut follower: Follower,
     mut loaded: impl FnMut(Result<LoadReport, RulesError>),
 ) {
-    // A panic has been reported by its hook, and must not end the watching.
+    // The panic hook has reported the panic, and watching must continue.
     let mut tell = |result| drop(catch_unwind(AssertUnwindSafe(|| loaded(result))));
     let mut retry = None;
     loop {
-        // The rules are not kept while `loaded` is called.
+        // The thread holds no reference to the rules while it calls `loaded`.
         let Some(result) = rules.upgrade().map(|rules| rules.reload_if_changed()) else { return };
         if let Some(result) = result {
             tell(result);
@@ -146,7 +152,7 @@ fn run<C: Clock>(
     }
 }
 
-/// Keeps watching where the files are.
+/// Keeps the watches at the places of the files.
 struct Follower {
     files: Vec<PathBuf>,
     bell: Arc<Bell>,
@@ -159,22 +165,22 @@ struct Watching {
 }
 
 impl Follower {
-    /// Watches where the files are now; all of it once more if `anew`.
+    /// Watches the current places of the files. With `anew`, sets up all watches again.
     fn follow(&mut self, mut anew: bool) -> Result<(), RulesError> {
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let places = Places::of(&self.files);
-            // Also what has come or gone while watching began is watched by now.
+            // This also covers places that appeared or disappeared during the set-up.
             if !anew && self.watching.as_ref().is_some_and(|watching| *watching.places == places) {
                 return Ok(());
             }
-            // The old one is kept until there is another.
+            // The old watcher stays until a new one exists.
             match Watching::begin(places, &self.bell) {
                 Ok(watching) => {
                     self.watching = Some(watching);
                     (anew, last) = (false, None);
                 }
-                // A folder may have gone since it was found.
+                // A folder may have disappeared since it was found.
                 Err(error) => (anew, last) = (true, Some(error)),
             }
         }
@@ -196,7 +202,7 @@ impl Watching {
             watcher.watch(folder, RecursiveMode::NonRecursive)?;
         }
         for file in &places.files {
-            // It may have gone, of which its folder tells.
+            // The place may no longer exist; its parent folder reports that.
             let _ = watcher.watch(file, RecursiveMode::NonRecursive);
         }
         Ok(Self { places, _watcher: watcher })
