@@ -1,7 +1,8 @@
-//! A store of this process, whose kind and algorithm a rule names.
+//! A store of this process with the kind and algorithm that a rule names.
 //!
-//! The algorithms that decide alike are one here (a token bucket and a leaky bucket as a meter are GCRA), so there are fifteen
-//! pairs. One `match` chooses the pair, so that a check's code is that of the pair, without a call through a pointer.
+//! Algorithms with equal decisions share one implementation: a token bucket, and a leaky bucket as a meter, are GCRA.
+//! This leaves fifteen pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
+//! pair without a call through a pointer.
 
 use std::fmt;
 
@@ -22,7 +23,7 @@ pub(crate) enum StoreKind {
     /// One state for all keys.
     Direct,
     Compact(Capacity),
-    /// With the most keys, if there is a cap.
+    /// With a maximum number of keys, if there is one.
     Keyed(Option<usize>),
     Sketch(Capacity),
 }
@@ -55,7 +56,7 @@ impl Algorithm {
     }
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) enum AnyStore {
     DirectFixed(Box<Direct<FixedWindow>>),
     DirectGcra(Box<Direct<Gcra>>),
@@ -74,7 +75,7 @@ pub(crate) enum AnyStore {
     SketchSliding(Box<Sketch<SlidingWindow, Hasher>>),
 }
 
-/// What holds for the store, by its kind.
+/// Runs code for the store, by its kind.
 macro_rules! by_kind {
     ($any:expr, $store:ident => $direct:expr, $keyed:expr, $compact:expr, $sketch:expr $(,)?) => {
         by_kind!(@$any, $store;
@@ -87,7 +88,7 @@ macro_rules! by_kind {
     (@$any:expr, $store:ident; $([$($variant:ident),+] $what:expr;)+) => {
         match $any {
             $($(AnyStore::$variant($store) => {
-                // Some kinds do not look at the store.
+                // Some kinds do not use the store.
                 let _ = $store;
                 $what
             })+)+
@@ -95,14 +96,14 @@ macro_rules! by_kind {
     };
 }
 
-/// The same for all kinds.
+/// Runs the same code for all kinds.
 macro_rules! each {
     ($any:expr, $store:ident => $what:expr) => {
         by_kind!($any, $store => $what, $what, $what, $what)
     };
 }
 
-/// The same for the stores that carry over what keys owe; `$else` for sketches.
+/// Runs the same code for stores that can carry over usage, and `$else` for sketches.
 macro_rules! migrating {
     ($any:expr, $store:ident => $what:expr, $else:expr) => {
         by_kind!($any, $store => $what, $what, $what, $else)
@@ -131,7 +132,7 @@ fn direct<A: algorithm::Algorithm>(algorithm: A) -> Box<Direct<A>> {
 }
 
 impl AnyStore {
-    /// A store of this kind with an algorithm.
+    /// Creates a store of this kind with an algorithm.
     pub(crate) fn new(kind: StoreKind, algorithm: WithQuota, hasher: &Hasher) -> Result<Self, NoCounter> {
         use StoreKind::{Compact, Direct, Keyed, Sketch};
         use WithQuota::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
@@ -153,7 +154,7 @@ impl AnyStore {
             (Keyed(max), SlidingLog(log)) => Self::KeyedLog(keyed(log, hasher, max)),
             (Compact(size), FixedWindow(window)) => Self::CompactFixed(sized!(window, size, compact_parts)),
             (Compact(size), Gcra(gcra)) => Self::CompactGcra(sized!(gcra, size, compact_parts)),
-            // As many slots as the others have, so that debts can be carried over slot by slot.
+            // The same number of slots as the other store, so that debts carry over slot by slot.
             (Compact(size), SlidingWindow(window)) => {
                 Self::CompactSliding(sized!(window, size.beside_spill(), compact_parts))
             }
@@ -169,7 +170,8 @@ impl AnyStore {
         each!(self, store => check(&**store, key, at, cost))
     }
 
-    /// A sketch that goes on with the counts of this one under another limit; `None` if this is no sketch, or its windows are others.
+    /// Returns a sketch that continues the counts of this one under another limit. `None` if this is no sketch, or if
+    /// its windows differ.
     pub(crate) fn with_limit_of(&self, algorithm: &WithQuota) -> Option<Self> {
         Some(match (self, algorithm) {
             (Self::SketchFixed(sketch), WithQuota::FixedWindow(window)) => {
@@ -182,12 +184,12 @@ impl AnyStore {
         })
     }
 
-    /// Whether what keys owe can be carried over from it and into it.
+    /// Whether usage can be carried over from this store and into it.
     pub(crate) fn migrates(&self) -> bool {
         migrating!(self, store => true, false)
     }
 
-    /// Its figures for metrics.
+    /// Returns the readings for metrics.
     pub(crate) fn readings(&self, now_ns: u64) -> Vec<Reading> {
         by_kind!(self, store =>
             Vec::new(),
@@ -205,7 +207,7 @@ fn apply(store: &impl Store<str>, key: &str, operation: Operation, at: CheckTime
     store.apply(key, operation, at, cost)
 }
 
-/// A function for each kind: one for all would save the registers of the longest.
+/// One function for each kind. A single function would save the registers that the largest kind needs.
 #[inline(never)]
 fn check(store: &impl Store<str>, key: &str, at: CheckTime, cost: u64) -> Decision {
     apply(store, key, Operation::Check, at, cost)
@@ -223,7 +225,7 @@ fn refund(store: &impl Store<str>, key: &str, at: CheckTime, charge: &Decision, 
 impl Store<str> for AnyStore {
     type Prepared<'k> = &'k str;
 
-    // The kind is known in each call only.
+    // Each call knows its kind.
     type Ticket<'s> = Decision;
 
     fn prepare<'k>(&self, key: &'k str) -> &'k str {
@@ -285,7 +287,7 @@ impl Migrate for AnyStore {
 }
 
 impl Inherit<str> for AnyStore {
-    /// A sketch takes nothing over.
+    /// A sketch cannot take over usage.
     fn holds(&self, key: &str) -> bool {
         migrating!(self, store => store.holds(key), true)
     }

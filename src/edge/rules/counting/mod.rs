@@ -1,7 +1,7 @@
-//! Where rules count: in a store of this process, or in a server that processes share.
+//! The counters of rules: stores of this process, or a server that processes share.
 //!
-//! A rule names its algorithm and its store while the program runs. [`AnyStore`] is one of the stores of this process,
-//! [`SharedLimiter`] a limiter of one of the modes of [`redis`](crate::redis). Both are asked by the texts of
+//! A rule names its algorithm and its store at run time. [`AnyStore`] is a store of this process. [`SharedLimiter`] is
+//! a limiter in one of the modes of [`redis`](crate::redis). Both take the texts of
 //! [keys](super::matching::CounterKey).
 
 mod any_store;
@@ -26,64 +26,64 @@ use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::telemetry::Reading;
 
-/// How keys are hashed, by all stores of one set of rules, so that a compact store can be carried over into another.
+/// The hasher of all stores in one set of rules. Sharing it allows one compact store to be carried over into another.
 pub(crate) type Hasher = ahash::RandomState;
 
-/// The answer of a shared limiter, and who decided.
+/// The decision of a shared limiter, and which side made it.
 pub(crate) type SharedDecision = (Decision, DecidedWhere);
 
-/// The limiter of a rule that processes share, whatever its mode and client.
+/// The limiter of a rule that processes share, for any mode and client.
 pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
-    /// Decides without waiting for longer than the mode does, and charges what it admits.
+    /// Decides, and charges an admitted request. Waits no longer than the mode does.
     fn check(&self, key: &str, cost: u64) -> SharedDecision;
 
-    /// The same for who may wait.
+    /// Does the same for a caller that may wait.
     #[cfg(feature = "redis")]
     fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> BoxFuture<'a, SharedDecision>;
 
-    /// What a check would say, of a mode whose charges are not taken back; charges nothing. `None` of others, and if only the server
-    /// knows.
+    /// Returns the decision that a check would give, for modes whose charges cannot be refunded. Charges nothing.
+    /// `None` for other modes, and if only the server knows the decision.
     fn look(&self, _key: &str, _cost: u64) -> Option<SharedDecision> {
         None
     }
 
-    /// The same for who may wait.
+    /// Does the same for a caller that may wait.
     #[cfg(feature = "redis")]
     fn look_async<'a>(&'a self, _key: &'a str, _cost: u64) -> BoxFuture<'a, Option<SharedDecision>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Takes a charge back, as far as that needs no waiting.
+    /// Refunds a charge as far as possible without waiting.
     fn refund(&self, key: &str, charge: &Decision, by: DecidedWhere);
 
-    /// The same for who may wait.
+    /// Does the same for a caller that may wait.
     #[cfg(feature = "redis")]
     fn refund_async<'a>(&'a self, key: &'a str, charge: &'a Decision, by: DecidedWhere) -> BoxFuture<'a, ()> {
         self.refund(key, charge, by);
         Box::pin(std::future::ready(()))
     }
 
-    /// Whether a charge can be taken back.
+    /// Whether a charge can be refunded.
     fn undoes(&self) -> bool {
         true
     }
 
-    /// Another limiter has counted for the rule until now.
+    /// Tells this limiter that another limiter counted for the rule until now.
     #[cfg(feature = "redis")]
     fn succeed(&self) {}
 
-    /// How the server fares.
+    /// Returns the health of the server.
     fn readings(&self) -> Vec<Reading>;
 }
 
-/// Why a rule's counter could not be made.
+/// Why a rule's counter could not be created.
 #[derive(Clone, Debug)]
 pub(crate) enum NoCounter {
-    /// The store cannot hold the quota, or there is no memory.
+    /// The store cannot hold the quota, or there is not enough memory.
     Quota(QuotaError),
-    /// The store does not know the algorithm.
+    /// The store does not support the algorithm.
     Algorithm,
-    /// The rule is shared by processes, and no server was given.
+    /// The rule is shared by processes, and the builder has no server.
     NoServer,
     /// The rule is shared by processes, and its background task could not be started.
     #[cfg(feature = "redis")]
@@ -96,7 +96,7 @@ impl From<QuotaError> for NoCounter {
     }
 }
 
-/// Follows the rule's name.
+/// This text follows the rule's name in the message.
 impl fmt::Display for NoCounter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Rules that processes share, in a program without the feature `redis`: there are none.
+//! Stand-ins for shared rules in a program without the feature `redis`. Such a program has no shared rules.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::base::quota::Quota;
 use crate::edge::rules::rule::{Algorithm, Shared};
 use crate::edge::telemetry::Event;
 
-/// Who decided for a shared rule: nobody.
+/// Which side decided for a shared rule. This type has no values.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct DecidedWhere;
 

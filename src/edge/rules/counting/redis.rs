@@ -1,6 +1,7 @@
-//! Rules that processes share: the limiters that count them.
+//! The limiters of rules that processes share.
 //!
-//! A rule's limiter has one of three modes, on one of several kinds of clients. [`SharedLimiter`] is what a rule needs of any of them.
+//! A rule's limiter has one of three modes and one of several kinds of clients. [`SharedLimiter`] is the common
+//! interface.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -28,9 +29,9 @@ pub enum Server {
     Client(Client),
     /// For threads that may wait.
     Blocking(BlockingClient),
-    /// A model of one, as of a client for async code.
+    /// A model of a server, used like a client for async code.
     InProcess(InProcess),
-    /// A model of one, as of a client for threads that may wait.
+    /// A model of a server, used like a client for threads that may wait.
     BlockingInProcess(BlockingInProcess),
 }
 
@@ -46,7 +47,7 @@ macro_rules! from {
 
 from!(Client => Client, BlockingClient => Blocking, InProcess => InProcess, BlockingInProcess => BlockingInProcess);
 
-/// Who decided, and until when the units were leased.
+/// Which side decided, and until when the units are leased.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct DecidedWhere {
     by: DecidedBy,
@@ -58,18 +59,19 @@ impl DecidedWhere {
         self.by
     }
 
-    /// Whether the decision's figures are those of the limit: it is the server that made it, and not a part that this process holds.
+    /// Whether the decision's numbers describe the limit. They do if the server decided, and not if this process
+    /// decided from the part that it holds.
     pub(crate) const fn knows_remaining(self) -> bool {
         matches!(self.by, DecidedBy::Server)
     }
 
-    /// Whether nobody decided, so that its figures mean nothing.
+    /// Whether no limiter decided, so that the decision's numbers have no meaning.
     #[cfg(feature = "tower")]
     pub(crate) const fn is_undecided(self) -> bool {
         matches!(self.by, DecidedBy::Open | DecidedBy::Closed)
     }
 
-    /// What is recorded of it in the place of its decision.
+    /// Returns the event that is recorded instead of the decision.
     pub(crate) const fn event(self) -> Option<Event> {
         self.by.event()
     }
@@ -88,11 +90,11 @@ impl From<BuildError> for NoCounter {
     }
 }
 
-/// Where shared rules are counted.
+/// The server that counts shared rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Servers {
     server: Option<Server>,
-    /// In which the server was named.
+    /// The tokio runtime in which the caller set the server.
     runtime: Option<Handle>,
     /// Whether this process counts shared rules alone.
     pub(crate) alone: bool,
@@ -104,7 +106,7 @@ impl Servers {
         self.runtime = Handle::try_current().ok();
     }
 
-    /// The limiter of a rule, by its identity; whether another one has counted for it until now.
+    /// Returns the limiter of a rule, by the rule's identity, and whether another limiter counted for it until now.
     pub(crate) fn limiter(
         &self,
         name: &str,
@@ -115,8 +117,8 @@ impl Servers {
     ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
         let server = self.server.as_ref().ok_or(NoCounter::NoServer)?;
         let limit = limit(quota, algorithm).ok_or(NoCounter::Algorithm)?;
-        // Limiters that fetch and post do it by tasks, and the thread that loads rules again may have no runtime.
-        // The one in which the server was named may have ended meanwhile.
+        // Limiters fetch and post with tasks, but the thread that reloads rules may have no runtime. The runtime in
+        // which the caller set the server may have ended.
         let kept = self.runtime.as_ref().filter(|_| Handle::try_current().is_err());
         let _entered = kept.map(Handle::enter);
         macro_rules! of {
@@ -124,7 +126,7 @@ impl Servers {
                 let builder = set($client.limiter(name, limit), how);
                 let counts: Arc<dyn SharedLimiter> = match how.mode {
                     Mode::Atomic => Arc::new(builder.atomic()?),
-                    // One is the default of a file that does not say: the mode's own is more cautious.
+                    // 1 is the default of a file without the setting. The mode's own default is more cautious.
                     Mode::Lease if how.processes == 1 => Arc::new(builder.leases().build()?),
                     Mode::Lease => Arc::new(builder.leases().processes(how.processes).build()?),
                     Mode::WriteBack => Arc::new(builder.write_back().processes(how.processes).build()?),
@@ -145,18 +147,18 @@ impl Servers {
     }
 }
 
-/// A number by which a key of a rule is chosen alike by all processes, whatever they were built for.
+/// Returns a number that selects keys of a rule. All processes get the same number, whatever their build target is.
 pub(crate) fn key_hash(identity: &str, key: &str) -> u64 {
     let digest = Sha256::new().chain_update(identity).chain_update([0]).chain_update(key).finalize();
     digest.iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
 
-/// What the script in Redis knows of algorithms.
+/// Returns the form of the algorithm that the script in Redis supports.
 fn limit(quota: Quota, algorithm: Algorithm) -> Option<Limit> {
     use Algorithm::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, SubWindow, TokenBucket};
     Some(match algorithm {
         FixedWindow => Limit::fixed_window(quota),
-        // A leaky bucket as a meter and a token bucket decide alike.
+        // A token bucket, and a leaky bucket as a meter, give the same decisions.
         Gcra | TokenBucket | LeakyBucket => Limit::gcra(quota),
         SlidingWindow { strict: false } => Limit::sliding_window(quota),
         SlidingWindow { strict: true } => Limit::sliding_window(quota).strict(),
@@ -164,7 +166,7 @@ fn limit(quota: Quota, algorithm: Algorithm) -> Option<Limit> {
     })
 }
 
-/// Whether the script can count it.
+/// Whether the script supports the algorithm.
 pub(crate) fn check(quota: Quota, algorithm: Algorithm) -> Result<(), QuotaError> {
     limit(quota, algorithm).map_or(Ok(()), |limit| limit.check())
 }
@@ -205,14 +207,14 @@ macro_rules! shared_store {
 
             fn refund(&self, $key: &str, charge: &Decision, by: DecidedWhere) {
                 let ($this, $given) = (self, &by.answer(*charge));
-                // Not every mode needs them.
+                // Some modes do not use these arguments.
                 let _ = ($this, $key, $given);
                 let _ = $refund;
             }
 
             $(fn refund_async<'a>(&'a self, $key: &'a str, charge: &'a Decision, by: DecidedWhere) -> BoxFuture<'a, ()> {
                 let $this = self;
-                // What cannot be taken back stays charged.
+                // If the refund fails, the charge stays.
                 Box::pin(async move {
                     let $given = &by.answer(*charge);
                     _ = $refund_async.await;
@@ -244,7 +246,8 @@ macro_rules! shared_store {
     };
 }
 
-// Asking the server takes a wait, so a check that does not wait decides as without the server.
+// Only the server decides, and asking it takes a wait. A check that does not wait decides as if the server did not
+// answer.
 shared_store!(AtomicLimiter<Client>, AtomicLimiter<InProcess>; |limiter, key, given|
     check: limiter.unasked(key, given), check_async: limiter.check_n(key, given),
     refund: limiter.refund_here(key, given), refund_async: limiter.refund(key, given));
@@ -252,7 +255,7 @@ shared_store!(AtomicLimiter<BlockingClient>, AtomicLimiter<BlockingInProcess>; |
     check: limiter.check_n(key, given), check_async: ready(limiter.check_n(key, given)),
     refund: limiter.refund(key, given));
 
-// The units that this process holds decide. A check that may wait asks for more.
+// The units that this process holds decide. A check that may wait fetches more.
 shared_store!(LeaseLimiter; |limiter, key, given|
     check: limiter.check_n(key, given), check_async: limiter.check_n_async(key, given),
     refund: limiter.refund(key, given));
@@ -260,7 +263,7 @@ shared_store!(BlockingLeaseLimiter; |limiter, key, given|
     check: limiter.check_n_wait(key, given), check_async: ready(limiter.check_n_wait(key, given)),
     refund: limiter.refund(key, given));
 
-// Charges are posted later, or were posted already, so nothing is refunded.
+// Charges are posted later, or are already posted, so there is no refund.
 shared_store!(WriteBackLimiter; |limiter, key, given|
     check: limiter.check_n(key, given), check_async: limiter.check_n_async(key, given), refund: (),
     look: limiter.look(key, given), look_async: limiter.look_async(key, given));
@@ -272,7 +275,7 @@ shared_store!(BlockingWriteBackLimiter; |limiter, key, given|
 mod tests {
     use super::key_hash;
 
-    /// As `printf 'd|a\0x' | sha256sum` says: other builds have to choose the same keys.
+    /// The value of `printf 'd|a\0x' | sha256sum`: other builds must select the same keys.
     #[test]
     fn keys_are_chosen_alike_by_all_builds() {
         assert_eq!(key_hash("d|a", "x"), 0xdae8_ebba_aaf8_2961);

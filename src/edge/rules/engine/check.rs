@@ -1,7 +1,8 @@
-//! How the rules that apply to one request decide together.
+//! Combines the decisions of all rules that apply to one request.
 //!
-//! [`RequestCheck::find`] finds the rules, and resolves once for each of them what counts it, by which key and at what cost. The
-//! check then charges all of them or none, or counts first and judges afterwards, and reports what came of it.
+//! 1. [`RequestCheck::find`] finds the rules. For each rule, it determines the counter, the key and the cost once.
+//! 2. The check charges all rules or none. With `charging: count-first`, it counts first and decides afterwards.
+//! 3. The check reports the outcome.
 
 use std::time::Duration;
 
@@ -27,27 +28,27 @@ pub(super) struct Observers {
     pub(super) log: RefusalLog,
 }
 
-/// What counts a rule in one request.
+/// The counter of a rule in one request.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum CountedBy<'r> {
-    /// Nothing: there is no limit.
+    /// No counter: there is no limit.
     Nothing,
-    /// Nothing: the limit is 0.
+    /// No counter: the limit is 0.
     Blocked(Duration),
     Local {
         counter: &'r LocalCounter,
-        /// How many units are to stay free there.
+        /// The number of units that must stay free in the store.
         headroom: u64,
     },
     Shared(&'r SharedCounter),
 }
 
 impl<'r> CountedBy<'r> {
-    /// `own`: the limit that the request brings along.
+    /// `own` is the limit that the request sets.
     #[inline]
     pub(super) fn of(active: &'r ActiveRule, own: Option<u32>, charging: Charging) -> Self {
         match (&active.counter, own) {
-            // What a limit of nothing refuses is not counted, unless requests are counted first.
+            // A limit of 0 denies without counting, unless requests are counted first.
             (Counter::Local(_), Some(0)) if charging == Charging::AllOrNothing => {
                 Self::Blocked(active.window)
             }
@@ -62,7 +63,7 @@ impl<'r> CountedBy<'r> {
         }
     }
 
-    /// Whether a charge can be taken back.
+    /// Whether a charge can be refunded.
     pub(super) fn undoes(self) -> bool {
         match self {
             Self::Local { counter, .. } => counter.undoes,
@@ -76,7 +77,7 @@ impl<'r> CountedBy<'r> {
     }
 }
 
-/// The only rule that applies to a descriptor, if its counter's answer is the rule's: see [`ActiveRule::plain`].
+/// The only rule that applies to a descriptor, if its counter alone decides: see [`ActiveRule::plain`].
 #[derive(Copy, Clone, Debug)]
 pub(super) struct PlainCheck<'r> {
     pub(super) rule: u32,
@@ -104,19 +105,19 @@ impl<'r> PlainCheck<'r> {
         Some(Self { rule, active, counter, key, cost })
     }
 
-    /// Charges a request that it admits.
+    /// Charges a request if it is admitted.
     #[inline]
     pub(super) fn charge(&self, when: CheckTime) -> Decision {
         self.counter.generation.store().check(self.key, when, self.cost)
     }
 
-    /// The decision that a charge would be; charges nothing.
+    /// Returns the decision that a charge would give, and charges nothing.
     #[inline]
     pub(super) fn look(&self, when: CheckTime) -> Decision {
         self.counter.generation.store().peek(self.key, when, self.cost)
     }
 
-    /// Takes a charge back; nothing if there is none.
+    /// Refunds a charge, if there is one.
     #[cold]
     pub(super) fn refund(&self, charge: &Decision, when: CheckTime) {
         if charge.charged() > 0 {
@@ -125,42 +126,43 @@ impl<'r> PlainCheck<'r> {
     }
 }
 
-/// A rule that applies to a request, and what it is asked.
+/// A rule that applies to a request, with its key and cost.
 #[derive(Debug)]
 pub(super) struct RuleCheck<'r> {
     pub(super) active: &'r ActiveRule,
     pub(super) counted: CountedBy<'r>,
     pub(super) key: CounterKey<'r>,
     pub(super) cost: u64,
-    /// Whether it counts a limit that the request brings along.
+    /// Whether the rule counts a limit that the request sets.
     is_own: bool,
-    /// The other counter of the same requests: a limit that a request brings along and the file's rule of its unit count as one.
+    /// The other counter of the same requests. A limit that a request sets and the file's rule of the same unit count
+    /// as one.
     twin: Option<Box<(&'r LocalCounter, CounterKey<'r>)>>,
     pub(super) charged: bool,
-    /// The units that were in use before, if requests are counted first.
+    /// The units in use before this request, if requests are counted first.
     pub(super) before: u64,
 }
 
-/// The rules that apply to a request, decided together: what each is asked, and what it says, in the place of the answer, for it is
-/// large.
+/// The rules that apply to a request, decided together. It holds their keys and costs, and writes their results
+/// directly into the answer, because the answer is large.
 #[derive(Debug)]
 pub(super) struct RequestCheck<'r> {
     pub(super) rules: SmallVec<[RuleCheck<'r>; 2]>,
     decided: &'r mut Few<Decided>,
-    /// How they take part: a bit for each [`Part`].
+    /// The parts that the rules take: one bit for each [`Part`].
     parts: u8,
-    /// Whether some are shared by processes.
+    /// Whether some rules are shared by processes.
     has_shared: bool,
 }
 
 impl<'r> RequestCheck<'r> {
-    /// None yet; `decided` is empty.
+    /// Creates a check without rules; `decided` is empty.
     #[inline]
     pub(super) fn new(decided: &'r mut Few<Decided>) -> Self {
         Self { rules: SmallVec::new(), decided, parts: 0, has_shared: false }
     }
 
-    /// Adds the rules that apply to any of the descriptors. In place: a check is large, and is not to be moved.
+    /// Adds the rules that apply to any of the descriptors. Works in place, because a check is too large to move.
     #[inline]
     pub(super) fn find(
         &mut self,
@@ -197,7 +199,7 @@ impl<'r> RequestCheck<'r> {
         self.decided.push(decided);
     }
 
-    /// Adds the limit that a descriptor brings along.
+    /// Adds the limit that a descriptor sets.
     #[cold]
     fn add_own(
         &mut self,
@@ -219,10 +221,10 @@ impl<'r> RequestCheck<'r> {
         self.add(check, Decided::not_yet(overrides::index(unit), place, Part::Enforced));
     }
 
-    /// Switches rules off that others replace.
+    /// Disables the rules that other rules replace.
     #[cold]
     fn replace(&mut self) {
-        // A rule that only reports switches none off that refuses.
+        // A rule that only reports cannot disable a rule that denies.
         let parts: SmallVec<[Part; 8]> = self.decided.iter().map(|decided| decided.part).collect();
         for (check, decided) in self.rules.iter().zip(&mut *self.decided) {
             let rule = &check.active.rule;
@@ -230,7 +232,7 @@ impl<'r> RequestCheck<'r> {
                 other.active.rule.replaces.contains(&rule.name)
                     && (*part != Part::Shadow || decided.part == Part::Shadow)
             };
-            // A rule without a limit stays as it is, whatever replaces it.
+            // A rule without a limit stays unchanged, even if another rule replaces it.
             let replaceable = rule.is_named && rule.limit != Limit::Unlimited;
             if replaceable && self.rules.iter().zip(&parts).any(by) {
                 decided.part = Part::Replaced;
@@ -238,7 +240,7 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Decides, and charges what is admitted.
+    /// Decides the request, and charges it if it is admitted.
     #[inline]
     pub(super) fn decide(&mut self, charging: Charging, when: CheckTime) -> Outcome {
         match charging {
@@ -249,18 +251,18 @@ impl<'r> RequestCheck<'r> {
         self.outcome()
     }
 
-    /// The outcome of all rules together: of those that refuse one may say never.
+    /// Returns the combined outcome. If a rule can never admit the request, the outcome is "never".
     pub(super) fn outcome(&self) -> Outcome {
         let outcome = self.of(Part::Enforced).map(Decided::outcome).fold(Outcome::Allowed, worse);
         if self.all_quotas_refuse() {
-            // One of them is enough.
+            // One rule with quota left is enough.
             let is_never = self.of(Part::Quota).all(|decided| decided.outcome() == Outcome::Never);
             return worse(outcome, if is_never { Outcome::Never } else { Outcome::Denied });
         }
         outcome
     }
 
-    /// How long until all rules that admitted a refused request, and counted it all the same, would admit it again.
+    /// Returns how long rules that admitted and counted a denied request would deny the same request.
     #[cold]
     fn other_retry_after(&mut self, when: CheckTime) -> Duration {
         let admitted =
@@ -274,7 +276,7 @@ impl<'r> RequestCheck<'r> {
         self.decided.iter().filter(move |decided| decided.part == part)
     }
 
-    /// The rules that take part so.
+    /// Returns the rules with this part.
     pub(super) fn each(
         &mut self,
         part: impl Fn(Part) -> bool,
@@ -282,13 +284,14 @@ impl<'r> RequestCheck<'r> {
         self.rules.iter_mut().zip(&mut *self.decided).filter(move |(_, decided)| part(decided.part))
     }
 
-    /// Whether there are rules with `quota_mode`, and none has room. One that only reports always has.
+    /// Whether there are rules with `quota_mode` and none of them has quota left. A rule that only reports always has
+    /// quota left.
     #[inline]
     fn all_quotas_refuse(&self) -> bool {
         self.has(Part::Quota) && self.all_of_the_quotas_refuse()
     }
 
-    /// Whether rules took part so when they were found.
+    /// Whether rules had this part when they were found.
     #[inline]
     fn has(&self, part: Part) -> bool {
         self.parts >> part as u8 & 1 == 1
@@ -302,10 +305,10 @@ impl<'r> RequestCheck<'r> {
             && !reports.any(|(check, _)| Part::of_enforced(&check.active.rule) == Part::Quota)
     }
 
-    /// Charges all that are enforced, and of those with `quota_mode` the ones that have room, at least one; or none. Whether the
-    /// request may go.
+    /// Charges all enforced rules, or none. Among rules with `quota_mode`, it charges those with quota left, and at
+    /// least one must have some. Returns whether the request is admitted.
     fn all_or_nothing(&mut self, when: CheckTime) -> bool {
-        // One limit alone is charged at once.
+        // A single limit is charged directly.
         let several = self.each(Part::refuses).count() > 1;
         let admits = !several || (self.look_at_others(when) && (!self.has_shared || self.look_at_shared()));
         let admitted = admits && self.charge_all(when);
@@ -317,13 +320,13 @@ impl<'r> RequestCheck<'r> {
         admitted
     }
 
-    /// Counts first, and judges afterwards.
+    /// Counts first and decides afterwards.
     pub(super) fn count(&mut self, when: CheckTime) {
         self.each(|part| part != Part::Replaced).for_each(|(check, decided)| check.count(decided, when));
     }
 
-    /// Looks again at the rules whose charges were given back. A rule that refused keeps its decision: by now it might admit, but nothing
-    /// is charged for that.
+    /// Peeks again at the rules whose charges were refunded. A rule that denied keeps its decision: it might admit the
+    /// request by now, but nothing is charged for that.
     pub(super) fn look_again(&mut self, when: CheckTime) {
         for (check, decided) in self.each(Part::refuses) {
             if decided.outcome() == Outcome::Allowed {
@@ -332,7 +335,7 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Decides those that only report: they are charged if the request is admitted.
+    /// Decides the rules that only report. They are charged if the request is admitted.
     pub(super) fn report_only(&mut self, admitted: bool, when: CheckTime) {
         if !self.has(Part::Shadow) {
             return;
@@ -346,15 +349,16 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Looks at all that can refuse, each for its own cost and what those before it would charge to the same key.
+    /// Peeks at all rules that can deny. Each peek includes the rule's own cost and the costs that earlier rules would
+    /// charge to the same key.
     pub(super) fn look_together(&mut self, when: CheckTime) {
         for place in 0..self.rules.len() {
             self.look_at(place, when);
         }
     }
 
-    /// Looks at all that can refuse. Whether none of them does. The one that is charged first is looked at only if another one
-    /// refuses: its charge tells as much.
+    /// Peeks at all rules that can deny. Returns whether none of them does. The rule that is charged first is peeked at
+    /// only if another rule denies, because its charge gives the same information.
     fn look_at_others(&mut self, when: CheckTime) -> bool {
         let is_simple = |(check, decided): (&RuleCheck<'_>, &Decided)| {
             decided.part == Part::Enforced && check.twin.is_none() && check.counted.undoes()
@@ -383,7 +387,8 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Looks at shared ones whose charges cannot be taken back, if there are several; whether none of them refuses.
+    /// Peeks at shared rules whose charges cannot be refunded, if there are several. Returns whether none of them
+    /// denies.
     fn look_at_shared(&mut self) -> bool {
         for (place, cost) in self.to_look_at() {
             if let Some((check, decided)) = self.at(place)
@@ -396,7 +401,7 @@ impl<'r> RequestCheck<'r> {
         self.go_on()
     }
 
-    /// The rules that must be looked at before they are charged, each with the cost to look for.
+    /// Returns the rules that need a peek before they are charged, each with the cost of the peek.
     pub(super) fn to_look_at(&self) -> Few<(usize, u64)> {
         let must = |(check, decided): (&RuleCheck<'_>, &Decided)| {
             decided.part.refuses() && check.counted.is_shared() && check.cost > 0 && !check.counted.undoes()
@@ -407,7 +412,7 @@ impl<'r> RequestCheck<'r> {
         if all.len() > 1 { all } else { Few::new() }
     }
 
-    /// What others before it, which take part so, would charge to the same key.
+    /// Returns the units that earlier rules with this part would charge to the same key.
     fn besides(&self, place: usize, part: impl Fn(Part) -> bool) -> u64 {
         let Some((check, before)) = self.rules.get(..=place).and_then(<[_]>::split_last) else { return 0 };
         let same = before.iter().zip(&*self.decided).filter(|(_, decided)| part(decided.part));
@@ -417,7 +422,8 @@ impl<'r> RequestCheck<'r> {
         same.fold(0, |sum, (other, _)| sum.saturating_add(other.cost))
     }
 
-    /// After a look at shared ones: whether the request may go on. Then they have yet to be asked.
+    /// Returns whether the request may continue after a peek at shared rules. If it may, the check still has to ask
+    /// those rules.
     pub(super) fn go_on(&mut self) -> bool {
         let admits = self.outcome() == Outcome::Allowed;
         for (_, decided) in self.each(Part::refuses).filter(|(check, _)| admits && check.counted.is_shared())
@@ -427,7 +433,7 @@ impl<'r> RequestCheck<'r> {
         admits
     }
 
-    /// Charges those first whose charges can be taken back. Whether the request may go.
+    /// Charges first the rules that can refund. Returns whether the request is admitted.
     pub(super) fn charge_all(&mut self, when: CheckTime) -> bool {
         for undoes in [true, false] {
             for (check, decided) in self.each(|part| part == Part::Enforced) {
@@ -445,13 +451,13 @@ impl<'r> RequestCheck<'r> {
         !self.all_quotas_refuse()
     }
 
-    /// Whether anything was charged.
+    /// Whether any rule was charged.
     #[inline]
     pub(super) fn charged(&self) -> bool {
         self.rules.iter().any(|check| check.charged)
     }
 
-    /// Refunds the charges, as far as possible: to counters of this process, and with `and_shared` to shared ones.
+    /// Refunds the charges as far as possible: to counters of this process, and to shared ones if `and_shared` is set.
     pub(super) fn undo(&mut self, when: CheckTime, and_shared: bool) {
         for (check, decided) in self.each(|_| true) {
             if and_shared || !check.counted.is_shared() {
@@ -460,24 +466,25 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// A rule and what it says, by its place.
+    /// Returns a rule and its decision, by index.
     pub(super) fn at(&mut self, place: usize) -> Option<(&mut RuleCheck<'r>, &mut Decided)> {
         Some((self.rules.get_mut(place)?, self.decided.get_mut(place)?))
     }
 
-    /// Whether the rules of a newer load count for all of them where these do.
+    /// Whether the rules of a newer load use the same counters as these rules.
     pub(super) fn still_counts(&self, domain: Option<&ActiveDomain>) -> bool {
         let mut charged = self.rules.iter().filter(|check| check.charged && !check.is_own);
         charged.all(|check| check.active.still_counts(domain))
     }
 
-    /// Whether a request has brought a limit along meanwhile, the first of its unit, that counts together with one of these rules.
+    /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with one
+    /// of these rules.
     #[inline]
     pub(super) fn missed_twin(&self, domain: &ActiveDomain) -> bool {
         self.rules.iter().any(|check| check.missed_twin(domain))
     }
 
-    /// Reports what came of each rule, and says what came of all.
+    /// Reports the outcome of each rule, and returns the combined result.
     #[inline]
     pub(super) fn finish(
         &mut self,
@@ -500,7 +507,7 @@ impl<'r> RequestCheck<'r> {
 }
 
 impl Decided {
-    /// What a rule says of a descriptor, which refuses and is counted by this process.
+    /// Returns the decision on a descriptor by a rule that denies and that this process counts.
     #[inline]
     pub(super) const fn new(rule: u32, descriptor: u32, decision: Decision) -> Self {
         Self { rule, descriptor, part: Part::Enforced, soft: false, decision: Some(decision), by: None }
@@ -517,7 +524,7 @@ impl Decided {
     }
 }
 
-/// Takes back what a rule has charged.
+/// Refunds what a rule has charged.
 pub(super) fn give_back(counted: CountedBy<'_>, key: &str, decided: &Decided, when: CheckTime) {
     let Some(charge) = &decided.decision else { return };
     match (counted, decided.by) {
@@ -529,19 +536,19 @@ pub(super) fn give_back(counted: CountedBy<'_>, key: &str, decided: &Decided, wh
     }
 }
 
-/// How a rule takes part that refuses a share of its keys only. A hash of the key chooses them; if all requests share one counter,
-/// a hash of the time.
+/// Returns the part of a rule that is enforced for a share of its keys only. A hash of the key selects the keys. If all
+/// requests share one counter, a hash of the time selects the requests.
 #[cold]
 fn part_of(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, hasher: &Hasher) -> Part {
     let rule = &active.rule;
     let hash = match rule.has_one_counter() {
         true => hasher.hash_one((index, now_ns)),
-        // The same keys in all processes that share it.
+        // All processes that share the rule select the same keys.
         #[cfg(feature = "redis")]
         false if rule.is_shared() => crate::edge::rules::counting::key_hash(&rule.identity, key.as_str()),
         false => hasher.hash_one((&rule.identity, key.as_str())),
     };
-    // The top of the hash as a part of a million.
+    // Scales the top bits of the hash to a number of millionths.
     let part = (u128::from(hash) * u128::from(MILLION)) >> u64::BITS;
     let is_enforced = part < u128::from(rule.enforced_per_million);
     if is_enforced { Part::of_enforced(rule) } else { Part::Shadow }
@@ -556,7 +563,7 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
 }
 
 impl<'r> RuleCheck<'r> {
-    /// What a rule is asked about a descriptor.
+    /// Prepares the check of a rule for a descriptor.
     #[inline(always)]
     pub(super) fn new(
         domain: &'r ActiveDomain,
@@ -573,36 +580,38 @@ impl<'r> RuleCheck<'r> {
         Self { active, counted, key, cost, is_own: false, twin, charged: false, before: 0 }
     }
 
-    /// Whether a request has brought a limit along meanwhile, the first of its unit, that counts together with this rule.
+    /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with this
+    /// rule.
     #[inline]
     fn missed_twin(&self, domain: &ActiveDomain) -> bool {
         !self.is_own && self.twin.is_none() && self.active.counts_with_override(domain)
     }
 
-    /// Refunds its charge, as far as possible.
+    /// Refunds the rule's charge as far as possible.
     fn undo(&mut self, decided: &Decided, when: CheckTime) {
         if std::mem::take(&mut self.charged) {
             give_back(self.counted, self.key.as_str(), decided, when);
         }
     }
 
-    /// The units that the other counter of these requests holds.
+    /// Returns the units in the other counter of these requests.
     fn elsewhere(&self, when: CheckTime) -> u64 {
         let Some((counter, key)) = self.twin.as_deref() else { return 0 };
-        // A charge comes before this look, on either side: of two that race, at least one sees the other.
+        // Both sides charge before they read the other counter. If two requests race, at least one sees the other's
+        // charge.
         fence_after_rmw();
         counter.generation.peek(key.as_str(), when, 0).owed()
     }
 
-    /// The decision on a cost, uncharged; `None` unless this process counts the rule.
+    /// Returns the decision on a cost without a charge. `None` unless this process counts the rule.
     fn looked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
         let CountedBy::Local { counter, headroom } = self.counted else { return None };
         let looked = counter.look(self.key.as_str(), cost, headroom, when);
         Some(if self.twin.is_some() { looked.beside(self.elsewhere(when)) } else { looked })
     }
 
-    /// Charges it if both counters together have room. Two requests, one for each counter, that race for the last units may both
-    /// be refused; both are never admitted.
+    /// Charges the rule if both counters together have enough quota. If two requests, one for each counter, race for
+    /// the last units, both may be denied. Both are never admitted.
     #[cold]
     fn charge_with_twin(&self, counter: &LocalCounter, headroom: u64, when: CheckTime) -> Decision {
         let key = self.key.as_str();
@@ -618,7 +627,7 @@ impl<'r> RuleCheck<'r> {
         both
     }
 
-    /// Asks a rule that processes share, without waiting for longer than its mode does, unless it has answered already.
+    /// Asks a shared rule, unless it has already answered. Waits no longer than the rule's mode does.
     #[cold]
     fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
         if decided.decision.is_none() && self.cost > 0 {
@@ -626,7 +635,7 @@ impl<'r> RuleCheck<'r> {
         }
     }
 
-    /// Takes the answer of a rule that processes share.
+    /// Stores the answer of a shared rule.
     pub(super) fn hear(&mut self, decided: &mut Decided, (decision, by): SharedDecision) {
         self.charged = decision.charged() > 0;
         self.before =
@@ -650,12 +659,13 @@ impl<'r> RuleCheck<'r> {
         self.charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
     }
 
-    /// Decides without a charge. `besides`: the units that other rules of the request charge to the same key.
+    /// Decides without a charge. `besides` is the number of units that other rules of the request charge to the same
+    /// key.
     fn look(&mut self, decided: &mut Decided, besides: u64, when: CheckTime) {
         let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(besides) };
         decided.decision = match self.counted {
             CountedBy::Local { .. } => self.looked(cost, when),
-            // It is asked once; what it said and was charged for has been taken back.
+            // A shared rule is asked once. Its charge has been refunded.
             CountedBy::Shared(shared) => decided.decision.map(|decision| {
                 if shared.limiter.undoes() { decision.given_back() } else { decision.uncharged() }
             }),
@@ -664,7 +674,7 @@ impl<'r> RuleCheck<'r> {
         };
     }
 
-    /// Counts it, and judges afterwards.
+    /// Counts the request and decides afterwards.
     fn count(&mut self, decided: &mut Decided, when: CheckTime) {
         match self.counted {
             CountedBy::Local { counter, headroom } => {

@@ -1,4 +1,4 @@
-//! What counts for a rule, and how a rule that this process counts is charged.
+//! The counter of a rule, and how to charge a rule that this process counts.
 //!
 //! ```text
 //! Rule, and the Counter that it had before ──prepare──► Prepared ──finish──► Counter
@@ -19,15 +19,16 @@ use crate::edge::rules::rule::{self, Algorithm, Charging, Limit, MEMORY, Rule};
 use crate::store::migrate::{Carry, Generation};
 use crate::store::op::{Operation, Store};
 
-/// Keys of a keyed store that was taken because no compact one holds the limit.
+/// The capacity of a keyed store that replaces a compact one because the compact one cannot hold the limit.
 const MAX_KEYS: usize = 100_000;
 
-/// What counts for a rule.
+/// The counter of a rule.
 #[derive(Debug)]
 pub(super) enum Counter {
-    /// Nothing: the rule has no limit. The last local counter is kept for the load in which the rule has one again.
+    /// Counts nothing: the rule has no limit. It keeps the last local counter until a load gives the rule a limit
+    /// again.
     Unlimited(Option<LocalCounter>),
-    /// Nothing: the limit is 0.
+    /// Counts nothing: the limit is 0.
     Blocked {
         period: Duration,
         last: Option<LocalCounter>,
@@ -47,33 +48,34 @@ pub(super) struct SharedCounter {
 #[derive(Clone, Debug)]
 pub(super) struct LocalCounter {
     pub(super) generation: Arc<Generation<AnyStore>>,
-    /// The units that the store has room for beyond the most that may be in use. A rule that counts first needs one, to see that its limit
-    /// is exceeded. The others hold what clients may owe from a load whose limit was higher.
+    /// The headroom: units that the store can hold beyond the maximum in use. A rule that counts first needs one unit
+    /// to detect that its limit is exceeded. The rest holds usage from a load with a higher limit.
     pub(super) headroom: u64,
-    /// Whether a charge can be taken back.
+    /// Whether a charge can be refunded.
     pub(super) undoes: bool,
-    /// Whether it is the first, which takes nothing over.
+    /// Whether this is the first counter, which takes over no usage.
     is_first: bool,
     made_of: Parameters,
 }
 
-/// All that a counter is made of. A rule with the same parameters keeps its counter.
+/// The parameters of a counter. A rule with the same parameters keeps its counter.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(super) struct Parameters {
     quota: Quota,
-    /// The most that may be in use: the limit of windows, else the burst; 0 of a limit of nothing, which has no quota.
+    /// The maximum number of units in use: the limit of windows, or the burst of other algorithms. It is 0 for a limit
+    /// of 0, which has no quota.
     most: u64,
     algorithm: Algorithm,
     store: Option<rule::Store>,
     charging: Charging,
-    /// By values with their keys, and by keys alone.
+    /// The entries that count by key and value, and those that count by key alone.
     counted_by: [u32; 2],
 }
 
-/// A counter whose store is made, and not in force yet.
+/// A counter with a finished store, which is not in force yet.
 pub(super) enum Prepared {
     Done(Counter),
-    /// In force from the moment of the change on.
+    /// Puts the counter in force, at the time of the change.
     After {
         last: Arc<Generation<AnyStore>>,
         store: AnyStore,
@@ -99,7 +101,7 @@ impl Counter {
         if let Self::Local(local) = self { Some(local) } else { None }
     }
 
-    /// Whether both count in one place.
+    /// Whether both counters use the same store.
     pub(super) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Local(one), Self::Local(other)) => Arc::ptr_eq(&one.generation, &other.generation),
@@ -108,7 +110,7 @@ impl Counter {
         }
     }
 
-    /// The counter of this process, whether or not it is in force.
+    /// Returns the counter of this process, whether it is in force or not.
     fn last_local(&self) -> Option<&LocalCounter> {
         match self {
             Self::Local(local) => Some(local),
@@ -117,7 +119,7 @@ impl Counter {
         }
     }
 
-    /// Prepares a rule's counter. The last counter of the rule's identity stays, if its parameters do.
+    /// Prepares a rule's counter. If the parameters are unchanged, the last counter with the rule's identity stays.
     pub(super) fn prepare(
         rule: &Rule,
         charging: Charging,
@@ -131,7 +133,7 @@ impl Counter {
         let (quota, most, algorithm, store) = match rule.limit {
             Limit::Quota { quota, algorithm, store } => (quota, algorithm.most(&quota), algorithm, store),
             Limit::Blocked { period } => match Quota::try_new(1, period) {
-                // Whether any was refused is counted, for looks.
+                // A peek needs the count of denied requests too.
                 Ok(quota) if charging == Charging::CountFirst => (quota, 0, Algorithm::FixedWindow, None),
                 _ => return Ok(Prepared::Done(Self::Blocked { period, last: last.cloned() })),
             },
@@ -154,7 +156,7 @@ impl Counter {
             Prepared::Done(Self::Local(LocalCounter::new(generation, true, headroom, made_of)))
         };
         let make = |headroom: u64| made_of.store(rule, headroom, hasher);
-        // One unit, by which a rule that counts first tells that its limit is exceeded.
+        // One unit, with which a rule that counts first detects that its limit is exceeded.
         let least = u64::from(charging == Charging::CountFirst);
         let Some(last) = last else { return Ok(first(make(least)?, least)) };
         let before = last.generation.store();
@@ -162,8 +164,7 @@ impl Counter {
         if let Some(same) = before.with_limit_of(&algorithm_now).filter(|_| last.made_of.store == store) {
             return Ok(first(same, least));
         }
-        // What is used stays used, also beyond the new limit; with room for that in the store, windows forget it at their end as they
-        // forget all.
+        // Usage stays, also beyond the new limit. If the store can hold it, windows free it at their end as usual.
         let unpaid = if last.generation.is_taking_over(now_ns) { last.headroom } else { 0 };
         let owed = last.made_of.most.saturating_add(unpaid);
         let headroom = least.max(owed.min(most_room(algorithm, most)).saturating_sub(most));
@@ -179,7 +180,7 @@ impl Counter {
 }
 
 impl Parameters {
-    /// A quota with the headroom: added to the limit for windows, and else to the burst.
+    /// Returns the quota with the headroom: added to the limit of windows, or to the burst of other algorithms.
     fn with_headroom(&self, headroom: u64) -> Result<Quota, QuotaError> {
         let room = self.most.saturating_add(headroom);
         if self.algorithm.has_burst() {
@@ -196,7 +197,7 @@ impl Parameters {
             Some(rule::Store::Compact(capacity)) => StoreKind::Compact(capacity),
             Some(rule::Store::Keyed { max_keys }) => StoreKind::Keyed(max_keys),
             Some(rule::Store::Sketch(capacity)) => StoreKind::Sketch(capacity),
-            // A shared rule has no store here.
+            // A shared rule has no store in this process.
             None | Some(rule::Store::Redis(_)) => {
                 let compact = AnyStore::new(StoreKind::Compact(MEMORY), algorithm, hasher);
                 return compact
@@ -207,8 +208,8 @@ impl Parameters {
     }
 }
 
-/// The most units that a store of this limit has room for, when clients may have used more under another one. A log takes memory
-/// for each of them, for every key, for as long as the rule stays.
+/// Returns the maximum number of units in a store with this limit, including usage from another limit. A log uses
+/// memory for each unit of every key, as long as the rule exists.
 fn most_room(algorithm: Algorithm, limit: u64) -> u64 {
     match algorithm {
         Algorithm::SlidingLog => limit.saturating_mul(4).clamp(1_024, SlidingLog::MAX_LIMIT),
@@ -216,7 +217,7 @@ fn most_room(algorithm: Algorithm, limit: u64) -> u64 {
     }
 }
 
-/// The answer of a limit of nothing.
+/// Returns the decision of a limit of 0.
 pub(super) fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
     let outcome = if cost == 0 { Outcome::Allowed } else { Outcome::Never };
     let reset_ns = match saturating_nanos(period) {
@@ -233,13 +234,13 @@ impl LocalCounter {
         Self { generation: Arc::new(generation), headroom, undoes, is_first, made_of }
     }
 
-    /// Whether keys can still owe what was carried over.
+    /// Whether keys may still have usage that was carried over.
     #[inline]
     pub(super) fn is_taking_over(&self, when: CheckTime) -> bool {
         !self.is_first && self.generation.is_taking_over(when.ns())
     }
 
-    /// Charges a request, if that leaves the headroom free.
+    /// Charges a request if the headroom stays free.
     #[inline]
     pub(super) fn charge(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         if cost > 0 && headroom == 0 && !self.is_taking_over(when) {
@@ -261,7 +262,7 @@ impl LocalCounter {
         decision.judged(decision.outcome(), cost, headroom, || self.next(key, headroom, when))
     }
 
-    /// The decision that a charge would be; charges nothing.
+    /// Returns the decision that a charge would give, and charges nothing.
     #[inline]
     pub(super) fn look(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         if headroom == 0 && !self.is_taking_over(when) {
@@ -272,20 +273,21 @@ impl LocalCounter {
 
     #[cold]
     fn look_keeping(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
-        // A look for nothing is always allowed.
+        // A peek with cost 0 is always admitted.
         let more = if cost == 0 { 0 } else { headroom };
         let decision = self.generation.peek(key, when, cost.saturating_add(more));
         decision.judged(decision.outcome(), cost, headroom, || self.next(key, headroom, when))
     }
 
-    /// Whether there is room for one unit, and when.
+    /// Returns whether one unit fits, and when.
     fn next(&self, key: &str, headroom: u64, when: CheckTime) -> Decision {
         self.generation.peek(key, when, headroom.saturating_add(1))
     }
 
-    /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
-    /// that is taken says that the limit is exceeded, by however much. A request that brings its limit along is counted whole (`whole`), since
-    /// its store has room for any. `elsewhere` says how many units another counter of the same requests holds.
+    /// Counts a request first and decides afterwards. The store has room for one unit more than the maximum in use. If
+    /// that unit is taken, the limit is exceeded, by whatever amount. A request that sets its own limit is counted in
+    /// full (`whole`), because its store has room for any limit. `elsewhere` is the number of units in another counter
+    /// of the same requests.
     pub(super) fn count(
         &self,
         key: &str,
@@ -298,7 +300,7 @@ impl LocalCounter {
         let generation = &self.generation;
         let operation = match whole {
             true => Operation::Force,
-            // All but one unit of the headroom is for debts from before.
+            // The headroom except one unit is reserved for carried-over usage.
             false => Operation::TakeKeeping { headroom: headroom.saturating_sub(1) },
         };
         let taken = match cost {
@@ -314,7 +316,7 @@ impl LocalCounter {
             true => Outcome::Denied,
         };
         let judged = match outcome {
-            // When there is room for the request and the headroom.
+            // The time when the request and the headroom fit.
             Outcome::Denied => generation.peek(key, when, cost.saturating_add(headroom)),
             _ => taken,
         };
@@ -325,10 +327,10 @@ impl LocalCounter {
     }
 }
 
-/// What came of counting a request first.
+/// The result of counting a request first.
 pub(super) struct CountedFirst {
     pub(super) decision: Decision,
     pub(super) charged: u64,
-    /// The units that were in use before.
+    /// The units in use before the request.
     pub(super) before: u64,
 }

@@ -1,4 +1,4 @@
-//! Why rules are not in force.
+//! The errors of loads.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use crate::edge::rules::config::ConfigError;
 use crate::edge::rules::counting::NoCounter;
 use crate::edge::rules::rule::Rule;
 
-/// Why rules could not be loaded. Those that were in force stay so.
+/// The reason why rules could not be loaded. The previous rules stay in force.
 ///
 /// # Examples
 /// ```
@@ -20,7 +20,7 @@ use crate::edge::rules::rule::Rule;
 ///   - key: user
 ///     rate_limit: { unit: fortnight, requests_per_unit: 1 }
 /// ").unwrap_err();
-/// assert!(error.to_string().contains("fortnight")); // with the line, and what would be right
+/// assert!(error.to_string().contains("fortnight")); // with the line and the valid units
 /// ```
 #[derive(Clone, Debug)]
 pub struct RulesError(Why);
@@ -28,7 +28,7 @@ pub struct RulesError(Why);
 #[derive(Clone, Debug)]
 enum Why {
     Config(ConfigError),
-    /// In words; of a rule that is right and cannot be in force here, with what its quota says.
+    /// The message. If a correct rule cannot take effect here, the message includes its quota.
     Other(Box<str>, Option<Box<QuotaError>>),
 }
 
@@ -39,12 +39,12 @@ impl RulesError {
         Self(Why::Other(message.into(), quota))
     }
 
-    /// Nothing says what to load.
+    /// There is no source to load from.
     pub(in crate::edge::rules) fn no_source() -> Self {
         Self::other("these rules were not read from files: give the new ones to `replace`")
     }
 
-    /// There are no rules of a domain; and the nearest that there is, with its file.
+    /// A domain has no rules. Includes the most similar domain, with its file.
     pub(super) fn no_domain(domain: &str, nearest: Option<(&str, &str)>) -> Self {
         let why = match nearest {
             Some((name, file)) => format!(
@@ -65,7 +65,7 @@ impl RulesError {
         Self(Why::Other(message.into(), None))
     }
 
-    /// What is wrong in the files, if that is why.
+    /// Returns the problems in the files, if they are the reason.
     #[must_use]
     pub fn config(&self) -> Option<&ConfigError> {
         match &self.0 {

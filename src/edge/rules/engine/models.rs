@@ -11,7 +11,7 @@ use crate::base::sync::explore;
 use crate::edge::rules::rule::Unit;
 use crate::store::op::Operation;
 
-/// Time stands still.
+/// A clock that does not advance.
 struct Still;
 
 impl Clock for Still {
@@ -22,7 +22,7 @@ impl Clock for Still {
 
 type Shared = Rules<Still>;
 
-/// Read once, since reading has nothing to explore.
+/// Parsed once, because parsing has no interleavings to explore.
 fn config(of: &'static OnceLock<Config>, limits: &str) -> Config {
     let read = || {
         Config::from_yaml(
@@ -34,13 +34,13 @@ fn config(of: &'static OnceLock<Config>, limits: &str) -> Config {
     of.get_or_init(read).clone()
 }
 
-/// One unit a day of `a`.
+/// A limit of one unit per day for `a`.
 fn window() -> Config {
     static CONFIG: OnceLock<Config> = OnceLock::new();
     config(&CONFIG, "{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }")
 }
 
-/// The same by another algorithm.
+/// The same limit with another algorithm.
 fn bucket() -> Config {
     static CONFIG: OnceLock<Config> = OnceLock::new();
     config(&CONFIG, "{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1, algorithm: gcra } }")
@@ -48,7 +48,7 @@ fn bucket() -> Config {
 
 fn rules() -> Arc<Shared> {
     let mut rules = Rules::builder().clock(Still).load([window()]).expect("a model's rules are right");
-    // Each exploration finds keys in the same places.
+    // With a fixed seed, each exploration finds keys at the same places.
     rules.hasher = Hasher::with_seeds(1, 2, 3, 4);
     Arc::new(rules)
 }
@@ -57,7 +57,7 @@ fn check(rules: &Shared) -> bool {
     rules.check("d", &[Descriptor::new(&[("a", "x")])]).is_allowed()
 }
 
-/// A check that does not look again whether other rules have been loaded.
+/// A check without the second read of the rules pointer.
 fn check_carelessly(rules: &Shared) -> bool {
     let in_force = rules.in_force.load();
     let domain = in_force.domain("d").expect("there are rules");
@@ -70,7 +70,7 @@ fn check_carelessly(rules: &Shared) -> bool {
     checks.decide(domain.charging, when) == Outcome::Allowed
 }
 
-/// What a thread is admitted while another loads rules and then asks too.
+/// Returns the units that a thread is admitted while another thread loads rules and then checks too.
 fn admitted_by_two(check: fn(&Shared) -> bool) {
     let rules = rules();
     let other = Arc::clone(&rules);
@@ -92,7 +92,7 @@ fn control_who_does_not_look_again_loses_a_charge() {
     explore(2, || admitted_by_two(check_carelessly));
 }
 
-/// A rule that stays keeps its counter: a check that was under way in the load has charged it once.
+/// An unchanged rule keeps its counter: a check during the load charges it once.
 #[test]
 fn a_rule_that_stays_is_charged_once() {
     explore(2, || {
@@ -109,7 +109,7 @@ fn check_with_own_limit(rules: &Shared) -> bool {
     rules.check("d", &[Descriptor::new(&[("a", "x")]).limit(1, Unit::Day)]).is_allowed()
 }
 
-/// Looks at both counters before it charges, and not afterwards.
+/// A check that reads both counters before its charge, and not after it.
 fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> bool {
     let in_force = rules.in_force.load();
     let domain = in_force.domain("d").expect("there are rules");
@@ -125,7 +125,7 @@ fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> b
         })
 }
 
-/// What two threads are admitted, one of them by a limit of its own.
+/// Returns the units that two threads are admitted, one of them under its own limit.
 fn admitted_beside_own_limit(check: fn(&Shared) -> bool, own: fn(&Shared) -> bool) {
     let rules = rules();
     let other = Arc::clone(&rules);

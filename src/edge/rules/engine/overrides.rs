@@ -1,30 +1,33 @@
-//! Limits that requests bring along.
+//! Limits that requests set themselves.
 //!
-//! A request may say its own limit (`limit` of Envoy's descriptors), which comes before the file's. It counts by domain, entries and
-//! unit, not by the limit, so requests of one client that say different limits share one counter: that has room for any, and each
-//! request is judged by what it says. Envoy's service has one counter for these and for the file's rule; here a rule that counts in
-//! windows of the same unit, by all values, looks into this counter, and this one into the rule's.
+//! A request may set its own limit (`limit` of Envoy's descriptors), which takes precedence over the file's. It counts
+//! by domain, entries and unit, and not by the limit. Requests of one client with different limits therefore share one
+//! counter. That counter has room for any limit, and each request is decided by its own limit.
+//!
+//! Envoy's service uses one counter for these limits and for the file's rule. Here, each has its own counter. If the
+//! file's rule counts by all values in windows of the same unit, each side also reads the other's counter.
 
 use crate::base::quota::Quota;
 use crate::edge::rules::rule::{Algorithm, Limit, MILLION, Metric, Rule, Store, Unit};
 
-/// The first index of those rules, behind all rules of any file.
+/// The first index of these rules, after all rules of any file.
 pub(super) const FIRST: u32 = u32::MAX - 7;
 
-/// Whether it is the index of one of these.
+/// Whether this is the index of such a rule.
 pub(super) const fn is_index(rule: u32) -> bool {
     rule >= FIRST
 }
 
-/// The index of the rule for a unit.
+/// Returns the index of the rule for a unit.
 pub(super) const fn index(unit: Unit) -> u32 {
     FIRST + unit as u32
 }
 
-/// Clients whose own limits are counted, for each unit.
+/// The number of clients with their own limits that are counted, for each unit.
 const MAX_KEYS: usize = 100_000;
 
-/// The rule that counts the limits of a unit. It has room for any limit: 268 million a second are more than there can be.
+/// Creates the rule that counts the limits of a unit. It has room for any limit: 268 million per second exceed every
+/// possible rate.
 pub(super) fn rule(unit: Unit) -> Option<Rule> {
     let most = if unit == Unit::Second { 1 << 28 } else { 1 << 32 };
     let quota = Quota::try_new(most, unit.period()).ok()?;

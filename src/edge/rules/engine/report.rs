@@ -1,4 +1,4 @@
-//! What is counted and told of a rule that has decided.
+//! Counts and reports the outcome of a rule.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,8 @@ use crate::edge::telemetry::{Event, Refusal, Shares};
 use crate::store::op::Migrate;
 
 impl RuleCheck<'_> {
-    /// How many units of its cost are in use beyond the soft limit. None of a rule that only reports: that marks nobody.
+    /// Returns how many units of the cost are in use beyond the soft limit. A rule that only reports marks no request,
+    /// so it returns 0.
     #[inline]
     fn beyond_soft(&self, decided: &Decided, shadow: bool) -> u64 {
         if self.active.rule.soft == u64::MAX { 0 } else { self.beyond_soft_limit(decided, shadow) }
@@ -27,16 +28,16 @@ impl RuleCheck<'_> {
         }
         let owed = match self.counted {
             CountedBy::Local { counter, .. } => counter.generation.store().debts().owed(decision),
-            // Where this process decides by a part, it is not known.
+            // If this process decides from a part of the limit, the usage is not known.
             CountedBy::Shared(_) if decided.by.is_some_and(DecidedWhere::knows_remaining) => decision.owed(),
             _ => return 0,
         };
         owed.saturating_sub(soft).min(self.cost)
     }
 
-    /// Marks the rule if more is in use than its soft limit, and counts what came of it; tells the observers of a refusal.
-    /// A look is not counted. For a request that another rule refused nothing was charged here, so nothing is counted either,
-    /// unless refused requests are charged too.
+    /// Marks the rule if more units are in use than its soft limit, counts its outcome, and informs the observers of a
+    /// denial. A peek is not counted. If another rule denied the request, nothing was charged here, so nothing is
+    /// counted, unless denied requests are charged too.
     #[inline]
     pub(super) fn report(
         &self,
@@ -80,13 +81,13 @@ impl RuleCheck<'_> {
         let meters = &*self.active.meters;
         match by.event() {
             Some(event) => meters.record(event, self.cost),
-            // The distance to the limit is unknown.
+            // The distance to the limit is not known.
             None if !by.knows_remaining() => meters.record(Event::Allowed, self.cost),
             None => meters.observe(decision, false),
         }
     }
 
-    /// Counts a refusal, and tells the observers.
+    /// Counts a denial, and informs the observers.
     #[cold]
     fn report_denial(
         &self,
@@ -103,7 +104,7 @@ impl RuleCheck<'_> {
         match decided.by.and_then(DecidedWhere::event) {
             Some(event) => meters.record(event, cost),
             None if domain.charging == Charging::CountFirst => {
-                // Of a cost that crosses a line, a part is on either side.
+                // A cost that crosses a line has a part on each side.
                 meters.record(if reports_only { Event::ShadowDenied } else { Event::Denied }, cost);
                 let in_use = self.before.saturating_add(cost);
                 meters.record_shares(Shares::of(decision.limit(), in_use, cost));
@@ -113,7 +114,7 @@ impl RuleCheck<'_> {
         self.tell(decided, domain, descriptors, reports_only, to);
     }
 
-    /// Tells the observers of a refusal.
+    /// Informs the observers of a denial.
     fn tell(
         &self,
         decided: &Decided,

@@ -1,4 +1,4 @@
-//! The rules in force: matched by trees, each with its counter.
+//! The rules in force: trees that match requests, and a counter for each rule.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,10 +19,10 @@ use crate::edge::rules::rule::{Algorithm, Charging, Limit, Rule, Unit};
 use crate::edge::telemetry::{CheckTimer, Meters};
 use crate::store::migrate::Numbered;
 
-/// Each thread times one check in this number.
+/// Each thread times one in this number of checks, on average.
 const TIMED: u32 = 128;
 
-/// All rules of all domains, as they were loaded together.
+/// All rules of all domains from one load.
 #[derive(Debug)]
 pub(super) struct RuleSet {
     number: u64,
@@ -34,17 +34,17 @@ pub(super) struct RuleSet {
 /// The rules of one domain.
 #[derive(Debug)]
 pub(super) struct ActiveDomain {
-    /// Its place among the domains.
+    /// The index of the domain.
     pub(super) index: u32,
     pub(super) name: Box<str>,
     pub(super) charging: Charging,
-    /// A dry run of all its rules.
+    /// Whether all its rules are a dry run.
     pub(super) shadow: bool,
-    /// Where its rules are from.
+    /// The files of its rules.
     pub(super) files: RuleFiles,
-    /// Set by its first request since this load.
+    /// Set by the domain's first request since this load.
     asked: OnceFlag,
-    /// Set by its first request under any load: all loads share it.
+    /// Set by the domain's first request under any load; all loads share this flag.
     ever_asked: Arc<OnceFlag>,
     tree: Tree,
     pub(super) rules: Vec<ActiveRule>,
@@ -53,45 +53,45 @@ pub(super) struct ActiveDomain {
     by_identity: HashMap<Box<str>, u32, Hasher>,
 }
 
-/// A rule, and what counts for it.
+/// A rule with its counter.
 #[derive(Debug)]
 pub(super) struct ActiveRule {
     pub(super) rule: Rule,
     pub(super) counter: Counter,
-    /// The units that pass when nothing is in use, and the time in which they are available again.
+    /// The units that a fresh key may use at once, and the time in which they refill.
     pub(super) quota: u64,
     pub(super) window: Duration,
-    /// The unit whose requests' own limits count together with it.
+    /// The unit for which limits that requests set count together with this rule.
     pub(super) unit: Option<Unit>,
-    /// How it takes part in every request; `None` if the request's key or time decides.
+    /// The part that the rule takes in every request, or `None` if the request's key or the time decides.
     pub(super) part: Option<Part>,
-    /// Whether it refuses every request for which it has no room, is counted by this process in a store without headroom, and marks
-    /// nobody.
+    /// Whether the rule is plain: it is enforced for every request, this process counts it in a store without headroom,
+    /// and it has no soft limit.
     is_plain: bool,
-    /// Whether requests with other keys count apart.
+    /// Whether requests with other keys have separate counters.
     keys_vary: bool,
-    /// The entry whose value is the key under which it counts; `None` if the key is made of more, or of nothing.
+    /// The entry whose value is the rule's key. `None` if the key has several parts or none.
     key_entry: Option<u32>,
     pub(super) meters: Arc<Meters>,
-    /// Set by the first request since this load that it applied to.
+    /// Set by the first request since this load that the rule matched.
     pub(super) matched: OnceFlag,
 }
 
-/// The rules of limits that requests bring along: one for each unit that was ever asked for.
+/// The rules of limits that requests set: one for each unit that a request has used.
 type Overrides = [OnceLock<Option<ActiveRule>>; 7];
 
-/// A flag that any thread sets, and none clears.
+/// A flag that any thread sets and no thread clears.
 #[derive(Debug, Default)]
 pub(super) struct OnceFlag(AtomicU32);
 
 impl OnceFlag {
-    /// Sets it, and says whether it was set before.
+    /// Sets the flag, and returns whether it was set before.
     #[inline]
     pub(super) fn set(&self) -> bool {
         let before = self.is_set();
-        // Written once only: all threads read the line.
+        // Written only once, because all threads read this cache line.
         if !before {
-            // Ordering: Relaxed, here and below. A flag publishes nothing but itself.
+            // Ordering: Relaxed, here and below. The flag publishes no other data.
             self.0.store(1, Relaxed);
         }
         before
@@ -110,13 +110,14 @@ impl Numbered for RuleSet {
 }
 
 impl RuleSet {
-    /// No rules.
+    /// Creates a set without rules.
     pub(super) fn empty(hasher: &Hasher) -> Self {
         let names = HashMap::with_hasher(hasher.clone());
         Self { number: 0, names, overrides: Arc::default(), domains: Vec::new() }
     }
 
-    /// The rules of these domains, with what clients have used under the rules in force now. Fails as a whole.
+    /// Creates the rules of these domains, with the clients' usage under the rules in force now. If one rule fails, the
+    /// whole load fails.
     pub(super) fn after(
         &self,
         domains: Vec<Domain>,
@@ -138,7 +139,7 @@ impl RuleSet {
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
             prepared.push((domain, counters));
         }
-        // What takes time is done.
+        // All slow steps are finished at this point.
         let when = now();
         let mut next =
             Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
@@ -193,7 +194,7 @@ impl RuleSet {
     #[inline]
     pub(super) fn domain(&self, name: &str) -> Option<&ActiveDomain> {
         match &self.domains[..] {
-            // To compare one name takes less than to hash it.
+            // Comparing with a single name is faster than hashing it.
             [only] => (*only.name == *name).then_some(only),
             _ => self.domain_at(*self.names.get(name)?),
         }
@@ -206,18 +207,18 @@ impl RuleSet {
 }
 
 impl ActiveDomain {
-    /// The rule by which limits that requests bring along are counted, if a request ever brought one along.
+    /// Returns the rule that counts the limits that requests set, if any request has set one.
     pub(super) fn override_in_use(&self, unit: Unit) -> Option<&ActiveRule> {
         self.overrides.get(unit as usize)?.get()?.as_ref()
     }
 
-    /// The same, made for the first such request. `None` if it could not be made.
+    /// Returns the same rule, and creates it for the first such request. `None` if it could not be created.
     pub(super) fn override_of(&self, unit: Unit, hasher: &Hasher) -> Option<&ActiveRule> {
         let make = || ActiveRule::new_override(overrides::rule(unit)?, hasher);
         self.overrides.get(unit as usize)?.get_or_init(make).as_ref()
     }
 
-    /// The rule of an index that was found here.
+    /// Returns the rule with an index that was found in this set.
     pub(super) fn rule(&self, index: u32) -> Option<&ActiveRule> {
         let of_override = || {
             let unit = index.checked_sub(overrides::FIRST)?;
@@ -226,7 +227,7 @@ impl ActiveDomain {
         self.rules.get(index as usize).or_else(of_override)
     }
 
-    /// The rules that apply to a request, with their indices.
+    /// Returns the rules that apply to a request, with their indices.
     #[inline]
     pub(super) fn find(&self, descriptor: &Descriptor<'_>) -> impl Iterator<Item = (u32, &ActiveRule)> {
         let found = self.tree.find(descriptor.entries(), descriptor.tier).rules();
@@ -235,7 +236,7 @@ impl ActiveDomain {
         (first..).zip(self.rules.get(found).unwrap_or_default())
     }
 
-    /// The rule that applies to a request, with its index, if no other one does.
+    /// Returns the rule that applies to a request, with its index, if it is the only one.
     #[inline]
     pub(super) fn alone(&self, descriptor: &Descriptor<'_>) -> Option<(u32, &ActiveRule)> {
         if self.charging != Charging::AllOrNothing || descriptor.limit.is_some() {
@@ -249,7 +250,7 @@ impl ActiveDomain {
         }
     }
 
-    /// Notes that a request asks it.
+    /// Marks the domain as used by a request.
     #[inline]
     pub(super) fn note_asked(&self) {
         if !self.asked.set() {
@@ -257,12 +258,12 @@ impl ActiveDomain {
         }
     }
 
-    /// Whether a request has asked it, under this load or one before.
+    /// Whether a request used the domain, under this load or an earlier one.
     pub(super) fn was_asked(&self) -> bool {
         self.ever_asked.is_set()
     }
 
-    /// Its rules that applied to no request since this load; none before the first request.
+    /// Returns the rules that matched no request since this load. Empty before the domain's first request.
     pub(super) fn unmatched(&self) -> impl Iterator<Item = &ActiveRule> {
         self.rules.iter().filter(|active| self.asked.is_set() && !active.matched.is_set())
     }
@@ -273,7 +274,7 @@ impl ActiveDomain {
 }
 
 impl ActiveRule {
-    /// A rule of no file and no load.
+    /// Creates a rule that belongs to no file and no load.
     fn new_override(rule: Rule, hasher: &Hasher) -> Option<Self> {
         let servers = Servers::default();
         let prepared = Counter::prepare(&rule, Charging::AllOrNothing, None, 0, (hasher, &servers)).ok()?;
@@ -307,8 +308,8 @@ impl ActiveRule {
         Self { rule, counter, quota, window, unit, part, is_plain, keys_vary, key_entry, meters, matched }
     }
 
-    /// What counts a request by which key, if the answer of that counter is the rule's: no limit that requests bring along counts
-    /// together with it.
+    /// Returns the counter and the key of a request, if that counter alone decides. It does not if limits that requests
+    /// set count together with the rule.
     #[inline]
     pub(super) fn plain<'r>(
         &self,
@@ -320,13 +321,13 @@ impl ActiveRule {
         (self.is_plain && !self.counts_with_override(domain)).then_some((counter, value))
     }
 
-    /// Whether limits that requests bring along count together with it: one was brought along ever.
+    /// Whether limits that requests set count together with this rule. True only after a request has set one.
     #[inline]
     pub(super) fn counts_with_override(&self, domain: &ActiveDomain) -> bool {
         self.unit.is_some_and(|unit| domain.override_in_use(unit).is_some())
     }
 
-    /// The key under which it counts a request.
+    /// Returns the key under which the rule counts a request.
     #[inline]
     pub(super) fn key<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
         if let Some(entry) = self.key_entry
@@ -338,14 +339,14 @@ impl ActiveRule {
         CounterKey::new(descriptor.entries(), [counted_by, counted_by_key], self.keys_vary)
     }
 
-    /// Whether the rules that are in force now count for this one where it does.
+    /// Whether the rules that are in force now use the same counter as this rule.
     pub(super) fn still_counts(&self, domain: Option<&ActiveDomain>) -> bool {
         let now = domain.and_then(|domain| domain.by_identity(&self.rule.identity));
         now.is_some_and(|now| now.counter.is(&self.counter))
     }
 }
 
-/// The time in which a full burst passes, rounded up.
+/// Returns the time in which a full burst refills, rounded up.
 fn refill_time(quota: &Quota) -> Duration {
     let ns =
         (u128::from(quota.burst_size()) * u128::from(quota.period_ns())).div_ceil(u128::from(quota.limit()));

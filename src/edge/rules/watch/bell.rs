@@ -1,15 +1,16 @@
-//! Tells the thread that watches of changes: a burst is one.
+//! Wakes the watching thread after changes. A burst of changes causes one wake-up.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long nothing may happen before files are read.
+/// The quiet time after the last event, before files are read.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// How long files may go on changing before they are read all the same.
+/// The maximum time that files may keep changing before they are read.
 const LATEST: Duration = Duration::from_secs(2);
 
-/// What the system's thread rings, and the thread that watches waits for. However much happens, this takes no more memory.
+/// The system's thread rings the bell, and the watching thread waits for it. The memory use does not depend on the
+/// number of events.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     heard: Mutex<Heard>,
@@ -18,19 +19,19 @@ pub(super) struct Bell {
 
 #[derive(Debug, Default)]
 struct Heard {
-    /// How often it has rung since it was waited for.
+    /// How often the bell rang since the last wait.
     rings: u64,
     anew: bool,
     stopped: bool,
 }
 
-/// What [`Bell::wait`] has waited for.
+/// The result of [`Bell::wait`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(super) enum Woken {
-    /// Files may have changed. If `anew`, one of what is watched may be another by now, of the same name.
+    /// Files may have changed. If `anew` is set, a watched path may now refer to another file or folder.
     Changed { anew: bool },
-    /// Nothing is to be watched any more.
+    /// The watcher is being dropped.
     Stopped,
 }
 
@@ -39,7 +40,7 @@ impl Bell {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something has happened.
+    /// Reports an event.
     pub(super) fn ring(&self, anew: bool) {
         let mut heard = self.lock();
         heard.rings = heard.rings.saturating_add(1);
@@ -47,14 +48,14 @@ impl Bell {
         self.rung.notify_one();
     }
 
-    /// Whoever waits, now or later, has [`Woken::Stopped`].
+    /// Makes every current and later wait return [`Woken::Stopped`].
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
         self.rung.notify_one();
     }
 
-    /// Sleeps until it has rung and then was silent for a while, or has rung for long; or `retry` is over, which asks for all to be
-    /// watched anew.
+    /// Sleeps until the bell has rung and then stayed quiet for a while, or has rung for a long time. Also returns
+    /// after `retry`, with a request to set up all watches again.
     pub(super) fn wait(&self, retry: Option<Duration>) -> Woken {
         let mut heard = self.lock();
         let nothing = |heard: &mut Heard| !heard.stopped && heard.rings == 0;
@@ -110,7 +111,7 @@ mod tests {
         bell.ring(true);
         bell.ring(false);
         assert_eq!(bell.wait(None), Woken::Changed { anew: true });
-        // The burst is over: only the retry wakes.
+        // The burst is over, so only the retry wakes the thread.
         assert_eq!(bell.wait(Some(Duration::ZERO)), Woken::Changed { anew: true });
         bell.ring(false);
         assert_eq!(bell.wait(None), Woken::Changed { anew: false });
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(bell.wait(None), Woken::Stopped, "it stays stopped");
     }
 
-    /// A bell that never is silent for [`QUIET`] is heard all the same.
+    /// A bell that is never quiet for [`QUIET`] still wakes the thread.
     #[test]
     fn continuous_ringing_is_heard() {
         let bell = Arc::new(Bell::default());
@@ -139,7 +140,7 @@ mod tests {
             move || tell.send(bell.wait(None))
         });
         let mut woken = None;
-        // Rings until it is heard, or for far longer than that takes.
+        // Rings until the thread wakes, with a generous time limit.
         for _ in 0..60_000 {
             bell.ring(false);
             woken = told.recv_timeout(Duration::from_millis(1)).ok();

@@ -1,8 +1,7 @@
 //! Reloads rules when their files change.
 //!
 //! ```text
-//! system ──► relevant events ──► bell ──► one thread: are the watches at the right places? ─► have the contents
-//! changed? ─► load
+//! system ──► relevant events ──► bell ──► one thread: are the watches at the right places? ─► new contents? ─► load
 //! ```
 //! 1. An event only starts a comparison. The files' contents decide, so reading a file, touching it, or writing the
 //!    same contents again causes no load.

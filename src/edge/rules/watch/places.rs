@@ -1,4 +1,4 @@
-//! What is watched, for files and all links on the way to them.
+//! The places to watch for files, and for all links on the path to them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -7,17 +7,17 @@ use std::path::{Component, Path, PathBuf};
 
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 
-/// How many links may be on the way to a file; Linux' own limit.
+/// The maximum number of links on the path to a file. Linux has the same limit.
 const MAX_LINKS: usize = 40;
 
-/// Where something may happen that matters.
+/// A place where a relevant event may happen.
 ///
 /// ```text
 /// /etc/limits.yaml ──► ..data/limits.yaml      folder /etc for the names `limits.yaml` and `..data`,
 /// /etc/..data ──► ..2026                       folder /etc/..2026 for the name `limits.yaml`,
 ///                                              and the file itself: it may have other names, or be a mount of its own
 /// ```
-/// Of what does not exist, the nearest folder that does is watched, for the name of what is missing in it.
+/// If a path does not exist, the nearest existing folder above it is watched for the name of the missing part.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Places {
     pub(super) folders: BTreeSet<PathBuf>,
@@ -29,7 +29,7 @@ impl Places {
     pub(super) fn of(files: &[PathBuf]) -> Self {
         let mut places = Self::default();
         for file in files {
-            // Relative to the present folder, as for whoever reads it.
+            // Relative to the current folder, as for programs that open the path.
             places.add(&std::path::absolute(file).unwrap_or_else(|_| file.clone()));
         }
         places
@@ -38,7 +38,7 @@ impl Places {
     fn add(&mut self, file: &Path) {
         let mut rest = backwards(file);
         let mut links = 0;
-        // Without links, so that its parent is the folder above.
+        // Resolves links, so that the parent is the folder above.
         let mut at = PathBuf::new();
         while let Some(part) = rest.pop() {
             match Path::new(&part).components().next() {
@@ -67,26 +67,26 @@ impl Places {
                     at.pop();
                 }
                 Some(Component::CurDir) | None => {}
-                // An absolute path begins anew.
+                // An absolute link target restarts at the root.
                 Some(part @ (Component::RootDir | Component::Prefix(_))) => at.push(part),
             }
         }
     }
 
     fn look_in(&mut self, folder: &Path, name: &OsStr) {
-        // There, to watch a folder is to be told of all below it; and what lies in the root are links of the system.
+        // On this system, watching a folder reports everything below it, and links in the root belong to the system.
         if cfg!(target_os = "macos") && folder.parent().is_none() {
             return;
         }
         self.folders.insert(folder.to_owned());
         self.names.insert(name.to_owned());
-        // The folder itself may go, which bears its own name.
+        // The folder itself may disappear; that event has the folder's own name.
         self.names.extend(folder.file_name().map(ToOwned::to_owned));
     }
 
-    /// Whether an event matters, and if so, whether what is watched may have become another of the same name.
+    /// Whether an event matters, and if so, whether a watched path may now refer to another file or folder.
     pub(super) fn concerns(&self, event: &notify::Result<notify::Event>) -> Option<bool> {
-        // Something was missed.
+        // The system lost some events.
         let Ok(event) = event else { return Some(true) };
         if event.need_rescan() {
             return Some(true);
@@ -94,7 +94,7 @@ impl Places {
         let anew = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write))
             | EventKind::Modify(ModifyKind::Data(_)) => false,
-            // Reading: we do that ourselves.
+            // A read. This process reads the files itself.
             EventKind::Access(_) => return None,
             _ => true,
         };
@@ -103,7 +103,7 @@ impl Places {
     }
 }
 
-/// The parts of a path, the last one first.
+/// Returns the parts of a path, last part first.
 fn backwards(path: &Path) -> Vec<OsString> {
     path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
 }
