@@ -1,4 +1,4 @@
-//! A file's nodes to its rules. All that is wrong is told, and the file is refused as a whole.
+//! Converts a file's nodes to rules. Reports all problems, and rejects the file if there are any.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,13 +14,14 @@ use super::scalar::BadValue;
 use crate::edge::rules::matching::{Branch, Pattern, Position, Tier};
 use crate::edge::rules::rule::Rule;
 
-/// Levels of descriptors: what a rule's 32 bits can say of each.
+/// The maximum depth of descriptors: a rule has 32 bits, one for each level.
 const MAX_LEVELS: usize = 32;
-/// Bytes of all identities and names, for each byte of the file: deep rules with long values repeat those of the levels above.
+/// The maximum size of all identities and names, in bytes for each byte of the file. Deep rules with long values repeat
+/// the values of the levels above.
 const MAX_REPEATED: usize = 4;
 
 impl Branch {
-    /// As a message calls it.
+    /// The name of this limit in a message.
     pub(super) fn shown(&self) -> String {
         match &self.value {
             Some(value) => format!("key {}, value {}", quoted(&self.key), quoted(value)),
@@ -46,7 +47,7 @@ pub(super) fn check(
         texts: text.len().saturating_mul(MAX_REPEATED).saturating_add(SMALL),
     };
     let read = context.root(&root);
-    // What is made of it takes as much again.
+    // The result takes the same amount of memory again.
     drop(root);
     let Checker { problems, mut warnings, settings, domain, rules, .. } = context;
     let Some((domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
@@ -66,7 +67,7 @@ pub(super) fn check(
     })
 }
 
-/// Whose limits are read: those of a descriptor, or of one of its tiers; and what it says beside them.
+/// The owner of the limits that are being read: a descriptor or one of its tiers, with its other settings.
 #[derive(Copy, Clone, Debug)]
 struct RulePlace<'p> {
     way: &'p RulePath,
@@ -85,7 +86,7 @@ impl Checker {
             self.problems.add(root.at, path, "the file says nothing", remedy);
             return None;
         }
-        // Its mere presence asks for our own keys, wherever in the map it stands.
+        // The mere presence of the map enables the extensions, wherever in the file's map it is.
         if let Value::Map(entries) = &root.kind {
             self.extended = entries.iter().any(|(key, _)| key.as_key() == Some("tollgate"));
         }
@@ -103,7 +104,7 @@ impl Checker {
         let mut way = RulePath::new(domain);
         let branches = self.descriptors(&fields, &mut way);
         if let Some(node) = fields.get("tollgate") {
-            // The file says how limits are shared, and none is.
+            // The file sets how limits are shared, but none is shared.
             if self.problems.is_empty() && !self.rules.iter().any(Rule::is_shared) {
                 self.unshared_file(node, &path.key("tollgate"));
             }
@@ -116,7 +117,7 @@ impl Checker {
         let items = self.read(fields, "descriptors", FileNode::list).unwrap_or_default();
         let path = &fields.path.key("descriptors");
         let mut branches = Vec::with_capacity(items.len());
-        // Of each branch its place among the items.
+        // For each branch, its index among the items.
         let mut places: Vec<(u32, u32)> = Vec::with_capacity(items.len());
         if way.levels() == MAX_LEVELS && !items.is_empty() {
             let message = format!("descriptors lie more than {MAX_LEVELS} levels deep");
@@ -126,7 +127,7 @@ impl Checker {
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
             let Some(branch) = self.descriptor(item, &path, way) else { continue };
-            // A file has fewer bytes than there are such numbers.
+            // The size limit of files keeps the number of rules below the maximum.
             let place = |at| u32::try_from(at).unwrap_or(u32::MAX);
             places.push((place(branches.len()), place(index)));
             branches.push(branch);
@@ -135,7 +136,7 @@ impl Checker {
         branches
     }
 
-    /// Tells of branches of one level that have the same key and value.
+    /// Reports branches of one level with the same key and value.
     fn twice(&mut self, branches: &[Branch], mut places: Vec<(u32, u32)>, path: &FieldPath<'_>) {
         let branch = |&(place, _): &(u32, u32)| &branches[place as usize];
         places.sort_by(|one, other| branch(one).pair().cmp(&branch(other).pair()));
@@ -192,7 +193,7 @@ impl Checker {
         Some(Branch { key, value, at: node.at, own, tiers, children })
     }
 
-    /// `rate_limit` or `rate_limits`, of a descriptor or of a tier of it: its rules among all.
+    /// Reads `rate_limit` or `rate_limits` of a descriptor or of a tier. Returns the range of its rules.
     fn limits(&mut self, fields: &MapFields<'_, '_>, place: RulePlace<'_>) -> Range<usize> {
         let start = self.rules.len();
         let path = fields.path.key("rate_limit");
@@ -228,7 +229,7 @@ impl Checker {
     }
 
     fn rule(&mut self, draft: Draft, place: RulePlace<'_>, label: Option<&LimitLabel>) {
-        // The file is refused anyway, so no more rules are made.
+        // The file is already rejected, so no more rules are created.
         if self.texts == 0 {
             return;
         }
@@ -261,7 +262,7 @@ impl Checker {
         });
     }
 
-    /// `tiers`; of an entry for these values, or for one only.
+    /// Reads `tiers`, of an entry that lists these values or has a single one.
     fn tiers(
         &mut self,
         fields: &MapFields<'_, '_>,
@@ -305,7 +306,7 @@ impl Checker {
     }
 }
 
-/// Checks that a value can be one of an entry's.
+/// Checks that a value can belong to an entry.
 fn check_member(member: &str, values: Option<&Option<Pattern>>) -> Result<(), BadValue> {
     match values {
         None => {

@@ -1,24 +1,24 @@
-//! What is known of a file while it is checked.
+//! The state of the check of a file.
 
 use super::problem::Problems;
 use crate::Capacity;
 use crate::edge::rules::rule::{Algorithm, Charging, MILLION, Rule, Shared, Store};
 
-/// What is known of a file while it is checked.
+/// The state of the check of a file.
 #[derive(Debug)]
 pub(super) struct Checker {
     pub(super) problems: Problems,
     pub(super) warnings: Problems,
-    /// Whether our own keys were asked for.
+    /// Whether the file enables the extensions of this crate.
     pub(super) extended: bool,
     pub(super) settings: FileSettings,
     pub(super) domain: Box<str>,
     pub(super) rules: Vec<Rule>,
-    /// The bytes that identities and names may still take.
+    /// The number of bytes that identities and names may still take.
     pub(super) texts: usize,
 }
 
-/// What holds for all rules of a file that do not say otherwise.
+/// The defaults of all rules in a file.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct FileSettings {
     pub(super) charging: Charging,
@@ -27,7 +27,7 @@ pub(super) struct FileSettings {
     pub(super) store: Option<Store>,
     pub(super) memory: Option<Capacity>,
     pub(super) enforced: u32,
-    /// Of limits that processes share.
+    /// The defaults of limits that processes share.
     pub(super) shared: Shared,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a quota, its algorithm and its store go together: they are made, small.
+//! Checks that a quota, its algorithm and its store work together, by creating a small store.
 
 use crate::edge::rules::counting::{AnyStore, Hasher, NoCounter, StoreKind};
 use crate::edge::rules::rule::{Algorithm, Store};
@@ -7,7 +7,7 @@ use crate::{Capacity, FixedWindow, Quota, QuotaError};
 /// A sketch that is made to be looked at needs no more; a smaller one is refused for its size, and rightly.
 const ENOUGH: usize = 1 << 10;
 
-/// Makes the store that the engine would make, small.
+/// Creates the store that the engine would create, but small.
 pub(super) fn check(quota: Quota, algorithm: Algorithm, store: Option<Store>) -> Result<(), QuotaError> {
     #[cfg(feature = "redis")]
     if let Some(Store::Redis(_)) = store {
@@ -27,7 +27,8 @@ pub(super) fn check(quota: Quota, algorithm: Algorithm, store: Option<Store>) ->
     }
 }
 
-/// The highest limit that a fixed window so short can count, if this one is above it: some half a billion a second.
+/// Returns the highest limit that a fixed window of this length can count, if the given limit is above it. It is about
+/// half a billion per second.
 pub(super) fn most_in_window(quota: &Quota) -> Option<u64> {
     let fits = |limit| Quota::try_new(limit, quota.period()).and_then(FixedWindow::try_new).is_ok();
     if fits(quota.limit()) {

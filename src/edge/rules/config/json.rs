@@ -1,4 +1,4 @@
-//! JSON to nodes: serde_json says whether it is JSON, and reads its strings; the places are found here.
+//! Converts JSON to nodes. serde_json validates the text and reads its strings; this module finds the positions.
 
 use serde_json::value::RawValue;
 
@@ -6,7 +6,7 @@ use super::node::{self, FileNode, LineIndex, MemoryAllowance, Scalar, Value};
 use super::problem::Problems;
 use crate::edge::rules::matching::Position;
 
-/// The document; problems are told, and `None` means that nothing can be said of the rest.
+/// Reads the document and reports its problems. `None` means that the text cannot be read further.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     if let Err(error) = serde_json::from_str::<&RawValue>(text) {
         let (at, reason) = (Position::new(error.line(), error.column()), reason(&error));
@@ -27,7 +27,7 @@ pub(super) fn is_json(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// Without the line and column, which are told anyway.
+/// Removes the line and column, because the problem already contains them.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
@@ -36,7 +36,7 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// Goes through a text that is JSON.
+/// Reads a text that is valid JSON.
 struct JsonReader<'t, 'p> {
     text: &'t str,
     lines: &'t LineIndex<'t>,
@@ -46,7 +46,7 @@ struct JsonReader<'t, 'p> {
 }
 
 impl JsonReader<'_, '_> {
-    /// The next byte that is no space; nothing at the end.
+    /// Returns the next byte that is not white space; zero at the end.
     fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes().get(self.offset..)?;
         let spaces = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -105,7 +105,7 @@ impl JsonReader<'_, '_> {
         self.offset = end + 1;
         match serde_json::from_str::<String>(raw) {
             Ok(text) => Some(Value::Scalar(Scalar::Quoted, text.into())),
-            // Half a character by \u, which only shows when it is to be one.
+            // An unpaired surrogate in a `\u` escape; only the conversion detects it.
             Err(error) => {
                 let remedy = "write the character itself, or both halves of it";
                 self.problems.fail(at, format!("this is no JSON: {}", reason(&error)), remedy)
@@ -113,7 +113,7 @@ impl JsonReader<'_, '_> {
         }
     }
 
-    /// A number, `true`, `false` or `null`.
+    /// Reads a number, `true`, `false` or `null`.
     fn word(&mut self) -> Value {
         let rest = &self.text[self.offset..];
         let end = rest

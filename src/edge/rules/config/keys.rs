@@ -1,4 +1,5 @@
-//! Which keys a map may have: Envoy's, which its service accepts anywhere, and ours, each in its place.
+//! The keys that a map may have. Envoy's service accepts its own keys anywhere. The keys of this crate are accepted
+//! only in their place.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use super::node::{FileNode, Scalar, Value, quoted};
 use super::scalar::BadValue;
 use crate::edge::rules::matching::Position;
 
-/// Where in the file a value is, for messages: `descriptors[2].rate_limit.unit`.
+/// The path of a value in the file, for messages: `descriptors[2].rate_limit.unit`.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum FieldPath<'p> {
     Root,
@@ -36,12 +37,13 @@ impl fmt::Display for FieldPath<'_> {
     }
 }
 
-/// A key of any length, as far as a path has room for it.
+/// Cuts a key to the length that fits into a path.
 fn short(key: &str) -> &str {
     key.char_indices().nth(40).map_or(key, |(end, _)| &key[..end])
 }
 
-/// A kind of maps in a file: what messages call it, and the keys that mean something in it, those of Envoy's language and our own.
+/// A kind of map in a file: its name in messages, and the keys that have an effect in it, of Envoy's language and of
+/// this crate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct MapKind {
     called: &'static str,
@@ -106,17 +108,17 @@ impl<'n> MapFields<'n, '_> {
         self.get(key).is_some()
     }
 
-    /// Where a key's value stands, or else the map.
+    /// Returns the position of a key's value, or the position of the map.
     pub(super) fn at(&self, key: &str) -> Position {
         self.get(key).unwrap_or(self.node).at
     }
 
-    /// The value of a key; none if that is nothing.
+    /// Returns the value of a key, unless the value is null.
     pub(super) fn get(&self, key: &str) -> Option<&'n FileNode> {
         self.entry(key).filter(|node| !matches!(node.kind, Value::Null))
     }
 
-    /// The same, if it may be nothing.
+    /// Returns the value of a key, which may be null.
     pub(super) fn entry(&self, key: &str) -> Option<&'n FileNode> {
         self.entries.iter().find(|(name, _)| *name == key).map(|&(_, node)| node)
     }
@@ -134,7 +136,7 @@ impl Checker {
         self.problems.add(fields.at(key), fields.path.key(key), message, remedy);
     }
 
-    /// What was read of a node; `None` of a bad value, which is reported.
+    /// Returns the result of reading a node. `None` for a bad value, which is reported.
     pub(super) fn take<T>(
         &mut self,
         node: &FileNode,
@@ -144,7 +146,7 @@ impl Checker {
         read.map_err(|bad| self.problems.add(node.at, path, bad.message, bad.remedy)).ok()
     }
 
-    /// Reads the value of a key; `None` if it has none, or a bad one, which is reported.
+    /// Reads the value of a key. `None` for a missing value, and for a bad one, which is reported.
     pub(super) fn read<'n, T>(
         &mut self,
         fields: &MapFields<'n, '_>,
@@ -155,7 +157,7 @@ impl Checker {
         self.take(node, &fields.path.key(key), read(node))
     }
 
-    /// Reads the whole number of a key, from `least` to `most`.
+    /// Reads a key's whole number, from `least` to `most`.
     pub(super) fn number<T: TryFrom<u64> + TryInto<u64>>(
         &mut self,
         fields: &MapFields<'_, '_>,
@@ -168,17 +170,17 @@ impl Checker {
         T::try_from(number).ok()
     }
 
-    /// Whether a key is true; not if it is absent.
+    /// Whether a key is true. A missing key is false.
     pub(super) fn flag(&mut self, fields: &MapFields<'_, '_>, key: &str) -> bool {
         self.read(fields, key, FileNode::yes).unwrap_or(false)
     }
 
-    /// The keys that a map may have.
+    /// Returns the keys that a map may have.
     fn keys(&self, kind: MapKind) -> Vec<&'static str> {
         kind.envoys().chain(kind.ours().filter(|_| self.extended)).collect()
     }
 
-    /// A map and its keys; `None` if it is none, which is told.
+    /// Returns a map with checked keys. `None` if the node is no map, which is reported.
     pub(super) fn fields<'n, 'p>(
         &mut self,
         node: &'n FileNode,
@@ -241,7 +243,7 @@ impl Checker {
         self.problems.add(key.at, path.key(name), message, remedy);
     }
 
-    /// What stands where it has no effect: still no other keys than Envoy's, as its service checks them.
+    /// Checks a value that has no effect: it may have only Envoy's keys, as in Envoy's service.
     fn known(&mut self, node: &FileNode, path: &FieldPath<'_>, name: &str) {
         match &node.kind {
             _ if name == "metadata" => {}
@@ -272,9 +274,9 @@ impl Checker {
     }
 }
 
-/// The key that was probably meant.
+/// Returns the key that the author probably meant.
 fn nearest(name: &str, keys: &[&'static str]) -> Option<&'static str> {
-    // Long names are no misspelt keys, and would take long.
+    // A long name is unlikely to be a misspelt key, and the comparison would take long.
     let likeness = |key: &&'static str| (strsim::jaro_winkler(name, key), *key);
     let all = keys.iter().filter(|_| name.len() <= 64).map(likeness);
     all.filter(|&(likeness, _)| likeness > 0.8)

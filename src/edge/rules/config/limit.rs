@@ -1,4 +1,4 @@
-//! `rate_limit`: how much, by which algorithm, in which store.
+//! Reads `rate_limit`: the quota, the algorithm and the store.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use super::settings;
 use crate::edge::rules::rule::{ALGORITHMS, Algorithm, Limit, MEMORY, Mode, STORES, Store, UNITS, Unit};
 use crate::{Quota, QuotaError};
 
-/// What one `rate_limit` says, before it is known which rule it is of.
+/// The content of one `rate_limit`, before its rule is known.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) line: usize,
     pub(super) name: Option<Box<str>>,
-    /// What tells it from others of its descriptor.
+    /// Distinguishes it from other limits of its descriptor.
     pub(super) label: LimitLabel,
     pub(super) limit: Limit,
     pub(super) soft: u64,
@@ -26,7 +26,7 @@ pub(super) struct Draft {
 }
 
 impl Checker {
-    /// `None` if it cannot be read, which is told.
+    /// `None` if the limit cannot be read, which is reported.
     pub(super) fn limit(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Draft> {
         let fields = self.fields(node, MapKind::RATE_LIMIT, path)?;
         let unlimited = self.flag(&fields, "unlimited");
@@ -151,7 +151,8 @@ impl Checker {
         let named = self.word(fields, "store", "store", STORES);
         let memory = self.read(fields, "memory", settings::memory);
         let max_keys = self.number(fields, "max_keys", 1, usize::MAX);
-        // A size that is written here says which kind of store it is of; one for the whole file does where that kind can be.
+        // A size in this limit implies its kind of store. A size for the whole file implies it only if that kind is
+        // possible here.
         let implied = if fields.has("max_keys") {
             Some(Store::Keyed { max_keys })
         } else if fields.has("memory")
@@ -206,7 +207,7 @@ impl Checker {
         Some(store)
     }
 
-    /// The limit, and from where on a request is marked.
+    /// Reads the limit and the soft limit.
     fn quota(
         &mut self,
         fields: &MapFields<'_, '_>,

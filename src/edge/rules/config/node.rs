@@ -1,4 +1,4 @@
-//! What a file says, whatever its format: a tree in which each value knows its line and column.
+//! The content of a file in any format: a tree in which each value has its line and column.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,24 +13,24 @@ pub(super) struct FileNode {
     pub(super) kind: Value,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    /// Nothing: an empty value, `~` or `null`.
+    /// Null: an empty value, `~` or `null`.
     Null,
-    /// A scalar with its text as it is written; texts are shared by what YAML's aliases repeat.
+    /// A scalar with its text as written. Values that YAML aliases repeat share the text.
     Scalar(Scalar, Rc<str>),
     List(Box<[FileNode]>),
     /// In the order of the file.
     Map(Box<[(FileNode, FileNode)]>),
 }
 
-/// What a scalar would be to a reader who knows no rules.
+/// The type of a scalar by the syntax of the format.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Scalar {
     /// In quotes.
     Quoted,
-    /// Without quotes, and nothing else.
+    /// Without quotes, and of no other type.
     Text,
     Bool,
     Integer,
@@ -39,16 +39,19 @@ pub(super) enum Scalar {
     Time,
 }
 
-/// How deep values may lie in each other. Rules end before, at 32 levels of descriptors; only `metadata` could go on.
+/// The maximum nesting depth of values. Rules end earlier, at 32 levels of descriptors; only `metadata` could be
+/// deeper.
 pub(super) const MAX_DEPTH: usize = 100;
-/// The longest file that is read.
+/// The maximum length of a file.
 pub(super) const MAX_BYTES: usize = 64 << 20;
-/// Beyond this, what is read from a file takes memory by the file's length.
+/// Beyond this base amount, the allowance for a file's values is proportional to its length.
 pub(super) const SMALL: usize = 4 << 20;
-/// The most bytes that the values of a file take for each byte of it. With what is made of them it is 20 at most.
+/// The maximum memory of a file's values, in bytes for each byte of the file. With the rules made from them, it is 20
+/// at most.
 const MAX_GROWTH: usize = 12;
 
-/// The memory that a file's values may still take: two bytes of a file could else stand for a hundred.
+/// The memory that a file's values may still take. Without this limit, two bytes of a file could take a hundred bytes
+/// of memory.
 #[derive(Debug)]
 pub(super) struct MemoryAllowance(usize);
 
@@ -57,7 +60,7 @@ impl MemoryAllowance {
         Self(text.len().saturating_mul(MAX_GROWTH).saturating_add(SMALL))
     }
 
-    /// Whether that many bytes were left.
+    /// Takes bytes from the allowance. Returns whether there were enough.
     pub(super) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.0.checked_sub(bytes);
         self.0 = left.unwrap_or(0);
@@ -73,7 +76,7 @@ impl MemoryAllowance {
     }
 }
 
-/// `None` if a value lies too deep in others to be read, which is reported.
+/// `None` if a value is nested too deeply, which is reported.
 pub(super) fn check_depth(depth: usize, at: Position, problems: &mut Problems) -> Option<()> {
     if depth <= MAX_DEPTH {
         return Some(());
@@ -86,17 +89,17 @@ impl FileNode {
         Self { at, kind }
     }
 
-    /// What it takes, about, without the values in it.
+    /// Returns the approximate memory of the value, without the values inside it.
     pub(super) fn own_bytes(&self) -> usize {
         let text = match &self.kind {
-            // With the two counts before it.
+            // Includes the two reference counts before the text.
             Value::Scalar(_, text) => text.len() + 2 * size_of::<usize>(),
             Value::Null | Value::List(_) | Value::Map(_) => 0,
         };
         size_of::<Self>() + text
     }
 
-    /// As a message calls it.
+    /// Returns the name of the kind in a message.
     pub(super) fn shown(&self) -> String {
         match &self.kind {
             Value::Null => "nothing".to_owned(),
@@ -106,7 +109,7 @@ impl FileNode {
         }
     }
 
-    /// The text of a map's key.
+    /// Returns the text of a map's key.
     pub(super) fn as_key(&self) -> Option<&str> {
         match &self.kind {
             Value::Scalar(Scalar::Text | Scalar::Quoted, text) => Some(text),
@@ -146,12 +149,12 @@ pub(super) fn digits_of(unsigned: &str) -> (&str, u32) {
     }
 }
 
-/// `y` and `n` of YAML 1.1: where true or false is expected, and else texts.
+/// `y` and `n` of YAML 1.1: booleans where a boolean is expected, and texts elsewhere.
 pub(super) fn is_short_bool(text: &str) -> bool {
     matches!(text, "y" | "Y" | "n" | "N")
 }
 
-/// A text in quotes, cut to what a message has room for.
+/// Returns a text in quotes, cut to a length that suits a message.
 pub(super) fn quoted(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
@@ -159,7 +162,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Adds to what grows by a quarter: what is doubled may hold twice what it needs.
+/// Grows a list by a quarter. Doubling could take twice the memory that it needs.
 pub(super) fn push<T>(items: &mut Vec<T>, item: T) {
     if items.len() == items.capacity() {
         items.reserve_exact(items.len() / 4 + 4);
@@ -167,7 +170,7 @@ pub(super) fn push<T>(items: &mut Vec<T>, item: T) {
     items.push(item);
 }
 
-/// A map, without the keys that were there before.
+/// A map under construction. It rejects duplicate keys.
 pub(super) fn map(entries: Vec<(FileNode, FileNode)>, problems: &mut Problems) -> Value {
     let mut first: HashMap<Rc<str>, u32> = HashMap::with_capacity(entries.len());
     let unique = entries.into_iter().filter(|(key, _)| {
@@ -187,7 +190,7 @@ pub(super) fn map(entries: Vec<(FileNode, FileNode)>, problems: &mut Problems) -
     Value::Map(unique.collect())
 }
 
-/// Finds line and column of an offset in bytes, for readers that know no more.
+/// Computes the line and column of a byte offset, for parsers that report only the offset.
 pub(super) struct LineIndex<'t> {
     text: &'t str,
     starts: Vec<usize>,
@@ -202,7 +205,8 @@ impl<'t> LineIndex<'t> {
     pub(super) fn place(&self, offset: usize) -> Position {
         let line = self.starts.partition_point(|&start| start <= offset);
         let start = line.checked_sub(1).and_then(|line| self.starts.get(line)).copied().unwrap_or(0);
-        // Columns are counted only where something is reported or kept; lines are short, except where a file is one line.
+        // Columns are counted only for values that are reported or kept. Lines are short, unless the whole file is one
+        // line.
         let column = self
             .text
             .get(start..offset)
@@ -228,7 +232,7 @@ mod tests {
         assert_eq!(place(5), (2, 2));
         assert_eq!(place(8), (4, 1));
         assert_eq!(place(9), (4, 2));
-        // Out of the text, and inside of a character: somewhere near, without a panic.
+        // Beyond the text, or inside a character: returns a nearby position, and does not panic.
         assert_eq!((place(99).0, place(4).0), (4, 2));
     }
 

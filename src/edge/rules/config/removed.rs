@@ -1,11 +1,11 @@
-//! Loads that would take the rules of a domain away from those who use it.
+//! Detects loads that would remove the rules of a domain in use.
 
 use super::domain::RuleFiles;
 use super::{Config, Problem};
 use crate::edge::rules::matching::Position;
 
-/// The problem with files that have no domain of this name, which is in use; or no rule in it, if it had rules before. `before`: its files
-/// so far.
+/// Returns the problem with files that lack a domain in use, or that leave a domain without rules if it had some
+/// before. `before` lists the domain's previous files.
 pub(in crate::edge::rules) fn removed(
     configs: &[Config],
     name: &str,
@@ -20,7 +20,7 @@ pub(in crate::edge::rules) fn removed(
         }
         (&*first.file, first.domain_at, "descriptors", "this load would leave it without any rule".to_owned())
     } else if let Some(other) = configs.iter().find(was_there) {
-        // Renamed, most likely.
+        // The author probably renamed the domain.
         let message = format!("this file has {:?} in its place", &*other.domain);
         (&*other.file, other.domain_at, "domain", message)
     } else {

@@ -1,9 +1,9 @@
-//! Scalars: texts, numbers, yes and no, shares.
+//! Reads scalars: texts, numbers, booleans and shares.
 
 use super::node::{FileNode, Scalar, Value, digits_of, is_short_bool, quoted};
 use crate::edge::rules::rule::MILLION;
 
-/// A value that is not what it should be: what is wrong with it, and what would be right.
+/// A bad value: what is wrong, and how to correct it.
 #[derive(Debug)]
 pub(super) struct BadValue {
     pub(super) message: Box<str>,
@@ -15,14 +15,15 @@ impl BadValue {
         Self { message: message.into(), remedy: remedy.into() }
     }
 
-    /// Of a value of another kind: `"x" is no list`.
+    /// The problem of a value of another kind: `"x" is no list`.
     fn is_no(node: &FileNode, what: &str, remedy: &str) -> Self {
         Self::new(format!("{} is no {what}", node.shown()), remedy)
     }
 }
 
 impl FileNode {
-    /// A text. Whole numbers, true and false may go without quotes; fractions may not, since `1.10` would be `1.1` to others.
+    /// Reads a text. Whole numbers and booleans need no quotes. Fractions do, because other parsers would read `1.10`
+    /// as `1.1`.
     pub(super) fn text(&self) -> Result<&str, BadValue> {
         match &self.kind {
             Value::Scalar(scalar, text) if scalar.is_text(text) => Ok(text),
@@ -36,7 +37,7 @@ impl FileNode {
         }
     }
 
-    /// True or false.
+    /// Reads a boolean.
     pub(super) fn yes(&self) -> Result<bool, BadValue> {
         let remedy = match &self.kind {
             Value::Scalar(Scalar::Bool, text) => {
@@ -52,7 +53,7 @@ impl FileNode {
         Err(BadValue::new(format!("{} is neither true nor false", self.shown()), remedy))
     }
 
-    /// A whole number from `least` to `most`.
+    /// Reads a whole number from `least` to `most`.
     pub(super) fn number(&self, least: u64, most: u64) -> Result<u64, BadValue> {
         let mut remedy = format!("write a whole number from {least} to {most}");
         let message = match &self.kind {
@@ -76,7 +77,7 @@ impl FileNode {
         Err(BadValue::new(message, remedy))
     }
 
-    /// A list.
+    /// Reads a list.
     pub(super) fn list(&self) -> Result<&[FileNode], BadValue> {
         match &self.kind {
             Value::List(items) => Ok(items),
@@ -84,7 +85,7 @@ impl FileNode {
         }
     }
 
-    /// A map; `remedy` says what to write.
+    /// Reads a map. `remedy` states how to correct another kind of value.
     pub(super) fn map(&self, remedy: &str) -> Result<&[(FileNode, FileNode)], BadValue> {
         match &self.kind {
             Value::Map(entries) => Ok(entries),
@@ -92,7 +93,7 @@ impl FileNode {
         }
     }
 
-    /// A share, in millionths.
+    /// Reads a share, in millionths.
     pub(super) fn share(&self) -> Result<u32, BadValue> {
         let text = self.text()?;
         millionths(text).ok_or_else(|| {
@@ -114,7 +115,7 @@ enum BadNumber {
     Other,
 }
 
-/// A whole number as YAML and TOML write it.
+/// Parses a whole number in the syntax of YAML and TOML.
 fn whole(text: &str) -> Result<u64, BadNumber> {
     if text.strip_prefix('-').is_some_and(|zeros| !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0'))
     {
@@ -143,7 +144,7 @@ fn whole(text: &str) -> Result<u64, BadNumber> {
     value.ok_or(BadNumber::Other)
 }
 
-/// A percentage, exactly.
+/// Parses a percentage, without rounding.
 fn millionths(text: &str) -> Option<u32> {
     let number = text.trim().strip_suffix('%')?.trim_end();
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));

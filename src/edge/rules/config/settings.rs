@@ -1,4 +1,5 @@
-//! Settings: the map `tollgate:` at the top of a file asks for our own keys, and says what holds for all rules that do not say otherwise.
+//! Reads the map `tollgate:` at the top of a file. It enables the extensions of this crate, and sets the defaults of
+//! all rules in the file.
 
 use std::time::Duration;
 
@@ -9,14 +10,14 @@ use super::scalar::BadValue;
 use crate::Capacity;
 use crate::edge::rules::rule::{ALGORITHMS, CHARGING, MILLION, MODES, ON_FAILURE, STORES, Shared, Store};
 
-/// Keys that say something of limits in redis only.
+/// The keys that apply only to limits in Redis.
 const SHARED_KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
 
-/// A longer wait for the server makes a limit useless.
+/// The maximum wait for the server: a longer one makes a limit useless.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Checker {
-    /// One of several words.
+    /// Reads one of several words.
     pub(super) fn word<T: Copy>(
         &mut self,
         fields: &MapFields<'_, '_>,
@@ -34,7 +35,7 @@ impl Checker {
         })
     }
 
-    /// Refuses the memory of a store that has no size of its own.
+    /// Reports a memory size for a store that has no fixed size.
     pub(super) fn sizeless(&mut self, fields: &MapFields<'_, '_>, store: Option<Store>, keyed_remedy: &str) {
         let (message, more) = match store {
             Some(Store::Keyed { .. }) => ("the keyed store has no fixed size", keyed_remedy),
@@ -47,7 +48,7 @@ impl Checker {
         }
     }
 
-    /// What a map says of shared limits; where it says nothing, what `default` does.
+    /// Reads a map's settings of shared limits. Missing settings come from `default`.
     pub(super) fn shared(&mut self, fields: &MapFields<'_, '_>, default: Shared) -> Shared {
         let going_on = "way of going on without the server";
         Shared {
@@ -58,7 +59,7 @@ impl Checker {
         }
     }
 
-    /// Refuses what is said of shared limits about one that is not.
+    /// Reports settings of shared limits on a limit that is not shared.
     pub(super) fn unshared(&mut self, fields: &MapFields<'_, '_>) {
         for key in SHARED_KEYS.into_iter().filter(|key| fields.has(key)) {
             let message = format!("only limits in redis have {key}");
@@ -66,7 +67,7 @@ impl Checker {
         }
     }
 
-    /// The same of a whole file that has none.
+    /// Reports settings of shared limits in a file that has none.
     pub(super) fn unshared_file(&mut self, node: &FileNode, path: &FieldPath<'_>) {
         let Value::Map(entries) = &node.kind else { return };
         for (key, _) in entries {
@@ -92,7 +93,7 @@ impl Checker {
     }
 }
 
-/// An amount of memory, of a store of fixed size.
+/// Reads an amount of memory, for a store of fixed size.
 pub(super) fn memory(node: &FileNode) -> Result<Capacity, BadValue> {
     const LEAST: usize = 272;
     let text = node.text()?;
@@ -113,7 +114,7 @@ fn timeout(node: &FileNode) -> Result<Duration, BadValue> {
     })
 }
 
-/// A number of milliseconds or seconds, exactly.
+/// Reads a number of milliseconds or seconds, without rounding.
 fn time(text: &str) -> Option<Duration> {
     let (number, of): (_, fn(u64) -> Duration) = match text.strip_suffix("ms") {
         Some(number) => (number, Duration::from_millis),
@@ -124,7 +125,7 @@ fn time(text: &str) -> Option<Duration> {
     is_number.then(|| number.parse().ok().map(of)).flatten()
 }
 
-/// `a, b or c`.
+/// Writes `a, b or c`.
 pub(super) fn one_of(words: &[&str]) -> String {
     match words {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! TOML to nodes, in the order of the file.
+//! Converts TOML to nodes, in the order of the file.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -7,10 +7,10 @@ use super::node::{self, FileNode, LineIndex, MemoryAllowance, Scalar, Value};
 use super::problem::Problems;
 use crate::edge::rules::matching::Position;
 
-/// The longest text that is read: the parser takes up to a hundred times as much memory.
+/// The maximum length of a text: the parser takes up to a hundred times as much memory.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The document; problems are told, and `None` means that nothing can be said of the rest.
+/// Reads the document and reports its problems. `None` means that the text cannot be read further.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     if text.len() > MAX_BYTES {
         let message = format!("{} bytes are too many for TOML", text.len());
@@ -40,10 +40,10 @@ struct TomlReader<'t, 'p> {
 }
 
 impl TomlReader<'_, '_> {
-    /// Depth is bounded by the parser, at 80.
+    /// The parser limits the depth to 80.
     fn value(&mut self, value: &Spanned<DeValue<'_>>) -> Option<FileNode> {
         let at = self.lines.place(value.span().start);
-        // As it is written: `1_000` and `0x1F` too.
+        // Keeps the text as written, including forms like `1_000` and `0x1F`.
         let written = || self.text.get(value.span()).unwrap_or_default();
         let kind = match value.get_ref() {
             DeValue::String(text) => Value::Scalar(Scalar::Quoted, (**text).into()),

@@ -1,4 +1,4 @@
-//! What is allowed, but hardly meant.
+//! Finds settings that are allowed but are probably mistakes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use super::{Config, Problem};
 use crate::edge::rules::matching::{Branch, Position, Wildcards};
 use crate::edge::rules::rule::Rule;
 
-/// Looks through a file that can be used.
+/// Returns the warnings about a valid file.
 pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems) {
     let names: HashSet<&str> = rules.iter().filter(|rule| rule.is_named).map(|rule| &*rule.name).collect();
     let mut told = HashSet::new();
@@ -27,7 +27,7 @@ pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems)
     level(branches, warnings);
 }
 
-/// Rules that metrics, logs and clients cannot tell apart.
+/// Warns about rules that metrics, logs and clients cannot distinguish.
 fn same_names(rules: &[Rule], warnings: &mut Problems) {
     let mut first: HashMap<&str, &Rule> = HashMap::new();
     for rule in rules {
@@ -47,7 +47,7 @@ fn alike(rule: &Rule, other: &str, warnings: &mut Problems) {
     warnings.add(at, "", message, "give it a name of its own, by `name` in its rate_limit");
 }
 
-/// The same of files that are merged, of which each has been looked through: a name is told once for each file.
+/// Does the same for merged files, after each file was checked alone. Reports a name once for each file.
 pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
     let mut first: HashMap<&str, (&Config, usize)> = HashMap::new();
     let mut found = Vec::new();
@@ -87,8 +87,8 @@ fn level(branches: &[Branch], warnings: &mut Problems) {
     }
 }
 
-/// Wildcards of which an earlier one catches everything. A pattern that matches another one's text matches all that the other
-/// matches, since only a `*` can stand for the other's.
+/// Warns about wildcards that an earlier wildcard hides. If a pattern matches the text of another pattern, it matches
+/// everything that the other pattern matches, because only a `*` can match the other's `*`.
 fn unreached(branches: &[Branch], warnings: &mut Problems) {
     let numbered = (0_u32..).zip(branches).filter(|(_, branch)| branch.is_wildcard());
     let wild =
@@ -108,8 +108,8 @@ fn unreached(branches: &[Branch], warnings: &mut Problems) {
     }
 }
 
-/// An entry without a limit of its own, beside one that would have limited the same requests. Without descriptors either it
-/// is meant to let them through.
+/// Warns about an entry without a limit that hides an entry with one, for the same requests. An entry without
+/// descriptors too is meant to admit them.
 fn hidden(branches: &[Branch], warnings: &mut Problems) {
     let limited: Vec<&Branch> =
         branches.iter().filter(|branch| branch.value.is_none() && !branch.own.is_empty()).collect();

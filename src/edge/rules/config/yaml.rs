@@ -1,4 +1,4 @@
-//! YAML to nodes: one document with content, no merge keys, and aliases that cannot blow up.
+//! Converts YAML to nodes: one document with content, no merge keys, and aliases with bounded expansion.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use super::node::{self, FileNode, MAX_DEPTH, MemoryAllowance, Scalar, Value, dig
 use super::problem::Problems;
 use crate::edge::rules::matching::Position;
 
-/// A list or map that has begun.
+/// A list or map that is not yet complete.
 struct OpenNode {
     at: Position,
     anchor: usize,
@@ -26,22 +26,23 @@ enum Items {
 struct YamlReader<'p> {
     problems: &'p mut Problems,
     open: Vec<OpenNode>,
-    /// The document with content, if it has begun.
+    /// The document with content, once it has started.
     root: Option<FileNode>,
-    /// Where the present document begins.
+    /// The start of the current document.
     document: Position,
     anchors: HashMap<usize, FileNode>,
-    /// Aliases spend it too: a few lines could else stand for a billion.
+    /// The remaining allowance. Aliases use it too, because a few lines of aliases could expand to a billion values.
     allowance: MemoryAllowance,
 }
 
-/// Characters that begin tokens. The parser holds the tokens of a list or map in brackets until that ends, since it may be a key, at up to
-/// 750 bytes for each of these characters.
+/// Characters that begin tokens. The parser keeps the tokens of a list or map in brackets until its end, because it may
+/// be a key. It takes up to 750 bytes for each of these characters.
 const BEGIN_TOKENS: [char; 12] = [',', ':', '[', ']', '{', '}', '?', '&', '*', '!', '"', '\''];
-/// So many of them between two events are read of any file, and of a large one so large a part of its bytes.
+/// The maximum number of these characters between two events, for any file. A large file may have more, in proportion
+/// to its length.
 const MOST_AHEAD: (usize, usize) = (1 << 14, 64);
 
-/// The characters of a text, until the parser has read too far ahead.
+/// The characters of a text. The iterator stops if the parser reads too far ahead.
 struct LookaheadGuard<'t> {
     chars: Chars<'t>,
     ahead: &'t Cell<usize>,
@@ -63,9 +64,9 @@ impl Iterator for LookaheadGuard<'_> {
     }
 }
 
-/// The document; problems are told, and `None` means that nothing can be said of the rest.
+/// Reads the document and reports its problems. `None` means that the text cannot be read further.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
-    // One large map in brackets, mostly.
+    // The usual cause is one large map in brackets.
     if text.trim_start().starts_with('{') && json::is_json(text) {
         return json::read(text, problems);
     }
@@ -99,7 +100,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     Some(reader.root.unwrap_or(empty))
 }
 
-/// What would be right where the parser stopped.
+/// Returns how to correct the text at the position where the parser stopped.
 fn remedy(text: &str, at: Position, info: &str) -> &'static str {
     let line = text.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
     let indent = &line[..line.len() - line.trim_start().len()];
@@ -117,14 +118,14 @@ fn place(marker: Marker) -> Position {
 }
 
 impl YamlReader<'_> {
-    /// `None` to stop.
+    /// Returns `None` to stop.
     fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
         let at = place(span.start);
         match event {
             Event::DocumentStart(_) => self.document = at,
             Event::Scalar(text, style, anchor, tag) => {
                 let kind = self.scalar(at, &text, style, tag.as_deref());
-                // A document without content counts for none: templates leave lines of dashes behind.
+                // A document without content is ignored: templates leave lines of dashes behind.
                 if self.open.is_empty() && matches!(kind, Value::Null) {
                     return Some(());
                 }
@@ -145,7 +146,7 @@ impl YamlReader<'_> {
         Some(())
     }
 
-    /// What a scalar is: as its tag says, or else as it is written.
+    /// Returns the type of a scalar, by its tag or by its syntax.
     fn scalar(&mut self, at: Position, text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
         let tag = tag.filter(|tag| tag.is_yaml_core_schema()).map(|tag| tag.suffix.as_str());
         let quoted = || Value::Scalar(Scalar::Quoted, text.into());
@@ -169,7 +170,7 @@ impl YamlReader<'_> {
         }
     }
 
-    /// Before a value begins: `None` if it is the first of a second document.
+    /// Called before a value begins. `None` if it is the first value of a second document.
     fn first(&mut self) -> Option<()> {
         if self.open.is_empty() && self.root.is_some() {
             let remedy = "put each domain into a file of its own";
@@ -206,7 +207,7 @@ impl YamlReader<'_> {
         self.put(node, 0)
     }
 
-    /// `None` to stop.
+    /// Returns `None` to stop.
     fn put(&mut self, node: FileNode, anchor: usize) -> Option<()> {
         self.allowance.spend_on(&node, self.problems)?;
         if anchor > 0 {
@@ -231,7 +232,7 @@ impl YamlReader<'_> {
     }
 }
 
-/// Bytes, about.
+/// Returns the approximate number of bytes.
 fn weight(node: &FileNode) -> usize {
     let below = match &node.kind {
         Value::Null | Value::Scalar(..) => 0,
@@ -253,7 +254,8 @@ fn depth(node: &FileNode) -> usize {
     }
 }
 
-/// A scalar without quotes, by the core schema; with `yes`, `no`, `on` and `off` of YAML 1.1, which Go's readers know.
+/// Returns the type of an unquoted scalar, by the core schema and with `yes`, `no`, `on` and `off` of YAML 1.1, which
+/// Go's parsers accept.
 fn plain(text: &str) -> Value {
     let scalar = match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -282,7 +284,7 @@ fn is_float(text: &str) -> bool {
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
         return true;
     }
-    // Rust reads what the core schema does, and a few words more.
+    // Rust's parser accepts the core schema's numbers and a few more words.
     unsigned.starts_with(|c: char| c == '.' || c.is_ascii_digit())
         && unsigned.contains(|c: char| c.is_ascii_digit())
         && unsigned.chars().filter(|&c| c != '_').collect::<String>().parse::<f64>().is_ok()

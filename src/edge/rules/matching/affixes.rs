@@ -1,13 +1,14 @@
-//! Which of many patterns matches first, found by the literal text that they begin with, or end in.
+//! Finds the first declared pattern that matches, among many, by the literal prefix or suffix of each pattern (its
+//! affix).
 //!
-//! The longest affix of a text is found by bisecting the affixes' *lengths*: each look-up by hash says whether there is a longer one
-//! to look for. So that it can, each affix leaves marks at the lengths that are tried on the way to its own, and each mark knows the
-//! longest affix up to it (Waldvogel, Varghese, Turner and Plattner 1997, for routes). With one length it is one look-up; with a
-//! thousand, ten.
-//!
-//! From the longest affix of a text the others are its *parents*: each affix knows the longest other one that it begins with. It also
-//! knows the first declared of the patterns that match for certain by it or by one of those above it; patterns that must be looked at
-//! further are found from affix to affix.
+//! 1. The search for the longest affix of a text bisects the affixes' *lengths*. Each hash look-up shows whether a
+//!    longer affix may exist. For this, each affix leaves marks at the lengths that the search tries on its way to it,
+//!    and each mark stores the longest affix up to it (Waldvogel, Varghese, Turner and Plattner 1997, for routes). One
+//!    length needs one look-up; a thousand lengths need ten.
+//! 2. From the longest affix, the search follows *parents*: each affix stores the longest other affix that it begins
+//!    with.
+//! 3. Each affix also stores the first declared pattern that certainly matches by this affix or one of its parents.
+//!    Patterns that need a further test are found by following the parents.
 
 use std::collections::HashMap;
 
@@ -16,18 +17,19 @@ use hashbrown::HashTable;
 
 use super::pattern::Pattern;
 
-/// No node, no affix.
+/// Means "no node" or "no affix".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A pattern that may match, and the node that it leads to. Nodes are numbered as they are declared.
+/// A pattern that may match, and the node that it leads to. Nodes are numbered in the order of declaration.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) node: u32,
-    /// `None`: it matches for certain.
+    /// `None` if the pattern certainly matches.
     pub(super) pattern: Option<Pattern>,
 }
 
-/// The first declared of the candidates that match, if it is before the best so far; they are in the order of declaration.
+/// Returns the first declared candidate that matches, if it precedes the best so far. The candidates are in the order
+/// of declaration.
 fn first_of(candidates: &[Candidate], text: &str, best: &mut u32) {
     let mut earlier = candidates.iter().take_while(|candidate| candidate.node < *best);
     let matches = |pattern: &Pattern| pattern.matches(text);
@@ -39,19 +41,19 @@ fn first_of(candidates: &[Candidate], text: &str, best: &mut u32) {
 #[derive(Debug)]
 struct Affix {
     parent: u32,
-    /// The first node that matches whatever begins with this.
+    /// The first node that matches every text with this affix.
     certain: u32,
-    /// To be looked at further.
+    /// The candidates that need a further test.
     candidates: Box<[Candidate]>,
-    /// This one or the nearest above that has candidates.
+    /// This affix or its nearest parent that has candidates.
     next: u32,
 }
 
-/// A text on the way to an affix, or an affix.
+/// A mark on the way to an affix, or an affix.
 #[derive(Debug)]
 struct Marker {
     text: Box<[u8]>,
-    /// The longest affix that it begins with, or ends in.
+    /// The longest affix that this text begins with, or ends in.
     longest: u32,
 }
 
@@ -62,18 +64,18 @@ pub(super) struct Affixes {
     hasher: RandomState,
     affixes: Vec<Affix>,
     marks: HashTable<Marker>,
-    /// From the shortest.
+    /// The lengths, shortest first.
     lengths: Vec<usize>,
 }
 
 impl Affixes {
-    /// Of pairs of an affix and a candidate, which come in the order of declaration.
+    /// Builds the table from pairs of an affix and a candidate, in the order of declaration.
     pub(super) fn new(mut all: Vec<(Box<[u8]>, Candidate)>, are_suffixes: bool) -> Self {
-        // From here to the marks all are prefixes.
+        // From here to the marks, all affixes are treated as prefixes.
         if are_suffixes {
             all.iter_mut().for_each(|(text, _)| text.reverse());
         }
-        // Stable: candidates of one affix stay in their order.
+        // The sort is stable: candidates of one affix stay in their order.
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
         let (texts, candidates): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let mut candidates = candidates.into_iter();
@@ -81,7 +83,7 @@ impl Affixes {
         lengths.sort_unstable();
         lengths.dedup();
         let mut affixes: Vec<Affix> = Vec::new();
-        // The affixes that the present one begins with, and itself: each begins with those before it.
+        // The affixes that the current one begins with, and itself. Each begins with those before it.
         let mut chain: Vec<(&[u8], u32)> = Vec::new();
         let mut marks: HashMap<&[u8], u32> = HashMap::new();
         for same in texts.chunk_by(|one, other| one == other) {
@@ -120,7 +122,7 @@ impl Affixes {
         Self { are_suffixes, hasher, affixes, marks: made, lengths }
     }
 
-    /// The first declared node that matches, if it is before the best so far.
+    /// Returns the first declared node that matches, if it precedes the best so far.
     pub(super) fn first(&self, text: &str, best: &mut u32) {
         let bytes = text.as_bytes();
         let mut longest = NONE;
@@ -144,7 +146,8 @@ impl Affixes {
     }
 }
 
-/// Tries lengths, the longer ones when one was there: in the same order when marks are made and when they are looked for.
+/// Tries lengths, and continues with longer ones after a hit. The order is the same for setting marks and for the
+/// search.
 #[inline]
 fn bisect(lengths: &[usize], mut is_there: impl FnMut(usize) -> bool) {
     let mut left = lengths;

@@ -1,18 +1,18 @@
-//! What a file declares: descriptors, with the places of their rules.
+//! The contents of a file: descriptors, with the positions of their rules.
 
 use std::ops::Range;
 
-/// Where something stands in its file. Ordered as a reader meets it.
+/// A position in a file. The order is the order of reading.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Position {
-    /// From 1; 0 for the whole file.
+    /// The line, from 1; 0 means the whole file.
     pub(crate) line: u32,
-    /// In characters, from 1; 0 for the whole line.
+    /// The column in characters, from 1; 0 means the whole line.
     pub(crate) column: u32,
 }
 
 impl Position {
-    /// No file that is read has more lines, or longer ones, than there are such numbers.
+    /// The conversion saturates; the size limit of files keeps lines and columns below the maximum.
     pub(crate) fn new(line: usize, column: usize) -> Self {
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self { line: number(line), column: number(column) }
@@ -25,7 +25,7 @@ pub(crate) struct Branch {
     pub(crate) key: Box<str>,
     pub(crate) value: Option<Box<str>>,
     pub(crate) at: Position,
-    /// Its rules among the file's.
+    /// Its rules, as a range in the file's rules.
     pub(crate) own: Range<usize>,
     pub(crate) tiers: Vec<Tier>,
     pub(crate) children: Vec<Branch>,
@@ -44,12 +44,12 @@ impl Branch {
         self.key.contains('*') || self.value.as_ref().is_some_and(|value| value.contains('*'))
     }
 
-    /// Whether nothing is limited by it, whatever its children limit.
+    /// Whether the descriptor itself limits nothing. Its children may have limits.
     pub(crate) fn has_no_limit(&self) -> bool {
         self.own.is_empty() && self.tiers.is_empty()
     }
 
-    /// What no other branch of its level has.
+    /// The identity of the branch within its level.
     pub(crate) fn pair(&self) -> (&str, Option<&str>) {
         (&self.key, self.value.as_deref())
     }

@@ -9,12 +9,13 @@ use super::Descriptor;
 pub(crate) enum CounterKey<'a> {
     /// One value, or none.
     Whole(&'a str),
-    /// Several, each after its length.
+    /// Several values, each with its length before it.
     Joined(String),
 }
 
 impl<'a> CounterKey<'a> {
-    /// The values of the entries whose bit is set in the first mask, with their keys if `keys_vary`; for the second mask, the keys alone.
+    /// Builds the key from the values of the entries in the first mask, with their keys if `keys_vary`, and from the
+    /// keys alone of the entries in the second mask.
     pub(crate) fn new(
         entries: &'a [(&'a str, &'a str)],
         [counted_by, counted_by_key]: [u32; 2],
@@ -27,7 +28,7 @@ impl<'a> CounterKey<'a> {
             0 => Self::Whole(""),
             1 if !keys_vary => Self::Whole(counted().next().map_or("", |(_, (_, value))| value)),
             _ => {
-                // Lengths take three digits at most, nearly always.
+                // Nearly all lengths need at most three digits.
                 let of = |text: &str| text.len() + 4;
                 let length =
                     counted().map(|(_, (key, value))| of(value) + if keys_vary { of(key) } else { 0 }).sum();
@@ -45,7 +46,7 @@ impl<'a> CounterKey<'a> {
         }
     }
 
-    /// The key of a limit that the request brings along: the domain, with the keys and values of all entries.
+    /// Builds the key of a limit that the request sets: the domain, and the keys and values of all entries.
     pub(crate) fn of_request(domain: &str, descriptor: &Descriptor<'_>) -> Self {
         let mut joined = String::new();
         push(&mut joined, domain);
@@ -64,9 +65,9 @@ impl<'a> CounterKey<'a> {
     }
 }
 
-/// A text after its length, which tells ("a", "bc") from ("ab", "c").
+/// Appends a text after its length. The length distinguishes ("a", "bc") from ("ab", "c").
 fn push(joined: &mut String, text: &str) {
-    // Writing to a text does not fail.
+    // Writing to a `String` does not fail.
     let _ = write!(joined, "{}:{text}", text.len());
 }
 

@@ -1,11 +1,11 @@
-//! Which of many patterns matches first, found by a literal text that each of them needs.
+//! Finds the first declared pattern that matches, among many, by a literal text that each of them needs.
 //!
-//! One Aho-Corasick automaton over all literals reads a text once and reports each literal that occurs in it. Only the patterns that
-//! need a reported literal are tried.
+//! One Aho-Corasick automaton over all literals reads a text once and reports each literal that occurs in it. The
+//! search tries only the patterns that need a reported literal.
 //!
-//! A literal that occurs often is reported often, and its patterns are tried each time. The work is bounded: after as many tries as
-//! there are patterns, each pattern is tried once, one after another. So a search reads the text once, and at worst takes twice the
-//! time of a search without the automaton.
+//! A literal that occurs often is reported often, and its patterns are tried each time. The work is bounded: after as
+//! many tries as there are patterns, the search tries each pattern once, in order, and stops. A search therefore reads
+//! the text once, and takes at worst twice the time of a search without the automaton.
 
 use std::collections::HashMap;
 
@@ -13,24 +13,24 @@ use aho_corasick::Anchored::No;
 use aho_corasick::automaton::Automaton as _;
 use aho_corasick::nfa::contiguous::NFA;
 
-/// The longest literal in bytes. An automaton takes some fifty bytes for each byte of its literals while it is built, and reading a file
-/// may take twenty times its length.
+/// The maximum length of a literal, in bytes. While an automaton is built, it takes about fifty bytes for each byte of
+/// its literals. Reading a file may take at most twenty times the file's length.
 pub(super) const LONGEST: usize = 12;
 
 /// A pattern that needs a literal.
 #[derive(Copy, Clone, Debug)]
 struct Needs {
-    /// Where the pattern is among all.
+    /// The index of the pattern among all patterns.
     at: u32,
-    /// All texts with the literal match.
+    /// Whether every text with the literal matches.
     certain: bool,
 }
 
-/// A pattern, and the node that it leads to. Nodes are numbered as they are declared.
+/// A pattern, and the node that it leads to. Nodes are numbered in the order of declaration.
 #[derive(Debug)]
 pub(super) struct Needing<P> {
     pub(super) literal: Box<[u8]>,
-    /// All texts with the literal match.
+    /// Whether every text with the literal matches.
     pub(super) certain: bool,
     pub(super) node: u32,
     pub(super) pattern: P,
@@ -38,16 +38,16 @@ pub(super) struct Needing<P> {
 
 #[derive(Debug)]
 pub(super) struct Literals<P> {
-    /// `None` if there are no patterns, or more than an automaton holds.
+    /// `None` if there are no patterns, or more than an automaton can hold.
     automaton: Option<NFA>,
-    /// For each literal, by its number in the automaton: the patterns that need it, in the order of declaration.
+    /// For each literal, by its number in the automaton, the patterns that need it, in the order of declaration.
     by_literal: Box<[Box<[Needs]>]>,
-    /// With their nodes, in the order of declaration.
+    /// All patterns with their nodes, in the order of declaration.
     patterns: Box<[(u32, P)]>,
 }
 
 impl<P> Literals<P> {
-    /// Of patterns in the order of declaration. A literal must not be empty.
+    /// Builds the search from patterns in the order of declaration. A literal must not be empty.
     pub(super) fn new(all: Vec<Needing<P>>) -> Self {
         let mut literals: Vec<Box<[u8]>> = Vec::new();
         let mut numbers: HashMap<Box<[u8]>, usize> = HashMap::new();
@@ -68,7 +68,7 @@ impl<P> Literals<P> {
         Self { automaton, by_literal, patterns: patterns.into() }
     }
 
-    /// The first declared node that matches, if it is before the best so far. `matches` says whether a pattern does.
+    /// Returns the first declared node that matches, if it precedes the best so far. `matches` tests a pattern.
     pub(super) fn first(&self, text: &str, best: &mut u32, matches: impl Fn(&P) -> bool) {
         let Some(&(earliest, _)) = self.patterns.first().filter(|(node, _)| node < best) else { return };
         let start =
@@ -108,7 +108,7 @@ impl<P> Literals<P> {
         self.patterns.len()
     }
 
-    /// The same, one after another.
+    /// Does the same by trying the patterns in order.
     #[cold]
     fn first_of_all(&self, best: &mut u32, matches: impl Fn(&P) -> bool) {
         let mut earlier = self.patterns.iter().take_while(|(node, _)| node < best);

@@ -1,14 +1,16 @@
-//! Which rules limit a request, and the key that each of them counts it by.
+//! Finds the rules that limit a request, and the key under which each rule counts it.
 //!
 //! ```text
-//! at each level   the exact (key, value)              one look-up by hash
-//!                 else the wildcards, first declared  by their literal beginning or end, or one in between
-//!                 else the key without a value        one look-up by hash
+//! at each level   1. the exact (key, value)             one hash look-up
+//!                 2. the wildcards, first declared      by their prefix or suffix, or by a literal between
+//!                 3. the key without a value            one hash look-up
 //! ```
-//! A level is a number. One table for all levels holds the exact entries, by the hash of level, key and value, so a request's texts
-//! are not copied. A search never goes back: the entry that a level finds first counts, as in Envoy's service.
+//! A level is a number. One table for all levels holds the exact entries, by the hash of level, key and value, so a
+//! search does not copy the request's texts. A search never backtracks: the first entry that a level finds counts, as
+//! in Envoy's service.
 //!
-//! [`Branch`] is what a file declares, [`Tree`] the branches compiled for search, [`Descriptor`] what a request brings.
+//! [`Branch`] is a descriptor of a file. [`Tree`] holds the branches in a form for search. [`Descriptor`] belongs to a
+//! request.
 
 mod affixes;
 mod branch;

@@ -2,17 +2,17 @@
 
 use memchr::memmem::Finder;
 
-/// A text with a `*`, or with several.
+/// A text with one or more `*`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     first: Box<str>,
-    /// None of them empty.
+    /// The literals between two `*`. None of them is empty.
     middle: Box<[Finder<'static>]>,
     last: Box<str>,
 }
 
 impl Pattern {
-    /// `None` if there is no `*` in it.
+    /// Parses a pattern. `None` if the text has no `*`.
     pub(crate) fn new(text: &str) -> Option<Self> {
         let (first, rest) = text.split_once('*')?;
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
@@ -24,26 +24,26 @@ impl Pattern {
         Some(Self { first: first.into(), middle, last: last.into() })
     }
 
-    /// What a text must begin with, and what it must end in; of each, whether all texts that do so match.
+    /// Returns the prefix and the suffix that a text must have, and for each, whether it suffices for a match.
     pub(super) fn affixes(&self) -> [(&str, bool); 2] {
         let is_alone = |other: &str| self.middle.is_empty() && other.is_empty();
         [(&self.first, is_alone(&self.last)), (&self.last, is_alone(&self.first))]
     }
 
-    /// The literals between two `*`, in their order.
+    /// Returns the literals between two `*`, in order.
     pub(super) fn middle(&self) -> impl Iterator<Item = &[u8]> {
         self.middle.iter().map(Finder::needle)
     }
 
-    /// The literals, in their order; one that is empty is left out.
+    /// Returns the non-empty literals, in order.
     pub(super) fn literals(&self) -> impl Iterator<Item = &[u8]> {
         let [(first, _), (last, _)] = self.affixes();
         let all = std::iter::once(first.as_bytes()).chain(self.middle()).chain([last.as_bytes()]);
         all.filter(|literal| !literal.is_empty())
     }
 
-    /// In time linear in both: each part is taken where it is found first, and never tried again, since what is left for
-    /// the others could only be less.
+    /// Whether a text matches. Takes time linear in both lengths: each part is matched at its first occurrence and
+    /// never tried again, because a later occurrence leaves less text for the other parts.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let Some(rest) = text.strip_prefix(&*self.first) else { return false };
         let Some(rest) = rest.strip_suffix(&*self.last) else { return false };

@@ -8,15 +8,15 @@ use hashbrown::HashTable;
 use super::affixes::NONE;
 use super::{Branch, Wildcards};
 
-/// Entries of the file, to be asked which of them a request is.
+/// The entries of the file, for finding the entry of a request.
 #[derive(Debug)]
 pub(crate) struct Tree {
     hasher: RandomState,
     nodes: Vec<TreeNode>,
     levels: Vec<TreeLevel>,
-    /// Nodes by level, key and value, and those without a value by level and key.
+    /// The nodes by level, key and value; nodes without a value by level and key.
     by_entry: HashTable<u32>,
-    /// Values that are of a tier, by node.
+    /// The values that belong to a tier, by node.
     members: HashTable<Member>,
 }
 
@@ -29,14 +29,14 @@ struct Member {
 
 #[derive(Debug)]
 struct TreeNode {
-    /// The level that it stands on.
+    /// The level of the node.
     level: u32,
     key: Box<str>,
     value: Option<Box<str>>,
     own: FoundRules,
     tiers: Box<[(Box<str>, FoundRules)]>,
     has_members: bool,
-    /// The level of its children.
+    /// The level of the node's children.
     below: u32,
 }
 
@@ -44,12 +44,12 @@ struct TreeNode {
 struct TreeLevel {
     has_exact: bool,
     has_bare: bool,
-    /// Its keys as they are written, if they are few: to compare a request's key with these takes less than to hash it.
+    /// The keys of the level, if they are few: comparing a request's key with them is faster than hashing it.
     few_keys: Option<Vec<LevelKey>>,
     wild: Option<Box<Wildcards>>,
 }
 
-/// A key of a level.
+/// A key on a level.
 #[derive(Debug)]
 struct LevelKey {
     key: Box<str>,
@@ -59,16 +59,16 @@ struct LevelKey {
     bare: Option<u32>,
 }
 
-/// The nodes of a key of a level that have a value.
+/// The nodes with a value, for one key of a level.
 #[derive(Debug)]
 enum Exact {
-    /// With the values: to compare a request's value with these takes less than to hash it.
+    /// The nodes with their values: comparing a request's value with them is faster than hashing it.
     Few(Vec<(Box<str>, u32)>),
-    /// They are among those of the whole tree.
+    /// The nodes are in the table of the whole tree.
     Many,
 }
 
-/// The most keys, and values of a key, that are compared one after another.
+/// The maximum number of keys, or of values of a key, that are compared in order instead of hashed.
 const FEW: usize = 4;
 
 impl TreeLevel {
@@ -81,7 +81,7 @@ impl TreeLevel {
         Self { few_keys, ..Self::default() }
     }
 
-    /// Takes notice of a node.
+    /// Adds a node.
     fn add(&mut self, number: u32, node: &TreeNode) {
         let keys = self.few_keys.iter_mut().flatten();
         let key = keys.into_iter().find(|one| one.key == node.key);
@@ -99,7 +99,7 @@ impl TreeLevel {
     }
 }
 
-/// The rules that limit a request: some that follow each other in the domain's. None: nothing limits it.
+/// The rules that limit a request: a range of the domain's rules. An empty range means that nothing limits the request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct FoundRules {
     first: u32,
@@ -112,7 +112,7 @@ impl FoundRules {
         Self { first: index(rules.start), end: index(rules.end) }
     }
 
-    /// Their places in the domain's rules.
+    /// Returns their indices in the domain's rules.
     #[inline]
     pub(crate) fn rules(self) -> Range<usize> {
         self.first as usize..self.end as usize
@@ -120,7 +120,8 @@ impl FoundRules {
 }
 
 impl Tree {
-    /// Of the entries of several files, each with the place where the file's rules begin in the domain's.
+    /// Builds a tree from the entries of several files. Each file comes with the index of its first rule in the
+    /// domain's rules.
     pub(crate) fn new<'b>(files: impl IntoIterator<Item = (&'b [Branch], usize)>) -> Self {
         let mut tree = Self {
             hasher: RandomState::new(),
@@ -135,7 +136,7 @@ impl Tree {
         tree
     }
 
-    /// Adds a level of these branches: its number.
+    /// Adds a level with these branches, and returns its number.
     fn fill(&mut self, branches: &[(&Branch, usize)]) -> u32 {
         let level = u32::try_from(self.levels.len()).unwrap_or(NONE);
         self.levels.push(TreeLevel::new(branches));
@@ -184,17 +185,17 @@ impl Tree {
         let (hasher, nodes) = (&self.hasher, &self.nodes);
         let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
         if let (Some(here), Some(node)) = (self.levels.get_mut(level as usize), nodes.last()) {
-            // A wildcard is found as its own text too: the first look-up compares texts only.
+            // A text equal to the wildcard itself also finds it here, because the first look-up compares texts only.
             here.add(number, node);
             self.by_entry.insert_unique(hash(node), number, |&at| hash(&nodes[at as usize]));
         }
         number
     }
 
-    /// The rules for a request's entries, in their order. Nothing is allocated.
+    /// Returns the rules for a request's entries, in order. Does not allocate.
     ///
-    /// A tier that the request names comes first, if the entry has it; then one that counts the value among its members; then
-    /// the entry's own limit.
+    /// The tier that the request names comes first, if the entry has it. Next comes a tier that contains the value, and
+    /// then the entry's own limit.
     pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
         let Some((&(key, value), before)) = entries.split_last() else { return FoundRules::default() };
         let level = if before.is_empty() { Some(0) } else { self.level_below(before) };
@@ -206,7 +207,8 @@ impl Tree {
         }
     }
 
-    /// The level that entries lead to. A function of its own, so that a search of one entry saves no registers for the loop.
+    /// Returns the level that entries lead to. It is a separate function, so that a search of one entry saves no
+    /// registers for the loop.
     #[inline(never)]
     fn level_below(&self, entries: &[(&str, &str)]) -> Option<u32> {
         let mut level = 0;
@@ -226,13 +228,13 @@ impl Tree {
         of_member.unwrap_or(node.own)
     }
 
-    /// The rules of the tier that a value is a member of.
+    /// Returns the rules of the tier that contains a value.
     fn of_member(&self, node: u32, value: &str) -> Option<FoundRules> {
         let same = |one: &Member| one.node == node && *one.value == *value;
         self.members.find(self.hasher.hash_one((node, value)), same).map(|member| member.rules)
     }
 
-    /// The node that an entry leads to.
+    /// Returns the node that an entry leads to.
     #[inline(always)]
     fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
         let here = self.levels.get(level as usize)?;
@@ -257,14 +259,14 @@ impl Tree {
         Some((at, self.nodes.get(at as usize)?))
     }
 
-    /// The node that was declared with this key and value, or else the first wildcard that matches them.
+    /// Returns the node with this exact key and value, or the first declared wildcard that matches them.
     #[inline(never)]
     fn valued(&self, here: &TreeLevel, level: u32, key: &str, value: &str) -> Option<u32> {
         let exact = here.has_exact.then(|| self.declared(level, key, Some(value))).flatten();
         exact.or_else(|| here.wild.as_ref()?.first(key, value))
     }
 
-    /// The node that was declared with this key and value.
+    /// Returns the node with this exact key and value.
     #[inline(never)]
     fn declared(&self, level: u32, key: &str, value: Option<&str>) -> Option<u32> {
         let same = |&at: &u32| {

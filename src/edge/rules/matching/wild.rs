@@ -1,8 +1,8 @@
-//! The wildcards of one level: which of those that match was declared first.
+//! Finds the first declared wildcard of a level that matches.
 //!
-//! Wildcards with a plain key are found by it; among them, by what they begin with, or by what they end in, whichever fewer others
-//! share. If many share both, or there is neither (`*x*`), they are found by a literal in between. Wildcards with a `*` in their key are
-//! found by a literal of the key or of the value.
+//! Wildcards with a plain key are grouped by key. Within a key, the search uses the prefix or the suffix, whichever
+//! fewer other wildcards share. If many share both, or if there is neither (`*x*`), the search uses a literal in
+//! between. Wildcards with a `*` in their key are found by a literal of the key or of the value.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,7 +11,8 @@ use super::affixes::{Affixes, Candidate, NONE};
 use super::literals::{LONGEST, Literals, Needing};
 use super::pattern::Pattern;
 
-/// Patterns that share an affix are tried one after another, up to so many: that takes less time than one search for literals.
+/// The maximum number of patterns with the same affix that are tried in order: up to this number, it is faster than a
+/// search for literals.
 const FEW: usize = 8;
 
 #[derive(Debug)]
@@ -21,24 +22,24 @@ pub(crate) struct Wildcards {
     any_key: AnyKey,
 }
 
-/// Wildcards with the same key, without a `*` in it.
+/// The wildcards of one key that has no `*`.
 #[derive(Debug)]
 struct Group {
     prefixes: Affixes,
     suffixes: Affixes,
     literals: Literals<Pattern>,
-    /// The first that matches every value.
+    /// The first wildcard that matches every value.
     any: u32,
 }
 
-/// Wildcards with a `*` in their key.
+/// The wildcards with a `*` in their key.
 #[derive(Debug)]
 struct AnyKey {
-    /// By a literal of the key.
+    /// Those found by a literal of the key.
     by_key: Literals<WildKey>,
-    /// By a literal of the value.
+    /// Those found by a literal of the value.
     by_value: Literals<WildKey>,
-    /// The first that matches every key and value.
+    /// The first wildcard that matches every key and value.
     any: u32,
 }
 
@@ -56,8 +57,8 @@ enum WildValue {
 }
 
 impl Wildcards {
-    /// Of keys, values and nodes in the order of declaration; in each a `*`, in the key or in the value. An empty value is none, as in
-    /// files.
+    /// Builds the search from keys, values and nodes in the order of declaration. Each has a `*` in its key or its
+    /// value. An empty value means no value, as in files.
     pub(crate) fn new<'t>(entries: impl IntoIterator<Item = (&'t str, Option<&'t str>, u32)>) -> Self {
         let mut by_key: HashMap<&str, Vec<(Pattern, u32)>> = HashMap::new();
         let mut any_key = Vec::new();
@@ -65,7 +66,7 @@ impl Wildcards {
             let value = value.filter(|value| !value.is_empty());
             let pattern = value.and_then(Pattern::new);
             let Some(wild_key) = Pattern::new(key) else {
-                // Without a pattern either it is no wildcard.
+                // Without a pattern in the key or the value, it is no wildcard.
                 by_key.entry(key).or_default().extend(pattern.map(|like| (like, node)));
                 continue;
             };
@@ -82,7 +83,7 @@ impl Wildcards {
         Self { plain, any_key: AnyKey::new(any_key) }
     }
 
-    /// The node of the first declared wildcard that matches.
+    /// Returns the node of the first declared wildcard that matches.
     pub(crate) fn first(&self, key: &str, value: &str) -> Option<u32> {
         let mut best = NONE;
         let group = match &self.plain[..] {
@@ -100,7 +101,7 @@ impl Wildcards {
     }
 }
 
-/// How many patterns have a literal, at each of several places in a pattern.
+/// The number of patterns that have a literal, for each of several positions in a pattern.
 #[derive(Default)]
 struct Shared<'t>(HashMap<(usize, &'t [u8]), usize>);
 
@@ -109,20 +110,20 @@ impl<'t> Shared<'t> {
         literals.for_each(|literal| *self.0.entry((place, literal)).or_default() += 1);
     }
 
-    /// How many have it; all there can be if it is empty.
+    /// Returns how many patterns have the literal, or the maximum if the literal is empty.
     fn count(&self, place: usize, literal: &[u8]) -> usize {
         let found = self.0.get(&(place, literal)).copied();
         found.filter(|_| !literal.is_empty()).unwrap_or(usize::MAX)
     }
 
-    /// The literal that the fewest have; of several, the longest.
+    /// Returns the literal that the fewest patterns have; of several, the longest.
     fn rarest(&self, place: usize, literals: impl Iterator<Item = &'t [u8]>) -> Option<(usize, &'t [u8])> {
         let all = literals.map(|literal| (self.count(place, literal), literal));
         all.min_by_key(|&(count, literal)| (count, Reverse(literal.len())))
     }
 }
 
-/// The pieces of a literal that may be searched for: all of it, if it is short.
+/// Returns the pieces of a literal that can be searched for: the whole literal if it is short.
 fn pieces(literal: &[u8]) -> impl Iterator<Item = &[u8]> {
     let last = literal.len().saturating_sub(LONGEST);
     (0..last).step_by(LONGEST).chain([last]).map(move |at| &literal[at..literal.len().min(at + LONGEST)])
@@ -267,7 +268,7 @@ mod tests {
         Wildcards::new(numbered.map(|(node, (key, value))| (&**key, value.as_deref(), node)))
     }
 
-    /// One after another.
+    /// Tries the patterns in order.
     fn first_of(entries: &[Entry], key: &str, value: &str) -> Option<u32> {
         let is_like =
             |like: &str, text: &str| Pattern::new(like).map_or(like == text, |pattern| pattern.matches(text));
@@ -283,7 +284,7 @@ mod tests {
         patterns.into_iter().map(|pattern| ("k".to_owned(), Some(pattern))).collect()
     }
 
-    /// Texts of literals that contain each other, share their beginnings and ends, or are cut; with a `*` or without.
+    /// Texts from literals that contain each other, share their starts and ends, or are cut, with or without a `*`.
     fn text(parts: usize, stars: u32) -> impl Strategy<Value = String> {
         let long = |end: char| "/b".repeat(LONGEST) + end.encode_utf8(&mut [0; 4]);
         let literals = ["a", "aa", "aaa", "ab", "ba", "/", "/a/", "/ab", "é", "éa", "\u{a9}", "日本"];
