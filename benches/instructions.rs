@@ -12,7 +12,7 @@
 //! * They are no times: a miss of the cache costs two hundred instructions' time and is one instruction here. Times are in
 //!   `peers.rs`. What this is for is to notice that a path has grown.
 //! * Another compiler makes other code: the file says by which its counts were made, and a failure says if it was another.
-//! * Both directions fail: code that got faster is to be kept so.
+//! * Both directions fail: after a speed-up, renew the counts, so that the speed-up stays.
 //! * Callgrind directly rather than through a framework: gungraun-runner 0.20 takes minutes to compile, and a hundred crates, for
 //!   what is forty lines here.
 

@@ -126,7 +126,7 @@ fn keyed_of(criterion: &mut Criterion, title: &str, population: u64) {
     group.finish();
 }
 
-/// A compact limiter that has seen so many keys.
+/// A compact limiter that has checked this number of keys.
 fn compact_limiter(algorithm: Gcra, population: u64) -> RateLimiter<Compact> {
     let builder = RateLimiter::builder(algorithm).capacity(Capacity::slots(4 * length(population)));
     // Which keys are evicted, if any, is the same in all runs.

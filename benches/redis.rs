@@ -41,7 +41,7 @@ use tollgate::{Gcra, Keyed, Quota, RateLimiter};
 const PLENTY: Quota = Quota::per_second(10_000_000);
 const AT_ONCE: usize = 64;
 const FIRST: &str = "the-first";
-/// Rounds until blocks of leases are as large as what is used in a round.
+/// Rounds until the blocks of leases are as large as the usage of one round.
 const GROWTH: usize = 24;
 
 const GCRA_IN_LUA: &str = "

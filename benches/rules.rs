@@ -63,7 +63,7 @@ const KINDS: [(&str, Kind); 7] = [
 
 type Rule = Vec<(&'static str, Option<String>)>;
 type Request = Vec<(String, String)>;
-/// The rule with this number of so many, and a request that it limits.
+/// The rule with this number, and a request that it limits.
 type Kind = fn(u64, u64) -> (Rule, Request);
 
 fn text(key: &str, value: String) -> (String, String) {

@@ -83,7 +83,7 @@ paths! {
         let (limiter, keys) = (compact(PLENTY), texts());
         move |number| limiter.check_at(keys[index(number)].as_str(), 1, NOW).is_allowed()
     };
-    /// By keys that nobody has seen.
+    /// New keys only.
     compact_new_key, true, {
         let limiter = compact(PLENTY);
         move |number| limiter.check_at(&key(u64::from(number)), 1, NOW).is_allowed()

@@ -42,7 +42,7 @@ impl Single {
         Self(limiter(setup, capacity, Overflow::Spill))
     }
 
-    /// A table of just so many slots as the scenario has keys.
+    /// A table with exactly as many slots as the scenario has keys.
     fn full(setup: Setup, overflow: Overflow) -> Self {
         Self(limiter(setup, Capacity::slots(length(setup.population)), overflow))
     }

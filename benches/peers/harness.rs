@@ -109,7 +109,7 @@ struct Seat<'r, K> {
 /// The keys that each thread checks in a turn.
 struct Streams<K> {
     keys: Vec<Vec<K>>,
-    /// The number of the next key that nobody has seen.
+    /// The number of the next new key.
     next: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Tollgate's rows, but for those of the compact store.
+//! Tollgate's rows, except the rows of the compact store.
 
 use std::net::IpAddr;
 

@@ -46,7 +46,7 @@ struct JsonReader<'t, 'p> {
 }
 
 impl JsonReader<'_, '_> {
-    /// Returns the next byte that is not white space; zero at the end.
+    /// Returns the next byte that is not white space, or `None` at the end.
     fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes().get(self.offset..)?;
         let spaces = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();

@@ -133,7 +133,7 @@ impl Counter {
         let (quota, most, algorithm, store) = match rule.limit {
             Limit::Quota { quota, algorithm, store } => (quota, algorithm.most(&quota), algorithm, store),
             Limit::Blocked { period } => match Quota::try_new(1, period) {
-                // A peek needs the count of denied requests too.
+                // A window of one unit counts whether any request was denied. A peek reads this.
                 Ok(quota) if charging == Charging::CountFirst => (quota, 0, Algorithm::FixedWindow, None),
                 _ => return Ok(Prepared::Done(Self::Blocked { period, last: last.cloned() })),
             },

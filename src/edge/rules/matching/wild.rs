@@ -167,7 +167,7 @@ impl Group {
                 By::Prefix => (prefix, &mut prefixes),
                 By::Suffix => (suffix, &mut suffixes),
                 By::Literal(literal) => {
-                    // `*x*`, of which nothing was cut.
+                    // `*x*`, whose literal was not cut.
                     let certain = pattern.literals().eq([&*literal]);
                     literals.push(Needing { literal, certain, node, pattern });
                     continue;
