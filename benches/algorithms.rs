@@ -1,9 +1,10 @@
 //! What does each algorithm's step cost?
 //!
-//! One thread, one direct limiter, times handed in (`check_at`): no clock, no hash, no look-up. What is left is
-//! the arithmetic, the load and, where the check is admitted, one uncontended compare-and-swap; the row `floor`
-//! is that swap alone. Allowed: one unit every two milliseconds on 1,000 a second, so that windows turn and
-//! buckets refill as in life. Denied: time stands still on a used-up limit.
+//! One thread calls one direct limiter with given times (`check_at`), so there is no clock, no hash and no look-up. The
+//! measured time covers the arithmetic, the load and, for an admitted check, one uncontended compare-and-swap. The row
+//! `floor` is that swap alone.
+//! Admitted: one unit every two milliseconds with a quota of 1,000 per second, so windows turn and buckets refill as in
+//! practice. Denied: time stops on a used-up limit.
 //! Known bias: a loop over one word keeps it in the first-level cache and its branches predicted.
 
 use std::hint::black_box;
@@ -20,7 +21,7 @@ use tollgate::{
 const QUOTA: Quota = Quota::per_second(1_000);
 /// Twice the emission interval: never denied by any algorithm.
 const STEP_NS: u64 = 2_000_000;
-/// Some time since the epoch, on no window's boundary.
+/// A time after the epoch that is on no window's boundary.
 const START_NS: u64 = 1_700_000_000_123_456_789;
 
 fn allowed(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, algorithm: impl Algorithm) {

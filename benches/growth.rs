@@ -4,15 +4,17 @@
 //! cargo bench --bench growth                      0 to 4 M keys
 //! cargo bench --bench growth -- --keys 1000000 --json FILE
 //! ```
-//! Part one, one thread: every key is new, and after each first sight one of 1,000 hot keys is checked; both are
-//! timed one by one. Part two, two threads: one adds keys as fast as it can, the other times checks of the hot
-//! keys meanwhile, which shows who waits for whose growth. Tollgate and governor (ahash) take turns in blocks in
-//! part one, and runs in part two, so that a busy machine falls on both.
+//! Part one uses one thread. Every key is new, and after each new key, one of 1,000 hot keys is checked. Both
+//! operations are timed one by one.
+//! Part two uses two threads. One adds keys as fast as possible; the other times checks of the hot keys. This shows
+//! which operations wait for the growth.
+//! Tollgate and governor (ahash) alternate by blocks in part one and by runs in part two, so that a busy machine
+//! affects both.
 //!
-//! Each figure is what the percentile's name says, over all operations of its kind; `max` is the one worst
-//! operation. Timing adds one counter read (see the row `clock alone`), and the operating system's own
-//! interruptions are in every row: `clock alone` shows them too. What lies above it is the table's.
-//! Known bias: an allocator that must ask the system for memory is part of a first sight, as in life.
+//! Each figure is the named percentile over all operations of its kind; `max` is the slowest operation. Timing adds one
+//! counter read, and the operating system's interruptions are in every row. The row `clock alone` shows both; only the
+//! time above it belongs to the table.
+//! Known bias: if the allocator must ask the system for memory, a new key's time includes that, as in practice.
 
 mod support;
 
