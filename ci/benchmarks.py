@@ -442,14 +442,13 @@ def costs(data):
     head = lambda *columns: ["", *([f"{column}, thin LTO" for column in columns] if two else []), *columns]  # noqa: E731
     many = [("compact", COMPACT), ("compact, in batches of 16", BATCHES), ("keyed", KEYED), ("governor + ahash", GOVERNOR)]
     return (
-        f"Nanoseconds a check, clock included, with 1,000 keys on {peers['machine']['cores']} cores of an {peers['machine']['cpu']}. Each figure is the median of its rounds. In brackets\n"
-        f"is the quotient of this median and that of governor {versions['governor']} with ahash for the same outcome. (BENCHMARKS.md has the medians of the ratios within\n"
-        "rounds instead, which differ from these quotients on a noisy machine.)"
-        + (" The first two columns are of a build\nwith thin LTO and one codegen unit, as the profile `server` of `Cargo.toml` makes it. The others are of the default release build." if two else "")
+        f"Nanoseconds per check with 1,000 keys, including the clock reading, on {peers['machine']['cores']} cores of an {peers['machine']['cpu']}. Each figure is the median of the rounds. The number in\n"
+        f"brackets is the ratio to governor {versions['governor']} with ahash for the same outcome."
+        + (" The first columns are a build with thin LTO and one codegen unit (the\nprofile `server` in `Cargo.toml`). The others are the default release build." if two else "")
         + "\n\n"
         + markdown(head("one thread", "two threads"),
                    [[name, *(cell(build, scenario, subject, threads) for build in builds for threads in (1, 2))] for name, scenario, subject in rows])
-        + "\nWith many keys, all checks allowed, one thread:\n\n"
+        + "\nWith many keys, all checks admitted, one thread:\n\n"
         + markdown(head("1 M keys", "10 M keys"),
                    [[name, *(cell(build, scenario, subject, 1) for build in builds for scenario in ("1m", "10m"))] for name, subject in many]) + "\n")
 
