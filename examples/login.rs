@@ -73,7 +73,7 @@ impl Guard {
         // peeked.
         let attempt = check_all((by_network, by_account.cost(u64::from(!known)), by_pair));
         if attempt.is_denied() {
-            // `attempt.refused_by_name()` is for the operator's log only.
+            // `attempt.denied_by_name()` is for the operator's log only.
             let wait = attempt.retry_after().unwrap_or(Duration::from_secs(86_400));
             return Answer::TooMany(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
         }

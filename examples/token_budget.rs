@@ -39,7 +39,7 @@ impl Budget {
         let most = prompt + longest_answer;
         let tokens = self.tokens.on(client).cost(most).named("tokens");
         let charge = check_all((tokens, self.requests.on(client).named("requests")));
-        match (charge.refused_by_name(), charge.retry_after()) {
+        match (charge.denied_by_name(), charge.retry_after()) {
             (None, _) => Ok(Answering { budget: self, client, charge: charge.each()[0], used: prompt }),
             (Some(name), Some(wait)) => Err(format!("429 for want of {name}, retry after {wait:.1?}")),
             (Some(_), None) => Err(format!("400: {most} tokens are more than a minute's")),

@@ -171,7 +171,7 @@ fn play<A: WindowAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
             }
             Act::Saturation => {
                 let saturation = limiter.saturation();
-                for chance in [saturation.mistaken, saturation.overcounted, saturation.denied] {
+                for chance in [saturation.false_positive, saturation.overcounted, saturation.denied] {
                     assert!((0.0..=1.0).contains(&chance), "{saturation:?}");
                 }
             }

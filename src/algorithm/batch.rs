@@ -202,7 +202,7 @@ impl Batch {
                 let (index, present) = self.aligned_present(head, now_ns, phase_ns, split);
                 let decision = judge(&present);
                 if decision.is_denied() {
-                    Step::Refuse(decision)
+                    Step::Deny(decision)
                 } else if decision.cost() == 0 {
                     Step::admit(decision, head)
                 } else {
@@ -274,18 +274,18 @@ impl Batch {
         let here = self.lap_present(&lap, read, now_ns, used_bits);
         // Full: the periods start now. Worn out (after 2^16 or more periods in which the bucket was never full): they
         // start now too, and the used units stay. So the next batch comes later by less than a period.
-        let anew = here.used == 0 || here.worn_out;
-        let to_boundary_ns = if anew { self.period_ns } else { here.to_boundary_ns };
+        let new_lap = here.used == 0 || here.worn_out;
+        let to_boundary_ns = if new_lap { self.period_ns } else { here.to_boundary_ns };
         let present = Present { used: here.used, to_boundary_ns };
         let decision = judge(&present);
         if decision.is_denied() {
-            return Step::Refuse(decision);
+            return Step::Deny(decision);
         }
         if decision.cost() == 0 {
             return Step::admit(decision, head);
         }
         let used = used_after(&decision);
-        if anew {
+        if new_lap {
             let next = Lap { lap: lap.lap.wrapping_add(1), steps: 0, used };
             let raise = Some(Raise { index: next.anchor(), value: now_ns });
             return Step::Admit { decision, next: next.pack(used_bits), raise, fill: None };
@@ -486,11 +486,12 @@ mod tests {
         };
         assert_eq!(raise, Raise { index: 1, value: 100 });
         let late = 100 + (1 << 17);
-        let Step::Admit { next: anew, raise: Some(raise), .. } = bucket.step(next, |_| 100, late, 1) else {
+        let Step::Admit { next: new_lap, raise: Some(raise), .. } = bucket.step(next, |_| 100, late, 1)
+        else {
             panic!()
         };
         assert_eq!(raise, Raise { index: 0, value: late });
-        let lap = Lap::unpack(anew, 31);
+        let lap = Lap::unpack(new_lap, 31);
         assert_eq!(lap, Lap { lap: 2, steps: 0, used: capacity - (1 << 17) + 1 });
     }
 }

@@ -59,7 +59,7 @@ impl Stepper for MinimumSpacing {
         }
         // Words end one below DEAD. From that time on nothing is admitted.
         if wait_ns > 0 || now_ns >= DEAD - 1 {
-            return Step::Refuse(decide(Outcome::Denied, wait_ns.max(1)));
+            return Step::Deny(decide(Outcome::Denied, wait_ns.max(1)));
         }
         if self.spacing_ns == 0 {
             return Step::admit(decide(Outcome::Allowed, 0), head);

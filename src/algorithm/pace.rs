@@ -213,16 +213,16 @@ impl<const QUEUED: bool> Pace<QUEUED> {
             return Step::admit(decide(Outcome::Allowed, ahead), word);
         }
         if cost > self.burst {
-            return Step::Refuse(decide(Outcome::Never, ahead));
+            return Step::Deny(decide(Outcome::Never, ahead));
         }
         // At most the capacity, since the cost is at most the burst.
         let charge = cost * self.interval;
         if ahead > room - charge {
-            return Step::Refuse(decide(Outcome::Denied, ahead));
+            return Step::Deny(decide(Outcome::Denied, ahead));
         }
         match self.tat(now, ahead + charge) {
             Some(next) => Step::admit(decide(Outcome::Allowed, ahead + charge), next),
-            None => Step::Refuse(decide(Outcome::Denied, self.capacity)),
+            None => Step::Deny(decide(Outcome::Denied, self.capacity)),
         }
     }
 }
@@ -247,7 +247,7 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
         if ahead <= wait || cost == 0 || cost > self.burst {
             return self.step(word, read, now_ns, cost);
         }
-        Step::Refuse(self.decide(Outcome::Denied, now_ns, cost, ahead))
+        Step::Deny(self.decide(Outcome::Denied, now_ns, cost, ahead))
     }
 
     /// Charges `cost` units without a check for room, as far ahead as a word can be.
@@ -358,9 +358,9 @@ mod tests {
         let pace = Pace::<false>::new(&Quota::per_second(1).burst(3));
         let almost = u64::MAX - 1_000_000_001;
         assert!(matches!(pace.step(0, |_| 0, almost, 1), Step::Admit { .. }));
-        assert!(matches!(pace.step(0, |_| 0, almost, 2), Step::Refuse(_)));
-        assert!(matches!(pace.step(0, |_| 0, u64::MAX, 1), Step::Refuse(_)));
-        assert!(matches!(pace.step(u64::MAX - 1, |_| 0, 0, 3), Step::Refuse(_)));
+        assert!(matches!(pace.step(0, |_| 0, almost, 2), Step::Deny(_)));
+        assert!(matches!(pace.step(0, |_| 0, u64::MAX, 1), Step::Deny(_)));
+        assert!(matches!(pace.step(u64::MAX - 1, |_| 0, 0, 3), Step::Deny(_)));
     }
 
     #[test]

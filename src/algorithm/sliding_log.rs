@@ -238,7 +238,7 @@ impl Stepper for SlidingLog {
         };
         if cost > self.limit {
             let room_ns = self.room_ns(head, &read, (now_ns, newest_ns), 0, remaining);
-            return Step::Refuse(decide(Outcome::Never, remaining, room_ns, newest_ns));
+            return Step::Deny(decide(Outcome::Never, remaining, room_ns, newest_ns));
         }
         if cost == 0 {
             let room_ns = self.room_ns(head, &read, (now_ns, newest_ns), 0, remaining);
@@ -246,13 +246,13 @@ impl Stepper for SlidingLog {
         }
         // At the end of time no unit leaves any more.
         if now_ns == LAST_NS {
-            return Step::Refuse(decide(Outcome::Denied, remaining, u64::MAX, newest_ns));
+            return Step::Deny(decide(Outcome::Denied, remaining, u64::MAX, newest_ns));
         }
         // The unit that must have left the window: `limit` before the last unit of this request.
         if let Some(unit) = (head + cost).checked_sub(self.limit + 1) {
             let leaves_ns = (read(self.place(unit)) >> 1).saturating_add(self.window_ns);
             if leaves_ns > now_ns {
-                return Step::Refuse(decide(Outcome::Denied, remaining, leaves_ns - now_ns, newest_ns));
+                return Step::Deny(decide(Outcome::Denied, remaining, leaves_ns - now_ns, newest_ns));
             }
         }
         self.admit(head, &read, now_ns, newest_ns, cost, remaining)

@@ -113,7 +113,7 @@ impl Stepper for SlidingWindow {
         let sight = self.sight(head, read, now_ns);
         let Sight { view, previous, left_ns, .. } = &sight;
         if cost > limit {
-            return Step::Refuse(self.decide(&sight, Outcome::Never, cost, view.current));
+            return Step::Deny(self.decide(&sight, Outcome::Never, cost, view.current));
         }
         let admitted = cost == 0
             || match limit.saturating_sub(view.current).checked_sub(cost) {
@@ -127,7 +127,7 @@ impl Stepper for SlidingWindow {
                 }
             };
         if !admitted {
-            return Step::Refuse(self.decide(&sight, Outcome::Denied, cost, view.current));
+            return Step::Deny(self.decide(&sight, Outcome::Denied, cost, view.current));
         }
         let decision = self.decide(&sight, Outcome::Allowed, cost, view.current + cost);
         self.counts.admit(view, decision, head, cost)

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! load head (and the tail words it speaks of)
-//! step: refuse            -> done, nothing written
+//! step: deny              -> done, nothing written
 //!       admit             -> 1. raise one tail word     what the new head will need is there before it
 //!                            2. CAS head                the decision takes effect here, or all begins again
 //!                            3. fill tail words         what the new head says is owed; anyone may help
@@ -30,7 +30,7 @@ pub(crate) const DEAD: u64 = u64::MAX;
 #[derive(Copy, Clone, Debug)]
 pub enum Step {
     /// The request is not admitted: nothing is written.
-    Refuse(Decision),
+    Deny(Decision),
     /// The request is admitted, if the head can be exchanged for `next`.
     Admit {
         /// The decision.

@@ -131,7 +131,7 @@ impl SubWindow {
 }
 
 /// The state of the words at one time.
-struct Sight {
+struct Usage {
     view: WindowView,
     /// The units in all counted sub-windows.
     used: u64,
@@ -140,7 +140,7 @@ struct Sight {
 }
 
 impl SubWindow {
-    fn sight(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Sight {
+    fn usage(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Usage {
         let view = self.counts.view(head, now_ns);
         let mut used = view.current;
         let mut newest = (view.current > 0).then_some(view.index);
@@ -150,7 +150,7 @@ impl SubWindow {
                 newest = Some(view.index - u64::from(back));
             }
         }
-        Sight { view, used, newest }
+        Usage { view, used, newest }
     }
 
     fn decide(
@@ -167,8 +167,8 @@ impl SubWindow {
         Decision::new(outcome, cost, self.counts.limit, now_ns, facts)
     }
 
-    fn admit(&self, sight: &Sight, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        let Sight { view, used, newest } = sight;
+    fn admit(&self, usage: &Usage, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let Usage { view, used, newest } = usage;
         let newest = if cost > 0 { Some(view.index) } else { *newest };
         let used = used.saturating_add(cost);
         let remaining = self.counts.limit.saturating_sub(used);
@@ -189,25 +189,25 @@ impl Stepper for SubWindow {
 
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let limit = self.counts.limit;
-        let sight = self.sight(head, &read, now_ns);
-        let Sight { view, used, newest } = &sight;
+        let usage = self.usage(head, &read, now_ns);
+        let Usage { view, used, newest } = &usage;
         let remaining = limit.saturating_sub(*used);
         if cost > limit {
             let room_ns = self.room_ns(view, &read, now_ns, *used);
-            return Step::Refuse(self.decide(Outcome::Never, now_ns, cost, remaining, room_ns, *newest));
+            return Step::Deny(self.decide(Outcome::Never, now_ns, cost, remaining, room_ns, *newest));
         }
         if cost > remaining {
             let excess = cost - remaining + used.saturating_sub(limit);
             let retry_ns = self.retry_ns(view, &read, now_ns, *used, excess);
-            return Step::Refuse(self.decide(Outcome::Denied, now_ns, cost, remaining, retry_ns, *newest));
+            return Step::Deny(self.decide(Outcome::Denied, now_ns, cost, remaining, retry_ns, *newest));
         }
-        self.admit(&sight, head, &read, now_ns, cost)
+        self.admit(&usage, head, &read, now_ns, cost)
     }
 
     fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        let sight = self.sight(head, &read, now_ns);
-        let cost = self.counts.fitting(&sight.view, cost);
-        self.admit(&sight, head, &read, now_ns, cost)
+        let usage = self.usage(head, &read, now_ns);
+        let cost = self.counts.fitting(&usage.view, cost);
+        self.admit(&usage, head, &read, now_ns, cost)
     }
 
     const CAN_REFUND: bool = true;

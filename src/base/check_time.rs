@@ -61,7 +61,7 @@ impl CheckTime {
 }
 
 /// The value of `lagging` while no time below `low` is noted.
-const NOBODY: u64 = u64::MAX;
+const NO_LAG: u64 = u64::MAX;
 
 /// The newest time that a store has written, in nanoseconds or in windows. See the module documentation.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ struct Bounds {
     high: AtomicU64,
     /// The newest time that raised `high`.
     newest: AtomicU64,
-    /// The first time below `low` since `high` was raised, or [`NOBODY`].
+    /// The first time below `low` since `high` was raised, or [`NO_LAG`].
     lagging: AtomicU64,
 }
 
@@ -90,7 +90,7 @@ impl Newest {
     /// `high` falls to them.
     pub(crate) fn new(slack: u64, lag: u64, patience: u64) -> Self {
         let span = lag.saturating_add(slack);
-        let (high, newest, lagging) = (AtomicU64::new(span), AtomicU64::new(0), AtomicU64::new(NOBODY));
+        let (high, newest, lagging) = (AtomicU64::new(span), AtomicU64::new(0), AtomicU64::new(NO_LAG));
         Self { bounds: CachePadded::new(Bounds { high, newest, lagging }), slack, span, patience }
     }
 
@@ -144,8 +144,8 @@ impl Newest {
         high.fetch_max(time.saturating_add(self.slack), Ordering::AcqRel);
         newest.fetch_max(time, Ordering::AcqRel);
         // The newest time advances, so slower callers do not wait for it to fall.
-        if lagging.load(Ordering::Relaxed) != NOBODY {
-            lagging.store(NOBODY, Ordering::Release);
+        if lagging.load(Ordering::Relaxed) != NO_LAG {
+            lagging.store(NO_LAG, Ordering::Release);
         }
     }
 
@@ -176,7 +176,7 @@ impl Newest {
             return self.low().max(time);
         }
         newest.store(time, Ordering::Release);
-        lagging.store(NOBODY, Ordering::Release);
+        lagging.store(NO_LAG, Ordering::Release);
         time
     }
 
@@ -186,7 +186,7 @@ impl Newest {
         // Ordering: Release, as in `raise_to`.
         newest.store(0, Ordering::Release);
         high.store(self.span, Ordering::Release);
-        lagging.store(NOBODY, Ordering::Release);
+        lagging.store(NO_LAG, Ordering::Release);
     }
 }
 

@@ -208,7 +208,13 @@ impl Decision {
     /// Returns this decision for a limit that is `spare` units below the store's limit. If the request is denied, this
     /// decision is about its cost plus `spare` units. `next` decides one unit plus `spare` units: the store's own
     /// figures give only the time at which one unit fits.
-    pub(crate) fn judged(self, outcome: Outcome, cost: u64, spare: u64, next: impl FnOnce() -> Self) -> Self {
+    pub(crate) fn for_lower_limit(
+        self,
+        outcome: Outcome,
+        cost: u64,
+        spare: u64,
+        next: impl FnOnce() -> Self,
+    ) -> Self {
         let limit = self.limit.saturating_sub(spare);
         let facts = match self.facts {
             Facts::Pace { ahead, interval, capacity, scale, queued } => {
@@ -227,7 +233,7 @@ impl Decision {
     }
 
     /// Returns this decision of a fixed window as if one counter also held the `others` units of another counter.
-    pub(crate) fn beside(self, others: u64) -> Self {
+    pub(crate) fn with_other_units(self, others: u64) -> Self {
         let Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } = self.facts else { return self };
         if others == 0 {
             return self;

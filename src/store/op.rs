@@ -151,7 +151,7 @@ pub enum Look {
     Decided,
     /// The ticket is not decided, because its charge takes more than one exchange. The caller uses [`Store::decide`]
     /// instead.
-    Elsewhere,
+    Undecided,
 }
 
 /// The result of an exchange.

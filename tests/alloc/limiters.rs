@@ -148,7 +148,7 @@ fn several_limits_on_one_request_allocate_nothing() {
             for _ in 0..3 {
                 let tuple = check_all((direct.on(), compact.on(&key), window.on(&key)));
                 seen[usize::from(tuple.is_allowed())] += 1;
-                assert!(tuple.refused_by() != Some(0) && tuple.remaining() <= 3);
+                assert!(tuple.denied_by() != Some(0) && tuple.remaining() <= 3);
             }
             let (other, next) = (key + 100, key + 200);
             let array = check_all([compact.on(&other), compact.on(&next)]);

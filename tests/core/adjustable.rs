@@ -300,7 +300,7 @@ fn it_goes_with_other_limits() {
     changing.set_quota(&Quota::per_day(1), Carry::AsIs).unwrap();
     assert_eq!(left(ask().each()), [0, 3]);
     let refused = ask();
-    assert_eq!((refused.refused_by(), left(refused.each())), (Some(0), vec![0, 3]));
+    assert_eq!((refused.denied_by(), left(refused.each())), (Some(0), vec![0, 3]));
     assert_eq!(changing.clock().now(), START);
 }
 

@@ -38,14 +38,14 @@ mod stories {
             assert_eq!(decision.each()[0].remaining(), left);
             if left > 0 {
                 let too_soon = ask();
-                assert_eq!(too_soon.refused_by(), Some(1));
+                assert_eq!(too_soon.denied_by(), Some(1));
                 assert_eq!(too_soon.retry_after(), Some(Duration::from_secs(2)));
             }
             clock.advance(Duration::from_secs(2));
         }
         // Twenty seconds have passed; the first leaves the minute in forty.
         let full = ask();
-        assert_eq!((full.refused_by(), full.retry_after()), (Some(0), Some(Duration::from_secs(40))));
+        assert_eq!((full.denied_by(), full.retry_after()), (Some(0), Some(Duration::from_secs(40))));
         assert_eq!(full.each()[1].outcome(), Outcome::Allowed, "the spacing would have let it go");
         assert_eq!(full.remaining(), 0);
         // The refusals were charged to neither.
@@ -67,7 +67,7 @@ mod stories {
         for _ in 0..60 {
             if admitted == 100 {
                 let refused = ask();
-                assert_eq!(refused.refused_by(), Some(0));
+                assert_eq!(refused.denied_by(), Some(0));
                 assert_eq!(
                     refused.each()[1].remaining(),
                     5,
@@ -94,10 +94,10 @@ mod stories {
         // A post that tags friends costs one of the one, and as many as it tags of the other.
         let tag = |count| check_all((posts.on("alice"), friends.on("alice").cost(count)));
         assert!(tag(100).is_allowed());
-        assert_eq!(tag(1).refused_by(), Some(0), "a post a second");
+        assert_eq!(tag(1).denied_by(), Some(0), "a post a second");
         clock.advance(Duration::from_secs(1));
         let over = tag(51);
-        assert_eq!(over.refused_by(), Some(1));
+        assert_eq!(over.denied_by(), Some(1));
         assert_eq!(over.each()[1].cost(), 51);
         assert!(tag(50).is_allowed(), "the refused one was charged to neither");
         clock.advance(Duration::from_secs(1));
@@ -105,7 +105,7 @@ mod stories {
         let never = tag(151);
         assert!(never.is_never() && never.is_denied());
         assert_eq!(
-            (never.refused_by(), never.retry_after()),
+            (never.denied_by(), never.retry_after()),
             (Some(1), None),
             "never is longer than a second"
         );
@@ -120,9 +120,9 @@ mod stories {
         let ask = |user: &str, route: (&str, u16)| check_all((by_user.on(user), by_route.on(&route)));
         assert!(ask("alice", ("GET", 1)).is_allowed());
         assert!(ask("alice", ("GET", 1)).is_allowed());
-        assert_eq!(ask("alice", ("GET", 2)).refused_by(), Some(0));
+        assert_eq!(ask("alice", ("GET", 2)).denied_by(), Some(0));
         assert!(ask("bob", ("GET", 1)).is_allowed());
-        assert_eq!(ask("bob", ("GET", 1)).refused_by(), Some(1));
+        assert_eq!(ask("bob", ("GET", 1)).denied_by(), Some(1));
         assert!(ask("bob", ("GET", 2)).is_allowed());
     }
 
@@ -163,7 +163,7 @@ mod stories {
             assert!(decision);
         }
         let answer = check_all(none);
-        assert_eq!((answer.remaining(), answer.refused_by()), (u64::MAX, None));
+        assert_eq!((answer.remaining(), answer.denied_by()), (u64::MAX, None));
         assert_eq!((answer.reset_after(), answer.delay()), (Duration::ZERO, Duration::ZERO));
     }
 
@@ -177,7 +177,7 @@ mod stories {
         assert_eq!(ask().delay(), Duration::ZERO);
         assert_eq!(ask().delay(), Duration::from_millis(100));
         let refused = ask();
-        assert_eq!((refused.refused_by(), refused.delay()), (Some(1), Duration::ZERO));
+        assert_eq!((refused.denied_by(), refused.delay()), (Some(1), Duration::ZERO));
     }
 
     /// Limits whose charges cannot be taken back are charged last, wherever they stand.
@@ -209,7 +209,7 @@ mod stories {
         };
         assert!(ask(2).is_allowed());
         let refused = ask(2);
-        assert_eq!(refused.refused_by(), Some(3), "one of three is left");
+        assert_eq!(refused.denied_by(), Some(3), "one of three is left");
         assert_eq!(refused.each().iter().map(Decision::remaining).collect::<Vec<_>>(), [3, 2, 4, 1, 7]);
         assert!(ask(1).is_allowed());
         let left: Vec<u64> = ask(1).each().iter().map(Decision::remaining).collect();
@@ -273,7 +273,7 @@ mod random {
                 let worst = |index: &usize| waits[*index].unwrap_or(u128::MAX);
                 let refusing = (0..3).filter(|index| verdicts[*index] != Verdict::Allowed);
                 let by = refusing.rev().max_by_key(worst);
-                prop_assert_eq!(answer.refused_by(), by);
+                prop_assert_eq!(answer.denied_by(), by);
             }
             if allowed {
                 for (index, oracle) in oracles.iter_mut().enumerate() {

@@ -64,7 +64,7 @@ fn json_has_the_stores_figures() {
         assert_eq!(number(result, "memory_bytes"), 64 << 10);
         let state = result["state_bytes"].as_u64().unwrap();
         assert!((60 << 10..=64 << 10).contains(&state), "{state}");
-        assert!(chance(result, "mistaken") > 0.0 && chance(result, "denied") < 0.001, "{result}");
+        assert!(chance(result, "false_positive") > 0.0 && chance(result, "denied") < 0.001, "{result}");
         assert!(chance(result, "overcounted") >= chance(result, "denied"), "{result}");
     }
     for store in ["keyed", "compact"] {
@@ -145,12 +145,12 @@ fn how_full_it_got_is_told_of_the_fullest_window() {
     let args = "log --time-format s --store sketch --memory 600 --json";
     let json = place.run(&format!("replay {args} --limit 10/min")).json();
     for result in results(&json) {
-        assert!(chance(result, "mistaken") > 0.5, "{result}");
+        assert!(chance(result, "false_positive") > 0.5, "{result}");
     }
     // Under two limits, of the worse sketch: in windows of an hour the minutes after add nothing to speak of.
     let both = place.run(&format!("replay {args} --limit 10/min --limit 100/h")).json();
     for (both, one) in results(&both).iter().zip(results(&json)) {
-        assert!(chance(both, "mistaken") > chance(one, "mistaken"), "each has half of the memory");
+        assert!(chance(both, "false_positive") > chance(one, "mistaken"), "each has half of the memory");
     }
 }
 
@@ -290,7 +290,7 @@ fn suggestions_are_for_the_store_named() {
     for field in ["algorithm", "limit", "denied", "keys_denied", "tried"] {
         assert_eq!(keyed[field], sketch[field], "{field}");
     }
-    assert!(chance(sketch, "mistaken") > 0.0, "{sketch}");
+    assert!(chance(sketch, "false_positive") > 0.0, "{sketch}");
     assert_eq!((wrongly(sketch), number(sketch, "memory_bytes")), ((0, 0), 1 << 20));
     let run = place.run(&format!("suggest {goal} --algorithm all --store sketch --memory 1KiB")).ok();
     for part in [

@@ -221,7 +221,7 @@ fn cleared_meanwhile(rounds: u64) {
                     let _ = limiter.check_n(&random.below(24), 1 + random.below(3));
                 } else {
                     let saturation = limiter.saturation();
-                    let sound = (0.0..=1.0).contains(&saturation.mistaken) && saturation.denied < 0.5;
+                    let sound = (0.0..=1.0).contains(&saturation.false_positive) && saturation.denied < 0.5;
                     faults.fetch_add(u64::from(!sound), Ordering::Relaxed);
                     if random.below(20) == 0 {
                         limiter.clear();

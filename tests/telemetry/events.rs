@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tollgate::telemetry::{Level, Refusal, RefusalLog, Reloads};
+use tollgate::telemetry::{Denial, DenialLog, Level, Reloads};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -44,7 +44,7 @@ fn fields<const N: usize>(fields: [(&str, &str); N]) -> BTreeMap<String, String>
     fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-const REFUSAL: Refusal<'static> = Refusal {
+const DENIAL: Denial<'static> = Denial {
     domain: "api",
     rule: "per-ip",
     retry_after: Some(Duration::from_micros(1_500)),
@@ -54,7 +54,7 @@ const REFUSAL: Refusal<'static> = Refusal {
 
 #[test]
 fn a_refusal_is_an_event_without_its_key() {
-    let seen = events(|| RefusalLog::default().record(&REFUSAL));
+    let seen = events(|| DenialLog::default().record(&DENIAL));
     let expected = fields([
         ("domain", "\"api\""),
         ("rule", "\"per-ip\""),
@@ -67,8 +67,8 @@ fn a_refusal_is_an_event_without_its_key() {
 
 #[test]
 fn keys_are_logged_if_asked_for() {
-    let log = RefusalLog::at(Level::Warn).with_keys(true);
-    let seen = events(|| log.record(&Refusal { retry_after: None, shadow: true, ..REFUSAL }));
+    let log = DenialLog::at(Level::Warn).with_keys(true);
+    let seen = events(|| log.record(&Denial { retry_after: None, shadow: true, ..DENIAL }));
     let expected = fields([
         ("domain", "\"api\""),
         ("rule", "\"per-ip\""),
@@ -82,7 +82,7 @@ fn keys_are_logged_if_asked_for() {
 #[test]
 fn the_level_is_the_one_that_was_set() {
     let levels = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
-    let seen = events(|| levels.map(RefusalLog::at).iter().for_each(|log| log.record(&REFUSAL)));
+    let seen = events(|| levels.map(DenialLog::at).iter().for_each(|log| log.record(&DENIAL)));
     let seen: Vec<tracing::Level> = seen.into_iter().map(|(level, ..)| level).collect();
     use tracing::Level as L;
     assert_eq!(seen, [L::ERROR, L::WARN, L::INFO, L::DEBUG, L::TRACE]);

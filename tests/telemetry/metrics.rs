@@ -156,7 +156,7 @@ fn a_limiters_figures_are_published_when_asked_for() {
         let saturation = sketch.saturation();
         assert!(saturation.overcounted > 0.0);
         for (name, expected) in [
-            ("false_positive_estimate", saturation.mistaken),
+            ("false_positive_estimate", saturation.false_positive),
             ("estimated_error", saturation.overcounted),
             ("false_denial_estimate", saturation.denied),
         ] {

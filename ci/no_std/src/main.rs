@@ -204,7 +204,7 @@ fn verbs() {
     let spacing = RateLimiter::builder(spacing).clock(&clock).direct();
     let limits = (limiter.on("carol"), spacing.on());
     assert!(check_all_at(limits, at_ms(60_000)).is_allowed());
-    assert_eq!(check_all_at(limits, at_ms(61_000)).refused_by(), Some(1));
+    assert_eq!(check_all_at(limits, at_ms(61_000)).denied_by(), Some(1));
     assert_eq!(limiter.peek("carol").remaining(), 9);
 
     let other = RateLimiter::builder(Gcra::new(Quota::per_minute(60).burst(10)));

@@ -12,7 +12,7 @@ use tollgate::{Capacity, CapacityError};
 
 /// The least memory for one limit: a bucket of eight slots, and the same amount for its sketch. A sketch store takes 16
 /// bytes less.
-const LEAST_BYTES: usize = 272;
+const MIN_BYTES: usize = 272;
 
 /// The algorithms of the compact store.
 const COMPACT_HOLDS: &str = "gcra, token-bucket, leaky-bucket, fixed-window and sliding-window";
@@ -111,7 +111,7 @@ impl Default for Memory {
 
 impl Memory {
     /// Returns the least memory for one limit.
-    pub const LEAST: Self = Self { bytes: LEAST_BYTES };
+    pub const LEAST: Self = Self { bytes: MIN_BYTES };
 
     /// Reads a text or the default; both are in bytes.
     fn of(capacity: Capacity) -> Self {
@@ -178,7 +178,7 @@ impl StoreArgs {
     pub fn storage(&self, limits: usize) -> Result<Storage, Error> {
         let storage =
             Storage { store: self.store, memory: self.memory.unwrap_or_default(), overflow: self.overflow };
-        let (memory, least) = (storage.memory, LEAST_BYTES * limits.max(1));
+        let (memory, least) = (storage.memory, MIN_BYTES * limits.max(1));
         let more = match (self.store, self.memory, self.overflow) {
             (StoreArg::Keyed, None, None) => return Ok(storage),
             (StoreArg::Keyed, Some(memory), _) => {
@@ -207,7 +207,7 @@ impl StoreArgs {
         if memory.bytes >= least {
             return Ok(storage);
         }
-        let each = if limits > 1 { format!(" ({LEAST_BYTES} for each limit)") } else { String::new() };
+        let each = if limits > 1 { format!(" ({MIN_BYTES} for each limit)") } else { String::new() };
         let name = storage.name();
         Err(Error::usage(format!(
             "--memory {memory}: the {name} store needs at least {least} bytes{each}, and {more}"

@@ -82,7 +82,7 @@ pub(crate) fn readings_of(
     }
     if let Some(saturation) = saturation {
         readings.extend([
-            Reading::Gauge(FALSE_POSITIVE, saturation.mistaken),
+            Reading::Gauge(FALSE_POSITIVE, saturation.false_positive),
             Reading::Gauge(ERROR, saturation.overcounted),
             Reading::Gauge(FALSE_DENIAL, saturation.denied),
         ]);

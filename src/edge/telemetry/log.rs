@@ -20,7 +20,7 @@ pub enum Level {
 
 /// The data of a denial.
 #[derive(Copy, Clone, Debug)]
-pub struct Refusal<'a> {
+pub struct Denial<'a> {
     /// The domain of the rules.
     pub domain: &'a str,
     /// The rule that denied the request.
@@ -29,7 +29,7 @@ pub struct Refusal<'a> {
     pub retry_after: Option<Duration>,
     /// Whether this was a dry run, which denies nothing.
     pub shadow: bool,
-    /// The key of the request. It is logged only with [`RefusalLog::with_keys`].
+    /// The key of the request. It is logged only with [`DenialLog::with_keys`].
     pub key: &'a str,
 }
 
@@ -41,10 +41,10 @@ pub struct Refusal<'a> {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate::telemetry::{Level, Refusal, RefusalLog};
+/// use tollgate::telemetry::{Level, Denial, DenialLog};
 ///
-/// const LOG: RefusalLog = RefusalLog::at(Level::Info);
-/// LOG.record(&Refusal {
+/// const LOG: DenialLog = DenialLog::at(Level::Info);
+/// LOG.record(&Denial {
 ///     domain: "api",
 ///     rule: "per-ip",
 ///     retry_after: Some(Duration::from_millis(1_500)),
@@ -53,12 +53,12 @@ pub struct Refusal<'a> {
 /// });
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct RefusalLog {
+pub struct DenialLog {
     level: Level,
     keys: bool,
 }
 
-impl RefusalLog {
+impl DenialLog {
     /// Creates a log with events of this level, without keys.
     #[must_use]
     pub const fn at(level: Level) -> Self {
@@ -79,16 +79,16 @@ impl RefusalLog {
 
     /// Writes an event, if a subscriber is interested in it.
     #[inline]
-    pub fn record(&self, refusal: &Refusal<'_>) {
+    pub fn record(&self, denial: &Denial<'_>) {
         #[cfg(feature = "tracing")]
-        self.write(refusal);
+        self.write(denial);
         #[cfg(not(feature = "tracing"))]
-        let _ = (self.level, self.keys, refusal);
+        let _ = (self.level, self.keys, denial);
     }
 
     #[cfg(feature = "tracing")]
-    fn write(&self, refusal: &Refusal<'_>) {
-        let &Refusal { domain, rule, retry_after, shadow, key } = refusal;
+    fn write(&self, denial: &Denial<'_>) {
+        let &Denial { domain, rule, retry_after, shadow, key } = denial;
         // The macro computes this only if the event is enabled.
         let wait = || retry_after.map(milliseconds);
         let key = self.keys.then_some(key);

@@ -7,7 +7,7 @@
 //! | [`Reloads`] of rules | [`Reloads::counts`] | counters and gauges | an event for each |
 //! | [`TopDenied`] | [`TopDenied::top`] | | |
 //! | [`CheckTimer`] | | a histogram of a sample | |
-//! | [`RefusalLog`] | | | an event for each denial |
+//! | [`DenialLog`] | | | an event for each denial |
 //!
 //! Labels name rules, because rules are few. Labels never name keys, because keys are many. This module starts no
 //! threads.
@@ -75,7 +75,7 @@ pub(crate) use self::gauges::readings_of;
 #[cfg(feature = "redis")]
 pub(crate) use self::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
 pub use self::gauges::{Reading, Readings};
-pub use self::log::{Level, Refusal, RefusalLog};
+pub use self::log::{Denial, DenialLog, Level};
 pub use self::meters::{MeterCounts, Meters};
 pub use self::reload::{ReloadCounts, Reloads};
 #[cfg(all(feature = "metrics", feature = "redis"))]

@@ -48,7 +48,7 @@ impl<'a, S, C, Q: ?Sized> BoundLimit<'a, S, C, Q> {
         self
     }
 
-    /// Sets the name that [`JointDecision::refused_by_name`](crate::JointDecision::refused_by_name) returns for this
+    /// Sets the name that [`JointDecision::denied_by_name`](crate::JointDecision::denied_by_name) returns for this
     /// limit. Default: none.
     pub const fn named(mut self, name: &'static str) -> Self {
         self.name = name;

@@ -49,7 +49,7 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
     ) -> Self {
         let mut refused = "";
         if names.clone().any(|name| !name.is_empty())
-            && let Some(index) = refused_by(each.as_ref())
+            && let Some(index) = denied_by(each.as_ref())
         {
             refused = names.nth(index).unwrap_or_default();
         }
@@ -95,8 +95,8 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
     /// Returns the index of the limit that denied. If several limits denied, returns the one with the longest wait,
     /// and the first one of equal waits.
     #[must_use]
-    pub fn refused_by(&self) -> Option<usize> {
-        refused_by(self.each())
+    pub fn denied_by(&self) -> Option<usize> {
+        denied_by(self.each())
     }
 
     /// Returns the [name](crate::BoundLimit::named) of the limit that denied, if it has one.
@@ -107,11 +107,11 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
     ///
     /// let (hour, day) = (RateLimiter::new(Quota::per_hour(1)), RateLimiter::new(Quota::per_day(5)));
     /// let ask = || check_all((hour.on("alice").named("hourly"), day.on("alice").named("daily")));
-    /// assert_eq!(ask().refused_by_name(), None);
-    /// assert_eq!(ask().refused_by_name(), Some("hourly"));
+    /// assert_eq!(ask().denied_by_name(), None);
+    /// assert_eq!(ask().denied_by_name(), Some("hourly"));
     /// ```
     #[must_use]
-    pub fn refused_by_name(&self) -> Option<&'static str> {
+    pub fn denied_by_name(&self) -> Option<&'static str> {
         (!self.refused.is_empty()).then_some(self.refused)
     }
 
@@ -164,8 +164,8 @@ pub(super) fn worst(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
     })
 }
 
-/// See [`JointDecision::refused_by`].
-fn refused_by(each: &[Decision]) -> Option<usize> {
+/// See [`JointDecision::denied_by`].
+fn denied_by(each: &[Decision]) -> Option<usize> {
     let wait = |decision: &Decision| decision.retry_after().unwrap_or(Duration::MAX);
     let refusals = each.iter().enumerate().filter(|(_, decision)| decision.is_denied());
     refusals.rev().max_by_key(|(_, decision)| wait(decision)).map(|(index, _)| index)
@@ -175,7 +175,7 @@ impl<D: AsRef<[Decision]>> fmt::Debug for JointDecision<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JointDecision")
             .field("outcome", &self.outcome)
-            .field("refused_by", &self.refused_by())
+            .field("denied_by", &self.denied_by())
             .field("each", &self.each())
             .finish()
     }

@@ -124,7 +124,7 @@ macro_rules! tuples {
                 // the fast part's own into memory too.
                 let limits = *self;
                 let (outcome, each) = 'slow: {
-                    if $(tickets.$index.look() == Look::Elsewhere)||+ {
+                    if $(tickets.$index.look() == Look::Undecided)||+ {
                         let each = decide_slowly(limits, &mut [None; $len], at, given.is_some());
                         break 'slow (worst(each.iter().map(Decision::outcome)), each);
                     }
@@ -172,7 +172,7 @@ fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
     at: CheckTime,
     is_given: bool,
 ) -> JointDecision<L::Decisions> {
-    if tickets.iter_mut().any(|ticket| ticket.look() == Look::Elsewhere) {
+    if tickets.iter_mut().any(|ticket| ticket.look() == Look::Undecided) {
         return JointDecision::of(limits.names(), decide_slowly(limits, answers().as_mut(), at, is_given));
     }
     let outcome = worst(tickets.iter().map(Ticket::outcome));

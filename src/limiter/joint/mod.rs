@@ -73,7 +73,7 @@ use crate::base::clock::Timestamp;
 ///
 /// assert!(check_all((per_minute.on("alice"), spacing.on("alice"))).is_allowed());
 /// let decision = check_all((per_minute.on("alice"), spacing.on("alice")));
-/// assert_eq!(decision.refused_by(), Some(1)); // too soon; and the minute was not charged:
+/// assert_eq!(decision.denied_by(), Some(1)); // too soon; and the minute was not charged:
 /// assert_eq!(per_minute.peek("alice").remaining(), 9);
 ///
 /// // Different keys of one request, and costs of their own.

@@ -82,7 +82,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
         // One comparison for `1 <= cost <= limit`. The words are read after the source's denial.
         if cost.wrapping_sub(1) < self.terms.limit
-            && let Some(refused) = self.source.refuse(cost, Timestamp::from_nanos(now_ns))
+            && let Some(refused) = self.source.deny(cost, Timestamp::from_nanos(now_ns))
             && self.is_empty(now_ns)
         {
             return (refused, 0);

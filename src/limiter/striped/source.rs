@@ -105,7 +105,7 @@ pub trait LeaseSource {
     /// `None` means that the source does not know.
     ///
     /// Default: `None`, so that `lease` sees each check that finds too few units.
-    fn refuse(&self, cost: u64, now: Timestamp) -> Option<Decision> {
+    fn deny(&self, cost: u64, now: Timestamp) -> Option<Decision> {
         let _ = (cost, now);
         None
     }
@@ -239,7 +239,7 @@ impl<A: LeaseAlgorithm> LeaseSource for Direct<A> {
     }
 
     #[inline(always)]
-    fn refuse(&self, cost: u64, now: Timestamp) -> Option<Decision> {
+    fn deny(&self, cost: u64, now: Timestamp) -> Option<Decision> {
         let decision = self.peek(now.as_nanos(), cost);
         decision.is_denied().then_some(decision)
     }

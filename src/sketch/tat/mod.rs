@@ -107,14 +107,14 @@ pub(crate) struct Cells {
 
 impl Cells {
     /// The bytes of one line in each half.
-    pub(crate) const LEAST_BYTES: usize = 2 * LINE * size_of::<u16>();
+    pub(crate) const MIN_BYTES: usize = 2 * LINE * size_of::<u16>();
 
     /// Creates cells in at most `bytes` bytes (at least two lines), and `ends` ends, for a word's states.
     ///
     /// States without slack belong to windows. A window state that is as far ahead as the horizon would belong to a
     /// future window with little use. So a cell with this distance is from an earlier round of the cell's range.
     pub(crate) fn new<N: CompactState>(bytes: usize, ends: usize, word: &N, shift: u32) -> Option<Self> {
-        let lines = (bytes / Self::LEAST_BYTES).max(1);
+        let lines = (bytes / Self::MIN_BYTES).max(1);
         // The numbers added below cover the rounding up by the shift, the rounding down of the reference, and the
         // step past zero.
         let (horizon, slack) = (word.horizon(), word.slack());

@@ -104,7 +104,7 @@ impl WindowCounters {
         if counters == 0 {
             return None;
         }
-        let half = (bytes / Self::LEAST_BYTES).max(1).checked_mul(LINE)?;
+        let half = (bytes / Self::MIN_BYTES).max(1).checked_mul(LINE)?;
         let words = Array::zeroed(half.checked_mul(2)?)?;
         let most = u64::MAX >> (u64::BITS - count_bits);
         let odd = usize::from(last);
@@ -113,7 +113,7 @@ impl WindowCounters {
     }
 
     /// The bytes of one line in each half.
-    pub(crate) const LEAST_BYTES: usize = 2 * LINE * size_of::<u64>();
+    pub(crate) const MIN_BYTES: usize = 2 * LINE * size_of::<u64>();
 
     pub(crate) fn bytes(&self) -> usize {
         self.words.len() * size_of::<AtomicU64>()

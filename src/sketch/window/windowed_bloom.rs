@@ -51,12 +51,12 @@ pub(crate) enum Insert {
 
 impl WindowedBloom {
     /// The bytes of two words.
-    pub(crate) const LEAST_BYTES: usize = 2 * size_of::<u64>();
+    pub(crate) const MIN_BYTES: usize = 2 * size_of::<u64>();
 
     /// Creates a filter of at most `bytes` bytes; the minimum is 16. If `last` is true, even and odd windows have
     /// separate words.
     pub(crate) fn new(bytes: usize, last: bool) -> Option<Self> {
-        let words = (bytes / Self::LEAST_BYTES).max(1).checked_mul(2)?;
+        let words = (bytes / Self::MIN_BYTES).max(1).checked_mul(2)?;
         Some(Self { words: Array::zeroed(words)?, odd: usize::from(last) })
     }
 

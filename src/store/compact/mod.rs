@@ -365,7 +365,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
 impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
         let next = Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), &self.layout)?;
-        next.table.goes_on_from(&next.word, &self.table);
+        next.table.take_over_times(&next.word, &self.table);
         Ok(next)
     }
 }

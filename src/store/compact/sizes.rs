@@ -24,7 +24,7 @@ impl Sizes {
 
 impl Capacity {
     /// The number of slots in a store of this capacity that spills.
-    pub(crate) fn beside_spill(self) -> Self {
+    pub(crate) fn without_sketch(self) -> Self {
         Self::slots(self.sizes(Overflow::Spill, super::WAYS).buckets.saturating_mul(super::WAYS))
     }
 
@@ -43,7 +43,7 @@ impl Capacity {
         // gets the rest. See the design text.
         let (ends, sketch) = if spills {
             let ends = whole(bytes / 64, 2 * SLOT);
-            (ends, whole((bytes / 16 * 7).saturating_sub(ends), Cells::LEAST_BYTES))
+            (ends, whole((bytes / 16 * 7).saturating_sub(ends), Cells::MIN_BYTES))
         } else {
             (0, 0)
         };

@@ -330,7 +330,7 @@ where
     /// The decision for a key that the store has never seen.
     fn fresh(&self, ask: &Request<'_, A>) -> Decision {
         match ask.step(0, |_| 0) {
-            Step::Refuse(decision) | Step::Admit { decision, .. } => decision,
+            Step::Deny(decision) | Step::Admit { decision, .. } => decision,
             Step::Help(_) => unreachable!("a key that was never seen owes nothing"),
         }
     }
@@ -570,7 +570,7 @@ where
         });
         let (node, admission) = match found {
             Some((node, admission)) => (Some(node), admission),
-            None => (None, Admission::refused(self.peek((key, hash), at, cost))),
+            None => (None, Admission::denied(self.peek((key, hash), at, cost))),
         };
         let (algorithm, now_ns) = (&self.algorithm, at.ns());
         KeyedTicket { node, admission, algorithm, now_ns, _guard: guard }

@@ -152,8 +152,8 @@ struct Past<S> {
     /// The time of the change, in nanoseconds.
     at_ns: u64,
     /// The time when all debts that could be carried over are paid: a full burst, plus the calculated debts beyond it.
-    until_ns: AtomicU64,
-    reckoned: AtomicU64,
+    paid_until_ns: AtomicU64,
+    counted_debt: AtomicU64,
 }
 
 impl<S: Migrate> Generation<S> {
@@ -190,9 +190,9 @@ impl<S: Migrate> Generation<S> {
             // Twice the time, because a charge of this same moment may belong to the next window.
             let paid =
                 |at_ns: u64| at_ns.saturating_add(store.debts().paid_in_ns(at_ns, store.debts().burst()));
-            let until_ns = paid(paid(at_ns));
-            let (until_ns, reckoned) = (AtomicU64::new(until_ns), AtomicU64::new(0));
-            Some(Past { last, carry, at_ns, until_ns, reckoned })
+            let paid_until_ns = paid(paid(at_ns));
+            let (paid_until_ns, counted_debt) = (AtomicU64::new(paid_until_ns), AtomicU64::new(0));
+            Some(Past { last, carry, at_ns, paid_until_ns, counted_debt })
         };
         Ok(Self::new(self.held.number + 1, store, from))
     }
@@ -231,8 +231,8 @@ impl<S: Migrate> Generation<S> {
         let last = past.last.pruned(past.at_ns);
         // Ordering: Relaxed: a value that is calculated too early is calculated again.
         let copy = |of: &AtomicU64| AtomicU64::new(of.load(Ordering::Relaxed));
-        let (reckoned, until_ns) = (copy(&past.reckoned), copy(&past.until_ns));
-        let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, until_ns, reckoned });
+        let (counted_debt, paid_until_ns) = (copy(&past.counted_debt), copy(&past.paid_until_ns));
+        let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns, counted_debt });
         Arc::new(Self { held: Arc::clone(&self.held), from })
     }
 
@@ -273,22 +273,22 @@ impl<S: Migrate> Generation<S> {
     #[inline]
     fn asks(&self, past: &Past<S>, now_ns: u64) -> bool {
         // Ordering: Relaxed: the code below corrects an earlier value.
-        now_ns < past.until_ns.load(Ordering::Relaxed) || self.reckons(past, now_ns)
+        now_ns < past.paid_until_ns.load(Ordering::Relaxed) || self.extends_debt(past, now_ns)
     }
 
-    /// Extends `until_ns` for debts beyond the burst, which take longer to pay. Returns whether `now_ns` is before it.
-    fn reckons(&self, past: &Past<S>, now_ns: u64) -> bool {
+    /// Extends `paid_until_ns` for debts beyond the burst, which take longer to pay. Returns whether `now_ns` is before it.
+    fn extends_debt(&self, past: &Past<S>, now_ns: u64) -> bool {
         // Ordering: Acquire; pairs with `owes`.
         let most = past.last.held.most_owed.load(Ordering::Acquire);
-        if most > past.reckoned.load(Ordering::Acquire) {
+        if most > past.counted_debt.load(Ordering::Acquire) {
             let (old, new) = (past.last.held.store.debts(), self.held.store.debts());
             let owed = past.carry.owed(most, old.burst(), new.burst());
-            let until_ns = past.at_ns.saturating_add(new.paid_in_ns(past.at_ns, owed));
+            let paid_until_ns = past.at_ns.saturating_add(new.paid_in_ns(past.at_ns, owed));
             // Ordering: Release for the second: a thread that sees the debt as calculated also sees its end time.
-            past.until_ns.fetch_max(until_ns, Ordering::Relaxed);
-            past.reckoned.fetch_max(most, Ordering::AcqRel);
+            past.paid_until_ns.fetch_max(paid_until_ns, Ordering::Relaxed);
+            past.counted_debt.fetch_max(most, Ordering::AcqRel);
         }
-        now_ns < past.until_ns.load(Ordering::Relaxed)
+        now_ns < past.paid_until_ns.load(Ordering::Relaxed)
     }
 
     /// Takes over the debt of a key that has no state here yet. Returns a denial if there is no room for the key.

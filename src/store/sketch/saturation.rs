@@ -24,7 +24,7 @@ const SAMPLE: usize = 4_096;
 #[non_exhaustive]
 pub struct Saturation {
     /// The chance, from 0 to 1, that the sketch takes a new key for one that it has seen. Such a key loses one unit.
-    pub mistaken: f64,
+    pub false_positive: f64,
     /// The chance that a key that was seen before is counted at least one unit above its use.
     pub overcounted: f64,
     /// The chance that a key is denied although it used less than half of its limit.
@@ -52,11 +52,11 @@ impl Saturation {
         window: u64,
         limit: u64,
     ) -> Self {
-        let mistaken = seen.false_positives(windows, window, SAMPLE);
+        let false_positive = seen.false_positives(windows, window, SAMPLE);
         let reached = |count| counters.reached(windows, window, count, SAMPLE);
         // With a limit of one, a key is denied wrongly only if the doorkeeper takes it for one that it has seen. A key
         // that really comes again has used its unit.
-        let denied = if limit == 1 { mistaken } else { reached((limit / 2).max(1)) };
-        Self { mistaken, overcounted: reached(1), denied }
+        let denied = if limit == 1 { false_positive } else { reached((limit / 2).max(1)) };
+        Self { false_positive, overcounted: reached(1), denied }
     }
 }

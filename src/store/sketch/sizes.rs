@@ -6,7 +6,7 @@ use crate::store::capacity::Capacity;
 
 /// Two lines of counters, and the same amount for the doorkeeper. In a smaller sketch, all keys would share one
 /// counter.
-const LEAST_BYTES: usize = 2 * WindowCounters::LEAST_BYTES;
+const MIN_BYTES: usize = 2 * WindowCounters::MIN_BYTES;
 
 /// The sizes that a capacity gives, in bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -22,8 +22,8 @@ impl Sizes {
         // A size that comes from traffic covers one window.
         let by_traffic = capacity.busy_keys().is_some();
         let bytes = if by_traffic && last { bytes.saturating_mul(2) } else { bytes };
-        if bytes < LEAST_BYTES {
-            return Err(Reason::TooSmall { got: bytes as u64, min: LEAST_BYTES as u64 }.into());
+        if bytes < MIN_BYTES {
+            return Err(Reason::TooSmall { got: bytes as u64, min: MIN_BYTES as u64 }.into());
         }
         // The doorkeeper's share of the memory, in eighths. The doorkeeper keeps one unit per key, and a key that is
         // mistaken for another loses one unit. Both matter more when the limit is small. Measured on 10 M keys (Zipf
@@ -35,7 +35,7 @@ impl Sizes {
             16..=63 => 3,
             _ => 2,
         };
-        let seen = (bytes / 8 * eighths).min(bytes - WindowCounters::LEAST_BYTES);
+        let seen = (bytes / 8 * eighths).min(bytes - WindowCounters::MIN_BYTES);
         Ok(Self { seen, counters: bytes - seen })
     }
 
@@ -52,10 +52,10 @@ mod tests {
     #[test]
     fn sizes_take_what_they_are_given_and_no_more() {
         for limit in [1, 2, 3, 16, 100, 1 << 30] {
-            for bytes in [LEAST_BYTES, 1_000, 4 << 20, usize::MAX] {
+            for bytes in [MIN_BYTES, 1_000, 4 << 20, usize::MAX] {
                 let sizes = Sizes::new(Capacity::memory(bytes), limit, false).unwrap();
                 assert_eq!(sizes.bytes(), bytes as u64);
-                assert!(sizes.counters >= WindowCounters::LEAST_BYTES && sizes.seen > 0);
+                assert!(sizes.counters >= WindowCounters::MIN_BYTES && sizes.seen > 0);
             }
         }
     }
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_advice() {
         let refused = |capacity| Sizes::new(capacity, 10, false).unwrap_err().to_string();
-        let error = refused(Capacity::memory(LEAST_BYTES - 1));
+        let error = refused(Capacity::memory(MIN_BYTES - 1));
         assert!(error.contains("255 bytes") && error.contains("at least 256"), "{error}");
         let error = refused(Capacity::slots(1_000));
         assert!(error.contains("no slots") && error.contains("4MiB"), "{error}");

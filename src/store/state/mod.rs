@@ -98,21 +98,21 @@ impl<A: Algorithm> Request<'_, A> {
                 algorithm.reserve(head, read, now_ns, cost, wait_ns)
             }
             Action::Apply(Operation::Take) => match step(cost) {
-                Step::Refuse(decision) => step(decision.remaining().max(1)),
+                Step::Deny(decision) => step(decision.remaining().max(1)),
                 other => other,
             },
             Action::Apply(Operation::CheckKeeping { headroom }) => {
                 match step(cost.saturating_add(headroom)) {
                     Step::Admit { .. } => step(cost),
-                    refused => refused,
+                    denied => denied,
                 }
             }
             Action::Apply(Operation::TakeKeeping { headroom }) => match step(cost.saturating_add(headroom)) {
                 Step::Admit { .. } => step(cost),
-                Step::Refuse(decision) if decision.remaining() > headroom => {
+                Step::Deny(decision) if decision.remaining() > headroom => {
                     step(decision.remaining() - headroom)
                 }
-                refused => refused,
+                denied => denied,
             },
         }
     }
@@ -131,7 +131,7 @@ pub(crate) struct Admission {
 impl<A: Algorithm> Debts for A {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         match self.seed(at_ns, units) {
-            Step::Refuse(decision) | Step::Admit { decision, .. } => saturating_nanos(decision.reset_after()),
+            Step::Deny(decision) | Step::Admit { decision, .. } => saturating_nanos(decision.reset_after()),
             Step::Help(_) => 0,
         }
     }
@@ -146,7 +146,7 @@ impl<A: Algorithm> Debts for A {
 
     fn burst(&self) -> u64 {
         match self.step(0, |_| 0, 0, 0) {
-            Step::Refuse(decision) | Step::Admit { decision, .. } => decision.limit(),
+            Step::Deny(decision) | Step::Admit { decision, .. } => decision.limit(),
             Step::Help(_) => 0,
         }
     }
@@ -158,7 +158,7 @@ impl<A: Algorithm> Debts for A {
 
 impl Admission {
     /// An admission that writes nothing.
-    pub(super) const fn refused(decision: Decision) -> Self {
+    pub(super) const fn denied(decision: Decision) -> Self {
         Self { decision, head: 0, next: 0, raise: None, fill: None }
     }
 }
@@ -285,7 +285,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         self.decide(
             algorithm,
             |head| algorithm.step(head, |index| self.read(index), now_ns, cost),
-            Admission::refused,
+            Admission::denied,
             |admission| self.head_unchanged(admission.head).map(|()| admission),
         )
     }
@@ -341,7 +341,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         &self,
         algorithm: &impl Algorithm<Tail = T>,
         step: impl Fn(u64) -> Step,
-        refuse: impl Fn(Decision) -> R,
+        deny: impl Fn(Decision) -> R,
         admit: impl Fn(Admission) -> Result<R, u64>,
     ) -> Result<R, D> {
         // Ordering: Acquire, see the module docs.
@@ -352,7 +352,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
             }
             let result = match step(head) {
                 // The figures of a denial are uncharged, and include the retry time.
-                Step::Refuse(decision) => self.head_unchanged(head).map(|()| refuse(decision)),
+                Step::Deny(decision) => self.head_unchanged(head).map(|()| deny(decision)),
                 Step::Admit { decision, next, raise, fill } => {
                     admit(Admission { decision, head, next, raise, fill })
                 }

@@ -150,7 +150,7 @@ descriptors:
         // As long as one of them has room.
         assert_eq!(admitted(&one, &[("a", "x"), ("b", "x")], 9).await, 4);
         let both = ask(&one, &[("a", "x"), ("b", "x")]).await;
-        assert_eq!(both.refused_by().count(), 2);
+        assert_eq!(both.denied_by().count(), 2);
         // It only reports.
         assert_eq!(admitted(&one, &[("s", "x")], 3).await, 3);
         let shadow = ask(&one, &[("s", "x")]).await;

@@ -82,7 +82,7 @@ descriptors:
         let rules = rules(InProcess::default().into());
         assert_eq!(admitted(&rules, &BOTH, 30).await, 3);
         let refused = ask(&rules, &BOTH).await;
-        assert_eq!(refused.refused_by().count(), 1, "{refused:?}");
+        assert_eq!(refused.denied_by().count(), 1, "{refused:?}");
         assert_eq!(admitted(&rules, &[("a", "x")], 30).await, 7);
     });
     let rules = rules(InProcess::default().blocking().into());

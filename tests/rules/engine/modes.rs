@@ -31,7 +31,7 @@ descriptors:
     }
     let answer = scene.ask_both(&a, &b);
     assert_eq!(verdicts(&answer), [Verdict::ShadowDenied, Verdict::Denied]);
-    assert_eq!(answer.refused_by().map(|limit| limit.descriptor()).collect::<Vec<_>>(), [1]);
+    assert_eq!(answer.denied_by().map(|limit| limit.descriptor()).collect::<Vec<_>>(), [1]);
 }
 
 /// The whole in a dry run: statuses say what would be, and the request goes.
@@ -50,7 +50,7 @@ fn a_global_dry_run_refuses_nothing() {
         assert_eq!(answer.status(0).code(), Code::OverLimit, "as Envoy's service in its global shadow mode");
         assert_eq!(answer.code(), Code::Ok);
         assert_eq!(verdicts(&answer), [Verdict::ShadowDenied]);
-        assert_eq!(answer.refused_by().count(), 0);
+        assert_eq!(answer.denied_by().count(), 0);
     }
 }
 
@@ -133,7 +133,7 @@ descriptors:
         };
         assert!((0..3).all(|_| ask().is_allowed()), "as long as one has room");
         let answer = ask();
-        assert_eq!(answer.refused_by().map(|limit| limit.descriptor()).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(answer.denied_by().map(|limit| limit.descriptor()).collect::<Vec<_>>(), [0, 1]);
         assert!(scene.ask(&c).is_allowed());
     }
     let scene = Scene::new(text);

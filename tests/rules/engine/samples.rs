@@ -101,7 +101,7 @@ fn a_request_over_one_of_two_limits() {
         let answer = scene.ask_both(&address, &login);
         assert_eq!(answer.code(), Code::OverLimit);
         assert_eq!((answer.status(0).code(), answer.status(1).code()), (Code::Ok, Code::OverLimit));
-        let refused: Vec<_> = answer.refused_by().map(|limit| limit.descriptor()).collect();
+        let refused: Vec<_> = answer.denied_by().map(|limit| limit.descriptor()).collect();
         assert_eq!(refused, [1]);
         assert_eq!(
             left(&scene, &address),

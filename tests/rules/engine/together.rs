@@ -11,7 +11,7 @@ use super::{Scene, config, left, one};
 const X: [(&str, &str); 1] = [("a", "x")];
 
 fn names(answer: &tollgate::rules::Answer) -> Vec<&str> {
-    answer.refused_by().map(|limit| limit.name()).collect()
+    answer.denied_by().map(|limit| limit.name()).collect()
 }
 
 /// Each of two looks sees one unit left. The second charge is refused then; and what was undone admits nothing.

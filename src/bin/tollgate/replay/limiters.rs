@@ -13,7 +13,7 @@ pub type KeyedLimiter<A> = RateLimiter<Keyed<u32, A, Hasher>, ManualClock>;
 
 /// The denial of a request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct Denial {
     /// The index of the limiter that denied it; if several denied it, the one with the longest wait.
     pub by: usize,
     /// The wait; `None` if the request can never be admitted.
@@ -23,7 +23,7 @@ pub struct Refusal {
 /// A limiter of numbered keys, over any store.
 pub trait NumberLimiter: Sized {
     /// Admits a request and charges it to every limiter, or denies it and charges none.
-    fn decide(limiters: &[Self], record: &Record) -> Result<(), Refusal>;
+    fn decide(limiters: &[Self], record: &Record) -> Result<(), Denial>;
 
     /// Returns the bytes of the states.
     fn bytes(&self) -> usize;
@@ -32,7 +32,7 @@ pub trait NumberLimiter: Sized {
 macro_rules! number_limiter {
     ($algorithm:ident, $store:ty) => {
         impl<A: $algorithm> NumberLimiter for RateLimiter<$store, ManualClock> {
-            fn decide(limiters: &[Self], &Record { at, cost, ref key }: &Record) -> Result<(), Refusal> {
+            fn decide(limiters: &[Self], &Record { at, cost, ref key }: &Record) -> Result<(), Denial> {
                 let now = Timestamp::from_nanos(at);
                 // A single limit is checked directly, which is faster; several limits are checked together.
                 let (by, wait) = if let [limiter] = limiters {
@@ -41,9 +41,9 @@ macro_rules! number_limiter {
                 } else {
                     let limits: Vec<_> = limiters.iter().map(|limiter| limiter.on(key).cost(cost)).collect();
                     let decision = check_all_at(&limits[..], now);
-                    (decision.refused_by(), decision.retry_after())
+                    (decision.denied_by(), decision.retry_after())
                 };
-                by.map_or(Ok(()), |by| Err(Refusal { by, wait }))
+                by.map_or(Ok(()), |by| Err(Denial { by, wait }))
             }
 
             fn bytes(&self) -> usize {

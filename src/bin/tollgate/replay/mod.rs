@@ -28,7 +28,7 @@ use tollgate::{
 };
 
 use self::ledger::{Differences, Ledger};
-use self::limiters::{NumberLimiter, Refusal, hasher};
+use self::limiters::{Denial, NumberLimiter, hasher};
 use crate::algorithm::{AlgorithmName, WindowOptions, chosen};
 use crate::args::ReplayArgs;
 use crate::error::Error;
@@ -460,7 +460,7 @@ impl ReplayRun<'_> {
             if ends.next_if_eq(&number).is_some() {
                 clock.set(Timestamp::from_nanos(latest_ns));
                 for seen in limiters.iter().map(RateLimiter::saturation) {
-                    worst.mistaken = worst.mistaken.max(seen.mistaken);
+                    worst.false_positive = worst.false_positive.max(seen.false_positive);
                     worst.overcounted = worst.overcounted.max(seen.overcounted);
                     worst.denied = worst.denied.max(seen.denied);
                 }
@@ -500,7 +500,7 @@ impl ReplayRun<'_> {
             for record in records {
                 let decision = L::decide(limiters, record);
                 tally.decisions.add(decision.err().map(|refusal| refusal.wait));
-                if let Err(Refusal { by, .. }) = decision {
+                if let Err(Denial { by, .. }) = decision {
                     tally.refused[by] += 1;
                     tally.denied_by_key[record.key as usize] += 1;
                 }
@@ -603,7 +603,7 @@ mod tests {
             assert_eq!(replay.figures.differences.wrongly_admitted, 0);
             replay.figures.saturation
         });
-        assert!(worst[0].is_warning() && worst[0].mistaken > 0.1, "{worst:?}");
-        assert!(!worst[1].is_warning() && worst[1].mistaken < 0.01, "{worst:?}");
+        assert!(worst[0].is_warning() && worst[0].false_positive > 0.1, "{worst:?}");
+        assert!(!worst[1].is_warning() && worst[1].false_positive < 0.01, "{worst:?}");
     }
 }

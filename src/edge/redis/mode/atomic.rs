@@ -102,7 +102,7 @@ impl<T> AtomicLimiter<T> {
 #[cfg(feature = "rules")]
 impl<T> AtomicLimiter<T> {
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
-    pub(crate) fn unasked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub(crate) fn decide_without_server<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         self.core.guard.fallback(&key.bytes(), cost, self.core.clock.now())
     }
 

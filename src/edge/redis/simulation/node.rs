@@ -71,7 +71,7 @@ pub(super) enum Found {
 }
 
 /// The result of an answer for the request that waits for it.
-pub(super) enum Told {
+pub(super) enum NodeAnswer {
     /// No request waits for this answer, or the request must look again.
     Again,
     Decided(bool),
@@ -231,21 +231,21 @@ impl Node {
     }
 
     /// Returns the result for the waiting request, and whether a call is due at once.
-    pub(super) fn answered(&self, asked: &Asked, reply: &Reply, now_ns: u64) -> (Told, bool) {
+    pub(super) fn answered(&self, asked: &Asked, reply: &Reply, now_ns: u64) -> (NodeAnswer, bool) {
         let told = match (&self.book, asked) {
             (Book::Lease(leases), Asked::Lease(due, _)) => {
                 let granted = lease::Granted::read(&leases.plan, due, reply);
                 match leases.book.answered(due, &granted, now_ns) {
-                    lease::Receipt::Taken { .. } if due.cost > 0 => Told::Decided(true),
-                    lease::Receipt::Refused { .. } => Told::Decided(false),
-                    lease::Receipt::Taken { .. } | lease::Receipt::Late => Told::Again,
+                    lease::Receipt::Taken { .. } if due.cost > 0 => NodeAnswer::Decided(true),
+                    lease::Receipt::Refused { .. } => NodeAnswer::Decided(false),
+                    lease::Receipt::Taken { .. } | lease::Receipt::Late => NodeAnswer::Again,
                 }
             }
             (Book::WriteBack(book), Asked::WriteBack(post)) => {
                 book.posted(post, reply, now_ns);
-                Told::Again
+                NodeAnswer::Again
             }
-            _ => Told::Again,
+            _ => NodeAnswer::Again,
         };
         (told, self.woke())
     }

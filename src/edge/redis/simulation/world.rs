@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::load::{Pattern, requests};
-use super::node::{Asked, Found, MAX_BLOCK, Mode, Node, Told};
+use super::node::{Asked, Found, MAX_BLOCK, Mode, Node, NodeAnswer};
 use super::random::SplitMix64;
 use super::tally::{Exact, Outcome};
 use crate::base::clock::ManualClock;
@@ -368,8 +368,8 @@ impl World<'_> {
                 let local = at + self.skew(node);
                 let (told, wakes) = self.nodes[node as usize].answered(&asked, &reply, local);
                 match (patient, told) {
-                    (Some(patient), Told::Decided(admitted)) => self.decided(patient, at, admitted),
-                    (Some(patient), Told::Again) => self.look(node, at, patient),
+                    (Some(patient), NodeAnswer::Decided(admitted)) => self.decided(patient, at, admitted),
+                    (Some(patient), NodeAnswer::Again) => self.look(node, at, patient),
                     (None, _) => {}
                 }
                 if wakes {

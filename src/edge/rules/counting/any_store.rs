@@ -156,7 +156,7 @@ impl AnyStore {
             (Compact(size), Gcra(gcra)) => Self::CompactGcra(sized!(gcra, size, compact_parts)),
             // The same number of slots as the other store, so that debts carry over slot by slot.
             (Compact(size), SlidingWindow(window)) => {
-                Self::CompactSliding(sized!(window, size.beside_spill(), compact_parts))
+                Self::CompactSliding(sized!(window, size.without_sketch(), compact_parts))
             }
             (Sketch(size), FixedWindow(window)) => Self::SketchFixed(sized!(window, size, sketch_parts)),
             (Sketch(size), SlidingWindow(window)) => Self::SketchSliding(sized!(window, size, sketch_parts)),

@@ -249,7 +249,7 @@ macro_rules! shared_store {
 // Only the server decides, and asking it takes a wait. A check that does not wait decides as if the server did not
 // answer.
 shared_store!(AtomicLimiter<Client>, AtomicLimiter<InProcess>; |limiter, key, given|
-    check: limiter.unasked(key, given), check_async: limiter.check_n(key, given),
+    check: limiter.decide_without_server(key, given), check_async: limiter.check_n(key, given),
     refund: limiter.refund_here(key, given), refund_async: limiter.refund(key, given));
 shared_store!(AtomicLimiter<BlockingClient>, AtomicLimiter<BlockingInProcess>; |limiter, key, given|
     check: limiter.check_n(key, given), check_async: ready(limiter.check_n(key, given)),

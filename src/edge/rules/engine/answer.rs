@@ -111,7 +111,7 @@ pub(super) type Few<T> = SmallVec<[T; 2]>;
 /// assert!(ask().is_allowed());
 /// let answer = ask();
 /// assert!(answer.is_denied() && answer.retry_after().is_some());
-/// let refused: Vec<_> = answer.refused_by().map(|limit| (limit.name(), limit.verdict())).collect();
+/// let refused: Vec<_> = answer.denied_by().map(|limit| (limit.name(), limit.verdict())).collect();
 /// assert_eq!(refused, [("daily", Verdict::Denied)]); // why it was refused
 /// # Ok::<(), tollgate::rules::RulesError>(())
 /// ```
@@ -235,11 +235,11 @@ impl Answer {
     /// let ask = || rules.check("edge", &[Descriptor::new(&[("remote_address", "192.0.2.1")])]);
     /// assert!(ask().is_allowed());
     /// let answer = ask();
-    /// let names: Vec<&str> = answer.refused_by().map(|limit| limit.name()).collect();
+    /// let names: Vec<&str> = answer.denied_by().map(|limit| limit.name()).collect();
     /// assert_eq!(names, ["per-address"]);
     /// # Ok::<(), tollgate::rules::RulesError>(())
     /// ```
-    pub fn refused_by(&self) -> impl Iterator<Item = Applied<'_>> {
+    pub fn denied_by(&self) -> impl Iterator<Item = Applied<'_>> {
         let denied = self.is_denied();
         self.limits().filter(move |limit| denied && limit.refuses())
     }
@@ -253,7 +253,7 @@ impl Answer {
             return None;
         }
         let waits = |part: Part| {
-            let refuses = self.refused_by().filter(move |limit| limit.decided.part == part);
+            let refuses = self.denied_by().filter(move |limit| limit.decided.part == part);
             refuses.filter_map(|limit| limit.decided.decision?.retry_after())
         };
         let enforced = waits(Part::Enforced).max();

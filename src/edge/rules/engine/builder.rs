@@ -13,7 +13,7 @@ use crate::edge::rules::config::Config;
 use crate::edge::rules::counting::Server;
 use crate::edge::rules::counting::{Hasher, Servers};
 use crate::edge::rules::rule::Charging;
-use crate::edge::telemetry::{RefusalLog, Reloads, TopDenied};
+use crate::edge::telemetry::{DenialLog, Reloads, TopDenied};
 use crate::store::migrate::Published;
 
 #[derive(Copy, Clone, Debug, Default)]
@@ -87,7 +87,7 @@ impl<C> RulesBuilder<C> {
     }
 
     /// Sets how denials are logged, with the feature `tracing`. Default: at the level DEBUG, without keys.
-    pub fn log(mut self, log: RefusalLog) -> Self {
+    pub fn log(mut self, log: DenialLog) -> Self {
         self.observers.log = log;
         self
     }

@@ -18,14 +18,14 @@ use crate::base::sync::fence_after_rmw;
 use crate::edge::rules::counting::{Hasher, SharedDecision};
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::{Charging, Limit, MILLION, Unit};
-use crate::edge::telemetry::{RefusalLog, TopDenied};
+use crate::edge::telemetry::{DenialLog, TopDenied};
 use crate::store::op::Store;
 
 /// The observers of denials.
 #[derive(Debug, Default)]
 pub(super) struct Observers {
     pub(super) top: Option<TopDenied>,
-    pub(super) log: RefusalLog,
+    pub(super) log: DenialLog,
 }
 
 /// The counter of a rule in one request.
@@ -607,7 +607,7 @@ impl<'r> RuleCheck<'r> {
     fn looked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
         let CountedBy::Local { counter, headroom } = self.counted else { return None };
         let looked = counter.look(self.key.as_str(), cost, headroom, when);
-        Some(if self.twin.is_some() { looked.beside(self.elsewhere(when)) } else { looked })
+        Some(if self.twin.is_some() { looked.with_other_units(self.elsewhere(when)) } else { looked })
     }
 
     /// Charges the rule if both counters together have enough quota. If two requests, one for each counter, race for
@@ -615,12 +615,12 @@ impl<'r> RuleCheck<'r> {
     #[cold]
     fn charge_with_twin(&self, counter: &LocalCounter, headroom: u64, when: CheckTime) -> Decision {
         let key = self.key.as_str();
-        let looked = counter.look(key, self.cost, headroom, when).beside(self.elsewhere(when));
+        let looked = counter.look(key, self.cost, headroom, when).with_other_units(self.elsewhere(when));
         if looked.is_denied() || self.cost == 0 {
             return looked;
         }
         let charge = counter.charge(key, self.cost, headroom, when);
-        let both = charge.beside(self.elsewhere(when));
+        let both = charge.with_other_units(self.elsewhere(when));
         if charge.is_allowed() && both.is_denied() {
             counter.generation.store().refund(key, when, &charge, charge.charged());
         }

@@ -259,7 +259,7 @@ impl LocalCounter {
             return generation.apply(key, Operation::Check, when, cost);
         }
         let decision = generation.apply(key, Operation::CheckKeeping { headroom }, when, cost);
-        decision.judged(decision.outcome(), cost, headroom, || self.next(key, headroom, when))
+        decision.for_lower_limit(decision.outcome(), cost, headroom, || self.next(key, headroom, when))
     }
 
     /// Returns the decision that a charge would give, and charges nothing.
@@ -276,7 +276,7 @@ impl LocalCounter {
         // A peek with cost 0 is always admitted.
         let more = if cost == 0 { 0 } else { headroom };
         let decision = self.generation.peek(key, when, cost.saturating_add(more));
-        decision.judged(decision.outcome(), cost, headroom, || self.next(key, headroom, when))
+        decision.for_lower_limit(decision.outcome(), cost, headroom, || self.next(key, headroom, when))
     }
 
     /// Returns whether one unit fits, and when.
@@ -322,8 +322,8 @@ impl LocalCounter {
         };
         let in_use = taken.limit().saturating_sub(taken.remaining());
         let before = in_use.saturating_sub(charged).saturating_add(elsewhere);
-        let decision = judged.judged(outcome, cost, headroom, || self.next(key, headroom, when));
-        CountedFirst { decision: decision.beside(elsewhere), charged, before }
+        let decision = judged.for_lower_limit(outcome, cost, headroom, || self.next(key, headroom, when));
+        CountedFirst { decision: decision.with_other_units(elsewhere), charged, before }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::base::decision::{Decision, Outcome};
 use crate::edge::rules::counting::DecidedWhere;
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::Charging;
-use crate::edge::telemetry::{Event, Refusal, Shares};
+use crate::edge::telemetry::{Denial, Event, Shares};
 use crate::store::op::Migrate;
 
 impl RuleCheck<'_> {
@@ -139,6 +139,6 @@ impl RuleCheck<'_> {
             top.record(rule, &key);
         }
         let retry_after = decided.decision.and_then(|decision| decision.retry_after());
-        to.log.record(&Refusal { domain: &domain.name, rule, retry_after, shadow, key: &key });
+        to.log.record(&Denial { domain: &domain.name, rule, retry_after, shadow, key: &key });
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Bell {
 struct Heard {
     /// How often the bell rang since the last wait.
     rings: u64,
-    anew: bool,
+    rewatch: bool,
     stopped: bool,
 }
 
@@ -29,8 +29,8 @@ struct Heard {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(super) enum Woken {
-    /// Files may have changed. If `anew` is set, a watched path may now refer to another file or folder.
-    Changed { anew: bool },
+    /// Files may have changed. If `rewatch` is set, a watched path may now refer to another file or folder.
+    Changed { rewatch: bool },
     /// The watcher is being dropped.
     Stopped,
 }
@@ -41,10 +41,10 @@ impl Bell {
     }
 
     /// Reports an event.
-    pub(super) fn ring(&self, anew: bool) {
+    pub(super) fn ring(&self, rewatch: bool) {
         let mut heard = self.lock();
         heard.rings = heard.rings.saturating_add(1);
-        heard.anew |= anew;
+        heard.rewatch |= rewatch;
         self.rung.notify_one();
     }
 
@@ -63,7 +63,7 @@ impl Bell {
             let waited = self.rung.wait_timeout_while(heard, retry, nothing);
             let timeout;
             (heard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            heard.anew |= timeout.timed_out();
+            heard.rewatch |= timeout.timed_out();
         } else {
             heard = self.rung.wait_while(heard, nothing).unwrap_or_else(PoisonError::into_inner);
         }
@@ -85,7 +85,7 @@ impl Bell {
             return Woken::Stopped;
         }
         heard.rings = 0;
-        Woken::Changed { anew: std::mem::take(&mut heard.anew) }
+        Woken::Changed { rewatch: std::mem::take(&mut heard.rewatch) }
     }
 }
 
@@ -110,11 +110,11 @@ mod tests {
         bell.ring(false);
         bell.ring(true);
         bell.ring(false);
-        assert_eq!(bell.wait(None), Woken::Changed { anew: true });
+        assert_eq!(bell.wait(None), Woken::Changed { rewatch: true });
         // The burst is over, so only the retry wakes the thread.
-        assert_eq!(bell.wait(Some(Duration::ZERO)), Woken::Changed { anew: true });
+        assert_eq!(bell.wait(Some(Duration::ZERO)), Woken::Changed { rewatch: true });
         bell.ring(false);
-        assert_eq!(bell.wait(None), Woken::Changed { anew: false });
+        assert_eq!(bell.wait(None), Woken::Changed { rewatch: false });
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
             }
         }
         bell.stop();
-        assert_eq!(woken, Some(Woken::Changed { anew: false }));
+        assert_eq!(woken, Some(Woken::Changed { rewatch: false }));
         let _ = waits.join();
     }
 }

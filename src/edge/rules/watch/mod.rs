@@ -139,8 +139,8 @@ fn run<C: Clock>(
         if let Some(result) = result {
             tell(result);
         }
-        let Woken::Changed { anew } = follower.bell.wait(retry) else { return };
-        match follower.follow(anew) {
+        let Woken::Changed { rewatch } = follower.bell.wait(retry) else { return };
+        match follower.follow(rewatch) {
             Ok(()) => retry = None,
             Err(error) => {
                 if retry.replace(RETRY).is_none() {
@@ -164,23 +164,23 @@ struct Watching {
 }
 
 impl Follower {
-    /// Watches the current places of the files. With `anew`, sets up all watches again.
-    fn follow(&mut self, mut anew: bool) -> Result<(), RulesError> {
+    /// Watches the current places of the files. With `rewatch`, sets up all watches again.
+    fn follow(&mut self, mut rewatch: bool) -> Result<(), RulesError> {
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let places = Places::of(&self.files);
             // This also covers places that appeared or disappeared during the set-up.
-            if !anew && self.watching.as_ref().is_some_and(|watching| *watching.places == places) {
+            if !rewatch && self.watching.as_ref().is_some_and(|watching| *watching.places == places) {
                 return Ok(());
             }
             // The old watcher stays until a new one exists.
             match Watching::begin(places, &self.bell) {
                 Ok(watching) => {
                     self.watching = Some(watching);
-                    (anew, last) = (false, None);
+                    (rewatch, last) = (false, None);
                 }
                 // A folder may have disappeared since it was found.
-                Err(error) => (anew, last) = (true, Some(error)),
+                Err(error) => (rewatch, last) = (true, Some(error)),
             }
         }
         let why = last.map_or("links to them move too often".to_owned(), |error| error.to_string());
@@ -193,8 +193,8 @@ impl Watching {
         let places = Arc::new(places);
         let (concerned, bell) = (Arc::clone(&places), Arc::clone(bell));
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if let Some(anew) = concerned.concerns(&event) {
-                bell.ring(anew);
+            if let Some(rewatch) = concerned.concerns(&event) {
+                bell.ring(rewatch);
             }
         })?;
         for folder in &places.folders {

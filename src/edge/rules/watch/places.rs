@@ -91,7 +91,7 @@ impl Places {
         if event.need_rescan() {
             return Some(true);
         }
-        let anew = match event.kind {
+        let rewatch = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write))
             | EventKind::Modify(ModifyKind::Data(_)) => false,
             // A read. This process reads the files itself.
@@ -99,7 +99,7 @@ impl Places {
             _ => true,
         };
         let named = |path: &PathBuf| path.file_name().is_none_or(|name| self.names.contains(name));
-        event.paths.iter().any(named).then_some(anew)
+        event.paths.iter().any(named).then_some(rewatch)
     }
 }
 

@@ -196,7 +196,7 @@ impl WaitLines {
     }
 
     /// Records when the head will go, and whether it is already charged.
-    pub(crate) fn mean_to_go(&self, place: LinePosition, turn_ns: u64, charged: bool) {
+    pub(crate) fn set_turn(&self, place: LinePosition, turn_ns: u64, charged: bool) {
         self.with(place, |line| {
             line.turn_ns = turn_ns;
             line.set_charged(place, charged);

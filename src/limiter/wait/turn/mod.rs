@@ -215,7 +215,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
             let turn_ns = turn_behind(&seen, before.saturating_add(u128::from(units)), units);
             let turn_ns = turn_ns.saturating_sub(late_ns);
             if turn_ns > self.within_ns {
-                self.refuse(place, NotReady::new(seen, turn_ns), now_ns);
+                self.reject(place, NotReady::new(seen, turn_ns), now_ns);
             }
         }
     }
@@ -235,10 +235,10 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         match decision.outcome() {
             Outcome::Allowed => {
                 let turn_ns = later(&decision, saturating_nanos(decision.delay()));
-                self.lines.mean_to_go(place, turn_ns, true);
+                self.lines.set_turn(place, turn_ns, true);
                 self.stage = WaitStage::Reserved { place, charge: decision, turn_ns };
             }
-            Outcome::Never => self.refuse(place, NotReady::new(decision, u64::MAX), now_ns),
+            Outcome::Never => self.reject(place, NotReady::new(decision, u64::MAX), now_ns),
             Outcome::Denied => self.come_back(place, &decision, now_ns, pause_ns),
         }
     }
@@ -250,9 +250,9 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         let retry_ns = denied.retry_after().map_or(u64::MAX, saturating_nanos).max(1);
         let told_ns = later(denied, retry_ns.max(pause_ns)).min(self.deadline_ns);
         if later(denied, turn_ns) > self.deadline_ns || told_ns <= now_ns {
-            return self.refuse(place, NotReady::new(*denied, turn_ns.max(retry_ns)), now_ns);
+            return self.reject(place, NotReady::new(*denied, turn_ns.max(retry_ns)), now_ns);
         }
-        self.lines.mean_to_go(place, told_ns, false);
+        self.lines.set_turn(place, told_ns, false);
         // A store without free slots does not know when it will have one.
         let pause_ns = pause_ns.saturating_mul(2).clamp(PAUSES_NS.0, PAUSES_NS.1);
         self.stage = WaitStage::Polling { place, told_ns, pause_ns };
@@ -278,10 +278,10 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     /// Gives up because the deadline has passed.
     fn give_up(&mut self, place: LinePosition, now_ns: u64) {
         let seen = self.look(now_ns);
-        self.refuse(place, NotReady::new(seen, turn(&seen, self.cost)), now_ns);
+        self.reject(place, NotReady::new(seen, turn(&seen, self.cost)), now_ns);
     }
 
-    fn refuse(&mut self, place: LinePosition, error: NotReady, now_ns: u64) {
+    fn reject(&mut self, place: LinePosition, error: NotReady, now_ns: u64) {
         self.lines.leave(place, now_ns, now_ns);
         self.stage = WaitStage::Done(Err(error));
     }

@@ -22,7 +22,7 @@ fn filter() -> Arc<Filter> {
 
 /// Inserts each of these keys in a separate thread, and returns each thread's answer: whether the key was already
 /// there.
-fn beside<const N: usize>(
+fn racing<const N: usize>(
     filter: &Arc<Filter>,
     insert: fn(&Filter, u64) -> bool,
     keys: [u64; N],
@@ -56,7 +56,7 @@ fn one_is_first(told: [bool; 2]) {
 fn of_two_inserters_of_a_key_one_is_first() {
     model(|| {
         let filter = filter();
-        one_is_first(beside(&filter, insert, [KEY, KEY]));
+        one_is_first(racing(&filter, insert, [KEY, KEY]));
         assert!(filter.contains_hash(KEY), "it is there");
     });
 }
@@ -66,7 +66,7 @@ fn a_third_key_in_the_word_changes_nothing() {
     model(|| {
         let filter = filter();
         let neighbour = neighbour(&filter);
-        let [one, other, next_door] = beside(&filter, insert, [KEY, KEY, neighbour]);
+        let [one, other, next_door] = racing(&filter, insert, [KEY, KEY, neighbour]);
         one_is_first([one, other]);
         assert!(!next_door, "the neighbour has a bit that nobody else sets");
         assert!(filter.contains_hash(KEY) && filter.contains_hash(neighbour), "no bit is lost");
@@ -79,13 +79,13 @@ fn what_is_inserted_after_a_clear_is_there() {
         let filter = filter();
         filter.insert_hash(KEY);
         let other = neighbour(&filter);
-        let beside = {
+        let racing = {
             let filter = filter.clone();
             thread::spawn(move || filter.insert_hash(other))
         };
         filter.clear();
         filter.insert_hash(KEY);
-        beside.join().unwrap();
+        racing.join().unwrap();
         assert!(filter.contains_hash(KEY), "what is inserted after a clear is there");
     });
 }
@@ -99,7 +99,7 @@ fn control_answering_by_the_load_has_two_first() {
         filter.insert_hash(key);
         there
     }
-    model(|| one_is_first(beside(&filter(), by_the_load, [KEY, KEY])));
+    model(|| one_is_first(racing(&filter(), by_the_load, [KEY, KEY])));
 }
 
 /// The control stores the word that it loaded, with the new bits.
@@ -115,7 +115,7 @@ fn control_storing_loses_bits() {
     model(|| {
         let filter = filter();
         let neighbour = neighbour(&filter);
-        beside(&filter, storing, [KEY, neighbour]);
+        racing(&filter, storing, [KEY, neighbour]);
         assert!(filter.contains_hash(KEY) && filter.contains_hash(neighbour), "no bit is lost");
     });
 }

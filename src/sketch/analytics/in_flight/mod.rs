@@ -141,12 +141,12 @@ impl Error for Full {}
 
 impl Rows {
     fn new(bytes: usize) -> Option<Self> {
-        let lines = bytes / Self::LEAST_BYTES;
+        let lines = bytes / Self::MIN_BYTES;
         Some(Self { counters: Array::zeroed(lines.checked_mul(2 * LINE)?)?, lines })
     }
 
     /// The bytes of one line in each half.
-    const LEAST_BYTES: usize = 2 * LINE * size_of::<u64>();
+    const MIN_BYTES: usize = 2 * LINE * size_of::<u64>();
 
     #[inline]
     fn place(&self, hash: u64) -> KeyCounters {
@@ -233,8 +233,8 @@ impl InFlight {
     /// # Errors
     /// If `bytes` is below 128, or if the memory cannot be allocated.
     pub fn with_memory(bytes: usize) -> Result<Self, SketchError> {
-        if bytes < Rows::LEAST_BYTES {
-            return Err(SketchReason::TooFewBytes { got: bytes, least: Rows::LEAST_BYTES }.into());
+        if bytes < Rows::MIN_BYTES {
+            return Err(SketchReason::TooFewBytes { got: bytes, least: Rows::MIN_BYTES }.into());
         }
         let rows = Rows::new(bytes).ok_or(SketchReason::Memory { bytes: bytes as u128 })?;
         Ok(Self { rows, hasher: ahash::RandomState::new() })
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_keys_counters_are_four() {
-        let rows = Rows::new(3 * Rows::LEAST_BYTES).unwrap();
+        let rows = Rows::new(3 * Rows::MIN_BYTES).unwrap();
         for hash in (0..10_000).map(mix) {
             let KeyCounters(places) = rows.place(hash);
             for (row, place) in places.iter().enumerate() {
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_is_full_is_stuck_and_never_wraps() {
-        let rows = Rows::new(Rows::LEAST_BYTES).unwrap();
+        let rows = Rows::new(Rows::MIN_BYTES).unwrap();
         let place = rows.place(7);
         // The leaked guards leave room for two more.
         for counter in rows.counters.iter() {

@@ -11,7 +11,7 @@ const X: u64 = 7;
 
 /// Creates one line in each half, so that all keys share all counters.
 fn rows() -> Arc<Rows> {
-    Arc::new(Rows::new(Rows::LEAST_BYTES).unwrap())
+    Arc::new(Rows::new(Rows::MIN_BYTES).unwrap())
 }
 
 type Try = fn(&Rows, &KeyCounters) -> bool;

@@ -86,10 +86,8 @@ impl RateCounters {
         if largest == 0 {
             return Err(SketchReason::ZeroLargest.into());
         }
-        if bytes < 2 * WindowCounters::LEAST_BYTES {
-            return Err(
-                SketchReason::TooFewBytes { got: bytes, least: 2 * WindowCounters::LEAST_BYTES }.into()
-            );
+        if bytes < 2 * WindowCounters::MIN_BYTES {
+            return Err(SketchReason::TooFewBytes { got: bytes, least: 2 * WindowCounters::MIN_BYTES }.into());
         }
         // A short lag, because keys share words: a wrong newest time ends soon. These counts admit no request.
         let lag = 1_000_000_000_u64.div_ceil(window_ns).max(2);

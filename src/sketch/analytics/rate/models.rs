@@ -43,7 +43,7 @@ struct Shared {
 
 impl Shared {
     fn new(largest: u64) -> Arc<Self> {
-        let counts = RateCounters::new(1, largest, 2 * WindowCounters::LEAST_BYTES).unwrap();
+        let counts = RateCounters::new(1, largest, 2 * WindowCounters::MIN_BYTES).unwrap();
         Arc::new(Self { counts, clock: Running(AtomicU64::new(W)) })
     }
 

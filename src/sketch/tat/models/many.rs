@@ -11,7 +11,7 @@ const KEYS: [u64; 4] =
 
 fn wide(burst: u64) -> Arc<Shared> {
     let word = Shared::new(burst).word;
-    let cells = Cells::new(2 * Cells::LEAST_BYTES, 2, &word, 0).unwrap();
+    let cells = Cells::new(2 * Cells::MIN_BYTES, 2, &word, 0).unwrap();
     Arc::new(Shared { cells, word })
 }
 
@@ -42,7 +42,7 @@ fn eight_threads_charge_four_keys_no_more_than_their_bursts() {
 fn eight_checks_of_a_key_admit_its_burst() {
     sample(SCHEDULES, || {
         let shared = Shared::new(3);
-        let admitted = beside(&shared, Shared::check, [7; 8]);
+        let admitted = racing(&shared, Shared::check, [7; 8]);
         assert!((1..=3).contains(&admitted), "three units, {admitted} admitted");
         assert_eq!(shared.estimate(7), 3 * T, "what was charged, or raised by who was denied later");
     });

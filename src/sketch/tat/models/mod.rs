@@ -44,7 +44,7 @@ impl Shared {
     }
 }
 
-fn beside<const N: usize>(shared: &Arc<Shared>, check: fn(&Shared, u64) -> bool, hashes: [u64; N]) -> usize {
+fn racing<const N: usize>(shared: &Arc<Shared>, check: fn(&Shared, u64) -> bool, hashes: [u64; N]) -> usize {
     let threads = hashes.map(|hash| {
         let shared = shared.clone();
         thread::spawn(move || check(&shared, hash))
@@ -56,7 +56,7 @@ fn beside<const N: usize>(shared: &Arc<Shared>, check: fn(&Shared, u64) -> bool,
 fn two_checks_of_a_key_with_one_unit_admit_one() {
     model(|| {
         let shared = Shared::new(1);
-        assert_eq!(beside(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
+        assert_eq!(racing(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
         assert_eq!(shared.estimate(7), T, "and its charge");
     });
 }
@@ -67,7 +67,7 @@ fn keys_that_share_cells_admit_no_more_than_one_would() {
         let shared = Shared::new(2);
         // Keys 7 and 8 share all cells, and another key has raised one cell of key 7.
         shared.cells.raise_cell(0, T, NOW, &|| NOW);
-        let admitted = beside(&shared, Shared::check, [7, 8]);
+        let admitted = racing(&shared, Shared::check, [7, 8]);
         assert!((1..=2).contains(&admitted), "two units for both, {admitted} admitted");
         assert!(shared.estimate(7) >= admitted as u64 * T, "no charge is lost");
     });
@@ -83,7 +83,7 @@ fn two_checks_after_cells_wrapped_admit_one() {
             shared.cells.raise_cell(place, T, NOW, &|| NOW);
         }
         assert_eq!(shared.estimate(7), 0, "no key of its group owes anything");
-        assert_eq!(beside(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
+        assert_eq!(racing(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
         assert_eq!(shared.estimate(7), T, "and its charge");
     });
 }
@@ -120,7 +120,7 @@ fn all(shared: &Shared, hash: u64) -> bool {
 fn control_raising_all_admits_twice() {
     model(|| {
         let shared = Shared::new(1);
-        assert_eq!(beside(&shared, all, [7, 7]), 1, "one unit, one admission");
+        assert_eq!(racing(&shared, all, [7, 7]), 1, "one unit, one admission");
     });
 }
 
@@ -150,6 +150,6 @@ fn control_committing_first_admits_twice() {
     model(|| {
         let shared = Shared::new(1);
         // Another key has raised one cell, so the two threads may choose different cells.
-        assert_eq!(beside(&shared, commit_first, [7, 7]), 1, "one unit, one admission");
+        assert_eq!(racing(&shared, commit_first, [7, 7]), 1, "one unit, one admission");
     });
 }

@@ -9,7 +9,7 @@ const SCHEDULES: usize = 1_000;
 fn two_keys(charge: Charge) {
     let counts = Counts::new(3);
     let y = counts.sharing([1, 0]);
-    let answers = beside(&counts, charge, [X, y, X, y, X, X, y, X]);
+    let answers = racing(&counts, charge, [X, y, X, y, X, X, y, X]);
     let of = |keys: &[usize]| keys.iter().map(|&thread| u64::from(answers[thread])).sum::<u64>();
     for (key, admitted) in [(X, of(&[0, 2, 4, 5, 7])), (y, of(&[1, 3, 6]))] {
         assert!(admitted <= 3, "three units, three admissions: {admitted}");

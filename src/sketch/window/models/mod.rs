@@ -89,7 +89,7 @@ fn both(one: [u32; 2], other: [u32; 2]) -> usize {
 const X: u64 = mix(7);
 
 /// Runs checks in parallel and returns which of them were admitted.
-fn beside<const N: usize>(counts: &Arc<Counts>, charge: Charge, keys: [u64; N]) -> [bool; N] {
+fn racing<const N: usize>(counts: &Arc<Counts>, charge: Charge, keys: [u64; N]) -> [bool; N] {
     let threads = keys.map(|hash| {
         let counts = counts.clone();
         thread::spawn(move || counts.check(hash, charge))
@@ -105,7 +105,7 @@ fn admitted(answers: &[bool]) -> u64 {
 fn two_checks_of_a_key_with_one_unit_admit_one() {
     model(|| {
         let counts = Counts::new(1);
-        let answers = beside(&counts, Counts::charge, [X, X]);
+        let answers = racing(&counts, Counts::charge, [X, X]);
         assert_eq!(admitted(&answers), 1, "one unit, one admission");
         assert_eq!(counts.read(X).least, 1, "and its charge");
     });
@@ -115,7 +115,7 @@ fn two_checks_of_a_key_with_one_unit_admit_one() {
 fn two_checks_of_a_key_with_two_units_admit_both() {
     model(|| {
         let counts = Counts::new(2);
-        let answers = beside(&counts, Counts::charge, [X, X]);
+        let answers = racing(&counts, Counts::charge, [X, X]);
         assert_eq!(admitted(&answers), 2, "two units, two admissions");
         assert_eq!(counts.read(X).least, 2, "and their charges");
     });
@@ -127,7 +127,7 @@ fn a_key_that_shares_a_counter_of_a_word_takes_no_unit_and_loses_none() {
     model_of_three(|| {
         let counts = Counts::new(1);
         let y = counts.sharing([1, 0]);
-        let [one, two, other] = beside(&counts, Counts::charge, [X, X, y]);
+        let [one, two, other] = racing(&counts, Counts::charge, [X, X, y]);
         assert_eq!(admitted(&[one, two]), 1, "one unit, one admission");
         assert!(other, "one unit of its own");
         assert_eq!((counts.read(X).least, counts.read(y).least), (1, 1), "and their charges");
@@ -140,7 +140,7 @@ fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
     model_of_three(|| {
         let counts = Counts::new(1);
         let y = counts.sharing([2, 0]);
-        let [one, two, other] = beside(&counts, Counts::charge, [X, X, y]);
+        let [one, two, other] = racing(&counts, Counts::charge, [X, X, y]);
         assert!(admitted(&[one, two]) <= 1, "one unit, one admission");
         // Each may have been denied because of a raise by the other, which did not commit.
         assert!(other || admitted(&[one, two]) == 1, "somebody is admitted");
@@ -161,7 +161,7 @@ fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
 fn control_raising_all_admits_twice() {
     model(|| {
         let counts = Counts::new(1);
-        assert_eq!(admitted(&beside(&counts, all, [X, X])), 1, "one unit, one admission");
+        assert_eq!(admitted(&racing(&counts, all, [X, X])), 1, "one unit, one admission");
     });
 }
 
@@ -180,7 +180,7 @@ fn commit_first(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
 fn control_committing_first_admits_twice() {
     model(|| {
         let counts = Counts::new(1);
-        assert_eq!(admitted(&beside(&counts, commit_first, [X, X])), 1, "one unit, one admission");
+        assert_eq!(admitted(&racing(&counts, commit_first, [X, X])), 1, "one unit, one admission");
     });
 }
 

@@ -57,7 +57,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 impl<N: CompactState, const WAYS: usize> SlotTicket<'_, N, WAYS> {
     /// The same ticket, decided as [`SlotTable::check`] decides. The charge is left to the ticket.
     pub(in crate::store::compact) fn decided(mut self) -> Self {
-        if self.look() == Look::Elsewhere {
+        if self.look() == Look::Undecided {
             (self.ahead, self.now_ns) = self.table.look_slowly(self.word, self.place, self.now_ns);
             self.verdict = self.word.judge(self.ahead, self.now_ns, self.cost);
             self.slot = None;
@@ -70,7 +70,7 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
     #[inline(always)]
     fn look(&mut self) -> Look {
         let Some(mut slot) = self.slot else {
-            return Look::Elsewhere;
+            return Look::Undecided;
         };
         // Ordering: as in `locate`.
         let mut seen = slot.load(Acquire);
@@ -79,12 +79,12 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
             None => {
                 let Some(found) = SlotTable::<N, WAYS>::locate(self.table.bucket_of(self.place), self.place)
                 else {
-                    return Look::Elsewhere;
+                    return Look::Undecided;
                 };
                 (slot, seen) = found;
                 match distance(seen, self.idle) {
                     Some(ahead) => ahead,
-                    None => return Look::Elsewhere,
+                    None => return Look::Undecided,
                 }
             }
         };
@@ -94,10 +94,10 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
         } else if is_behind::<STATE_BITS>(ahead) {
             0
         } else {
-            return Look::Elsewhere;
+            return Look::Undecided;
         };
         if !self.table.newest.is_near(self.now_ns) {
-            return Look::Elsewhere;
+            return Look::Undecided;
         }
         self.ahead = ahead;
         self.verdict = self.word.judge(ahead, self.now_ns, self.cost);

@@ -68,7 +68,7 @@ fn smallest<A: WindowAlgorithm>(algorithm: A) -> Arc<Sketch<A>> {
         Sketch::new(
             algorithm,
             ahash::RandomState::with_seeds(1, 2, 3, 4),
-            Capacity::memory(2 * WindowCounters::LEAST_BYTES),
+            Capacity::memory(2 * WindowCounters::MIN_BYTES),
         )
         .unwrap(),
     )

@@ -11,9 +11,10 @@ use crate::store::Storage;
 
 /// The store of one result.
 pub fn json(storage: &Storage, figures: &StoreFigures) -> Value {
-    let Saturation { mistaken, overcounted, denied, .. } = figures.saturation;
+    let Saturation { false_positive, overcounted, denied, .. } = figures.saturation;
     // At the end of the fullest window, as chances from 0 to 1.
-    let saturation = json!({ "mistaken": mistaken, "overcounted": overcounted, "denied": denied });
+    let saturation =
+        json!({ "false_positive": false_positive, "overcounted": overcounted, "denied": denied });
     json!({ "sketch": merged([
         // The requested memory of all limits together; `state_bytes` is the memory in use.
         json!({ "memory_bytes": storage.memory.bytes() }),
@@ -25,8 +26,8 @@ pub fn json(storage: &Storage, figures: &StoreFigures) -> Value {
 /// A table of the store's figures, and whether the memory is enough.
 pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     let row = |result: &Accuracy<'_>| {
-        let Saturation { mistaken, overcounted, denied, .. } = result.figures.saturation;
-        let chances = [mistaken, overcounted, denied].map(human::chance);
+        let Saturation { false_positive, overcounted, denied, .. } = result.figures.saturation;
+        let chances = [false_positive, overcounted, denied].map(human::chance);
         [result.algorithm.name()].into_iter().chain(chances).chain(result.wrong()).collect()
     };
     let header = "Algorithm|Mistaken|Overcounted|Denied early|Wrongly denied|Wrongly admitted";
@@ -108,7 +109,7 @@ mod tests {
         let storage = Storage { store: StoreArg::Sketch, memory, overflow: None };
         let mut figures = StoreFigures::default();
         figures.saturation.denied = denied;
-        figures.saturation.mistaken = 0.25;
+        figures.saturation.false_positive = 0.25;
         figures.saturation.overcounted = 1e-9;
         figures.differences = Differences { wrongly_denied, wrongly_admitted };
         let algorithm = AlgorithmName::FixedWindow;

@@ -9,7 +9,7 @@ const SCHEDULES: usize = 1_000;
 fn eight(add: fn(&Counts, u64) -> u64) {
     let counts = counts(2);
     let (one, other) = (neighbour(&counts, 0), neighbour(&counts, 1));
-    let told = beside(&counts, add, [KEY, one, KEY, other, KEY, one, KEY, KEY]);
+    let told = racing(&counts, add, [KEY, one, KEY, other, KEY, one, KEY, KEY]);
     let mut own = [told[0], told[2], told[4], told[6], told[7]];
     own.sort_unstable();
     assert!(own.is_sorted_by(|a, b| a < b), "each of five counts holds those before it: {told:?}");

@@ -25,7 +25,7 @@ fn counts(width: usize) -> Arc<Counts> {
 }
 
 /// Counts 1 for each of these keys, each in a separate thread, and returns the new estimates.
-fn beside<const N: usize>(counts: &Arc<Counts>, add: fn(&Counts, u64) -> u64, keys: [u64; N]) -> [u64; N] {
+fn racing<const N: usize>(counts: &Arc<Counts>, add: fn(&Counts, u64) -> u64, keys: [u64; N]) -> [u64; N] {
     let threads = keys.map(|key| {
         let counts = counts.clone();
         thread::spawn(move || add(&counts, key))
@@ -57,7 +57,7 @@ fn no_count_is_lost(told: [u64; 2], estimate: u64) {
 fn two_counts_of_a_key_are_two() {
     model(|| {
         let counts = counts(1);
-        let told = beside(&counts, add, [KEY, KEY]);
+        let told = racing(&counts, add, [KEY, KEY]);
         no_count_is_lost(told, counts.estimate_hash(KEY));
         assert_eq!(counts.estimate_hash(KEY), 2, "nobody else counted there");
     });
@@ -69,7 +69,7 @@ fn two_counts_from_different_rows_are_two() {
         let counts = counts(2);
         // One of the key's counters holds another key's count, so an add may commit in either.
         counts.add_hash(neighbour(&counts, 0), 1);
-        let told = beside(&counts, add, [KEY, KEY]);
+        let told = racing(&counts, add, [KEY, KEY]);
         no_count_is_lost(told, counts.estimate_hash(KEY));
     });
 }
@@ -92,7 +92,7 @@ fn a_neighbour_counts_beside(row: usize) {
     model(move || {
         let counts = counts(2);
         let neighbour = neighbour(&counts, row);
-        let [one, other, next_door] = beside(&counts, add, [KEY, KEY, neighbour]);
+        let [one, other, next_door] = racing(&counts, add, [KEY, KEY, neighbour]);
         no_count_is_lost([one, other], counts.estimate_hash(KEY));
         assert!(next_door >= 1 && counts.estimate_hash(neighbour) >= 1, "no count of the neighbour is lost");
     });
@@ -132,14 +132,14 @@ fn what_is_counted_after_a_clear_is_there() {
     model(|| {
         let counts = counts(1);
         counts.add_hash(KEY, 1);
-        let beside = {
+        let racing = {
             let counts = counts.clone();
             thread::spawn(move || add(&counts, KEY))
         };
         counts.clear();
         counts.add_hash(KEY, 1);
         assert!(counts.add_hash(KEY, 1) >= 2, "what begins after a clear is counted in full");
-        beside.join().unwrap();
+        racing.join().unwrap();
         assert!(counts.estimate_hash(KEY) >= 2, "and stays so");
     });
 }
@@ -159,7 +159,7 @@ fn raise_all(counts: &Counts, key: u64) -> u64 {
 fn control_raising_all_loses_a_count() {
     model(|| {
         let counts = counts(1);
-        no_count_is_lost(beside(&counts, raise_all, [KEY, KEY]), counts.estimate_hash(KEY));
+        no_count_is_lost(racing(&counts, raise_all, [KEY, KEY]), counts.estimate_hash(KEY));
     });
 }
 
@@ -186,6 +186,6 @@ fn commit_first(counts: &Counts, key: u64) -> u64 {
 fn control_committing_first_loses_a_count() {
     model(|| {
         let counts = counts(1);
-        no_count_is_lost(beside(&counts, commit_first, [KEY, KEY]), counts.estimate_hash(KEY));
+        no_count_is_lost(racing(&counts, commit_first, [KEY, KEY]), counts.estimate_hash(KEY));
     });
 }
