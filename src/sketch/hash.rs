@@ -1,7 +1,7 @@
 //! Functions that derive indices in a sketch or a table from a hash.
 
-/// A 64-bit multiplier for linear congruential generators. Its figures of merit in the spectral test are 0.96 in two
-/// dimensions down to 0.76 in eight; the maximum is 1.
+/// A 64-bit multiplier for linear congruential generators. Its figures of merit in the spectral test fall from 0.96
+/// in two dimensions to 0.76 in eight; the best possible figure is 1.
 ///
 /// # Source
 /// Steele and Vigna 2021, "Computationally easy, spectrally good multipliers for congruential pseudorandom
@@ -29,9 +29,9 @@ pub(crate) const fn scale(hash: u64, len: usize) -> usize {
     index
 }
 
-/// A hash as a fraction of one, from which the caller draws indices. Each draw multiplies the fraction by the range:
-/// the integer part is the index, and the rest is the fraction for the next draw. So each independent index takes one
-/// multiplication, for any range. The product of all ranges must be far below 2^64.
+/// A hash, read as a fraction between 0 and 1, from which the caller draws indices. Each draw multiplies the fraction
+/// by the range. The integer part is the index, and the fractional part is the fraction for the next draw. So each
+/// independent index takes one multiplication, for any range. The product of all ranges must be far below 2^64.
 ///
 /// # Source
 /// Brackett-Rozinsky and Lemire 2024, "Batched ranged random integer generation".
@@ -52,9 +52,9 @@ impl Fraction {
     }
 }
 
-/// Returns the indices of a key's four counters. There are `2 * lines` lines of `LINE` counters. The key uses one
-/// line in each half, and two different counters in each line. The hash's bits from `SHIFT` on choose the second
-/// counter of a line.
+/// Returns the indices of a key's four counters. There are `2 * lines` lines of `LINE` counters. A key uses one line
+/// in each half, and two different counters in each line. In each line, the lowest bits choose the first counter, and
+/// the bits from `SHIFT` on choose the second counter.
 #[inline]
 pub(crate) fn places<const LINE: usize, const SHIFT: u32>(hash: u64, lines: usize) -> [usize; 4] {
     let other = mix(hash);
@@ -63,8 +63,8 @@ pub(crate) fn places<const LINE: usize, const SHIFT: u32>(hash: u64, lines: usiz
     #[expect(clippy::cast_possible_truncation, reason = "fewer bits than a line has counters")]
     let bits = |value: u64, shift: u32| (value >> shift) as usize & (LINE - 1);
     let (a, b) = (bits(hash, 0), bits(other, 0));
-    // The distance to a line's second counter is 1 to LINE - 1. (The code takes no remainder by LINE - 1, which is
-    // one in the models.)
+    // The second counter is 1 to LINE - 1 places after the first one. The distance is the bits themselves, with 0
+    // replaced by 1.
     let apart = |place: usize, distance: usize| (place + distance.max(1)) & (LINE - 1);
     [first + a, first + apart(a, bits(hash, SHIFT)), second + b, second + apart(b, bits(other, SHIFT))]
 }

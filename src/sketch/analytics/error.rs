@@ -88,18 +88,18 @@ impl fmt::Display for SketchError {
             }
             SketchReason::Delta { got, width } => write!(
                 f,
-                "delta is {got}, for which 8 rows of this epsilon are too few; use 0.00034 or more, or 8 rows of \
-                 {width:.0} counters, which come to the same"
+                "delta is {got}, which takes more than 8 rows; use 0.00034 or more, or create a sketch of the same \
+                 accuracy with 8 rows of {width:.0} counters"
             ),
             SketchReason::FalsePositives { got, least } => write!(
                 f,
-                "the share of false positives is {got}, but can be no less than {least:.7}, at 64 bits a key; keep the \
-                 hashes themselves for less"
+                "the share of false positives is {got}, but must be no less than {least:.7}, which takes 64 bits per \
+                 key; for a smaller share, store the hashes in a set"
             ),
             SketchReason::TooFewBytes { got, least } => {
-                write!(f, "there are {got} bytes for it, but it needs at least {least}")
+                write!(f, "the memory limit is {got} bytes, but must be at least {least}")
             }
-            SketchReason::Memory { bytes } => write!(f, "there is no memory for a sketch of {bytes} bytes"),
+            SketchReason::Memory { bytes } => write!(f, "cannot allocate {bytes} bytes for the sketch"),
         }
     }
 }

@@ -1,13 +1,18 @@
 //! A register-blocked Bloom filter: all bits of a key are in one word.
 //!
 //! ```text
-//! hash ──product──► word
-//!      └─mix──────► up to ten bits of its 64, six bits of the mix for each
+//! hash ──× constant──► index of a 64-bit word
+//!      └─mix─────────► 1 to 10 bits of that word; six bits of the mix choose each of them
 //! ```
-//! So one load answers whether a key is in the filter. One atomic OR inserts the key *and* reports whether it was
-//! already there: the OR returns the old value of the word. If several threads insert the same key, only the first
-//! can find a bit missing. The cost is that words fill unevenly. The filter has more false positives than a filter
-//! that places a key's bits anywhere, and the difference grows as the share of false positives falls.
+//! *Protocol.* A word only gains bits, except in `clear`.
+//!
+//! 1. A lookup loads the word once. The key may be in the filter if all of its bits are set.
+//! 2. An insert does the same lookup first. If a bit is missing, one atomic OR sets all bits of the key.
+//! 3. The OR returns the old value of the word, which shows whether the key was already there. If several threads
+//!    insert the same key, only the first OR can find a bit missing.
+//!
+//! *Cost.* Words fill unevenly. So this filter has more false positives than a filter that places a key's bits
+//! anywhere, and the difference grows as the share of false positives falls.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -54,7 +59,7 @@ const MAX_BITS: u32 = u64::BITS / CHOICE_BITS;
 /// ```
 /// use tollgate::sketch::Bloom;
 ///
-/// A million keys, with a false positive for one other key in a hundred: 1.5 MB.
+/// // A million keys, with a false positive for one other key in a hundred: 1.5 MB.
 /// let seen = Bloom::for_items(1_000_000, 0.01)?;
 /// assert!(!seen.insert("203.0.113.7"), "it is new");
 /// assert!(seen.insert("203.0.113.7"), "it was there");
@@ -83,7 +88,7 @@ impl Bloom {
             return Err(SketchReason::ZeroItems.into());
         }
         let share = share("the share of false positives", false_positives)?;
-        // At most one word for each key. A larger filter is no smaller than a list of the hashes.
+        // At most one word for each key: a larger filter takes more memory than a list of the hashes.
         let (_, least) = best(1.0);
         if share < least {
             return Err(SketchReason::FalsePositives { got: share, least }.into());
@@ -145,11 +150,11 @@ impl<H> Bloom<H> {
     #[inline]
     pub fn insert_hash(&self, hash: u64) -> bool {
         let (word, bits) = self.place(hash);
-        // Ordering: Acquire here and below; pairs with the Release of the insert whose bits it finds.
+        // Ordering: Acquire, here and in the OR. It pairs with the Release of the insert that set the bits.
         if word.load(Acquire) & bits == bits {
             return true;
         }
-        // Ordering: Release. A thread that finds the key sees every write that came before the insert.
+        // Ordering: AcqRel. Release: a thread that finds the key sees every write before the insert.
         word.fetch_or(bits, AcqRel) & bits == bits
     }
 
@@ -158,7 +163,7 @@ impl<H> Bloom<H> {
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         let (word, bits) = self.place(hash);
-        // Ordering: Acquire, as above.
+        // Ordering: Acquire, as in `insert_hash`.
         word.load(Acquire) & bits == bits
     }
 
@@ -168,7 +173,8 @@ impl<H> Bloom<H> {
         // The top bits of the product depend on all bits of the hash.
         let word = &self.words[scale(hash.wrapping_mul(MULTIPLIER), self.words.len())];
         let choices = mix(hash);
-        // The number of bits is a constant for the compiler. Without a loop, the whole call takes a sixth less time.
+        // In each branch, the number of bits is a constant, so the compiler emits no loop. The whole call takes a
+        // sixth less time.
         let bits = match self.bits {
             1 => choose::<1>(choices),
             2 => choose::<2>(choices),
@@ -258,7 +264,7 @@ mod tests {
     use super::*;
 
     fn refused<T>(result: Result<T, SketchError>) -> String {
-        result.err().expect("it is refused").to_string()
+        result.err().expect("the parameters are invalid").to_string()
     }
 
     #[test]
@@ -272,8 +278,8 @@ mod tests {
         for rare in [f64::MIN_POSITIVE, 1e-9, 0.000_029] {
             assert!(refused(Bloom::for_items(10, rare)).contains("no less than 0.0000293"), "{rare}");
         }
-        assert!(refused(Bloom::for_memory(usize::MAX, 1)).contains("no memory"));
-        assert!(refused(Bloom::for_items(usize::MAX, 0.01)).contains("no memory"));
+        assert!(refused(Bloom::for_memory(usize::MAX, 1)).contains("cannot allocate"));
+        assert!(refused(Bloom::for_items(usize::MAX, 0.01)).contains("cannot allocate"));
     }
 
     #[test]

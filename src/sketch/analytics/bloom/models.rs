@@ -20,8 +20,7 @@ fn filter() -> Arc<Filter> {
     Arc::new(Bloom::for_memory(WORD, 8).unwrap().with_hasher(()))
 }
 
-/// Inserts each of these keys in a separate thread, and returns each thread's answer: whether the key was already
-/// there.
+/// Inserts each of these keys in a separate thread. Returns for each thread whether its key was already there.
 fn racing<const N: usize>(
     filter: &Arc<Filter>,
     insert: fn(&Filter, u64) -> bool,
@@ -49,7 +48,7 @@ fn neighbour(filter: &Filter) -> u64 {
 }
 
 fn one_is_first(told: [bool; 2]) {
-    assert_eq!(told.iter().filter(|&&was_there| !was_there).count(), 1, "exactly one is told that it is new");
+    assert_eq!(told.iter().filter(|&&was_there| !was_there).count(), 1, "exactly one insert finds the key new");
 }
 
 #[test]
@@ -57,7 +56,7 @@ fn of_two_inserters_of_a_key_one_is_first() {
     model(|| {
         let filter = filter();
         one_is_first(racing(&filter, insert, [KEY, KEY]));
-        assert!(filter.contains_hash(KEY), "it is there");
+        assert!(filter.contains_hash(KEY), "the key is in the filter");
     });
 }
 
@@ -68,7 +67,7 @@ fn a_third_key_in_the_word_changes_nothing() {
         let neighbour = neighbour(&filter);
         let [one, other, next_door] = racing(&filter, insert, [KEY, KEY, neighbour]);
         one_is_first([one, other]);
-        assert!(!next_door, "the neighbour has a bit that nobody else sets");
+        assert!(!next_door, "no other key sets all bits of the neighbour");
         assert!(filter.contains_hash(KEY) && filter.contains_hash(neighbour), "no bit is lost");
     });
 }
@@ -86,13 +85,13 @@ fn what_is_inserted_after_a_clear_is_there() {
         filter.clear();
         filter.insert_hash(KEY);
         racing.join().unwrap();
-        assert!(filter.contains_hash(KEY), "what is inserted after a clear is there");
+        assert!(filter.contains_hash(KEY), "a key inserted after a clear is in the filter");
     });
 }
 
-/// The control answers from the word that it loaded.
+/// The control returns its answer from the word that it loaded before the insert.
 #[test]
-#[should_panic(expected = "exactly one is told that it is new")]
+#[should_panic(expected = "exactly one insert finds the key new")]
 fn control_answering_by_the_load_has_two_first() {
     fn by_the_load(filter: &Filter, key: u64) -> bool {
         let there = filter.contains_hash(key);
@@ -102,7 +101,7 @@ fn control_answering_by_the_load_has_two_first() {
     model(|| one_is_first(racing(&filter(), by_the_load, [KEY, KEY])));
 }
 
-/// The control stores the word that it loaded, with the new bits.
+/// The control stores the loaded word with the new bits added, instead of an atomic OR.
 #[test]
 #[should_panic(expected = "no bit is lost")]
 fn control_storing_loses_bits() {

@@ -1,10 +1,13 @@
 //! Computes the share of false positives of a register-blocked Bloom filter.
 //!
-//! *Formula.* The number of keys in a word has a Poisson distribution with mean `λ = keys / words`. The `k` bits of a
-//! key are drawn one by one and may coincide. A key leaves `j` given bits unset with probability `q(j) = (1 − j /
-//! 64)^k`. Then all of `t` given bits are set with probability `Σ (−1)^j (t over j) e^(−λ (1 − q(j)))`, with `j` from
-//! 0 to `t`. The sum is inclusion and exclusion over the bits, with a Poisson number of keys. The result is the
-//! average over the number of different bits among the `k` bits of the tested key.
+//! 1. The number of keys in a word has a Poisson distribution with mean `λ = keys / words`.
+//! 2. The `k` bits of a key are drawn one by one and may coincide. So a key leaves `j` given bits unset with
+//!    probability `q(j) = (1 − j / 64)^k`.
+//! 3. All keys of the word together leave these bits unset with probability `e^(−λ (1 − q(j)))`.
+//! 4. By inclusion and exclusion, all of `t` given bits are set with probability `Σ (−1)^j (t over j) e^(−λ (1 −
+//!    q(j)))`, with `j` from 0 to `t`.
+//! 5. The tested key has `k` bits, and `t` of them differ. The result is the average of step 4 over the distribution
+//!    of `t`.
 
 use super::{MAX_BITS, WORD_BITS};
 
@@ -24,7 +27,7 @@ pub(super) fn best(load: f64) -> (u32, f64) {
 /// formula.
 pub(super) fn false_positives(load: f64, bits: u32) -> f64 {
     let word_bits = f64::from(WORD_BITS);
-    // `differ[t]` is the probability that `t` of the key's bits differ.
+    // `differ[t]` is the probability that the key has `t` different bits.
     let mut differ = [0.0; MAX_BITS as usize + 1];
     differ[0] = 1.0;
     for drawn in 0..bits {
@@ -35,7 +38,7 @@ pub(super) fn false_positives(load: f64, bits: u32) -> f64 {
             differ[of] *= same;
         }
     }
-    // The probability that all keys of a word together leave `given` bits unset.
+    // The probability that all keys of a word together leave `given` chosen bits unset: step 3 of the module docs.
     let spared = |given: u32| {
         let by_one = (1.0 - f64::from(given) / word_bits).powf(f64::from(bits));
         (-load * (1.0 - by_one)).exp()
@@ -57,7 +60,8 @@ pub(super) fn false_positives(load: f64, bits: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// Computes the same share by following the fill of a word: the number of set bits after each draw, key by key.
+    /// Computes the same share in another way: it follows the distribution of the number of set bits in a word, from
+    /// draw to draw and from key to key.
     fn by_filling(load: f64, bits: u32) -> f64 {
         let word_bits = WORD_BITS as usize;
         let mut set = vec![0.0; word_bits + 1];
