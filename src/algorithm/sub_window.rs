@@ -26,11 +26,11 @@ use alloc::boxed::Box;
 /// ```
 /// use tollgate::{ManualClock, Quota, RateLimiter, SubWindow, Timestamp};
 ///
-/// At most 500 in the last hour, in sub-windows of one minute.
+/// // At most 500 in the last hour, in sub-windows of one minute.
 /// let counter = SubWindow::new(Quota::per_hour(500), 60).strict();
 /// let limiter = RateLimiter::builder(counter).clock(ManualClock::default()).direct();
 /// assert!(limiter.check_at(500, Timestamp::from_secs(59)).is_allowed());
-/// the units may be exactly 3,600 s old
+/// assert!(limiter.check_at(1, Timestamp::from_secs(3_659)).is_denied()); // the units may be exactly 3,600 s old
 /// assert!(limiter.check_at(1, Timestamp::from_secs(3_660)).is_allowed());
 /// ```
 /// # Source

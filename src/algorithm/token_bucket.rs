@@ -127,7 +127,7 @@ impl TokenBucket {
     /// ```
     /// use tollgate::{Quota, ManualClock, RateLimiter, Timestamp, TokenBucket};
     ///
-    /// 400 tokens per hour; the first customer comes 20 minutes past the hour.
+    /// // 400 tokens per hour; the first customer comes 20 minutes past the hour.
     /// let bucket = TokenBucket::aligned_adaptive(Quota::per_hour(400), Timestamp::ZERO);
     /// let clock = ManualClock::new(Timestamp::from_secs(20 * 60));
     /// let limiter = RateLimiter::builder(bucket).clock(clock).direct();

@@ -108,7 +108,7 @@ pub(crate) const fn saturating_nanos(duration: Duration) -> u64 {
 /// ```
 /// use tollgate::{Clock, Gcra, Quota, RateLimiter, Timestamp};
 ///
-/// a game's own time: 60 frames per second
+/// struct Frames(u64); // a game's own time: 60 frames per second
 /// impl Clock for Frames {
 ///     fn now(&self) -> Timestamp {
 ///         Timestamp::from_nanos(self.0 * 1_000_000_000 / 60)

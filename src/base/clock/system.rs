@@ -191,7 +191,7 @@ impl Clock for StdClock {
 ///
 /// let clock = CoarseClock::new();
 /// let turn = clock.now();
-/// the same reading until the next refresh
+/// assert_eq!(clock.now(), turn); // the same reading until the next refresh
 /// clock.refresh(); // at the next turn of the loop
 /// assert!(clock.now() >= turn);
 /// ```

@@ -27,7 +27,7 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// use std::time::Duration;
 /// use tollgate::Quota;
 ///
-/// checked at compile time
+/// const API: Quota = Quota::per_second(100).burst(200); // checked at compile time
 /// assert_eq!(API, "100/s burst 200".parse()?);
 /// assert_eq!(Quota::new(10, Duration::from_secs(60)), "10/60s".parse()?);
 /// assert_eq!("1000/3600s".parse::<Quota>()?.to_string(), "1000/h");

@@ -41,7 +41,7 @@ pub struct Denial<'a> {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate::telemetry::{Level, Denial, DenialLog};
+/// use tollgate::telemetry::{Denial, DenialLog, Level};
 ///
 /// const LOG: DenialLog = DenialLog::at(Level::Info);
 /// LOG.record(&Denial {

@@ -111,8 +111,8 @@ pub(super) type Few<T> = SmallVec<[T; 2]>;
 /// assert!(ask().is_allowed());
 /// let answer = ask();
 /// assert!(answer.is_denied() && answer.retry_after().is_some());
-/// let refused: Vec<_> = answer.denied_by().map(|limit| (limit.name(), limit.verdict())).collect();
-/// assert_eq!(refused, [("daily", Verdict::Denied)]); // why it was refused
+/// let denied: Vec<_> = answer.denied_by().map(|limit| (limit.name(), limit.verdict())).collect();
+/// assert_eq!(denied, [("daily", Verdict::Denied)]);
 /// # Ok::<(), tollgate::rules::RulesError>(())
 /// ```
 pub struct Answer {
