@@ -7,7 +7,7 @@ use tollgate::{
     TokenBucket, check_all,
 };
 
-/// The beginning of a day, so that no window turns meanwhile.
+/// The start of a day, so that no window ends during a test.
 const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
 
 fn clock() -> ManualClock {
@@ -18,7 +18,8 @@ fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualCl
     RateLimiter::builder(algorithm).clock(clock.clone())
 }
 
-/// What is left of a new burst of 200, and of 20, of 40 of 100 (Bucket4j's table).
+/// For each policy: the units that remain in a new burst of 200 and in a new burst of 20, when 40 of 100 remained
+/// before the change. The values are from Bucket4j's table.
 const VECTORS: [(Carry, u64, u64); 4] = [
     (Carry::AsIs, 40, 20),
     (Carry::Proportional, 80, 8),
@@ -26,15 +27,15 @@ const VECTORS: [(Carry, u64, u64); 4] = [
     (Carry::Reset, 200, 20),
 ];
 
-/// Uses 60 of 100, changes the quota, and says what is left.
+/// Uses 60 of 100 units, changes the quota, and returns the units that remain.
 macro_rules! left {
     ($limiter:expr, $carry:expr, $to:expr) => {{
         let limiter = $limiter.adjustable();
         assert_eq!(limiter.check_n("alice", 60).remaining(), 40);
         limiter.set_quota(&Quota::per_day($to), $carry).unwrap();
         let left = limiter.peek("alice").remaining();
-        assert_eq!(limiter.peek("bob").remaining(), $to, "who owes nothing is new");
-        // The figures are charged, not only shown.
+        assert_eq!(limiter.peek("bob").remaining(), $to, "a key without a debt has the full burst");
+        // The check decides by the same figures that the peek shows.
         assert!(limiter.check_n("alice", left + 1).is_denied());
         assert!(limiter.check_n("alice", left).is_allowed());
         left
@@ -95,7 +96,7 @@ fn a_direct_limiter_carries_its_one_state() {
     }
 }
 
-/// Time goes on under the new rate, from the change on, whenever the key comes.
+/// From the change on, time pays at the new rate, however late the key is looked up.
 #[test]
 fn debt_is_paid_at_new_rate_after_change() {
     let clock = clock();
@@ -104,17 +105,17 @@ fn debt_is_paid_at_new_rate_after_change() {
         assert!(limiter.check_n(key, 60).is_allowed());
     }
     clock.advance(Duration::from_secs(30));
-    // 30 of 60 left; ten times as fast and as much from now on.
+    // 30 of 60 units remain. From now on the quota has ten times the rate and ten times the burst.
     limiter.set_quota(&Quota::per_minute(600), Carry::Additive).unwrap();
     assert_eq!(limiter.peek("early").remaining(), 570);
     clock.advance(Duration::from_secs(1));
     assert_eq!(limiter.peek("early").remaining(), 580);
-    assert_eq!(limiter.peek("late").remaining(), 580, "although it is looked up only now");
+    assert_eq!(limiter.peek("late").remaining(), 580, "the result does not depend on when the key is first looked up");
     clock.advance(Duration::from_secs(3));
     assert_eq!(limiter.peek("late").remaining(), 600);
 }
 
-/// As the table at `Carry` says.
+/// Checks the table in the documentation of `Carry`.
 #[test]
 fn alternating_bursts_forgive_up_to_the_difference() {
     let forgiven = |carry: Carry, owed: u64| {
@@ -125,7 +126,7 @@ fn alternating_bursts_forgive_up_to_the_difference() {
             limiter.set_quota(&Quota::per_day(40).burst(burst), carry).unwrap();
         }
         let after = owes();
-        // The rate alone forgives nothing.
+        // A change of the rate alone forgives nothing.
         limiter.set_quota(&Quota::per_day(20).burst(40), carry).unwrap();
         limiter.set_quota(&Quota::per_day(40), carry).unwrap();
         assert!(owes() >= after, "{carry:?} {owed}");
@@ -151,7 +152,7 @@ fn changes_follow_each_other_before_the_first_is_paid() {
     limiter.set_quota(&Quota::per_day(50), Carry::Proportional).unwrap();
     limiter.set_quota(&Quota::per_day(100), Carry::Additive).unwrap();
     for key in ["asks between", "does not"] {
-        // 40 of 100; 40 of 200; 10 of 50; 60 of 100.
+        // Remaining units after each quota: 40 of 100; 40 of 200; 10 of 50; 60 of 100.
         assert_eq!(limiter.peek(key).remaining(), 60, "{key}");
     }
     limiter.set_quota(&Quota::per_day(7), Carry::Reset).unwrap();
@@ -164,14 +165,15 @@ fn debts_beyond_the_burst_are_carried_over() {
     let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<String>().adjustable();
     assert_eq!(limiter.charge_unchecked("alice", 160).cost(), 160);
     limiter.set_quota(&Quota::per_minute(120), Carry::Additive).unwrap();
-    // 160 are owed of 120, and two are paid a second: 20 s until nothing is over, and half a second for the first unit.
+    // The key owes 160 units with a burst of 120, and time pays two units a second. The excess is paid after 20 s,
+    // and the first unit conforms half a second later.
     let denied = limiter.check("alice");
     assert_eq!(denied.retry_after(), Some(Duration::from_millis(20_500)));
-    // Longer than a full burst takes: the old state is still asked for keys that come late.
+    // This debt lasts longer than a full burst takes to refill. Keys that come late still read the old state.
     assert_eq!(limiter.charge_unchecked("bob", 1_000).cost(), 1_000);
     limiter.set_quota(&Quota::per_minute(60), Carry::AsIs).unwrap();
     clock.advance(Duration::from_secs(120));
-    assert!(limiter.check("bob").is_denied(), "940 over 60, less 120 that were paid");
+    assert!(limiter.check("bob").is_denied(), "bob owed 940 units of a burst of 60, and 120 s paid only 120 of them");
 }
 
 #[test]
@@ -184,26 +186,28 @@ fn forget_past_and_elapsed_time_clear_old_debts() {
     assert!(limiter.check_n("bob", 10).is_allowed());
     limiter.set_quota(&Quota::per_minute(10), Carry::AsIs).unwrap();
     limiter.forget_past();
-    assert!(limiter.check("bob").is_allowed(), "its debt was forgotten, on the word of the caller");
+    assert!(limiter.check("bob").is_allowed(), "`forget_past` drops the debts from before the change");
     clock.advance(Duration::from_secs(60));
     assert_eq!(limiter.peek("alice").remaining(), 10);
 }
 
-/// An adaptive server changes its quota every second. One old state at most is kept; but of compact ones that are short of room
-/// all that are not paid for, and then they refuse.
+/// An adaptive server may change its quota every second. A limiter keeps at most one old state.
+///
+/// A compact limiter without enough room is the exception: it keeps every old store with an unpaid debt. After 64
+/// such stores it refuses further changes.
 #[test]
 fn many_changes_do_not_pile_up() {
     let clock = clock();
     let direct = build(Gcra::new(Quota::per_day(100)), &clock).direct().adjustable();
     let keyed = build(Gcra::new(Quota::per_day(100)), &clock).keyed::<String>().adjustable();
     assert!(direct.check_n(60).is_allowed() && keyed.check_n("alice", 60).is_allowed());
-    assert_eq!(keyed.wait("bob").block().map(|turn| turn.remaining()), Ok(99), "a wait is no debt");
+    assert_eq!(keyed.wait("bob").block().map(|turn| turn.remaining()), Ok(99), "bob is admitted at once, and a finished wait keeps no old state");
     for change in 0..2_000_u64 {
         let quota = Quota::per_day(100 + change % 2);
         direct.set_quota(&quota, Carry::AsIs).unwrap();
         keyed.set_quota(&quota, Carry::AsIs).unwrap();
     }
-    // 40 are left, of 100 or 101.
+    // 40 units remain, of 100 or of 101.
     assert_eq!(direct.peek_n(1).remaining(), 40);
     assert_eq!(keyed.peek("alice").remaining(), 40);
 
@@ -215,7 +219,7 @@ fn many_changes_do_not_pile_up() {
     }
     keys().for_each(|(key, cost)| assert_eq!(compact.peek(&key).remaining(), 101 - cost, "{key}"));
 
-    // Full: some debts are where no key is listed.
+    // The table is full, so some debts are spilled, and the keys of spilled debts cannot be listed.
     let full = build(Gcra::new(Quota::per_day(100)), &clock).capacity(64);
     let compact = full.compact().unwrap().adjustable();
     assert!(compact.check_n("alice", 60).is_allowed());
@@ -227,8 +231,8 @@ fn many_changes_do_not_pile_up() {
     }
     let error = change().unwrap_err().to_string();
     assert!(error.contains("64 earlier changes") && error.contains("forget_past"), "{error}");
-    assert!(!error.contains("  "), "one line: {error}");
-    assert!(left <= 40 && compact.peek("alice").remaining() <= left, "64 stores deep");
+    assert!(!error.contains("  "), "the message has a run of spaces: {error}");
+    assert!(left <= 40 && compact.peek("alice").remaining() <= left, "the debt is kept through 64 old stores");
     compact.set_quota(&Quota::per_day(50), Carry::Reset).unwrap();
     assert_eq!(compact.peek("alice").remaining(), 50);
     clock.advance(Duration::from_secs(86_400));
@@ -243,7 +247,7 @@ fn a_charge_of_the_old_quota_is_not_given_back() {
     let clock = clock();
     let limiter = build(Gcra::new(Quota::per_day(10)), &clock).keyed::<String>().adjustable();
     let charge = limiter.check_n("alice", 5);
-    assert_eq!(limiter.refund("alice", &charge), 5, "as long as it is the quota");
+    assert_eq!(limiter.refund("alice", &charge), 5, "a charge under the current quota is refunded");
     let charge = limiter.check_n("alice", 5);
     limiter.set_quota(&Quota::per_day(100), Carry::Additive).unwrap();
     assert_eq!(limiter.refund("alice", &charge), 0);
@@ -266,7 +270,7 @@ fn a_quota_that_does_not_fit_changes_nothing() {
 #[test]
 fn kinds_stay_what_they_are() {
     let clock = clock();
-    // An aligned bucket refills at half past, before and after.
+    // An aligned bucket refills at half past each hour, before and after the change.
     let half_past = START + Duration::from_secs(1_800);
     let limiter = build(TokenBucket::aligned(Quota::per_hour(10), half_past), &clock).direct().adjustable();
     limiter.set_quota(&Quota::per_hour(20), Carry::Reset).unwrap();
@@ -276,7 +280,7 @@ fn kinds_stay_what_they_are() {
     let spacing = build(MinimumSpacing::new(Duration::from_secs(10)), &clock).direct().adjustable();
     assert!(spacing.check().is_allowed());
     spacing.set_quota(&Quota::per_minute(1), Carry::AsIs).unwrap();
-    assert_eq!(spacing.check_n(1).retry_after(), Some(Duration::from_secs(60)), "an event is one of one");
+    assert_eq!(spacing.check_n(1).retry_after(), Some(Duration::from_secs(60)), "a spacing limiter admits one event in each period");
 }
 
 #[test]
@@ -304,12 +308,13 @@ fn it_goes_with_other_limits() {
     assert_eq!(changing.clock().now(), START);
 }
 
-/// Stories of debts that a change once lost.
+/// Regression tests: each shows a debt that a change of the quota once lost.
 mod lost_once {
     use super::*;
     use tollgate::{LeakyBucketQueue, WhenFull, refund_all, refund_all_at};
 
-    /// The seed asked for room as of the change, when the other key still owed; then the check made room as of now.
+    /// Cause: the carried debt asked for room at the time of the change, when the other key still owed. Then the
+    /// check made room at the current time.
     #[test]
     fn a_key_that_finds_no_room_under_a_cap() {
         let clock = clock();
@@ -318,13 +323,13 @@ mod lost_once {
         assert!(limiter.check_n("a", 10).is_allowed());
         limiter.set_quota(&Quota::per_hour(10), Carry::AsIs).unwrap();
         assert!(limiter.check("b").is_allowed());
-        assert!(limiter.check_n("a", 1).is_denied(), "b has the only place");
+        assert!(limiter.check_n("a", 1).is_denied(), "key b has the only place");
         clock.advance(Duration::from_secs(361));
-        assert!(limiter.check_n("a", 10).is_denied(), "nine are owed");
+        assert!(limiter.check_n("a", 10).is_denied(), "key a owes nine units");
         assert!(limiter.check_n("a", 1).is_allowed());
     }
 
-    /// Spilled debts were looked up as of now, and had been paid at the old rate by then.
+    /// Cause: spilled debts were looked up at the current time. By then they counted as paid, at the old rate.
     #[test]
     fn keys_that_are_spilled() {
         let clock = clock();
@@ -336,47 +341,50 @@ mod lost_once {
         limiter.set_quota(&Quota::per_hour(100), Carry::AsIs).unwrap();
         clock.advance(Duration::from_secs(5));
         let again = (0..6_000).filter(|key| limiter.check_n(key, 90).is_allowed()).count();
-        assert_eq!(again, 0, "nobody has paid more than a unit at the new rate");
+        assert_eq!(again, 0, "no key has paid more than one unit at the new rate");
     }
 
-    /// The store in between was asked as of the second change, but forgot the first one's debts as of the third.
+    /// Cause: the middle store was read at the time of the second change, but it forgot the debts of the first store
+    /// at the time of the third change.
     #[test]
     fn spilled_keys_of_a_quota_two_changes_ago() {
         let clock = clock();
         let limiter = build(Gcra::new(Quota::per_minute(100)), &clock).capacity(64);
         let limiter = limiter.compact().unwrap().adjustable();
         (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 100).is_never()));
-        assert_eq!(limiter.peek(&77_777).remaining(), 0, "its debts are all of the sketch's cells");
+        assert_eq!(limiter.peek(&77_777).remaining(), 0, "the spill is saturated, so a key that never came also reads as in debt");
         for per_minute in [90, 1] {
             limiter.set_quota(&Quota::per_minute(per_minute).burst(100), Carry::Used).unwrap();
         }
         clock.advance(Duration::from_secs(180));
         limiter.set_quota(&Quota::per_minute(100), Carry::Used).unwrap();
         for key in (0..2_000).chain([77_777]) {
-            assert!(limiter.peek(&key).remaining() <= 3, "{key}: one unit a minute was paid, not ninety");
+            assert!(limiter.peek(&key).remaining() <= 3, "{key}: time pays one unit a minute, not ninety");
         }
     }
 
-    /// Two changes, with nobody who asks for the key in between. The last store was asked for as long as its own keys owed.
+    /// Two changes, with no lookup of the key between them. Cause: the oldest store was read only as long as its own
+    /// keys owed.
     #[test]
     fn spilled_overdraft_survives_two_changes() {
         let clock = clock();
         let limiter = build(Gcra::new(Quota::per_second(10)), &clock).capacity(64).overdraft(2_000);
         let limiter = limiter.compact().unwrap().adjustable();
         assert_eq!(limiter.charge_unchecked("a", 1_000).cost(), 1_000);
-        // Some are spilled, so keys cannot be listed.
+        // Some debts are spilled, so the limiter cannot list the keys.
         (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 10).is_never()));
         for _ in 0..2 {
             limiter.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap();
         }
         clock.advance(Duration::from_secs(4));
         let denied = limiter.check("a");
-        assert_eq!(denied.retry_after(), Some(Duration::from_millis(95_100)), "960 are owed, and 9 may be");
+        assert_eq!(denied.retry_after(), Some(Duration::from_millis(95_100)), "the key owes 960 units, and one more unit conforms when it owes 9");
         clock.advance(Duration::from_secs(96));
         assert!(limiter.check_n("a", 10).is_allowed());
     }
 
-    /// A debt that is paid no longer keeps old stores: changes go on for as long as they are slower than a burst.
+    /// A paid debt no longer keeps old stores. Changes therefore always succeed if they are slower than a burst
+    /// refills.
     #[test]
     fn spilled_overdraft_is_forgotten_once_paid() {
         let clock = clock();
@@ -422,7 +430,7 @@ mod lost_once {
         }
     }
 
-    /// The old state was asked for as long as one spacing takes, as if five turns were one.
+    /// Cause: the old state was read only for the time of one spacing, as if five turns were one.
     #[test]
     fn turns_of_spaced_events_that_are_asked_for_late() {
         let clock = clock();
@@ -435,7 +443,7 @@ mod lost_once {
         assert_eq!(
             limiter.reserve("a", 1, hour).delay(),
             Duration::from_secs(1),
-            "five turns of two seconds"
+            "five turns of two seconds each end at 10 s, and it is 9 s now"
         );
     }
 
@@ -446,10 +454,10 @@ mod lost_once {
         assert_eq!(limiter.charge_unchecked("a", 30).cost(), 30);
         limiter.set_quota(&Quota::per_minute(10), Carry::AsIs).unwrap();
         clock.advance(Duration::from_secs(80));
-        assert_eq!(limiter.peek("a").remaining(), 0, "20 of 30 still weigh");
+        assert_eq!(limiter.peek("a").remaining(), 0, "20 of the 30 units still count");
     }
 
-    /// By times that are given, and so by a clock that is read before the window turns.
+    /// The caller gives the times. The effect is the same as that of a clock reading from before the window's end.
     #[test]
     fn charges_of_a_window_after_the_change() {
         let limiter = build(FixedWindow::new(Quota::per_minute(10)), &clock()).keyed::<String>().adjustable();
@@ -459,7 +467,7 @@ mod lost_once {
         assert!(limiter.check_at("a", 1, at(62)).is_denied());
     }
 
-    /// A time more than a burst before the change.
+    /// The caller gives a time that is more than a burst before the change.
     #[test]
     fn a_late_check_of_a_compact_limiter() {
         let limiter = build(Gcra::new(Quota::per_second(10)), &clock()).compact().unwrap().adjustable();
@@ -478,10 +486,10 @@ mod lost_once {
         limiter.set_quota_at(&Quota::per_day(100), Carry::Additive, before).unwrap();
         assert_eq!(limiter.refund("a", &charge), 0);
         let charge = limiter.check_n("a", 5);
-        assert_eq!(limiter.refund("a", &charge), 5, "although the clock stands still");
+        assert_eq!(limiter.refund("a", &charge), 5, "a charge after the change is refunded, even if the clock did not advance");
     }
 
-    /// What a new key may use in its first, partial period is nothing that it owes.
+    /// A new key of an adaptive bucket starts with less than a full burst. The missing part is not a debt.
     #[test]
     fn new_keys_of_an_adaptive_bucket() {
         let clock = ManualClock::new(START + Duration::from_secs(1_200));
@@ -506,7 +514,7 @@ mod lost_once {
         assert_eq!(
             (queue.peek_n(0).remaining(), day.peek_n(0).remaining()),
             (3, 6),
-            "who is behind keeps its turn"
+            "a request that is behind in the queue keeps its turn"
         );
         refund_all(limits, &second);
         assert_eq!((queue.peek_n(0).remaining(), day.peek_n(0).remaining()), (4, 9));

@@ -1,4 +1,4 @@
-//! The worked examples that people learn these algorithms from, and the mistakes that other limiters made.
+//! Well-known worked examples of each algorithm, and tests for mistakes found in other rate limiters.
 
 use crate::common::{HOUR, MINUTE, SEC};
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use tollgate::{
     MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
 
-/// One stream, watched by a clock that only says what the example says.
+/// A limiter of one stream. The test gives the time of each call.
 struct Story<A: Algorithm>(RateLimiter<Direct<A>, ManualClock>);
 
 impl<A: Algorithm> Story<A> {
@@ -28,7 +28,7 @@ impl<A: Algorithm> Story<A> {
         self.offer(secs, cost).is_allowed()
     }
 
-    /// How many of `offered` single units are admitted.
+    /// Returns how many of `offered` single units are admitted.
     fn admitted(&self, secs: u64, offered: u64) -> u64 {
         (0..offered).map(|_| u64::from(self.admits(secs, 1))).sum()
     }
@@ -46,11 +46,11 @@ fn per(limit: u64, period_ns: u64) -> Quota {
 fn token_bucket_of_5_with_3_tokens_every_10_minutes() {
     let bucket = Story::new(TokenBucket::interval(per(3, 10 * MINUTE).burst(5)));
     assert_eq!(bucket.admitted(0, 6), 5, "a full bucket holds five tokens");
-    assert_eq!(bucket.admitted(599, 1), 0, "nothing drips in before the period ends");
+    assert_eq!(bucket.admitted(599, 1), 0, "no token is added before the period ends");
     assert_eq!(bucket.admitted(600, 4), 3, "then three tokens come at once");
     assert_eq!(bucket.admitted(1_200, 1), 1);
     assert_eq!(bucket.remaining(1_800), 5, "two left and three new");
-    assert_eq!(bucket.remaining(86_400), 5, "and never more than five");
+    assert_eq!(bucket.remaining(86_400), 5, "the bucket never holds more than five");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn aligned_bucket_refills_each_tenth_minute() {
     let bucket = Story::new(TokenBucket::aligned(per(3, 10 * MINUTE).burst(5), Timestamp::from_secs(30)));
     assert_eq!(bucket.admitted(600, 6), 5);
     assert_eq!(bucket.admitted(629, 1), 0);
-    assert_eq!(bucket.admitted(630, 4), 3, "thirty seconds after the bucket's first use");
+    assert_eq!(bucket.admitted(630, 4), 3, "the refill comes thirty seconds after the full ten minutes");
     assert_eq!(bucket.admitted(1_229, 1), 0);
     assert_eq!(bucket.admitted(1_230, 4), 3);
 }
@@ -111,10 +111,10 @@ fn leaky_bucket_queue_releases_one_each_second() {
     assert!(queue.offer(0, 1).is_denied());
     let late = queue.offer_ns(SEC + SEC / 2, 1);
     assert!(late.is_allowed());
-    assert_eq!(late.delay(), Duration::from_millis(1_500), "goes at 3 s");
+    assert_eq!(late.delay(), Duration::from_millis(1_500), "the request goes at 3 s");
 }
 
-/// Rounded intervals of a hundred years' queue are 660 billion units too many.
+/// With rounded intervals, a queue of a hundred years would hold 660 billion units too many.
 #[test]
 fn queue_length_follows_longest_wait() {
     let years = |years: u64| Duration::from_secs(years * 31_557_600);
@@ -149,7 +149,7 @@ fn fixed_window_of_10_a_minute() {
     let refused = window.offer(40, 1);
     assert!(refused.is_denied());
     assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
-    assert_eq!(window.remaining(60), 10, "a new minute is a new window");
+    assert_eq!(window.remaining(60), 10, "a new window starts with the new minute");
     assert_eq!(window.admitted(60, 11), 10);
 }
 
@@ -157,7 +157,7 @@ fn fixed_window_of_10_a_minute() {
 fn fixed_window_admits_twice_its_limit_around_a_boundary() {
     let window = Story::new(FixedWindow::new(Quota::per_minute(10)));
     assert_eq!(window.admitted(59, 11), 10);
-    assert_eq!(window.admitted(60, 11), 10, "twenty within two seconds");
+    assert_eq!(window.admitted(60, 11), 10, "the two windows admit twenty units within two seconds");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn fixed_window_from_first_use_ignores_clock_minutes() {
     assert_eq!(window.admitted(59, 11), 10);
     assert_eq!(window.admitted(60, 1), 0);
     assert!(!window.offer_ns(119 * SEC - 1, 1).is_allowed());
-    assert_eq!(window.admitted(119, 1), 1, "opens again a minute after it opened");
+    assert_eq!(window.admitted(119, 1), 1, "a new window opens one minute after the first opened");
     assert_eq!(window.admitted(130, 10), 9);
     assert_eq!(window.admitted(178, 1), 0);
     assert_eq!(window.admitted(179, 1), 1);
@@ -180,10 +180,10 @@ fn sliding_log_of_3_in_10_seconds() {
     }
     let refused = log.offer(9, 1);
     assert!(refused.is_denied());
-    assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)), "the first leaves at 10 s");
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)), "the first unit leaves the log at 10 s");
     assert!(log.admits(11, 1));
     assert!(log.admits(15, 1));
-    assert!(!log.admits(15, 1), "8, 11 and 15 are still in");
+    assert!(!log.admits(15, 1), "the units of 8, 11 and 15 s are still in the log");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn strict_60_sub_windows_admit_500_in_any_hour() {
     let (mut now, mut random) = (0_u64, 1_u64);
     let mut most = 0;
     while now < 30 * HOUR {
-        // Quiet stretches, then more than is allowed, at times that know nothing of minutes.
+        // Idle stretches alternate with more requests than the limit, at times that are not aligned to minutes.
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let pace = if (now / (17 * MINUTE)).is_multiple_of(3) { SEC } else { 20 * SEC };
         now += (random >> 33) % pace;
@@ -219,7 +219,7 @@ fn strict_60_sub_windows_admit_500_in_any_hour() {
 #[test]
 fn lenient_60_sub_windows_can_admit_1000_in_59_minutes() {
     let counter = Story::new(SubWindow::new(Quota::per_hour(500), 60));
-    assert!(counter.offer_ns(MINUTE - 1, 500).is_allowed(), "at the very end of minute 0");
+    assert!(counter.offer_ns(MINUTE - 1, 500).is_allowed(), "at the last nanosecond of minute 0");
     assert!(counter.offer_ns(HOUR - 1, 1).is_denied());
     assert!(counter.offer_ns(HOUR, 500).is_allowed(), "minute 0 is not among the last 60");
     let strict = Story::new(SubWindow::new(Quota::per_hour(500), 60).strict());
@@ -234,7 +234,7 @@ fn sliding_window_estimates_six_and_a_half_of_seven() {
     assert_eq!(counter.admitted(30, 5), 5);
     assert_eq!(counter.admitted(60 + 10, 3), 3);
     assert!(counter.admits(60 + 18, 1), "5 × 0.7 + 3 = 6.5 is below 7");
-    assert!(!counter.admits(60 + 18, 1), "7.5 is not");
+    assert!(!counter.admits(60 + 18, 1), "7.5 is above 7");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn strict_sliding_window_admits_2_of_3() {
     assert_eq!(strict.admitted(66, 3), 2, "8 × 0.9 = 7.2 counts as 8");
     let rounding_down = Story::new(SlidingWindow::new(Quota::per_minute(10)));
     assert_eq!(rounding_down.admitted(59, 8), 8);
-    assert_eq!(rounding_down.admitted(66, 3), 3, "7.2 counts as 7");
+    assert_eq!(rounding_down.admitted(66, 3), 3, "8 × 0.9 = 7.2 counts as 7");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn minimum_spacing_of_2_seconds() {
     assert!(spacing.admits(5, 1));
     assert!(spacing.offer_ns(7 * SEC - 1, 1).is_denied());
     assert_eq!(spacing.offer(6, 1).retry_after(), Some(Duration::from_secs(1)));
-    assert!(spacing.admits(7, 1_000), "whatever it costs");
+    assert!(spacing.admits(7, 1_000), "the cost of an event does not matter");
     assert!(spacing.offer(8, 1).is_denied());
 }
 
@@ -269,7 +269,8 @@ fn ten_a_minute_admits_one_each_six_seconds() {
 
 #[test]
 fn seven_a_minute_is_exact_with_fractional_interval() {
-    // With a burst of two the schedule is never caught up with, so a rounded interval would show sooner or later.
+    // With a burst of two, the key is always in debt, so an error from a rounded interval would add up and become
+    // visible.
     let limiter = Story::new(Gcra::new(Quota::per_minute(7).burst(2)));
     assert_eq!(limiter.admitted(0, 3), 2);
     for unit in 1..700_u64 {
@@ -282,10 +283,10 @@ fn seven_a_minute_is_exact_with_fractional_interval() {
 
 #[test]
 fn three_hundred_million_a_second_is_not_rounded() {
-    // governor 0.10 keeps whole nanoseconds and so admits 333 of these.
+    // governor 0.10 rounds the interval to whole nanoseconds and therefore admits 333 of these.
     let limiter = Story::new(Gcra::new(Quota::per_second(300_000_000).burst(1)));
     let admitted = (0..1_000).filter(|nanos| limiter.offer_ns(*nanos, 1).is_allowed()).count();
-    assert_eq!(admitted, 250, "one each 4 ns: at 3 ns the next is not due");
+    assert_eq!(admitted, 250, "one unit conforms every 4 ns: at 3 ns the next is not due yet");
     let burst_of_four = Story::new(Gcra::new(Quota::per_second(300_000_000).burst(4)));
     let admitted =
         (0..1_000).filter(|nanos| (0..2).any(|_| burst_of_four.offer_ns(*nanos, 1).is_allowed())).count();
@@ -294,16 +295,17 @@ fn three_hundred_million_a_second_is_not_rounded() {
 
 #[test]
 fn polling_often_does_not_wear_away_the_rate() {
-    // ratelimit 2.0 drops the fraction of a token at each refill: polled each 1,999 ns it yields half its rate.
+    // ratelimit 2.0 drops the fraction of a token at each refill: polled every 1,999 ns, it yields half its rate.
     let bucket = Story::new(TokenBucket::new(Quota::per_second(1_000).burst(1)));
     let admitted =
         (0..200_000_000_u64 / 1_999).filter(|poll| bucket.offer_ns(poll * 1_999, 1).is_allowed()).count();
-    assert!((199..=201).contains(&admitted), "{admitted} in a fifth of a second");
+    assert!((199..=201).contains(&admitted), "{admitted} units were admitted in a fifth of a second");
 }
 
 #[test]
 fn a_quiet_time_shorter_than_the_burst_earns_no_second_burst() {
-    // throttlecrab compares with the time minus the tolerance where GCRA compares with the time: 17 pass here.
+    // GCRA compares the arrival time with the current time. throttlecrab compares it with the current time minus the
+    // tolerance and admits 17 units here.
     let limiter = Story::new(Gcra::new(Quota::per_minute(60).burst(10)));
     assert!(limiter.admits(0, 1));
     let admitted = (0..20).filter(|_| limiter.offer_ns(8_900_000_000, 1).is_allowed()).count();
@@ -312,7 +314,8 @@ fn a_quiet_time_shorter_than_the_burst_earns_no_second_burst() {
 
 #[test]
 fn a_cost_that_would_wrap_is_never_admitted() {
-    // governor 0.10 multiplies 213,504 days unchecked and lets this pass in release builds.
+    // governor 0.10 computes the cost times one day without an overflow check, so in release builds a cost of 213,504
+    // is admitted.
     let limiter = Story::new(Gcra::new(Quota::per_day(1).burst(10)));
     for cost in [11, 213_504, 213_505, 213_506, 1 << 32, u64::MAX / 86_400_000_000_000, u64::MAX] {
         let decision = limiter.offer(0, cost);
@@ -322,7 +325,7 @@ fn a_cost_that_would_wrap_is_never_admitted() {
     assert_eq!(limiter.remaining(0), 10);
 }
 
-/// Runs `law` on a stream of each algorithm with a limit of 10 a minute.
+/// Runs `law` on one limiter of each algorithm, with a limit of 10 a minute.
 macro_rules! for_each_algorithm {
     ($law:ident) => {{
         let quota = Quota::per_minute(10);
@@ -372,12 +375,12 @@ fn cost_zero_is_a_peek() {
     let spacing = Story::new(MinimumSpacing::new(Duration::from_secs(2)));
     assert!(spacing.admits(0, 1));
     assert!(spacing.admits(1, 0));
-    assert!(spacing.admits(2, 1), "the peek was no admission");
+    assert!(spacing.admits(2, 1), "the peek did not start a new spacing");
 }
 
 #[test]
 fn a_cost_above_the_burst_is_never_and_changes_nothing() {
-    // gcra 0.6 removes the key's entry on such a request, so that sending one buys a new allowance.
+    // gcra 0.6 removes the key's entry on such a request, so a client could send one to get a full burst again.
     fn law<A: Algorithm>(stream: &Story<A>) {
         assert!(stream.admits(60, 7));
         for cost in [11, 1_000, u64::MAX] {
@@ -394,13 +397,13 @@ fn a_cost_above_the_burst_is_never_and_changes_nothing() {
 
 #[test]
 fn a_clock_that_steps_back_mints_nothing() {
-    // golang.org/x/time/rate moves its last refill back with such times and then refills twice.
+    // golang.org/x/time/rate moves its last refill back to such a time and later refills for the same interval twice.
     fn law<A: Algorithm>(stream: &Story<A>) {
         assert!(stream.admits(6_000, 10));
         for secs in [5_999, 5_990, 5_900, 3_000, 0, 5_999, 6_000] {
             assert!(stream.offer(secs, 1).is_denied(), "{secs} s");
         }
-        assert!(stream.admits(6_120, 10), "and nobody is locked out");
+        assert!(stream.admits(6_120, 10), "the key is not locked out");
     }
     for_each_algorithm!(law);
 }

@@ -1,15 +1,18 @@
-//! Every algorithm, direct and keyed, against its oracle.
+//! Compares every algorithm, direct and keyed, with its oracle.
 //!
-//! Properties, over random quotas, costs and times (ties, boundaries, steps back, jumps of years):
-//! - the outcome, the remaining units, the waits and the delay are the oracle's, to the nanosecond;
-//! - `retry_after` is tight: admitted then, denied one nanosecond before;
-//! - `remaining` is tight: that cost is admitted, one more is not;
-//! - after `reset_after` everything is there again;
-//! - a peek answers what the check then answers, and changes nothing;
-//! - one batch decides as the same single calls;
-//! - a keyed limiter forgets a key only when it is as new at a time that was seen, and then starts it anew;
-//! - with quotas whose interval is no simple fraction, and at the end of time, nothing is admitted that exact
-//!   arithmetic would refuse, no interval sees more than the bound, and at most 1/32 ns an interval is lost.
+//! The properties hold for random quotas, costs and times. The times include equal times, window boundaries, steps
+//! back and jumps of years.
+//! 1. The outcome, the remaining units, the waits and the delay equal the oracle's, to the nanosecond.
+//! 2. `retry_after` is tight: the same cost is admitted after it, and denied one nanosecond earlier.
+//! 3. `remaining` is tight: that cost is admitted, and a cost of one more is denied.
+//! 4. After `reset_after` the full capacity is available again.
+//! 5. A peek returns what the following check returns, and changes nothing.
+//! 6. A batch decides as the same single calls.
+//! 7. A keyed limiter forgets a key only when the key owes nothing at a time that the limiter has seen. The key then
+//!    starts without a debt.
+//! 8. For any quota (also one whose interval is no simple fraction) and at the end of time, the limiter admits
+//!    nothing that exact arithmetic would deny. No interval admits more than the bound. Rounding costs at most 1/32
+//!    ns per interval.
 
 use crate::common::kinds::Kind;
 use crate::common::operations::{config, exact_spec, ops, spec, start};
@@ -26,7 +29,7 @@ const KEYS: u32 = 3;
 
 type Case = (Spec, u64, Vec<Op>);
 
-/// Runs `law` on random cases of one algorithm and makes sure that it did not refuse nearly all of them.
+/// Runs `law` on random cases of one algorithm. Fails if the algorithm refused half of the quotas or more.
 fn check(
     kind: Kind,
     specs: impl Strategy<Value = Spec>,
@@ -46,24 +49,25 @@ fn check(
     if let Err(failure) = result {
         panic!("{kind:?}: {failure}");
     }
-    assert!(*refused.get_mut() * 2 < *tried.get_mut(), "{kind:?} refused most quotas");
+    assert!(*refused.get_mut() * 2 < *tried.get_mut(), "{kind:?} refused half of the quotas or more");
 }
 
 fn nanos(wait: u128) -> Option<Duration> {
     Some(Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years")))
 }
 
-/// A key that is not held starts anew. If time has not stepped back since, that is what it would do anyway.
+/// Resets the oracle of a key that the limiter has forgotten. The key must owe nothing at `newest`, the latest time
+/// so far.
 fn forget(oracle: &mut Box<dyn Oracle>, kind: Kind, spec: Spec, newest: u64) {
     if matches!(kind, Kind::Adaptive(_)) {
-        // Never forgotten, so this one was never used.
+        // The limiter never forgets a key of an adaptive bucket, so this key was never used.
         return;
     }
-    assert_eq!(oracle.reset_after(newest), 0, "forgotten before it was as new: {oracle:?} by {newest}");
+    assert_eq!(oracle.reset_after(newest), 0, "the key was forgotten while it had a debt: {oracle:?} at {newest}");
     *oracle = kind.oracle(spec);
 }
 
-/// Our decision is the oracle's, and so are all its figures.
+/// Each decision equals the oracle's, and so do all its figures.
 fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(*spec)).collect();
     let (mut now, mut newest) = (*start, *start);
@@ -76,7 +80,7 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
         now = within_reach(op.step.apply(now, *spec, oracle), *start, kind, *spec);
         newest = newest.max(now);
         let cost = op.cost.apply(now, oracle);
-        let before = format!("{cost} at {now} of key {}, {oracle:?}", op.key);
+        let before = format!("cost {cost} at {now} for key {}, {oracle:?}", op.key);
 
         let delay = oracle.delay(u128::from(now));
         let wait = oracle.retry_after(now, cost);
@@ -101,7 +105,8 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
                 "peek after {before}"
             );
         }
-        // Rounded down, the last traces of a window count are nothing before the window ends; either time will do.
+        // The last part of the previous window's count may round down to zero before the window ends. `reset_after`
+        // may therefore be either time.
         let reset = nanos(oracle.reset_after(now)).unwrap();
         assert!(
             decided.reset_after() == reset || kind == Kind::Sliding && decided.reset_after() > reset,
@@ -110,7 +115,7 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     }
 }
 
-/// The figures that our decisions give are true of our own later answers. The oracle only helps to choose times.
+/// The figures in a decision agree with the limiter's own later decisions. The oracle only helps to choose times.
 fn is_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     let full_after = u128::from(spec.burst) * u128::from(spec.period_ns) / u128::from(spec.limit);
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(*spec)).collect();
@@ -126,31 +131,34 @@ fn is_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
 
         match decision.retry_after() {
             None => assert!(decision.is_never()),
-            // Time ends in 2554, and what would last longer is refused.
+            // Timestamps end in 2554, and a longer wait is denied.
             Some(wait) if u128::from(now) + wait.as_nanos() + 2 * full_after > u128::from(u64::MAX) => {}
             Some(wait) if decision.is_denied() => {
-                assert!(peek(cost, after(wait)).is_allowed(), "{op:?} at {now}: not after {wait:?}");
-                assert!(peek(cost, after(wait) - 1).is_denied(), "{op:?} at {now}: before {wait:?}");
+                assert!(peek(cost, after(wait)).is_allowed(), "{op:?} at {now}: denied after the wait of {wait:?}");
+                assert!(peek(cost, after(wait) - 1).is_denied(), "{op:?} at {now}: admitted before the wait of {wait:?}");
             }
             Some(wait) => assert_eq!(wait, Duration::ZERO),
         }
         if kind != Kind::Spacing {
             let remaining = decision.remaining();
-            assert!(peek(remaining, now).is_allowed(), "{op:?} at {now}: {remaining} do not remain");
-            assert!(peek(remaining + 1, now).is_denied(), "{op:?} at {now}: more than {remaining} remain");
+            assert!(peek(remaining, now).is_allowed(), "{op:?} at {now}: a cost of {remaining}, the remaining units, is denied");
+            assert!(peek(remaining + 1, now).is_denied(), "{op:?} at {now}: a cost above {remaining}, the remaining units, is admitted");
             let full = peek(0, after(decision.reset_after()));
-            assert_eq!(full.remaining(), full.limit(), "{op:?} at {now}: {full:?} is not as new");
-            assert_eq!(full.reset_after(), Duration::ZERO, "{op:?} at {now}: {full:?} is not as new");
+            assert_eq!(full.remaining(), full.limit(), "{op:?} at {now}: after the reset the key still owes: {full:?}");
+            assert_eq!(full.reset_after(), Duration::ZERO, "{op:?} at {now}: after the reset the key still owes: {full:?}");
         }
     }
 }
 
-/// What ours admits, exact arithmetic admits too with time held at the newest admission, charged with just that;
-/// and no interval sees more than the bound.
+/// Exact arithmetic admits everything that the limiter admits, and no interval admits more than the bound.
+///
+/// The oracle never sees time step back: its time is held at the newest admission. It is charged only with what the
+/// limiter admitted.
 fn never_exceeds(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     let mut exact: Vec<_> = (0..KEYS).map(|_| (kind.oracle(*spec), Vec::<(u64, u64)>::new())).collect();
     let (mut now, mut newest) = (*start, *start);
-    // A word of fractions of a nanosecond tells ahead from behind within half its range, nine years at least.
+    // A state in fractions of a nanosecond tells earlier from later times within half its range, which is at least
+    // nine years.
     let reach = if kind.is_bucket_family() && spec.interval().1 > 1 { 1 << 57 } else { u64::MAX };
     for op in ops {
         let (oracle, admitted) = &mut exact[op.key as usize];
@@ -163,18 +171,18 @@ fn never_exceeds(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
         newest = newest.max(now);
         let cost = op.cost.apply(now, &**oracle);
         let decision = limiter.check_at(op.key, cost, now);
-        // Figures must not overflow, whatever they are here.
+        // The figures must not overflow. Their values are not checked here.
         let _ = (decision.remaining(), decision.retry_after(), decision.reset_after(), decision.delay());
         assert_eq!(decision.is_never(), cost > oracle.capacity(), "{op:?} at {now}");
         if decision.is_allowed() && cost > 0 {
             let held = admitted.last().map_or(now, |&(newest, _)| now.max(newest));
-            assert_eq!(oracle.offer(held, cost), Verdict::Allowed, "{cost} at {now}, {oracle:?}");
+            assert_eq!(oracle.offer(held, cost), Verdict::Allowed, "exact arithmetic denies cost {cost} at {now}, {oracle:?}");
             admitted.push((held, if kind == Kind::Spacing { 1 } else { cost }));
             let mut sum = 0;
             for &(from, cost) in admitted.iter().rev() {
                 sum += u128::from(cost);
                 let bound = oracle.most_in(u128::from(held - from));
-                assert!(sum <= bound, "{sum} > {bound} from {from} to {held}");
+                assert!(sum <= bound, "{sum} units, more than the bound of {bound}, from {from} to {held}");
             }
         }
     }
@@ -275,7 +283,8 @@ fn odd_quota_rounding_is_at_most_a_32nd_of_a_nanosecond() {
             for admitted in 0_u128..5_000 {
                 let decision = limiter.peek_at(0, 1, now);
                 now += u64::try_from(decision.retry_after().unwrap().as_nanos()).unwrap();
-                // All but the burst are waited for: each at most period / limit + 1/32 ns, and one rounding up.
+                // Every unit after the burst is waited for. Each wait is at most period / limit + 1/32 ns, plus one
+                // rounding up.
                 let waited = u128::from(now - begin);
                 let (num, den) = spec.interval();
                 let due = admitted.saturating_sub(2) * (32 * num + den) / (32 * den) + 1;
@@ -350,6 +359,6 @@ fn extreme_quotas_and_costs_at_extreme_times_do_not_panic() {
                 }
             }
         }
-        assert!(accepted > 0, "{kind:?} accepts nothing extreme");
+        assert!(accepted > 0, "{kind:?} accepts no extreme quota");
     }
 }

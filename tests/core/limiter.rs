@@ -1,4 +1,4 @@
-//! The public face, by a clock that is moved by hand.
+//! The public API of a limiter, tested with a manual clock.
 
 use crate::common::SEC;
 use std::net::{IpAddr, Ipv4Addr};
@@ -90,7 +90,7 @@ fn a_time_given_with_the_call_overrides_the_clock() {
     assert!(limiter.check(&7).is_allowed());
     assert!(limiter.check_at(&7, 1, Timestamp::from_secs(43_259)).is_denied());
     assert!(limiter.check_at(&7, 1, Timestamp::from_secs(43_260)).is_allowed());
-    assert!(limiter.check(&7).is_denied(), "the clock is behind what was charged");
+    assert!(limiter.check(&7).is_denied(), "the clock is behind the time of the last charge");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_queue_says_how_long_to_wait_before_going() {
 
 #[test]
 fn a_batch_reads_the_clock_once() {
-    /// Moves on a second at each reading.
+    /// Advances by one second at each reading.
     struct Hasty(ManualClock);
     impl Clock for Hasty {
         fn now(&self) -> Timestamp {
@@ -155,7 +155,7 @@ fn keys_of_any_hashable_type_are_borrowed() {
 fn one_call_may_bring_its_own_quota() {
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2))).clock(noon()).keyed::<String>();
     let paying =
-        limiter.algorithm().requota(&Quota::per_second(10)).expect("GCRA reads its word under any quota");
+        limiter.algorithm().requota(&Quota::per_second(10)).expect("GCRA can read its state under any quota");
     let now = limiter.clock().now();
     for _ in 0..10 {
         assert!(limiter.check_with("paying", &paying, 1, now).is_allowed());
@@ -166,7 +166,7 @@ fn one_call_may_bring_its_own_quota() {
 
     let windows = SubWindow::new(Quota::per_minute(5), 6);
     assert!(windows.requota(&Quota::per_minute(50)).is_ok());
-    assert!(windows.requota(&Quota::per_second(5)).is_err(), "its counts are of minutes");
+    assert!(windows.requota(&Quota::per_second(5)).is_err(), "its counts belong to windows of a minute, not of a second");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn real_clocks_start_at_unix_epoch_and_are_monotonic() {
         let wall = Timestamp::from_nanos(u64::try_from(wall.as_nanos()).expect("before 2554"));
         let mut last = clock.now();
         let apart = last.duration_since(wall).max(wall.duration_since(last));
-        assert!(apart < secs(5) + resolution, "{apart:?} from the wall clock");
+        assert!(apart < secs(5) + resolution, "the clock differs from the wall clock by {apart:?}");
         for _ in 0..10_000 {
             let now = clock.now();
             assert!(now >= last);
@@ -212,7 +212,7 @@ fn clones_of_a_manual_clock_tell_one_time() {
     assert_eq!(clone.now(), Timestamp::from_secs(1));
     clock.set(Timestamp::MAX);
     clock.advance(secs(1));
-    assert_eq!(clone.now(), Timestamp::MAX, "the end of time stays");
+    assert_eq!(clone.now(), Timestamp::MAX, "the latest time does not wrap around");
 }
 
 #[test]
@@ -226,8 +226,11 @@ fn timestamps_saturate() {
     assert_eq!(Timestamp::ZERO + Duration::MAX, Timestamp::MAX);
 }
 
-/// A turn at the next refill is one in a bucket that is full by then: what is left in it now would run over. (It was kept
-/// besides, and four units went at one moment out of a bucket of three.)
+/// A turn at the next refill assumes that the bucket is full at that refill, so the units left in it now overflow and
+/// are lost.
+///
+/// A regression test: the bucket once kept those units, and it admitted four units at one moment from a burst of
+/// three.
 #[test]
 fn turn_at_refill_drops_overflow() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
@@ -239,16 +242,18 @@ fn turn_at_refill_drops_overflow() {
     let next = bucket.reserve(2, Duration::from_secs(1));
     assert_eq!(next.delay(), Duration::from_millis(240));
     clock.advance(Duration::from_millis(120));
-    assert!(bucket.check().is_denied(), "until the second turn has gone, checks are denied");
+    assert!(bucket.check().is_denied(), "checks are denied until the time of the second turn");
     clock.advance(Duration::from_millis(120));
     assert!(
         bucket.check_n(1).is_allowed() && bucket.check_n(1).is_denied(),
-        "two of three are the second turn's"
+        "the second turn uses two of the three units"
     );
 }
 
-/// Who gives up a turn at a refill gets back what was in the bucket when it was given: it was charged along with the turn, and stayed
-/// so.
+/// A caller that refunds a turn at a refill also gets back the units that were in the bucket when the turn was
+/// reserved.
+///
+/// A regression test: the reservation charged those units too, and the refund once did not return them.
 #[test]
 fn a_turn_at_a_refill_is_given_back_whole() {
     let quota = Quota::new(3, Duration::from_secs(1)).burst(5);
@@ -264,20 +269,21 @@ fn a_turn_at_a_refill_is_given_back_whole() {
     }
 }
 
-/// Padded to two lines where the processor fetches two together; beside it the algorithm's own numbers.
+/// The state takes one cache line (two where the processor fetches pairs of lines), in addition to the algorithm's
+/// own fields.
 #[test]
 fn a_direct_state_is_a_line() {
     let line = align_of::<Direct<Gcra>>();
-    assert!((32..=256).contains(&line), "a line of {line} bytes");
+    assert!((32..=256).contains(&line), "the state is aligned to {line} bytes");
     assert_eq!(size_of::<Direct<Gcra>>(), size_of::<Gcra>().next_multiple_of(line) + line);
 }
 
-/// The list of keys that meet in one limiter is of no use against another one.
+/// Keys whose hashes collide in one limiter do not collide in another limiter.
 #[test]
 fn each_limiter_hashes_with_a_secret_of_its_own() {
     let quota = Quota::per_second(1);
     let limiters = [RateLimiter::new(quota), RateLimiter::new(quota)];
     let differ = (0..100_u64).filter(|key| limiters[0].hash(key) != limiters[1].hash(key)).count();
-    assert!(differ > 98, "two hashers agree about {} keys of 100", 100 - differ);
-    assert_eq!(limiters[0].hash("alice"), limiters[0].hash(&"alice".to_owned()), "and each with itself");
+    assert!(differ > 98, "two limiters hash {} of 100 keys to the same value", 100 - differ);
+    assert_eq!(limiters[0].hash("alice"), limiters[0].hash(&"alice".to_owned()), "a limiter always hashes equal keys to the same value");
 }

@@ -1,4 +1,5 @@
-//! The algorithms against their oracles and the textbook; the limiter's own face: quotas that change, charges of other kinds, refunds.
+//! Algorithms compared with their oracles and with textbook examples; quotas that change; other kinds of charges;
+//! refunds.
 
 #[macro_use]
 #[path = "../common/mod.rs"]

@@ -1,11 +1,12 @@
-//! The oracles themselves, before anything is compared with them.
+//! Tests of the oracles themselves.
 //!
 //! Properties:
-//! - the four descriptions of the bucket family (arrival time, tokens, level, queue) decide alike, also when time steps
-//!   back;
-//! - no oracle admits more in any interval than it states;
-//! - a step back never gets admitted what the same request at the newest admitted time would not;
-//! - a wait is tight: admitted after it, not one nanosecond before.
+//! 1. The four descriptions of the bucket family (arrival time, tokens, level, queue) decide alike, also when time
+//!    steps back.
+//! 2. No oracle admits more in any interval than the bound that it states.
+//! 3. After a step back, an oracle admits a request only if it would also admit it at the newest time of an
+//!    admission.
+//! 4. A wait is tight: the cost is admitted after it, and denied one nanosecond earlier.
 
 use crate::common::kinds::{ALL, Kind};
 use crate::common::operations::{config, ops, spec, start};
@@ -14,7 +15,7 @@ use crate::common::steps::Op;
 use crate::common::{MINUTE, SEC};
 use proptest::prelude::*;
 
-/// Plays the operations on one stream and answers the admissions (time, cost).
+/// Plays the operations on one stream and returns the admissions as (time, cost).
 fn play(
     oracle: &mut dyn Oracle,
     spec: Spec,
@@ -61,7 +62,7 @@ proptest! {
                 for &(to, cost) in &admitted[i..] {
                     sum += if kind == Kind::Spacing { 1 } else { u128::from(cost) };
                     let bound = oracle.most_in(u128::from(to - from));
-                    prop_assert!(sum <= bound, "{kind:?}: {sum} > {bound} from {from} to {to}");
+                    prop_assert!(sum <= bound, "{kind:?}: {sum} units, more than the bound of {bound}, from {from} to {to}");
                 }
             }
         }

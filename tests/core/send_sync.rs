@@ -1,4 +1,4 @@
-//! Public types may be shared between threads, and all of them can be printed.
+//! Every public type can be shared between threads and implements `Debug`.
 
 use std::fmt::Debug;
 use std::net::IpAddr;
