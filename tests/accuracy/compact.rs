@@ -1,8 +1,9 @@
-//! How often bounded memory decides wrongly: the design's table, on the real code and with fixed seeds.
+//! Measures how often limiters of bounded memory decide wrongly. Compares the results with the design's table, with
+//! fixed seeds.
 //!
-//! Traffic, keys and memory are scaled down together, which leaves the load of a slot as it was. The full table runs in release
-//! (`cargo test --release --test accuracy -- --ignored`, a few seconds); `cargo run --release --example accuracy` prints
-//! it at full scale.
+//! Traffic, keys and memory are scaled down by the same factor, so slots are equally scarce. The full table runs in
+//! release (`cargo test --release --test accuracy -- --ignored`, a few seconds). `cargo run --release --example
+//! accuracy` prints it at full scale.
 
 use crate::common::accuracy::measure::{Charged, Outcome, play};
 use crate::common::accuracy::random::{Random, Seeded};
@@ -10,7 +11,8 @@ use crate::common::accuracy::table::{Cell, Row, cells};
 use crate::common::accuracy::traffic::Traffic;
 use tollgate::{Capacity, Gcra, ManualClock, Overflow, Quota, RateLimiter, Timestamp};
 
-/// Seconds until it counts, and that count. A's overload takes two bursts' time to build up.
+/// Returns the seconds of warm-up and the measured seconds. The overload of traffic A builds up over the time of two
+/// bursts.
 fn seconds(cell: &Cell) -> (u64, u64) {
     if cell.traffic.name == "A" { (60, 60) } else { (20, 40) }
 }
@@ -25,29 +27,30 @@ fn run_in(cell: &Cell, scale: u64, bytes: usize) -> Outcome {
     let before = limiter.bytes();
     let (warm_up, measured) = seconds(cell);
     let outcome = play(&traffic, &limiter, 7, warm_up, measured);
-    assert!(before <= bytes && limiter.bytes() == before, "memory is what was asked for, and stays so");
+    assert!(before <= bytes && limiter.bytes() == before, "the store exceeds the requested memory, or its size changed");
     outcome
 }
 
-/// Within a factor of two of the design's figures, and `slack` percent for small counts.
+/// Checks that the result is within a factor of two of the design's figures. `slack`, in percent, allows for small
+/// counts.
 fn holds(cell: &Cell, outcome: &Outcome, slack: f64) {
     let honest = outcome.honest(Charged::Admissions);
     let (denied, admitted) = (100.0 * honest.denied_share(), 100.0 * honest.admitted_share());
     let name = format!("{} {} {} MiB", cell.traffic.name, cell.row.name(), cell.mebibytes);
     println!(
-        "{name}: {denied:.4} / {admitted:.4}, design {} / {}; {:.0} busy keys, {:.1} B each",
+        "{name}: {denied:.4} / {admitted:.4}, design {} / {}; {:.0} keys with a debt, {:.1} B each",
         cell.denied_percent,
         cell.admitted_percent,
         outcome.live,
         outcome.bytes_a_key()
     );
-    assert!(denied <= 2.0 * cell.denied_percent + slack, "{name}: {denied} % of the deserving denied");
-    assert!(admitted <= 2.0 * cell.admitted_percent + slack, "{name}: {admitted} % of the abusive admitted");
+    assert!(denied <= 2.0 * cell.denied_percent + slack, "{name}: {denied} % of the deserving requests were denied");
+    assert!(admitted <= 2.0 * cell.admitted_percent + slack, "{name}: {admitted} % of the abusive requests were admitted");
     match cell.row {
         Row::Store(Overflow::Forget) => {
-            assert!(denied == 0.0, "{name}: forgetting denies nobody who deserves");
+            assert!(denied == 0.0, "{name}: `Forget` must not deny a deserving request");
         }
-        _ => assert!(admitted == 0.0, "{name}: nothing is admitted that was used up"),
+        _ => assert!(admitted == 0.0, "{name}: an abusive request was admitted"),
     }
 }
 
@@ -56,18 +59,18 @@ fn holds(cell: &Cell, outcome: &Outcome, slack: f64) {
 fn the_tightest_memory_in_which_spilling_is_good() {
     for cell in cells().filter(|cell| cell.row == Row::Store(Overflow::Spill) && cell.mebibytes == 2) {
         let scale = if cfg!(debug_assertions) { 64 } else { 16 };
-        // The cells wrap once in about fourteen minutes.
+        // The cells wrap around about every fourteen minutes.
         for phase in 0..4 {
             let start_ns = cell.traffic.start_ns + phase * 211 * 1_000_000_000;
             let cell = Cell { traffic: Traffic { start_ns, ..cell.traffic }, ..cell };
-            // At this scale a single unlucky key is some hundredths of a percent.
+            // At this scale one unlucky key contributes some hundredths of a percent.
             holds(&cell, &run(&cell, scale), 0.1);
         }
     }
 }
 
-/// This traffic's cells wrap once in about fourteen minutes, and its states once in about two years: runs begin in every
-/// part of both.
+/// The cells of this traffic wrap around about every fourteen minutes, and its states about every two years. The runs
+/// start in every part of both periods.
 #[test]
 #[ignore = "for release builds: 32 runs of 300,000 requests and more"]
 fn tightest_memory_in_every_phase() {
@@ -84,14 +87,14 @@ fn tightest_memory_in_every_phase() {
 #[ignore = "for release builds: 24 runs of a million requests and more"]
 fn the_whole_table() {
     for cell in cells() {
-        // What is admitted of the few abusive keys of B varies more.
+        // Traffic B has few abusive keys, so their share varies more.
         let scale = if cell.traffic.name == "A" { 8 } else { 2 };
         holds(&cell, &run(&cell, scale), 0.03);
     }
 }
 
-/// At most 12.5 bytes for each key that owes, table and sketch together, where fewer than one in ten thousand deserving
-/// requests is denied.
+/// Fewer than one in ten thousand deserving requests is denied when the table and the sketch together take at most
+/// 12.5 bytes for each key with a debt.
 #[test]
 #[ignore = "for release builds"]
 fn twelve_bytes_per_key_deny_under_one_in_ten_thousand() {
@@ -99,7 +102,7 @@ fn twelve_bytes_per_key_deny_under_one_in_ten_thousand() {
     let outcome = run_in(&cell, 8, 2_900_000 / 8);
     let honest = outcome.honest(Charged::Admissions);
     println!(
-        "{:.2} B a busy key, {:.5} % denied wrongly",
+        "{:.2} B per key with a debt, {:.5} % of deserving requests denied",
         outcome.bytes_a_key(),
         100.0 * honest.denied_share()
     );
@@ -107,14 +110,15 @@ fn twelve_bytes_per_key_deny_under_one_in_ten_thousand() {
     assert!(honest.denied_share() < 1e-4, "{}", honest.denied_share());
 }
 
-/// A key that never came is denied if its fingerprint, 24 bits, is that of a key in its bucket: 0.6 of sixteen slots hold one.
+/// A key that never came is denied if its 24-bit fingerprint equals that of a key in its bucket. Of the sixteen
+/// slots, 0.6 are in use.
 #[test]
 #[ignore = "for release builds: some seconds"]
 fn strangers_share_a_fingerprint_as_often_as_stated() {
     const STRANGERS: u64 = 1 << 26;
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
     let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(1))).clock(clock).hasher(Seeded(5));
-    // Forgetting denies nobody for want of room, so whoever is denied shares.
+    // With `Forget`, a lack of room denies nothing, so each denied key shares a fingerprint.
     let limiter =
         builder.overflow(Overflow::Forget).capacity(Capacity::slots(4_096)).compact().expect("it fits");
     let slots = limiter.gauges().slots;
@@ -126,9 +130,9 @@ fn strangers_share_a_fingerprint_as_often_as_stated() {
     let shared = (0..STRANGERS).filter(|_| limiter.peek(&strangers.next()).is_denied()).count();
     let (measured, stated) = (shared as f64 / STRANGERS as f64, 16.0 * load / (1_u64 << 24) as f64);
     println!(
-        "{shared} of {STRANGERS} share: {measured:.2e}, {stated:.2e} by the law, at a load of {load:.3}"
+        "{shared} of {STRANGERS} keys share a fingerprint: {measured:.2e}; the formula gives {stated:.2e} at a load of {load:.3}"
     );
-    // Some 38 are expected: a half off is three standard deviations.
-    assert!((measured / stated - 1.0).abs() < 0.5, "{measured:.2e}, and {stated:.2e} by the law");
-    assert!((3e-7..9e-7).contains(&measured), "about 6e-7 is what is said: {measured:.2e}");
+    // About 38 keys are expected; a deviation of one half is three standard deviations.
+    assert!((measured / stated - 1.0).abs() < 0.5, "measured {measured:.2e}, but the formula gives {stated:.2e}");
+    assert!((3e-7..9e-7).contains(&measured), "the documentation states about 6e-7, but {measured:.2e} was measured");
 }

@@ -1,4 +1,5 @@
-//! How often bounded memory decides wrongly, and real traffic: whole in release, `cargo test --release --test accuracy -- --include-ignored`.
+//! Measures how often limiters of bounded memory decide wrongly, and replays real traffic. For the complete tests run
+//! `cargo test --release --test accuracy -- --include-ignored`.
 
 #[macro_use]
 #[path = "../common/mod.rs"]

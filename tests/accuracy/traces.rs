@@ -1,4 +1,4 @@
-//! Real traffic, decided record by record as the oracles decide it.
+//! Replays real traffic and compares each decision with the oracles'.
 //!
 //! The traces are not part of the package. Without them these tests pass, and report that they skip.
 
@@ -38,9 +38,10 @@ fn oracles(kind: Kind, spec: Spec, clients: usize) -> Oracles {
     (0..clients).map(|_| kind.oracle(spec)).collect()
 }
 
-/// Replays the records under one limit; answers how many were denied.
+/// Replays the records under one limit and returns how many were denied.
 ///
-/// If time steps back, a client that was forgotten, being as new, starts anew where its oracle would not.
+/// If `steps_back` is true, a forgotten client resets its oracle: the client owed nothing when it was forgotten, but
+/// after a step back its oracle would still see a debt.
 fn replay(kind: Kind, spec: Spec, records: &[Record], clients: usize, steps_back: bool) -> usize {
     let mut oracles = oracles(kind, spec, clients);
     let mut denied = 0;
@@ -67,24 +68,27 @@ fn replay(kind: Kind, spec: Spec, records: &[Record], clients: usize, steps_back
     denied
 }
 
-/// The compact store with room for all clients, if it can hold this kind.
+/// Returns a compact limiter with room for all clients, if the compact store supports this kind.
 fn roomy(kind: Kind, spec: Spec, clients: usize) -> Option<Held> {
     let held = || compact_of(kind, spec, Capacity::slots(16 * clients)).expect("an ordinary quota");
     COMPACT.contains(&kind).then(|| held().expect("a quota that fits"))
 }
 
-/// What a replay through the compact store met.
+/// Differences between a replay through the compact store and the oracles.
 #[derive(Copy, Clone, Debug, Default)]
 struct Unlike {
-    /// Records decided unlike the oracle would have by the nanosecond, had it decided on all.
+    /// Records whose decision differs from an oracle's that counts in nanoseconds and sees all records.
     early: usize,
-    /// Records of clients that came back when all that can be told of their last time had come round.
+    /// Records denied because their client returned a whole range of states later, so that its old state looked
+    /// current again.
     came_round: usize,
 }
 
-/// Replays the records through the compact store, which decides as oracles that never forget: windows by the
-/// nanosecond, the others as of the tick that a time lies in. But for a client whose last time lies just as far back as
-/// times can be told apart, which may meet its old debt.
+/// Replays the records through the compact store, which decides as oracles that never forget. Window counts are exact
+/// to the nanosecond; the other algorithms decide as of the tick that contains the time.
+///
+/// There is one exception. A client that returns after the whole range of times that states can tell apart may meet
+/// its old debt.
 fn replay_compact(kind: Kind, spec: Spec, records: &[Record], clients: usize) -> Unlike {
     let mut unlike = Unlike::default();
     let Some((limiter, layout)) = roomy(kind, spec, clients) else { return unlike };
@@ -119,12 +123,12 @@ fn replay_compact(kind: Kind, spec: Spec, records: &[Record], clients: usize) ->
         }
     }
     if records.iter().all(|record| layout.whole(record.at_ns) == record.at_ns) {
-        assert_eq!(unlike.early, 0, "{kind:?} {spec:?}: at whole ticks");
+        assert_eq!(unlike.early, 0, "{kind:?} {spec:?}: times at whole ticks must be decided exactly");
     }
     unlike
 }
 
-/// Replays the records under two limits at once, all or nothing; answers how many were denied.
+/// Replays the records under two limits at once, charging both or neither. Returns how many were denied.
 fn replay_both(kind: Kind, records: &[Record], clients: usize) -> usize {
     let mut minute = oracles(kind, TEN_A_MINUTE, clients);
     let mut hour = oracles(kind, SIXTY_AN_HOUR, clients);
@@ -153,7 +157,7 @@ fn replay_both(kind: Kind, records: &[Record], clients: usize) -> usize {
     denied
 }
 
-/// Runs one job for each algorithm on as many threads as there are processors.
+/// Runs the job for each algorithm, on as many threads as there are processors.
 fn for_each_kind(job: impl Fn(Kind) + Sync) {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -177,12 +181,12 @@ fn every_algorithm_decides_as_its_oracle(name: &str) {
         for spec in [TEN_A_MINUTE, SIXTY_AN_HOUR] {
             let denied = replay(kind, spec, &trace.records, clients, false);
             assert!(denied > 0 && denied < trace.records.len(), "{kind:?} {spec:?} denied {denied}");
-            // Of times to the microsecond few lie within a tick of a tie.
+            // Times have microseconds, so few lie within a tick of a tie.
             let Unlike { early, came_round } = replay_compact(kind, spec, &trace.records, clients);
-            assert!(early * 1_000 <= trace.records.len(), "{kind:?} {spec:?}: {early} early");
+            assert!(early * 1_000 <= trace.records.len(), "{kind:?} {spec:?}: {early} records were decided early");
             assert!(
                 came_round * 100_000 <= trace.records.len(),
-                "{kind:?} {spec:?}: {came_round} met old debts"
+                "{kind:?} {spec:?}: {came_round} records met old debts"
             );
         }
         let denied = replay_both(kind, &trace.records, clients);
@@ -219,7 +223,7 @@ fn zeek_conn_2022_is_decided_as_by_the_oracles() {
     every_algorithm_decides_as_its_oracle("zeek_conn_2022");
 }
 
-/// The source forms, sorted, are the normalized records, so a replay of one is a replay of the other.
+/// The sorted source files contain the normalized records, so a replay of one is a replay of the other.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn every_source_form_holds_the_normalized_records() {
@@ -233,7 +237,7 @@ fn every_source_form_holds_the_normalized_records() {
     }
 }
 
-/// In the order of their sources three traces step back in time, by up to weeks.
+/// In the order of their sources, three traces step back in time, by up to weeks.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn trace_in_source_order_decides_as_oracles() {

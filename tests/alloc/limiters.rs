@@ -1,4 +1,5 @@
-//! After the first sight of a key no check allocates, whatever it answers; in the compact store and in a sketch none ever does.
+//! A keyed limiter allocates only when it first sees a key. A compact limiter and a sketch never allocate after
+//! construction. The outcome of a check makes no difference.
 
 use crate::common::compact::COMPACT;
 use crate::common::kinds::{ALL, Kind};
@@ -13,11 +14,11 @@ use tollgate::{
     check_all, refund_all,
 };
 
-/// What README and the documentation say of `RateLimiter::new`.
+/// Checks the figure in the README and in the documentation of `RateLimiter::new`.
 #[test]
 fn a_new_limiter_takes_four_mebibytes() {
     assert_eq!(bytes_held(|| Box::new([0_u8; 100])), 100);
-    // Calibrates the clock, and keeps what the whole process shares.
+    // The first limiter calibrates the clock and creates what the whole process shares.
     drop(RateLimiter::new(Quota::per_second(1)));
     for quota in [Quota::per_second(1), Quota::per_day(1_000_000), Quota::per_second(100_000).burst(1)] {
         let held = bytes_held(|| RateLimiter::new(quota));
@@ -27,12 +28,12 @@ fn a_new_limiter_takes_four_mebibytes() {
 
 const SPEC: Spec = Spec { limit: 40, period_ns: MINUTE, burst: 40 };
 
-/// Which outcomes were seen.
+/// Counts of the outcomes seen: allowed, denied, never.
 #[derive(Default)]
 struct Seen([u64; 3]);
 
 impl Seen {
-    /// Counts the decision and asks it everything.
+    /// Counts the decision and calls its accessors.
     fn add(&mut self, decision: Decision) {
         let _ = (decision.remaining(), decision.retry_after(), decision.reset_after(), decision.delay());
         self.0[match decision.outcome() {
@@ -99,7 +100,7 @@ fn no_verb_of_a_direct_limiter_allocates() {
     }
 }
 
-/// Of a store that is too small, so that keys are evicted and come back with what they owed.
+/// The store is too small, so keys are evicted and come back with their debts.
 #[test]
 fn no_verb_of_a_compact_limiter_allocates() {
     let keys: Vec<String> = (0..60).map(|key| format!("client number {key}")).collect();
@@ -134,7 +135,7 @@ fn no_verb_of_a_compact_limiter_allocates() {
     }
 }
 
-/// Several limits on one request: admitted, refused by either, and looking at keys for the first time.
+/// Several limits on one request: some requests are admitted, each limit denies some, and some keys are new.
 #[test]
 fn several_limits_on_one_request_allocate_nothing() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
@@ -158,7 +159,7 @@ fn several_limits_on_one_request_allocate_nothing() {
     assert_eq!((count, seen), (0, [50, 100]));
 }
 
-/// Now, or at times one long past.
+/// Returns the current time. Every fiftieth step returns a time long past.
 fn clock_of(step: u64) -> Timestamp {
     Timestamp::from_nanos(if step.is_multiple_of(50) { step } else { 1_700_000_000 * SEC + step })
 }
@@ -170,7 +171,7 @@ fn a_keyed_limiter_allocates_at_first_sight_only() {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
         with_algorithm!(kind, SPEC, algorithm => {
             let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<String>();
-            // First sight of every key, and of this thread.
+            // The first check of each key, and the first use by this thread.
             let first = allocations(|| keys.iter().for_each(|key| assert!(limiter.check(key).is_allowed())));
             assert!(first >= keys.len() as u64, "{kind:?}: {first}");
 
@@ -184,7 +185,7 @@ fn a_keyed_limiter_allocates_at_first_sight_only() {
                         }
                         seen.add(limiter.check_at(key.as_str(), 1, clock_of(step)));
                     }
-                    // Keys that nobody knows: nothing is kept of these.
+                    // The limiter keeps nothing for keys that it only peeks at or denies.
                     seen.add(limiter.peek("a stranger"));
                     seen.add(limiter.check_n("a stranger", 0));
                     if kind != Kind::Spacing {
@@ -222,7 +223,7 @@ fn a_batch_allocates_nothing_beyond_the_callers_vector() {
     }
 }
 
-/// First sights, evictions, debts out of the sketch, batches, resets: all in the memory that was there from the start.
+/// New keys, evictions, spilled debts, batches and resets all use the memory allocated at construction.
 #[test]
 fn a_compact_limiter_never_allocates() {
     let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
@@ -273,7 +274,7 @@ fn a_compact_limiter_never_allocates() {
     }
 }
 
-/// First sights, turns, batches, late times, peeks and gauges.
+/// Covers new keys, new windows, batches, late times, peeks and gauges.
 #[test]
 fn a_limiter_in_a_sketch_never_allocates() {
     let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
@@ -327,7 +328,7 @@ fn a_sketch_never_allocates() {
     assert!(seen.0[0] > 10 && seen.0[1] > 10);
 }
 
-/// One for each value, if the header map has room.
+/// Writing header fields allocates at most once per value if the header map has room.
 #[cfg(feature = "http")]
 #[test]
 fn a_header_field_allocates_its_value_only() {
@@ -359,7 +360,7 @@ fn meters_and_denied_keys_never_allocate() {
     let limiter = RateLimiter::direct(Gcra::new(Quota::per_minute(100)));
     let (meters, denied) = (Meters::new("api", "per-ip"), TopDenied::try_new(10, 1).expect("memory"));
     let hashed = TopDenied::try_new(10, 1).expect("memory").hashed(b"secret");
-    // The first one makes the hasher of the process.
+    // The first record creates the hasher that the whole process shares.
     denied.record("per-ip", "");
     let keys = ["203.0.113.7", "198.51.100.1", &"x".repeat(1_000)];
     let count = allocations(|| {
@@ -376,7 +377,8 @@ fn meters_and_denied_keys_never_allocate() {
     assert!(meters.counts().denied >= 800);
 }
 
-/// Every way of matching: exact, by wildcards of all kinds, without a value, by a tier, by membership, and not at all.
+/// Covers every way of matching: an exact value, each kind of wildcard, no value, a tier, a tier's member, and no
+/// match.
 #[cfg(feature = "rules")]
 #[test]
 fn finding_a_requests_rules_allocates_nothing() {

@@ -1,4 +1,4 @@
-//! What allocates, and how much: every test counts its own thread's allocations.
+//! Counts allocations. Each test counts the allocations of its own thread.
 
 #[macro_use]
 #[path = "../common/mod.rs"]

@@ -1,5 +1,8 @@
-//! What rules allocate. A check nothing where rules count by one value each, be it admitted or refused, and one text for a rule
-//! that counts by several; a file that is read at most twenty times its length.
+//! Counts what rules allocate.
+//!
+//! - A check allocates nothing if each rule counts by one value, whether the request is admitted or denied.
+//! - A check of a rule that counts by several values allocates one string.
+//! - Reading a file takes at most twenty times its length in memory.
 
 use crate::counting::{allocations, peak_bytes};
 use tollgate::rules::{Config, ConfigError, Descriptor, Domain, Rules};
@@ -17,7 +20,7 @@ descriptors:
     descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1 } } ]
 ";
 
-/// The fewest of many calls: the first of a thread make what it keeps.
+/// Returns the smallest count of many calls. The first calls of a thread also allocate what the thread keeps.
 fn fewest(what: impl Fn()) -> u64 {
     (0..4).for_each(|_| what());
     (0..200).map(|_| allocations(&what)).min().unwrap_or(u64::MAX)
@@ -30,9 +33,9 @@ fn a_check_allocates_nothing() {
         let _ = rules.check("d", &[Descriptor::new(entries)]);
     };
     assert_eq!(fewest(|| ask(&[("many", "x")])), 0, "admitted");
-    assert_eq!(fewest(|| ask(&[("none", "x")])), 0, "refused");
-    assert_eq!(fewest(|| ask(&[("path", "/login"), ("client", "x")])), 0, "refused, by one of two values");
-    assert_eq!(fewest(|| ask(&[("tenant", "t"), ("client", "x")])), 1, "refused, by both");
+    assert_eq!(fewest(|| ask(&[("none", "x")])), 0, "denied");
+    assert_eq!(fewest(|| ask(&[("path", "/login"), ("client", "x")])), 0, "denied, counted by one of two values");
+    assert_eq!(fewest(|| ask(&[("tenant", "t"), ("client", "x")])), 1, "denied, counted by both values");
     let (one, other) = ([("many", "x")], [("none", "x")]);
     let both = [Descriptor::new(&one), Descriptor::new(&other)];
     assert_eq!(fewest(|| drop(rules.check("d", &both))), 0, "two rules");
@@ -49,7 +52,7 @@ fn a_search_among_patterns_allocates_nothing() {
         + &patterns("x-*", |at| format!("v{at}"));
     let domain =
         Domain::merge([Config::from_yaml("test.yaml", &yaml(&text)).unwrap()], false).unwrap().remove(0);
-    // Most of these texts are in a pattern each, and the last pattern of hosts needs what is not there.
+    // This value contains most of the patterns' parts, but the last part of each host pattern is missing.
     let often: String = (0..1_000).map(|at| format!("{at}-")).collect();
     for (key, value, found) in [
         ("path", "/a/731/b", 1),
@@ -79,18 +82,18 @@ fn yaml(descriptors: &str) -> String {
     format!("domain: d\ntollgate: {{}}\ndescriptors:\n{descriptors}")
 }
 
-/// Many rules below one value.
+/// Returns a file with many rules below one value.
 fn below(value: usize, children: usize) -> String {
     let children = lines(children, |at| format!("      - {{ key: k, value: v{at}, {LIMIT} }}\n"));
     yaml(&format!("  - key: a\n    value: {}\n    descriptors:\n{children}", "x".repeat(value)))
 }
 
-/// A descriptor with so much metadata, which is not read.
+/// Returns a file whose descriptor has this metadata, which the reader ignores.
 fn metadata(value: &str) -> String {
     yaml(&format!("  - {{ key: a, metadata: {{ x: {value} }} }}\n"))
 }
 
-/// Patterns of one key, each found by a text of this length that no other contains.
+/// Returns patterns of one key. Each contains a text of `length` digits that no other pattern contains.
 fn patterns(count: usize, length: usize) -> String {
     let digits = |at: usize| format!("{at:05}{:0length$}", at.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     lines(count, |at| format!("  - {{ key: k, value: '*{}*', {LIMIT} }}\n", &digits(at)[..length]))
@@ -145,7 +148,7 @@ fn json_files() -> Vec<(&'static str, String)> {
     vec![("many rules in JSON", file(&lines(20_000, rule))), ("many numbers in JSON", file(&numbers))]
 }
 
-/// Whether it is read or refused: a text is not to take memory beyond that by which it is long.
+/// The bound holds whether the file is read or refused: the memory must stay proportional to the file's length.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn reading_takes_at_most_twenty_times_the_file() {
@@ -173,7 +176,7 @@ fn ordinary_large_files_are_read() {
     }
 }
 
-/// What a few bytes stand for is bounded too.
+/// The memory is bounded, too, where a few bytes expand to much.
 #[test]
 fn reading_a_small_file_takes_little() {
     let aliases = lines(11, |level| {

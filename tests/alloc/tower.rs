@@ -1,4 +1,4 @@
-//! A request that is admitted allocates nothing, where clients are told by their addresses and no fields are written.
+//! An admitted request allocates nothing if clients are identified by address and no header fields are written.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -40,11 +40,11 @@ fn ask<L: Limit<std::net::IpAddr>>(
     let future = pin!(service.call(request));
     match future.poll(&mut context) {
         Poll::Ready(Ok(response)) => response.status(),
-        _ => panic!("nothing here waits"),
+        _ => panic!("the inner service must be ready at once and must not fail"),
     }
 }
 
-/// Requests through two proxies, made beforehand: their own memory is not the layer's.
+/// Builds requests that came through two proxies. They are built before counting, so their own memory does not count.
 fn requests(count: u16) -> Vec<Request<()>> {
     (0..count)
         .map(|index| {
@@ -64,7 +64,8 @@ fn requests(count: u16) -> Vec<Request<()>> {
         .collect()
 }
 
-/// How often so many requests of as many clients allocate, and how many are admitted.
+/// Sends `count` requests of different clients. Returns the number of allocations and the number of admitted
+/// requests.
 fn counted<L: Limit<std::net::IpAddr>>(layer: &RateLimitLayer<L, ClientIp>, count: u16) -> (u64, usize) {
     let mut service = layer.layer(Inner);
     let requests = requests(count);
@@ -75,7 +76,7 @@ fn counted<L: Limit<std::net::IpAddr>>(layer: &RateLimitLayer<L, ClientIp>, coun
             admitted += usize::from(ask(&mut service, request) == StatusCode::OK);
         }
     });
-    // The last is still there to be used.
+    // The original service must still be usable.
     assert!(service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready());
     (allocations, admitted)
 }
@@ -102,7 +103,7 @@ fn an_admitted_request_allocates_nothing() {
         }
         let (allocations, admitted) = counted(&layer, 300);
         assert_eq!(admitted, 0, "{client:?}");
-        assert!(allocations >= 300, "{client:?}: a refusal is made for each, but {allocations}");
+        assert!(allocations >= 300, "{client:?}: each denied request has a response of its own, but there were {allocations} allocations");
 
         let sketch =
             RateLimiter::builder(FixedWindow::new(quota)).clock(clock.clone()).sketch().expect("it fits");
@@ -126,7 +127,7 @@ fn nor_do_the_options() {
     assert_eq!(counted(&layer, 300), (0, 300));
 }
 
-/// With fields: their values, and the room that they take in the response.
+/// Header fields allocate only their values and their room in the response.
 #[test]
 fn fields_allocate_little() {
     let quota = Quota::per_hour(5);

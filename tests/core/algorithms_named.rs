@@ -69,7 +69,7 @@ fn aligned_bucket_refills_each_tenth_minute() {
     let bucket = Story::new(TokenBucket::aligned(per(3, 10 * MINUTE).burst(5), Timestamp::from_secs(30)));
     assert_eq!(bucket.admitted(600, 6), 5);
     assert_eq!(bucket.admitted(629, 1), 0);
-    assert_eq!(bucket.admitted(630, 4), 3, "the refill comes thirty seconds after the full ten minutes");
+    assert_eq!(bucket.admitted(630, 4), 3, "the refill comes thirty seconds after the bucket's first use");
     assert_eq!(bucket.admitted(1_229, 1), 0);
     assert_eq!(bucket.admitted(1_230, 4), 3);
 }

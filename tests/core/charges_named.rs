@@ -1,4 +1,5 @@
-//! Each sentence about charges of other kinds as a story, and the faults that were found while they were written.
+//! Tests for what the documentation says about unchecked charges, `take_up_to`, reservations, refunds and
+//! settlements, one behaviour per test. Some are regression tests; they state cause, trigger and symptom.
 
 use std::time::Duration;
 use tollgate::{
@@ -32,18 +33,21 @@ fn remaining<A: Algorithm>(limiter: &RateLimiter<Direct<A>, ManualClock>) -> u64
     limiter.peek_n(0).remaining()
 }
 
-/// Cause: a charge's answer says how far ahead it led, and that was taken for how far it still is. Trigger: a charge before it is
-/// refunded, so that it is paid sooner. Symptom: its refund, after it was paid, took from what others were charged since.
+/// Cause: the decision of a charge says how far ahead the charge moved the arrival time. The refund took this for how
+/// far ahead the arrival time still was.
+///
+/// Trigger: an earlier charge is refunded, so time pays this charge sooner. Symptom: a refund after the charge was
+/// paid returned units of later charges.
 #[test]
 fn charge_paid_by_time_is_not_refunded() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(10)));
     let (first, second) = (limiter.check_n(5), limiter.check_n(5));
     assert_eq!(limiter.refund(&first), 5);
     clock.advance(5 * SEC);
-    assert_eq!(limiter.peek().reset_after(), Duration::ZERO, "the second has been paid");
+    assert_eq!(limiter.peek().reset_after(), Duration::ZERO, "the second charge has been paid");
     assert!(limiter.check_n(10).is_allowed());
     assert_eq!(limiter.refund(&second), 0);
-    assert!(limiter.check().is_denied(), "ten at once, and no more");
+    assert!(limiter.check().is_denied(), "no more than ten units are admitted at once");
 }
 
 #[test]
@@ -52,7 +56,7 @@ fn time_pays_a_charge_from_when_it_was_made() {
     assert!(limiter.check_n(5).is_allowed());
     let charges = [limiter.check_n(4), limiter.check_n(1)];
     clock.advance(SEC * 5 / 2);
-    assert_eq!(limiter.refund(&charges[0]), 2, "one and a half: the last in part");
+    assert_eq!(limiter.refund(&charges[0]), 2, "one and a half units are unpaid, rounded up");
     assert_eq!(limiter.peek().reset_after(), 6 * SEC);
     assert_eq!(limiter.refund(&charges[1]), 0, "one unit is paid after a second");
 }
@@ -95,7 +99,7 @@ fn logs_sketches_and_tables_that_inherit_give_nothing_back() {
     let window = FixedWindow::new(Quota::per_minute(10));
     let sketch = RateLimiter::builder(window).clock(clock()).sketch().expect("it fits");
     assert_eq!(sketch.refund("alice", &sketch.check_n("alice", 4)), 0);
-    assert_eq!(sketch.settle("alice", &sketch.check_n("alice", 2), 3).remaining(), 3, "but more is charged");
+    assert_eq!(sketch.settle("alice", &sketch.check_n("alice", 2), 3).remaining(), 3, "a settlement can only charge more");
     let inherit = compact(Overflow::Inherit, 0, 64);
     assert_eq!(inherit.refund("alice", &inherit.check_n("alice", 4)), 0);
 }
@@ -110,7 +114,7 @@ fn a_key_that_was_evicted_gets_nothing_back() {
     let state = limiter.peek("alice").remaining();
     assert_eq!(limiter.refund("alice", &charge), 0);
     assert_eq!(limiter.peek("alice").remaining(), state);
-    // Nor once it has come back.
+    // The refund returns nothing even after the key has come back.
     let _ = limiter.check("alice");
     assert_eq!(limiter.refund("alice", &charge), 0);
 }
@@ -125,7 +129,7 @@ fn peeks_and_denials_have_nothing_to_refund() {
         assert!(look.is_allowed() && denied.is_denied());
         assert_eq!([look, denied, nothing].map(|charge| limiter.refund_n(&charge, 3)), [0; 3]);
         assert_eq!(remaining(&limiter), 3);
-        assert_eq!(limiter.settle(&denied, 2).remaining(), 1, "all that was used is charged");
+        assert_eq!(limiter.settle(&denied, 2).remaining(), 1, "a settlement of a denied request charges all units that were used");
         refund_all([limiter.on().cost(1)], &peek_all([limiter.on().cost(1)]));
         assert_eq!(remaining(&limiter), 1);
         let joint = check_all([limiter.on().cost(1)]);
@@ -147,7 +151,7 @@ fn peeks_and_denials_have_nothing_to_refund() {
     assert!(beyond.is_allowed() && !capped.contains(&2));
     capped.remove(&1);
     assert!(capped.check_n(&2, 8).is_allowed());
-    assert_eq!(capped.refund(&2, &beyond), 0, "it was not counted");
+    assert_eq!(capped.refund(&2, &beyond), 0, "a key admitted above the cap was not charged");
     assert_eq!(capped.peek_n(&2, 0).remaining(), 2);
 }
 
@@ -156,11 +160,11 @@ fn of_requests_that_wait_only_the_last_is_taken_back() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(1)));
     let turns: Vec<Decision> = (0..4).map(|_| limiter.reserve(1, 60 * SEC)).collect();
     let state = limiter.peek().reset_after();
-    assert_eq!(limiter.refund(&turns[2]), 0, "one in the middle keeps its time");
+    assert_eq!(limiter.refund(&turns[2]), 0, "a refund of a turn in the middle frees nothing");
     assert_eq!(limiter.peek().reset_after(), state);
     clock.advance(SEC / 2);
-    assert_eq!(limiter.refund(&turns[3]), 1, "the last is free again");
-    assert_eq!(limiter.reserve(1, 60 * SEC).delay(), SEC * 5 / 2, "to the instant that it was for");
+    assert_eq!(limiter.refund(&turns[3]), 1, "a refund of the last turn frees it");
+    assert_eq!(limiter.reserve(1, 60 * SEC).delay(), SEC * 5 / 2, "the next reservation gets the freed turn");
 
     let (queue, _) = direct(LeakyBucketQueue::new(Quota::per_second(1).burst(3)));
     let [first, second] = [queue.check(), queue.check()];
@@ -197,7 +201,7 @@ fn checks_are_denied_until_those_who_wait_have_gone() {
     assert!(limiter.check().is_allowed());
     assert_eq!(limiter.reserve(1, SEC).delay(), SEC / 10);
     clock.advance(SEC / 10);
-    assert!(limiter.check().is_denied(), "this is the turn of the one who waited");
+    assert!(limiter.check().is_denied(), "this time belongs to the reservation");
     clock.advance(SEC / 10);
     assert!(limiter.check().is_allowed());
 }
@@ -211,9 +215,9 @@ fn a_turn_is_given_within_the_wait_exactly() {
     let denied = limiter.reserve(1, turn - Duration::from_nanos(1));
     assert!(denied.is_denied());
     assert_eq!(denied.retry_after(), Some(turn));
-    assert_eq!(limiter.peek().retry_after(), Some(turn), "nothing was changed");
+    assert_eq!(limiter.peek().retry_after(), Some(turn), "the denied reservation changed nothing");
     assert_eq!(limiter.reserve(1, turn).delay(), turn);
-    assert!(limiter.reserve(3, Duration::MAX).is_never(), "never above the burst");
+    assert!(limiter.reserve(3, Duration::MAX).is_never(), "a cost above the burst is never admitted");
 }
 
 #[test]
@@ -259,7 +263,7 @@ fn a_compact_store_reserves_and_owes_within_its_overdraft() {
     assert!(some.reserve("bob", 1, Duration::MAX).is_denied());
 }
 
-/// What is owed most is read as what it is: not as idle, and not as of long ago.
+/// The largest possible debt is read correctly: not as idle, and not as a debt from long ago.
 #[test]
 fn a_compact_debt_is_denied_until_it_is_paid() {
     let limiter = compact(Overflow::Spill, 1_000, 64);
@@ -274,23 +278,27 @@ fn a_compact_debt_is_denied_until_it_is_paid() {
     assert!(limiter.check("alice").is_allowed());
 }
 
-/// Cause: an event that was forced within the spacing hardly moved the word. Trigger: a refund of it, or of the one before.
-/// Symptom: the word said again what it said before both, and two events were admitted at one time.
+/// Cause: an event that was forced within the spacing hardly moved the state. Trigger: a refund of it, or of the
+/// event before it.
+///
+/// Symptom: the state was again what it was before both events, and two events were admitted at one time.
 #[test]
 fn unchecked_charge_of_spacing_is_a_turn() {
     let (posts, clock) = direct(MinimumSpacing::new(2 * SEC));
     let checked = posts.check();
     let forced = posts.charge_unchecked(1);
     assert_eq!(forced.delay(), 2 * SEC);
-    assert_eq!(posts.refund(&checked), 0, "it is not the last");
+    assert_eq!(posts.refund(&checked), 0, "only the last event can be refunded");
     assert_eq!(posts.refund(&forced), 1);
-    assert!(posts.check().is_denied(), "the first one holds its spacing");
+    assert!(posts.check().is_denied(), "the spacing after the first event still applies");
     clock.advance(2 * SEC);
     assert!(posts.check().is_allowed());
 }
 
-/// Cause: a forced charge claimed places whose units still counted, and wrote its own time over theirs, where a lap bit that went
-/// from odd to even made it the lesser. Symptom: the next check took it for unwritten, and stamped it a period late.
+/// Cause: a forced charge took entries of the log whose units still counted, and wrote its own time over theirs. If
+/// their lap bit changed from odd to even, the new value was smaller than the old one.
+///
+/// Symptom: the next check took such an entry for unwritten and gave it a time one period late.
 #[test]
 fn a_forced_charge_of_a_log_takes_what_is_left() {
     let (log, clock) = direct(SlidingLog::new(Quota::per_minute(2)));
@@ -315,7 +323,7 @@ fn no_turns_at_the_end_of_time() {
             let decision = limiter.charge_unchecked_at(u64::MAX, time);
             assert!(decision.is_allowed());
             let owed = limiter.peek_at(0, time).reset_after();
-            assert_eq!(limiter.charge_unchecked_at(u64::MAX, time).cost(), 0, "as much as a word can hold");
+            assert_eq!(limiter.charge_unchecked_at(u64::MAX, time).cost(), 0, "the state already holds the largest debt");
             assert_eq!(limiter.peek_at(0, time).reset_after(), owed);
         }
     }
@@ -325,7 +333,7 @@ fn no_turns_at_the_end_of_time() {
 fn no_spacing_is_not_kept_by_a_forced_event() {
     let (posts, _) = direct(MinimumSpacing::new(Duration::ZERO));
     let _ = posts.charge_unchecked(1);
-    assert!(posts.check_at(1, Timestamp::from_secs(1)).is_allowed(), "at any time, also an earlier one");
+    assert!(posts.check_at(1, Timestamp::from_secs(1)).is_allowed(), "without a spacing, an event is admitted at any time, also an earlier one");
 }
 
 #[test]
@@ -345,7 +353,8 @@ fn settled_charge_equals_original_charge_of_that_cost() {
     }
 }
 
-/// What comes to light after a charge was paid is charged then.
+/// If the true cost becomes known after the charge was paid, the missing units are charged at the time of the
+/// settlement.
 #[test]
 fn what_was_too_little_is_charged_now() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(20)));

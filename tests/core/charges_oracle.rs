@@ -1,12 +1,15 @@
-//! Charges that are not asked, that take what there is, and that wait, against the oracles: direct, keyed and compact.
+//! Compares `charge_unchecked`, `take_up_to` and `reserve` with the oracles, on direct, keyed and compact limiters.
 //!
-//! Properties, over random quotas, costs and times (direct: also with steps back):
-//! - `charge_unchecked` never refuses and charges all of its cost, if the word can hold it; if not, as many units as it
-//!   can, and at least those that were left. What is then denied, and until when, is what the oracle in debt says;
-//! - `take_up_to` is the check, if that is admitted; else it charges exactly what remains, and is denied iff nothing does;
-//! - `reserve` is admitted iff its turn comes within the wait; its delay is the time at which the oracle admits the cost, and
-//!   the charge is made now. What is refused changes nothing. Counts of windows and logs decide as a check;
-//! - figures are the oracle's after each.
+//! The properties hold for random quotas, costs and times. For direct limiters the times also step back.
+//! 1. `charge_unchecked` never denies. It charges its whole cost if the state can hold it. If not, it charges as many
+//!    units as the state can hold, and at least the remaining units. Later denials and their waits equal those of an
+//!    oracle in debt.
+//! 2. `take_up_to` equals a check if the check is admitted. Otherwise it charges exactly the remaining units, and is
+//!    denied if and only if none remain.
+//! 3. `reserve` is admitted if and only if its turn comes within the wait. Its delay ends when the oracle admits the
+//!    cost, and it charges at once. A denied reservation changes nothing. Window counts and logs decide a reservation
+//!    as a check.
+//! 4. After each operation all figures equal the oracle's.
 
 use crate::common::compact::{COMPACT, Layout, Seeded};
 use crate::common::kinds::{ALL, Kind};
@@ -27,7 +30,8 @@ enum Operation {
     Check,
     Force,
     Take,
-    /// With a wait just shorter than the turn's, the same, longer, or none; or for ever.
+    /// Reserves with a wait that is just shorter than the turn's, equal to it, or longer; or with no wait or an
+    /// unlimited one.
     Reserve(Wait),
 }
 
@@ -59,7 +63,7 @@ fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Operation)
     })
 }
 
-/// What a store's states can hold, and how it reads times.
+/// What the states of a store can hold, and how the store reads times.
 struct Reading {
     kind: Kind,
     spec: Spec,
@@ -75,7 +79,7 @@ impl Reading {
         }
     }
 
-    /// A time as the oracle counts it.
+    /// Converts a time to the oracle's unit.
     fn at(&self, now: u64) -> u64 {
         match &self.layout {
             Some(Layout::Ticks(ticks)) => {
@@ -85,7 +89,7 @@ impl Reading {
         }
     }
 
-    /// A wait as the oracle counts it, in nanoseconds.
+    /// Converts a wait from the oracle's unit to nanoseconds.
     fn wait(&self, now: u64, wait: u128) -> u64 {
         let wait = match &self.layout {
             Some(Layout::Ticks(ticks)) if wait > 0 => ticks.until(now, ticks.floor(now) + wait),
@@ -94,7 +98,8 @@ impl Reading {
         u64::try_from(wait).unwrap_or(u64::MAX)
     }
 
-    /// The most that a compact state of time can owe, in ticks, and what a unit takes.
+    /// Returns the largest debt of a compact state in ticks, and the ticks of one unit. Returns `None` for states
+    /// that do not count ticks.
     fn horizon(&self) -> Option<(u128, u128)> {
         match &self.layout {
             Some(Layout::Ticks(ticks)) => {
@@ -104,8 +109,11 @@ impl Reading {
         }
     }
 
-    /// Whether a wide state may be as far ahead as it can be: four years of fractions of a nanosecond, after a step back of years;
-    /// and for batches a count that shares its word with the index of a period, or with steps.
+    /// Returns whether a 64-bit state may be near its largest debt.
+    ///
+    /// For the bucket family this is four years of fractions of a nanosecond, reached after a step back of years. For
+    /// buckets refilled in batches it is the largest count that fits in the word beside the period's index, or beside
+    /// steps.
     fn is_full(&self, oracle: &dyn Oracle, at: u64, cost: u64) -> bool {
         let Spec { period_ns, burst, .. } = self.spec;
         match self.kind {
@@ -119,7 +127,8 @@ impl Reading {
         }
     }
 
-    /// How many units of `cost` a state that stands so can hold; `None` if that is not said.
+    /// Returns how many units of `cost` a state with this debt can hold. Returns `None` where the limit is not
+    /// specified.
     fn holds(&self, oracle: &dyn Oracle, at: u64, cost: u64) -> Option<u64> {
         let (horizon, unit) = self.horizon()?;
         let room = horizon.saturating_sub(owed(oracle, at)) / unit;
@@ -131,24 +140,24 @@ impl Reading {
     }
 }
 
-/// What is owed, in the oracle's time. (The capacity of spacing cannot be asked for.)
+/// Returns the debt in the oracle's unit of time. (It does not work for spacing, whose capacity has no limit.)
 fn owed(oracle: &dyn Oracle, at: u64) -> u128 {
     oracle.retry_after(at, oracle.capacity()).expect("the capacity is admitted in the end")
 }
 
-/// Whether it knows when what it charges now will have been admitted.
+/// Returns whether the algorithm can tell when a charge made now will conform.
 fn foresees(kind: Kind) -> bool {
     kind.is_bucket_family()
         || matches!(kind, Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) | Kind::Spacing)
 }
 
-/// What `charge_unchecked` says of when the debt is paid.
+/// Returns the delay that `charge_unchecked` must report: the time until the debt is paid.
 fn debt_delay(kind: Kind, before: &dyn Oracle, after: &dyn Oracle, at: u64) -> u128 {
     match kind {
         Kind::Queue => before.delay(at.into()),
         Kind::Spacing => before.retry_after(at, 1).expect("in the end"),
         Kind::Sliding | Kind::SlidingStrict | Kind::Sub(_) | Kind::SubStrict(_) | Kind::Log => 0,
-        // When nothing is admitted, nothing beyond the burst is owed.
+        // A cost of zero is admitted as soon as no more than the burst is owed.
         _ => {
             let paid = |wait: u128| after.admits(u128::from(at) + wait, 0);
             let mut end = 1;
@@ -169,7 +178,7 @@ fn debt_delay(kind: Kind, before: &dyn Oracle, after: &dyn Oracle, at: u64) -> u
     }
 }
 
-/// Our decisions are the oracle's, and so are all figures after them.
+/// Each decision equals the oracle's, and so do all figures after it.
 fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn Subject) {
     let &Reading { kind, spec, .. } = reading;
     let mut oracles: Vec<_> = (0..KEYS).map(|_| reading.oracle()).collect();
@@ -185,9 +194,9 @@ fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn 
             *oracle = reading.oracle();
         }
         let cost = op.cost.apply(at, &**oracle);
-        // Debts that last for more than a few capacities are for the extremes below.
+        // Much larger debts are tested with the extreme quotas.
         let cost = cost.min(oracle.capacity().saturating_mul(3));
-        let before = format!("{verb:?} of {cost} at {now} of key {}, {oracle:?}", op.key);
+        let before = format!("{verb:?} of {cost} at {now} for key {}, {oracle:?}", op.key);
         let decided = match verb {
             Operation::Check => check(limiter, op.key, cost, now, at, &mut **oracle, &before),
             Operation::Force => force(reading, limiter, op.key, cost, now, oracle, &before),
@@ -203,7 +212,7 @@ fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn 
         }
         let reset = Duration::from_nanos(reading.wait(now, owed(&**oracle, at)));
         let near = kind == Kind::Sliding && peeked.reset_after() > reset;
-        assert!(peeked.reset_after() == reset || near, "{peeked:?}, and not {reset:?} after {before}");
+        assert!(peeked.reset_after() == reset || near, "{peeked:?} should reset after {reset:?}, after {before}");
     }
 }
 
@@ -243,7 +252,7 @@ fn force(
         assert_eq!(charged, cost.min(remaining), "{before}");
     } else if charged < cost {
         assert!(charged >= cost.min(remaining), "{before}");
-        assert_eq!(limiter.charge_unchecked_at(key, 1, now).cost(), 0, "no more fits: {before}");
+        assert_eq!(limiter.charge_unchecked_at(key, 1, now).cost(), 0, "the state had room for more units: {before}");
     }
     if charged > 0 {
         let delay = reading.wait(now, debt_delay(kind, &*asked, &**oracle, at));
@@ -286,7 +295,7 @@ fn reserve(
 ) -> Decision {
     let (kind, at) = (reading.kind, reading.at(now));
     let all = oracle.peek(at, cost);
-    // When it can go, at the soonest; in a queue that is full, never.
+    // The earliest turn. In a full queue there is none.
     let turn = match all {
         Verdict::Never => None,
         _ if cost == 0 => Some(0),
@@ -306,7 +315,7 @@ fn reserve(
     let decided = limiter.reserve_at(key, cost, Duration::from_nanos(wait_ns), now);
     let holds = match reading.holds(oracle, at, cost) {
         Some(holds) => holds == cost,
-        // Near that either will do.
+        // Near the largest debt, both results are correct.
         None => !reading.is_full(oracle, at, cost) || decided.is_allowed(),
     };
     match turn {
@@ -344,12 +353,12 @@ fn run(kind: Kind, backward: bool, keys: u32, limiter: fn(Kind, Spec) -> Option<
     }
 }
 
-/// With room for the keys, and some overdraft or none.
+/// Runs a compact limiter that has room for all keys, with and without an overdraft.
 fn run_compact(kind: Kind) {
     let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
     let overdraft = prop_oneof![1 => Just(0), 2 => 1_u64..=40, 1 => 1_u64..=3_000];
     let cases = (exact_spec(kind), start(), verbs(KEYS, false), overdraft);
-    // Debts of centuries saturate the figures.
+    // Skips debts of centuries, which saturate the figures.
     let cases = cases.prop_filter("short", |(spec, _, _, overdraft)| {
         let units = if kind == Kind::Spacing { 1 } else { spec.limit };
         u128::from(spec.burst + overdraft) * u128::from(spec.period_ns) / u128::from(units) < 1 << 60
@@ -377,7 +386,7 @@ fn run_compact(kind: Kind) {
     if let Err(failure) = result {
         panic!("{kind:?}: {failure}");
     }
-    assert!(held.get() * 2 > tried.get(), "{kind:?} refused most quotas");
+    assert!(held.get() * 2 > tried.get(), "{kind:?} refused half of the quotas or more");
 }
 
 #[test]

@@ -1,14 +1,17 @@
-//! Refunds never mint: with the charges left out that were taken back, what is admitted is within the bound.
+//! Refunds never create units: without the refunded charges, the admitted units stay within the bound.
 //!
-//! A *ledger* lists all charges in the order of their effects, with what was taken back of each. Played back without that, from
-//! nothing, it is the world in which those charges were never made. Properties, over random quotas, costs, times, forced
-//! charges, and refunds of any charges in any order, whole and in part, each once:
-//! - what is admitted, that world admits too: so every interval is within the algorithm's bound, whatever the bound is. Batches
-//!   from first use may have begun their periods otherwise there; of them each interval is counted;
-//! - arrival times are to the tick what the documented rule says: less by the refunded units, or by what is left of the charge since
-//!   it was made;
-//! - a refund at the time of a charge, with none in between, leaves all as it was;
-//! - refunds as of an earlier time than that of charges since give back no more than that time's worth.
+//! A *ledger* lists all charges in the order of their effects, with the units refunded from each. An oracle that
+//! replays the ledger without those units shows the state in which they were never charged.
+//!
+//! The properties hold for random quotas, costs, times and forced charges. Refunds take any charges in any order,
+//! whole or in part, each once.
+//! 1. That oracle admits everything that the limiter admits, so every interval stays within the algorithm's bound,
+//!    whatever the bound is. Batches from first use are the exception, because there the oracle may start its periods
+//!    at other times. For them the test counts the units of each interval.
+//! 2. Arrival times equal the documented rule to the tick. A refund reduces the arrival time by the refunded units,
+//!    or by the unpaid rest of the charge if that is less.
+//! 3. A refund at the time of its charge, with no charge in between, restores the state before the charge.
+//! 4. A refund dated before later charges returns too much by at most the time between.
 
 use crate::common::compact::{COMPACT, Layout, Ticks, compact};
 use crate::common::kinds::{ALL, Kind};
@@ -42,7 +45,7 @@ fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Operation)
     })
 }
 
-/// No interval sees more than the bound, of what was not taken back.
+/// Checks that in no interval the charges without their refunds exceed the bound.
 fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], limiter: &dyn Subject) {
     let oracle = kind.oracle(spec);
     let mut ledger = Vec::<Charge>::new();
@@ -54,7 +57,7 @@ fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)],
             charge.back = limiter.refund_n_at(0, &charge.decision, units, now);
         } else {
             let cost = op.cost.apply(now, &*kind.oracle(spec));
-            // Not forced: what is, is beyond any bound.
+            // Forced charges may exceed any bound, so they become checks here.
             let verb = if matches!(verb, Operation::Force) { Operation::Check } else { verb };
             let decision = make(limiter, verb, 0, cost, now);
             if decision.is_allowed() && decision.cost() > 0 {
@@ -66,7 +69,7 @@ fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)],
             for charge in &ledger[index..] {
                 sum += u128::from(charge.decision.cost() - charge.back);
                 let bound = oracle.most_in(u128::from(charge.now - first.now));
-                assert!(sum <= bound, "{sum} > {bound} from {} to {}: {ledger:?}", first.now, charge.now);
+                assert!(sum <= bound, "{sum} units, more than the bound of {bound}, from {} to {}: {ledger:?}", first.now, charge.now);
             }
         }
     }
@@ -76,7 +79,7 @@ fn nth(index: u64, length: usize) -> usize {
     usize::try_from(index % length as u64).expect("below a length")
 }
 
-/// How arrival times are counted: in fractions of a nanosecond, or in ticks.
+/// The unit of an arrival time: a fraction of a nanosecond, or a tick.
 #[derive(Copy, Clone, Debug)]
 enum Scale {
     Fractions { num: u128, den: u128 },
@@ -98,7 +101,7 @@ impl Scale {
         }
     }
 
-    /// From now to a time in this scale.
+    /// Returns the time from `now` to a time in this unit.
     fn until(self, now: u64, time: u128) -> Duration {
         let ns = match self {
             Self::Fractions { den, .. } => time.saturating_sub(self.at(now)).div_ceil(den),
@@ -109,7 +112,7 @@ impl Scale {
     }
 }
 
-/// A charge of arrival times: when, how long its units take, and how much of that was taken back.
+/// One charge of an arrival time: its time, the duration of its units, and the refunded part of that duration.
 #[derive(Copy, Clone, Debug)]
 struct Span {
     decision: Decision,
@@ -120,7 +123,7 @@ struct Span {
     refunded: bool,
 }
 
-/// An arrival time as the documented rule has it, and the charges that it is made of.
+/// An arrival time by the documented rule, and the charges that led to it.
 #[derive(Clone, Debug, Default)]
 struct Line {
     arrival: u128,
@@ -134,7 +137,7 @@ impl Line {
         self.spans.push(Span { decision, at, took, unit, back: 0, refunded: false });
     }
 
-    /// The arrival time if what was taken back had never been charged.
+    /// Returns the arrival time if the refunded units had never been charged.
     fn without(&self) -> u128 {
         self.spans
             .iter()
@@ -142,7 +145,7 @@ impl Line {
             .fold(0, |arrival: u128, span| arrival.max(span.at) + (span.took - span.back))
     }
 
-    /// Takes back what is left of a charge, or so many of its units; how many.
+    /// Refunds up to `units` of a charge, at most its unpaid rest. Returns the refunded units.
     fn refund(&mut self, place: usize, units: u64, at: u128) -> u64 {
         let span = &mut self.spans[place];
         let left = span.took.saturating_sub(at.saturating_sub(span.at));
@@ -156,7 +159,8 @@ impl Line {
     }
 }
 
-/// Arrival times, to the tick. `quotas`: how many units each call's own quota admits at once, and what one of them takes.
+/// Checks arrival times to the tick. `tiers` makes a call under another quota and returns its decision, the duration
+/// of one of its units, and its burst.
 fn to_the_tick(
     scale: Scale,
     start: u64,
@@ -191,7 +195,7 @@ fn to_the_tick(
             Some(place) => {
                 let decision = line.spans[place].decision;
                 let units = u128::from(decision.cost()) * u128::from(share);
-                let units = u64::try_from(units.div_ceil(16)).expect("a share");
+                let units = u64::try_from(units.div_ceil(16)).expect("a share is at most the whole");
                 let expected = line.refund(place, units, scale.at(newest));
                 let back = limiter.refund_n_at(op.key, &decision, units, newest);
                 assert_eq!(back, expected, "{before}");
@@ -207,7 +211,7 @@ fn to_the_tick(
                     line.charge(decision, scale.at(now), unit);
                     if tier.is_some() || !matches!(verb, Operation::Force) {
                         let room = scale.at(now) + u128::from(burst) * unit;
-                        assert!(line.without() <= room, "minted: {before}, {decision:?}");
+                        assert!(line.without() <= room, "units were created: {before}, {decision:?}");
                         assert!(line.arrival <= room, "{before}, {decision:?}");
                     }
                 }
@@ -216,7 +220,7 @@ fn to_the_tick(
         let reset = limiter.peek_at(op.key, 0, newest).reset_after();
         assert_eq!(reset, scale.until(newest, line.arrival), "{before}: now {line:?}");
         let (arrival, without) = (line.arrival.max(scale.at(newest)), line.without());
-        assert!(arrival >= without, "minted: {before}: {line:?}");
+        assert!(arrival >= without, "units were created: {before}: {line:?}");
     }
 }
 
@@ -230,7 +234,8 @@ fn each<T: std::fmt::Debug>(kind: Kind, cases: impl Strategy<Value = T>, law: im
     }
 }
 
-/// Not at time zero, whose word in fractions is put off by one: zero is a key that was never seen.
+/// Starts after time zero. A state in fractions shifts time zero by one, because zero stands for a key that was never
+/// seen.
 fn from() -> impl Strategy<Value = u64> {
     start().prop_map(|start| start.max(1))
 }
@@ -300,7 +305,7 @@ fn arrival_times_are_to_the_tick() {
     }
 }
 
-/// Every third call is under another quota, whose interval is in the same fractions.
+/// Every third call uses another quota, whose interval is in the same fractions of a nanosecond.
 #[test]
 fn arrival_times_of_several_quotas_are_to_the_tick() {
     let specs = (short_spec(Kind::Gcra), 1_u64..=20, 1_u64..=20);
@@ -318,13 +323,14 @@ fn arrival_times_of_several_quotas_are_to_the_tick() {
     });
 }
 
-/// Figures that say all of a state.
+/// Returns figures that determine the state.
 fn figures(limiter: &dyn Subject, key: u32, now: u64) -> (u64, Duration) {
     let state = limiter.peek_at(key, 0, now);
     (state.remaining(), state.reset_after())
 }
 
-/// At once, and with nothing in between, a refund leaves all as it was, and the settlement of a charge is the charge of that.
+/// Checks that a refund at once, with no charge in between, restores the state. Checks also that a settlement at once
+/// equals a charge of the true cost.
 fn is_undone(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], pair: [&dyn Subject; 2]) {
     let [limiter, other] = pair;
     let chooser = kind.oracle(spec);
@@ -339,12 +345,12 @@ fn is_undone(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], pair: 
         let charged = if decision.is_allowed() { decision.cost() } else { 0 };
         assert_eq!(back, charged, "{said}");
         assert_eq!(figures(limiter, 0, now), before, "{said}");
-        assert_eq!(limiter.refund_n_at(0, &limiter.peek_at(0, cost, now), cost, now), 0, "a look: {said}");
+        assert_eq!(limiter.refund_n_at(0, &limiter.peek_at(0, cost, now), cost, now), 0, "a peek has nothing to refund: {said}");
         if matches!(kind, Kind::Adaptive(_)) {
-            // A key that was seen has more than one that comes late in its first period.
+            // A key that was seen has more units than a key that first comes late in its first period.
             continue;
         }
-        // And now it stays, as if it had been charged in one.
+        // This charge is settled instead, and must equal a single charge of the true cost.
         let decision = make(limiter, verb, 0, cost, now);
         let actual = cost.min(chooser.capacity()) / 2;
         if decision.is_allowed() && kind != Kind::Spacing {
@@ -380,7 +386,7 @@ fn a_refund_at_once_leaves_all_as_it_was() {
     }
 }
 
-/// Given times that are behind those of other charges: what is taken back too much is the step's worth at most.
+/// A refund dated before other charges returns too much by at most the length of the step.
 #[test]
 fn a_refund_that_steps_back_gives_back_the_step_at_most() {
     let cases = (short_spec(Kind::Gcra), from(), verbs(1, false), 0_u64..1 << 40);
@@ -403,7 +409,7 @@ fn a_refund_that_steps_back_gives_back_the_step_at_most() {
                 }
             };
             let Span { decision, refunded: false, .. } = line.spans[place] else { continue };
-            // What the rule gives at the true time, and the step.
+            // Compares the refund at the true time with the refund at the earlier time.
             let earlier = now.saturating_sub(step).max(decision.at().as_nanos());
             let mut punctual = line.clone();
             punctual.refund(place, decision.cost(), u128::from(now) * den);
