@@ -1,4 +1,4 @@
-//! The compact store for the tests: a hasher of fixed keys, and what its states mean.
+//! Helpers for tests of the compact store: a hasher with a fixed seed, and the layout of a limiter's states.
 
 use super::kinds::Kind;
 use super::oracle::{Oracle, Spec};
@@ -22,16 +22,16 @@ pub(crate) const COMPACT: [Kind; 8] = [
     Kind::SlidingStrict,
 ];
 
-/// What it may do without room.
+/// The overflow policies.
 pub(crate) const POLICIES: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
 
-/// Those that an algorithm can have.
+/// Returns the overflow policies that an algorithm supports.
 pub(crate) fn policies(kind: Kind) -> &'static [Overflow] {
     if matches!(kind, Kind::Sliding | Kind::SlidingStrict) { &[Overflow::Forget] } else { &POLICIES }
 }
 
-/// Evaluates the body with `$algorithm` bound to an algorithm that the compact store can hold: `Some` of it, or `None`
-/// where the quota is refused before the store sees it.
+/// Evaluates the body with `$algorithm` bound to an algorithm that the compact store can hold. Returns `Some` of the
+/// body's value, or `None` if the algorithm itself refuses the quota.
 macro_rules! with_compact {
     ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
         use $crate::common::kinds::Kind as Choice;
@@ -52,11 +52,11 @@ macro_rules! with_compact {
     }};
 }
 
-/// Hashes of 64-bit quality, the same in every run.
+/// A hasher of 64-bit quality that is the same in every run.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Seeded(pub(crate) u64);
 
-/// See [`Seeded`].
+/// The hasher that [`Seeded`] builds.
 pub(crate) struct Mixer(u64);
 
 impl BuildHasher for Seeded {
@@ -95,7 +95,7 @@ fn mix(seed: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// A small generator.
+/// A small generator of pseudo-random numbers.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -109,55 +109,58 @@ impl Random {
         u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).expect("below the bound")
     }
 
-    /// Small numbers more often than large ones: each of these is about as likely as all of twice its size.
+    /// Returns small numbers more often than large ones: a number is about as likely as all numbers of twice its size
+    /// together.
     pub(crate) fn skewed(&mut self, bound: u64) -> u64 {
         let bits = self.below(u64::from(bound.ilog2()) + 2);
         self.below(1 << bits).min(bound - 1)
     }
 }
 
-/// What a compact limiter's states are made of, as its snapshots say.
+/// The layout of a compact limiter's states, read from a snapshot.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Layout {
     Ticks(Ticks),
     Windows {
-        /// Nanoseconds that indices tell apart for certain.
+        /// The range in nanoseconds within which window indices are unambiguous.
         half_range: u128,
     },
 }
 
-/// A tick is `den / num` nanoseconds.
+/// The ticks of a limiter. A tick is `den / num` nanoseconds.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Ticks {
     pub(crate) num: u128,
     pub(crate) den: u128,
-    /// The most ticks that can be owed.
+    /// The largest debt, in ticks.
     pub(crate) horizon: u128,
 }
 
 impl Ticks {
-    /// The tick that a time lies in.
+    /// Returns the tick that contains a time.
     pub(crate) fn floor(&self, ns: u64) -> u128 {
         u128::from(ns) * self.num / self.den
     }
 
-    /// The last time, not after this one, at which a tick begins to the nanosecond.
+    /// Returns the latest time, not after `ns`, at which a tick begins at a whole nanosecond.
     pub(crate) fn whole(&self, ns: u64) -> u64 {
         u64::try_from(u128::from(ns) / self.den * self.den).expect("not after a time")
     }
 
-    /// From a time to the first nanosecond of a tick, or nothing.
+    /// Returns the nanoseconds from `now` to the first nanosecond of a tick, or zero if the tick has begun.
     pub(crate) fn until(&self, now: u64, tick: u128) -> u128 {
         (tick * self.den).div_ceil(self.num).saturating_sub(now.into())
     }
 
-    /// So many ticks in nanoseconds, rounded up.
+    /// Returns the duration of `ticks` in nanoseconds, rounded up.
     pub(crate) fn nanos(&self, ticks: u128) -> u128 {
         (ticks * self.den).div_ceil(self.num)
     }
 
-    /// The ticks of an interval, rounded up; those of the limiter's own need no rounding. An interval that is no
-    /// fraction of a nanosecond is rounded up to a 32nd of one before, or less finely if a burst takes years.
+    /// Returns the ticks of an emission interval, rounded up. The limiter's own interval needs no rounding.
+    ///
+    /// An interval that is no simple fraction of a nanosecond is first rounded up to 1/32 ns, or less finely if a
+    /// burst takes years.
     pub(crate) fn interval(&self, spec: Spec) -> u128 {
         let (mut num, mut den) = spec.interval();
         if !spec.is_exact() {
@@ -171,7 +174,7 @@ impl Ticks {
         (num * self.num).div_ceil(den * self.den)
     }
 
-    /// The quota in ticks instead of nanoseconds.
+    /// Returns the quota with its period in ticks.
     pub(crate) fn spec(&self, kind: Kind, spec: Spec) -> Spec {
         let event = Spec::new(1, spec.period_ns);
         let interval = self.interval(if kind == Kind::Spacing { event } else { spec });
@@ -183,7 +186,7 @@ impl Ticks {
         }
     }
 
-    /// The oracle in ticks, to be asked as of the tick that a time lies in.
+    /// Returns an oracle that counts in ticks. Ask it with the tick that contains a time.
     pub(crate) fn oracle(&self, kind: Kind, spec: Spec) -> Box<dyn Oracle> {
         kind.oracle(self.spec(kind, spec))
     }
@@ -199,7 +202,8 @@ impl Layout {
             let bytes = snapshot[12 + 8 * place..][..8].try_into().expect("eight bytes");
             u128::from(u64::from_le_bytes(bytes))
         };
-        // What states are, the limit, the time for a window or unit, the bits of a count or the ticks of a unit, the horizon.
+        // The numbers of a snapshot: the kind of state, the limit, the time of a window or unit, the bits of a count
+        // or the ticks of a unit, and the horizon.
         let counts = match number(0) {
             0 => 1,
             1 | 2 => 2,
@@ -212,7 +216,7 @@ impl Layout {
         Self::Windows { half_range: number(2) << (39 - counts * number(4)) }
     }
 
-    /// How far apart any two times of a test may be, if all states are to be told apart.
+    /// Returns the longest time between any two times of a test for which all states stay unambiguous.
     pub(crate) fn reach(&self) -> u64 {
         let reach = match self {
             Self::Ticks(ticks) => ((1 << 38) - 4 * ticks.horizon) * ticks.den / ticks.num,
@@ -221,7 +225,7 @@ impl Layout {
         u64::try_from(reach).unwrap_or(u64::MAX)
     }
 
-    /// The last time, not after this one, that is decided exactly.
+    /// Returns the latest time, not after `ns`, that is decided exactly.
     pub(crate) fn whole(&self, ns: u64) -> u64 {
         match self {
             Self::Ticks(ticks) => ticks.whole(ns),
@@ -230,7 +234,8 @@ impl Layout {
     }
 }
 
-/// Puts the checksum of all before it at the end of a snapshot, so that a forged one is read to its content.
+/// Replaces the checksum at the end of a snapshot, so that a forged snapshot passes the checksum and its content is
+/// read.
 pub(crate) fn seal(snapshot: &mut Vec<u8>) {
     snapshot.truncate(snapshot.len().saturating_sub(8));
     let mut sum = 0xCBF2_9CE4_8422_2325_u64 ^ snapshot.len() as u64;
@@ -239,21 +244,21 @@ pub(crate) fn seal(snapshot: &mut Vec<u8>) {
         word[..chunk.len()].copy_from_slice(chunk);
         sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
     }
-    // As `mix`, without its first step.
+    // This is `mix` without its first step.
     let sum = mix(sum.wrapping_sub(0x9E37_79B9_7F4A_7C15));
     snapshot.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// A limiter, and what its states are made of.
+/// A limiter and the layout of its states.
 pub(crate) type Held = (Box<dyn Subject>, Layout);
 
-/// Our limiter of fixed memory with far more room than a few keys need, and its layout. `None` where the algorithm refuses
-/// the quota itself.
+/// Builds a compact limiter with far more room than a few keys need, and reads its layout. Returns `None` if the
+/// algorithm itself refuses the quota.
 pub(crate) fn compact(kind: Kind, spec: Spec) -> Option<Result<Held, QuotaError>> {
     compact_of(kind, spec, Capacity::memory(1 << 16))
 }
 
-/// The same of any size.
+/// Does the same with the given capacity.
 pub(crate) fn compact_of(kind: Kind, spec: Spec, capacity: Capacity) -> Option<Result<Held, QuotaError>> {
     fn boxed<A: CompactAlgorithm + 'static>(limiter: RateLimiter<Compact<A, Seeded>, ManualClock>) -> Held {
         let layout = Layout::read(&limiter.snapshot());

@@ -1,20 +1,22 @@
-//! An allocator that counts what each thread asks of it, and the bytes that it holds. A program with it has no other allocator.
+//! An allocator that counts each thread's allocations and the bytes that the thread holds. It is the only allocator
+//! of a program that includes it.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counting this thread's requests.
+/// The system's allocator, with counts for each thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    /// The bytes that it holds, and the most that it ever held since the last reset. Below zero if it freed other threads' blocks.
+    /// The bytes that this thread holds, and their maximum since the last reset. A thread that frees blocks of other
+    /// threads can be below zero.
     static HELD: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
 }
 
 fn count(size: usize) {
-    // A thread that is being torn down no longer counts.
+    // A thread that is shutting down no longer counts.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
     let _ = HELD.try_with(|held| {
         let [now, most] = held.get();
@@ -30,8 +32,8 @@ fn release(size: usize) {
     });
 }
 
-// SAFETY: every call is handed on to `System` unchanged, which keeps the contract; the counter is a thread-local
-// without a destructor and does not allocate.
+// SAFETY: every call goes to `System` unchanged, which keeps the contract; the counter is a thread-local without a
+// destructor and does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
@@ -46,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Large blocks are remapped, not copied.
+        // Counts the new size only, because the system remaps large blocks instead of copying them.
         release(layout.size());
         count(size);
         // SAFETY: as above; `block` came from `System`, like every block here.
@@ -63,32 +65,32 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often this thread has allocated.
+/// Returns how often this thread has allocated.
 pub(crate) fn allocated() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// The bytes that this thread holds: what it allocated, less what it freed.
+/// Returns the bytes that this thread holds: allocated minus freed.
 pub(crate) fn held() -> isize {
     HELD.get()[0]
 }
 
-/// How often `work` allocates.
+/// Returns how often `work` allocates.
 pub(crate) fn allocations(work: impl FnOnce()) -> u64 {
     let before = allocated();
     work();
     allocated() - before
 }
 
-/// The most bytes that `work` held at once, beyond those that were held before.
+/// Returns the most bytes that `work` held at once, in addition to those held before.
 pub(crate) fn peak_bytes(work: impl FnOnce()) -> usize {
     let before = held();
     HELD.set([before; 2]);
     work();
-    usize::try_from(HELD.get()[1] - before).expect("the most is no less than the first")
+    usize::try_from(HELD.get()[1] - before).expect("the maximum is at least the first value")
 }
 
-/// How many bytes what `work` makes holds on the heap.
+/// Returns the heap bytes that the result of `work` holds.
 pub(crate) fn bytes_held<T>(work: impl FnOnce() -> T) -> usize {
     let before = held();
     let made = work();

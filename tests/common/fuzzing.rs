@@ -1,4 +1,4 @@
-//! What the fuzz targets share with the behaviour tests, and how bytes become operations.
+//! Code that the fuzz targets share with the behaviour tests, and the conversion of bytes to operations.
 
 #![allow(dead_code, unused_macros, reason = "each target is a crate of its own and uses a part")]
 
@@ -20,7 +20,7 @@ use kinds::{ALL, Kind};
 use oracle::Spec;
 use steps::{Cost, Op, Step};
 
-/// An algorithm, a quota that is promised to decide exactly, a time to start at, and operations.
+/// An algorithm, a quota that is decided exactly, a start time, and operations.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) kind: Kind,
@@ -30,7 +30,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Reads a case for so many keys; backward steps only if `backward`.
+    /// Reads a case with `keys` keys. Time steps back only if `backward` is true.
     pub(crate) fn read(bytes: &mut Unstructured<'_>, keys: u32, backward: bool) -> Result<Self> {
         let kind = *bytes.choose(&ALL)?;
         let limit = match bytes.int_in_range(0..=3)? {

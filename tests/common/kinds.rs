@@ -1,4 +1,4 @@
-//! Every algorithm by name, and its oracle.
+//! Names every algorithm, and builds its oracle.
 
 use super::oracle::{
     Aligned, Bucket, Fixed, Gcra, Interval, Log, Meter, Oracle, Queue, Sliding, Spacing, Spec, Sub,
@@ -20,11 +20,11 @@ pub(crate) enum Kind {
     Sub(u32),
     SubStrict(u32),
     Log,
-    /// At least a period between admissions.
+    /// Admissions at least one period apart.
     Spacing,
 }
 
-/// All algorithms, with options as good as any.
+/// All algorithms, with typical options.
 pub(crate) const ALL: [Kind; 17] = [
     Kind::Gcra,
     Kind::Greedy,
@@ -46,7 +46,7 @@ pub(crate) const ALL: [Kind; 17] = [
 ];
 
 impl Kind {
-    /// The four names of one limit.
+    /// Returns whether this is one of the four algorithms with the same limit.
     pub(crate) fn is_bucket_family(self) -> bool {
         matches!(self, Self::Gcra | Self::Greedy | Self::Meter | Self::Queue)
     }

@@ -1,9 +1,9 @@
-//! Algorithms that can be leased from.
+//! The algorithms that leases can be taken from.
 
 use super::kinds::Kind;
 
-/// Evaluates the body with `$algorithm` bound to the algorithm, which is one that can be leased from: `Some`
-/// of it, or `None` where the quota is refused.
+/// Evaluates the body with `$algorithm` bound to an algorithm that leases can be taken from. Returns `Some` of the
+/// body's value, or `None` if the algorithm refuses the quota.
 macro_rules! with_leasable {
     ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
         use $crate::common::kinds::Kind as Choice;
@@ -20,12 +20,12 @@ macro_rules! with_leasable {
                 .map(tollgate::SubWindow::strict)
                 .map(|$algorithm| $body),
             Choice::Log => tollgate::SlidingLog::try_new(quota).ok().map(|$algorithm| $body),
-            other => panic!("{other:?} is not in the list"),
+            other => panic!("leases cannot be taken from {other:?} here: it is not in `LEASABLE`"),
         })
     }};
 }
 
-/// Those of them that differ.
+/// One of each kind of algorithm that leases can be taken from.
 pub(crate) const LEASABLE: [Kind; 9] = [
     Kind::Gcra,
     Kind::Greedy,

@@ -1,4 +1,5 @@
-//! What was charged and what of it was taken back, in the order of effects; and the world in which that was never charged.
+//! A ledger of charges and their refunds in the order of their effects, and an oracle that never saw the refunded
+//! units.
 
 use super::kinds::Kind;
 use super::oracle::{Oracle, Spec};
@@ -11,9 +12,9 @@ pub(crate) enum Operation {
     Check,
     Force,
     Take,
-    /// Of one of the charges so far, a share in sixteenths.
+    /// Refunds one of the charges so far. The second number is the share of its units, in sixteenths.
     Refund(u64, u64),
-    /// Of the last one.
+    /// Refunds a share of the last charge, in sixteenths.
     RefundLast(u64),
 }
 
@@ -22,12 +23,12 @@ pub(crate) enum Operation {
 pub(crate) struct Charge {
     pub(crate) decision: Decision,
     pub(crate) now: u64,
-    /// Units taken back.
+    /// The units that were refunded.
     pub(crate) back: u64,
     pub(crate) refunded: bool,
 }
 
-/// The charge that a refund is of: one that was not refunded yet.
+/// Returns the charge that a refund takes and the units to refund, if that charge was not refunded yet.
 pub(crate) fn chosen(ledger: &mut [Charge], verb: Operation) -> Option<(&mut Charge, u64)> {
     let (charge, share) = match verb {
         Operation::Refund(index, share) if !ledger.is_empty() => {
@@ -38,7 +39,7 @@ pub(crate) fn chosen(ledger: &mut [Charge], verb: Operation) -> Option<(&mut Cha
         _ => return None,
     };
     let units = (u128::from(charge.decision.cost()) * u128::from(share)).div_ceil(16);
-    let units = u64::try_from(units).expect("a share");
+    let units = u64::try_from(units).expect("a share is at most the whole");
     (!charge.refunded).then_some((charge, units))
 }
 
@@ -50,15 +51,15 @@ pub(crate) fn make(limiter: &dyn Subject, verb: Operation, key: u32, cost: u64, 
     }
 }
 
-/// What there would be if nothing that was taken back had been charged.
+/// Returns an oracle that was charged with the ledger, without the refunded units.
 fn replay(kind: Kind, spec: Spec, ledger: &[Charge]) -> Box<dyn Oracle> {
-    // A key that was seen has more than one that comes late in its first period.
+    // A key that was seen has more units than a key that first comes late in its first period.
     let kind = if let Kind::Adaptive(origin) = kind { Kind::Aligned(origin) } else { kind };
     let mut oracle = kind.oracle(spec);
     for charge in ledger {
         match charge.decision.cost() - charge.back {
             0 if kind.is_bucket_family() || kind == Kind::Spacing => {}
-            // The time was seen, and an earlier one is taken for its window's.
+            // The limiter has seen this time, and reads an earlier time as part of this window.
             0 => oracle.charge(charge.now.into(), 0),
             units => assert_eq!(oracle.force(charge.now.into(), units), units),
         }
@@ -66,7 +67,7 @@ fn replay(kind: Kind, spec: Spec, ledger: &[Charge]) -> Box<dyn Oracle> {
     oracle
 }
 
-/// What ours admits, the world without the refunded charges admits.
+/// Checks that an oracle without the refunded charges admits everything that the limiter admits.
 pub(crate) fn never_mints(
     kind: Kind,
     spec: Spec,
@@ -98,14 +99,14 @@ pub(crate) fn never_mints(
             let forced = matches!(verb, Operation::Force);
             if decision.is_allowed() && decision.cost() > 0 {
                 let said = format!("{verb:?} of {cost} at {now}: {decision:?}, {ledger:?}");
-                assert!(forced || world.admits(now.into(), decision.cost()), "minted: {said}");
+                assert!(forced || world.admits(now.into(), decision.cost()), "units were created: {said}");
                 ledger.push(Charge { decision, now, back: 0, refunded: false });
             }
         }
         let world = replay(kind, spec, ledger);
         if kind != Kind::Spacing {
             let ours = limiter.peek_at(op.key, 0, newest).remaining();
-            assert!(ours <= world.remaining(newest), "{ours} left after {verb:?} at {newest}: {ledger:?}");
+            assert!(ours <= world.remaining(newest), "{ours} units remain after {verb:?} at {newest}, more than without the refunded charges: {ledger:?}");
         }
     }
 }

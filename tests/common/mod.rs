@@ -1,4 +1,4 @@
-//! What the behaviour tests share: oracles, a uniform view of every limiter, random operations, real traces.
+//! Code that the behaviour tests share: oracles, one interface to every limiter, random operations, real traces.
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test program uses a part")]
 

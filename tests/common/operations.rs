@@ -1,4 +1,5 @@
-//! Random operations that look for the edges: ties, boundaries, waits taken exactly, steps back, extreme costs.
+//! Random operations that favour edge cases: equal times, boundaries, waits of exact length, steps back, extreme
+//! costs.
 
 use super::kinds::Kind;
 use super::oracle::Spec;
@@ -10,7 +11,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed};
 
-/// A fixed seed, so that a run can be repeated; `PROPTEST_CASES` raises the number of cases.
+/// Returns a configuration with a fixed seed, so that a run can be repeated. `PROPTEST_CASES` overrides the number of
+/// cases.
 pub(crate) fn config(cases: u32) -> Config {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
     Config { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Config::default() }
@@ -48,7 +50,7 @@ fn cost() -> impl Strategy<Value = Cost> {
     ]
 }
 
-/// Quotas of every size, plain and odd. Not all are exact, and an algorithm may refuse some.
+/// Draws quotas of every size, simple and odd. Not all are exact, and an algorithm may refuse some.
 pub(crate) fn spec() -> impl Strategy<Value = Spec> {
     const DAY: u64 = 24 * HOUR;
     const CENTURY: u64 = 36_525 * DAY;
@@ -74,12 +76,12 @@ pub(crate) fn spec() -> impl Strategy<Value = Spec> {
     })
 }
 
-/// Quotas that the algorithm is promised to decide exactly: all but odd ones for buckets.
+/// Draws quotas that the algorithm decides exactly. For the bucket family this excludes odd quotas.
 pub(crate) fn exact_spec(kind: Kind) -> impl Strategy<Value = Spec> {
     spec().prop_filter("exact", move |spec| !kind.is_bucket_family() || spec.is_exact())
 }
 
-/// Of those, quotas whose debts last for months and not for centuries: no word is full.
+/// Draws exact quotas whose debts last for months, not for centuries, so no state is ever full.
 pub(crate) fn short_spec(kind: Kind) -> impl Strategy<Value = Spec> {
     exact_spec(kind).prop_filter("short", |spec| {
         let (num, den) = spec.interval();
@@ -87,7 +89,7 @@ pub(crate) fn short_spec(kind: Kind) -> impl Strategy<Value = Spec> {
     })
 }
 
-/// Starts at zero, just after it, and in our own times.
+/// Draws start times: zero, just after zero, and present-day times.
 pub(crate) fn start() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),

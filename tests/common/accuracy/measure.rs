@@ -1,20 +1,23 @@
-//! Plays traffic to a limiter beside an oracle that knows every key.
+//! Plays traffic to a limiter and compares each decision with an oracle that knows every key.
 //!
-//! The oracle is GCRA in integers for each key. What is charged to it decides what an error is:
+//! The oracle is GCRA in integers for each key. There are three ways to charge it, and the way decides what counts as
+//! an error:
 //!
-//! - [`Charged::Admissions`]: all that the limiter admitted. A request deserves admission if what its key was really given
-//!   leaves room for it. Right for denials. After one wrong admission all later ones of a busy key look wrong.
-//! - [`Charged::Conforming`]: what it admitted and the oracle would have, as a policer does (ITU-T I.371): a unit too many
-//!   is one error. Right for admissions. The same as the first where there are none too many.
-//! - [`Charged::Deserved`]: what the oracle admits, whatever the limiter does. Counts a wrong denial twice: the limiter
-//!   admits later what was saved up, when this oracle has none left.
+//! - [`Charged::Admissions`]: the oracle is charged with all that the limiter admitted. A request deserves admission
+//!   if the units that its key was really given leave room for it. This is right for denials. For admissions it is
+//!   not: after one wrong admission, all later ones of a busy key look wrong.
+//! - [`Charged::Conforming`]: the oracle is charged with what both the limiter and the oracle admit, as a policer
+//!   does (ITU-T I.371). One unit too many is one error. This is right for admissions. Without wrong admissions it
+//!   equals the first way.
+//! - [`Charged::Deserved`]: the oracle is charged with what it admits itself, whatever the limiter does. This counts
+//!   a wrong denial twice: later the limiter admits the units that it saved, when this oracle has none left.
 
 use super::random::Seeded;
 use super::traffic::{SEC, Traffic};
 use tollgate::sketch::TatSketch;
 use tollgate::{Capacity, Compact, Gcra, ManualClock, Overflow, RateLimiter, Timestamp};
 
-/// What decides.
+/// The limiter under test.
 #[derive(Debug)]
 pub(crate) enum Limiter {
     Store(Box<RateLimiter<Compact<Gcra, Seeded>, ManualClock>>),
@@ -53,8 +56,8 @@ impl Limiter {
         }
     }
 
-    /// A tick, by which decisions can be early or late without any other key's doing. Times here are whole ticks of the
-    /// store's, which then is neither.
+    /// Returns a tick: by this much a decision may be early or late without the influence of other keys. The store
+    /// returns 0, because the times here are whole ticks of the store.
     fn tick_ns(&self, traffic: &Traffic) -> u64 {
         match self {
             Self::Store(_) => 0,
@@ -63,23 +66,23 @@ impl Limiter {
     }
 }
 
-/// Decisions against an oracle's.
+/// Counts of decisions that differ from the oracle's.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Errors {
     pub(crate) deserving: u64,
-    /// Deserving, and denied.
+    /// Deserving requests that were denied.
     pub(crate) denied: u64,
-    /// Of them, those that did not deserve it a tick earlier.
+    /// Requests in `denied` that deserved admission only for less than a tick.
     pub(crate) late: u64,
     pub(crate) abusive: u64,
-    /// Abusive, and admitted.
+    /// Abusive requests that were admitted.
     pub(crate) admitted: u64,
-    /// Of them, those that would have deserved it a tick later.
+    /// Requests in `admitted` that would have deserved admission a tick later.
     pub(crate) early: u64,
 }
 
 impl Errors {
-    /// Counts a decision on a request that deserves admission now, or did a tick earlier, or would a tick later.
+    /// Counts a decision. The flags say whether the request deserves admission a tick earlier, now, and a tick later.
     fn count(&mut self, [earlier, now, later]: [bool; 3], admitted: bool) {
         self.deserving += u64::from(now);
         self.abusive += u64::from(!now);
@@ -89,17 +92,17 @@ impl Errors {
         self.early += u64::from(!now && admitted && later);
     }
 
-    /// Wrong denials for want of room, of deserving requests.
+    /// Returns the share of deserving requests that were denied because of other keys.
     pub(crate) fn denied_share(&self) -> f64 {
         share(self.denied - self.late, self.deserving)
     }
 
-    /// Denials that are late by less than a tick, of deserving requests.
+    /// Returns the share of deserving requests that were denied, but deserved admission only for less than a tick.
     pub(crate) fn late_share(&self) -> f64 {
         share(self.late, self.deserving)
     }
 
-    /// Wrong admissions, of abusive requests.
+    /// Returns the share of abusive requests that were wrongly admitted.
     pub(crate) fn admitted_share(&self) -> f64 {
         share(self.admitted - self.early, self.abusive)
     }
@@ -110,7 +113,7 @@ fn share(part: u64, of: u64) -> f64 {
     part as f64 / of.max(1) as f64
 }
 
-/// What an oracle is charged; see the module's text.
+/// What an oracle is charged with; see the module documentation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Charged {
     Admissions,
@@ -120,12 +123,12 @@ pub(crate) enum Charged {
 
 const CHARGED: [Charged; 3] = [Charged::Admissions, Charged::Conforming, Charged::Deserved];
 
-/// What a run came to, after its warm-up.
+/// The result of a run, without its warm-up.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Outcome {
     honest: [Errors; 3],
     pub(crate) flood: Errors,
-    /// Keys that owed something, on average: by the law of live slots, what was admitted in a second times the interval.
+    /// The average number of keys with a debt. By Little's law it is the admissions per second times the interval.
     pub(crate) live: f64,
     pub(crate) bytes: usize,
 }
@@ -135,13 +138,13 @@ impl Outcome {
         self.honest[charged as usize]
     }
 
-    /// Wrong denials for want of room, of all deserving requests.
+    /// Returns the share of all deserving requests, the flood included, that were denied because of other keys.
     pub(crate) fn denied_share(&self) -> f64 {
         let (honest, flood) = (self.honest(Charged::Admissions), self.flood);
         share(honest.denied - honest.late + flood.denied, honest.deserving + flood.deserving)
     }
 
-    /// Wrong admissions, of all abusive requests.
+    /// Returns the share of all abusive requests that were wrongly admitted.
     pub(crate) fn admitted_share(&self) -> f64 {
         self.honest(Charged::Conforming).admitted_share()
     }
@@ -152,7 +155,7 @@ impl Outcome {
     }
 }
 
-/// GCRA: whether a key with this theoretical arrival time has room for a unit.
+/// Returns whether a key with this theoretical arrival time has room for one unit, by GCRA.
 fn conforms(tat_ns: u64, now_ns: u64, interval_ns: u64, burst: u64) -> bool {
     tat_ns.max(now_ns) + interval_ns <= now_ns + interval_ns * burst
 }
@@ -162,7 +165,7 @@ pub(crate) fn play(traffic: &Traffic, limiter: &Limiter, seed: u64, warm_up: u64
     let (interval_ns, burst) = (traffic.interval_ns(), traffic.burst);
     let tick_ns = limiter.tick_ns(traffic);
     let bytes = limiter.bytes();
-    // TATs of the three oracles.
+    // The arrival times of the three oracles, for each key.
     let mut tats = vec![[0_u64; 3]; traffic.keys as usize];
     let mut outcome = Outcome { bytes, ..Outcome::default() };
     let warm = warm_up * traffic.per_second();
@@ -195,7 +198,7 @@ pub(crate) fn play(traffic: &Traffic, limiter: &Limiter, seed: u64, warm_up: u64
             }
         }
     }
-    assert_eq!(limiter.bytes(), bytes, "the memory is what it was");
+    assert_eq!(limiter.bytes(), bytes, "the size of the limiter must not change");
     #[expect(clippy::cast_precision_loss, reason = "minutes of traffic")]
     let live = admissions as f64 / measured as f64 * (interval_ns as f64 / SEC as f64);
     outcome.live = live;

@@ -1,9 +1,10 @@
-//! How often bounded memory decides wrongly: traffic, an exact oracle of every key, and counts of both kinds of error.
+//! Measures how often limiters of bounded memory decide wrongly, with generated traffic, an exact oracle of every
+//! key, and counts of both kinds of error.
 //!
 //! | part | does |
 //! |---|---|
-//! | [`random`] | seeded numbers, Zipf ranks, a hasher that is the same on every machine |
-//! | [`traffic`] | who asks when, and under which quota |
+//! | [`random`] | seeded random numbers, Zipf ranks, a hasher that is the same on every machine |
+//! | [`traffic`] | generates requests: their keys, times and quota |
 //! | [`measure`] | plays traffic to a limiter and counts its errors |
 //! | [`table`] | the rows of the design's table, and their figures |
 

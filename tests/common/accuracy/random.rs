@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudo-random numbers that are the same in every run.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -22,7 +22,7 @@ impl Random {
         value ^ (value >> 31)
     }
 
-    /// From 0 to below 1, in steps of 2⁻⁵³.
+    /// Returns a number from 0 to below 1, in steps of 2⁻⁵³.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are what a double holds")]
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
@@ -34,10 +34,7 @@ impl Random {
     }
 }
 
-/// Ranks from 1 to `keys`, rank k with a probability that goes as `k^-exponent`.
-///
-/// # Source
-/// Rejection-inversion: Hörmann and Derflinger 1996.
+/// Draws ranks from 1 to `keys`. The probability of rank k is proportional to `k^-exponent`.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
     keys: f64,
@@ -60,7 +57,7 @@ impl Zipf {
         rank.powf(-self.exponent)
     }
 
-    /// Of the weight, from 1 on.
+    /// Returns the integral of the weight from 1 to `rank`.
     fn integral(&self, rank: f64) -> f64 {
         let left = 1.0 - self.exponent;
         if left.abs() < 1e-9 { rank.ln() } else { (rank.powf(left) - 1.0) / left }
@@ -84,7 +81,7 @@ impl Zipf {
     }
 }
 
-/// Hashes one integer, alike on every machine; in use a hasher has a secret.
+/// A hasher for one integer, with the same results on every machine. (A hasher in production has a secret.)
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Seeded(pub(crate) u64);
 
@@ -106,7 +103,7 @@ impl Hasher for Mixed {
         }
     }
 
-    /// Two folded multiplications, as in wyhash.
+    /// Mixes by two folded multiplications, as wyhash does.
     fn write_u64(&mut self, value: u64) {
         let fold = |a: u64, b: u64| {
             let product = u128::from(a) * u128::from(b);

@@ -1,10 +1,10 @@
-//! The design's table: wrong denials and wrong admissions of four stores in three amounts of memory.
+//! The design's table: the wrong denials and wrong admissions of four stores in three amounts of memory.
 
 use super::measure::Limiter;
 use super::traffic::{A, B, Traffic};
 use tollgate::{Capacity, Overflow};
 
-/// A row: what the memory is used for.
+/// A row of the table: how the memory is used.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Row {
     Store(Overflow),
@@ -16,7 +16,7 @@ pub(crate) const ROWS: [Row; 4] =
 
 pub(crate) const MEBIBYTES: [usize; 3] = [1, 2, 4];
 
-/// One figure of the design: percent of deserving requests denied, percent of abusive ones admitted.
+/// One cell of the table: the percentage of deserving requests denied, and of abusive requests admitted.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) traffic: Traffic,
@@ -41,7 +41,7 @@ impl Row {
         }
     }
 
-    /// The design's figures for A and for B, in 1, 2 and 4 MiB.
+    /// Returns the design's figures for traffic A and B, each in 1, 2 and 4 MiB.
     const fn figures(self) -> [[(f64, f64); 3]; 2] {
         match self {
             Self::Store(Overflow::Inherit) => {
@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-/// All cells, by row.
+/// Returns all cells, row by row.
 pub(crate) fn cells() -> impl Iterator<Item = Cell> {
     ROWS.into_iter().flat_map(|row| {
         [A, B].into_iter().zip(row.figures()).flat_map(move |(traffic, figures)| {

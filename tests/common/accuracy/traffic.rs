@@ -1,19 +1,19 @@
-//! Who asks when.
+//! Generates requests: a key and a time for each.
 
 use super::random::{Random, Zipf};
 use tollgate::Quota;
 
 pub(crate) const SEC: u64 = 1_000_000_000;
-/// Times are whole multiples of this, which is a whole number of ticks of every quota here, so that a store with room
-/// decides exactly as the oracle: 0.1 ms.
+/// All times are multiples of this step, 0.1 ms. The step is a whole number of ticks of every quota here, so a store
+/// with enough room decides exactly as the oracle.
 pub(crate) const STEP_NS: u64 = 100_000;
 pub(crate) const START_NS: u64 = 1_700_000_000 * SEC;
 
-/// Keys that ask again and again, some often and most seldom, and perhaps a flood of keys that never do.
+/// Traffic of returning keys, some frequent and most rare. It may include a flood of keys that come only once.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Traffic {
     pub(crate) name: &'static str,
-    /// A minute's, and as many at once.
+    /// The units per period. The burst has the same size.
     pub(crate) limit: u64,
     pub(crate) burst: u64,
     pub(crate) period_ns: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Traffic {
     pub(crate) start_ns: u64,
 }
 
-/// Many keys, most of which ask seldom.
+/// Many keys, most of them rare.
 pub(crate) const A: Traffic = Traffic {
     name: "A",
     limit: 20,
@@ -56,12 +56,13 @@ pub(crate) const B: Traffic = Traffic {
 pub(crate) struct Request {
     pub(crate) now_ns: u64,
     pub(crate) key: u64,
-    /// The key's index; none if it never asks again.
+    /// The key's index, or `None` for a key of the flood, which comes only once.
     pub(crate) index: Option<usize>,
 }
 
 impl Traffic {
-    /// The same with so many times fewer keys and requests. In so much less memory, slots are as scarce.
+    /// Returns this traffic with keys and requests divided by `by`. With the memory divided by `by` too, slots are
+    /// equally scarce.
     pub(crate) fn scaled(self, by: u64) -> Self {
         Self {
             keys: u32::try_from(u64::from(self.keys) / by).expect("fewer"),
@@ -86,7 +87,7 @@ impl Traffic {
         self.honest_per_second + self.flood_per_second
     }
 
-    /// The requests, evenly spaced. All begins with idle keys at second 0.
+    /// Returns the requests, evenly spaced. Every key is idle at second 0.
     pub(crate) fn requests(&self, seed: u64, seconds: u64) -> impl Iterator<Item = Request> + use<> {
         let Self { keys, exponent, flood_per_second, start_ns, .. } = *self;
         let zipf = Zipf::new(keys, exponent);

@@ -1,8 +1,8 @@
 //! The bucket family: four descriptions of one limit, each modelled in its own terms.
 //!
-//! The emission interval is `num / den` nanoseconds, so times are counted in units of `1 / den` ns and an interval is
-//! `num` of them. A time before the last charge is read as the same line continued backwards: the bucket was emptier,
-//! the level higher, the queue's head further off.
+//! The emission interval is `num / den` nanoseconds. Times are therefore counted in units of `1 / den` ns, and an
+//! interval is `num` of them. A time before the last charge continues the same line backwards: the bucket is emptier,
+//! the level is higher, and the head of the queue is further away.
 
 use super::{Oracle, Spec, signed};
 
@@ -25,10 +25,10 @@ impl Gcra {
         Self { num, den, burst: spec.burst, arrival: 0 }
     }
 
-    /// Decides under this quota from now on, whose interval is in the same fractions of a nanosecond.
+    /// Decides under this quota from now on. Its interval must be in the same fractions of a nanosecond.
     pub(crate) fn set(&mut self, spec: Spec) {
         let (num, den) = spec.interval();
-        assert_eq!(den, self.den, "the time of arrival is in these fractions");
+        assert_eq!(den, self.den, "the arrival time is in fractions of this size");
         (self.num, self.burst) = (num, spec.burst);
     }
 
@@ -59,13 +59,13 @@ impl Oracle for Gcra {
     }
 }
 
-/// A bucket of tokens that drip in continuously. One token is `num` drops, and `den` drops fall a nanosecond.
+/// A bucket that is refilled continuously. One token is `num` drops, and `den` drops are added each nanosecond.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     num: i128,
     den: i128,
     burst: u64,
-    /// When the last tokens were taken and how many drops were left; a bucket never used is full.
+    /// The time of the last take and the drops left then. A bucket that was never used is full.
     taken: Option<(i128, i128)>,
 }
 
@@ -107,7 +107,7 @@ impl Oracle for Bucket {
     }
 }
 
-/// A bucket that leaks: each unit pours in `num` drops, `den` drops leak a nanosecond, and it must not overflow.
+/// A leaky bucket: each unit adds `num` drops, `den` drops leak each nanosecond, and the bucket must not overflow.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     num: i128,
@@ -152,13 +152,13 @@ impl Oracle for Meter {
     }
 }
 
-/// A queue served one unit an interval. A unit holds its place until an interval after it went.
+/// A queue that serves one unit per interval. A unit keeps its place until one interval after it went.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     num: u128,
     den: u128,
     places: u64,
-    /// The unbroken service under way: when its first unit went, and how many units it has.
+    /// The current run of service without a pause: the time of its first unit, and its number of units.
     run: Option<(u128, u128)>,
 }
 
@@ -168,7 +168,7 @@ impl Queue {
         Self { num, den, places: spec.burst, run: None }
     }
 
-    /// Units in the queue, those of the current interval included.
+    /// Returns the units in the queue, including the unit of the current interval.
     fn held(&self, now: u128) -> u128 {
         let now = now * self.den;
         match self.run {

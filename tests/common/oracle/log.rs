@@ -1,9 +1,9 @@
-//! Admissions remembered one by one.
+//! Algorithms that remember single admissions.
 
 use super::{Oracle, Spec};
 use std::collections::VecDeque;
 
-/// Every admission's time; an admission at `t` has left at `t + period`.
+/// A log of all admissions. An admission at time `t` leaves the log at `t + period`.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     limit: u64,
@@ -45,7 +45,7 @@ impl Oracle for Log {
         }
     }
 
-    /// Charges what there is room for.
+    /// Charges at most the remaining units.
     fn force(&mut self, now: u128, cost: u64) -> u64 {
         let cost = cost.min(self.remaining(super::narrow(now)));
         if cost > 0 {
@@ -59,7 +59,7 @@ impl Oracle for Log {
     }
 }
 
-/// At least `spacing` between two admissions, whatever they cost. `most_in` counts admissions.
+/// At least `spacing` between two admissions, whatever they cost. `most_in` counts admissions, not units.
 #[derive(Clone, Debug)]
 pub(crate) struct Spacing {
     spacing: u128,
@@ -85,7 +85,7 @@ impl Oracle for Spacing {
         self.last.is_none_or(|last| now >= last + self.spacing)
     }
 
-    /// At once, if it is admitted, and else as if it went at the next turn.
+    /// Charges at `now` if the event is admitted, and otherwise at its next turn.
     fn charge(&mut self, now: u128, _cost: u64) {
         self.last = Some(self.last.map_or(now, |last| now.max(last + self.spacing)));
     }

@@ -1,12 +1,12 @@
-//! Slow, obvious models of every algorithm, to compare the real ones with.
+//! Slow, simple models of every algorithm, to compare the real ones with. They share no code with the library.
 //!
-//! Each keeps its state in the form in which the algorithm is usually explained (a bucket of tokens, a list of
-//! admission times, a count per window), in integers wide enough that nothing rounds: times of the bucket family are
-//! fractions of a nanosecond with the quota's own denominator. Nothing here is shared with the library.
+//! Each oracle keeps its state in the form in which the algorithm is usually explained: a bucket of tokens, a list of
+//! admission times, a count per window. The integers are wide enough that nothing rounds. Times of the bucket family
+//! are fractions of a nanosecond with the quota's own denominator.
 //!
-//! An oracle answers two questions itself, whether a cost is admitted now and what admitting it changes. Everything
-//! else (the wait, what remains, when it is as new) follows from the first by searching for the smallest or largest
-//! value that is admitted.
+//! An oracle answers two questions itself: whether a cost is admitted now, and what admitting it changes. Everything
+//! else (the wait, the remaining units, the time until the debt is paid) follows from the first answer, by a search
+//! for the smallest or largest value that is admitted.
 
 mod bucket;
 mod log;
@@ -42,8 +42,8 @@ impl Spec {
         (u128::from(self.period_ns / divisor), u128::from(self.limit / divisor))
     }
 
-    /// Whether a bucket of this quota is promised to decide exactly: some `k` up to 32 emission intervals are a whole
-    /// number of nanoseconds, and if `k` is not 1, a burst takes no longer than 2^61 of these fractions.
+    /// Returns whether a bucket decides this quota exactly. This requires that some `k` up to 32 emission intervals
+    /// are a whole number of nanoseconds. If `k` is not 1, a burst must also take at most 2^61 of these fractions.
     pub(crate) fn is_exact(&self) -> bool {
         let (num, den) = self.interval();
         den == 1 || den <= 32 && num * u128::from(self.burst) <= 1 << 61
@@ -54,7 +54,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// What becomes of an offer.
+/// The oracle's decision.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Allowed,
@@ -64,19 +64,19 @@ pub(crate) enum Verdict {
 
 /// A limit on one key.
 pub(crate) trait Oracle: std::fmt::Debug + Send {
-    /// The same as it stands.
+    /// Returns a copy of the current state.
     fn copy(&self) -> Box<dyn Oracle>;
 
-    /// The largest cost that a fresh key admits at its best moment.
+    /// Returns the largest cost that is ever admitted.
     fn capacity(&self) -> u64;
 
-    /// Whether `cost` (from 1 to the capacity) is admitted at `now`. Changes nothing.
+    /// Returns whether `cost` (from 1 to the capacity) is admitted at `now`. Changes nothing.
     fn admits(&self, now: u128, cost: u64) -> bool;
 
     /// Charges an admitted `cost`.
     fn charge(&mut self, now: u128, cost: u64);
 
-    /// Charges a `cost` that nobody asked whether it is admitted: what is missing is a debt. How much of it was charged.
+    /// Charges a `cost` without a check; units that do not conform become a debt. Returns the units charged.
     fn force(&mut self, now: u128, cost: u64) -> u64 {
         if cost > 0 {
             self.charge(now, cost);
@@ -84,15 +84,15 @@ pub(crate) trait Oracle: std::fmt::Debug + Send {
         cost
     }
 
-    /// Charges a `cost` that goes when it is admitted, as it would be charged then if nothing else came before.
+    /// Charges a `cost` that goes at its conforming time, as if it were charged then and no other charge came before.
     fn reserve(&mut self, now: u128, cost: u64) {
         self.force(now, cost);
     }
 
-    /// The most that any closed interval of `t` nanoseconds can see admitted, while time does not step back.
+    /// Returns the most units that any closed interval of `t` nanoseconds can admit while time does not step back.
     fn most_in(&self, t: u128) -> u128;
 
-    /// The whole nanoseconds that an offer made now waits before it goes.
+    /// Returns the whole nanoseconds that an offer at `now` waits before it goes.
     fn delay(&self, _now: u128) -> u128 {
         0
     }
@@ -117,7 +117,7 @@ pub(crate) trait Oracle: std::fmt::Debug + Send {
         verdict
     }
 
-    /// The largest cost admitted at `now`.
+    /// Returns the largest cost admitted at `now`.
     fn remaining(&self, now: u64) -> u64 {
         let now = u128::from(now);
         let capacity = u128::from(self.capacity());
@@ -125,7 +125,7 @@ pub(crate) trait Oracle: std::fmt::Debug + Send {
         narrow(refused.unwrap_or(capacity + 1) - 1)
     }
 
-    /// The smallest whole number of nanoseconds after which `cost` is admitted if nothing else happens.
+    /// Returns the smallest whole number of nanoseconds after which `cost` is admitted without other requests, or
     /// `None` if it never is.
     fn retry_after(&self, now: u64, cost: u64) -> Option<u128> {
         let now = u128::from(now);
@@ -143,13 +143,13 @@ pub(crate) trait Oracle: std::fmt::Debug + Send {
         }
     }
 
-    /// The smallest wait after which the whole capacity is there again.
+    /// Returns the smallest wait after which the whole capacity is available again.
     fn reset_after(&self, now: u64) -> u128 {
         self.retry_after(now, self.capacity()).expect("the capacity is admitted in the end")
     }
 }
 
-/// The first of `low..=high` that satisfies `holds`, which once true stays true.
+/// Returns the first of `low..=high` that satisfies `holds`. Once true, `holds` must stay true.
 fn first(mut low: u128, high: u128, holds: &dyn Fn(u128) -> bool) -> Option<u128> {
     let mut end = high + 1;
     while low < end {
@@ -171,7 +171,7 @@ fn narrow(n: u128) -> u64 {
     u64::try_from(n).expect("a cost fits in 64 bits")
 }
 
-/// How many adjoining spans of `span` nanoseconds a closed interval of `t` can touch.
+/// Returns how many adjoining spans of `span` nanoseconds a closed interval of `t` can touch.
 fn touched(t: u128, span: u128) -> u128 {
     if t == 0 { 1 } else { (t - 1) / span + 2 }
 }

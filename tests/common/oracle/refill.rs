@@ -1,14 +1,15 @@
-//! Token buckets refilled by whole batches: `limit` tokens at the end of each period, never above `burst`.
+//! Token buckets that are refilled in batches: `limit` tokens at the end of each period, never above `burst`.
 
 use super::{Oracle, Spec, first, signed};
 
-/// Periods are counted from the first take out of a full bucket.
+/// A bucket whose periods start at the first take from a full bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
     batch: u128,
     period: u128,
     capacity: i128,
-    /// When the periods began, how many had ended at the last take, and the tokens left then; less than none are a debt.
+    /// The start of the periods, the number that had ended at the last take, and the tokens left then. A negative
+    /// number of tokens is a debt.
     taken: Option<(u128, u128, i128)>,
 }
 
@@ -31,8 +32,8 @@ impl Interval {
     }
 }
 
-/// Tokens after a reservation of `cost`, as of now: the batches until its turn come yet, and what they would add beyond the
-/// capacity is lost.
+/// Returns the tokens at `now` after a reservation of `cost`. The batches until its turn are still to come, and what
+/// they would add above the capacity is lost.
 fn reserved(tokens: i128, cost: u64, batch: u128, capacity: i128) -> i128 {
     let (cost, batch) = (i128::from(cost), signed(batch));
     let coming = (cost - tokens).max(0).unsigned_abs().div_ceil(batch.unsigned_abs());
@@ -68,16 +69,16 @@ impl Oracle for Interval {
     }
 }
 
-/// Batches arrive at `origin + k * period` for every whole `k`, on the clock, whenever the bucket was first used.
+/// A bucket whose batches arrive at `origin + k * period` for every whole `k`, independent of its first use.
 #[derive(Clone, Debug)]
 pub(crate) struct Aligned {
     batch: u128,
     period: u128,
     capacity: i128,
     origin: u64,
-    /// Whether a new bucket starts with the share of its first, partial period only.
+    /// Whether a new bucket starts with only the share of its first, partial period.
     adaptive: bool,
-    /// The period of the last take and the tokens left then; less than none are a debt.
+    /// The period of the last take and the tokens left then. A negative number of tokens is a debt.
     taken: Option<(i128, i128)>,
 }
 
@@ -162,7 +163,8 @@ impl Oracle for Aligned {
         self.capacity.unsigned_abs() + t.div_ceil(self.period) * self.batch
     }
 
-    /// Between two batches a bucket gets nothing, and an unused adaptive one even less, so only batches are tried.
+    /// Tries only the times of batches. Between two batches the bucket gains nothing, and an unused adaptive bucket
+    /// even loses tokens.
     fn retry_after(&self, now: u64, cost: u64) -> Option<u128> {
         let now = u128::from(now);
         if cost > self.capacity() {

@@ -1,9 +1,9 @@
-//! Counts in windows. A time before the newest window that was counted in is read as the start of that window.
+//! Counts in windows. A time before the newest window with a charge is read as the start of that window.
 
 use super::{Oracle, Spec, touched};
 use std::collections::BTreeMap;
 
-/// A count for each window: of the clock, or such as open at the first admission after the last one ended.
+/// One count per window. Windows follow the clock, or open at the first admission after the last one ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixed {
     limit: u128,
@@ -28,7 +28,7 @@ impl Fixed {
         self.limit = limit.into();
     }
 
-    /// The start of the window, and its count.
+    /// Returns the start of the window at `now`, and its count.
     fn view(&self, now: u128) -> (u128, u128) {
         match self.newest {
             Some((start, count)) if now < start + self.period => (start, count),
@@ -61,13 +61,13 @@ impl Oracle for Fixed {
     }
 }
 
-/// The current window's count and the part of the previous window's that still overlaps, rounded down (or up: strict).
+/// The current window's count plus the overlapping part of the previous window's, rounded down (if strict, up).
 #[derive(Clone, Debug)]
 pub(crate) struct Sliding {
     limit: u128,
     period: u128,
     strict: bool,
-    /// The newest window, the count of the window before it, and its own.
+    /// The newest window's index, the count of the window before it, and its own count.
     newest: Option<(u128, u128, u128)>,
 }
 
@@ -85,7 +85,7 @@ impl Sliding {
         self.limit = limit.into();
     }
 
-    /// The window, the previous count, the current count, and the time spent in the window.
+    /// Returns the window's index, the previous count, the current count, and the time since the window's start.
     fn view(&self, now: u128) -> (u128, u128, u128, u128) {
         let (index, elapsed) = (now / self.period, now % self.period);
         match self.newest {
@@ -123,7 +123,8 @@ impl Oracle for Sliding {
     }
 }
 
-/// The sum over the last `parts` sub-windows, the current one included; strict counts the partly expired one too.
+/// The sum over the last `parts` sub-windows, the current one included. If strict, the partly expired sub-window
+/// counts too.
 #[derive(Clone, Debug)]
 pub(crate) struct Sub {
     limit: u128,
@@ -174,7 +175,7 @@ impl Oracle for Sub {
     fn charge(&mut self, now: u128, cost: u64) {
         let index = self.index(now);
         *self.counts.entry(index).or_default() += u128::from(cost);
-        // Times before the newest sub-window are read as in it, so these are never summed again.
+        // A time before the newest sub-window is read as part of it, so the removed counts are never summed again.
         self.counts = self.counts.split_off(&self.oldest_summed(index));
     }
 
