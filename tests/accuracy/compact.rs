@@ -27,7 +27,10 @@ fn run_in(cell: &Cell, scale: u64, bytes: usize) -> Outcome {
     let before = limiter.bytes();
     let (warm_up, measured) = seconds(cell);
     let outcome = play(&traffic, &limiter, 7, warm_up, measured);
-    assert!(before <= bytes && limiter.bytes() == before, "the store exceeds the requested memory, or its size changed");
+    assert!(
+        before <= bytes && limiter.bytes() == before,
+        "the store exceeds the requested memory, or its size changed"
+    );
     outcome
 }
 
@@ -44,8 +47,14 @@ fn holds(cell: &Cell, outcome: &Outcome, slack: f64) {
         outcome.live,
         outcome.bytes_a_key()
     );
-    assert!(denied <= 2.0 * cell.denied_percent + slack, "{name}: {denied} % of the deserving requests were denied");
-    assert!(admitted <= 2.0 * cell.admitted_percent + slack, "{name}: {admitted} % of the abusive requests were admitted");
+    assert!(
+        denied <= 2.0 * cell.denied_percent + slack,
+        "{name}: {denied} % of the deserving requests were denied"
+    );
+    assert!(
+        admitted <= 2.0 * cell.admitted_percent + slack,
+        "{name}: {admitted} % of the abusive requests were admitted"
+    );
     match cell.row {
         Row::Store(Overflow::Forget) => {
             assert!(denied == 0.0, "{name}: `Forget` must not deny a deserving request");
@@ -133,6 +142,12 @@ fn strangers_share_a_fingerprint_as_often_as_stated() {
         "{shared} of {STRANGERS} keys share a fingerprint: {measured:.2e}; the formula gives {stated:.2e} at a load of {load:.3}"
     );
     // About 38 keys are expected; a deviation of one half is three standard deviations.
-    assert!((measured / stated - 1.0).abs() < 0.5, "measured {measured:.2e}, but the formula gives {stated:.2e}");
-    assert!((3e-7..9e-7).contains(&measured), "the documentation states about 6e-7, but {measured:.2e} was measured");
+    assert!(
+        (measured / stated - 1.0).abs() < 0.5,
+        "measured {measured:.2e}, but the formula gives {stated:.2e}"
+    );
+    assert!(
+        (3e-7..9e-7).contains(&measured),
+        "the documentation states about 6e-7, but {measured:.2e} was measured"
+    );
 }

@@ -183,7 +183,10 @@ fn every_algorithm_decides_as_its_oracle(name: &str) {
             assert!(denied > 0 && denied < trace.records.len(), "{kind:?} {spec:?} denied {denied}");
             // Times have microseconds, so few lie within a tick of a tie.
             let Unlike { early, came_round } = replay_compact(kind, spec, &trace.records, clients);
-            assert!(early * 1_000 <= trace.records.len(), "{kind:?} {spec:?}: {early} records were decided early");
+            assert!(
+                early * 1_000 <= trace.records.len(),
+                "{kind:?} {spec:?}: {early} records were decided early"
+            );
             assert!(
                 came_round * 100_000 <= trace.records.len(),
                 "{kind:?} {spec:?}: {came_round} records met old debts"

@@ -34,7 +34,11 @@ fn a_check_allocates_nothing() {
     };
     assert_eq!(fewest(|| ask(&[("many", "x")])), 0, "admitted");
     assert_eq!(fewest(|| ask(&[("none", "x")])), 0, "denied");
-    assert_eq!(fewest(|| ask(&[("path", "/login"), ("client", "x")])), 0, "denied, counted by one of two values");
+    assert_eq!(
+        fewest(|| ask(&[("path", "/login"), ("client", "x")])),
+        0,
+        "denied, counted by one of two values"
+    );
     assert_eq!(fewest(|| ask(&[("tenant", "t"), ("client", "x")])), 1, "denied, counted by both values");
     let (one, other) = ([("many", "x")], [("none", "x")]);
     let both = [Descriptor::new(&one), Descriptor::new(&other)];

@@ -103,7 +103,10 @@ fn an_admitted_request_allocates_nothing() {
         }
         let (allocations, admitted) = counted(&layer, 300);
         assert_eq!(admitted, 0, "{client:?}");
-        assert!(allocations >= 300, "{client:?}: each denied request has a response of its own, but there were {allocations} allocations");
+        assert!(
+            allocations >= 300,
+            "{client:?}: each denied request has a response of its own, but there were {allocations} allocations"
+        );
 
         let sketch =
             RateLimiter::builder(FixedWindow::new(quota)).clock(clock.clone()).sketch().expect("it fits");

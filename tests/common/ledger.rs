@@ -106,7 +106,10 @@ pub(crate) fn never_mints(
         let world = replay(kind, spec, ledger);
         if kind != Kind::Spacing {
             let ours = limiter.peek_at(op.key, 0, newest).remaining();
-            assert!(ours <= world.remaining(newest), "{ours} units remain after {verb:?} at {newest}, more than without the refunded charges: {ledger:?}");
+            assert!(
+                ours <= world.remaining(newest),
+                "{ours} units remain after {verb:?} at {newest}, more than without the refunded charges: {ledger:?}"
+            );
         }
     }
 }

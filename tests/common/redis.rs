@@ -1,4 +1,5 @@
-//! Servers of the tests' own: each on a free port of the loopback, in a directory of its own, stopped by its process id.
+//! Redis servers for tests. Each server listens on a free loopback port, runs in its own directory, and is stopped by
+//! its process id.
 
 #![allow(
     dead_code,
@@ -22,10 +23,10 @@ use std::time::{Duration, Instant};
 use skipped::skip;
 use tempfile::TempDir;
 
-/// How long a server may take to come up, or a cluster to agree.
+/// The time limit for a server to start, and for a cluster to agree.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server that is stopped when this is dropped.
+/// A Redis server, which stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     process: Child,
@@ -35,13 +36,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server. Without `redis-server`, reports that the test skips, and answers `None`.
+    /// Starts a server. Without `redis-server`, reports that the test skips and returns `None`.
     #[track_caller]
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(&[])
     }
 
-    /// A server with options of its command line.
+    /// Starts a server with more command-line options.
     #[track_caller]
     pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
         if let Err(error) = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status() {
@@ -52,7 +53,7 @@ impl Server {
         }
         let dir = tempfile::tempdir().expect("a directory for the server");
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        // Somebody else may take a port between its choice and its use.
+        // Another process may take a port between its choice and its use.
         for _ in 0..20 {
             let port = free_port();
             let mut process = spawn(port, dir.path(), &options);
@@ -73,13 +74,13 @@ impl Server {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// A connection for the test's own commands.
+    /// Opens a connection for the test's own commands.
     pub(crate) fn connection(&self) -> redis::Connection {
         let client = redis::Client::open(self.url()).expect("an address");
         client.get_connection().expect("the server is up")
     }
 
-    /// One command of the test's own.
+    /// Runs one command for the test.
     pub(crate) fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let mut command = redis::cmd(words[0]);
         for word in &words[1..] {
@@ -88,18 +89,18 @@ impl Server {
         command.query(&mut self.connection()).expect("the server answers")
     }
 
-    /// Ends it at once, without saving anything.
+    /// Kills the server, which saves nothing.
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("it ends");
     }
 
-    /// Stops it where it stands: connections stay, nothing is answered.
+    /// Pauses the server: its connections stay open, and it answers nothing.
     pub(crate) fn pause(&self) {
         self.signal("STOP");
     }
 
-    /// Goes on after a pause.
+    /// Resumes the server after a pause.
     pub(crate) fn resume(&self) {
         self.signal("CONT");
     }
@@ -110,7 +111,7 @@ impl Server {
         assert!(status.success(), "process {pid} takes a signal");
     }
 
-    /// Starts it again on its port, empty.
+    /// Starts the server again on its port, without data.
     pub(crate) fn restart(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -123,7 +124,7 @@ impl Server {
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
-        panic!("the server does not come up again: {}", log(self.dir.path()));
+        panic!("the server does not start again: {}", log(self.dir.path()));
     }
 }
 
@@ -134,7 +135,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on, and that a cluster's nodes can have too, whose second port is 10,000 above.
+/// Returns a free port below 55,000. A cluster node also needs the port 10,000 above.
 fn free_port() -> u16 {
     loop {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -170,7 +171,7 @@ fn comes_up(process: &mut Child, port: u16) -> bool {
     false
 }
 
-/// Whether a server answers there.
+/// Returns whether a server answers on this port.
 fn is_up(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
     let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
@@ -182,20 +183,21 @@ fn log(dir: &Path) -> String {
     std::fs::read_to_string(dir.join("log")).unwrap_or_default()
 }
 
-/// A cluster of three masters, each with so many replicas; stopped when this is dropped.
+/// A cluster of three masters with replicas, which stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
 }
 
 impl Cluster {
-    /// Three masters. Without `redis-server`, reports that the test skips, and answers `None`.
+    /// Starts three masters. Without `redis-server`, reports that the test skips and returns `None`.
     #[track_caller]
     pub(crate) fn start() -> Option<Self> {
         Self::start_with_replicas(0)
     }
 
-    /// Three masters with replicas each, which take over after about a second.
+    /// Starts three masters with `replicas` replicas each. A replica takes over about a second after its master
+    /// fails.
     #[track_caller]
     pub(crate) fn start_with_replicas(replicas: usize) -> Option<Self> {
         let options =
@@ -215,12 +217,12 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// The addresses of all nodes.
+    /// Returns the addresses of all nodes.
     pub(crate) fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(Server::url).collect()
     }
 
-    /// Waits until all nodes that are up say so of the cluster.
+    /// Waits until `says` accepts the cluster information of every node that is up.
     pub(crate) fn until(&self, says: impl Fn(&str) -> bool) {
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
@@ -234,7 +236,7 @@ impl Cluster {
     }
 }
 
-/// A network between a client and a server that can be slow, or fail.
+/// A proxy between a client and a server, which can be slow or fail.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     port: u16,
@@ -244,15 +246,15 @@ pub(crate) struct Proxy {
 #[derive(Debug)]
 struct Shared {
     server: u16,
-    /// Of every piece in either direction, in microseconds.
+    /// The delay of every piece of data in either direction, in microseconds.
     delay_us: AtomicU64,
-    /// Whether pieces are swallowed.
+    /// Whether the proxy drops all data.
     silent: AtomicBool,
-    /// Whether new connections are closed at once.
+    /// Whether the proxy closes new connections at once.
     refusing: AtomicBool,
-    /// How many bytes of answers go through before everything is cut; `u64::MAX` is no such bound.
+    /// The bytes of answers that the proxy forwards before it cuts all connections; `u64::MAX` for no limit.
     cut_after: AtomicU64,
-    /// Connections made so far, and up to which of them all is swallowed.
+    /// The number of connections so far, and the number of the last connection whose data the proxy drops.
     made: AtomicU64,
     forgotten: AtomicU64,
     done: AtomicBool,
@@ -260,7 +262,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// A network to a server's port, at first as good as none.
+    /// Starts a proxy to a server's port, at first without delays or failures.
     pub(crate) fn start(server: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("it has one").port();
@@ -288,22 +290,22 @@ impl Proxy {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Delays every piece, there and back.
+    /// Delays every piece of data in both directions.
     pub(crate) fn delay(&self, delay: Duration) {
         self.shared.delay_us.store(delay.as_micros().try_into().expect("a short delay"), Ordering::SeqCst);
     }
 
-    /// Swallows everything from now on, on old and new connections, or no longer.
+    /// Drops all data from now on, on old and new connections, or stops doing so.
     pub(crate) fn silence(&self, silent: bool) {
         self.shared.silent.store(silent, Ordering::SeqCst);
     }
 
-    /// Swallows everything on the connections that there are, and says so to nobody: new ones are as before.
+    /// Drops all data on the existing connections without closing them. New connections work.
     pub(crate) fn forget_old(&self) {
         self.shared.forgotten.store(self.shared.made.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
-    /// Cuts all connections, and refuses new ones until told otherwise.
+    /// Cuts all connections and refuses new ones, or accepts new ones again.
     pub(crate) fn refuse(&self, refusing: bool) {
         self.shared.refusing.store(refusing, Ordering::SeqCst);
         if refusing {
@@ -311,12 +313,12 @@ impl Proxy {
         }
     }
 
-    /// Cuts all connections now; new ones are as before.
+    /// Cuts all connections now. New connections work.
     pub(crate) fn cut(&self) {
         self.shared.cut();
     }
 
-    /// Lets so many more bytes of answers through, and then cuts all connections once: in the middle of an answer.
+    /// Forwards `bytes` more bytes of answers, and then cuts all connections once, in the middle of an answer.
     pub(crate) fn cut_after(&self, bytes: u64) {
         self.shared.cut_after.store(bytes, Ordering::SeqCst);
     }
@@ -326,7 +328,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.done.store(true, Ordering::SeqCst);
         self.shared.cut();
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect_timeout(
             &SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)),
             Duration::from_secs(1),
@@ -336,7 +338,7 @@ impl Drop for Proxy {
 
 impl Shared {
     fn cut(&self) {
-        for stream in self.streams.lock().expect("nobody panics with it").drain(..) {
+        for stream in self.streams.lock().expect("no thread panics while it holds this lock").drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -352,7 +354,7 @@ impl Shared {
             }
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server)) else { continue };
             let number = self.made.fetch_add(1, Ordering::SeqCst) + 1;
-            let mut streams = self.streams.lock().expect("nobody panics with it");
+            let mut streams = self.streams.lock().expect("no thread panics while it holds this lock");
             for (from, to, answers) in [(&client, &server, false), (&server, &client, true)] {
                 let _ = from.set_nodelay(true);
                 let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
@@ -392,7 +394,7 @@ impl Shared {
         let _ = to.shutdown(Shutdown::Both);
     }
 
-    /// How many bytes of an answer of this length go through.
+    /// Returns how many bytes of an answer of this length the proxy forwards.
     fn through(&self, length: usize) -> usize {
         let left = self.cut_after.load(Ordering::SeqCst);
         if left == u64::MAX {

@@ -1,4 +1,4 @@
-//! The sketch store for the tests.
+//! Helpers for tests of the sketch store.
 
 use super::compact::Seeded;
 use super::kinds::Kind;
@@ -13,11 +13,11 @@ use tollgate::{
 /// The algorithms that the sketch store can hold.
 pub(crate) const WINDOWS: [Kind; 3] = [Kind::Fixed, Kind::Sliding, Kind::SlidingStrict];
 
-/// As little memory as it takes.
+/// The least memory that the sketch store accepts, in bytes.
 pub(crate) const LEAST: usize = 256;
 
-/// Evaluates the body with `$algorithm` bound to an algorithm that the sketch store can hold: `Some` of it, or `None`
-/// where the quota is refused before the store sees it.
+/// Evaluates the body with `$algorithm` bound to an algorithm that the sketch store can hold. Returns `Some` of the
+/// body's value, or `None` if the algorithm itself refuses the quota.
 macro_rules! with_windows {
     ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
         use $crate::common::kinds::Kind as Choice;
@@ -33,18 +33,19 @@ macro_rules! with_windows {
     }};
 }
 
-/// After so many windows a word that nobody wrote reads as new: tags for three months, of 16 to 24 bits.
+/// Returns the number of windows after which tags repeat, so a word that was not written since then looks current.
+/// The tags have 16 to 24 bits and cover three months.
 pub(crate) fn round(window_ns: u64) -> u64 {
     const THREE_MONTHS: u64 = 90 * 86_400 * 1_000_000_000;
     (THREE_MONTHS / window_ns + 1).next_power_of_two().clamp(1 << 16, 1 << 24)
 }
 
-/// How far apart any two times of a test may be, if all windows are to be told apart.
+/// Returns the longest time between any two times of a test for which all windows stay unambiguous.
 pub(crate) fn reach(window_ns: u64) -> u64 {
     window_ns.saturating_mul(round(window_ns) / 4 - 4)
 }
 
-/// Our limiter in a sketch. `None` where the algorithm refuses the quota itself.
+/// Builds a limiter in a sketch. Returns `None` if the algorithm itself refuses the quota.
 pub(crate) fn sketch_of(
     kind: Kind,
     spec: Spec,

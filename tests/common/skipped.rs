@@ -1,4 +1,5 @@
-//! Tests that skip, since this machine lacks what they need, say so where a plain `cargo test` shows it.
+//! Reports skipped tests. A test skips if this machine lacks what it needs, and a plain `cargo test` shows the
+//! report.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -9,17 +10,18 @@ use std::thread;
 
 /// Prints which test skips, and why.
 ///
-/// The test harness hides what a test prints if it passes, unless it runs with `--nocapture`. It does not hide what is written to the
-/// stream itself.
+/// The test harness hides what a passing test prints, unless it runs with `--nocapture`. It does not hide what a test
+/// writes to standard error itself.
 #[track_caller]
 pub(crate) fn skip(why: &str) {
-    // With `--test-threads=1` all tests run in one thread, `main`: then the place tells which one it is.
+    // With `--test-threads=1` all tests run in the thread `main`. The location then identifies the test.
     let (thread, place) = (thread::current(), Location::caller());
     let line = format!("\nSKIPPED {} ({place}): {why}\n", thread.name().unwrap_or("a test"));
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Asserts that a test of this program, run with an environment variable of this value, passes and reports that it skips.
+/// Runs a test of this program with an environment variable, and asserts that the test passes and reports that it
+/// skips.
 pub(crate) fn assert_reported(test: &str, variable: &str, value: &str, why: &str) {
     let this = std::env::current_exe().expect("this program has a path");
     let output = Command::new(this)

@@ -1,11 +1,13 @@
-//! Requests described by where they fall: on a tie, a boundary, the end of a wait; they become numbers when it is known
-//! what came before.
+//! Requests described by where they fall: at an equal time, at a boundary, at the end of a wait. They become numbers
+//! when the requests before them are known.
 
 use super::kinds::Kind;
 use super::oracle::{Oracle, Spec};
 
-/// Keeps a time where decisions are promised to be exact: before 2116, and for buckets whose interval is a fraction of
-/// nanoseconds, near enough to the others that the fractions between them fit in 62 bits.
+/// Clamps a time to the range in which decisions are exact.
+///
+/// The range ends before 2116. For buckets whose interval is a fraction of nanoseconds, it is so close to `start`
+/// that the fractions fit in 62 bits.
 pub(crate) fn within_reach(now: u64, start: u64, kind: Kind, spec: Spec) -> u64 {
     let den = if kind.is_bucket_family() { spec.interval().1 } else { 1 };
     let reach = u64::try_from((1 << 62) / den).expect("fewer than 63 bits");
@@ -14,7 +16,7 @@ pub(crate) fn within_reach(now: u64, start: u64, kind: Kind, spec: Spec) -> u64 
     now.clamp(earliest, latest)
 }
 
-/// One request: who, when, how much.
+/// One request: a key, a time and a cost.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) key: u32,
@@ -25,16 +27,16 @@ pub(crate) struct Op {
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Step {
     Stay,
-    /// This many nanoseconds on, from a few to years.
+    /// Advances by this many nanoseconds, from a few to years.
     Nanos(u64),
-    /// This many emission intervals (rounded up), and so many nanoseconds more.
+    /// Advances by this many emission intervals (rounded up), and by an offset in nanoseconds.
     Intervals(u64, i64),
-    /// To the start of the next but n-th window of the clock, and so many nanoseconds more.
+    /// Advances to the start of the n-th window of the clock after the next one, and by an offset in nanoseconds.
     Boundary(u64, i64),
-    /// To the wait for this cost (a share of the capacity in sixteenths), and so many nanoseconds more.
+    /// Advances by the wait for a cost (a share of the capacity in sixteenths), and by an offset in nanoseconds.
     Wait(u64, i64),
     Back(u64),
-    /// Back by a share of the period in sixteenths.
+    /// Steps back by a share of the period in sixteenths.
     BackShare(u64),
 }
 
@@ -44,7 +46,7 @@ pub(crate) enum Cost {
     Units(u64),
     /// A share of the capacity in sixteenths.
     Share(u64),
-    /// What the oracle says remains, and so many more.
+    /// The oracle's remaining units, and this many more.
     Remaining(u64),
     Over,
     Max,

@@ -1,4 +1,4 @@
-//! Our limiters, all behind one face.
+//! One interface to every limiter under test.
 
 use super::kinds::Kind;
 use super::oracle::{Spec, Verdict};
@@ -9,8 +9,8 @@ use tollgate::{
     Algorithm, Clock, Decision, Direct, Keyed, ManualClock, Outcome, Quota, RateLimiter, Timestamp,
 };
 
-/// Evaluates the body with `$algorithm` bound to the algorithm itself: `Some` of it, or `None` where the quota is
-/// refused.
+/// Evaluates the body with `$algorithm` bound to the algorithm. Returns `Some` of the body's value, or `None` if the
+/// algorithm refuses the quota.
 macro_rules! with_algorithm {
     ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
         use $crate::common::kinds::Kind as Choice;
@@ -48,7 +48,7 @@ macro_rules! with_algorithm {
     }};
 }
 
-/// Our limiter for one stream, or `None` where the algorithm refuses the quota.
+/// Builds a direct limiter, or returns `None` if the algorithm refuses the quota.
 pub(crate) fn direct(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     let clock = ManualClock::new(Timestamp::ZERO);
     with_algorithm!(kind, spec, algorithm => {
@@ -56,7 +56,7 @@ pub(crate) fn direct(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     })
 }
 
-/// Our limiter for many keys, or `None` where the algorithm refuses the quota.
+/// Builds a keyed limiter, or returns `None` if the algorithm refuses the quota.
 pub(crate) fn keyed(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     let clock = ManualClock::new(Timestamp::ZERO);
     with_algorithm!(kind, spec, algorithm => {
@@ -64,7 +64,7 @@ pub(crate) fn keyed(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     })
 }
 
-/// The same with all keys in one place, so that each first sight of a key passes by the others.
+/// Builds a keyed limiter whose keys all have the same hash, so the search for a new key passes all others.
 pub(crate) fn crowded(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     let clock = ManualClock::new(Timestamp::ZERO);
     with_algorithm!(kind, spec, algorithm => {
@@ -73,7 +73,7 @@ pub(crate) fn crowded(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     })
 }
 
-/// Hashes every key alike.
+/// A hasher that gives every key the same hash.
 #[derive(Default)]
 pub(crate) struct Constant;
 
@@ -84,12 +84,12 @@ impl Hasher for Constant {
     fn write(&mut self, _: &[u8]) {}
 }
 
-/// The quota that a plain description names, if it is one.
+/// Returns the quota of a `Spec`, if it is valid.
 pub(crate) fn quota(spec: Spec) -> Option<Quota> {
     Quota::try_new(spec.limit, Duration::from_nanos(spec.period_ns)).ok()?.try_burst(spec.burst).ok()
 }
 
-/// A limiter of ours, direct or keyed, seen the same way. A direct one has only key 0.
+/// A limiter under test, direct or keyed. A direct limiter has only key 0.
 pub(crate) trait Subject: Debug + Send + Sync {
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision;
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision;
@@ -98,18 +98,18 @@ pub(crate) trait Subject: Debug + Send + Sync {
     fn reserve_at(&self, key: u32, cost: u64, wait: Duration, now: u64) -> Decision;
     fn refund_n_at(&self, key: u32, charge: &Decision, units: u64, now: u64) -> u64;
     fn settle_at(&self, key: u32, charge: &Decision, actual: u64, now: u64) -> Decision;
-    /// Whether the key's state is remembered.
+    /// Returns whether the limiter remembers the key's state.
     fn holds(&self, key: u32) -> bool;
 }
 
 impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Direct<A>, C> {
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        assert_eq!(key, 0, "a direct limiter is one stream");
+        assert_eq!(key, 0, "a direct limiter has only key 0");
         RateLimiter::<Direct<A>, C>::check_at(self, cost, Timestamp::from_nanos(now))
     }
 
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        assert_eq!(key, 0, "a direct limiter is one stream");
+        assert_eq!(key, 0, "a direct limiter has only key 0");
         RateLimiter::<Direct<A>, C>::peek_at(self, cost, Timestamp::from_nanos(now))
     }
 
@@ -159,7 +159,7 @@ where
     }
 }
 
-/// The decision's outcome in the oracle's words.
+/// Converts the decision's outcome to the oracle's type.
 pub(crate) fn verdict(decision: &Decision) -> Verdict {
     match decision.outcome() {
         Outcome::Allowed => Verdict::Allowed,

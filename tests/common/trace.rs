@@ -1,7 +1,7 @@
-//! Reads the shared request traces: the common normalized form, and each source form with a parser of its own.
+//! Reads the shared request traces: the common normalized form, and each source form with its own parser.
 //!
-//! The traces are not part of the package. `TOLLGATE_TRACES` names their directory; without it `../shared/traces`
-//! beside the package is tried.
+//! The traces are not part of the package. `TOLLGATE_TRACES` names their directory; the default is `../shared/traces`
+//! beside the package.
 
 use super::SEC;
 use super::skipped::skip;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// The traces and the kind of file that each comes from.
+/// The traces, and the file type of each source.
 pub(crate) const TRACES: [(&str, &str); 5] = [
     ("honeynet_httpd_2004", "log"),
     ("aws_honeypot_2013", "csv"),
@@ -20,7 +20,7 @@ pub(crate) const TRACES: [(&str, &str); 5] = [
     ("zeek_conn_2022", "tsv"),
 ];
 
-/// Requests in file order, their clients numbered in order of appearance.
+/// Requests in file order. Clients are numbered in order of appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) records: Vec<Record>,
@@ -52,19 +52,19 @@ impl Trace {
         &self.clients[record.client as usize]
     }
 
-    /// Orders the records by time; those of one time keep their order.
+    /// Sorts the records by time. Records with equal times keep their order.
     pub(crate) fn sort(&mut self) {
         self.records.sort_by_key(|record| record.at_ns);
     }
 
-    /// The same requests with the clients numbered by the other trace.
+    /// Returns the same requests with the client numbers of the other trace.
     pub(crate) fn renumbered_as(&self, other: &Trace) -> Vec<Record> {
         let number = |record: &Record| other.numbers[self.client(record)];
         self.records.iter().map(|record| Record { client: number(record), ..*record }).collect()
     }
 }
 
-/// The directory of the traces. Without one, reports that the test skips, and answers `None`.
+/// Returns the directory of the traces. Without one, reports that the test skips and returns `None`.
 #[track_caller]
 pub(crate) fn directory() -> Option<PathBuf> {
     let directory = match std::env::var_os("TOLLGATE_TRACES") {
@@ -78,7 +78,7 @@ pub(crate) fn directory() -> Option<PathBuf> {
     None
 }
 
-/// The trace in the common form: `ts_ns client resource status`, in time order.
+/// Reads a trace in the common form: `ts_ns client resource status`, in time order.
 pub(crate) fn normalized(directory: &Path, name: &str) -> Trace {
     let mut trace = Trace::default();
     for (number, line) in lines(&directory.join(format!("normalized/{name}.tsv.gz"))).enumerate() {
@@ -93,7 +93,7 @@ pub(crate) fn normalized(directory: &Path, name: &str) -> Trace {
     trace
 }
 
-/// The trace as its source wrote it, in the order of the source.
+/// Reads a trace as its source wrote it, in the order of the source.
 pub(crate) fn source(directory: &Path, name: &str, extension: &str) -> Trace {
     let mut trace = Trace::default();
     let lines = lines(&directory.join(format!("{name}.{extension}.gz")));
@@ -136,7 +136,7 @@ fn table<const N: usize>(
     }
 }
 
-/// `client - - [21/Apr/2004:10:56:07 -0400] "…`; what follows the time may be any bytes.
+/// Reads a line such as `client - - [21/Apr/2004:10:56:07 -0400] "…`. Any bytes may follow the time.
 fn common_log(trace: &mut Trace, line: &[u8]) {
     let open = line.iter().position(|byte| *byte == b'[').expect("a time in brackets");
     let client = text(&line[..open]).split(' ').next().expect("a client");
@@ -164,7 +164,7 @@ fn clock_time(time: &str) -> u64 {
     number(&time[..2]) * 3_600 + number(&time[3..5]) * 60 + number(&time[6..8])
 }
 
-/// Seconds from the Unix epoch to the start of a day.
+/// Returns the seconds from the Unix epoch to the start of a day.
 fn civil(year: u64, month: u64, day: u64) -> u64 {
     const DAYS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

@@ -1,4 +1,5 @@
-//! The verbs of limiters of many keys, for the uniform view: one text, since what stores have in common is private.
+//! Implements the charging methods of `Subject` for limiters of many keys. This is a macro because the trait that the
+//! stores share is private.
 
 macro_rules! keyed_verbs {
     () => {

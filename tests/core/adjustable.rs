@@ -110,7 +110,11 @@ fn debt_is_paid_at_new_rate_after_change() {
     assert_eq!(limiter.peek("early").remaining(), 570);
     clock.advance(Duration::from_secs(1));
     assert_eq!(limiter.peek("early").remaining(), 580);
-    assert_eq!(limiter.peek("late").remaining(), 580, "the result does not depend on when the key is first looked up");
+    assert_eq!(
+        limiter.peek("late").remaining(),
+        580,
+        "the result does not depend on when the key is first looked up"
+    );
     clock.advance(Duration::from_secs(3));
     assert_eq!(limiter.peek("late").remaining(), 600);
 }
@@ -173,7 +177,10 @@ fn debts_beyond_the_burst_are_carried_over() {
     assert_eq!(limiter.charge_unchecked("bob", 1_000).cost(), 1_000);
     limiter.set_quota(&Quota::per_minute(60), Carry::AsIs).unwrap();
     clock.advance(Duration::from_secs(120));
-    assert!(limiter.check("bob").is_denied(), "bob owed 940 units of a burst of 60, and 120 s paid only 120 of them");
+    assert!(
+        limiter.check("bob").is_denied(),
+        "bob owed 940 units of a burst of 60, and 120 s paid only 120 of them"
+    );
 }
 
 #[test]
@@ -201,7 +208,11 @@ fn many_changes_do_not_pile_up() {
     let direct = build(Gcra::new(Quota::per_day(100)), &clock).direct().adjustable();
     let keyed = build(Gcra::new(Quota::per_day(100)), &clock).keyed::<String>().adjustable();
     assert!(direct.check_n(60).is_allowed() && keyed.check_n("alice", 60).is_allowed());
-    assert_eq!(keyed.wait("bob").block().map(|turn| turn.remaining()), Ok(99), "bob is admitted at once, and a finished wait keeps no old state");
+    assert_eq!(
+        keyed.wait("bob").block().map(|turn| turn.remaining()),
+        Ok(99),
+        "bob is admitted at once, and a finished wait keeps no old state"
+    );
     for change in 0..2_000_u64 {
         let quota = Quota::per_day(100 + change % 2);
         direct.set_quota(&quota, Carry::AsIs).unwrap();
@@ -232,7 +243,10 @@ fn many_changes_do_not_pile_up() {
     let error = change().unwrap_err().to_string();
     assert!(error.contains("64 earlier changes") && error.contains("forget_past"), "{error}");
     assert!(!error.contains("  "), "the message has a run of spaces: {error}");
-    assert!(left <= 40 && compact.peek("alice").remaining() <= left, "the debt is kept through 64 old stores");
+    assert!(
+        left <= 40 && compact.peek("alice").remaining() <= left,
+        "the debt is kept through 64 old stores"
+    );
     compact.set_quota(&Quota::per_day(50), Carry::Reset).unwrap();
     assert_eq!(compact.peek("alice").remaining(), 50);
     clock.advance(Duration::from_secs(86_400));
@@ -280,7 +294,11 @@ fn kinds_stay_what_they_are() {
     let spacing = build(MinimumSpacing::new(Duration::from_secs(10)), &clock).direct().adjustable();
     assert!(spacing.check().is_allowed());
     spacing.set_quota(&Quota::per_minute(1), Carry::AsIs).unwrap();
-    assert_eq!(spacing.check_n(1).retry_after(), Some(Duration::from_secs(60)), "a spacing limiter admits one event in each period");
+    assert_eq!(
+        spacing.check_n(1).retry_after(),
+        Some(Duration::from_secs(60)),
+        "a spacing limiter admits one event in each period"
+    );
 }
 
 #[test]
@@ -352,7 +370,11 @@ mod lost_once {
         let limiter = build(Gcra::new(Quota::per_minute(100)), &clock).capacity(64);
         let limiter = limiter.compact().unwrap().adjustable();
         (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 100).is_never()));
-        assert_eq!(limiter.peek(&77_777).remaining(), 0, "the spill is saturated, so a key that never came also reads as in debt");
+        assert_eq!(
+            limiter.peek(&77_777).remaining(),
+            0,
+            "the spill is saturated, so a key that never came also reads as in debt"
+        );
         for per_minute in [90, 1] {
             limiter.set_quota(&Quota::per_minute(per_minute).burst(100), Carry::Used).unwrap();
         }
@@ -378,7 +400,11 @@ mod lost_once {
         }
         clock.advance(Duration::from_secs(4));
         let denied = limiter.check("a");
-        assert_eq!(denied.retry_after(), Some(Duration::from_millis(95_100)), "the key owes 960 units, and one more unit conforms when it owes 9");
+        assert_eq!(
+            denied.retry_after(),
+            Some(Duration::from_millis(95_100)),
+            "the key owes 960 units, and one more unit conforms when it owes 9"
+        );
         clock.advance(Duration::from_secs(96));
         assert!(limiter.check_n("a", 10).is_allowed());
     }
@@ -486,7 +512,11 @@ mod lost_once {
         limiter.set_quota_at(&Quota::per_day(100), Carry::Additive, before).unwrap();
         assert_eq!(limiter.refund("a", &charge), 0);
         let charge = limiter.check_n("a", 5);
-        assert_eq!(limiter.refund("a", &charge), 5, "a charge after the change is refunded, even if the clock did not advance");
+        assert_eq!(
+            limiter.refund("a", &charge),
+            5,
+            "a charge after the change is refunded, even if the clock did not advance"
+        );
     }
 
     /// A new key of an adaptive bucket starts with less than a full burst. The missing part is not a debt.

@@ -63,7 +63,11 @@ fn forget(oracle: &mut Box<dyn Oracle>, kind: Kind, spec: Spec, newest: u64) {
         // The limiter never forgets a key of an adaptive bucket, so this key was never used.
         return;
     }
-    assert_eq!(oracle.reset_after(newest), 0, "the key was forgotten while it had a debt: {oracle:?} at {newest}");
+    assert_eq!(
+        oracle.reset_after(newest),
+        0,
+        "the key was forgotten while it had a debt: {oracle:?} at {newest}"
+    );
     *oracle = kind.oracle(spec);
 }
 
@@ -134,18 +138,38 @@ fn is_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
             // Timestamps end in 2554, and a longer wait is denied.
             Some(wait) if u128::from(now) + wait.as_nanos() + 2 * full_after > u128::from(u64::MAX) => {}
             Some(wait) if decision.is_denied() => {
-                assert!(peek(cost, after(wait)).is_allowed(), "{op:?} at {now}: denied after the wait of {wait:?}");
-                assert!(peek(cost, after(wait) - 1).is_denied(), "{op:?} at {now}: admitted before the wait of {wait:?}");
+                assert!(
+                    peek(cost, after(wait)).is_allowed(),
+                    "{op:?} at {now}: denied after the wait of {wait:?}"
+                );
+                assert!(
+                    peek(cost, after(wait) - 1).is_denied(),
+                    "{op:?} at {now}: admitted before the wait of {wait:?}"
+                );
             }
             Some(wait) => assert_eq!(wait, Duration::ZERO),
         }
         if kind != Kind::Spacing {
             let remaining = decision.remaining();
-            assert!(peek(remaining, now).is_allowed(), "{op:?} at {now}: a cost of {remaining}, the remaining units, is denied");
-            assert!(peek(remaining + 1, now).is_denied(), "{op:?} at {now}: a cost above {remaining}, the remaining units, is admitted");
+            assert!(
+                peek(remaining, now).is_allowed(),
+                "{op:?} at {now}: a cost of {remaining}, the remaining units, is denied"
+            );
+            assert!(
+                peek(remaining + 1, now).is_denied(),
+                "{op:?} at {now}: a cost above {remaining}, the remaining units, is admitted"
+            );
             let full = peek(0, after(decision.reset_after()));
-            assert_eq!(full.remaining(), full.limit(), "{op:?} at {now}: after the reset the key still owes: {full:?}");
-            assert_eq!(full.reset_after(), Duration::ZERO, "{op:?} at {now}: after the reset the key still owes: {full:?}");
+            assert_eq!(
+                full.remaining(),
+                full.limit(),
+                "{op:?} at {now}: after the reset the key still owes: {full:?}"
+            );
+            assert_eq!(
+                full.reset_after(),
+                Duration::ZERO,
+                "{op:?} at {now}: after the reset the key still owes: {full:?}"
+            );
         }
     }
 }
@@ -176,7 +200,11 @@ fn never_exceeds(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
         assert_eq!(decision.is_never(), cost > oracle.capacity(), "{op:?} at {now}");
         if decision.is_allowed() && cost > 0 {
             let held = admitted.last().map_or(now, |&(newest, _)| now.max(newest));
-            assert_eq!(oracle.offer(held, cost), Verdict::Allowed, "exact arithmetic denies cost {cost} at {now}, {oracle:?}");
+            assert_eq!(
+                oracle.offer(held, cost),
+                Verdict::Allowed,
+                "exact arithmetic denies cost {cost} at {now}, {oracle:?}"
+            );
             admitted.push((held, if kind == Kind::Spacing { 1 } else { cost }));
             let mut sum = 0;
             for &(from, cost) in admitted.iter().rev() {

@@ -99,7 +99,11 @@ fn logs_sketches_and_tables_that_inherit_give_nothing_back() {
     let window = FixedWindow::new(Quota::per_minute(10));
     let sketch = RateLimiter::builder(window).clock(clock()).sketch().expect("it fits");
     assert_eq!(sketch.refund("alice", &sketch.check_n("alice", 4)), 0);
-    assert_eq!(sketch.settle("alice", &sketch.check_n("alice", 2), 3).remaining(), 3, "a settlement can only charge more");
+    assert_eq!(
+        sketch.settle("alice", &sketch.check_n("alice", 2), 3).remaining(),
+        3,
+        "a settlement can only charge more"
+    );
     let inherit = compact(Overflow::Inherit, 0, 64);
     assert_eq!(inherit.refund("alice", &inherit.check_n("alice", 4)), 0);
 }
@@ -129,7 +133,11 @@ fn peeks_and_denials_have_nothing_to_refund() {
         assert!(look.is_allowed() && denied.is_denied());
         assert_eq!([look, denied, nothing].map(|charge| limiter.refund_n(&charge, 3)), [0; 3]);
         assert_eq!(remaining(&limiter), 3);
-        assert_eq!(limiter.settle(&denied, 2).remaining(), 1, "a settlement of a denied request charges all units that were used");
+        assert_eq!(
+            limiter.settle(&denied, 2).remaining(),
+            1,
+            "a settlement of a denied request charges all units that were used"
+        );
         refund_all([limiter.on().cost(1)], &peek_all([limiter.on().cost(1)]));
         assert_eq!(remaining(&limiter), 1);
         let joint = check_all([limiter.on().cost(1)]);
@@ -323,7 +331,11 @@ fn no_turns_at_the_end_of_time() {
             let decision = limiter.charge_unchecked_at(u64::MAX, time);
             assert!(decision.is_allowed());
             let owed = limiter.peek_at(0, time).reset_after();
-            assert_eq!(limiter.charge_unchecked_at(u64::MAX, time).cost(), 0, "the state already holds the largest debt");
+            assert_eq!(
+                limiter.charge_unchecked_at(u64::MAX, time).cost(),
+                0,
+                "the state already holds the largest debt"
+            );
             assert_eq!(limiter.peek_at(0, time).reset_after(), owed);
         }
     }
@@ -333,7 +345,10 @@ fn no_turns_at_the_end_of_time() {
 fn no_spacing_is_not_kept_by_a_forced_event() {
     let (posts, _) = direct(MinimumSpacing::new(Duration::ZERO));
     let _ = posts.charge_unchecked(1);
-    assert!(posts.check_at(1, Timestamp::from_secs(1)).is_allowed(), "without a spacing, an event is admitted at any time, also an earlier one");
+    assert!(
+        posts.check_at(1, Timestamp::from_secs(1)).is_allowed(),
+        "without a spacing, an event is admitted at any time, also an earlier one"
+    );
 }
 
 #[test]

@@ -212,7 +212,10 @@ fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn 
         }
         let reset = Duration::from_nanos(reading.wait(now, owed(&**oracle, at)));
         let near = kind == Kind::Sliding && peeked.reset_after() > reset;
-        assert!(peeked.reset_after() == reset || near, "{peeked:?} should reset after {reset:?}, after {before}");
+        assert!(
+            peeked.reset_after() == reset || near,
+            "{peeked:?} should reset after {reset:?}, after {before}"
+        );
     }
 }
 
@@ -252,7 +255,11 @@ fn force(
         assert_eq!(charged, cost.min(remaining), "{before}");
     } else if charged < cost {
         assert!(charged >= cost.min(remaining), "{before}");
-        assert_eq!(limiter.charge_unchecked_at(key, 1, now).cost(), 0, "the state had room for more units: {before}");
+        assert_eq!(
+            limiter.charge_unchecked_at(key, 1, now).cost(),
+            0,
+            "the state had room for more units: {before}"
+        );
     }
     if charged > 0 {
         let delay = reading.wait(now, debt_delay(kind, &*asked, &**oracle, at));

@@ -166,7 +166,10 @@ fn one_call_may_bring_its_own_quota() {
 
     let windows = SubWindow::new(Quota::per_minute(5), 6);
     assert!(windows.requota(&Quota::per_minute(50)).is_ok());
-    assert!(windows.requota(&Quota::per_second(5)).is_err(), "its counts belong to windows of a minute, not of a second");
+    assert!(
+        windows.requota(&Quota::per_second(5)).is_err(),
+        "its counts belong to windows of a minute, not of a second"
+    );
 }
 
 #[test]
@@ -285,5 +288,9 @@ fn each_limiter_hashes_with_a_secret_of_its_own() {
     let limiters = [RateLimiter::new(quota), RateLimiter::new(quota)];
     let differ = (0..100_u64).filter(|key| limiters[0].hash(key) != limiters[1].hash(key)).count();
     assert!(differ > 98, "two limiters hash {} of 100 keys to the same value", 100 - differ);
-    assert_eq!(limiters[0].hash("alice"), limiters[0].hash(&"alice".to_owned()), "a limiter always hashes equal keys to the same value");
+    assert_eq!(
+        limiters[0].hash("alice"),
+        limiters[0].hash(&"alice".to_owned()),
+        "a limiter always hashes equal keys to the same value"
+    );
 }

@@ -69,7 +69,12 @@ fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)],
             for charge in &ledger[index..] {
                 sum += u128::from(charge.decision.cost() - charge.back);
                 let bound = oracle.most_in(u128::from(charge.now - first.now));
-                assert!(sum <= bound, "{sum} units, more than the bound of {bound}, from {} to {}: {ledger:?}", first.now, charge.now);
+                assert!(
+                    sum <= bound,
+                    "{sum} units, more than the bound of {bound}, from {} to {}: {ledger:?}",
+                    first.now,
+                    charge.now
+                );
             }
         }
     }
@@ -345,7 +350,11 @@ fn is_undone(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], pair: 
         let charged = if decision.is_allowed() { decision.cost() } else { 0 };
         assert_eq!(back, charged, "{said}");
         assert_eq!(figures(limiter, 0, now), before, "{said}");
-        assert_eq!(limiter.refund_n_at(0, &limiter.peek_at(0, cost, now), cost, now), 0, "a peek has nothing to refund: {said}");
+        assert_eq!(
+            limiter.refund_n_at(0, &limiter.peek_at(0, cost, now), cost, now),
+            0,
+            "a peek has nothing to refund: {said}"
+        );
         if matches!(kind, Kind::Adaptive(_)) {
             // A key that was seen has more units than a key that first comes late in its first period.
             continue;

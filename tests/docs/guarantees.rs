@@ -1,8 +1,10 @@
-//! GUARANTEES.md and the evidence in `tests/evidence.tsv` agree with the code as far as names go: each row of the page has evidence; each
-//! test, model, control, fuzz target and statistic that is named exists and is of its kind; and the commands that `ci/guarantees.sh`
-//! derives run all that a row names, and nothing else. Ids count from 1.
+//! Checks that the names in GUARANTEES.md and in `tests/evidence.tsv` agree with the code.
 //!
-//! The commands themselves say whether the rows are green: `ci/guarantees.sh`.
+//! 1. The ids of the page's rows count from 1, and each row has evidence.
+//! 2. Each test, model, control, fuzz target and statistic in the evidence exists and has the stated kind.
+//! 3. The commands that `ci/guarantees.sh` derives run everything that a row names, and nothing else.
+//!
+//! Whether the tests pass is not checked here: `ci/guarantees.sh` runs the commands.
 
 use crate::skipped::skip;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,12 +21,12 @@ fn page() -> Arc<str> {
     read(&root().join("GUARANTEES.md"))
 }
 
-/// A line of it is an id, a kind and a name, with tabs between.
+/// Returns the evidence. Each line has an id, a kind and a name, separated by tabs.
 fn evidence() -> Arc<str> {
     read(&root().join("tests/evidence.tsv"))
 }
 
-/// What `ci/guarantees.sh` would run for each row: an id and a command a line.
+/// Returns the commands that `ci/guarantees.sh` would run: an id and a command on each line.
 fn commands() -> Arc<str> {
     static LISTED: Mutex<Option<Arc<str>>> = Mutex::new(None);
     let mut listed = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,12 +44,12 @@ enum Kind {
     Test,
     /// A measurement with fixed seeds.
     Statistic,
-    /// A test or a statistic that runs only if ignored tests are asked for.
+    /// A test or a statistic that is ignored by default.
     Long,
     /// A test that runs under ThreadSanitizer.
     Sanitized,
     Model,
-    /// A model that needs no control: `guide::models` says why.
+    /// A model that needs no control; `guide::models` gives the reason.
     LoneModel,
     Control,
     Fuzz,
@@ -69,7 +71,7 @@ impl Kind {
     }
 }
 
-/// A row of the page, with its evidence.
+/// A row of the page and its evidence.
 struct Row {
     line: usize,
     id: String,
@@ -79,7 +81,7 @@ struct Row {
     commands: Vec<String>,
 }
 
-/// The problems, each with its file and line.
+/// The problems found, each with its file and line.
 #[derive(Default)]
 struct Complaints(Vec<String>);
 
@@ -103,7 +105,7 @@ fn rows(page: &str, evidence: &str, commands: &str, wrong: &mut Complaints) -> V
         let inner = text.strip_prefix('|').and_then(|text| text.strip_suffix('|')).unwrap_or(text);
         let cells: Vec<&str> = inner.split('|').map(str::trim).collect();
         let &[id, promise, weaker] = cells.as_slice() else {
-            wrong.page(line, format!("a row has three cells, and this one {}", cells.len()));
+            wrong.page(line, format!("a row needs three cells, but this row has {}", cells.len()));
             continue;
         };
         let (id, promise, weaker) = (id.to_owned(), promise.to_owned(), weaker.to_owned());
@@ -114,20 +116,28 @@ fn rows(page: &str, evidence: &str, commands: &str, wrong: &mut Complaints) -> V
         let line = number + 1;
         let fields: Vec<&str> = text.split('\t').collect();
         let &[id, word, name] = fields.as_slice() else {
-            wrong.evidence(line, format!("a line has three fields, and this one {}", fields.len()));
+            wrong.evidence(
+                line,
+                format!("a line needs three fields (id, kind, name), but this line has {}", fields.len()),
+            );
             continue;
         };
         let Some(at) = rows.iter().position(|row| row.id == id) else {
-            wrong.evidence(line, format!("GUARANTEES.md has no {id}"));
+            wrong.evidence(line, format!("GUARANTEES.md has no row {id}"));
             continue;
         };
         if at < last {
-            wrong.evidence(line, format!("{id} stands behind a later row's evidence"));
+            wrong.evidence(
+                line,
+                format!(
+                    "the evidence of {id} comes after the evidence of a later row; sort the lines by row"
+                ),
+            );
         }
         last = at;
         match Kind::of(word) {
             Some(kind) => rows[at].items.push((line, kind, name.to_owned())),
-            None => wrong.evidence(line, format!("`{word}` before `{name}` is no kind of evidence")),
+            None => wrong.evidence(line, format!("`{word}`, the kind of `{name}`, is unknown; use test, statistic, long, sanitized, model, lone-model, control or fuzz")),
         }
     }
     for text in commands.lines() {
@@ -139,23 +149,23 @@ fn rows(page: &str, evidence: &str, commands: &str, wrong: &mut Complaints) -> V
     rows
 }
 
-/// A function with a test's attribute.
+/// The attributes of a test function that matter here.
 struct Found {
     ignored: bool,
     panics: bool,
 }
 
-/// The test of this name in a file's text.
+/// Finds the test of this name in a file's text.
 fn test_in(source: &str, name: &str) -> Result<Found, &'static str> {
     let Some(at) = source.find(&format!("fn {name}(")) else { return Err("there is no such function") };
-    // Attributes and comments stand right above it.
+    // Attributes and comments are directly above the function.
     let ends = |line: &&str| line.is_empty() || line.ends_with(['}', ';', '{']);
     let begin = source[..at].rfind('\n').map_or(0, |end| end + 1);
     let lines = source[..begin].lines().rev().map(str::trim);
     let above: Vec<&str> = lines.take_while(|line| !ends(line)).collect();
     let attribute = |word: &str| above.iter().any(|line| !line.starts_with("//") && line.contains(word));
     if !attribute("#[test]") && !attribute("#[tokio::test") {
-        return Err("this function is no test");
+        return Err("the function has no test attribute");
     }
     Ok(Found { ignored: attribute("ignore"), panics: attribute("should_panic") })
 }
@@ -163,12 +173,12 @@ fn test_in(source: &str, name: &str) -> Result<Found, &'static str> {
 /// What a command runs.
 #[derive(Default)]
 struct Runs {
-    /// Test programs; `lib` for the library's own, `bin` for the program's.
+    /// Test programs; `lib` for the tests of the library, `bin` for those of the program.
     programs: BTreeSet<String>,
-    /// Tests that are ignored, too, or those alone.
+    /// Whether the command runs ignored tests (`ignored`) and other tests (`others`).
     ignored: bool,
     others: bool,
-    /// The only functions that it runs; all if there are none.
+    /// The functions that the command runs; empty for all functions.
     functions: BTreeSet<String>,
     models: bool,
     fuzz: BTreeSet<String>,
@@ -194,7 +204,9 @@ fn parse_command(command: &str, root: &Path) -> Result<Runs, String> {
             }
             let entry = format!("[[test]]\nname = \"{program}\"\n");
             if manifest.contains(&entry) && !arguments.contains("--all-features") {
-                return Err(format!("the program {program} needs features, and the command asks for none"));
+                return Err(format!(
+                    "the program {program} needs features; add --all-features to the command"
+                ));
             }
         }
         if arguments.split_whitespace().any(|word| word == "--lib") {
@@ -203,7 +215,11 @@ fn parse_command(command: &str, root: &Path) -> Result<Runs, String> {
         if arguments.contains("--bin tollgate") {
             runs.programs.insert("bin".to_owned());
         }
-        return if runs.programs.is_empty() { Err("it names no program".to_owned()) } else { Ok(runs) };
+        return if runs.programs.is_empty() {
+            Err("the command names no test program".to_owned())
+        } else {
+            Ok(runs)
+        };
     }
     let (script, arguments) = command.split_once(' ').unwrap_or((command, ""));
     if !script.starts_with("ci/") || !root.join(script).exists() {
@@ -220,7 +236,7 @@ fn parse_command(command: &str, root: &Path) -> Result<Runs, String> {
     Ok(runs)
 }
 
-/// A file's text, read once; nothing if there is none.
+/// Returns a file's text, which is read only once. Returns an empty text if there is no such file.
 fn read(path: &Path) -> Arc<str> {
     static FILES: Mutex<BTreeMap<PathBuf, Arc<str>>> = Mutex::new(BTreeMap::new());
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,7 +245,8 @@ fn read(path: &Path) -> Arc<str> {
     Arc::clone(text)
 }
 
-/// The file of a module: `src/room/module`, or `program::module` in `tests`, where the file above declares each module.
+/// Returns the file of a module: `src/room/module`, or `program::module` in `tests`. In `tests`, the parent file must
+/// declare each module.
 fn file_of(module: &str, root: &Path) -> Result<PathBuf, String> {
     let found = |base: &str| {
         let paths = [format!("{base}.rs"), format!("{base}/mod.rs"), format!("{base}/main.rs")];
@@ -247,13 +264,13 @@ fn file_of(module: &str, root: &Path) -> Result<PathBuf, String> {
         base = format!("{base}/{part}");
         path = found(&base)?;
         if !declared {
-            return Err(format!("{base} is in no program"));
+            return Err(format!("no test program declares {base}"));
         }
     }
     Ok(path)
 }
 
-/// The program that runs the tests of a module; `lib` for the library's own, `bin` for the program's.
+/// Returns the program that runs the tests of a module: `lib` for the library, `bin` for the program.
 fn program_of(module: &str) -> &str {
     match module.strip_prefix("src/") {
         Some(inner) if inner.starts_with("bin/") => "bin",
@@ -262,18 +279,18 @@ fn program_of(module: &str) -> &str {
     }
 }
 
-/// Whether an item exists, and which of the row's commands runs it.
+/// Checks that an item exists and that a command of its row runs it.
 fn check_item(row: &Row, kind: Kind, name: &str, runs: &[Runs], root: &Path) -> Result<(), String> {
     if kind == Kind::Fuzz {
         let manifest = read(&root.join("fuzz/Cargo.toml"));
         let known = manifest.contains(&format!("\nname = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\n"));
         if !known || !root.join(format!("fuzz/fuzz_targets/{name}.rs")).exists() {
-            return Err("there is no such target in fuzz/".to_owned());
+            return Err("fuzz/ has no such target".to_owned());
         }
         let run = runs.iter().any(|runs| runs.fuzz.contains(name));
         return if run { Ok(()) } else { Err("no command of its row runs it".to_owned()) };
     }
-    let (file, function) = name.rsplit_once("::").ok_or("a name is `module::function`")?;
+    let (file, function) = name.rsplit_once("::").ok_or("a name has the form `module::function`")?;
     if matches!(kind, Kind::Model | Kind::LoneModel | Kind::Control) {
         let folder = root.join("src").join(file).join("models");
         let more = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -283,9 +300,9 @@ fn check_item(row: &Row, kind: Kind, name: &str, runs: &[Runs], root: &Path) -> 
             match test_in(&read(&path), function) {
                 Ok(found) if found.panics != (kind == Kind::Control) => {
                     let not = if found.panics {
-                        "this one must fail: it is a control"
+                        "the test has `should_panic`, so it is a control: make its kind `control`"
                     } else {
-                        "a control must fail: `should_panic`"
+                        "a control must fail: it needs `should_panic`"
                     };
                     return Err(not.to_owned());
                 }
@@ -301,7 +318,7 @@ fn check_item(row: &Row, kind: Kind, name: &str, runs: &[Runs], root: &Path) -> 
     let found = test_in(&read(&file_of(file, root)?), function)?;
     if kind != Kind::Sanitized && found.ignored != (kind == Kind::Long) {
         return Err(format!(
-            "it is {}ignored, and `long` is the kind of those",
+            "it is {}ignored; use the kind `long` for ignored tests and only for them",
             if found.ignored { "" } else { "not " }
         ));
     }
@@ -313,11 +330,15 @@ fn check_item(row: &Row, kind: Kind, name: &str, runs: &[Runs], root: &Path) -> 
     if runs.iter().any(|runs| fits(&runs)) {
         return Ok(());
     }
-    let what = if found.ignored { "runs it, which is an ignored one" } else { "runs it" };
+    let what = if found.ignored {
+        "runs it; it is an ignored test, so the command needs -- --ignored"
+    } else {
+        "runs it"
+    };
     Err(format!("no command of {} {what}", row.id))
 }
 
-/// A command that runs nothing that its row names is there by mistake.
+/// Returns a program, script or target that a command runs although its row names nothing in it.
 fn unused<'a>(row: &Row, runs: &'a Runs) -> Option<&'a str> {
     let named = |kinds: &[Kind]| -> Vec<&str> {
         let of_kind = row.items.iter().filter(|(_, kind, _)| kinds.contains(kind));
@@ -335,29 +356,35 @@ fn unused<'a>(row: &Row, runs: &'a Runs) -> Option<&'a str> {
     runs.programs.iter().find(|program| !used(program)).map(String::as_str)
 }
 
-/// Everything that is wrong with a page and its evidence.
+/// Returns all problems of a page and its evidence.
 fn check(page: &str, evidence: &str, commands: &str, root: &Path) -> Vec<String> {
     let mut wrong = Complaints::default();
     let rows = rows(page, evidence, commands, &mut wrong);
     for (row, number) in rows.iter().zip(1..) {
         let line = row.line;
         if row.id != format!("G{number}") {
-            wrong.page(line, format!("{} stands where G{number} should", row.id));
+            wrong.page(line, format!("the row is {}, but G{number} comes here", row.id));
         }
         if row.promise.is_empty() {
-            wrong.page(line, format!("{} promises nothing", row.id));
+            wrong.page(line, format!("{} has no promise", row.id));
         }
         if !row.weaker.is_empty() && !row.weaker.ends_with('.') {
-            wrong.page(line, format!("`{}` is no sentence about where {} is weaker", row.weaker, row.id));
+            wrong.page(
+                line,
+                format!(
+                    "`{}`, which says where {} is weaker, must be a sentence with a full stop",
+                    row.weaker, row.id
+                ),
+            );
         }
         let is = |kind: Kind| row.items.iter().any(|(_, other, _)| *other == kind);
         let kinds = [Kind::Test, Kind::Statistic, Kind::Long, Kind::Sanitized, Kind::Model, Kind::LoneModel];
         if !kinds.into_iter().any(is) {
-            wrong.page(line, format!("nothing backs {}: no test, no model, no statistic", row.id));
+            wrong.page(line, format!("{} has no evidence: add a test, a model or a statistic", row.id));
         }
         if is(Kind::Model) && !is(Kind::Control) {
             let what =
-                format!("{} has a model and no control; if it needs none, its kind is lone-model", row.id);
+                format!("{} has a model but no control; if it needs none, use the kind lone-model", row.id);
             wrong.page(line, what);
         }
         if row.commands.is_empty() {
@@ -378,12 +405,12 @@ fn check(page: &str, evidence: &str, commands: &str, root: &Path) -> Vec<String>
                 wrong.evidence(*at, format!("{kind:?} `{name}`: {reason}"));
             }
         }
-        // The sanitizer's script always runs the same.
+        // The sanitizer's script always runs the same programs.
         for (run, command) in
             runs.iter().zip(&row.commands).filter(|(_, command)| !command.starts_with("ci/tsan.sh"))
         {
             if let Some(what) = unused(row, run) {
-                wrong.page(line, format!("`{command}`: nothing of {} is in {what}", row.id));
+                wrong.page(line, format!("`{command}` runs {what}, but {} names nothing in it", row.id));
             }
         }
     }
@@ -394,19 +421,20 @@ fn check(page: &str, evidence: &str, commands: &str, root: &Path) -> Vec<String>
         for word in text.split(|it: char| !it.is_ascii_alphanumeric()) {
             let number_of = word.strip_prefix('G').and_then(|digits| digits.parse::<usize>().ok());
             if number_of.is_some_and(|it| it == 0 || it > rows.len()) {
-                wrong.page(number + 1, format!("there is no {word}"));
+                wrong.page(number + 1, format!("there is no row {word}"));
             }
         }
     }
     wrong.0
 }
 
-/// Of the package alone: neither `ci` nor `fuzz` is in it.
+/// Returns whether this is the published package, which contains neither `ci` nor `fuzz`. If so, reports that the
+/// test skips.
 #[track_caller]
 fn is_package() -> bool {
     let packaged = !root().join("ci").exists();
     if packaged {
-        skip("this is no checkout");
+        skip("the published package has no `ci`; run this test in a checkout of the repository");
     }
     packaged
 }
@@ -417,38 +445,38 @@ fn every_item_exists_and_is_run() {
         return;
     }
     let wrong = check(&page(), &evidence(), &commands(), &root());
-    assert!(wrong.is_empty(), "{} things are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} problems:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
 fn page_is_published() {
     assert!(read(&root().join("src/lib.rs")).contains("include_str!(\"../GUARANTEES.md\")"));
     let manifest = read(&root().join("Cargo.toml"));
-    // Cargo leaves no such list in the manifest of a package.
+    // Cargo removes this list from the manifest of a package.
     let include = manifest.lines().find(|line| line.starts_with("include = [\""));
     assert!(include.is_none_or(|line| line.contains("GUARANTEES.md")), "{include:?}");
 }
 
-/// A text with the first `from` in it made `to`.
+/// Returns the text with its first `from` replaced by `to`.
 #[track_caller]
 fn with(text: &str, from: &str, to: &str) -> String {
-    assert!(text.contains(from), "{from} is not there: this test wants another example");
+    assert!(text.contains(from), "the text has no {from}: choose another example for this test");
     text.replacen(from, to, 1)
 }
 
-/// The problems of a page with another text in the place of `from`.
+/// Returns the problems of a page in which `to` replaces `from`.
 #[track_caller]
 fn broken_page(from: &str, to: &str) -> Vec<String> {
     check(&with(&page(), from, to), &evidence(), &commands(), &root())
 }
 
-/// The problems of evidence with another text in the place of `from`.
+/// Returns the problems of evidence in which `to` replaces `from`.
 #[track_caller]
 fn broken_evidence(from: &str, to: &str) -> Vec<String> {
     check(&page(), &with(&evidence(), from, to), &commands(), &root())
 }
 
-/// The problems if a row had another command.
+/// Returns the problems if a command has `to` in place of `from`.
 #[track_caller]
 fn broken_command(from: &str, to: &str) -> Vec<String> {
     check(&page(), &evidence(), &with(&commands(), from, to), &root())
@@ -459,7 +487,7 @@ fn assert_found(wrong: &[String], what: &str) {
     assert!(wrong.iter().any(|it| it.contains(what)), "{what}: {wrong:?}");
 }
 
-/// The first line of evidence of a kind: its number and its name.
+/// Returns the first line of evidence of a kind: its number and its name.
 fn example(word: &str) -> (usize, String) {
     let evidence = evidence();
     let fields = |line: &str| line.split('\t').map(str::to_owned).collect::<Vec<_>>();
@@ -483,12 +511,15 @@ fn wrong_name_is_found_with_its_line() {
             "{word}: {wrong:?}"
         );
     }
-    // A file that is not there, and a function that is no test.
+    // A missing file, and a function that is not a test.
     let (_, name) = example("test");
     let (module, function) = name.rsplit_once("::").expect("a module");
     assert_found(&broken_evidence(&name, &format!("{module}_x::{function}")), "there is no tests/");
     let helper = broken_evidence(&name, &format!("{module}::{}", &function[..function.len() - 3]));
-    assert!(helper.iter().any(|it| it.contains("no such function") || it.contains("no test")), "{helper:?}");
+    assert!(
+        helper.iter().any(|it| it.contains("no such function") || it.contains("no test attribute")),
+        "{helper:?}"
+    );
 }
 
 #[test]
@@ -506,7 +537,7 @@ fn model_is_no_control_and_control_no_model() {
         &broken_evidence(&format!("\tmodel\t{model}\n"), &format!("\tmodel\t{control}\n")),
         "it is a control",
     );
-    assert_found(&broken_evidence("\tlone-model\t", "\tmodel\t"), "has a model and no control");
+    assert_found(&broken_evidence("\tlone-model\t", "\tmodel\t"), "has a model but no control");
 }
 
 #[test]
@@ -530,9 +561,9 @@ fn wrong_command_is_found() {
     );
     let long = listed.lines().find_map(|line| line.split_once(" -- --ignored")).expect("a long test").1;
     let filter = format!(" -- --ignored{long}\n");
-    assert_found(&broken_command(&filter, "\n"), "an ignored one");
-    assert_found(&broken_command(&filter, " -- --ignored another\n"), "an ignored one");
-    assert_found(&broken_command(&flag, &format!("{flag} --test process")), "is in process");
+    assert_found(&broken_command(&filter, "\n"), "an ignored test");
+    assert_found(&broken_command(&filter, " -- --ignored another\n"), "an ignored test");
+    assert_found(&broken_command(&flag, &format!("{flag} --test process")), "runs process, but");
     assert_found(
         &broken_command("cargo test --all-features --test telemetry", "cargo test --test telemetry"),
         "needs features",
@@ -546,23 +577,23 @@ fn ids_count_and_promises_have_evidence() {
     if is_package() {
         return;
     }
-    assert_found(&broken_page("\n| G2 | ", "\n| G1 | "), "G1 stands where G2 should");
-    assert_found(&broken_page("\n| G2 | ", "\n| G4 | "), "G4 stands where G2 should");
-    assert_found(&broken_page("\n| G2 | ", "\n| G2 | a cell | "), "a row has three cells");
-    assert_found(&broken_page("0: G2", "0: G9999"), "there is no G9999");
-    assert_found(&broken_evidence("\ttest\t", "\thope\t"), "`hope` before");
-    assert_found(&broken_evidence("G2\t", "G9999\t"), "GUARANTEES.md has no G9999");
-    assert_found(&broken_evidence("G3\t", "G1\t"), "stands behind a later row's evidence");
+    assert_found(&broken_page("\n| G2 | ", "\n| G1 | "), "the row is G1, but G2 comes here");
+    assert_found(&broken_page("\n| G2 | ", "\n| G4 | "), "the row is G4, but G2 comes here");
+    assert_found(&broken_page("\n| G2 | ", "\n| G2 | a cell | "), "a row needs three cells");
+    assert_found(&broken_page("0: G2", "0: G9999"), "there is no row G9999");
+    assert_found(&broken_evidence("\ttest\t", "\thope\t"), "`hope`, the kind of");
+    assert_found(&broken_evidence("G2\t", "G9999\t"), "GUARANTEES.md has no row G9999");
+    assert_found(&broken_evidence("G3\t", "G1\t"), "comes after the evidence of a later row");
     let page = page();
     let (first, second) =
         (page.find("\n| G1 | ").expect("a first row"), page.find("\n| G2 | ").expect("a second"));
     let row = page[first..second].trim_end();
     let promise = row.split(" | ").nth(1).expect("a promise");
-    assert_found(&broken_page(promise, ""), "G1 promises nothing");
-    assert_found(&broken_page(row, &format!("\n| G1 | {promise} | somewhat |")), "`somewhat` is no sentence");
+    assert_found(&broken_page(promise, ""), "G1 has no promise");
+    assert_found(&broken_page(row, &format!("\n| G1 | {promise} | somewhat |")), "`somewhat`, which says");
     let bare: String =
         evidence().lines().filter(|line| !line.starts_with("G1\t")).map(|line| format!("{line}\n")).collect();
     let wrong = check(&page, &bare, &commands(), &root());
-    assert_found(&wrong, "nothing backs G1");
+    assert_found(&wrong, "G1 has no evidence");
     assert_found(&check("# Nothing\n", "", "", &root()), "no row was found");
 }

@@ -1,4 +1,4 @@
-//! The documents are true of the code: GUARANTEES.md and the table of models.
+//! Checks that documents agree with the code: GUARANTEES.md and the table of models.
 
 #[path = "../common/skipped.rs"]
 mod skipped;

@@ -1,11 +1,11 @@
-//! The table of models (`guide::models`) agrees with the sources: it names every file that shares a word or a lock, and every model
-//! that it names is a test.
+//! Checks that the table of models (`guide::models`) agrees with the sources. The table must name every file that
+//! shares a word or a lock, and every model that it names must be a test.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the shim gives out, and locks.
+/// The types of the shim that threads share, and its locks.
 const SHARED: [&str; 8] =
     ["AtomicPtr", "AtomicU16", "AtomicU32", "AtomicU64", "AtomicUsize", "Mutex", "Condvar", "Swap"];
 
@@ -28,7 +28,7 @@ fn sources(under: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The code, without comments and tests at its foot.
+/// Returns the code without comments and without the tests at its foot.
 fn code(text: &str) -> String {
     let end = ["#[cfg(test)]\nmod ", "#[cfg(all(test, not(tollgate_loom)))]\nmod tests {"]
         .iter()
@@ -51,7 +51,7 @@ fn every_file_that_shares_words_or_locks_is_named() {
     let mut sharing = 0;
     for file in files {
         let name = file.strip_prefix(root().join("src")).unwrap().to_str().unwrap().replace('\\', "/");
-        // The shim itself, models, and tests in files of their own.
+        // Skips the shim itself, models, and tests in files of their own.
         if ["sync.rs", "base/sync.rs"].contains(&name.as_str())
             || name.contains("models")
             || name.ends_with("/tests.rs")
@@ -71,7 +71,7 @@ fn every_file_that_shares_words_or_locks_is_named() {
     assert!(sharing > 40, "the search found only {sharing} files");
 }
 
-/// What stands between back-ticks.
+/// Returns the texts between back-ticks.
 fn quoted(text: &str) -> BTreeSet<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -90,13 +90,20 @@ fn named_models_are_tests_and_controls_fail() {
         let base = root().join("src").join(module.replace("::", "/"));
         let text = fs::read_to_string(base.with_extension("rs"))
             .or_else(|_| fs::read_to_string(base.join("mod.rs")));
-        let text = text.unwrap_or_else(|_| panic!("{name}: no file {}", base.display()));
-        let at = text.find(&format!("fn {test}(")).unwrap_or_else(|| panic!("{name}: no such function"));
-        // Its attributes: up to the line before that is none.
+        let text = text.unwrap_or_else(|_| {
+            panic!("guide/models.md names {name}, but there is no file {}", base.display())
+        });
+        let at = text
+            .find(&format!("fn {test}("))
+            .unwrap_or_else(|| panic!("guide/models.md names {name}, but the module has no such function"));
+        // The attributes are the lines directly above the function that begin with `#[`.
         let attributes: Vec<_> = text[..at].lines().rev().take_while(|line| line.starts_with("#[")).collect();
-        assert!(attributes.contains(&"#[test]"), "{name} is not a test");
+        assert!(attributes.contains(&"#[test]"), "guide/models.md names {name}, which is not a test");
         let fails = attributes.iter().any(|line| line.starts_with("#[should_panic(expected"));
-        assert!(fails || !test.contains("control_"), "{name} is a control, and passes");
+        assert!(
+            fails || !test.contains("control_"),
+            "{name} is a control, so it needs `#[should_panic(expected = …)]`"
+        );
         models += 1;
     }
     assert!(models > 100, "the search found only {models} models");
@@ -107,11 +114,14 @@ fn named_files_exist() {
     let table = table();
     for name in quoted(&table).into_iter().filter(|name| name.ends_with(".rs") || name.ends_with(".sh")) {
         let there = [root().join(name), root().join("src").join(name)];
-        assert!(there.iter().any(|path| path.is_file()), "{name} is not there");
+        assert!(
+            there.iter().any(|path| path.is_file()),
+            "guide/models.md names {name}, but there is no such file"
+        );
     }
 }
 
-/// The other way round.
+/// Checks that the table names every module of models.
 #[test]
 fn every_module_of_models_is_named() {
     let (table, mut files) = (table(), Vec::new());

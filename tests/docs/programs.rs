@@ -1,22 +1,23 @@
-//! Each file of `tests` is a module of a program: one that no `mod` names would be compiled and run by nobody.
+//! Checks that every file in `tests` belongs to a test program. A file without a `mod` declaration would never be
+//! compiled or run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folders and the Rust files in a folder.
+/// Returns the folders and the Rust files in a folder.
 fn entries(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
     (folders, files.into_iter().filter(|path| path.extension().is_some_and(|it| it == "rs")).collect())
 }
 
-/// Every module in a folder is declared by its `main.rs` or `mod.rs`.
+/// Checks that `main.rs` or `mod.rs` declares every module in a folder.
 fn check(folder: &Path, page: &str) {
     let text = fs::read_to_string(folder.join(page)).unwrap_or_else(|_| panic!("{folder:?} has no {page}"));
     let (folders, files) = entries(folder);
     for module in files.iter().filter(|file| !file.ends_with(page)).chain(&folders) {
         let declaration = format!("mod {};", module.file_stem().unwrap().to_str().unwrap());
-        assert!(text.lines().any(|line| line.ends_with(&declaration)), "{module:?} is not in {page}");
+        assert!(text.lines().any(|line| line.ends_with(&declaration)), "{page} does not declare {module:?}");
     }
     for folder in folders {
         check(&folder, "mod.rs");
@@ -27,7 +28,10 @@ fn check(folder: &Path, page: &str) {
 fn every_test_file_is_in_a_program() {
     let (folders, files) = entries(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
     let programs: Vec<_> = folders.iter().filter(|folder| !folder.ends_with("common")).collect();
-    assert!(files.is_empty() && (10..=18).contains(&programs.len()), "{programs:?} {files:?}");
+    assert!(
+        files.is_empty() && (10..=18).contains(&programs.len()),
+        "`tests` needs 10 to 18 programs and no loose files: {programs:?} {files:?}"
+    );
     for program in programs {
         check(program, "main.rs");
     }

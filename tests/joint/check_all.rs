@@ -1,4 +1,4 @@
-//! Several limits on one request: charged to all, or to none.
+//! Several limits on one request: the request is charged to all of them, or to none.
 
 use crate::common::oracle::{Fixed, Gcra as GcraOracle, Interval, Log, Oracle, Spacing, Spec, Verdict};
 use crate::common::subjects::{quota, verdict};
@@ -11,7 +11,7 @@ use tollgate::{
     check_all, check_all_at, peek_all, peek_all_at, refund_all,
 };
 
-/// The beginning of a minute.
+/// The start of a minute.
 const START: Timestamp = Timestamp::from_secs(1_000_020);
 
 fn clock() -> ManualClock {
@@ -43,12 +43,16 @@ mod stories {
             }
             clock.advance(Duration::from_secs(2));
         }
-        // Twenty seconds have passed; the first leaves the minute in forty.
+        // Twenty seconds have passed. The first unit leaves the minute's log in forty seconds.
         let full = ask();
         assert_eq!((full.denied_by(), full.retry_after()), (Some(0), Some(Duration::from_secs(40))));
-        assert_eq!(full.each()[1].outcome(), Outcome::Allowed, "the spacing would have let it go");
+        assert_eq!(
+            full.each()[1].outcome(),
+            Outcome::Allowed,
+            "the spacing alone would have admitted the request"
+        );
         assert_eq!(full.remaining(), 0);
-        // The refusals were charged to neither.
+        // The denied requests were charged to neither limit.
         assert_eq!(minute.peek("alice").remaining(), 0);
         assert_eq!(spacing.peek("alice").retry_after(), Some(Duration::ZERO));
         assert!(check_all((minute.on("bob"), spacing.on("bob"))).is_allowed());
@@ -71,7 +75,7 @@ mod stories {
                 assert_eq!(
                     refused.each()[1].remaining(),
                     5,
-                    "seconds are not charged for what the minute refuses"
+                    "a request that the minute's limit denies is not charged to the second's limit"
                 );
             }
             for _ in 0..10 {
@@ -79,8 +83,8 @@ mod stories {
             }
             clock.advance(Duration::from_secs(1));
         }
-        assert_eq!(admitted, 100, "five in each of twenty seconds, and then the minute is used up");
-        assert!(ask().is_allowed(), "a new minute");
+        assert_eq!(admitted, 100, "five units in each of twenty seconds use up the minute's limit");
+        assert!(ask().is_allowed(), "a new minute starts");
     }
 
     #[test]
@@ -91,23 +95,23 @@ mod stories {
         let friends = RateLimiter::builder(FixedWindow::new(Quota::per_day(150)))
             .clock(clock.clone())
             .keyed::<String>();
-        // A post that tags friends costs one of the one, and as many as it tags of the other.
+        // A post costs one unit of the posts' limit, and one unit of the friends' limit for each friend that it tags.
         let tag = |count| check_all((posts.on("alice"), friends.on("alice").cost(count)));
         assert!(tag(100).is_allowed());
-        assert_eq!(tag(1).denied_by(), Some(0), "a post a second");
+        assert_eq!(tag(1).denied_by(), Some(0), "the posts' limit is one a second");
         clock.advance(Duration::from_secs(1));
         let over = tag(51);
         assert_eq!(over.denied_by(), Some(1));
         assert_eq!(over.each()[1].cost(), 51);
-        assert!(tag(50).is_allowed(), "the refused one was charged to neither");
+        assert!(tag(50).is_allowed(), "the denied post was charged to neither limit");
         clock.advance(Duration::from_secs(1));
-        assert!(tag(0).is_allowed(), "a post without friends");
+        assert!(tag(0).is_allowed(), "a post that tags no friend is admitted");
         let never = tag(151);
         assert!(never.is_never() && never.is_denied());
         assert_eq!(
             (never.denied_by(), never.retry_after()),
             (Some(1), None),
-            "never is longer than a second"
+            "a limit that never admits the request counts as the longest wait"
         );
     }
 
@@ -133,8 +137,8 @@ mod stories {
         assert!(check_all((limiter.on("alice"), limiter.on("alice"))).is_allowed());
         assert_eq!(limiter.peek("alice").remaining(), 1);
         let both = check_all((limiter.on("alice"), limiter.on("alice")));
-        assert!(both.is_denied(), "each alone would go, both do not");
-        assert_eq!(limiter.peek("alice").remaining(), 1, "and nothing is charged");
+        assert!(both.is_denied(), "each charge alone would be admitted, but not both");
+        assert_eq!(limiter.peek("alice").remaining(), 1, "nothing is charged");
     }
 
     #[test]
@@ -153,7 +157,11 @@ mod stories {
         assert_eq!((hour.peek(&1).remaining(), day.peek(&1).remaining()), (5, 9));
         let refused = check_all((hour.on(&1).cost(6), day.on(&1)));
         refund_all((hour.on(&1).cost(6), day.on(&1)), &refused);
-        assert_eq!((hour.peek(&1).remaining(), day.peek(&1).remaining()), (5, 9), "a refusal was no charge");
+        assert_eq!(
+            (hour.peek(&1).remaining(), day.peek(&1).remaining()),
+            (5, 9),
+            "a denied request has nothing to refund"
+        );
     }
 
     #[test]
@@ -180,7 +188,7 @@ mod stories {
         assert_eq!((refused.denied_by(), refused.delay()), (Some(1), Duration::ZERO));
     }
 
-    /// Limits whose charges cannot be taken back are charged last, wherever they stand.
+    /// Limits whose charges cannot be refunded are charged last, whatever their order in the call.
     #[test]
     fn stores_and_algorithms_of_all_kinds_go_together() {
         let clock = clock();
@@ -209,7 +217,7 @@ mod stories {
         };
         assert!(ask(2).is_allowed());
         let refused = ask(2);
-        assert_eq!(refused.denied_by(), Some(3), "one of three is left");
+        assert_eq!(refused.denied_by(), Some(3), "the adjustable limiter has one of three units left");
         assert_eq!(refused.each().iter().map(Decision::remaining).collect::<Vec<_>>(), [3, 2, 4, 1, 7]);
         assert!(ask(1).is_allowed());
         let left: Vec<u64> = ask(1).each().iter().map(Decision::remaining).collect();
@@ -217,7 +225,7 @@ mod stories {
     }
 }
 
-/// The limits of the random runs: two sets of three, over every store that keeps keys apart.
+/// Random requests against two sets of three limits, over every store that keeps keys apart.
 mod random {
     use super::*;
 
@@ -229,7 +237,7 @@ mod random {
 
     #[derive(Copy, Clone, Debug)]
     struct Ask {
-        /// Since the one before, in milliseconds.
+        /// The time since the previous request, in milliseconds.
         after_ms: u64,
         costs: [u64; 3],
         keys: [u8; 3],
@@ -244,7 +252,7 @@ mod random {
         prop::collection::vec(ask, 1..60)
     }
 
-    /// Runs requests through limits and through their oracles, each for each key.
+    /// Runs requests through limits and through their oracles. Each limit has one oracle for each key.
     fn run<D: AsRef<[Decision]>>(
         asks: &[Ask],
         mut oracles: [[Box<dyn Oracle>; 2]; 3],
@@ -267,7 +275,7 @@ mod random {
                 prop_assert_eq!(answer.is_allowed(), allowed, "{:?} {:?}", answer, verdicts);
                 prop_assert_eq!(answer.is_never(), verdicts.contains(&Verdict::Never));
                 let said: Vec<Verdict> = answer.each().iter().map(verdict).collect();
-                prop_assert_eq!(&said, &verdicts, "each limit's own answer");
+                prop_assert_eq!(&said, &verdicts, "the decision of each limit");
                 let longest = waits.iter().try_fold(0, |most: u128, wait| Some(most.max((*wait)?)));
                 prop_assert_eq!(answer.retry_after().map(|wait| wait.as_nanos()), longest);
                 let worst = |index: &usize| waits[*index].unwrap_or(u128::MAX);
@@ -282,7 +290,7 @@ mod random {
             }
             for (index, answer) in decision.each().iter().enumerate() {
                 let oracle = &oracles[index][usize::from(ask.keys[index])];
-                // Spaced events are one, whatever they cost.
+                // An event of a spacing limiter counts as one, whatever it costs.
                 let left = oracle.remaining(now).min(answer.limit());
                 prop_assert_eq!(answer.remaining(), left, "limit {}: {:?}", index, decision);
             }
@@ -344,7 +352,7 @@ mod random {
             )?;
         }
 
-        /// Tuples, arrays and slices decide alike.
+        /// Tuples, arrays and slices of limits decide alike.
         #[test]
         #[ignore = "several seconds unless optimised; .ci/run runs it"]
         fn tuples_arrays_and_slices_decide_alike(asks in asks()) {
@@ -387,7 +395,8 @@ mod random {
     }
 }
 
-/// Races are in `tests/stress/check_all.rs` and in the models; here, that windows take part in a rollback by hand.
+/// Checks that a sliding window takes part in a rollback. Races are tested in `tests/stress/check_all.rs` and in the
+/// models.
 #[test]
 fn windows_of_two_counts_give_back_in_their_window() {
     let limiter =

@@ -1,4 +1,4 @@
-//! Units that are deposited from outside.
+//! Units that the caller deposits.
 
 use super::*;
 
@@ -6,36 +6,36 @@ use super::*;
 fn deposits_are_found_by_all_stripes_until_they_expire() {
     let limiter = leasing(Fake::new(0, 16), 4, 64);
     let clock = limiter.clock().clone();
-    assert_eq!(limiter.wanted(), 0, "nothing is used");
+    assert_eq!(limiter.wanted(), 0, "no unit has been used, so none is wanted");
     limiter.deposit(Lease::new(100, Duration::from_millis(4)), clock.now());
     for thread in 0..4 {
         assert!(limiter.check_on(thread, 10, clock.now()).is_allowed());
     }
     assert_eq!(limiter.peek().remaining(), 60);
     assert!(limiter.check_on(3, 61, clock.now()).is_denied());
-    // Another, with its own life.
+    // A second deposit, with its own life.
     clock.advance(Duration::from_millis(3));
     limiter.deposit(Lease::new(100, Duration::from_secs(1)), clock.now());
     assert_eq!(limiter.peek().remaining(), 160);
     clock.advance(Duration::from_millis(1));
-    assert_eq!(limiter.peek().remaining(), 100, "the first has expired");
+    assert_eq!(limiter.peek().remaining(), 100, "the first deposit has expired");
     clock.advance(Duration::from_nanos(LIFE));
-    assert!(limiter.check().is_denied(), "no lease lives longer than the limiter's own");
+    assert!(limiter.check().is_denied(), "no deposit lives longer than the limiter's lease life");
     limiter.deposit(Lease::new(100, Duration::from_millis(4)), at(START));
-    assert!(limiter.check().is_denied(), "it came too late");
+    assert!(limiter.check().is_denied(), "the deposit was requested too long ago");
 }
 
-/// The length of a tick of expiries: what is taken at a whole one expires at a whole one.
+/// The length of an expiry tick. A deposit at a whole tick expires at a whole tick.
 const TICK: u64 = 1 << 19;
 const WHOLE: u64 = START / TICK * TICK;
 const SLOTS: u64 = 16;
 
-/// A deposit for so many ticks from `WHOLE`.
+/// Deposits `units` that expire `ticks` ticks after `WHOLE`.
 fn deposit_for(limiter: &Limiter<Fake>, units: u64, ticks: u64) -> u64 {
     limiter.deposit(Lease::new(units, Duration::from_nanos(ticks * TICK)), at(WHOLE))
 }
 
-/// What each tick from `WHOLE` has, and the next one has no more: `ticks` and units.
+/// Returns the expiry ticks, counted from `WHOLE`, and the units that expire at each.
 fn expiries(limiter: &Limiter<Fake>) -> Vec<(u64, u64)> {
     let held = |ticks| limiter.peek_at(0, at(WHOLE + ticks * TICK)).remaining();
     (1..40).map(|ticks| (ticks, held(ticks - 1) - held(ticks))).filter(|(_, units)| *units > 0).collect()
@@ -50,17 +50,17 @@ fn deposited(stripes: usize) -> Limiter<Fake> {
 #[test]
 fn deposits_of_different_expiries_are_kept_apart() {
     let limiter = deposited(1);
-    // Whichever slot is free again.
+    // The freed slot may be any of them.
     assert_eq!(deposit_for(&limiter, 3, 1) + deposit_for(&limiter, 10 * SLOTS, SLOTS), 3 + 10 * SLOTS);
     assert!(limiter.check_on(0, 3, at(WHOLE)).is_allowed());
     assert_eq!(deposit_for(&limiter, 1, SLOTS), 1);
     for ticks in 1..SLOTS {
         assert_eq!(deposit_for(&limiter, 10 * ticks, ticks), 10 * ticks);
-        // More of the same take no other slot.
+        // A deposit with an expiry that a slot already has needs no other slot.
         assert_eq!(deposit_for(&limiter, 1, ticks), 1);
     }
     assert_eq!(expiries(&limiter), (1..=SLOTS).map(|ticks| (ticks, 10 * ticks + 1)).collect::<Vec<_>>());
-    // Beyond that, under the earlier expiry.
+    // When no slot is free, the units join a slot with an earlier expiry.
     assert_eq!(deposit_for(&limiter, 5, SLOTS + 2), 5);
     assert_eq!(expiries(&limiter).last(), Some(&(SLOTS, 10 * SLOTS + 1 + 5)));
 }
@@ -71,10 +71,10 @@ fn a_late_deposit_takes_away_less_than_it_brings() {
     for ticks in 3..3 + SLOTS {
         assert_eq!(deposit_for(&limiter, 1_000, ticks), 1_000);
     }
-    // Of units that expire first, one would cost a thousand others a tick of theirs.
+    // Joining one unit with an earlier expiry would shorten the life of a thousand units by a tick.
     assert_eq!(deposit_for(&limiter, 1, 2), 0);
     assert_eq!(limiter.peek().remaining(), 1_000 * SLOTS);
-    // Five thousand are worth it, where the least time is lost.
+    // Five thousand units are worth that loss. They join the slot where the least time is lost.
     assert_eq!(deposit_for(&limiter, 5_000, 2), 5_000);
     let mut expected: Vec<_> = (3..3 + SLOTS).map(|ticks| (ticks, 1_000)).collect();
     expected[0] = (2, 6_000);
@@ -87,13 +87,20 @@ fn a_deposit_takes_as_many_slots_as_it_needs() {
     let limiter = deposited(4);
     assert_eq!(deposit_for(&limiter, 100_000, 16), 100_000);
     assert_eq!(limiter.peek().remaining(), 100_000);
-    assert!(limiter.check_on(1, 40_000, at(WHOLE)).is_allowed(), "more than one slot holds");
-    assert_eq!(deposit_for(&limiter, 40_000, 16), 40_000, "into what has been freed");
+    assert!(
+        limiter.check_on(1, 40_000, at(WHOLE)).is_allowed(),
+        "one check spends more units than one slot holds"
+    );
+    assert_eq!(deposit_for(&limiter, 40_000, 16), 40_000, "the deposit uses the freed room");
     let room = SLOTS * most - 100_000;
-    assert_eq!(deposit_for(&limiter, u64::MAX, 18), room, "and no more than there is room for");
+    assert_eq!(
+        deposit_for(&limiter, u64::MAX, 18),
+        room,
+        "the deposit adds no more units than there is room for"
+    );
     assert_eq!(limiter.peek().remaining(), SLOTS * most);
     assert_eq!(deposit_for(&limiter, 1, 16), 0);
-    // Joining two is no way to lose anything either.
+    // Joining two slots does not lose any units either.
     let limiter = deposited(4);
     for _ in 0..SLOTS {
         assert_eq!(deposit_for(&limiter, most - 1, 16), most - 1);
@@ -101,7 +108,7 @@ fn a_deposit_takes_as_many_slots_as_it_needs() {
     assert_eq!(deposit_for(&limiter, SLOTS + 1, 16), SLOTS);
 }
 
-/// What is wanted can be deposited.
+/// A deposit of the wanted units always fits.
 #[test]
 fn no_more_is_wanted_than_there_is_room_for() {
     let limiter = deposited(64);
@@ -134,7 +141,7 @@ fn nothing_is_wanted_at_time_zero() {
     assert!(limiter.deposit(Lease::new(1, Duration::MAX), at(0)) == 1);
 }
 
-/// A time of asking that is yet to come makes no longer life.
+/// A request time in the future does not make the life of a deposit longer.
 #[test]
 fn future_refill_request_counts_as_now() {
     let limiter = deposited(2);
@@ -144,8 +151,8 @@ fn future_refill_request_counts_as_now() {
     assert_eq!(limiter.peek().remaining(), 0);
 }
 
-/// What is fetched after one check is there at the next, if leases live longer than from the one to the
-/// other.
+/// Units fetched after one check are there at the next check if a lease lives longer than the time between the
+/// checks.
 #[test]
 fn seldom_checks_need_long_lives() {
     let fetched_for_the_next = |gap_ms: u64| {
@@ -161,19 +168,19 @@ fn seldom_checks_need_long_lives() {
         }
         admitted
     };
-    assert_eq!(fetched_for_the_next(9), 99, "all but the first");
+    assert_eq!(fetched_for_the_next(9), 99, "all checks but the first are admitted");
     assert_eq!(fetched_for_the_next(10), 0);
 }
 
-/// A task that asks now and then, and fetches what is wanted, keeps up with what is spent without a call
-/// waiting.
+/// A task that regularly fetches the wanted units keeps up with the spending, and no check waits for the source.
 #[test]
 fn a_task_can_prefetch_what_is_wanted() {
     let limiter = leasing(Fake::new(0, 16), 2, 1024);
     let clock = limiter.clock().clone();
     let (mut admitted, mut fetched) = (0, 0);
     for tick in 0..2_000_u64 {
-        // 100 checks a millisecond; fetches at every fourth, for what was wanted a millisecond ago.
+        // There are 100 checks a millisecond. Every fourth millisecond the task fetches what was wanted a millisecond
+        // ago.
         let wanted = limiter.wanted().max(u64::from(limiter.peek().remaining() == 0));
         let asked = clock.now();
         for check in 0..100 {
@@ -188,8 +195,8 @@ fn a_task_can_prefetch_what_is_wanted() {
             (admitted, fetched) = (0, 0);
         }
     }
-    assert_eq!(admitted, 99_900, "once it has found its pace, nothing is denied");
-    assert!(fetched < 2 * admitted, "and not much is fetched in vain: {fetched}");
+    assert_eq!(admitted, 99_900, "nothing is denied after the first 1,000 ms");
+    assert!(fetched < 2 * admitted, "too many units were fetched in vain: {fetched}");
     clock.advance(Duration::from_secs(1));
-    assert_eq!(limiter.wanted(), 0, "nothing is wanted any more");
+    assert_eq!(limiter.wanted(), 0, "an idle limiter wants no units");
 }

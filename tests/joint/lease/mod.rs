@@ -1,15 +1,16 @@
 //! Limiters that spend from leases.
 //!
-//! Properties, over random blocks, lives, costs, times and stripes:
-//! - of any source, no interval sees more spent than the source charged in it and one life before;
-//! - while no lease expires, everything that was charged is spent or there to be spent, and a check is denied
-//!   only if that and the source together do not hold its cost;
-//! - a peek answers what the check then answers, and changes nothing;
-//! - no interval of length `t` sees more than the algorithm's bound for `t + life`, and if times step back,
-//!   for as much longer as they lag, but for no more than a life;
-//! - while no lease expires, as many single units are admitted as by a direct limiter;
-//! - with blocks of one unit in one stripe, and with lives too short to hold anything, each decision is that
-//!   of a direct limiter, figures and all.
+//! The properties hold for random block sizes, lease lives, costs, times and stripes.
+//! 1. For any source, no interval spends more than the source charged in the interval and in one lease life before
+//!    it.
+//! 2. While no lease expires, every charged unit is either spent or available. A check is denied only if the
+//!    available units and the source together are less than its cost.
+//! 3. A peek returns what the following check returns, and changes nothing.
+//! 4. No interval of length `t` admits more than the algorithm's bound for `t` plus one lease life. If times step
+//!    back, the longest lag is added, up to one more life.
+//! 5. While no lease expires, as many single units are admitted as by a direct limiter.
+//! 6. With blocks of one unit in one stripe, and with lives too short to hold anything, each decision equals that of
+//!    a direct limiter, with all its figures.
 
 mod deposits;
 
@@ -39,8 +40,8 @@ fn at(ns: u64) -> Timestamp {
     Timestamp::from_nanos(ns)
 }
 
-/// Some checks by one thread: `times` of `cost` each, `step` nanoseconds after (or, if negative, before) the
-/// last ones.
+/// Checks by one thread: `times` checks of `cost` each, `step` nanoseconds after the last ones (before them if
+/// negative).
 #[derive(Copy, Clone, Debug)]
 struct Checks {
     thread: usize,
@@ -87,12 +88,12 @@ fn max_block() -> impl Strategy<Value = u64> {
     select(vec![1, 2, 8, 64, 4096, u64::MAX])
 }
 
-/// A source that remembers what it granted.
+/// A source that records what it granted.
 #[derive(Debug)]
 struct Fake {
     left: Cell<u64>,
-    /// How much of what was wanted beyond the least is granted, in sixteenths; above 16, more than was asked
-    /// for.
+    /// The granted share of the wanted units above the least, in sixteenths. Above 16, the source grants more than
+    /// was wanted.
     generosity: u64,
     granted: RefCell<Vec<(u64, u64)>>,
     asked: Cell<u64>,
@@ -135,8 +136,8 @@ fn leasing<P: LeaseSource>(source: P, stripes: usize, max_block: u64) -> Limiter
     builder.stripes(stripes).max_block(max_block).lease_life(Duration::from_nanos(LIFE)).leases()
 }
 
-/// Every interval between two of `spent` holds at most what `granted` has from one life before it. Both are
-/// in order.
+/// Checks that every interval between two entries of `spent` holds at most what `granted` has in the interval and in
+/// one life before it. Both lists are in order.
 fn is_prepaid(spent: &[(u64, u64)], granted: &[(u64, u64)]) {
     for (first, &(from, _)) in spent.iter().enumerate() {
         let mut alive = granted.iter().skip_while(|(time, _)| time + LIFE <= from).peekable();
@@ -169,7 +170,7 @@ proptest! {
                 let decision = limiter.check_on(thread, cost, at(now));
                 let (left, held) = (limiter.source().left.get(), peeked.remaining());
                 if cost > 0 {
-                    // The source's own peek knows of nothing.
+                    // The source's own peek always reports zero units.
                     prop_assert!(decision.is_allowed() || left.saturating_add(held) < cost, "{decision:?}");
                     prop_assert!(decision.is_allowed() || limiter.peek_at(0, at(now)).remaining() == held);
                 }
@@ -200,7 +201,7 @@ proptest! {
                 prop_assert!(decision.remaining() <= held + limiter.source().left.get());
             }
         }
-        // Whatever was charged can be had by any one stripe.
+        // Each stripe can spend all charged units.
         let held = limiter.peek_at(0, at(now)).remaining();
         limiter.source().left.set(0);
         if held > 0 {
@@ -210,7 +211,7 @@ proptest! {
     }
 }
 
-/// Quotas whose bound is not all slack: little comes back in a life.
+/// Draws quotas with a tight bound: little is refilled within a lease life.
 fn tight() -> impl Strategy<Value = Spec> {
     let period = select(vec![SEC, 3 * SEC, 100 * MS, 60 * SEC]);
     (prop_oneof![1..=30_u64, 30..=600_u64], period).prop_map(|(limit, period_ns)| Spec::new(limit, period_ns))
@@ -225,8 +226,8 @@ fn striped<A: LeaseAlgorithm>(
     builder.stripes(stripes).max_block(max_block).lease_life(Duration::from_nanos(LIFE)).striped()
 }
 
-/// Every interval sees at most the bound for its length and a life; and for the longest lag, up to a life
-/// (and the rounding of expiries). Peeks agree with checks.
+/// Checks that every interval admits at most the bound for its length plus one life. If times step back, the longest
+/// lag is added, up to one more life and the rounding of expiries. Checks also that peeks agree with checks.
 fn stays_within<A: LeaseAlgorithm>(
     limiter: &RateLimiter<Striped<A>, ManualClock>,
     oracle: &dyn Oracle,
@@ -254,7 +255,7 @@ fn stays_within<A: LeaseAlgorithm>(
         for &(to, cost) in &spent[first..] {
             units += u128::from(cost);
             let bound = oracle.most_in(u128::from(to - from + slack));
-            assert!(units <= bound, "{units} > {bound} from {from} to {to}");
+            assert!(units <= bound, "{units} units, more than the bound of {bound}, from {from} to {to}");
         }
     }
 }
@@ -262,7 +263,7 @@ fn stays_within<A: LeaseAlgorithm>(
 #[test]
 fn every_interval_stays_within_bound_plus_lease_life() {
     for kind in LEASABLE {
-        // A late time is counted by windows in the window that it belongs to no more.
+        // Windows count a late time in a window that has already ended.
         let backward = matches!(kind, Kind::Gcra | Kind::Greedy | Kind::Meter);
         let case = (tight(), checks(steps(backward), costs()), stripes(), max_block());
         let result = TestRunner::new(config(48)).run(&case, |(spec, checks, stripes, max_block)| {
@@ -293,7 +294,7 @@ fn unexpired_leases_admit_as_much_as_direct() {
                     for _ in 0..times {
                         ours += u64::from(striped.check_on(thread, 1, at(now)).is_allowed());
                         theirs += u64::from(direct.check_at(1, at(now)).is_allowed());
-                        assert!(ours >= theirs, "{ours} < {theirs}");
+                        assert!(ours >= theirs, "the striped limiter admitted {ours} units, but the direct limiter admitted {theirs}");
                     }
                 }
             })
@@ -346,7 +347,7 @@ fn lease_blocks_grow_when_used_and_shrink_when_idle() {
     let asked = limiter.source().asked.take();
     assert!((100_000 / 1024..100_000 / 1024 + 16).contains(&asked), "{asked}");
 
-    // One unit in two lives: what is charged is halved each time, and soon it is only what is used.
+    // With one unit in two lives, the charged block is halved each time, and soon only the used units are charged.
     for life in 1..=40 {
         assert!(limiter.check_on(0, 1, at(START + 2 * life * LIFE)).is_allowed());
     }
@@ -355,7 +356,7 @@ fn lease_blocks_grow_when_used_and_shrink_when_idle() {
         granted.iter().filter(|(time, _)| *time > from).map(|(_, units)| units).sum()
     };
     assert!(total(START) <= 40 + 512, "{}", total(START));
-    assert_eq!(total(START + 30 * LIFE), 25, "one by one");
+    assert_eq!(total(START + 30 * LIFE), 25, "each check charges a single unit");
 }
 
 #[test]
@@ -368,9 +369,12 @@ fn no_more_than_half_of_a_limit_is_stranded() {
             if used.is_power_of_two() {
                 let (now, later) =
                     (limiter.peek_at(1, at(START)), limiter.peek_at(1, at(START + LIFE)).remaining());
-                assert_eq!(now.remaining(), limit - used - 1, "nothing is lost yet");
+                assert_eq!(now.remaining(), limit - used - 1, "no unit is lost while its lease is alive");
                 let lost = now.remaining() - later;
-                assert!(lost <= limit / 2 && lost <= 4096 * limiter_stripes(stripes), "{lost} of {limit}");
+                assert!(
+                    lost <= limit / 2 && lost <= 4096 * limiter_stripes(stripes),
+                    "{lost} of {limit} units were stranded"
+                );
             }
         }
         assert!(limiter.check_on(1, 1, at(START)).is_denied(), "{limit}");
@@ -382,8 +386,7 @@ fn limiter_stripes(stripes: usize) -> u64 {
     stripes.next_power_of_two() as u64
 }
 
-/// A time that was far ahead leaves nothing that could be spent before it, and nobody is locked out of the
-/// stripe.
+/// A time far ahead leaves no units that could be spent before it, and it does not lock the stripe.
 #[test]
 fn a_lease_of_another_time_is_no_lease() {
     let limiter = leasing(Fake::new(1_000_000, 16), 1, 1024);
@@ -394,29 +397,29 @@ fn a_lease_of_another_time_is_no_lease() {
         }
         let granted = limiter.source().granted.borrow();
         let here: u64 = granted.iter().filter(|(time, _)| *time == now).map(|(_, units)| units).sum();
-        assert!(here >= 10, "{now}: units of another time were spent");
+        assert!(here >= 10, "at {now}, units of another time were spent");
     }
 }
 
-/// A lease that holds too little is used up first, and what is left of the next one has its own expiry.
+/// A check first uses up a lease that holds too little. The rest of the next lease keeps its own expiry.
 #[test]
 fn leftovers_are_not_carried_over() {
     let limiter = leasing(Fake::new(1_000_000, 16), 1, 64);
-    // Blocks of 16, the last one begun.
+    // Checks until the source grants a block of 16 units. The last check spends its first unit.
     let mut now = START;
     while limiter.source().granted.borrow().last().is_none_or(|(_, units)| *units < 16) {
         assert!(limiter.check_on(0, 1, at(now)).is_allowed());
     }
     now += LIFE * 3 / 4;
     limiter.source().left.set(16);
-    // 15 of the old lease and 16 of a new one.
+    // Spends 15 units of the old lease and five of 16 units of a new one.
     assert!(limiter.check_on(0, 20, at(now)).is_allowed());
     assert_eq!(limiter.peek_at(1, at(now)).remaining(), 11);
     assert_eq!(limiter.peek_at(1, at(now + LIFE * 3 / 4)).remaining(), 11);
     assert_eq!(limiter.peek_at(1, at(now + LIFE)).remaining(), 0);
 }
 
-/// A source that grants too little, nothing, or with no life at all, is not asked without end.
+/// A source is not asked endlessly if it grants too few units, none, or units without a life.
 #[test]
 fn sources_that_break_their_word_do_no_harm() {
     struct Stingy(fn(&LeaseRequest) -> Result<Lease, Decision>);
@@ -432,8 +435,8 @@ fn sources_that_break_their_word_do_no_harm() {
     assert!(limiter.check().is_denied());
     let limiter = leasing(Stingy(|_| Ok(Lease::new(2, Duration::MAX))), 2, 64);
     assert!(limiter.check_on(0, 5, at(START)).is_denied());
-    assert_eq!(limiter.peek_n(1).remaining(), 2, "what it granted is kept");
-    assert!(limiter.check_on(0, 4, at(START)).is_allowed(), "and used");
+    assert_eq!(limiter.peek_n(1).remaining(), 2, "the granted units are kept");
+    assert!(limiter.check_on(0, 4, at(START)).is_allowed(), "the kept units are used");
     assert!(limiter.check_on(0, 101, at(START)).is_never());
     let limiter = leasing(Stingy(|_| Ok(Lease::new(u64::MAX, Duration::MAX))), 2, 64);
     assert!(limiter.check_on(0, 100, at(START)).is_allowed());
@@ -445,12 +448,12 @@ fn sources_that_break_their_word_do_no_harm() {
         Err(Decision::denied(request.least, 100, u64::MAX, Duration::ZERO, request.now))
     };
     let limiter = leasing(Stingy(enough), 2, 64);
-    assert!(limiter.check_n(100).is_denied(), "it says it has enough, and refuses");
+    assert!(limiter.check_n(100).is_denied(), "the source refuses although it reports enough units");
 }
 
 #[test]
 fn what_a_source_grants_short_counts() {
-    /// Grants what is in its list, one item a call, and says how much is left.
+    /// Grants the items of its list, one per call, and reports a fixed number of units left.
     struct Scripted(RefCell<Vec<(u64, Duration)>>, u64);
     impl LeaseSource for Scripted {
         fn limit(&self) -> u64 {
@@ -469,20 +472,23 @@ fn what_a_source_grants_short_counts() {
         leasing(Scripted(grants.into(), left), 2, 64)
     };
     let long = Duration::MAX;
-    // With the other stripe's three, two are five.
+    // The two granted units and the three of the other stripe are five.
     let limiter = scripted(vec![(4, long), (2, long), (0, long)], 0);
     assert!(limiter.check_on(1, 1, at(START)).is_allowed());
     assert!(limiter.check_on(0, 5, at(START)).is_allowed());
-    assert_eq!(limiter.source().0.borrow().len(), 1, "it was asked once for each");
+    assert_eq!(limiter.source().0.borrow().len(), 1, "each check asked the source once");
 
-    // Nothing, for no time at all, takes nothing from the life of what is in the hand.
+    // A grant of no units and no life does not shorten the life of the units already held.
     let limiter = scripted(vec![(2, long), (2, long), (0, Duration::ZERO)], 50);
     assert!(limiter.check_on(1, 1, at(START)).is_allowed());
     assert!(limiter.check_on(0, 5, at(START)).is_denied());
-    assert!(limiter.check_on(0, 3, at(START)).is_allowed(), "two and one");
+    assert!(
+        limiter.check_on(0, 3, at(START)).is_allowed(),
+        "two units of this stripe and one of the other are three"
+    );
 }
 
-/// Whatever a peek knows, a denial says no shorter wait than the refusal it comes from.
+/// The wait of a denial is never shorter than that of the refusal, whatever a peek of the source reports.
 #[test]
 fn a_denial_waits_for_the_longer_of_refusal_and_peek() {
     struct Refusing {
@@ -514,7 +520,7 @@ fn a_denial_waits_for_the_longer_of_refusal_and_peek() {
     for (refusal, peek) in [(5, 0), (0, 5), (3, 8), (8, 3)] {
         let limiter = leasing(Refusing { refusal: ms(refusal), peek: Some(ms(peek)), never: false }, 1, 64);
         limiter.deposit(Lease::new(100, ms(10)), at(START));
-        // Of a block of two, one is left in the stripe: the source is asked for the rest.
+        // The stripe took a block of two units and keeps one, so the source is asked for the rest.
         assert!(limiter.check().is_allowed() && limiter.check().is_allowed());
         let denied = limiter.check_n(150);
         assert!(denied.is_denied());
@@ -522,14 +528,14 @@ fn a_denial_waits_for_the_longer_of_refusal_and_peek() {
         assert_eq!(denied.retry_after(), Some(ms(expected)), "{refusal} {peek}");
         assert!(denied.reset_after() >= ms(expected));
     }
-    // What can never be is never, with and without anything held.
+    // A cost that the source never grants is `Never`, with and without held units.
     let limiter = leasing(Refusing { refusal: ms(1), peek: None, never: true }, 1, 64);
     assert!(limiter.check_n(60).is_never() && limiter.peek_n(60).is_never());
     limiter.deposit(Lease::new(100, ms(10)), at(START));
     assert!(limiter.check().is_allowed() && limiter.check().is_allowed());
     assert!(limiter.peek_n(150).is_never() && limiter.check_n(150).is_never());
     assert!(limiter.peek_n(98).is_allowed());
-    // By default a peek knows of nothing, but not that there is no wait.
+    // The default peek of a source reports zero units, but also a wait.
     let limiter = leasing(Fake::new(0, 16), 1, 64);
     assert!(limiter.peek().is_denied() && limiter.peek().retry_after() > Some(Duration::ZERO));
 }
