@@ -107,7 +107,7 @@ fn the_whole_table() {
 #[test]
 #[ignore = "for release builds"]
 fn twelve_bytes_per_key_deny_under_one_in_ten_thousand() {
-    let cell = cells().find(|cell| cell.row == Row::Store(Overflow::Spill)).expect("there is one");
+    let cell = cells().find(|cell| cell.row == Row::Store(Overflow::Spill)).expect("the table has this row");
     let outcome = run_in(&cell, 8, 2_900_000 / 8);
     let honest = outcome.honest(Charged::Admissions);
     println!(
@@ -128,8 +128,11 @@ fn strangers_share_a_fingerprint_as_often_as_stated() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
     let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(1))).clock(clock).hasher(Seeded(5));
     // With `Forget`, a lack of room denies nothing, so each denied key shares a fingerprint.
-    let limiter =
-        builder.overflow(Overflow::Forget).capacity(Capacity::slots(4_096)).compact().expect("it fits");
+    let limiter = builder
+        .overflow(Overflow::Forget)
+        .capacity(Capacity::slots(4_096))
+        .compact()
+        .expect("the quota fits the store");
     let slots = limiter.gauges().slots;
     let mut random = Random::new(11);
     while limiter.live_slots() * 10 < slots * 6 {

@@ -31,7 +31,7 @@ fn one_window(scale: u32, mebibytes: usize, seed: u64) -> (Errors, tollgate::Sat
     let clock = ManualClock::new(Timestamp::from_nanos(START + seed * (1 << 16) / 5 * HOUR));
     let builder =
         RateLimiter::builder(FixedWindow::new(Quota::per_hour(LIMIT))).clock(clock).hasher(Seeded(seed));
-    let limiter = builder.capacity(Capacity::memory(bytes)).sketch().expect("an ordinary quota");
+    let limiter = builder.capacity(Capacity::memory(bytes)).sketch().expect("a valid quota");
     let (zipf, mut random) = (Zipf::new(keys, 1.0), Random::new(seed));
     let mut used = vec![0_u64; keys as usize + 1];
     let mut errors = Errors::default();

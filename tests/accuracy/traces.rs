@@ -45,7 +45,7 @@ fn oracles(kind: Kind, spec: Spec, clients: usize) -> Oracles {
 fn replay(kind: Kind, spec: Spec, records: &[Record], clients: usize, steps_back: bool) -> usize {
     let mut oracles = oracles(kind, spec, clients);
     let mut denied = 0;
-    let limiter = keyed(kind, spec).expect("an ordinary quota");
+    let limiter = keyed(kind, spec).expect("a valid quota");
     for (number, record) in records.iter().enumerate() {
         let oracle = &mut oracles[record.client as usize];
         if steps_back && !limiter.holds(record.client) {
@@ -70,8 +70,8 @@ fn replay(kind: Kind, spec: Spec, records: &[Record], clients: usize, steps_back
 
 /// Returns a compact limiter with room for all clients, if the compact store supports this kind.
 fn roomy(kind: Kind, spec: Spec, clients: usize) -> Option<Held> {
-    let held = || compact_of(kind, spec, Capacity::slots(16 * clients)).expect("an ordinary quota");
-    COMPACT.contains(&kind).then(|| held().expect("a quota that fits"))
+    let held = || compact_of(kind, spec, Capacity::slots(16 * clients)).expect("a valid quota");
+    COMPACT.contains(&kind).then(|| held().expect("the quota fits the store"))
 }
 
 /// Differences between a replay through the compact store and the oracles.
@@ -108,7 +108,7 @@ fn replay_compact(kind: Kind, spec: Spec, records: &[Record], clients: usize) ->
             Layout::Ticks(ticks) => ticks.floor(record.at_ns) - ticks.floor(first),
             Layout::Windows { .. } => record.at_ns.into(),
         };
-        let at = u64::try_from(at).expect("years of ticks");
+        let at = u64::try_from(at).expect("the ticks fit in 64 bits");
         let decision = limiter.check_at(record.client, 1, record.at_ns);
         let expected = rounded[client].peek(at, 1);
         if decision.is_denied() && u128::from(at.saturating_sub(last[client])) >= range {
@@ -133,8 +133,8 @@ fn replay_both(kind: Kind, records: &[Record], clients: usize) -> usize {
     let mut minute = oracles(kind, TEN_A_MINUTE, clients);
     let mut hour = oracles(kind, SIXTY_AN_HOUR, clients);
     let mut denied = 0;
-    let by_minute = keyed(kind, TEN_A_MINUTE).expect("an ordinary quota");
-    let by_hour = keyed(kind, SIXTY_AN_HOUR).expect("an ordinary quota");
+    let by_minute = keyed(kind, TEN_A_MINUTE).expect("a valid quota");
+    let by_hour = keyed(kind, SIXTY_AN_HOUR).expect("a valid quota");
     for (number, record) in records.iter().enumerate() {
         let ours = [&by_minute, &by_hour];
         let admitted =
@@ -258,7 +258,7 @@ fn trace_in_source_order_decides_as_oracles() {
     }
 }
 
-/// String keys, looked up by `&str`, are told apart like numbers.
+/// String keys, looked up by `&str`, decide as numeric keys.
 #[test]
 fn string_keys_decide_as_numbers() {
     let Some(directory) = directory() else { return };

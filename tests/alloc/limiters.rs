@@ -67,7 +67,7 @@ fn a_direct_limiter_never_allocates() {
             assert_eq!(count, 0, "{kind:?}");
             assert!(seen.0[0] > 1_000 && seen.0[1] > 1_000, "{kind:?}");
         })
-        .expect("an ordinary quota");
+        .expect("a valid quota");
     }
 }
 
@@ -96,7 +96,7 @@ fn no_verb_of_a_direct_limiter_allocates() {
             assert_eq!(count, 0, "{kind:?}");
             assert!(seen.0[0] > 500 && seen.0[1] > 500, "{kind:?}: {:?}", seen.0);
         })
-        .expect("an ordinary quota");
+        .expect("a valid quota");
     }
 }
 
@@ -108,7 +108,7 @@ fn no_verb_of_a_compact_limiter_allocates() {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
         with_compact!(kind, SPEC, algorithm => {
             let builder = RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::slots(24));
-            let limiter = builder.overdraft(20).compact().expect("it fits");
+            let limiter = builder.overdraft(20).compact().expect("the quota fits the store");
             let mut seen = Seen::default();
             let count = allocations(|| {
                 for step in 0..12_u64 {
@@ -131,7 +131,7 @@ fn no_verb_of_a_compact_limiter_allocates() {
             assert!(seen.0[0] > 500 && seen.0[1] > 500, "{kind:?}: {:?}", seen.0);
             assert!(limiter.gauges().evicted > 0, "{kind:?}");
         })
-        .expect("an ordinary quota");
+        .expect("a valid quota");
     }
 }
 
@@ -140,9 +140,9 @@ fn no_verb_of_a_compact_limiter_allocates() {
 fn several_limits_on_one_request_allocate_nothing() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let gcra = |limit| RateLimiter::builder(Gcra::new(Quota::per_hour(limit))).clock(clock.clone());
-    let (direct, compact) = (gcra(200).direct(), gcra(2).compact().expect("an ordinary quota"));
+    let (direct, compact) = (gcra(200).direct(), gcra(2).compact().expect("a valid quota"));
     let window = RateLimiter::builder(FixedWindow::new(Quota::per_hour(3))).clock(clock.clone());
-    let window = window.compact().expect("an ordinary quota");
+    let window = window.compact().expect("a valid quota");
     let mut seen = [0; 2];
     let count = allocations(|| {
         for key in 0_u64..50 {
@@ -197,7 +197,7 @@ fn a_keyed_limiter_allocates_at_first_sight_only() {
             assert_eq!(count, 0, "{kind:?}");
             assert!(seen.0[0] > 1_000 && seen.0[1] > 1_000, "{kind:?}");
         })
-        .expect("an ordinary quota");
+        .expect("a valid quota");
     }
 }
 
@@ -219,7 +219,7 @@ fn a_batch_allocates_nothing_beyond_the_callers_vector() {
             assert_eq!(count, 0, "{kind:?}");
             assert_eq!(decisions.len(), keys.len() + COSTS.len());
         })
-        .expect("an ordinary quota");
+        .expect("a valid quota");
     }
 }
 
@@ -235,8 +235,8 @@ fn a_compact_limiter_never_allocates() {
             let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
             with_compact!(kind, SPEC, algorithm => {
                 let builder = RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::slots(24));
-                let limiter = builder.overflow(*overflow).compact().expect("it fits");
-                let tier = limiter.tier(&Quota::per_minute(30)).expect("it fits");
+                let limiter = builder.overflow(*overflow).compact().expect("the quota fits the store");
+                let tier = limiter.tier(&Quota::per_minute(30)).expect("the quota fits the store");
                 let mut seen = Seen::default();
                 let count = allocations(|| {
                     for step in 0..8_u64 {
@@ -269,7 +269,7 @@ fn a_compact_limiter_never_allocates() {
                 let count = allocations(|| limiter.check_many(&keys, &mut decisions));
                 assert_eq!((count, decisions.len()), (0, keys.len()), "{kind:?} {overflow:?}");
             })
-            .expect("an ordinary quota");
+            .expect("a valid quota");
         }
     }
 }
@@ -282,7 +282,7 @@ fn a_limiter_in_a_sketch_never_allocates() {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
         with_windows!(kind, SPEC, algorithm => {
             let builder = RateLimiter::builder(algorithm).clock(clock.clone());
-            let limiter = builder.capacity(Capacity::memory(bytes)).sketch().expect("it fits");
+            let limiter = builder.capacity(Capacity::memory(bytes)).sketch().expect("the quota fits the store");
             let mut seen = Seen::default();
             let count = allocations(|| {
                 for step in 0..8_u64 {
@@ -311,13 +311,13 @@ fn a_limiter_in_a_sketch_never_allocates() {
             let count = allocations(|| limiter.check_many(&keys, &mut decisions));
             assert_eq!((count, decisions.len()), (0, keys.len()), "{kind:?} {bytes}");
         })
-        .expect("an ordinary quota");
+        .expect("a valid quota");
     }
 }
 
 #[test]
 fn a_sketch_never_allocates() {
-    let sketch = TatSketch::try_new(Quota::per_minute(4), 1 << 10).expect("it fits");
+    let sketch = TatSketch::try_new(Quota::per_minute(4), 1 << 10).expect("the quota fits the store");
     let mut seen = Seen::default();
     let count = allocations(|| {
         for step in 0..5_000_u64 {
@@ -358,8 +358,8 @@ fn meters_and_denied_keys_never_allocate() {
     use tollgate::telemetry::{Meters, TopDenied};
 
     let limiter = RateLimiter::direct(Gcra::new(Quota::per_minute(100)));
-    let (meters, denied) = (Meters::new("api", "per-ip"), TopDenied::try_new(10, 1).expect("memory"));
-    let hashed = TopDenied::try_new(10, 1).expect("memory").hashed(b"secret");
+    let (meters, denied) = (Meters::new("api", "per-ip"), TopDenied::try_new(10, 1).expect("enough memory"));
+    let hashed = TopDenied::try_new(10, 1).expect("enough memory").hashed(b"secret");
     // The first record creates the hasher that the whole process shares.
     denied.record("per-ip", "");
     let keys = ["203.0.113.7", "198.51.100.1", &"x".repeat(1_000)];

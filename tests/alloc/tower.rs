@@ -96,7 +96,10 @@ fn an_admitted_request_allocates_nothing() {
     let quota = Quota::per_hour(5);
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     for client in clients() {
-        let compact = RateLimiter::builder(Gcra::new(quota)).clock(clock.clone()).compact().expect("it fits");
+        let compact = RateLimiter::builder(Gcra::new(quota))
+            .clock(clock.clone())
+            .compact()
+            .expect("the quota fits the store");
         let layer = RateLimitLayer::new(compact, client.clone()).policy("per-client", quota);
         for _ in 0..5 {
             assert_eq!(counted(&layer, 300), (0, 300), "{client:?}");
@@ -108,8 +111,10 @@ fn an_admitted_request_allocates_nothing() {
             "{client:?}: each denied request has a response of its own, but there were {allocations} allocations"
         );
 
-        let sketch =
-            RateLimiter::builder(FixedWindow::new(quota)).clock(clock.clone()).sketch().expect("it fits");
+        let sketch = RateLimiter::builder(FixedWindow::new(quota))
+            .clock(clock.clone())
+            .sketch()
+            .expect("the quota fits the store");
         let layer = RateLimitLayer::new(sketch, client.clone());
         assert_eq!(counted(&layer, 300), (0, 300), "{client:?}");
     }
@@ -120,7 +125,8 @@ fn an_admitted_request_allocates_nothing() {
 fn nor_do_the_options() {
     let quota = Quota::per_hour(5);
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
-    let compact = RateLimiter::builder(Gcra::new(quota)).clock(clock).compact().expect("it fits");
+    let compact =
+        RateLimiter::builder(Gcra::new(quota)).clock(clock).compact().expect("the quota fits the store");
     let layer = RateLimitLayer::new(compact, ClientIp::x_forwarded_for(Proxies::hops(3)))
         .exempt(|head| head.path() == "/health")
         .cost(|head| 1 + u64::from(head.method() == http::Method::POST))
@@ -135,7 +141,8 @@ fn nor_do_the_options() {
 fn fields_allocate_little() {
     let quota = Quota::per_hour(5);
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
-    let compact = RateLimiter::builder(Gcra::new(quota)).clock(clock).compact().expect("it fits");
+    let compact =
+        RateLimiter::builder(Gcra::new(quota)).clock(clock).compact().expect("the quota fits the store");
     let [client, ..] = clients();
     let layer = RateLimitLayer::new(compact, client).policy("per-client", quota);
     let layer = layer.fields_on_allowed(true).fields(Fields::default());

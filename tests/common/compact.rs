@@ -106,7 +106,7 @@ impl Random {
     }
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).expect("below the bound")
+        u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).expect("a number below the bound")
     }
 
     /// Returns small numbers more often than large ones: a number is about as likely as all numbers of twice its size
@@ -144,7 +144,7 @@ impl Ticks {
 
     /// Returns the latest time, not after `ns`, at which a tick begins at a whole nanosecond.
     pub(crate) fn whole(&self, ns: u64) -> u64 {
-        u64::try_from(u128::from(ns) / self.den * self.den).expect("not after a time")
+        u64::try_from(u128::from(ns) / self.den * self.den).expect("a time not after another")
     }
 
     /// Returns the nanoseconds from `now` to the first nanosecond of a tick, or zero if the tick has begun.

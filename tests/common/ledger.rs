@@ -33,7 +33,7 @@ pub(crate) fn chosen(ledger: &mut [Charge], verb: Operation) -> Option<(&mut Cha
     let (charge, share) = match verb {
         Operation::Refund(index, share) if !ledger.is_empty() => {
             let place = index % ledger.len() as u64;
-            (&mut ledger[usize::try_from(place).expect("below a length")], share)
+            (&mut ledger[usize::try_from(place).expect("an index below a length")], share)
         }
         Operation::RefundLast(share) => (ledger.last_mut()?, share),
         _ => return None,

@@ -91,8 +91,8 @@ impl Server {
 
     /// Kills the server, which saves nothing.
     pub(crate) fn kill(&mut self) {
-        self.process.kill().expect("it runs");
-        self.process.wait().expect("it ends");
+        self.process.kill().expect("the server can be killed");
+        self.process.wait().expect("the server ends");
     }
 
     /// Pauses the server: its connections stay open, and it answers nothing.
@@ -139,7 +139,7 @@ impl Drop for Server {
 fn free_port() -> u16 {
     loop {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("it has one").port();
+        let port = listener.local_addr().expect("a bound listener has an address").port();
         if port < 55_000 {
             return port;
         }
@@ -160,7 +160,7 @@ fn spawn(port: u16, dir: &Path, options: &[String]) -> Child {
 fn comes_up(process: &mut Child, port: u16) -> bool {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
-        if process.try_wait().expect("it is ours").is_some() {
+        if process.try_wait().expect("the process belongs to this test").is_some() {
             return false;
         }
         if is_up(port) {
@@ -265,7 +265,7 @@ impl Proxy {
     /// Starts a proxy to a server's port, at first without delays or failures.
     pub(crate) fn start(server: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("it has one").port();
+        let port = listener.local_addr().expect("a bound listener has an address").port();
         let shared = Arc::new(Shared {
             server,
             delay_us: AtomicU64::new(0),

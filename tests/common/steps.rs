@@ -70,7 +70,7 @@ impl Step {
             Self::Back(nanos) => return now.saturating_sub(nanos),
             Self::BackShare(share) => {
                 return u64::try_from(wide.saturating_sub(period * u128::from(share) / 16))
-                    .expect("not after now");
+                    .expect("a time not after now");
             }
         };
         u64::try_from(to).unwrap_or(u64::MAX).saturating_add_signed(offset).max(now)

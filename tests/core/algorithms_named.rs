@@ -133,7 +133,7 @@ fn queue_length_follows_longest_wait() {
             assert!(queue.admits(1_000, units - 1));
             queue.offer(1_000, 1).delay()
         };
-        let queue = LeakyBucketQueue::with_longest_wait(quota, wait).expect("within 292 years");
+        let queue = LeakyBucketQueue::with_longest_wait(quota, wait).expect("a wait below 292 years");
         let units = Story::new(queue).remaining(0);
         assert!(last_waits(units) <= wait, "{units} of {quota} in {wait:?}");
         assert!(last_waits(units + 1) > wait, "{units} of {quota} in {wait:?}");

@@ -131,7 +131,8 @@ fn is_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
         oracle.offer(now, cost);
         let decision = limiter.check_at(op.key, cost, now);
         let peek = |cost, at| limiter.peek_at(op.key, cost, at);
-        let after = |wait: Duration| now + u64::try_from(wait.as_nanos()).expect("centuries");
+        let after =
+            |wait: Duration| now + u64::try_from(wait.as_nanos()).expect("a wait of at most centuries");
 
         match decision.retry_after() {
             None => assert!(decision.is_never()),

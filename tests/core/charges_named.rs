@@ -26,7 +26,7 @@ fn compact(overflow: Overflow, overdraft: u64, slots: usize) -> RateLimiter<Comp
         .overdraft(overdraft)
         .capacity(Capacity::slots(slots))
         .compact()
-        .expect("it fits")
+        .expect("the quota fits the store")
 }
 
 fn remaining<A: Algorithm>(limiter: &RateLimiter<Direct<A>, ManualClock>) -> u64 {
@@ -97,7 +97,7 @@ fn logs_sketches_and_tables_that_inherit_give_nothing_back() {
     let (log, _) = direct(SlidingLog::new(Quota::per_minute(10)));
     assert_eq!(log.refund(&log.check_n(4)), 0);
     let window = FixedWindow::new(Quota::per_minute(10));
-    let sketch = RateLimiter::builder(window).clock(clock()).sketch().expect("it fits");
+    let sketch = RateLimiter::builder(window).clock(clock()).sketch().expect("the quota fits the store");
     assert_eq!(sketch.refund("alice", &sketch.check_n("alice", 4)), 0);
     assert_eq!(
         sketch.settle("alice", &sketch.check_n("alice", 2), 3).remaining(),
@@ -196,7 +196,7 @@ fn of_requests_that_wait_only_the_last_is_taken_back() {
     assert_eq!(bucket.reserve(1, 600 * SEC).delay(), 120 * SEC);
 
     let posts = RateLimiter::builder(MinimumSpacing::new(2 * SEC)).clock(clock).overdraft(3).compact();
-    let posts = posts.expect("it fits");
+    let posts = posts.expect("the quota fits the store");
     let turns: Vec<Decision> = (0..3).map(|_| posts.reserve("alice", 1, 60 * SEC)).collect();
     assert_eq!(posts.refund("alice", &turns[1]), 0);
     assert_eq!(posts.refund("alice", &turns[2]), 1);
@@ -232,7 +232,7 @@ fn a_turn_is_given_within_the_wait_exactly() {
 fn slow_queue_with_room_reports_no_wait() {
     let queue = || LeakyBucketQueue::new(Quota::per_second(1).burst(5));
     let (wide, _) = direct(queue());
-    let narrow = RateLimiter::builder(queue()).clock(clock()).compact().expect("it fits");
+    let narrow = RateLimiter::builder(queue()).clock(clock()).compact().expect("the quota fits the store");
     assert!(wide.check_n(3).is_allowed() && narrow.check_n("alice", 3).is_allowed());
     for denied in [wide.reserve(1, 2 * SEC), narrow.reserve("alice", 1, 2 * SEC)] {
         assert!(denied.is_denied());

@@ -83,7 +83,7 @@ impl Reading {
     fn at(&self, now: u64) -> u64 {
         match &self.layout {
             Some(Layout::Ticks(ticks)) => {
-                u64::try_from(ticks.floor(now) - self.first).expect("within half the range")
+                u64::try_from(ticks.floor(now) - self.first).expect("a time within half the range")
             }
             _ => now,
         }
@@ -155,7 +155,7 @@ fn foresees(kind: Kind) -> bool {
 fn debt_delay(kind: Kind, before: &dyn Oracle, after: &dyn Oracle, at: u64) -> u128 {
     match kind {
         Kind::Queue => before.delay(at.into()),
-        Kind::Spacing => before.retry_after(at, 1).expect("in the end"),
+        Kind::Spacing => before.retry_after(at, 1).expect("an event is admitted in the end"),
         Kind::Sliding | Kind::SlidingStrict | Kind::Sub(_) | Kind::SubStrict(_) | Kind::Log => 0,
         // A cost of zero is admitted as soon as no more than the burst is owed.
         _ => {

@@ -81,7 +81,7 @@ fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)],
 }
 
 fn nth(index: u64, length: usize) -> usize {
-    usize::try_from(index % length as u64).expect("below a length")
+    usize::try_from(index % length as u64).expect("an index below a length")
 }
 
 /// The unit of an arrival time: a fraction of a nanosecond, or a tick.
@@ -113,7 +113,7 @@ impl Scale {
             Self::Ticks { ticks, .. } if time > ticks.floor(now) => ticks.until(now, time),
             Self::Ticks { .. } => 0,
         };
-        Duration::from_nanos(u64::try_from(ns).expect("months"))
+        Duration::from_nanos(u64::try_from(ns).expect("a wait of at most months"))
     }
 }
 
@@ -160,7 +160,7 @@ impl Line {
         if back > 0 {
             self.arrival -= back;
         }
-        u64::try_from(back.div_ceil(span.unit)).expect("no more than asked for")
+        u64::try_from(back.div_ceil(span.unit)).expect("at most the requested units")
     }
 }
 
@@ -294,7 +294,7 @@ fn arrival_times_are_to_the_tick() {
         let none = |_: u32, _: u64, _: u64| None;
         each(kind, (short_spec(kind), from(), verbs(1, true)), |(spec, start, ops)| {
             let (num, den) = spec.interval();
-            let limiter = direct(kind, spec).expect("every quota fits");
+            let limiter = direct(kind, spec).expect("every quota is accepted");
             to_the_tick(Scale::Fractions { num, den }, start, &ops, spec, &*limiter, &none);
         });
         each(kind, (short_spec(kind), from(), verbs(KEYS, true)), |(spec, start, ops)| {
@@ -318,7 +318,7 @@ fn arrival_times_of_several_quotas_are_to_the_tick() {
         let (num, den) = spec.interval();
         let own = Gcra::new(Quota::new(spec.limit, Duration::from_nanos(spec.period_ns)).burst(spec.burst));
         let slower = Quota::new(spec.limit, Duration::from_nanos(spec.period_ns * times)).burst(burst);
-        let other = own.requota(&slower).expect("it is near");
+        let other = own.requota(&slower).expect("the quota fits the same state");
         let limiter = RateLimiter::builder(own).clock(ManualClock::new(Timestamp::ZERO)).direct();
         let tiers = |_: u32, cost: u64, now: u64| {
             let decision = limiter.check_with(&other, cost, Timestamp::from_nanos(now));
@@ -401,7 +401,7 @@ fn a_refund_that_steps_back_gives_back_the_step_at_most() {
     let cases = (short_spec(Kind::Gcra), from(), verbs(1, false), 0_u64..1 << 40);
     each(Kind::Gcra, cases, |(spec, start, ops, step)| {
         let (num, den) = spec.interval();
-        let limiter = direct(Kind::Gcra, spec).expect("every quota fits");
+        let limiter = direct(Kind::Gcra, spec).expect("every quota is accepted");
         let chooser = Kind::Gcra.oracle(spec);
         let (mut line, mut now, mut more) = (Line::default(), start, 0);
         for (op, verb) in ops {

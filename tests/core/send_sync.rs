@@ -83,10 +83,10 @@ fn what_is_printed_names_its_type() {
     let direct = RateLimiter::builder(Gcra::new(Quota::per_second(5))).clock(manual.clone()).direct();
     let keyed = RateLimiter::builder(Gcra::new(Quota::per_second(5))).clock(manual.clone()).keyed::<String>();
     let decision = keyed.check("somebody");
-    let compact = RateLimiter::builder(Gcra::new(Quota::per_second(5))).compact().expect("an ordinary quota");
+    let compact = RateLimiter::builder(Gcra::new(Quota::per_second(5))).compact().expect("a valid quota");
     let windows =
-        RateLimiter::builder(FixedWindow::new(Quota::per_second(5))).sketch().expect("an ordinary quota");
-    let sketch = TatSketch::try_new(Quota::per_second(5), 1 << 10).expect("an ordinary quota");
+        RateLimiter::builder(FixedWindow::new(Quota::per_second(5))).sketch().expect("a valid quota");
+    let sketch = TatSketch::try_new(Quota::per_second(5), 1 << 10).expect("a valid quota");
     for (text, name) in [
         (format!("{manual:?}"), "ManualClock"),
         (format!("{direct:?}"), "RateLimiter"),

@@ -32,11 +32,14 @@ impl Limiter {
             .capacity(capacity)
             .overflow(overflow)
             .compact();
-        Self::Store(Box::new(limiter.expect("fits")))
+        Self::Store(Box::new(limiter.expect("the quota fits")))
     }
 
     pub(crate) fn sketch(traffic: &Traffic, bytes: usize) -> Self {
-        Self::Sketch(Box::new(TatSketch::try_new(traffic.quota(), bytes).expect("fits")), Seeded(0x5EED))
+        Self::Sketch(
+            Box::new(TatSketch::try_new(traffic.quota(), bytes).expect("the quota fits")),
+            Seeded(0x5EED),
+        )
     }
 
     pub(crate) fn admits(&self, key: u64, now_ns: u64) -> bool {

@@ -30,7 +30,7 @@ impl Random {
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         let product = u128::from(self.next()) * u128::from(bound);
-        u64::try_from(product >> 64).expect("below the bound")
+        u64::try_from(product >> 64).expect("a number below the bound")
     }
 }
 
@@ -107,8 +107,8 @@ impl Hasher for Mixed {
     fn write_u64(&mut self, value: u64) {
         let fold = |a: u64, b: u64| {
             let product = u128::from(a) * u128::from(b);
-            u64::try_from(product >> 64).expect("64 bits")
-                ^ u64::try_from(product & u128::from(u64::MAX)).expect("64 bits")
+            u64::try_from(product >> 64).expect("half of 128 bits")
+                ^ u64::try_from(product & u128::from(u64::MAX)).expect("half of 128 bits")
         };
         let once =
             fold(value ^ self.0 ^ 0x2D35_8DCC_AA6C_78A5, 0x8BB8_4B93_962E_ACC9 ^ self.0.rotate_left(32));

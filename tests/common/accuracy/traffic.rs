@@ -65,7 +65,7 @@ impl Traffic {
     /// equally scarce.
     pub(crate) fn scaled(self, by: u64) -> Self {
         Self {
-            keys: u32::try_from(u64::from(self.keys) / by).expect("fewer"),
+            keys: u32::try_from(u64::from(self.keys) / by).expect("fewer keys fit in 32 bits"),
             honest_per_second: self.honest_per_second / by,
             flood_per_second: self.flood_per_second / by,
             ..self
@@ -95,7 +95,7 @@ impl Traffic {
         let per_second = self.per_second();
         (0..seconds * per_second).map(move |number| {
             let exact_ns = u128::from(number) * u128::from(SEC) / u128::from(per_second);
-            let passed_ns = u64::try_from(exact_ns).expect("minutes") / STEP_NS * STEP_NS;
+            let passed_ns = u64::try_from(exact_ns).expect("a time of minutes") / STEP_NS * STEP_NS;
             let flood = flood_per_second > 0 && random.below(per_second) < flood_per_second;
             let (key, index) = if flood {
                 ((1 << 63) | number, None)

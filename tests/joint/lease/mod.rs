@@ -236,7 +236,7 @@ fn stays_within<A: LeaseAlgorithm>(
     let (mut now, mut newest, mut lag) = (START, START, 0);
     let mut spent = Vec::new();
     for &Checks { thread, step, cost, times } in checks {
-        now = now.checked_add_signed(step).expect("near the start");
+        now = now.checked_add_signed(step).expect("a time near the start");
         newest = newest.max(now);
         lag = lag.max(newest - now);
         for _ in 0..times {
@@ -263,7 +263,7 @@ fn stays_within<A: LeaseAlgorithm>(
 #[test]
 fn every_interval_stays_within_bound_plus_lease_life() {
     for kind in LEASABLE {
-        // Windows count a late time in a window that has already ended.
+        // Windows count a late time in the newest window instead of its own.
         let backward = matches!(kind, Kind::Gcra | Kind::Greedy | Kind::Meter);
         let case = (tight(), checks(steps(backward), costs()), stripes(), max_block());
         let result = TestRunner::new(config(48)).run(&case, |(spec, checks, stripes, max_block)| {
@@ -271,7 +271,7 @@ fn every_interval_stays_within_bound_plus_lease_life() {
                 let limiter = striped(algorithm, stripes, max_block);
                 stays_within(&limiter, &*kind.oracle(spec), &checks);
             })
-            .expect("it fits");
+            .expect("the quota fits the store");
             Ok(())
         });
         if let Err(failure) = result {
@@ -298,7 +298,7 @@ fn unexpired_leases_admit_as_much_as_direct() {
                     }
                 }
             })
-            .expect("it fits");
+            .expect("the quota fits the store");
             Ok(())
         });
         if let Err(failure) = result {
