@@ -1,9 +1,10 @@
 //! Measures how often limiters of bounded memory decide wrongly. Compares the results with the design's table, with
 //! fixed seeds.
 //!
-//! Traffic, keys and memory are scaled down by the same factor, so slots are equally scarce. The full table runs in
-//! release (`cargo test --release --test accuracy -- --ignored`, a few seconds). `cargo run --release --example
-//! accuracy` prints it at full scale.
+//! Traffic, keys and memory are scaled down by the same factor, so slots are equally scarce. Two commands run the
+//! full table:
+//! - `cargo test --release --test accuracy -- --ignored` checks it, in a few seconds.
+//! - `cargo run --release --example accuracy` prints it at full scale.
 
 use crate::common::accuracy::measure::{Charged, Outcome, play};
 use crate::common::accuracy::random::{Random, Seeded};
@@ -119,8 +120,8 @@ fn twelve_bytes_per_key_deny_under_one_in_ten_thousand() {
     assert!(honest.denied_share() < 1e-4, "{}", honest.denied_share());
 }
 
-/// A key that never came is denied if its 24-bit fingerprint equals that of a key in its bucket. Of the sixteen
-/// slots, 0.6 are in use.
+/// A key that never came is denied if its 24-bit fingerprint equals that of a key in its bucket. A bucket has sixteen
+/// slots, and a fraction of 0.6 of all slots is in use.
 #[test]
 #[ignore = "for release builds: some seconds"]
 fn strangers_share_a_fingerprint_as_often_as_stated() {

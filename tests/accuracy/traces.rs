@@ -181,7 +181,7 @@ fn every_algorithm_decides_as_its_oracle(name: &str) {
         for spec in [TEN_A_MINUTE, SIXTY_AN_HOUR] {
             let denied = replay(kind, spec, &trace.records, clients, false);
             assert!(denied > 0 && denied < trace.records.len(), "{kind:?} {spec:?} denied {denied}");
-            // Times have microseconds, so few lie within a tick of a tie.
+            // Times are in microseconds, so few lie within a tick of a tie.
             let Unlike { early, came_round } = replay_compact(kind, spec, &trace.records, clients);
             assert!(
                 early * 1_000 <= trace.records.len(),

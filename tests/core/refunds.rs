@@ -6,12 +6,12 @@
 //! The properties hold for random quotas, costs, times and forced charges. Refunds take any charges in any order,
 //! whole or in part, each once.
 //! 1. That oracle admits everything that the limiter admits, so every interval stays within the algorithm's bound,
-//!    whatever the bound is. Batches from first use are the exception, because there the oracle may start its periods
-//!    at other times. For them the test counts the units of each interval.
+//!    whatever the bound is. Periods from first use are the exception, because the oracle may start them at other
+//!    times. For those algorithms the test counts the units of each interval.
 //! 2. Arrival times equal the documented rule to the tick. A refund reduces the arrival time by the refunded units,
 //!    or by the unpaid rest of the charge if that is less.
 //! 3. A refund at the time of its charge, with no charge in between, restores the state before the charge.
-//! 4. A refund dated before later charges returns too much by at most the time between.
+//! 4. A refund dated before later charges may return too much, but at most the units that the time in between pays.
 
 use crate::common::compact::{COMPACT, Layout, Ticks, compact};
 use crate::common::kinds::{ALL, Kind};

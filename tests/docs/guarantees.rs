@@ -363,7 +363,7 @@ fn check(page: &str, evidence: &str, commands: &str, root: &Path) -> Vec<String>
     for (row, number) in rows.iter().zip(1..) {
         let line = row.line;
         if row.id != format!("G{number}") {
-            wrong.page(line, format!("the row is {}, but G{number} comes here", row.id));
+            wrong.page(line, format!("the id is {}, but it must be G{number}", row.id));
         }
         if row.promise.is_empty() {
             wrong.page(line, format!("{} has no promise", row.id));
@@ -577,8 +577,8 @@ fn ids_count_and_promises_have_evidence() {
     if is_package() {
         return;
     }
-    assert_found(&broken_page("\n| G2 | ", "\n| G1 | "), "the row is G1, but G2 comes here");
-    assert_found(&broken_page("\n| G2 | ", "\n| G4 | "), "the row is G4, but G2 comes here");
+    assert_found(&broken_page("\n| G2 | ", "\n| G1 | "), "the id is G1, but it must be G2");
+    assert_found(&broken_page("\n| G2 | ", "\n| G4 | "), "the id is G4, but it must be G2");
     assert_found(&broken_page("\n| G2 | ", "\n| G2 | a cell | "), "a row needs three cells");
     assert_found(&broken_page("0: G2", "0: G9999"), "there is no row G9999");
     assert_found(&broken_evidence("\ttest\t", "\thope\t"), "`hope`, the kind of");

@@ -64,7 +64,7 @@ fn every_file_that_shares_words_or_locks_is_named() {
             let named = [format!("`{name}`"), format!("`src/{name}`")];
             assert!(
                 named.iter().any(|named| table.contains(named)),
-                "{name} is not named in guide/models.md"
+                "guide/models.md does not name {name}: add it to the table"
             );
         }
     }
@@ -134,6 +134,9 @@ fn every_module_of_models_is_named() {
         let name = file.strip_prefix(root().join("src")).unwrap().with_extension("");
         let name = name.to_str().unwrap().replace(['/', '\\'], "::");
         let name = name.strip_suffix("::mod").unwrap_or(&name);
-        assert!(table.contains(&format!("`{name}::")), "{name} is not named in guide/models.md");
+        assert!(
+            table.contains(&format!("`{name}::")),
+            "guide/models.md does not name {name}: add it to the table"
+        );
     }
 }

@@ -75,7 +75,7 @@ mod stories {
                 assert_eq!(
                     refused.each()[1].remaining(),
                     5,
-                    "a request that the minute's limit denies is not charged to the second's limit"
+                    "a request that the limit per minute denies is not charged to the limit per second"
                 );
             }
             for _ in 0..10 {
@@ -83,7 +83,7 @@ mod stories {
             }
             clock.advance(Duration::from_secs(1));
         }
-        assert_eq!(admitted, 100, "five units in each of twenty seconds use up the minute's limit");
+        assert_eq!(admitted, 100, "five units in each of twenty seconds use up the limit per minute");
         assert!(ask().is_allowed(), "a new minute starts");
     }
 

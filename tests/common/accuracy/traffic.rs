@@ -79,7 +79,7 @@ impl Traffic {
     }
 
     pub(crate) fn interval_ns(&self) -> u64 {
-        assert_eq!(self.period_ns % self.limit, 0, "whole nanoseconds, for the oracle");
+        assert_eq!(self.period_ns % self.limit, 0, "the oracle needs a whole number of nanoseconds per unit");
         self.period_ns / self.limit
     }
 
