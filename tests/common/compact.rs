@@ -258,7 +258,7 @@ pub(crate) fn compact(kind: Kind, spec: Spec) -> Option<Result<Held, QuotaError>
     compact_of(kind, spec, Capacity::memory(1 << 16))
 }
 
-/// Does the same with the given capacity.
+/// Builds a compact limiter of the given capacity, as [`compact`] does.
 pub(crate) fn compact_of(kind: Kind, spec: Spec, capacity: Capacity) -> Option<Result<Held, QuotaError>> {
     fn boxed<A: CompactAlgorithm + 'static>(limiter: RateLimiter<Compact<A, Seeded>, ManualClock>) -> Held {
         let layout = Layout::read(&limiter.snapshot());

@@ -253,8 +253,7 @@ fn turn_at_refill_drops_overflow() {
     );
 }
 
-/// A caller that refunds a turn at a refill also gets back the units that were in the bucket when the turn was
-/// reserved.
+/// A refund of a turn at a refill also returns the units that were in the bucket when the turn was reserved.
 ///
 /// A regression test: the reservation charged those units too, and the refund once did not return them.
 #[test]
