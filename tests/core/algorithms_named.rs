@@ -314,8 +314,8 @@ fn a_quiet_time_shorter_than_the_burst_earns_no_second_burst() {
 
 #[test]
 fn a_cost_that_would_wrap_is_never_admitted() {
-    // governor 0.10 computes the cost times one day without an overflow check, so in release builds a cost of 213,504
-    // is admitted.
+    // governor 0.10 multiplies the cost by one day in nanoseconds without an overflow check. In release builds it
+    // therefore admits a cost of 213,504.
     let limiter = Story::new(Gcra::new(Quota::per_day(1).burst(10)));
     for cost in [11, 213_504, 213_505, 213_506, 1 << 32, u64::MAX / 86_400_000_000_000, u64::MAX] {
         let decision = limiter.offer(0, cost);

@@ -280,7 +280,8 @@ fn a_direct_state_is_a_line() {
     assert_eq!(size_of::<Direct<Gcra>>(), size_of::<Gcra>().next_multiple_of(line) + line);
 }
 
-/// Keys whose hashes collide in one limiter do not collide in another limiter.
+/// Each limiter hashes with its own secret, so a list of keys that collide in one limiter does not help against
+/// another.
 #[test]
 fn each_limiter_hashes_with_a_secret_of_its_own() {
     let quota = Quota::per_second(1);
