@@ -143,7 +143,7 @@ fn strangers_share_a_fingerprint_as_often_as_stated() {
     let shared = (0..STRANGERS).filter(|_| limiter.peek(&strangers.next()).is_denied()).count();
     let (measured, stated) = (shared as f64 / STRANGERS as f64, 16.0 * load / (1_u64 << 24) as f64);
     println!(
-        "{shared} of {STRANGERS} keys share a fingerprint: {measured:.2e}; the formula gives {stated:.2e} at a load of {load:.3}"
+        "{shared} of {STRANGERS} keys share: {measured:.2e}; the formula gives {stated:.2e} at load {load:.3}"
     );
     // About 38 keys are expected; a deviation of one half is three standard deviations.
     assert!(

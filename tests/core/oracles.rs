@@ -62,7 +62,7 @@ proptest! {
                 for &(to, cost) in &admitted[i..] {
                     sum += if kind == Kind::Spacing { 1 } else { u128::from(cost) };
                     let bound = oracle.most_in(u128::from(to - from));
-                    prop_assert!(sum <= bound, "{kind:?}: {sum} units, more than the bound of {bound}, from {from} to {to}");
+                    prop_assert!(sum <= bound, "{kind:?}: {sum} > {bound} units from {from} to {to}");
                 }
             }
         }

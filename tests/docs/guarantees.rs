@@ -127,17 +127,14 @@ fn rows(page: &str, evidence: &str, commands: &str, wrong: &mut Complaints) -> V
             continue;
         };
         if at < last {
-            wrong.evidence(
-                line,
-                format!(
-                    "the evidence of {id} comes after the evidence of a later row; sort the lines by row"
-                ),
-            );
+            wrong.evidence(line, format!("the evidence of {id} comes after a later row's; sort by row"));
         }
         last = at;
         match Kind::of(word) {
             Some(kind) => rows[at].items.push((line, kind, name.to_owned())),
-            None => wrong.evidence(line, format!("`{word}`, the kind of `{name}`, is unknown; use test, statistic, long, sanitized, model, lone-model, control or fuzz")),
+            None => {
+                wrong.evidence(line, format!("`{word}`, the kind of `{name}`, is unknown; see `Kind::of`"))
+            }
         }
     }
     for text in commands.lines() {
@@ -371,10 +368,7 @@ fn check(page: &str, evidence: &str, commands: &str, root: &Path) -> Vec<String>
         if !row.weaker.is_empty() && !row.weaker.ends_with('.') {
             wrong.page(
                 line,
-                format!(
-                    "`{}`, which says where {} is weaker, must be a sentence with a full stop",
-                    row.weaker, row.id
-                ),
+                format!("`{}`, where {} is weaker, must end with a full stop", row.weaker, row.id),
             );
         }
         let is = |kind: Kind| row.items.iter().any(|(_, other, _)| *other == kind);
@@ -583,14 +577,14 @@ fn ids_count_and_promises_have_evidence() {
     assert_found(&broken_page("0: G2", "0: G9999"), "there is no row G9999");
     assert_found(&broken_evidence("\ttest\t", "\thope\t"), "`hope`, the kind of");
     assert_found(&broken_evidence("G2\t", "G9999\t"), "GUARANTEES.md has no row G9999");
-    assert_found(&broken_evidence("G3\t", "G1\t"), "comes after the evidence of a later row");
+    assert_found(&broken_evidence("G3\t", "G1\t"), "comes after a later row's");
     let page = page();
     let (first, second) =
         (page.find("\n| G1 | ").expect("a first row"), page.find("\n| G2 | ").expect("a second"));
     let row = page[first..second].trim_end();
     let promise = row.split(" | ").nth(1).expect("a promise");
     assert_found(&broken_page(promise, ""), "G1 has no promise");
-    assert_found(&broken_page(row, &format!("\n| G1 | {promise} | somewhat |")), "`somewhat`, which says");
+    assert_found(&broken_page(row, &format!("\n| G1 | {promise} | somewhat |")), "`somewhat`, where");
     let bare: String =
         evidence().lines().filter(|line| !line.starts_with("G1\t")).map(|line| format!("{line}\n")).collect();
     let wrong = check(&page, &bare, &commands(), &root());

@@ -294,7 +294,7 @@ fn unexpired_leases_admit_as_much_as_direct() {
                     for _ in 0..times {
                         ours += u64::from(striped.check_on(thread, 1, at(now)).is_allowed());
                         theirs += u64::from(direct.check_at(1, at(now)).is_allowed());
-                        assert!(ours >= theirs, "the striped limiter admitted {ours} units, but the direct limiter admitted {theirs}");
+                        assert!(ours >= theirs, "striped admitted {ours} units, direct {theirs}");
                     }
                 }
             })
