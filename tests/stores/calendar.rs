@@ -1,7 +1,7 @@
-//! Decisions do not depend on the calendar: limiters are built in every phase of each counter that wraps.
+//! Decisions do not depend on the date. The tests build limiters in every phase of each counter that wraps.
 //!
-//! These wrap: a sketch's cells (sixteen bits), a compact state (forty), the tags of windows (sixteen or more).
-//! Start times are spread over the whole cycle of each, and seeds are fixed.
+//! These counters wrap: the cells of a sketch (16 bits), a compact state (40 bits), the tags of windows (16 bits or more).
+//! Start times are spread over the whole cycle of each counter. Seeds are fixed.
 
 use crate::common::compact::{Layout, Random, Seeded};
 use crate::common::sketch::{build, round};
@@ -20,7 +20,7 @@ fn at(ns: u64) -> Timestamp {
     Timestamp::from_nanos(ns)
 }
 
-/// Ten a minute in 64 KiB, whose sketch has seen a flood: all its cells were written within a second.
+/// A limiter of ten a minute in 64 KiB. A flood has written all cells of its sketch within one second.
 fn flooded(start: u64) -> Spilling {
     let builder = RateLimiter::builder(Gcra::new(Quota::per_minute(10)))
         .clock(ManualClock::new(at(start)))
@@ -34,19 +34,21 @@ fn flooded(start: u64) -> Spilling {
     limiter
 }
 
-/// Sixteen keys take all slots of a bucket and owe a minute; a key that was there and owes a unit is evicted.
+/// Makes `bucket` evict a key that owes one unit, and returns the hash of that key.
+///
+/// Sixteen keys that owe one minute each take all slots of the bucket.
 fn evict(limiter: &Spilling, bucket: u64, now: u64) -> u64 {
     let hash = |key: u64| (bucket << 48) | ((key + 1) << 30) | ((now / SEC + key) % (1 << 24));
-    assert!(limiter.check_hash_at(hash(0), 1, at(now)).is_allowed(), "a key that was never seen");
+    assert!(limiter.check_hash_at(hash(0), 1, at(now)).is_allowed(), "a new key is admitted");
     let before = limiter.gauges().evicted;
     for key in 1..=16 {
-        assert!(limiter.check_hash_at(hash(key), 10, at(now)).is_allowed(), "key {key} was never seen");
+        assert!(limiter.check_hash_at(hash(key), 10, at(now)).is_allowed(), "new key {key} is admitted");
     }
     assert_eq!(limiter.gauges().evicted, before + 1);
     hash(0)
 }
 
-/// Over half a day the phases, five rounds of the cells each, with one eviction every 200 s.
+/// The phases are spread over half a day. Each covers five rounds of the cells, with one eviction every 200 s.
 #[test]
 fn spill_admits_new_keys_in_every_phase() {
     let mut denied = 0;
@@ -62,11 +64,11 @@ fn spill_admits_new_keys_in_every_phase() {
             }
         }
     }
-    // One group in 128 has a debt, which a new key may seem to owe while the cells read as ahead.
+    // One group of cells in 128 holds a debt. A new key may seem to owe that debt while the cells read as ahead of now.
     assert!(denied * 500 <= PHASES * 22 * 100, "{denied} denied");
 }
 
-/// The flood's wrapped cells add nothing to its debt.
+/// The wrapped cells of the flood add nothing to the debt of the evicted key.
 #[test]
 fn evicted_key_owes_its_debt_in_every_phase() {
     for phase in 0..PHASES {
@@ -76,14 +78,14 @@ fn evicted_key_owes_its_debt_in_every_phase() {
             let now = start + step * 97 * SEC;
             let evicted = evict(&limiter, step * 4_001, now);
             let owed = limiter.check_hash_at(evicted, 10, at(now + 1));
-            assert!(owed.is_denied(), "phase {phase}, step {step}: its debt is kept");
+            assert!(owed.is_denied(), "phase {phase}, step {step}: the debt is lost");
             let left = owed.retry_after().expect("a wait").as_secs_f64();
             assert!((5.9..6.1).contains(&left), "phase {phase}, step {step}: {left} s instead of 6");
         }
     }
 }
 
-/// A snapshot contains the ends of debts.
+/// A snapshot contains the times at which debts end.
 #[test]
 fn snapshot_restores_no_paid_debt() {
     let limiter = flooded(START);
@@ -99,14 +101,14 @@ fn snapshot_restores_no_paid_debt() {
             .expect("an ordinary quota");
         limiter.clock().set(at(now + 1));
         restored.restore(&limiter.snapshot()).expect("a limiter like it");
-        assert!(restored.check_hash_at(evicted, 10, at(now + 1)).is_denied(), "step {step}: a debt is kept");
+        assert!(restored.check_hash_at(evicted, 10, at(now + 1)).is_denied(), "step {step}: the debt is lost");
         let mut random = Random(step);
         let denied = (0..100).filter(|_| restored.check_hash_at(random.next(), 1, at(now + 1)).is_denied());
-        assert!(denied.count() <= 3, "step {step}: keys that were never seen");
+        assert!(denied.count() <= 3, "step {step}: too many new keys are denied");
     }
 }
 
-/// After a clock was far ahead, evicted debts are still kept.
+/// Evicted debts are kept although a clock was far ahead earlier.
 #[test]
 fn spill_keeps_debts_after_a_wrong_time() {
     for ahead in [HOUR, 24 * HOUR, 1_000 * 24 * HOUR] {
@@ -119,12 +121,13 @@ fn spill_keeps_debts_after_a_wrong_time() {
                 let _ = limiter.check_hash(hash(key), 10);
             }
             let again = (0..=16).filter(|&key| limiter.check_hash(hash(key), 10).is_allowed()).count();
-            assert_eq!(again, 0, "{ahead} ns ahead, {now}: no key is admitted twice");
+            assert_eq!(again, 0, "{ahead} ns ahead, {now}: a key is admitted twice");
         }
     }
 }
 
-/// Keys that spend their burst, and a key that comes once each interval, around sixteen times of which one is the wrap.
+/// Runs one key that spends its burst and one key that comes once each interval, around sixteen times.
+/// At one of these times the state wraps.
 #[test]
 fn compact_state_wraps() {
     let builder = || RateLimiter::builder(Gcra::new(Quota::per_minute(10))).hasher(Seeded(7));
@@ -132,7 +135,7 @@ fn compact_state_wraps() {
     let Layout::Ticks(ticks) = Layout::read(&probe.snapshot()) else { panic!("GCRA counts ticks") };
     let round = u64::try_from(ticks.nanos(1 << 40)).expect("a few years");
     for phase in 0..PHASES {
-        // Around each multiple of a sixteenth of the range: zero, a half, and others.
+        // Around each multiple of a sixteenth of the range, among them zero and a half.
         let start = START / round * round + round + phase * (round / 16) - 90 * SEC;
         for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
             let limiter = builder()
@@ -156,7 +159,7 @@ fn compact_state_wraps() {
     }
 }
 
-/// A cell wraps after 64 bursts' time; pauses reach from one burst to 267.
+/// A cell wraps after the time that 64 bursts take. The pauses last from one to 267 bursts.
 #[test]
 fn tat_sketch_admits_a_lone_key_in_every_phase() {
     for burst in [1, 10, 768, 1_024] {
@@ -165,7 +168,7 @@ fn tat_sketch_admits_a_lone_key_in_every_phase() {
             let mut now = START + phase * 4 * MINUTE + 1;
             for third in (0..220).chain(560..600).chain(750..800) {
                 assert!(sketch.check_at(1, burst, at(now)).is_allowed(), "{burst} {phase} after {third} / 3");
-                assert!(sketch.check_at(1, 1, at(now)).is_denied(), "{burst} {phase}: all is spent");
+                assert!(sketch.check_at(1, 1, at(now)).is_denied(), "{burst} {phase}: the quota is spent");
                 now += MINUTE + SEC + third * MINUTE / 3;
             }
         }
@@ -184,7 +187,7 @@ fn tat_sketch_admits_new_keys_after_a_flood() {
         let (mut denied, mut all) = (0, 0);
         for step in 11..=400 {
             let now = at(start + step * MINUTE / 5);
-            // One key always owes, so that the sketch is never idle.
+            // One key always owes, so the sketch is never idle.
             let _ = sketch.check_at(5, 1, now);
             denied += u32::from(sketch.check_at(random.next(), 1, now).is_denied());
             all += 1;
@@ -193,7 +196,7 @@ fn tat_sketch_admits_new_keys_after_a_flood() {
     }
 }
 
-/// A crowd in little memory, over three windows in each phase of the tags. One phase begins at tag zero.
+/// Runs many keys in little memory over three windows, in each phase of the tags. One phase begins at tag zero.
 #[test]
 fn crowd_is_decided_alike_in_every_tag_phase() {
     const LIMIT: u64 = 10;
@@ -212,7 +215,7 @@ fn crowd_is_decided_alike_in_every_tag_phase() {
                 let key = random.skewed(1_000);
                 let used = &mut used[usize::try_from(key).expect("few keys")];
                 let allowed = limiter.check(&key).is_allowed();
-                assert!(*used < LIMIT || !allowed, "phase {phase}: no window admits more than its limit");
+                assert!(*used < LIMIT || !allowed, "phase {phase}: a window admits more than its limit");
                 deserving += u32::from(*used < LIMIT);
                 denied += u32::from(*used < LIMIT && !allowed);
                 *used += u64::from(allowed);
@@ -220,13 +223,13 @@ fn crowd_is_decided_alike_in_every_tag_phase() {
         }
         shares.push(f64::from(denied) / f64::from(deserving));
     }
-    // Requests and hashes are the same: only the tags differ.
+    // Requests and hashes are the same in all phases. Only the tags differ.
     assert!(shares.iter().all(|share| (share - shares[0]).abs() < 0.001), "{shares:?}");
     assert!(shares[0] < 0.05, "{shares:?}");
 }
 
-/// A thread whose clock is slightly behind counts in the window that another thread has begun, also if that window has tag
-/// zero and its words were never written before.
+/// A thread whose clock is slightly behind counts in the window that another thread has begun.
+/// This holds even if that window has tag zero and its words were never written.
 #[test]
 fn lagging_clock_counts_in_the_newest_window() {
     let tags = round(HOUR);
@@ -241,8 +244,8 @@ fn lagging_clock_counts_in_the_newest_window() {
                 assert!(sliding.check_n("key", cost).is_allowed());
             }
             clock.set(at(window * HOUR - 1));
-            assert!(fixed.check("key").is_denied(), "phase {phase}: the window {window} is full");
-            assert!(sliding.check("key").is_denied(), "phase {phase}: the window {window} is full");
+            assert!(fixed.check("key").is_denied(), "phase {phase}: window {window} is full");
+            assert!(sliding.check("key").is_denied(), "phase {phase}: window {window} is full");
         }
     }
 }
@@ -260,7 +263,7 @@ fn rate_counts_alike_in_every_tag_phase() {
             rate.observe(&key, 1);
         }
         let unseen: u64 = (2_000..3_000_u64).map(|key| rate.current(&key)).sum();
-        // A clock that is slightly behind.
+        // This clock reading is slightly behind.
         clock.set(at(window * SEC - 1));
         rate.observe(&1_u64, 1);
         clock.set(at(window * SEC));

@@ -1,4 +1,4 @@
-//! Stores with a cap, and quotas for single calls.
+//! Keyed stores with a maximum number of keys, and quotas that a call chooses.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn full_store_forgets_one_key_for_each_newcomer() {
     for capacity in [0, 100, 1_000_000] {
         let check = capped(100, capacity, WhenFull::Forget, &ManualClock::new(START));
         for key in 0..10_000 {
-            assert!(check(key), "newcomer {key} with capacity {capacity}");
+            assert!(check(key), "new key {key} with capacity {capacity}");
         }
     }
 }
@@ -43,13 +43,13 @@ fn a_full_store_denies_newcomers_until_keys_are_idle() {
     let clock = ManualClock::new(START);
     let check = capped(100, 0, WhenFull::Deny, &clock);
     for key in 0..1_000 {
-        assert_eq!(check(key), key < 100, "newcomer {key}");
+        assert_eq!(check(key), key < 100, "new key {key}");
     }
-    // Those that are held are limited as ever.
+    // The keys in the store stay limited.
     assert!(!check(7));
     clock.advance(Duration::from_secs(60));
     for key in 1_000..1_100 {
-        assert!(check(key), "every held key is idle, so newcomer {key} has room");
+        assert!(check(key), "every stored key is idle, so new key {key} has room");
     }
     assert!(!check(2_000));
 }
@@ -58,7 +58,7 @@ fn a_full_store_denies_newcomers_until_keys_are_idle() {
 fn a_full_store_can_admit_newcomers_uncounted() {
     let check = capped(100, 0, WhenFull::Admit, &ManualClock::new(START));
     for key in 0..1_000 {
-        assert!(check(key) && check(key) == (key >= 100), "newcomer {key}");
+        assert!(check(key) && check(key) == (key >= 100), "new key {key}");
     }
 }
 
@@ -95,7 +95,7 @@ fn a_panicking_key_gives_its_room_back() {
             held.0 == self.0
         }
         fn to_key(&self) -> Key {
-            panic!("no key today")
+            panic!("`to_key` panics")
         }
     }
     let limiter =

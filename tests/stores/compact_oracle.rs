@@ -1,12 +1,13 @@
-//! The compact store, with room for all keys, against the oracles, step for step.
+//! The compact store, with room for all keys, agrees with the oracles at every step.
 //!
 //! Properties, over random operations on a few keys, forward in time and with steps back of less than half the range:
-//! - at whole ticks decisions are the oracle's, and so are all figures, ties included; windows at any time;
-//! - at any time they are those of the oracle in ticks, at the tick that the time lies in. So whoever is denied the exact
-//!   oracle denies too (never late), who is admitted it admits within a tick (early by less), and no interval of length t
-//!   sees more than its bound for t and a tick: the earliness does not add up;
-//! - `retry_after` is tight at any time: admitted at it, denied a nanosecond before;
-//! - a tick is at most a 256th of the interval.
+//! - At whole ticks, decisions and all figures equal the oracle's, ties included. For windows this holds at any time.
+//! - At any time, decisions and figures equal those of the oracle in ticks, at the tick that contains the time.
+//!   So a request that the store denies is denied by the exact oracle too (the store is never late). A request that
+//!   the store admits is admitted by the exact oracle within a tick (the store is early by less than a tick).
+//!   An interval of length t admits no more than the bound for t plus a tick: the earliness does not add up.
+//! - `retry_after` is tight at any time: a request is admitted at that time and denied one nanosecond before.
+//! - A tick is at most a 256th of the interval.
 
 use crate::common::compact::{Layout, compact};
 use crate::common::kinds::Kind;
@@ -30,14 +31,14 @@ struct Case {
 }
 
 impl Case {
-    /// Within half the range of the case's other times.
+    /// Moves `now` to within half the range of the case's other times.
     fn within_reach(&self, now: u64) -> u64 {
         let reach = self.layout.reach() / 2;
         now.clamp(self.start.saturating_sub(reach), self.start.saturating_add(reach).min(1 << 62))
     }
 }
 
-/// Runs `law` on random cases of one algorithm and makes sure that not nearly all of them are refused.
+/// Runs `law` on random cases of one algorithm and asserts that the builder accepts at least half of their quotas.
 fn check(kind: Kind, backward: bool, specs: impl Strategy<Value = Spec>, law: impl Fn(&Case, &dyn Subject)) {
     let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
     let cases = (specs, start(), ops(KEYS, 60, backward));
@@ -59,7 +60,7 @@ fn nanos(wait: u128) -> Duration {
     Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years"))
 }
 
-/// At whole ticks our decision is the oracle's, and so are all its figures.
+/// At whole ticks, the decision and all its figures equal the oracle's.
 fn agrees(case: &Case, limiter: &dyn Subject) {
     let &Case { kind, spec, start, .. } = case;
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(spec)).collect();
@@ -90,26 +91,27 @@ fn agrees(case: &Case, limiter: &dyn Subject) {
             let peeked = limiter.peek_at(op.key, 0, now).remaining();
             assert_eq!(peeked, oracle.remaining(now), "peek after {before}");
         }
-        // Rounded down, the last traces of a window count are nothing before the window ends; either time will do.
+        // A window count is rounded down, so its last part becomes zero before the window ends. Either time is right.
         let reset = nanos(oracle.reset_after(now));
         assert!(
             decided.reset_after() == reset || kind == Kind::Sliding && decided.reset_after() > reset,
-            "{before}: {decided:?}, and not {reset:?}"
+            "{before}: {decided:?}, expected {reset:?}"
         );
     }
 }
 
-/// At any time our decision and its figures are those of the arithmetic in ticks; against the exact oracle, charged
-/// with what we admit when we do, we are never late and early by less than a tick.
+/// At any time, the decision and its figures equal those of the oracle in ticks.
+/// The exact oracle is charged at the same time for each admitted request. Against it the store is never late, and
+/// early by less than a tick.
 fn is_early_by_less_than_a_tick(case: &Case, limiter: &dyn Subject) {
     let &Case { kind, spec, start, .. } = case;
     let Layout::Ticks(ticks) = case.layout else { panic!("{kind:?} has ticks") };
     assert!(ticks.spec(kind, spec).period_ns >= 256, "{kind:?} {spec:?}: {ticks:?}");
-    // An interval that is no fraction of nanoseconds is rounded up before it comes to ticks.
+    // An interval that is not a whole number of nanoseconds is rounded up before it is converted to ticks.
     let is_exact = kind == Kind::Spacing || spec.is_exact();
     let mut exact: Vec<_> = (0..KEYS).map(|_| (kind.oracle(spec), Vec::<(u64, u64)>::new())).collect();
     let mut rounded: Vec<_> = (0..KEYS).map(|_| ticks.oracle(kind, spec)).collect();
-    // Ticks may be more than 64 bits hold; those of the case are not.
+    // The tick number may need more than 64 bits. The numbers of one case are counted from `first` and do not.
     let first = ticks.floor(case.within_reach(0));
     let mut now = start;
     for op in &case.ops {
@@ -139,16 +141,16 @@ fn is_early_by_less_than_a_tick(case: &Case, limiter: &dyn Subject) {
         if decided.is_never() || cost == 0 {
             continue;
         }
-        let wait = exact.retry_after(now, cost).expect("not never");
+            let wait = exact.retry_after(now, cost).expect("a cost that can conform");
         if decided.is_denied() {
             assert!(!is_exact || wait > 0, "late: {before}, {exact:?}");
             continue;
         }
-        // A time before what is owed is ahead by no whole intervals, of which a rounded burst has more.
+        // A time before the last charge is not ahead by whole intervals. Then a rounded burst is larger.
         let whole = is_exact || admitted.last().is_none_or(|&(newest, _)| newest <= now);
         assert!(!whole || wait <= ticks.nanos(1), "more than a tick early: {before}, {exact:?}");
         exact.charge(now.into(), cost);
-        // Time that stepped back is taken as it was.
+        // The oracle keeps the newest time when a time steps back.
         let held = admitted.last().map_or(now, |&(newest, _)| now.max(newest));
         admitted.push((held, if kind == Kind::Spacing { 1 } else { cost }));
         let mut sum = 0;
@@ -160,7 +162,7 @@ fn is_early_by_less_than_a_tick(case: &Case, limiter: &dyn Subject) {
     }
 }
 
-/// The figures that our decisions give are true of our own later answers. The oracle only helps to choose times.
+/// The figures in a decision hold for later decisions of the same limiter. The oracle only helps to choose times.
 fn is_tight(case: &Case, limiter: &dyn Subject) {
     let &Case { kind, spec, start, .. } = case;
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(spec)).collect();
@@ -176,24 +178,24 @@ fn is_tight(case: &Case, limiter: &dyn Subject) {
         match decision.retry_after() {
             None => assert!(decision.is_never()),
             Some(wait) if decision.is_denied() => {
-                assert!(wait > Duration::ZERO, "{op:?} at {now}: denied, and to come back at once");
-                assert!(peek(cost, after(wait)).is_allowed(), "{op:?} at {now}: not after {wait:?}");
-                assert!(peek(cost, after(wait) - 1).is_denied(), "{op:?} at {now}: before {wait:?}");
+                assert!(wait > Duration::ZERO, "{op:?} at {now}: denied with a wait of zero");
+                assert!(peek(cost, after(wait)).is_allowed(), "{op:?} at {now}: still denied after {wait:?}");
+                assert!(peek(cost, after(wait) - 1).is_denied(), "{op:?} at {now}: admitted before {wait:?}");
             }
             Some(wait) => assert_eq!(wait, Duration::ZERO),
         }
         if kind != Kind::Spacing {
             let remaining = decision.remaining();
-            assert!(peek(remaining, now).is_allowed(), "{op:?} at {now}: {remaining} do not remain");
+            assert!(peek(remaining, now).is_allowed(), "{op:?} at {now}: fewer than {remaining} remain");
             assert!(peek(remaining + 1, now).is_denied(), "{op:?} at {now}: more than {remaining} remain");
             let full = peek(0, after(decision.reset_after()));
-            assert_eq!(full.remaining(), full.limit(), "{op:?} at {now}: {full:?} is not as new");
-            assert_eq!(full.reset_after(), Duration::ZERO, "{op:?} at {now}: {full:?} is not as new");
+            assert_eq!(full.remaining(), full.limit(), "{op:?} at {now}: {full:?} is not the full quota");
+            assert_eq!(full.reset_after(), Duration::ZERO, "{op:?} at {now}: {full:?} is not the full quota");
         }
     }
 }
 
-/// Quotas whose intervals are whole ticks, or nearly.
+/// Quotas with intervals of whole ticks, or nearly whole ticks.
 fn exact_spec(kind: Kind) -> impl Strategy<Value = Spec> {
     let windows = matches!(kind, Kind::Fixed | Kind::Sliding | Kind::SlidingStrict);
     spec().prop_filter("exact", move |spec| windows || kind == Kind::Spacing || spec.is_exact())

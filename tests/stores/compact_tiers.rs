@@ -1,11 +1,11 @@
-//! Quotas by call in one compact table.
+//! Several quotas in one compact table, chosen by each call.
 //!
 //! Properties, over random operations on a few keys under random quotas:
-//! - arrival times are those of one GCRA in ticks, with an interval and a burst for each call: intervals are rounded up to
-//!   ticks, so no rate is higher than asked for, and each quota's own bound holds for what it admits, but for
-//!   a tick;
-//! - counts in windows are those of one window, with a limit for each call;
-//! - what does not fit the table is refused, and says what would.
+//! - Arrival times are those of one GCRA in ticks, with the interval and burst of each call.
+//!   Intervals are rounded up to ticks, so no rate is higher than requested.
+//!   What each quota admits stays within that quota's own bound, plus a tick.
+//! - Counts in windows are those of one window, with the limit of each call.
+//! - A quota that does not fit the table is refused. The error names the remedy.
 
 use crate::common::compact::{Layout, Seeded, Ticks};
 use crate::common::operations::{config, ops, start};
@@ -49,7 +49,7 @@ fn quotas() -> impl Strategy<Value = Vec<Spec>> {
     prop::collection::vec(spec, 1..5)
 }
 
-/// Operations, and which quota each is under.
+/// Operations, each with an index that selects its quota.
 fn ops_under() -> impl Strategy<Value = Vec<(Op, Index)>> {
     ops(KEYS, 60, false).prop_flat_map(|ops| {
         let length = ops.len();
@@ -58,7 +58,7 @@ fn ops_under() -> impl Strategy<Value = Vec<(Op, Index)>> {
     })
 }
 
-/// What one key was admitted under one quota, and when.
+/// The time and cost of each request that one key was admitted under one quota.
 type Admitted = Vec<(u64, u64)>;
 
 fn arrival_times(specs: &[Spec], start: u64, ops: &[(Op, Index)]) -> bool {
@@ -74,7 +74,7 @@ fn arrival_times(specs: &[Spec], start: u64, ops: &[(Op, Index)]) -> bool {
     let Layout::Ticks(ticks) = layout else { panic!("GCRA has ticks") };
     let tiers: Vec<Tier> = quotas
         .iter()
-        .map(|quota| limiter.tier(quota).expect("it was declared, or is the limiter's own"))
+        .map(|quota| limiter.tier(quota).expect("a declared quota, or the limiter's own"))
         .collect();
     let in_ticks: Vec<Spec> = specs.iter().map(|spec| rounded(&ticks, *spec)).collect();
 
@@ -87,7 +87,7 @@ fn arrival_times(specs: &[Spec], start: u64, ops: &[(Op, Index)]) -> bool {
         let place = place.index(specs.len());
         let oracle = &mut oracles[op.key as usize];
         oracle.set(in_ticks[place]);
-        // Steps are in nanoseconds, so they are taken from an oracle that was never used.
+        // Steps are in nanoseconds, so a fresh oracle in nanoseconds computes them.
         now = op.step.apply(now, specs[place], &Gcra::new(specs[place])).min(start.saturating_add(reach));
         let tick = u64::try_from(ticks.floor(now) - first).expect("within half the range");
         let cost = op.cost.apply(tick, oracle);
@@ -139,7 +139,7 @@ fn counts<A: CompactAlgorithm, O: Oracle>(
     let limiter = limiter(algorithm, &quotas[1..]).expect("these limits fit");
     let reach = Layout::read(&limiter.snapshot()).reach();
     let tiers: Vec<Tier<A>> =
-        quotas.iter().map(|quota| limiter.tier(quota).expect("it was declared")).collect();
+        quotas.iter().map(|quota| limiter.tier(quota).expect("a declared quota")).collect();
     let mut oracles: Vec<O> = (0..KEYS).map(|_| oracle(specs[0])).collect();
     let mut now = start;
     for (op, place) in ops {
@@ -147,7 +147,7 @@ fn counts<A: CompactAlgorithm, O: Oracle>(
         let oracle = &mut oracles[op.key as usize];
         set(oracle, limits[place]);
         now = op.step.apply(now, specs[place], oracle).min(start.saturating_add(reach)).min(1 << 62);
-        // Under another limit more may be used than this one, and nothing remains.
+        // The usage under another limit may be higher than this limit. Then nothing remains.
         let over = !oracle.admits(now.into(), 0);
         let cost = if over { 1 } else { op.cost.apply(now, oracle) };
         let decision = limiter.check_with(&op.key, &tiers[place], cost, Timestamp::from_nanos(now));
@@ -210,8 +210,8 @@ fn undeclared_tiers_with_same_refill_fit() {
         let error = limiter.tier(&unfit).unwrap_err().to_string();
         assert!(error.contains(why), "{unfit}: {error}");
     }
-    assert!(limiter.tier(&Quota::per_second(100_000_000)).is_err(), "its interval is less than a tick");
-    // Named, they fit, as far as one tick goes.
+    assert!(limiter.tier(&Quota::per_second(100_000_000)).is_err(), "the interval is less than a tick");
+    // When the builder is given these quotas, they fit, as long as one tick size suits all of them.
     let named = [Quota::per_minute(60).burst(61), Quota::per_hour(60), Quota::per_day(1)];
     let limiter = self::limiter(tollgate::Gcra::new(Quota::per_minute(60)), &named)
         .unwrap_or_else(|error| panic!("{error}"));
@@ -264,7 +264,7 @@ fn what_was_charged_under_one_quota_stays_charged_under_all() {
     let premium = limiter.tier(&premium).unwrap();
     assert!(limiter.check_at("a", 10, START).is_allowed());
     assert!(limiter.check_at("a", 1, START).is_denied());
-    // 60 s are owed: as much as the hundred of premium take.
+    // The key owes 60 s, which is as long as the 100 units of premium take.
     assert!(limiter.check_with("a", &premium, 1, START).is_denied());
     let later = START + std::time::Duration::from_secs(6);
     assert!(limiter.check_with("a", &premium, 10, later).is_allowed());

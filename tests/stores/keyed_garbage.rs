@@ -1,4 +1,4 @@
-//! What a keyed store has removed is freed while it is used, whichever way it is used.
+//! A keyed store frees the memory of removed keys while it is in use, for every kind of call.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::{Gcra, Keyed, Lookup, ManualClock, Quota, RateLimiter, Timestamp};
 
-/// A key that counts itself as long as it is in memory.
+/// A key that adds one to a counter as long as it is in memory.
 struct Counted(u64, Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -30,7 +30,7 @@ impl Hash for Counted {
     }
 }
 
-/// What such a key is asked for by.
+/// The borrowed form that looks up a `Counted` key.
 struct Number(u64, Arc<AtomicUsize>);
 
 impl Hash for Number {
@@ -50,7 +50,7 @@ impl Lookup<Counted> for Number {
     }
 }
 
-/// New keys come by so many at once, and are idle soon: the most in memory that were not held.
+/// Checks batches of `size` new keys, which are idle soon. Returns the most keys that were in memory but not in the store.
 fn garbage_of_batches(size: u64) -> usize {
     let in_memory = Arc::new(AtomicUsize::new(0));
     let clock = ManualClock::new(Timestamp::from_secs(1_000_000));
@@ -62,14 +62,14 @@ fn garbage_of_batches(size: u64) -> usize {
             (batch * size..(batch + 1) * size).map(|key| Number(key, Arc::clone(&in_memory))).collect();
         decisions.clear();
         limiter.check_many(&keys, &mut decisions);
-        // Five thousand keys are new in a second.
+        // Five thousand new keys come in a second.
         clock.advance(Duration::from_micros(200 * size));
         most = most.max(in_memory.load(Ordering::Relaxed).saturating_sub(limiter.len()));
     }
     most
 }
 
-/// Other tests of this program may keep garbage for a while, so the least of a few trials counts.
+/// Other tests of this program may keep garbage for a while, so this returns the smallest result of five trials.
 fn least(trial: impl FnMut() -> usize) -> usize {
     std::iter::repeat_with(trial).take(5).min().unwrap_or(0)
 }
@@ -80,14 +80,14 @@ fn single_checks_of_new_keys_leave_no_garbage() {
     assert!(garbage < 20_000, "{garbage} of 200,000 keys were removed and still in memory");
 }
 
-/// Garbage is freed once in 128 pins, 512 pieces at most, and a batch of any size was one pin.
+/// Garbage is freed once in 128 pins, at most 512 pieces at a time. In the past a batch of any size was one pin.
 #[test]
 fn batches_of_new_keys_leave_no_garbage() {
     let garbage = least(|| garbage_of_batches(256));
     assert!(garbage < 20_000, "{garbage} of 200,000 keys were removed and still in memory");
 }
 
-/// All keys waited for one epoch, so each took 32 bytes more until 512 of them were freed in each 128 later checks.
+/// In the past all keys waited for one epoch. Each took 32 more bytes, until every 128 later checks freed 512 of them.
 #[test]
 fn clearing_frees_keys_as_it_goes() {
     let garbage = least(|| {

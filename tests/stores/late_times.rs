@@ -1,8 +1,8 @@
-//! Calls whose times step back behind what the compact store and its sketch were told before: they may only be denied
-//! more.
+//! Calls with a time behind the newest time that the compact store and its sketch have seen. A late time may only
+//! cause more denials.
 //!
-//! A state far ahead of a late time has either come round or was written since, which is told by the latest time there
-//! is. Each story here is a way in which that time once was wrong, so that somebody was admitted again.
+//! A state far ahead of a late time has either wrapped or was written in the meantime. The newest known time tells
+//! these two cases apart. Each test here is a case in which that newest time was wrong once, and a key was admitted twice.
 
 use crate::common::SEC;
 use crate::common::compact::Seeded;
@@ -20,7 +20,7 @@ fn at(ns: u64) -> Timestamp {
     Timestamp::from_nanos(ns)
 }
 
-/// Four a second at once, one bucket: a burst takes four seconds to refill.
+/// One unit a second with a burst of four, in a table of one bucket. A burst takes four seconds to refill.
 fn of_one_bucket(overflow: Overflow) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(at(START));
     let builder = RateLimiter::builder(Gcra::new(Quota::per_second(1).burst(4))).clock(clock.clone());
@@ -28,7 +28,7 @@ fn of_one_bucket(overflow: Overflow) -> (Limiter, ManualClock) {
     (builder.compact().expect("an ordinary quota"), clock)
 }
 
-/// The latest time is written down only now and then: the one that counts here was close to the one before.
+/// The sketch stores the newest time only now and then. Here the newest time is close to the stored one.
 #[test]
 fn a_sketch_denies_whoever_steps_back() {
     for first in [0, SEC / 2, SEC, 2 * SEC] {
@@ -42,7 +42,7 @@ fn a_sketch_denies_whoever_steps_back() {
     }
 }
 
-/// Charged by the clock, then checked by a time that lags it, and the other way round.
+/// The key is charged by the clock, then checked with a given time that lags it, then by the clock again.
 #[test]
 fn given_times_and_the_clock_know_of_each_other() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
@@ -58,7 +58,7 @@ fn given_times_and_the_clock_know_of_each_other() {
     }
 }
 
-/// One call with a nonsense time must not be taken for the latest.
+/// One call with an absurd time must not set the newest time.
 #[test]
 fn end_of_time_is_not_taken_for_the_latest_time() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
@@ -72,7 +72,7 @@ fn end_of_time_is_not_taken_for_the_latest_time() {
     }
 }
 
-/// A newcomer whose time lags pushes a debtor out: the debt is found by those whose time is right.
+/// A new key with a lagging time evicts a debtor. Callers with the right time still find the debt.
 #[test]
 fn a_late_newcomer_hides_nobodys_debt() {
     let (mut pushed_out, step) = (0, 50_000_000);
@@ -91,15 +91,15 @@ fn a_late_newcomer_hides_nobodys_debt() {
             assert!(again.is_denied(), "newcomers {back} ns back, key {key}");
         }
     }
-    assert!(pushed_out > 100, "{pushed_out} were pushed out");
+    assert!(pushed_out > 100, "{pushed_out} were evicted");
 }
 
-/// Keys that were pushed out at the latest time, asked for again at times far behind it.
+/// Keys are evicted at the newest time and then checked at times far behind it.
 #[test]
 fn spilled_keys_are_denied_however_late_they_ask() {
     for back in (0..=60 * SEC).step_by(HALF) {
         let (limiter, _clock) = of_one_bucket(Overflow::Spill);
-        // Some of the last share all their cells of so small a sketch with debtors.
+        // In so small a sketch, some of the last keys share all their cells with debtors.
         let spent = |key: &usize| limiter.check_at(key, 4, at(START)).is_allowed();
         let keys: Vec<usize> = (0..3 * limiter.gauges().slots).filter(spent).collect();
         assert!(keys.len() > 2 * limiter.gauges().slots && limiter.gauges().evicted > 0);

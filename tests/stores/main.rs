@@ -1,4 +1,4 @@
-//! What keys are kept in: the keyed and the compact store, what they do without room, and clocks that lag, differ or wrap.
+//! Tests of the keyed and the compact store: what they do when full, and with clocks that lag, differ or wrap.
 
 #[macro_use]
 #[path = "../common/mod.rs"]

@@ -1,10 +1,12 @@
-//! What threads that are late, and clocks that are stale, can add: the bound of an interval of length t is the algorithm's for t and the
-//! longest time by which a reading was out of date (σ), and no more.
+//! The most that late threads and stale clocks can add to what an interval admits.
+//!
+//! σ is the longest time by which a clock reading is out of date.
 //!
 //! Properties, over random quotas, staleness and traffic, for every algorithm in every store:
-//! - no interval of *true* time of length t sees more than the algorithm's bound for t + σ (in a compact store a tick more);
-//! - a clock that stands between its refreshes ([`CoarseClock`](tollgate::CoarseClock)'s kind) is such a clock, with σ the longest
-//!   time between two of them.
+//! - An interval of *true* time of length t admits no more than the algorithm's bound for t + σ (in a compact store,
+//!   for t + σ plus a tick).
+//! - A clock that stands between its refreshes (such as [`CoarseClock`](tollgate::CoarseClock)) keeps the same bound.
+//!   Then σ is the longest time between two refreshes.
 
 use crate::common::compact::{COMPACT, Layout, compact};
 use crate::common::kinds::{ALL, Kind};
@@ -19,16 +21,16 @@ use std::cell::Cell;
 
 const KEYS: u32 = 2;
 
-/// A request at a true time, read by a clock that is out of date by so many sixteenths of σ.
+/// A request at a true time. The number is how far its clock reading is out of date, in sixteenths of σ.
 type Late = (Op, u64);
 
 #[derive(Debug, Clone)]
 struct Case {
     spec: Spec,
     start: u64,
-    /// In sixteenths of a period: how stale the clock may be.
+    /// The longest time that the clock may be out of date, in sixteenths of a period.
     sigma: u64,
-    /// Whether it is one clock that stands between refreshes, or each reading is late by itself.
+    /// `true` if one clock stands between refreshes; `false` if each reading is late by its own amount.
     coarse: bool,
     ops: Vec<Late>,
 }
@@ -42,7 +44,7 @@ fn cases(kind: Kind) -> impl Strategy<Value = Case> {
     })
 }
 
-/// `slack_ns`: how much earlier than exact arithmetic the store may decide. `far`: how far apart times may be.
+/// `slack_ns`: how much earlier than exact arithmetic the store may admit. `far`: how far apart times may be.
 fn holds(kind: Kind, case: &Case, slack_ns: u128, far: u64, limiter: &dyn Subject) {
     let sigma = u128::from(case.spec.period_ns) * u128::from(case.sigma) / 16;
     let sigma = u64::try_from(sigma).unwrap_or(u64::MAX).min(far / 4);
@@ -57,13 +59,13 @@ fn holds(kind: Kind, case: &Case, slack_ns: u128, far: u64, limiter: &dyn Subjec
         if now - refreshed > sigma || late == 0 {
             refreshed = now;
         }
-        let lag = u64::try_from(u128::from(sigma) * u128::from(late) / 16).expect("not above σ");
+        let lag = u64::try_from(u128::from(sigma) * u128::from(late) / 16).expect("at most σ");
         let read = if case.coarse { refreshed } else { now - lag };
         let cost = op.cost.apply(read, &*oracles[key]);
         if !limiter.check_at(op.key, cost, read).is_allowed() || cost == 0 {
             continue;
         }
-        // Only to choose costs and times that are near the edge.
+        // The oracle only helps to choose costs and times near the edge.
         oracles[key].force(read.into(), cost);
         admitted[key].push((now, if kind == Kind::Spacing { 1 } else { cost }));
         let mut sum = 0;
@@ -75,7 +77,7 @@ fn holds(kind: Kind, case: &Case, slack_ns: u128, far: u64, limiter: &dyn Subjec
     }
 }
 
-/// Runs the law on random cases, and makes sure that most quotas are not refused.
+/// Runs the law on random cases, and asserts that the builder accepts at least half of their quotas.
 fn check(kind: Kind, law: impl Fn(&Case) -> bool) {
     let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
     let result = TestRunner::new(config(40)).run(&cases(kind), |case| {
@@ -133,13 +135,13 @@ fn a_sketch_adds_the_staleness_and_no_more() {
     }
 }
 
-/// A control: with less than σ the bound does not hold.
+/// A control: with a staleness below σ the bound does not hold.
 #[test]
 fn the_staleness_does_count() {
     let spec = Spec::new(10, 1_000_000_000);
     let limiter = direct(Kind::Gcra, spec).unwrap();
     let second = 1_000_000_000;
-    // Ten at a time that is a second out of date, so that ten more fit at once.
+    // Ten are admitted at a time that is a second out of date, so ten more conform at once.
     let admitted = |read: u64| (0..30).filter(|_| limiter.check_at(0, 1, read).is_allowed()).count() as u128;
     let sum = admitted(9 * second) + admitted(10 * second);
     let oracle = Kind::Gcra.oracle(spec);
