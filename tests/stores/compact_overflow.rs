@@ -1,10 +1,11 @@
-//! The compact store without room, key by key against the oracle of what it admitted.
+//! A full compact store against one oracle for each key.
 //!
-//! Properties, over random streams of many keys on tables of a few slots, while time does not step back:
-//! - with `Spill` and `Inherit` whoever is admitted the key's own oracle admits, which knows of nobody else: sharing and
-//!   evicting only deny. So each interval is within the quota's bound;
-//! - with `Forget` whoever is denied the oracle of all that the key was admitted denies;
-//! - fixed windows keep the same, and sliding windows the second.
+//! Each oracle knows only what its key was admitted. Properties, over random streams of many keys on tables of a few
+//! slots, while time does not step back:
+//! - With `Spill` and `Inherit`, the key's oracle admits every request that the store admits. Sharing and evicting can
+//!   only deny more, so each interval stays within the quota's bound.
+//! - With `Forget`, the key's oracle denies every request that the store denies.
+//! - Fixed windows keep both properties, and sliding windows keep the second.
 
 use crate::common::compact::{Layout, Seeded};
 use crate::common::kinds::Kind;
@@ -25,10 +26,10 @@ use tollgate::{
 const START: u64 = 1_700_000_000 * SEC;
 const KEYS: u16 = 60;
 
-/// A key, how long after the last one it comes in hundredths of the interval, and its cost.
+/// A key, the time since the previous request in hundredths of the interval, and the cost.
 type Request = (u16, u32, u64);
 
-/// Few keys often, many seldom.
+/// Requests in which a few keys are frequent and many keys are rare.
 fn requests() -> impl Strategy<Value = Vec<Request>> {
     let key = prop_oneof![0..4_u16, 0..16_u16, 0..KEYS];
     let step = prop_oneof![150 => Just(0_u32), 49 => 0..20_u32, 1 => 0..1_000_u32];
@@ -42,17 +43,17 @@ fn spec() -> impl Strategy<Value = Spec> {
         .prop_map(|(limit, period_ns, burst)| Spec::new(limit, period_ns).with_burst(burst))
 }
 
-/// One bucket, and a few.
+/// A table of one bucket, or of a few.
 fn capacity() -> impl Strategy<Value = Capacity> {
     select(vec![Capacity::memory(1), Capacity::memory(400), Capacity::memory(800)])
 }
 
-/// Over all phases of cells and states: the range of states is two years or less for most of these quotas.
+/// Start times over all phases of cells and states. For most of these quotas the range of states is two years or less.
 fn start() -> impl Strategy<Value = u64> {
     START..START + 2 * 365 * 24 * HOUR
 }
 
-/// How the store reads times: in ticks, or in nanoseconds for windows.
+/// How the store reads times: in ticks, or for windows in nanoseconds.
 struct Reading {
     layout: Layout,
     start: u64,
@@ -75,14 +76,14 @@ impl Reading {
     fn of(&self, now: u64) -> u64 {
         match &self.layout {
             Layout::Ticks(ticks) => {
-                u64::try_from(ticks.floor(now) - ticks.floor(self.start)).expect("a time not long after")
+                u64::try_from(ticks.floor(now) - ticks.floor(self.start)).expect("a time soon after the start")
             }
             Layout::Windows { .. } => now,
         }
     }
 }
 
-/// Plays a stream and holds each decision against the key's own oracle. Answers how often there was no room.
+/// Plays a stream and compares each decision with the key's own oracle. Returns how often a bucket was full.
 fn play<A: CompactAlgorithm>(
     algorithm: A,
     kind: Kind,
@@ -133,11 +134,11 @@ fn play<A: CompactAlgorithm>(
         }
     }
     let gauges = limiter.gauges();
-    assert_eq!(gauges.raced, 0, "nobody else is there");
+    assert_eq!(gauges.raced, 0, "only one thread uses the limiter");
     gauges.evicted + gauges.denied_for_debt
 }
 
-/// Random streams under one policy, most of which must overflow.
+/// Plays random streams under one policy. More than a third of them must overflow.
 fn check(kind: Kind, overflow: Overflow) {
     let (tried, overflown) = (Cell::new(0_u32), Cell::new(0_u32));
     let cases = (spec(), capacity(), start(), requests());
@@ -195,7 +196,7 @@ laws! {
 
 type Limiter = RateLimiter<Compact<Gcra, Seeded>, ManualClock>;
 
-/// One bucket with a limit an hour.
+/// A table of one bucket, with a limit per hour.
 fn of_one_bucket(limit: u64, overflow: Overflow) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(Timestamp::from_nanos(START));
     let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(limit))).clock(clock.clone());
@@ -203,7 +204,7 @@ fn of_one_bucket(limit: u64, overflow: Overflow) -> (Limiter, ManualClock) {
     (builder.compact().expect("an ordinary quota"), clock)
 }
 
-/// A key that has used up its quota, and a minute later so many that have too that it is pushed out, if it can be.
+/// A key uses up its quota. A minute later other keys do the same, until the policy evicts the first key if it can.
 fn flooded(overflow: Overflow) -> (Limiter, ManualClock) {
     let (limiter, clock) = of_one_bucket(4, overflow);
     assert!(limiter.check_n("guilty", 4).is_allowed());
@@ -211,7 +212,7 @@ fn flooded(overflow: Overflow) -> (Limiter, ManualClock) {
     for key in 1..limiter.gauges().slots {
         assert!(limiter.check_n(&key, 4).is_allowed());
     }
-    // Of all the guilty owes least.
+    // The guilty key has the smallest debt.
     assert_eq!(limiter.check_n("last", 4).is_allowed(), overflow != Overflow::Inherit);
     assert_eq!(limiter.gauges().evicted, u64::from(overflow != Overflow::Inherit));
     (limiter, clock)
@@ -219,25 +220,25 @@ fn flooded(overflow: Overflow) -> (Limiter, ManualClock) {
 
 #[test]
 fn who_used_up_its_quota_and_is_pushed_out() {
-    assert!(flooded(Overflow::Spill).0.check("guilty").is_denied(), "its debt is in the sketch");
-    assert!(flooded(Overflow::Inherit).0.check("guilty").is_denied(), "it is still there");
-    assert!(flooded(Overflow::Forget).0.check("guilty").is_allowed(), "its debt is forgotten");
+    assert!(flooded(Overflow::Spill).0.check("guilty").is_denied(), "the debt is in the sketch");
+    assert!(flooded(Overflow::Inherit).0.check("guilty").is_denied(), "the key still has its slot");
+    assert!(flooded(Overflow::Forget).0.check("guilty").is_allowed(), "the debt is forgotten");
 }
 
 #[test]
 fn honest_newcomers_in_a_full_bucket() {
-    assert!(flooded(Overflow::Spill).0.check_n("honest", 4).is_allowed(), "nothing of theirs was spilled");
+    assert!(flooded(Overflow::Spill).0.check_n("honest", 4).is_allowed(), "no debt of this key was spilled");
     assert!(flooded(Overflow::Forget).0.check_n("honest", 4).is_allowed());
-    assert!(flooded(Overflow::Inherit).0.check("honest").is_denied(), "all owe, so they do");
+    assert!(flooded(Overflow::Inherit).0.check("honest").is_denied(), "the key inherits a debt");
 }
 
-/// In the sketch a debt is paid by time as it was before, and rounded up to a thousandth of the burst's hour.
+/// Time pays a spilled debt at the same rate as before. The debt is rounded up to a thousandth of the burst's hour.
 #[test]
 fn a_spilled_debt_is_paid_by_time() {
     let (limiter, clock) = flooded(Overflow::Spill);
     let refused = limiter.check("guilty");
     assert!(refused.is_denied());
-    let wait = refused.retry_after().expect("in a while");
+    let wait = refused.retry_after().expect("a finite wait");
     let exact = Duration::from_secs(14 * 60);
     assert!((exact..=exact + Duration::from_secs(8)).contains(&wait), "{wait:?}");
     clock.advance(wait - Duration::from_nanos(1));
@@ -247,13 +248,13 @@ fn a_spilled_debt_is_paid_by_time() {
     assert_eq!(limiter.gauges().indebted, 1);
 }
 
-/// A cell of the sketch is read again after thousands of windows, when sixteen bits have come round. What it said then
-/// must not stand for a later window, in which less was used than what is put in now.
+/// A cell of the sketch wraps its sixteen bits after thousands of windows. Its old value must not count for a later
+/// window that stores a smaller usage.
 #[test]
 fn spilled_debt_survives_old_cells() {
     let period = MINUTE;
     let window = FixedWindow::new(Quota::per_minute(14));
-    // Cells tell 4,096 windows of this limit apart.
+    // Cells can distinguish 4,096 windows of this limit.
     let all = (4_092..4_100).flat_map(|windows| [1, 2, 3, 8, 14].map(|before| (windows, before)));
     for (windows, before) in all {
         let clock = ManualClock::new(Timestamp::from_nanos(START / period * period));

@@ -1,9 +1,11 @@
 //! Snapshots of the compact store.
 //!
-//! - A restored limiter decides as the one that went on: at once and later, under every policy, for every algorithm.
-//! - A clock behind the snapshot's goes on from where it was taken.
-//! - Whatever is not a whole, unchanged snapshot of a limiter like this one is refused, with the reason, and changes
-//!   nothing: every cut, every flipped bit, other hashers, quotas, sizes and policies.
+//! - A restored limiter decides like the limiter that kept running: at once and later, under every policy, for every
+//!   algorithm.
+//! - If the clock is behind the snapshot's, time continues from the moment of the snapshot.
+//! - `restore` refuses everything except a whole, unchanged snapshot of a limiter like this one. The error names the
+//!   reason, and the limiter does not change. The tests try every cut, every flipped bit, and other hashers, quotas,
+//!   sizes and policies.
 
 use crate::common::SEC;
 use crate::common::compact::{COMPACT, POLICIES, Random, Seeded, policies, seal};
@@ -19,7 +21,7 @@ const KEYS: u64 = 300;
 
 type Limiter<A> = RateLimiter<Compact<A, Seeded>, ManualClock>;
 
-/// A limiter with a clock of its own.
+/// A limiter and its own clock.
 fn limiter<A: CompactAlgorithm>(
     algorithm: A,
     overflow: Overflow,
@@ -33,7 +35,7 @@ fn limiter<A: CompactAlgorithm>(
     (limiter, clock)
 }
 
-/// Traffic of many keys for a while.
+/// Sends requests of many keys for a while.
 fn fill<A: CompactAlgorithm>(limiter: &Limiter<A>, clock: &ManualClock, random: &mut Random) {
     for _ in 0..600 {
         let _ = limiter.check_n(&random.skewed(KEYS), 1 + random.below(3));
@@ -41,8 +43,9 @@ fn fill<A: CompactAlgorithm>(limiter: &Limiter<A>, clock: &ManualClock, random: 
     }
 }
 
-/// Every key is told the same by both; after evictions that were spilled, by the restored one nothing better. (Its
-/// ends are rounded up.)
+/// Asserts that both limiters decide the same for every key.
+///
+/// With `stricter`, the restored limiter may deny more. The snapshot rounds the ends of spilled debts up.
 #[track_caller]
 fn decides_alike<A: CompactAlgorithm>(
     restored: &Limiter<A>,
@@ -71,12 +74,12 @@ fn round_trips<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, bytes: usi
     let taken = clock.now();
     let snapshot = original.snapshot();
     assert!(original.live_slots() > 3, "{algorithm:?}");
-    // At once, while most still owe, and when nobody does. A window ends on the way.
+    // At once, while most keys still owe, and when no key owes. A window ends on the way.
     for later in [0, 1, 999_999_999, 3 * SEC, 11 * SEC, 3_600 * SEC] {
         let now = Timestamp::from_nanos(taken.as_nanos() + later);
         clock.set(now);
         let (restored, restored_clock) = limiter(algorithm.clone(), overflow, bytes, now);
-        // What it held is replaced.
+        // `restore` replaces the previous content.
         for key in 0..KEYS {
             let _ = restored.check(&key);
         }
@@ -84,12 +87,12 @@ fn round_trips<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, bytes: usi
         let what = format!("{algorithm:?} {overflow:?} in {bytes} bytes, {later} ns later");
         decides_alike(&restored, &original, stricter, &what);
         assert_eq!(restored.live_slots(), original.live_slots(), "{what}");
-        // Cells that nobody asks for any more may read as ahead again later.
+        // Cells that no key reads any more may read as ahead again later.
         assert!(later > 11 * SEC || restored.snapshot_at(now) == original.snapshot_at(now), "{what}");
-        // And in what they do from then on. Evictions choose by what is in the slots, so these agree too.
+        // The limiters also agree from then on. Evictions depend on what is in the slots, so the slots agree too.
         if later < 4 * SEC {
             let (twin, twin_clock) = limiter(algorithm.clone(), overflow, bytes, now);
-            twin.restore(&restored.snapshot()).expect("of a limiter like it");
+            twin.restore(&restored.snapshot()).expect("a snapshot of a limiter like it");
             let mut random = Random(later);
             for _ in 0..300 {
                 let (key, cost) = (random.skewed(KEYS), random.below(3));
@@ -123,7 +126,7 @@ fn clock_behind_snapshot_continues_from_snapshot() {
             fill(&original, &clock, &mut Random(4));
             let (restored, behind_clock) =
                 limiter(Gcra::new(Quota::per_minute(6)), overflow, 1 << 15, behind);
-            restored.restore(&original.snapshot_at(clock.now())).expect("of a limiter like it");
+            restored.restore(&original.snapshot_at(clock.now())).expect("a snapshot of a limiter like it");
             for _ in 0..20 {
                 decides_alike(&restored, &original, false, &format!("{overflow:?}, {behind:?}"));
                 clock.advance(Duration::from_millis(2_500));
@@ -131,18 +134,18 @@ fn clock_behind_snapshot_continues_from_snapshot() {
             }
         }
     }
-    // A window's count is taken over into the window that the clock is in.
+    // The count of a window is moved to the window of the restoring clock.
     let window = || FixedWindow::new(Quota::per_minute(5));
     let (original, _) = limiter(window(), Overflow::Spill, 1 << 12, START);
     assert!(original.check_n("a", 4).is_allowed());
     let (restored, clock) = limiter(window(), Overflow::Spill, 1 << 12, Timestamp::from_secs(90));
-    restored.restore(&original.snapshot()).expect("of a limiter like it");
+    restored.restore(&original.snapshot()).expect("a snapshot of a limiter like it");
     assert_eq!(restored.peek("a").remaining(), 1);
     clock.advance(Duration::from_secs(30));
     assert_eq!(restored.peek("a").remaining(), 5);
 }
 
-/// Whenever a limiter is restored that has been idle for a while, nobody owes anything, however many were evicted once.
+/// After a limiter was idle for a while, no key owes anything in a restored copy, however many keys were evicted before.
 #[test]
 fn debts_that_are_paid_stay_paid() {
     for overflow in POLICIES {
@@ -152,9 +155,9 @@ fn debts_that_are_paid_stay_paid() {
         for later in 0..120 {
             clock.advance(Duration::from_secs(13));
             let (restored, _) = limiter(Gcra::new(Quota::per_minute(6)), overflow, 1 << 10, clock.now());
-            restored.restore(&original.snapshot()).expect("of a limiter like it");
+            restored.restore(&original.snapshot()).expect("a snapshot of a limiter like it");
             let denied = (0..KEYS).filter(|key| restored.peek_n(key, 6).is_denied()).count();
-            assert_eq!(denied, 0, "of {KEYS} keys, {later} × 13 s after all had paid, {overflow:?}");
+            assert_eq!(denied, 0, "of {KEYS} keys, {later} × 13 s after all debts were paid, {overflow:?}");
         }
     }
 }
@@ -169,11 +172,11 @@ fn of_an_idle_limiter_nothing_is_written_down() {
     clock.advance(Duration::from_secs(3_600));
     assert_eq!(idle.snapshot_at(clock.now()).len(), empty.len());
     assert!(idle.check("a").is_allowed());
-    idle.restore(&empty).expect("its own");
+    idle.restore(&empty).expect("its own snapshot");
     assert_eq!(idle.live_slots(), 0);
 }
 
-/// Restoring is refused for this reason, and changes nothing.
+/// Asserts that `restore` refuses the snapshot for this reason and changes nothing.
 #[track_caller]
 fn refused<A: CompactAlgorithm>(limiter: &Limiter<A>, snapshot: &[u8], reason: &str) {
     let before = (limiter.snapshot(), limiter.gauges());
@@ -211,18 +214,18 @@ fn every_cut_and_every_flipped_bit_is_refused() {
             let reason = match bit / 8 {
                 0..8 => "do not begin as a snapshot does",
                 8..12 => "and this library reads version 2",
-                // A count that is wrong makes the end come too soon or too late; all else is left to the checksum.
+                // With a wrong count, the end comes too soon or too late. The checksum finds all other changes.
                 _ => "",
             };
             refused(&limiter, &flipped, reason);
         }
-        // Two bytes of an entry in each other's place.
+        // Swap two bytes of an entry.
         let mut swapped = snapshot.clone();
         let entry =
             100 + snapshot[100..].windows(2).position(|pair| pair[0] != pair[1]).expect("different bytes");
         swapped.swap(entry, entry + 1);
         refused(&limiter, &swapped, "its checksum does not match");
-        limiter.restore(&snapshot).expect("the whole of it");
+        limiter.restore(&snapshot).expect("the whole snapshot");
     }
 }
 
@@ -265,15 +268,15 @@ fn snapshots_of_other_limiters_are_refused() {
     }
     let forgets = build(&[], 8, Overflow::Forget, 1 << 12);
     refused(&build(&[], 8, Overflow::Inherit, 1 << 12), &forgets.snapshot(), "same capacity and overflow");
-    // One that says the same of states, as the meter does.
-    own.restore(&build(&[], 8, Overflow::Spill, 1 << 12).snapshot()).expect("of a limiter like it");
+    // A limiter with the same settings is accepted.
+    own.restore(&build(&[], 8, Overflow::Spill, 1 << 12).snapshot()).expect("a snapshot of a limiter like it");
 
     refused(&own, b"TOLLGAT", "do not begin as a snapshot does");
     refused(&own, b"PK\x03\x04 and so on", "do not begin as a snapshot does");
     refused(&own, b"TOLLGATE", "it ends after 8 bytes");
 }
 
-/// Some of these have states of the same size and rate, and were read as one another.
+/// Some of these limiters have states of the same size and rate. In the past each accepted the other's snapshots.
 #[test]
 fn other_algorithms_and_quotas_are_refused_by_name() {
     let quota = Quota::per_minute(16);
@@ -283,8 +286,8 @@ fn other_algorithms_and_quotas_are_refused_by_name() {
         limiter
     }
     let gcra = of(Gcra::new(quota)).snapshot();
-    of(TokenBucket::new(quota)).restore(&gcra).expect("the same by another name");
-    of(LeakyBucketMeter::new(quota)).restore(&gcra).expect("the same by another name");
+    of(TokenBucket::new(quota)).restore(&gcra).expect("the same algorithm under another name");
+    of(LeakyBucketMeter::new(quota)).restore(&gcra).expect("the same algorithm under another name");
     refused(
         &of(LeakyBucketQueue::new(quota)),
         &gcra,
@@ -296,7 +299,7 @@ fn other_algorithms_and_quotas_are_refused_by_name() {
         &of(Gcra::new(Quota::per_minute(1))).snapshot(),
         "and this limiter times of spaced events",
     );
-    // Twice as much in the same time: a tick is as long, a burst as many ticks.
+    // Twice the units in the same time: a tick is as long, and a burst is as many ticks.
     refused(
         &of(Gcra::new(Quota::per_minute(32))),
         &gcra,
@@ -318,19 +321,19 @@ fn other_algorithms_and_quotas_are_refused_by_name() {
     refused(&fixed(10), &ten, "it holds sliding windows, and this limiter aligned windows");
 }
 
-/// As the documentation of `restore` says.
+/// The example in the documentation of `restore`.
 #[test]
 fn quota_changes_over_a_restart() {
     let (original, clock) = limiter(Gcra::new(Quota::per_hour(100)), Overflow::Spill, 1 << 12, START);
     assert!(original.check_n("alice", 60).is_allowed());
     let (restored, _) = limiter(Gcra::new(Quota::per_hour(100)), Overflow::Spill, 1 << 12, clock.now());
-    restored.restore(&original.snapshot()).expect("of a limiter like it");
+    restored.restore(&original.snapshot()).expect("a snapshot of a limiter like it");
     let restored = restored.adjustable();
     restored.set_quota(&Quota::per_hour(200), Carry::Proportional).expect("an ordinary quota");
     assert_eq!(restored.peek("alice").remaining(), 80);
 }
 
-/// A queue's debts are times to go at: GCRA would read them alike, but for what is told.
+/// A queue's debts are departure times. GCRA decides the same from them, but only a queue returns them as delays.
 #[test]
 fn a_queue_is_restored_with_its_waits() {
     let queue = || LeakyBucketQueue::new(Quota::per_minute(6));
@@ -338,11 +341,11 @@ fn a_queue_is_restored_with_its_waits() {
     assert!(original.check_n("a", 3).is_allowed());
     clock.advance(Duration::from_secs(5));
     let (restored, _) = limiter(queue(), Overflow::Spill, 1 << 12, clock.now());
-    restored.restore(&original.snapshot()).expect("of a limiter like it");
+    restored.restore(&original.snapshot()).expect("a snapshot of a limiter like it");
     assert_eq!(restored.check("a").delay(), Duration::from_secs(25));
 }
 
-/// Whoever can write a checksum can write debts, but no nonsense.
+/// An attacker with a valid checksum can forge debts, but no impossible state.
 #[test]
 fn impossible_snapshot_with_valid_checksum_is_refused() {
     let (limiter, clock) = limiter(Gcra::new(Quota::per_minute(6)), Overflow::Spill, 512, START);
@@ -354,24 +357,24 @@ fn impossible_snapshot_with_valid_checksum_is_refused() {
         seal(&mut forged);
         forged
     };
-    assert_eq!(forged(0, &[]), snapshot, "the checksum is computed as the library does");
+    assert_eq!(forged(0, &[]), snapshot, "the checksum equals the library's");
     let number = |at: usize| u64::from_le_bytes(snapshot[at..][..8].try_into().expect("eight bytes"));
-    // The header is 12 bytes and twelve numbers; slots and cells follow, each after how many they are.
+    // The header is 12 bytes and twelve numbers. The slots and the cells follow; a count precedes each of the two.
     let (slots, slot) = (108, 116);
     let cells = slot + 16 * usize::try_from(number(slots)).expect("a few");
     let cell = cells + 8;
     assert!(number(slots) > 2 && number(cells) > 2);
-    // An index and two bytes.
+    // An entry is an index and two bytes.
     let entry = (snapshot.len() - 8 - cell) / usize::try_from(number(cells)).expect("a few");
     let word = number(slot + 8);
     for (what, forged) in [
-        ("a slot that there is not", forged(slot, &u64::MAX.to_le_bytes())),
+        ("a slot that does not exist", forged(slot, &u64::MAX.to_le_bytes())),
         ("slots in the wrong order", forged(slot, &number(slot + 32).to_le_bytes())),
-        ("a slot twice", forged(slot + 16, &number(slot).to_le_bytes())),
+        ("the same slot twice", forged(slot + 16, &number(slot).to_le_bytes())),
         ("no fingerprint", forged(slot + 8, &(word & ((1 << 40) - 1)).to_le_bytes())),
         ("no debt", forged(slot + 8, &(word >> 40 << 40).to_le_bytes())),
         ("more debt than a burst", forged(slot + 8, &(word | ((1 << 40) - 1)).to_le_bytes())),
-        ("a cell that there is not", forged(cell, &vec![255; entry - 2])),
+        ("a cell that does not exist", forged(cell, &vec![255; entry - 2])),
         ("cells in the wrong order", forged(cell, &snapshot[cell + 2 * entry..][..entry - 2])),
         ("an empty cell", forged(cell + entry - 2, &0_u16.to_le_bytes())),
         ("a cell of more than a burst", forged(cell + entry - 2, &u16::MAX.to_le_bytes())),
@@ -379,15 +382,15 @@ fn impossible_snapshot_with_valid_checksum_is_refused() {
         assert_ne!(forged, snapshot, "{what}");
         refused(&limiter, &forged, "cannot be");
     }
-    // So many entries that there is no room for them, anywhere.
+    // More entries than the snapshot has room for.
     for at in [slots, cells] {
         for count in [u64::MAX, 1 << 60, number(at) + 1_000] {
             refused(&limiter, &forged(at, &count.to_le_bytes()), "it ends after");
         }
     }
-    // Any time is one that a clock could have told.
+    // Every time is possible for a clock.
     for time in [0, 1, u64::MAX] {
-        limiter.restore(&forged(100, &u64::to_le_bytes(time))).expect("of a limiter like it");
+        limiter.restore(&forged(100, &u64::to_le_bytes(time))).expect("a snapshot of a limiter like it");
         let _ = limiter.check(&1);
     }
 }

@@ -1,4 +1,4 @@
-//! The compact store's own face: batches, forgetting on request, what it says of itself, sizes, hashers, refusals.
+//! The compact store's own methods: batches, reset, gauges, sizes, hashers, and the quotas that it refuses.
 
 use crate::common::SEC;
 use crate::common::compact::{COMPACT, POLICIES, Random, Seeded};
@@ -38,7 +38,7 @@ fn secs(secs: u64) -> Duration {
 mod batches {
     use super::*;
 
-    /// One key and its cost; some keys come again, some costs are none or too many.
+    /// Keys and costs. Some keys repeat, and some costs are zero or above the burst.
     fn requests(random: &mut Random, keys: u64, len: u64) -> Vec<(u64, u64)> {
         let cost = |random: &mut Random| match random.below(12) {
             0 => 0,
@@ -49,7 +49,7 @@ mod batches {
         (0..len).map(|_| (random.skewed(keys), cost(random))).collect()
     }
 
-    /// Batches of all lengths, each beside the same single calls on a twin.
+    /// Compares batches of all lengths with the same single calls on a twin limiter.
     fn law<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, capacity: Capacity, seed: u64) {
         let clock = ManualClock::new(START);
         let twins = || of_size(algorithm.clone(), overflow, capacity, &clock);
@@ -73,7 +73,7 @@ mod batches {
             assert_eq!(batched.gauges(), single.gauges(), "{}", told());
             clock.advance(Duration::from_millis(random.below(3_000)));
         }
-        // Of single units; decisions are appended.
+        // `check_many` charges one unit a key and appends its decisions.
         let keys: Vec<u64> = (0..100).map(|_| random.skewed(40)).collect();
         single.clear();
         let mut decisions = vec![many.peek(&7)];
@@ -101,7 +101,7 @@ mod batches {
 
     #[test]
     fn read_the_clock_once() {
-        /// Moves on a second at each reading.
+        /// Advances by a second at each reading.
         struct Hasty(ManualClock);
         impl Clock for Hasty {
             fn now(&self) -> Timestamp {
@@ -188,8 +188,8 @@ fn reset_clears_one_key_only() {
             assert!(limiter.check_n(&key, 3).is_allowed());
         }
         assert!(limiter.reset(&7));
-        assert!(!limiter.reset(&7), "it owes nothing any more");
-        assert!(!limiter.reset(&1_000), "it was never seen");
+        assert!(!limiter.reset(&7), "the key owes nothing after the reset");
+        assert!(!limiter.reset(&1_000), "the key was never seen");
         assert_eq!(limiter.live_slots(), 49);
         for key in 0..50 {
             assert_eq!(limiter.check_n(&key, 2).is_allowed(), key == 7, "{key} of {overflow:?}");
@@ -241,7 +241,7 @@ fn with_room_enough_nothing_is_counted() {
 
 #[test]
 fn what_is_done_for_want_of_room_is_counted() {
-    // One bucket, in which all owe: each newcomer takes a slot, or is denied for what it took over.
+    // In one bucket, all keys owe. Each new key takes a slot, or is denied for the debt that it inherits.
     let one_bucket = |limit, overflow| {
         let clock = ManualClock::new(START);
         of_size(Gcra::new(Quota::per_minute(limit)), overflow, Capacity::memory(1), &clock)
@@ -252,7 +252,7 @@ fn what_is_done_for_want_of_room_is_counted() {
         let admitted = (0..100).filter(|key| limiter.check(key).is_allowed()).count() as u64;
         let Gauges { evicted, indebted, denied_for_debt, retreats, .. } = limiter.gauges();
         assert_eq!(denied_for_debt, 100 - admitted, "{overflow:?}");
-        // Who retreats has evicted, and leaves its slot to another, but for the last perhaps.
+        // A key that retreats has evicted another key and then leaves its slot free. The last such slot may stay free.
         let owe = limiter.live_slots() as u64;
         assert_eq!(evicted, admitted - owe, "{overflow:?}");
         assert!(owe == ways || owe + 1 == ways && retreats > 0, "{owe} of {ways}");
@@ -260,10 +260,10 @@ fn what_is_done_for_want_of_room_is_counted() {
         match overflow {
             Overflow::Forget => assert_eq!(admitted, 100),
             Overflow::Inherit => assert_eq!(admitted, ways),
-            // What a sketch of four cells a key can tell apart in 128 bytes.
+            // The least that a sketch of 128 bytes, with four cells a key, can tell apart.
             _ => assert!(admitted > ways, "{admitted}"),
         }
-        assert_eq!(indebted, 0, "{overflow:?}: who has a debt cannot pay it within the burst of one");
+        assert_eq!(indebted, 0, "{overflow:?}: with a burst of one, a key with a debt is denied");
     }
     let limiter = one_bucket(2, Overflow::Inherit);
     let ways = limiter.gauges().slots as u64;
@@ -280,7 +280,7 @@ fn load_is_the_share_of_slots_that_owe() {
         let _ = small.check(&key);
     }
     let share = small.live_slots() as f64 / small.gauges().slots as f64;
-    assert!((small.load() - share).abs() < 1e-12, "all of a small table are looked at");
+    assert!((small.load() - share).abs() < 1e-12, "all slots of a small table are counted");
     assert_eq!(small.live_slots(), 1_500);
     clock.advance(secs(60));
     assert!(small.load() == 0.0);
@@ -293,7 +293,7 @@ fn load_is_the_share_of_slots_that_owe() {
     assert!((large.load() - share).abs() < 0.04, "{} instead of {share}", large.load());
 }
 
-/// The law that sizes are computed by: each admitted unit keeps its key busy for an interval.
+/// The law behind the sizing advice: each admitted unit keeps its key live for one interval.
 #[test]
 fn live_slots_are_rate_times_interval() {
     let quota = Quota::per_second(1).burst(5);
@@ -306,7 +306,7 @@ fn live_slots_are_rate_times_interval() {
     for number in 0..steps {
         clock.advance(step);
         let allowed = limiter.check(&random.skewed(1 << 20)).is_allowed();
-        // The first six bursts fill the table.
+        // The table fills during the first six bursts.
         if number >= steps / 6 {
             admitted += u64::from(allowed);
             if number % 1_000 == 0 {
@@ -318,7 +318,7 @@ fn live_slots_are_rate_times_interval() {
     let rate = admitted as f64 / (step.as_secs_f64() * (steps * 5 / 6) as f64);
     let law = rate * interval;
     let measured = seen as f64 / looks as f64;
-    assert!((measured / law - 1.0).abs() < 0.01, "{measured} live slots, and {law} by the law");
+    assert!((measured / law - 1.0).abs() < 0.01, "{measured} live slots, expected {law}");
     // A helper computes the same.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand")]
     let keys = Capacity::for_traffic(rate as u64, &quota).busy_keys().expect("by traffic") as f64;
@@ -380,7 +380,7 @@ fn what_no_machine_holds_is_refused() {
 mod hashers {
     use super::*;
 
-    /// Hashes to one of two values.
+    /// Maps every key to one of two hashes.
     #[derive(Default)]
     struct Two(u64);
 
@@ -432,7 +432,7 @@ mod hashers {
     fn every_hash_is_a_key() {
         for overflow in POLICIES {
             let (limiter, _) = per_minute(1, overflow, 1_000);
-            // The lowest bits are the fingerprint, in which 0 and 1 are one.
+            // The lowest bits are the fingerprint. The fingerprints 0 and 1 are the same.
             let hashes = [0, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) | 2];
             for hash in hashes {
                 assert!(limiter.check_hash(hash, 1).is_allowed(), "{hash:#x}");
@@ -445,7 +445,7 @@ mod hashers {
 mod time {
     use super::*;
 
-    /// Half a range and more later, up to the part of a range at which an old debt would be met again.
+    /// Half a range later and more, up to the part of a range after which an old debt would be read again.
     #[test]
     fn a_key_that_was_idle_for_ages_is_as_new() {
         const YEAR: u64 = 365 * 86_400;
@@ -463,7 +463,7 @@ mod time {
         }
     }
 
-    /// Given times that lag find what was charged as of later ones.
+    /// A check with a lagging given time counts what was charged at later times.
     #[test]
     fn lagging_time_is_denied_later_usage() {
         for overflow in POLICIES {
@@ -472,14 +472,14 @@ mod time {
             for back in [1, 59, 61, 3_600, 86_400, 20 * 86_400] {
                 let before = Timestamp::from_secs(1_700_000_000 - back);
                 assert!(limiter.check_at("a", 1, before).is_denied(), "{back} s before, {overflow:?}");
-                assert!(limiter.check_at(&back, 1, before).is_allowed(), "another key");
+                assert!(limiter.check_at(&back, 1, before).is_allowed(), "another key is admitted");
             }
             clock.advance(secs(60));
             assert!(limiter.check_at("a", 10, clock.now()).is_allowed());
         }
     }
 
-    /// A clock that steps back by no more than a burst takes to refill beyond what is owed.
+    /// The clock steps back. The step and the debt together exceed the refill time of a burst only slightly.
     #[test]
     fn a_clock_that_steps_back_a_little_denies_more() {
         for overflow in POLICIES {
@@ -558,12 +558,12 @@ mod refusals {
             .expect("a number")
     }
 
-    /// What an error says would fit does, and one more does not.
+    /// Asserts that the largest value that the error names is accepted, and that the next value is refused.
     fn most(what: &str, build: impl Fn(u64) -> Result<(), QuotaError>) -> u64 {
         let error = build(1 << 40).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
         let most = number_after(&error, "at most ");
-        assert!(build(most).is_ok(), "{most}, which is said to fit: {}", build(most).unwrap_err());
+        assert!(build(most).is_ok(), "{most} is named as the largest: {}", build(most).unwrap_err());
         let error = build(most + 1).unwrap_err().to_string();
         assert_eq!(number_after(&error, "at most "), most, "{error}");
         assert!(error.contains(&(most + 1).to_string()), "{error}");
@@ -609,8 +609,8 @@ mod refusals {
                 |ns| SlidingWindow::try_new(Quota::new(limit, Duration::from_nanos(ns))).and_then(build);
             let error = window(20 * limit).unwrap_err().to_string();
             let least = number_after(&error, "at least ");
-            assert!(window(least).is_ok(), "{least} ns is said to be enough for {limit}");
-            assert!(window(least - 1).is_err(), "{least} ns is said to be the least for {limit}");
+            assert!(window(least).is_ok(), "{least} ns is named as the shortest for {limit}, but is refused");
+            assert!(window(least - 1).is_err(), "{least} ns is named as the shortest for {limit}, but a shorter one fits");
         }
     }
 
@@ -645,7 +645,7 @@ mod refusals {
             let error = builder.compact().map(|_| ()).unwrap_err().to_string();
             assert!(error.contains("use Overflow::Forget"), "{error}");
         }
-        assert!(build(SlidingWindow::new(Quota::per_minute(5))).is_ok(), "its default is to forget");
+        assert!(build(SlidingWindow::new(Quota::per_minute(5))).is_ok(), "the default policy is Forget");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Callers whose times differ: by more than a burst takes to refill, in both directions, read and given, and wrong ones.
+//! Callers with different times: ahead or behind by more than a burst takes to refill, from the clock or given, and
+//! wrong times.
 //!
 //! Laws:
-//! - if callers' times differ by at most d, no interval of length t admits more than the algorithm's bound for t + d;
-//! - one wrong time, however wrong, lets each key have at most one more burst, and locks nobody out for long;
-//! - reset, snapshot, restore and gauges go by the times of the checks.
+//! - If callers' times differ by at most d, an interval of length t admits no more than the algorithm's bound for t + d.
+//! - One wrong time, however wrong, gives each key at most one more burst, and locks no key out for long.
+//! - Reset, snapshot, restore and gauges use the times of the checks.
 
 use crate::common::SEC;
 use crate::common::compact::Seeded;
@@ -15,7 +16,7 @@ use tollgate::{
     Sketch, SlidingWindow, Timestamp, check_all,
 };
 
-/// Units a second, and how many at once.
+/// Units per second, and the burst.
 #[derive(Copy, Clone)]
 struct Rate {
     per_second: u64,
@@ -57,7 +58,7 @@ fn admitted(count: u64, mut check: impl FnMut() -> bool) -> u64 {
     (0..count).map(|_| u64::from(check())).sum()
 }
 
-/// Given times ahead of the clock, in turn with the clock.
+/// Checks with given times ahead of the clock alternate with checks by the clock.
 #[test]
 fn given_times_far_ahead_of_the_clock_admit_no_more() {
     let quota = Quota::per_minute(10);
@@ -76,7 +77,7 @@ fn given_times_far_ahead_of_the_clock_admit_no_more() {
         let both = admitted(1_000, || {
             sketch.check_at("a", 1, at(START + ahead_ns)).is_allowed() | sketch.check("a").is_allowed()
         });
-        assert!(both <= 20, "a window of each: {both}");
+        assert!(both <= 20, "two windows: {both}");
         let sketch = TatSketch::try_new(quota, 1 << 16).expect("an ordinary quota");
         let both = admitted(1_000, || {
             let ahead = sketch.check_at(1 << 40, 1, at(START + ahead_ns)).is_allowed();
@@ -128,7 +129,7 @@ fn limiters_with_different_clocks_are_checked_together() {
     }
 }
 
-/// Where half the range of a word is little more than a second.
+/// With this quota, half the range of a state is little more than a second.
 #[test]
 fn clock_stepping_back_seconds_admits_no_more() {
     let quota = Quota::per_second(1_000_000_000).burst(30_000_000);
@@ -143,7 +144,7 @@ fn clock_stepping_back_seconds_admits_no_more() {
     }
 }
 
-/// One key's times lag those of all others, which take its slot each time that it is idle to them.
+/// The times of one key lag those of all others. The others take its slot whenever it is idle at their times.
 #[test]
 fn a_key_whose_times_lag_the_others_is_admitted_no_more() {
     let rate = Rate { per_second: 10, burst: 5 };
@@ -184,7 +185,7 @@ fn a_wrong_time_locks_nobody_out_for_long() {
             let limiter = compact(Gcra::new(rate.quota()), &clock, overflow);
             let _ = limiter.check("before");
             let _ = limiter.check_at("wrong", 1, at(wrong));
-            // As of one instant, for at most a second and a burst's time; then again by the clock.
+            // The clock stands for at most one second plus the time of a burst. Then it counts again.
             let mut units = 0;
             for _ in 0..100 {
                 units += u64::from(limiter.check("key").is_allowed());
@@ -222,7 +223,7 @@ fn a_wrong_time_locks_no_sketch_out_for_long() {
     }
 }
 
-/// Read and given times, from sources that differ, at a quota whose burst refills in much less than they differ by.
+/// Clock readings and given times from four sources. They differ by much more than a burst takes to refill.
 fn sources() -> impl Strategy<Value = Vec<(usize, bool, u64, u64)>> {
     prop::collection::vec((0..4_usize, any::<bool>(), 0..400_u64, 1..=4_u64), 1..300)
 }
@@ -246,7 +247,7 @@ proptest! {
             let mut now = start;
             for &(source, given, step_ms, cost) in &steps {
                 now += step_ms * MS / 10;
-                // In thirds of the difference.
+                // Each source is ahead by a number of thirds of the difference.
                 let own = now + differ * MS * source as u64 / 3;
                 let decision = if given {
                     limiter.check_at("key", cost, at(own))
@@ -261,7 +262,7 @@ proptest! {
                 let mut sum = 0;
                 for &(from, cost) in admitted.iter().rev() {
                     sum += cost;
-                    // A tick is a millionth of a burst's time.
+                    // A bound on one tick, which is a millionth of a burst's time.
                     let tick = 1 + burst * SEC / rate.per_second / 500_000;
                     prop_assert!(sum <= rate.bound(now - from + differ * MS + tick), "{overflow:?}: {sum}");
                 }
@@ -269,7 +270,7 @@ proptest! {
         }
     }
 
-    /// Each wrong time may let a key have a burst more where it stands, and one more when it is given up.
+    /// Each wrong time may give a key one more burst while it stands, and one more when it is dropped.
     #[test]
     fn absurd_times_admit_a_burst_each(
         steps in prop::collection::vec((0..40_u64, 0..500_u64), 1..200),
@@ -312,7 +313,7 @@ fn other_calls_go_by_the_times_of_the_checks() {
 
     let snapshot = limiter.snapshot();
     let restored = compact(Gcra::new(Quota::per_minute(10)), &clock, Overflow::Spill);
-    restored.restore_at(&snapshot, now).expect("a snapshot of such a limiter");
+    restored.restore_at(&snapshot, now).expect("a snapshot of a limiter like it");
     assert!(restored.check_at("a", 1, now).is_denied());
     assert_eq!(limiter.snapshot_at(now), snapshot);
 
@@ -320,8 +321,8 @@ fn other_calls_go_by_the_times_of_the_checks() {
     assert!(limiter.check_at("a", 10, now).is_allowed());
     assert!(limiter.reset_at("b", now));
     assert!(limiter.check_at("b", 10, now).is_allowed());
-    assert!(!limiter.reset_at("c", at(START + 61 * SEC)), "all is paid by then");
-    assert!(limiter.check_at("c", 10, now).is_allowed(), "it is free at earlier times, too");
+    assert!(!limiter.reset_at("c", at(START + 61 * SEC)), "the debt is paid by then");
+    assert!(limiter.check_at("c", 10, now).is_allowed(), "the reset applies to earlier times too");
 }
 
 #[test]
@@ -347,7 +348,7 @@ fn clocks_of_a_process_agree() {
     let times =
         [first.now(), second.now(), std.now(), StdClock::new().now(), coarse.now()].map(Timestamp::as_nanos);
     let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
-    assert!(most - least < 10 * MS, "one origin, and no rounding by more: {times:?}");
+    assert!(most - least < 10 * MS, "the clocks differ by 10 ms or more: {times:?}");
 }
 
 fn of_size<A: CompactAlgorithm>(algorithm: A, bytes: usize, overflow: Overflow) -> Limiter<A> {
@@ -355,7 +356,7 @@ fn of_size<A: CompactAlgorithm>(algorithm: A, bytes: usize, overflow: Overflow) 
     builder.capacity(Capacity::memory(bytes)).overflow(overflow).compact().expect("an ordinary quota")
 }
 
-/// Debts that are paid as of the newest time, and not yet as of their own keys', were dropped when they were evicted.
+/// The debts are paid at the newest time, but not yet at the times of their keys. In the past eviction dropped them.
 #[test]
 fn evicted_debts_of_lagging_keys_are_kept() {
     let rate = Rate { per_second: 10, burst: 5 };
@@ -371,7 +372,7 @@ fn evicted_debts_of_lagging_keys_are_kept() {
         let most = units.into_iter().max().unwrap();
         assert!(most <= rate.bound(ahead_ns), "{ahead_ns} ns ahead, cost {cost}: {most}");
     }
-    // Clocks that differ by two nanoseconds, on both sides of a window's turn.
+    // Two clocks differ by two nanoseconds, around the end of a window.
     let limiter = of_size(FixedWindow::new(Quota::per_minute(10)), 272, Overflow::Spill);
     let turn = START / (60 * SEC) * 60 * SEC + 60 * SEC;
     let _ = limiter.check_at(&u32::MAX, 1, at(turn));
@@ -381,10 +382,10 @@ fn evicted_debts_of_lagging_keys_are_kept() {
             *units += limiter.check_at(&key, 10, at(turn - 2)).charged_units();
         }
     }
-    assert!(units.into_iter().all(|units| units <= 20), "a window of each: {units:?}");
+    assert!(units.into_iter().all(|units| units <= 20), "more than two windows: {units:?}");
 }
 
-/// A newcomer takes the slot of a key that was idle long before: those who come to these buckets later begin at their own time.
+/// A new key with a time ahead takes the slot of an idle key. Keys that come to these buckets later use their own time.
 #[test]
 fn one_time_that_is_ahead_locks_no_strangers_out() {
     for overflow in OVERFLOWS {
@@ -402,16 +403,16 @@ fn one_time_that_is_ahead_locks_no_strangers_out() {
             }
         }
         let locked_out = units.into_iter().filter(|units| *units < 50).count();
-        assert_eq!(locked_out, 0, "{overflow:?}: of 200 strangers, with less than half of their 100 units");
+        assert_eq!(locked_out, 0, "{overflow:?}: of 200 new keys, with less than half of their 100 units");
     }
 }
 
-/// Where two times are just a range apart, each other's words look a little ahead.
+/// Two times lie just about one range apart, so each reads the other's state as slightly ahead.
 #[test]
 fn times_a_whole_range_apart_admit_no_more() {
     let rate = Rate { per_second: 1_000_000_000, burst: 30_000_000 };
     let limiter = of_size(Gcra::new(rate.quota()), 1 << 16, Overflow::Forget);
-    // 286 ticks to a nanosecond.
+    // A nanosecond is 286 ticks.
     let apart = (1 << 40) / 286 - rate.burst + 1_000;
     let units: u64 = (0..200)
         .map(|_| {
@@ -437,7 +438,7 @@ fn peeks_do_not_move_the_newest_time() {
     assert!(units <= rate.bound(500 * MS), "{units}");
 }
 
-/// The debts of a caller that is ahead of the change's time were cut to a burst as of that time.
+/// A quota change cut the debts of a caller ahead of the change's time to one burst at that time.
 #[test]
 fn quota_changes_keep_debts_of_callers_ahead() {
     for ahead_ns in [0, 30 * SEC, 61 * SEC] {
@@ -446,9 +447,9 @@ fn quota_changes_keep_debts_of_callers_ahead() {
         for round in 0..20 {
             units += admitted(20, || limiter.check_at("a", 1, at(START + ahead_ns)).is_allowed());
             let quota = Quota::per_minute(10 + round % 2);
-            limiter.set_quota_at(&quota, tollgate::Carry::AsIs, at(START)).expect("such a quota");
+            limiter.set_quota_at(&quota, tollgate::Carry::AsIs, at(START)).expect("an ordinary quota");
         }
-        // One unit more for each time that the burst grows.
+        // Each time the burst grows, it adds one unit.
         assert!(units <= 11 + ahead_ns / (6 * SEC) + 10, "{ahead_ns} ns ahead: {units}");
     }
 }
@@ -463,7 +464,7 @@ fn snapshots_keep_debts_of_callers_ahead() {
             assert!(limiter.check_at("a", burst, at(START)).is_allowed());
             let snapshot = limiter.snapshot_at(at(START - back_ns));
             let restored = compact(Gcra::new(rate.quota()), &clock(), Overflow::Spill);
-            restored.restore_at(&snapshot, at(START - back_ns)).expect("a snapshot of such a limiter");
+            restored.restore_at(&snapshot, at(START - back_ns)).expect("a snapshot of a limiter like it");
             assert!(
                 restored.check_at("a", 1, at(START - back_ns)).is_denied(),
                 "{per_second}: {back_ns} ns back"
