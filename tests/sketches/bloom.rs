@@ -1,8 +1,9 @@
 //! The Bloom filter on its own.
 //!
-//! Properties: a key that was inserted is found, under any operations and from any number of threads; of
-//! threads that insert one key at once no two are told that it is new; other keys are taken for inserted ones
-//! as often as computed, for every size and for keys of every kind.
+//! Properties:
+//! - An inserted key is found, under any operations and with any number of threads.
+//! - If threads insert one key at once, at most one of them learns that the key is new.
+//! - The share of false positives is as computed, for every size and for keys of every kind.
 
 use crate::common::accuracy::random::Random;
 use crate::common::operations::config;
@@ -47,8 +48,8 @@ proptest! {
             match op {
                 Op::Insert(key) => {
                     let found = filter.contains(&key);
-                    prop_assert_eq!(filter.insert(&key), found, "an insert asks as contains does: {}", key);
-                    prop_assert!(found || truth.insert(key), "an inserted key is not new: {}", key);
+                    prop_assert_eq!(filter.insert(&key), found, "insert and contains differ: {}", key);
+                    prop_assert!(found || truth.insert(key), "an inserted key is reported new: {}", key);
                     truth.insert(key);
                     prop_assert!(filter.contains_hash(filter.hash(&key)));
                 }
@@ -73,7 +74,7 @@ fn it_can_be_shared_printed_and_asked_for_its_size() {
     assert!(format!("{filter:?}").starts_with("Bloom { state_bytes: 96"));
 }
 
-/// The share of strangers that are taken for inserted ones.
+/// The share of other keys that the filter takes for inserted keys.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn measured<K: Hash>(filter: &Bloom, items: usize, strangers: usize, key: impl Fn(usize) -> K) -> f64 {
     for item in 0..items {
@@ -89,7 +90,7 @@ fn assert_near(measured: f64, computed: f64, what: &str) {
 
 #[test]
 fn as_many_are_taken_for_others_as_computed() {
-    // The more strangers the fewer of them are taken for inserted ones: 300 or more each.
+    // Larger filters have fewer false positives and need more other keys, so that each size sees 300 or more.
     for (bits_a_key, strangers) in [(8, 50_000), (10, 50_000), (12, 50_000), (16, 100_000), (24, 400_000)] {
         const ITEMS: usize = 50_000;
         let filter = sized(bits_a_key, ITEMS);
@@ -104,7 +105,7 @@ fn filters_for_a_share_keep_it() {
     for share in [0.2, 0.03, 0.01, 0.003] {
         const ITEMS: usize = 40_000;
         let filter = seeded(Bloom::for_items(ITEMS, share).expect("a small filter"));
-        assert_near(measured(&filter, ITEMS, 200_000, |item| item), share, "as asked for");
+        assert_near(measured(&filter, ITEMS, 200_000, |item| item), share, "the requested share");
     }
 }
 
@@ -149,7 +150,7 @@ fn keys_of_every_kind_spread_alike() {
 
 const THREADS: usize = if cfg!(miri) { 3 } else { 8 };
 
-/// More threads than cores insert the same keys in the same order, so that many come to a key at once.
+/// More threads than cores insert the same keys in the same order, so many threads reach a key at the same time.
 #[test]
 fn racing_inserts_report_a_key_new_once() {
     let items = if cfg!(miri) { 50 } else { 20_000 };
@@ -168,9 +169,9 @@ fn racing_inserts_report_a_key_new_once() {
             threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
         });
         let new: Vec<usize> = (0..items).map(|item| told.iter().filter(|told| told[item]).count()).collect();
-        assert!(new.iter().all(|&new| new <= 1), "no two threads are told that a key is new");
-        assert!((0..items).all(|item| filter.contains(&item)), "every key is there");
-        // A key that nobody was told is new was covered by others: no more than strangers are in the end.
+        assert!(new.iter().all(|&new| new <= 1), "two threads learn that one key is new");
+        assert!((0..items).all(|item| filter.contains(&item)), "a key is missing");
+        // If no thread learns that a key is new, other keys cover it. Their share is at most that of false positives.
         let covered = new.iter().filter(|&&new| new == 0).count();
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let share = covered as f64 / items as f64;

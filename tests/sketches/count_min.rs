@@ -1,9 +1,11 @@
 //! The count-min sketch on its own.
 //!
-//! Properties: an estimate is never below what was counted for its key, under any operations and from any
-//! number of threads, and never above what was counted in all; an add returns what the next estimate says;
-//! the errors are within the bounds that the sizes are made from, for skewed and even traffic and for keys of
-//! every kind.
+//! Properties:
+//! - An estimate is never below its key's count, and never above the total count. This holds under any operations and
+//!   with any number of threads.
+//! - An add returns what the next estimate returns.
+//! - The errors stay within the bounds that the sizes are computed from, for skewed and even traffic, and for keys of
+//!   every kind.
 
 use crate::common::accuracy::random::{Random, Zipf};
 use crate::common::operations::config;
@@ -74,7 +76,7 @@ proptest! {
     }
 }
 
-/// Counts a stream and its truth.
+/// Adds a stream of keys to the sketch, and returns their exact counts.
 fn count<K: Hash + Eq>(counts: &CountMin, keys: impl Iterator<Item = K>) -> HashMap<K, u64> {
     let mut truth = HashMap::new();
     for key in keys {
@@ -88,7 +90,7 @@ fn count<K: Hash + Eq>(counts: &CountMin, keys: impl Iterator<Item = K>) -> Hash
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn failures<K: Hash + Eq>(counts: &CountMin, truth: &HashMap<K, u64>, error: f64) -> f64 {
     let failed = truth.iter().filter(|(key, counted)| {
-        let over = counts.estimate(*key).checked_sub(**counted).expect("an estimate is never too low");
+        let over = counts.estimate(*key).checked_sub(**counted).expect("an estimate is at least the count");
         over as f64 > error
     });
     failed.count() as f64 / truth.len() as f64
@@ -118,15 +120,15 @@ fn errors_keep_their_bound_in_skewed_and_in_even_traffic() {
 fn errors_keep_their_bound_for_keys_of_every_kind() {
     fn check<K: Hash + Eq>(kind: &str, key: impl Fn(u64) -> K) {
         const KEYS: u64 = 10_000;
-        // A single row, where a bad spread would show.
+        // The sketch has a single row, where a bad spread would show.
         let counts = with_seeds(CountMin::for_error(0.002, 0.4).expect("a small sketch"), 7);
         assert_eq!(counts.depth(), 1);
         let truth = count(&counts, (0..10 * KEYS).map(|event| key(event % KEYS)));
-        assert_eq!(truth.len() as u64, KEYS, "{kind}: the keys differ");
+        assert_eq!(truth.len() as u64, KEYS, "{kind}: two keys are equal");
         let mean = 10 * KEYS / counts.width() as u64;
         let failed = failures(&counts, &truth, 2.0 * mean as f64);
-        // A counter has 7.35 keys on average: the chance of twice as many others is 0.9 %, as a Poisson
-        // number's. They come 16 keys at a time; four standard deviations.
+        // A counter has 7.35 keys on average. By the Poisson distribution, the chance of twice as many other keys is
+        // 0.9 %. Keys fail in groups of 16; the bound is four standard deviations above.
         assert!(failed < 0.025, "{kind}: {failed}");
     }
     check("integers", |n| n);
@@ -151,7 +153,7 @@ fn errors_keep_their_bound_for_keys_of_every_kind() {
     });
 }
 
-/// Keys at half their limit, among so many others, are refused wrongly no more often than was asked for.
+/// Keys at half their limit share the sketch with many others. They are wrongly denied no more often than requested.
 #[test]
 fn sizes_for_limits_keep_their_share_of_wrong_denials() {
     const UNITS: u64 = 100_000;
@@ -164,7 +166,7 @@ fn sizes_for_limits_keep_their_share_of_wrong_denials() {
             for _ in 0..UNITS {
                 counts.add(&zipf.sample(&mut random), 1);
             }
-            // Strangers, who will come with half their limit each, one at a time.
+            // New keys, each of which comes with half its limit, one at a time.
             let refused = (0..10_000).filter(|n| counts.estimate(&("stranger", n)) > LIMIT / 2).count();
             assert!(
                 f64::from(u32::try_from(refused).expect("few")) <= share * 10_000.0,
@@ -197,7 +199,7 @@ fn the_same_seeds_give_the_same_estimates() {
 const THREADS: usize = if cfg!(miri) { 3 } else { 8 };
 const ROUNDS: u64 = if cfg!(miri) { 30 } else { 5_000 };
 
-/// More threads than cores count a hot key, a few warm ones and a stream of others, all at once.
+/// More threads than cores add to one hot key, five warm keys and a stream of other keys, all at once.
 #[test]
 fn threads_lose_no_count() {
     for (width, depth) in [(1, 1), (1, 4), (2, 2), (3, 3), (16, 4), (50, 8), (4_096, 4)] {
@@ -230,13 +232,13 @@ fn threads_lose_no_count() {
         for thread in 0..THREADS as u64 {
             assert!((0..ROUNDS).all(|round| counts.estimate(&("other", thread, round)) >= 1));
         }
-        // Each add to a key holds all before it, so no two are told the same; and a thread's own rise.
+        // Each add to a key includes all earlier adds. So no two adds return the same number, and one thread's rise.
         assert!(told.iter().all(|told| told.is_sorted_by(|a, b| a < b)), "{width}x{depth}");
         let different: HashSet<u64> = told.iter().flatten().copied().collect();
         assert_eq!(
             different.len() as u64,
             hot,
-            "{width}x{depth}: of adds of one, at most L return L or less"
+            "{width}x{depth}: two adds return the same number"
         );
     }
 }

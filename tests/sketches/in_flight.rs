@@ -1,4 +1,4 @@
-//! Requests in flight: against exact counts, and threads that race for the last place.
+//! Requests in flight: compared with exact counts, and with threads that race for the last place.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ enum Op {
         n: u32,
         limit: u64,
     },
-    /// One of those that are in.
+    /// Drops one of the guards.
     Leave(usize),
 }
 
@@ -39,14 +39,14 @@ fn ops(keys: u64) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..300)
 }
 
-/// `exact` where keys have counters of their own.
+/// Plays the operations. `exact`: whether no two keys share counters.
 fn play(bytes: usize, exact: bool, ops: &[Op]) {
     let in_flight = with_memory(bytes);
     let mut guards: Vec<(u64, Guard<'_>)> = Vec::new();
     let mut counts: HashMap<u64, u64> = HashMap::new();
     let right = |count: u64, truth: u64| if exact { count == truth } else { count >= truth };
     for &op in ops {
-        let told = format!("{op:?}, {} in", guards.len());
+        let told = format!("{op:?}, {} in flight", guards.len());
         match op {
             Op::Enter { key, n } => {
                 let guard = in_flight.enter(&key, n);
@@ -81,7 +81,7 @@ fn play(bytes: usize, exact: bool, ops: &[Op]) {
         }
     }
     drop(guards);
-    assert!(counts.keys().all(|key| in_flight.current(key) == 0), "all have left");
+    assert!(counts.keys().all(|key| in_flight.current(key) == 0), "a count stays after all guards are dropped");
 }
 
 proptest! {
@@ -102,7 +102,7 @@ proptest! {
 fn owned_guards_outlive_what_they_are_of() {
     let in_flight = Arc::new(InFlight::new());
     let guard: OwnedGuard = in_flight.enter_owned("key", 3);
-    let second = in_flight.try_enter_owned("key", 1, 4).expect("one more");
+    let second = in_flight.try_enter_owned("key", 1, 4).expect("room for one more");
     assert_eq!(in_flight.try_enter_owned("key", 1, 4).unwrap_err().count(), 4);
     let weak = Arc::downgrade(&in_flight);
     drop(in_flight);
@@ -139,7 +139,7 @@ fn a_thousand_others_are_mostly_not_counted() {
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 const EACH: u64 = if cfg!(miri) { 30 } else { 30_000 };
 
-/// Everyone counts those who are in, beside the limiter: never more than the limit, however they race.
+/// A second counter counts the requests in flight. It never exceeds the limit, however the threads race.
 #[test]
 fn threads_that_race_are_never_more_than_the_limit() {
     for limit in [1, 3] {
@@ -151,7 +151,7 @@ fn threads_that_race_are_never_more_than_the_limit() {
                     for round in 0..EACH {
                         let Ok(_guard) = in_flight.try_enter("key", 1, limit) else { continue };
                         let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
-                        assert!(now <= limit, "{now} in, of {limit}");
+                        assert!(now <= limit, "{now} in flight, above the limit of {limit}");
                         if round % 64 == 0 {
                             std::thread::yield_now();
                         }

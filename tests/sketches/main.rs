@@ -1,4 +1,4 @@
-//! What is counted in fixed memory: filters, counters, rates, the heaviest keys, and the store of windows.
+//! Tests of the structures with fixed memory: filters, counters, rates, the heaviest keys, and the sketch store.
 
 #[macro_use]
 #[path = "../common/mod.rs"]

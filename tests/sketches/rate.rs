@@ -1,10 +1,10 @@
-//! Rates: counts of windows, whatever the times.
+//! Rates: counts of events in windows.
 //!
 //! Properties, each against exact counts of every key and window:
-//! - with room, while time does not step back, all that is said is exact;
-//! - without it, each count is at least the key's events: by a clock that jumps, and from the latest time on
-//!   again after it stepped back; of given times, also when they lag.
-//! - Threads at once, at turns too: the n-th event of a window is told n, and none is lost.
+//! - With room, while time does not step back, all results are exact.
+//! - Without room, each count is at least the key's events. The clock may jump; after it has stepped back, the bound
+//!   holds again from the newest time on. With given times the bound also holds when they lag.
+//! - With concurrent threads, also when windows end, the n-th event of a window returns n, and no event is lost.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,14 @@ use tollgate::sketch::{Rate, RateBuilder, RateComponents};
 use tollgate::{Clock, ManualClock, QuantaClock, Timestamp};
 
 const CENTURY: u64 = 36_525 * 86_400 * SEC;
-/// 64 bytes in each half of the even and of the odd windows' counters: every key shares its lines with all
-/// others.
+/// The counters of even and of odd windows have two halves of 64 bytes each, so all keys share their lines.
 const LEAST: usize = 256;
 
 fn at(ns: u64) -> Timestamp {
     Timestamp::from_nanos(ns)
 }
 
-/// The same counters for the same keys in every run.
+/// A builder whose keys use the same counters in every run.
 fn builder(window_ns: u64) -> RateBuilder<(), ahash::RandomState> {
     Rate::builder(Duration::from_nanos(window_ns)).hasher(ahash::RandomState::with_seeds(1, 2, 3, 4))
 }
@@ -37,13 +36,13 @@ fn manual(window_ns: u64, bytes: usize, largest: u64) -> (Rate<ManualClock>, Man
     (rate.expect("an ordinary window"), clock)
 }
 
-/// How time goes on, in windows and parts of them.
+/// A change of time, in windows and parts of them.
 #[derive(Copy, Clone, Debug)]
 enum Step {
     Stay,
     /// Sixteenths of a window.
     Within(u64),
-    /// To the beginning of so many windows later, less a nanosecond or not.
+    /// To the beginning of the window that is this number of windows later, or one nanosecond before it.
     Turn(u64, bool),
     /// Sixteenths of a window.
     Back(u64),
@@ -88,13 +87,13 @@ fn windows() -> impl Strategy<Value = u64> {
     select(vec![1, 2, 7, 1_000, 100_000, 1_000_000, SEC, 60 * SEC, 86_400 * SEC, CENTURY])
 }
 
-/// Beside an even and an odd window, at zero, and in our own times.
+/// Start times at zero, and at present times in an even and an odd window.
 fn start() -> impl Strategy<Value = u64> {
     select(vec![0, 5, 1_700_000_000 * SEC, 1_700_000_001 * SEC + 77])
 }
 
-/// Counters of 24 bits; of 12, of which a key has two in a word; and of 28, the most for windows of a
-/// nanosecond.
+/// The largest values of counters of 24 bits, of 12 bits (a key has two in a word), and of 28 bits (the most for
+/// windows of a nanosecond).
 fn largest() -> impl Strategy<Value = u64> {
     select(vec![(1 << 24) - 1, (1 << 12) - 1, (1 << 28) - 1])
 }
@@ -112,7 +111,7 @@ impl Exact {
         *self.0.entry((key, window)).or_default() += events;
     }
 
-    /// Whether counts are no less than a key's in a window and the one before.
+    /// Whether the counts are at least the key's events in this window and in the one before.
     fn covered_by(&self, components: &RateComponents, key: u64, window: u64) -> bool {
         let last = window.checked_sub(1).map_or(0, |last| self.count(key, last));
         components.previous >= last && components.current >= self.count(key, window)
@@ -127,7 +126,7 @@ fn with_room(window_ns: u64, start: u64, largest: u64, ops: &[Op]) {
         clock.set(at(now));
         let window = now / window_ns;
         exact.add(op.key, window, op.events);
-        // Counts are equal, or have come to the largest.
+        // Counts are exact up to the largest count.
         let count = |window| exact.count(op.key, window).min(rate.largest());
         let last = window.checked_sub(1).map_or(0, count);
         let told = format!("{op:?} at {now}, windows of {window_ns}");
@@ -155,7 +154,7 @@ fn by_a_clock(window_ns: u64, start: u64, largest: u64, ops: &[Op]) {
         let told = format!("{op:?} at {now}, windows of {window_ns}: {count}, {components:?}");
         assert!(count >= op.events.min(rate.largest()), "{told}");
         if window < newest {
-            // It stepped back: counts may be replaced, or come to a later window.
+            // After a step back, counts may be replaced, or added to a later window.
             exact = Exact::default();
             continue;
         }
@@ -172,13 +171,13 @@ fn by_given_times(window_ns: u64, start: u64, largest: u64, ops: &[Op]) {
     let (mut exact, mut now, mut newest) = (Exact::default(), start, 0);
     for op in ops {
         now = op.step.take(now, window_ns);
-        // Not so late that the newest time may be given up.
+        // Late by at most two windows or one second, so that the newest time is not dropped.
         now = now.max(newest - newest.min(window_ns.saturating_mul(2).max(SEC)));
         newest = newest.max(now);
         let told = format!("{op:?} at {now}, windows of {window_ns}");
         assert!(rate.observe_at(&op.key, op.events, at(now)) >= op.events.min(rate.largest()), "{told}");
         exact.add(op.key, now / window_ns, op.events);
-        // Late or not: as of the latest time, all that came in its window and the one before is there.
+        // Late or not, at the newest time all events of its window and of the window before are counted.
         let components = rate.components_at(&op.key, at(newest));
         let saturated = components.previous.max(components.current) == rate.largest();
         assert!(
@@ -231,8 +230,8 @@ fn windows_are_half_open_and_aligned() {
             (components.previous, components.current)
         };
         assert_eq!(rate.observe_at("key", 1, at(start)), 1);
-        assert_eq!(rate.observe_at("key", 1, at(start + (window - 1))), 2, "the last nanosecond is in");
-        assert_eq!(rate.observe_at("key", 3, at(start + window)), 3, "the next one is not");
+        assert_eq!(rate.observe_at("key", 1, at(start + (window - 1))), 2, "the last nanosecond is in the window");
+        assert_eq!(rate.observe_at("key", 3, at(start + window)), 3, "the next nanosecond is in the next window");
         assert_eq!(components(start + window), (2, 3));
         assert_eq!(components(start + window + (window - 1)), (2, 3));
         assert_eq!(components(start + 2 * window), (3, 0));
@@ -271,14 +270,14 @@ fn far_future_time_is_forgotten_after_correction() {
             clock.set(at((right + second) * SEC));
             let counted = rate.observe("key", 5);
             let components = rate.components("key");
-            // Until a time a little ahead has come, or one far ahead is given up, events are counted as of it.
+            // If the wrong time is a little ahead, events count at it until it comes. If it is far ahead, it is dropped.
             if second >= 5 {
                 assert_eq!(counted, 5, "{wrong} {second}");
                 assert_eq!((components.previous, components.current), (5, 5), "{wrong} {second}");
             }
         }
     }
-    // Given times, if they are further apart than any thread can be late.
+    // A given time is dropped if it is further ahead than a thread can be late.
     let (rate, _) = manual(SEC, LEAST, 1_000);
     rate.observe_at("key", 10, at((right + 100_000_000) * SEC));
     for second in 0..20 {
@@ -294,7 +293,7 @@ fn counts_stop_at_the_largest() {
         assert_eq!(rate.largest(), largest);
         assert_eq!(rate.observe("key", largest - 1), largest - 1);
         assert_eq!(rate.observe("key", 1), largest);
-        assert_eq!(rate.observe("key", 1), largest, "and no further");
+        assert_eq!(rate.observe("key", 1), largest, "the count saturates");
         assert_eq!(rate.observe("key", u64::MAX), largest);
         assert_eq!(rate.observe("other", u64::MAX), largest);
         assert_eq!(rate.current("neither"), 0);
@@ -335,7 +334,7 @@ fn cleared_counts_are_gone() {
     assert_eq!(rate.observe("key", 1), 1);
 }
 
-/// pingora-limits divides by its windows in whole milliseconds: 100 µs are none, and it panics.
+/// pingora-limits divides by its window in whole milliseconds. A window of 100 µs is zero of them, and the division panics.
 #[test]
 fn windows_below_a_millisecond_work() {
     let (rate, clock) = manual(100_000, 1 << 12, 1_000);
@@ -346,11 +345,11 @@ fn windows_below_a_millisecond_work() {
     }
 }
 
-/// Two sketches of pingora-limits' default size, 64 KiB, say 7 for half of all keys that were never seen,
-/// after 10,000 others.
+/// Two sketches of pingora-limits' default size (64 KiB) report 7 or more for half of all keys that were never seen,
+/// after 10,000 other keys.
 #[test]
 fn many_single_event_keys_add_little_to_unseen_key() {
-    // With 24 bits, and with as many as a limit of hundreds needs.
+    // Counters of 24 bits, and counters as large as limits of thousands and of hundreds need.
     for (largest, most) in [((1 << 24) - 1, 2), ((1 << 12) - 1, 1), ((1 << 9) - 1, 1)] {
         let (rate, _) = manual(SEC, 2 * 4 * 1_024 * 8, largest);
         for key in 0..10_000 {
@@ -364,8 +363,8 @@ fn many_single_event_keys_add_little_to_unseen_key() {
 
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 
-/// The n-th event of a window is told n. So no number is told more often than there were windows, nor more
-/// often than the one before it: an event that is lost lets two have one number.
+/// The n-th event of a window returns n. So no number is returned more often than there were windows, or more often
+/// than the number before it. If an event is lost, two events return the same number.
 #[test]
 fn threads_at_once_count_every_event_once_at_turns_too() {
     for largest in [(1 << 24) - 1, (1 << 12) - 1] {
@@ -388,9 +387,9 @@ fn threads_at_once_count_every_event_once_at_turns_too() {
         let windows = clock.now().as_nanos() / window_ns - first.as_nanos() / window_ns + 1;
         let told: Vec<u64> = told.into_iter().map(AtomicU64::into_inner).collect();
         assert_eq!(told.iter().sum::<u64>(), THREADS * each);
-        assert_eq!(told[0], 0, "each event is counted itself");
-        assert!(told[1] <= windows, "{} windows in {windows}", told[1]);
-        // The last place is for all that are beyond it, or beyond the largest.
+        assert_eq!(told[0], 0, "an event returns at least 1");
+        assert!(told[1] <= windows, "{} first events in {windows} windows", told[1]);
+        // The last place collects all larger numbers, and all numbers above the largest count.
         let end = told.len().min(usize::try_from(rate.largest()).unwrap()) - 1;
         for count in 2..end {
             assert!(told[count] <= told[count - 1], "{count}: {} > {}", told[count], told[count - 1]);
@@ -398,7 +397,7 @@ fn threads_at_once_count_every_event_once_at_turns_too() {
     }
 }
 
-/// Each thread has a key of its own, so it knows what it counted in each window, unless it was late by two.
+/// Each thread has its own key, so it knows its count in each window, unless it was late by two windows.
 #[test]
 fn racing_threads_in_small_rate_never_undercount() {
     let clock = QuantaClock::new();

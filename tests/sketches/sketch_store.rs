@@ -1,13 +1,14 @@
 //! The sketch store against the oracles.
 //!
 //! Properties, over random operations:
-//! - with room for all keys, at any time, decisions and all figures are the oracle's, also when time steps back by less than
-//!   half of what tags tell apart: such a time is taken as the beginning of the newest window in which the key was charged;
-//! - without room, while time does not step back, whoever is admitted the key's own oracle admits, which knows of nobody
-//!   else: sharing only denies;
-//! - without room, whatever time does, so many windows one after the other admit so many times the limit at most;
-//! - whoever is denied is not charged: a limiter that never saw the denied requests decides the others alike;
-//! - a peek is the check's answer, and changes nothing; batches are the single checks.
+//! - With room for all keys, decisions and all figures equal the oracle's at any time. This also holds when time steps
+//!   back by less than half of the range of the tags. Such a time counts as the beginning of the newest window in which
+//!   the key was charged.
+//! - Without room, while time does not step back, the key's own oracle admits every request that the store admits.
+//!   That oracle knows no other key, so sharing can only deny more.
+//! - Without room, whatever time does, n consecutive windows admit at most n times the limit.
+//! - A denied request is not charged: a limiter that never saw the denied requests decides the others the same.
+//! - A peek returns the decision of the check and changes nothing. Batches decide like the single checks.
 
 use crate::common::compact::Seeded;
 use crate::common::kinds::Kind;
@@ -31,11 +32,11 @@ const KEYS: u32 = 3;
 const ROOMY: usize = 64 << 10;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
-/// The largest limits that the sliding and the fixed window have room for.
+/// The largest limits that fit a sliding and a fixed window.
 const MOST_SLIDING: u64 = 65_407;
 const MOST_FIXED: u64 = 8_573_190_079;
 
-/// Limits around the sizes of counters, and windows from nanoseconds to years; not all go together.
+/// Limits around the sizes of counters, and windows from nanoseconds to years. Some combinations are refused.
 fn spec() -> impl Strategy<Value = Spec> {
     let limit = prop_oneof![
         4 => 1_u64..=12,
@@ -54,7 +55,7 @@ fn nanos(wait: u128) -> Duration {
     Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years"))
 }
 
-/// Times of a stream: never so far apart that tags come round.
+/// The range of times of a stream. It is too short for tags to wrap.
 struct Times {
     earliest: u64,
     latest: u64,
@@ -71,7 +72,7 @@ impl Times {
     }
 }
 
-/// Our decision is the oracle's, and so are all its figures.
+/// The decision and all its figures equal the oracle's.
 fn agrees(kind: Kind, spec: Spec, start: u64, ops: &[Op], limiter: &dyn Subject) {
     let times = Times::around(start, spec.period_ns);
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(spec)).collect();
@@ -95,11 +96,11 @@ fn agrees(kind: Kind, spec: Spec, start: u64, ops: &[Op], limiter: &dyn Subject)
         assert_eq!(decided.remaining(), oracle.remaining(now), "remaining of {before}");
         let after = limiter.peek_at(op.key, 0, now);
         assert_eq!(after.remaining(), oracle.remaining(now), "peek after {before}");
-        // Rounded down, the last traces of a window count are nothing before the window ends; either time will do.
+        // A window count is rounded down, so its last part becomes zero before the window ends. Either time is right.
         let reset = nanos(oracle.reset_after(now));
         assert!(
             decided.reset_after() == reset || kind == Kind::Sliding && decided.reset_after() > reset,
-            "{before}: {decided:?}, and not {reset:?}"
+            "{before}: {decided:?}, expected {reset:?}"
         );
     }
 }
@@ -131,15 +132,15 @@ fn roomy_sketch_decides_as_oracle_when_time_steps_back() {
     WINDOWS.into_iter().for_each(|kind| with_room(kind, true));
 }
 
-/// A key, how long after the last one it comes in hundredths of the window, and its cost.
+/// A key, the time since the previous request in hundredths of the window, and the cost.
 type Request = (u16, i32, u64);
 
-/// The same with the cost as it is, or as a share of the limit in sixteenths.
+/// A `Request` before its cost is known: if the flag is set, the cost is a number of sixteenths of the limit.
 type Asked = (u16, i32, u64, bool);
 
 const CROWD: u16 = 400;
 
-/// Few keys often, many seldom; turns now and then.
+/// Requests in which a few keys are frequent and many keys are rare. A window ends now and then.
 fn requests(backward: bool) -> impl Strategy<Value = Vec<Asked>> {
     let key = prop_oneof![1 => 0..8_u16, 2 => 0..CROWD];
     let back = u32::from(backward);
@@ -165,14 +166,14 @@ fn crowded_spec() -> impl Strategy<Value = Spec> {
     (limit, period).prop_map(|(limit, period_ns)| Spec::new(limit, period_ns))
 }
 
-/// As little as it takes, and a little more.
+/// The least memory that the store accepts, and a little more.
 fn small() -> impl Strategy<Value = usize> {
     select(vec![LEAST, 400, 1_024])
 }
 
 const START: u64 = 1_700_000_000 * SEC;
 
-/// The times of requests, from a start that is in the middle of a window.
+/// The times of requests. The first time is in the middle of a window.
 fn times(spec: Spec, requests: &[Request]) -> Vec<u64> {
     let mut now = START / spec.period_ns * spec.period_ns + spec.period_ns / 2;
     let step = |step: i32| spec.period_ns / 100 * u64::from(step.unsigned_abs());
@@ -227,12 +228,12 @@ fn full_sketch_admits_no_more_than_oracle() {
                 }
             }
         });
-        assert!(allowed.get() > 1_000 && denied.get() > 100, "{kind:?}: {allowed:?}, {denied:?} wrongly");
+        assert!(allowed.get() > 1_000 && denied.get() > 100, "{kind:?}: {allowed:?} admitted, {denied:?} wrongly denied");
     }
 }
 
-/// A time that steps back is decided as of the newest window that is met, whoever was there. So a key's requests of the
-/// windows from `a` on, made before any time after `b` was seen, are counted in those windows.
+/// A check whose time steps back is decided in the newest window that it reads, whichever key wrote it. So a key's
+/// requests with times from window `a` on, made before any time after window `b` was seen, count in windows `a` to `b`.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn so_many_windows_admit_so_many_limits_whatever_time_does() {
@@ -240,7 +241,7 @@ fn so_many_windows_admit_so_many_limits_whatever_time_does() {
         without_room(kind, true, |spec, bytes, requests| {
             let limiter = crowded(kind, spec, bytes);
             let mut newest = 0;
-            // A key, the window of its time, the newest so far, and what it was admitted.
+            // Key, window of the request's time, newest window so far, admitted cost.
             let mut admitted: Vec<(u16, u64, u64, u64)> = Vec::new();
             for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
                 newest = newest.max(now / spec.period_ns);
@@ -283,7 +284,7 @@ fn a_peek_is_the_checks_answer_and_changes_nothing() {
             let (limiter, other) = (crowded(kind, spec, bytes), crowded(kind, spec, bytes));
             for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
                 let key = key.into();
-                // Of no time that was not given, so that both limiters know of the same.
+                // No peek uses a time that only one of the limiters has seen.
                 let decided = other.check_at(key, cost, now);
                 let peeked = limiter.peek_at(key, cost, now);
                 assert_eq!(limiter.peek_at(key, cost, now), peeked);
@@ -295,7 +296,7 @@ fn a_peek_is_the_checks_answer_and_changes_nothing() {
     }
 }
 
-/// Batches of every length, and single checks by the clock and by hash, on limiters of their own.
+/// Compares single checks by the clock, checks by hash and batches of every length, each on its own limiter.
 fn batched<A: WindowAlgorithm>(algorithm: A, spec: Spec, bytes: usize, requests: &[Request]) {
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = || build(algorithm.clone(), bytes, clock.clone()).expect("an ordinary quota");
@@ -323,7 +324,7 @@ fn batched<A: WindowAlgorithm>(algorithm: A, spec: Spec, bytes: usize, requests:
     assert_eq!(many, decisions, "{spec:?}");
 }
 
-/// The times of requests of which those come together whose step is none.
+/// The time of each chunk of requests. A request with a step of zero belongs to the chunk of the one before.
 fn times_of_chunks(spec: Spec, requests: &[Request]) -> Vec<u64> {
     let times = times(spec, requests);
     requests
@@ -371,7 +372,7 @@ fn what_is_cleared_is_as_new() {
     }
 }
 
-/// From the first to the last unit, and not one more; the next window has as many again.
+/// Admits each unit up to the limit and denies the next. The next window admits the same number again.
 #[test]
 fn every_size_of_counter_counts_to_its_limit() {
     let limits = [1, 2, 3, 4, 7, 8, 9, 127, 128, 129, 255, 256, 257, 4_095, 4_096, MOST_SLIDING, MOST_FIXED];
@@ -381,7 +382,7 @@ fn every_size_of_counter_counts_to_its_limit() {
             assert!(kind != Kind::Fixed && limit == MOST_FIXED, "{kind:?} refuses {limit}");
             continue;
         };
-        // Two windows apart, so that a sliding one has forgotten the last.
+        // The times are two windows apart, so a sliding window has forgotten the previous usage.
         for now in [START, START + 2 * HOUR, START + 4 * HOUR] {
             for key in 0..4_u32 {
                 let steps = limit.min(1 + u64::from(key) * 50);
@@ -404,7 +405,7 @@ fn every_size_of_counter_counts_to_its_limit() {
 fn oversized_sketch_limit_is_refused_with_maximum() {
     let refused = |kind, limit| {
         let spec = Spec::new(limit, HOUR);
-        sketch_of(kind, spec, ROOMY).expect("the algorithm holds it").expect_err("too large").to_string()
+        sketch_of(kind, spec, ROOMY).expect("a limit within the algorithm's range").expect_err("too large").to_string()
     };
     for (kind, most) in [(Kind::Fixed, MOST_FIXED), (Kind::Sliding, MOST_SLIDING)] {
         assert!(sketch_of(kind, Spec::new(most, HOUR), ROOMY).unwrap().is_ok());

@@ -1,4 +1,4 @@
-//! Windows that turn, in the sketch store: at boundaries, after long silence, and for whoever comes late.
+//! Window changes in the sketch store: at boundaries, after long silence, and for late callers.
 
 use crate::common::compact::{Random, Seeded};
 use crate::common::kinds::Kind;
@@ -24,12 +24,12 @@ fn limiter(kind: Kind, limit: u64, window_ns: u64, bytes: usize) -> Box<dyn Subj
         .expect("an ordinary quota")
 }
 
-/// How many units a key is admitted one by one, of more than the limit.
+/// Asks for the limit and two more units, one by one. Returns how many are admitted.
 fn admitted(limiter: &dyn Subject, key: u32, now: u64, limit: u64) -> u64 {
     (0..limit + 2).filter(|_| limiter.check_at(key, 1, now).is_allowed()).count() as u64
 }
 
-/// Windows of these lengths, with limits that go with them, have tags of 16 to 24 bits.
+/// Lengths of windows, each with a suitable limit. Their tags have 16 to 24 bits.
 const LENGTHS: [(u64, u64); 14] = [
     (2, 120),
     (3, 1_000),
@@ -50,7 +50,7 @@ const LENGTHS: [(u64, u64); 14] = [
 #[test]
 fn windows_with_fast_wrapping_tags_are_refused() {
     let of = |window_ns| sketch_of(Kind::Fixed, Spec::new(2, window_ns), ROOMY).expect("an ordinary quota");
-    let Err(error) = of(119) else { panic!("refused") };
+    let Err(error) = of(119) else { panic!("a window of 119 ns is accepted") };
     let error = error.to_string();
     assert!(error.contains("119 ns") && error.contains("at least 120 ns"), "{error}");
     assert!(of(120).is_ok());
@@ -64,7 +64,7 @@ fn tags_of_every_length_are_tried() {
     }
 }
 
-/// The last nanosecond of a window and the first of the next, over many windows, odd and even.
+/// Checks the first and the last nanosecond of ten consecutive windows, odd and even.
 #[test]
 fn a_window_turns_at_its_first_nanosecond() {
     for (limit, window_ns) in LENGTHS {
@@ -80,7 +80,8 @@ fn a_window_turns_at_its_first_nanosecond() {
     }
 }
 
-/// What was used up in one window weighs all at the beginning of the next, half in its middle, nothing in the one after.
+/// Usage of one window counts in full at the beginning of the next window, by half in its middle, and not in the
+/// window after that.
 #[test]
 fn a_sliding_window_carries_over_what_overlaps() {
     for strict in [false, true] {
@@ -97,11 +98,13 @@ fn a_sliding_window_carries_over_what_overlaps() {
         assert!(limiter.check_n("key", 6).is_denied());
         assert!(limiter.check_n("key", 5).is_allowed());
         clock.advance(Duration::from_secs(90));
-        assert!(limiter.check_n("key", 10).is_allowed(), "the one before had none");
+        assert!(limiter.check_n("key", 10).is_allowed(), "the previous window has no usage");
     }
 }
 
-/// A crowd that uses up everything, a silence, and the crowd again, with as many that were not there before.
+/// Many keys use up their limits. After a silence the same keys and as many new keys ask again.
+///
+/// Returns how many units each key is admitted after the silence.
 fn after_silence(kind: Kind, limit: u64, window_ns: u64, bytes: usize, silence: u64) -> Vec<u64> {
     const CROWD: u32 = 40;
     let limiter = limiter(kind, limit, window_ns, bytes);
@@ -137,9 +140,10 @@ fn any_silence_but_a_tag_cycle_resets_all() {
     }
 }
 
-/// Whoever comes back after exactly a round of tags may meet what was used up then; it is never admitted more. (A round less
-/// one window of silence, and words of then seem to be of the next window: they once were believed, so that whoever met
-/// them after it was admitted was counted there, and again had all of its limit.)
+/// After exactly one cycle of tags, a key may read its old usage again. It is never admitted more than its limit.
+///
+/// After one cycle less one window, old words seem to belong to the next window. In the past they were trusted. A key
+/// that read them after it was admitted was counted there, and then had its whole limit again.
 #[test]
 fn when_tags_come_round_nobody_is_admitted_more() {
     for kind in WINDOWS {
@@ -169,7 +173,7 @@ fn per_minute(limit: u64, bytes: usize) -> (Fixed, ManualClock) {
     (limiter, clock)
 }
 
-/// Behind a later check of the same key, by however many windows.
+/// The check's time lies behind a later check of the same key, by any number of windows.
 #[test]
 fn step_back_is_decided_in_newest_window() {
     for back in (1..5_000).chain((5_000..60_000).step_by(999)) {
@@ -189,7 +193,7 @@ fn clock_ns(clock: &ManualClock) -> u64 {
     clock.now().as_nanos()
 }
 
-/// Charged by the clock, then checked by a time that lags it, and the other way round.
+/// The key is charged by the clock, then checked with a given time that lags it, then by the clock again.
 #[test]
 fn given_times_and_the_clock_know_of_each_other() {
     for back in 1..20 {
@@ -203,7 +207,7 @@ fn given_times_and_the_clock_know_of_each_other() {
     }
 }
 
-/// One call with a nonsense time must not be taken for the latest.
+/// One call with an absurd time must not set the newest time.
 #[test]
 fn end_of_time_locks_out_no_sketch_key() {
     for bytes in [LEAST, ROOMY] {
@@ -219,8 +223,10 @@ fn end_of_time_locks_out_no_sketch_key() {
     }
 }
 
-/// A clock that was ahead and is set right. If it was ahead by less than a quarter of the tags, keys are denied in the windows that
-/// were used until those come; else it is given up within two windows.
+/// A clock was ahead and is corrected.
+///
+/// If it was ahead by less than a quarter of the tags, keys are denied in the used windows until those windows are
+/// over. If it was further ahead, that time is dropped within two windows.
 #[test]
 fn a_clock_that_is_set_back_locks_nobody_out_for_long() {
     for windows in [2, 3, 5, 40_000, 1 << 40] {
@@ -243,7 +249,7 @@ fn a_clock_that_is_set_back_locks_nobody_out_for_long() {
     }
 }
 
-/// One given time that is ahead by more than a quarter of the tags binds those who ask by the clock for a window, and no longer.
+/// One given time that is ahead by more than a quarter of the tags affects checks by the clock for one window only.
 #[test]
 fn a_wrong_given_time_stops_nobody() {
     let (limiter, clock) = per_minute(4, LEAST);
@@ -258,7 +264,7 @@ fn a_wrong_given_time_stops_nobody() {
     }
 }
 
-/// The last window of all ends after the end of time, and so once had the first seconds in it.
+/// The last window ends after the end of time. In the past it therefore contained the first seconds.
 #[test]
 fn the_end_of_time_is_not_its_beginning() {
     let (limiter, _clock) = per_minute(4, ROOMY);
@@ -269,7 +275,7 @@ fn the_end_of_time_is_not_its_beginning() {
     }
 }
 
-/// By one window it counts in the later one, as threads do whose clocks differ by a little.
+/// A clock that steps back by one window counts in the later window, like threads with slightly different clocks.
 #[test]
 fn clock_set_back_one_window_counts_in_later_window() {
     let (limiter, clock) = per_minute(4, ROOMY);
@@ -284,19 +290,19 @@ fn clock_set_back_one_window_counts_in_later_window() {
     assert!(limiter.check("key").is_denied());
 }
 
-/// However many newcomers come in a window, and however little memory there is for them, one that finds its bits unset is
-/// admitted: early ones all are.
+/// A new key whose bits are unset is admitted, however many new keys a window has and however small the memory is.
+/// Early in a window this is true of all new keys.
 #[test]
 fn first_checks_are_admitted() {
     for window in 0..50 {
         let (limiter, clock) = per_minute(4, 4_096);
         clock.advance(Duration::from_secs(60 * window));
-        // Busy keys use up what they have; newcomers have counters in common with them.
+        // Busy keys use up their limits. New keys share counters with them.
         for key in 0..30 {
             assert!(limiter.check_n(&key, 4).is_allowed());
         }
         for key in 1_000..1_020 {
-            assert!(limiter.check_n(&key, 4).is_allowed(), "window {window}, newcomer {key}");
+            assert!(limiter.check_n(&key, 4).is_allowed(), "window {window}, new key {key}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The sketch of arrival times on its own.
 //!
-//! Properties, while time does not step back: with room it is one GCRA for each key, in ticks of its own; without it,
-//! whoever is admitted the key's own GCRA admits.
+//! Properties, while time does not step back:
+//! - With room, it is one GCRA for each key, in the sketch's ticks.
+//! - Without room, the key's own GCRA admits every request that the sketch admits.
 
 use crate::common::compact::Random;
 use crate::common::operations::config;
@@ -16,29 +17,29 @@ use tollgate::{Quota, Timestamp};
 
 const START: u64 = 1_700_000_000 * SEC;
 
-/// Over all phases of a cell: its range is 64 to 128 bursts' time.
+/// Start times over all phases of a cell. A cell's range is the time of 64 to 128 bursts.
 fn start() -> impl Strategy<Value = u64> {
     START..START + 2 * 365 * 24 * HOUR
 }
 
-/// An interval takes so many of the sketch's ticks.
+/// The sketch's ticks in one interval.
 fn ticks(spec: Spec) -> u64 {
     1_024 / spec.burst
 }
 
-/// The tick that a time lies in.
+/// The tick that contains a time.
 fn tick(spec: Spec, now: u64) -> u64 {
     let tick =
         u128::from(now) * u128::from(ticks(spec)) * u128::from(spec.limit) / u128::from(spec.period_ns);
     u64::try_from(tick).expect("a tick is longer than a nanosecond")
 }
 
-/// One key's arrival time in ticks.
+/// The arrival time of one key, in ticks.
 #[derive(Debug, Default)]
 struct Arrival(u64);
 
 impl Arrival {
-    /// How many ticks a cost has to wait.
+    /// The ticks that a request of this cost has to wait.
     fn wait(&self, spec: Spec, at: u64, cost: u64) -> u64 {
         (self.0.max(at) + cost * ticks(spec)).saturating_sub(at + spec.burst * ticks(spec))
     }
@@ -57,7 +58,7 @@ fn spec() -> impl Strategy<Value = Spec> {
     })
 }
 
-/// A key, nanoseconds since the last one in thousandths of the interval, and a cost in sixteenths of the burst.
+/// A key, the time since the previous request in thousandths of the interval, and a cost in sixteenths of the burst.
 fn requests() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
     let step = prop_oneof![2 => Just(0_u64), 5 => 0..2_000_u64, 1 => 0..40_000_u64];
     let cost = prop_oneof![4 => Just(0_u64), 1 => 0..18_u64];
@@ -65,7 +66,7 @@ fn requests() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
 }
 
 fn play(spec: Spec, bytes: usize, keys: u64, start: u64, requests: &[(u64, u64, u64)]) {
-    let sketch = TatSketch::try_new(quota(spec).expect("an ordinary quota"), bytes).expect("it fits");
+    let sketch = TatSketch::try_new(quota(spec).expect("an ordinary quota"), bytes).expect("a quota that fits");
     assert!(sketch.state_bytes() <= bytes.max(136));
     let mut arrivals: Vec<Arrival> = (0..60).map(|_| Arrival::default()).collect();
     let mut now = start;
@@ -122,7 +123,7 @@ fn what_does_not_fit_sixteen_bits_is_refused() {
 fn a_key_that_was_idle_for_long_is_as_new() {
     let sketch = TatSketch::try_new(Quota::per_minute(4), 1 << 10).unwrap();
     let mut now = Timestamp::from_nanos(START);
-    // Half the range is 32 bursts of a minute.
+    // Half the range is the time of 32 bursts, each of one minute.
     for minutes in [1, 2, 31, 33, 40, 62, 65, 100, 1_000, 100_000] {
         assert!(sketch.check_at(1, 4, now).is_allowed(), "{minutes} min");
         assert!(sketch.check_at(1, 1, now).is_denied());

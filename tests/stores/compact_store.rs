@@ -319,10 +319,10 @@ fn live_slots_are_rate_times_interval() {
     let law = rate * interval;
     let measured = seen as f64 / looks as f64;
     assert!((measured / law - 1.0).abs() < 0.01, "{measured} live slots, expected {law}");
-    // A helper computes the same.
+    // `Capacity::for_traffic` computes the same number.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand")]
-    let keys = Capacity::for_traffic(rate as u64, &quota).busy_keys().expect("by traffic") as f64;
-    assert!((keys / law - 1.0).abs() < 0.01, "{keys} busy keys, and {law} by the law");
+    let keys = Capacity::for_traffic(rate as u64, &quota).busy_keys().expect("a capacity for traffic") as f64;
+    assert!((keys / law - 1.0).abs() < 0.01, "{keys} busy keys, expected {law}");
 }
 
 #[test]

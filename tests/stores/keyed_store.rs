@@ -1,10 +1,10 @@
 //! The keyed store against a map of oracles.
 //!
 //! Properties, over random operations on a few keys:
-//! - decisions are those of one oracle for each key, removal and clearing included;
-//! - a key whose state is not as new is contained, counted and visited, exactly once, with what it would answer;
-//! - a key that was never charged, or was removed, is not there;
-//! - after `retain_active` only keys whose state is not as new are left.
+//! - Decisions equal those of one oracle for each key, also after removal and clearing.
+//! - A key without its full quota is contained, counted and visited exactly once, with the decision that a peek returns.
+//! - A key that was never charged, or that was removed, is not in the store.
+//! - After `retain_active` only keys without their full quota remain.
 
 use crate::common::kinds::{ALL, Kind};
 use crate::common::operations::{config, ops, spec, start};
@@ -52,7 +52,7 @@ fn acts() -> impl Strategy<Value = Vec<(Op, Act)>> {
         .prop_map(|(ops, acts)| ops.into_iter().zip(acts).collect())
 }
 
-/// What the store should hold: an oracle for each key that was ever charged.
+/// The expected content of the store: an oracle for each key that was ever charged.
 struct Model {
     kind: Kind,
     spec: Spec,
@@ -60,7 +60,7 @@ struct Model {
 }
 
 impl Model {
-    /// Asks the key's oracle, or a new one for a key that is not held.
+    /// Asks the key's oracle, or a fresh oracle if the key is not in the store.
     fn ask<T>(&self, key: u32, question: impl FnOnce(&dyn Oracle) -> T) -> T {
         match self.keys.get(&key) {
             Some(oracle) => question(&**oracle),
@@ -78,7 +78,7 @@ impl Model {
     }
 
     fn active(&self, now: u64) -> HashSet<u32> {
-        // A new adaptive bucket starts lower than it is when full, so it is never forgotten.
+        // A new adaptive bucket starts below its full quota, so the store never forgets it.
         let kept = matches!(self.kind, Kind::Adaptive(_));
         let active = |oracle: &dyn Oracle| kept || oracle.reset_after(now) > 0;
         self.keys.iter().filter(|(_, oracle)| active(&***oracle)).map(|(key, _)| *key).collect()
@@ -125,7 +125,7 @@ fn play<A: Algorithm>(algorithm: A, mut model: Model, start: u64, acts: &[(Op, A
             Act::Look => {}
             Act::RetainActive => {
                 limiter.retain_active();
-                // The last traces of a window count, rounded down to nothing, may stay until the window ends.
+                // A window count is rounded down, so a key may stay until the window ends although its count is zero.
                 if kind != Kind::Sliding {
                     assert_eq!(visited(&limiter), model.active(now), "{kind:?} {op:?} at {now}");
                 }
@@ -143,7 +143,7 @@ fn play<A: Algorithm>(algorithm: A, mut model: Model, start: u64, acts: &[(Op, A
     }
 }
 
-/// The keys held, each seen once and with its state.
+/// The keys in the store. Asserts that each is visited once, with its state.
 fn visited<A: Algorithm>(limiter: &RateLimiter<Keyed<u32, A>, ManualClock>) -> HashSet<u32> {
     let mut seen = HashSet::new();
     limiter.for_each(|key, decision| {
@@ -165,7 +165,7 @@ proptest! {
     }
 }
 
-/// Leaves keys as they are: neighbours differ in the lowest bits only.
+/// Uses the key as its hash, so that neighbouring keys differ in the lowest bits only.
 #[derive(Default)]
 struct Identity(u64);
 
@@ -183,7 +183,7 @@ impl Hasher for Identity {
     }
 }
 
-/// Keys that differ in the highest bits only.
+/// Hashes that differ in the high bits only.
 #[derive(Default)]
 struct High(u64);
 
@@ -267,7 +267,7 @@ fn idle_keys_are_dropped_in_passing() {
         clock.advance(Duration::from_millis(10));
         most = most.max(limiter.len());
     }
-    assert!(most < 20_000, "a hundred keys are alive at any time, {most} were held");
+    assert!(most < 20_000, "a hundred keys are alive at any time, but the store held {most}");
 }
 
 #[test]
@@ -280,11 +280,11 @@ fn a_full_store_denies_new_keys_and_serves_the_old() {
     let admitted = (0..1_000).filter(|key| limiter.check(key).is_allowed()).count();
     assert_eq!(admitted, 100);
     assert_eq!(limiter.len(), 100);
-    assert!((0..100).all(|key| limiter.check(&key).is_allowed()), "known keys have their second unit");
+    assert!((0..100).all(|key| limiter.check(&key).is_allowed()), "each stored key has a second unit");
     assert!(limiter.check(&5_000).is_denied());
     assert!(!limiter.contains(&5_000));
     assert!(limiter.remove(&7));
-    assert!(limiter.check(&5_000).is_allowed(), "a place is free");
+    assert!(limiter.check(&5_000).is_allowed(), "the removed key has left room");
     assert!(limiter.check(&5_001).is_denied());
     clock.advance(Duration::from_secs(10));
     let admitted = (10_000..10_100).filter(|key| limiter.check(key).is_allowed()).count();
@@ -315,14 +315,14 @@ fn a_removed_key_starts_anew() {
     assert_eq!(verdict(&decision), Verdict::Allowed);
 }
 
-/// A key that counts that it is dropped, and then panics if it is one of seven.
+/// A key that counts its drop, and then panics if its number is a multiple of seven.
 struct Fragile(u64, Arc<AtomicU64>);
 
 impl Drop for Fragile {
     fn drop(&mut self) {
         self.1.fetch_add(1, Ordering::Relaxed);
         if self.0.is_multiple_of(7) {
-            // Without a line of the panic hook.
+            // `resume_unwind` does not call the panic hook, so nothing is printed.
             resume_unwind(Box::new("fragile"));
         }
     }
@@ -342,7 +342,7 @@ impl Hash for Fragile {
     }
 }
 
-/// What such a key is asked for by.
+/// The borrowed form that looks up a `Fragile` key.
 struct Number<'a>(u64, &'a Arc<AtomicU64>);
 
 impl Hash for Number<'_> {
@@ -361,7 +361,7 @@ impl Lookup<Fragile> for Number<'_> {
     }
 }
 
-/// A key's panic came out of the check that happened to free it, and the nodes freed with it were leaked.
+/// In the past a key's panic came out of the check that freed the key, and the nodes freed with it were leaked.
 #[test]
 fn panicking_drop_leaks_no_other_key() {
     const KEYS: u64 = 5_000;
@@ -370,7 +370,7 @@ fn panicking_drop_leaks_no_other_key() {
     let check = |keys: std::ops::Range<u64>| {
         keys.for_each(|key| assert!(limiter.check(&Number(key, &dropped)).is_allowed()));
     };
-    // What a thread has retired it hands on when it ends.
+    // A thread hands on its retired nodes when it ends.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             check(0..KEYS);
@@ -382,8 +382,8 @@ fn panicking_drop_leaks_no_other_key() {
     while dropped.load(Ordering::Relaxed) < KEYS && clock.now() < begun + Duration::from_secs(30) {
         let _ = limiter.peek(&Number(0, &dropped));
     }
-    assert_eq!(dropped.load(Ordering::Relaxed), KEYS, "keys that were removed");
+    assert_eq!(dropped.load(Ordering::Relaxed), KEYS, "removed keys are dropped");
     check(0..KEYS);
     drop(limiter);
-    assert_eq!(dropped.load(Ordering::Relaxed), 2 * KEYS, "keys that were in place");
+    assert_eq!(dropped.load(Ordering::Relaxed), 2 * KEYS, "stored keys are dropped with the limiter");
 }

@@ -1,15 +1,15 @@
-//! What `TopKeys` promises, held against exact counts. Shared with the fuzz target.
+//! The guarantees of `TopKeys`, checked against exact counts. The fuzz target shares this file.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 use tollgate::sketch::TopKeys;
 
-/// The true units of each key, and the order in which keys came.
+/// The true units of each key.
 #[derive(Clone, Debug)]
 pub(crate) struct Exact<K> {
     units: HashMap<K, u128>,
-    /// The fewest entries of all that were merged.
+    /// The smallest number of entries among the merged summaries.
     entries: usize,
 }
 
@@ -35,7 +35,7 @@ impl<K: Copy + Hash + Eq + Debug> Exact<K> {
         self.units.values().sum()
     }
 
-    /// Every bound, for every key.
+    /// Asserts every bound, for every key.
     pub(crate) fn judge(&self, ours: &TopKeys<K>) {
         let entries = self.entries as u128;
         let total = self.total();
@@ -50,30 +50,30 @@ impl<K: Copy + Hash + Eq + Debug> Exact<K> {
         let mut above = 0;
         for entry in &top {
             let units = self.units.get(&entry.key).copied().unwrap_or_default();
-            assert!(units > 0, "{entry:?} never came");
-            assert!(stop(units) <= entry.count, "{entry:?} of {units} is too low");
-            assert!(u128::from(entry.at_least()) <= units, "{entry:?} of {units} is too high");
+            assert!(units > 0, "{entry:?} was never added");
+            assert!(stop(units) <= entry.count, "{entry:?} is too low: {units} units");
+            assert!(u128::from(entry.at_least()) <= units, "{entry:?} is too high: {units} units");
             assert!(entry.error <= floor && entry.count >= floor, "{entry:?}, {floor}");
             above += u128::from(entry.count - floor);
-            assert_eq!(ours.get(&entry.key), Some(*entry), "each key has one entry");
+            assert_eq!(ours.get(&entry.key), Some(*entry), "`get` and `top` differ");
         }
-        assert!(above + u128::from(floor) * entries <= total, "the sum that keeps the floor low: {ours:?}");
+        assert!(above + u128::from(floor) * entries <= total, "the counts do not bound the floor: {ours:?}");
         for (key, units) in &self.units {
             if ours.get(key).is_none() {
-                assert!(stop(*units) <= floor, "{key:?} of {units} has no entry: {ours:?}");
+                assert!(stop(*units) <= floor, "{key:?} with {units} units has no entry: {ours:?}");
                 assert!(
                     units * entries <= total || total > u128::from(u64::MAX),
-                    "{key:?} is heavy: {ours:?}"
+                    "{key:?} is heavy and has no entry: {ours:?}"
                 );
             }
         }
         if self.units.len() <= self.entries {
-            assert_eq!((floor, ours.len()), (0, self.units.len()), "there is room for all");
+            assert_eq!((floor, ours.len()), (0, self.units.len()), "every key has an entry of its own");
         }
     }
 }
 
-/// Where counts stop.
+/// Converts to `u64`; counts saturate at `u64::MAX`.
 fn stop(units: u128) -> u64 {
     u64::try_from(units).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,12 @@
 //! The heaviest keys of a stream.
 //!
-//! Properties, for any keys and weights, adds and merges: every count is right within its own error, every
-//! error within the bound that is stated, and every key above the bound is there (see `bounds`). And of the
-//! sampling front: what all threads recorded is what is in it and what it dropped; it never waits, and never
-//! allocates.
+//! Properties, for any keys and weights, adds and merges (see `bounds`):
+//! - Every count is right within its own error, and every error is within the documented bound.
+//! - Every key above the bound has an entry.
+//!
+//! Properties of the sampled variant for many threads:
+//! - The units in it plus the units that it dropped are the units that all threads recorded.
+//! - A record never waits and never allocates.
 
 mod bounds;
 mod sampled;
@@ -23,10 +26,10 @@ use std::hash::{Hash, Hasher};
 use tollgate::sketch::{CutText, SampledTopKeys, TopKeys};
 
 fn top_keys<K>(entries: usize) -> TopKeys<K> {
-    TopKeys::try_new(entries).expect("there is memory")
+    TopKeys::try_new(entries).expect("a small summary")
 }
 
-/// A few entries and more keys, so that most adds take another's entry; weights from nothing to all there is.
+/// Adds of more keys than there are entries, so that most adds replace an entry. Weights are from zero to `u64::MAX`.
 fn adds(keys: u32) -> impl Strategy<Value = Vec<(u32, u64)>> {
     let weight = prop_oneof![
         8 => Just(1_u64),
@@ -71,7 +74,7 @@ proptest! {
             ours.merge(&other);
             exact.merge(&other_exact);
             exact.judge(&ours);
-            // And a summary that was merged goes on like any other.
+            // A merged summary continues like any other.
             for &(key, n) in more {
                 ours.add(key, n);
                 exact.add(key, n);
@@ -111,7 +114,7 @@ proptest! {
         for (text, units) in exact {
             let key = CutText::new(text);
             prop_assert!(text.starts_with(key.as_str()) && key.as_str().len() <= 5);
-            prop_assert!(key.as_str().len() > 2 || !key.is_cut(), "no more is cut than must be");
+            prop_assert!(key.as_str().len() > 2 || !key.is_cut(), "more is cut than necessary");
             prop_assert_eq!((key.is_cut(), key.whole_len()), (key.as_str() != text, text.len()));
             prop_assert_eq!(ours.get(&key).map(|entry| (entry.count, entry.error)), Some((units, 0)));
         }
@@ -153,7 +156,7 @@ fn equal_counts_rank_by_entry_age() {
     let keys = |ours: &TopKeys<&'static str>| ours.top(9).iter().map(|entry| entry.key).collect::<Vec<_>>();
     assert_eq!(keys(&ours), ["b", "c", "d", "a"]);
 
-    // By when an entry was taken, whichever it was.
+    // The rank depends on when a key took its entry, not on which entry it took.
     let mut two = top_keys(2);
     ["a", "b", "c", "b"].into_iter().for_each(|key| two.add(key, 1));
     assert_eq!(keys(&two), ["b", "c"]);
@@ -162,14 +165,14 @@ fn equal_counts_rank_by_entry_age() {
     let order: Vec<u64> = many.top(1_000).iter().map(|entry| entry.key).collect();
     assert!(order.into_iter().eq((0..1_000).map(|rank| (2 * rank + 1) % 1_001)));
 
-    // The other's newcomers come after ours, in the other's order.
+    // New keys of the other summary come after the own keys, in the other's order.
     let (mut left, mut right) = (top_keys(8), top_keys(8));
     ["p", "q"].into_iter().for_each(|key| left.add(key, 1));
     ["z", "q", "y"].into_iter().for_each(|key| right.add(key, 1));
     left.add("o", 2);
     left.merge(&right);
     assert_eq!(keys(&left), ["q", "o", "p", "z", "y"]);
-    // And a newcomer comes after all of them.
+    // A new key comes after all of them.
     left.add("a", 1);
     assert_eq!(keys(&left), ["q", "o", "p", "z", "y", "a"]);
 }
@@ -185,7 +188,7 @@ fn hashers_with_other_secrets_keep_the_same_keys() {
     assert_eq!(run(), run());
 }
 
-/// Every key of a hash that is the same for all.
+/// A key whose hash is the same for all values.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Alike(u32);
 
@@ -216,7 +219,7 @@ fn a_flood_of_new_keys_pushes_out_no_heavy_one() {
         exact.add(key, 1);
     };
     for round in 0..2_000 {
-        // Of a hundred and one in each round, 1 and 2 come twice.
+        // Each round adds 101 units. The keys 1 and 2 come twice.
         [1, 2, 1, 2].into_iter().for_each(&mut turn);
         (0..97).for_each(|n| turn(1_000 + 97 * round + n));
     }
@@ -224,7 +227,7 @@ fn a_flood_of_new_keys_pushes_out_no_heavy_one() {
     let top = ours.top(3);
     assert_eq!([top[0].key.min(top[1].key), top[0].key.max(top[1].key)], [1, 2]);
     assert!(top[0].at_least() >= 4_000 - ours.total() / ENTRIES);
-    // Those of the flood are as high as the floor, and say that it may be nothing.
+    // Keys of the flood have counts as high as the floor, and errors that show that these may be nothing.
     assert!(top[2].at_least() <= 1 && top[2].count <= ours.total() / ENTRIES + 1);
 }
 
@@ -237,7 +240,7 @@ fn worst_case_is_one_key_more_than_entries() {
         exact.add(turn % (ENTRIES + 1), 1);
     }
     exact.judge(&ours);
-    // No entry is worth anything, and the bound is met.
+    // No entry has certain units, and the error reaches its bound.
     assert_eq!(ours.max_error(), ours.total() / ENTRIES);
     assert!(ours.top(64).iter().all(|entry| entry.at_least() <= 1));
 }
@@ -255,12 +258,12 @@ fn counts_stop_at_the_largest_number() {
     assert_eq!(
         ours.top(2).iter().filter(|entry| entry.at_least() == u64::MAX).count(),
         1,
-        "of c nothing is known"
+        "the key c has no certain units"
     );
 }
 
-/// The keys of the most denials, most first, of equals the one that was first denied first; and how many
-/// there are.
+/// The denied keys and their denials, most first, and the number of all denials.
+/// Among equal keys, the key that was denied first comes first.
 fn denials(denied: &[&str]) -> (Vec<(String, u64)>, u64) {
     let mut counts = HashMap::<&str, (u64, usize)>::new();
     for (turn, key) in denied.iter().enumerate() {
@@ -271,8 +274,8 @@ fn denials(denied: &[&str]) -> (Vec<(String, u64)>, u64) {
     (keys.into_iter().map(|(key, (count, _))| (key.to_owned(), count)).collect(), denied.len() as u64)
 }
 
-/// What is denied in real traffic: the exact ten worst, against the ten worst by summaries of several sizes
-/// and by the front that samples all.
+/// Denials of real traffic: compares the ten most-denied keys with the results of summaries of several sizes and of
+/// the sampled variant.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn the_worst_of_the_real_traces_are_found() {
@@ -304,7 +307,7 @@ fn the_worst_of_the_real_traces_are_found() {
                 let ours: Vec<_> =
                     ours.top(usize::MAX).iter().map(|entry| (entry.key, entry.count)).collect();
                 let exact: Vec<_> = exact.iter().map(|(key, n)| (CutText::new(key), *n)).collect();
-                assert_eq!(ours, exact, "{name} {spec:?}: with room for all it is exact");
+                assert_eq!(ours, exact, "{name} {spec:?}: a summary with room for all keys is exact");
             }
 
             for entries in [16, 64, 256] {
@@ -317,7 +320,7 @@ fn the_worst_of_the_real_traces_are_found() {
                 judge.judge(&ours);
                 let top: Vec<&str> = ours.top(10).iter().map(|entry| entry.key).collect();
                 let right = exact.iter().take(10).filter(|(key, _)| top.contains(&key.as_str())).count();
-                // Who is ahead of the eleventh by more than the error is in our ten.
+                // A key that exceeds the eleventh by more than the error is among the ten of the summary.
                 let sure = ours.max_error() + exact.get(10).map_or(0, |(_, count)| *count);
                 let certain = exact.iter().take(10).filter(|(_, count)| *count > sure).count();
                 assert!(right >= certain, "{name} {spec:?}: {right} of {certain}");

@@ -1,4 +1,4 @@
-//! The front for many threads: what it samples, what it drops, what it allocates.
+//! The sampled variant for many threads: its samples, its drops and its allocations.
 
 use super::top_keys;
 use crate::counting::{allocated, held};
@@ -26,7 +26,7 @@ fn stressed(work: impl Fn(u64, u64) + Sync) {
     });
 }
 
-/// A key that half of the records of all threads are of, or one of many.
+/// Every second record returns one of four hot keys. The others return new keys.
 fn hot_or_new(thread: u64, turn: u64) -> u64 {
     if turn.is_multiple_of(2) { turn / 2 % 4 } else { 1_000 + thread * RECORDS + turn }
 }
@@ -53,21 +53,21 @@ fn nothing_is_lost_but_what_was_dropped() {
     assert_eq!(kept + dropped, 3 * THREADS * RECORDS, "{kept} kept, {dropped} dropped");
     assert!(taken.len() > 50);
 
-    // All periods together, held against what was recorded.
+    // Compare all periods together with the records.
     let mut all = top_keys(64);
     taken.iter().for_each(|sample| all.merge(&sample.keys));
     assert_eq!(all.total(), kept);
     assert!(all.max_error() <= kept / 64);
     let recorded = 3 * THREADS * RECORDS / 8;
     for key in 0..4 {
-        let entry = all.get(&key).expect("heavy");
+        let entry = all.get(&key).expect("an entry of a heavy key");
         assert!(entry.at_least() <= recorded && entry.count + dropped >= recorded, "{key}: {entry:?}");
     }
 }
 
 #[test]
 fn samples_are_right_on_average() {
-    // Every key comes at every 64th record, which one that counts would see all of or none.
+    // Each key comes at every 64th record. A variant that counts every 64th record would see all of one key.
     const KEYS: u64 = 64;
     const EVERY: u32 = 64;
     const TIMES: u64 = 20_000;
@@ -81,17 +81,17 @@ fn samples_are_right_on_average() {
         let deviation = (times as f64 * f64::from(EVERY - 1)).sqrt();
         (count as f64 - times as f64) / deviation
     };
-    // Eight standard deviations: one run in 10^15 is so far off.
+    // Eight standard deviations: one run in 10^15 is that far off.
     assert!(off(sample.keys.total(), KEYS * TIMES).abs() < 8.0, "{sample:?}");
     let mut squares = 0.0;
     for key in 0..KEYS {
-        let entry = sample.keys.get(&key).expect("there is room");
-        assert!(entry.count.is_multiple_of(64), "scaled");
+        let entry = sample.keys.get(&key).expect("room for all keys");
+        assert!(entry.count.is_multiple_of(64), "a count is not scaled");
         let off = off(entry.count, TIMES);
         assert!(off.abs() < 8.0, "{entry:?}");
         squares += off * off;
     }
-    // And no nearer than chance is: the mean of 64 squares is 1 ± 0.18.
+    // The results are not closer than chance allows: the mean of 64 squares is 1 ± 0.18.
     assert!((0.2..2.6).contains(&(squares / KEYS as f64)), "{squares}");
     assert_eq!(ours.top(3), sample.keys.top(3).into_iter().copied().collect::<Vec<_>>());
 
@@ -105,13 +105,13 @@ fn many_threads_are_sampled_alike() {
     stressed(|thread, turn| ours.record(hot_or_new(thread, turn)));
     let sample = ours.take();
     let (all, recorded) = (sample.keys.total() + sample.dropped, THREADS * RECORDS);
-    // Threads that share a stripe may draw alike, so it varies by more than by chance alone: at most as if
-    // all did.
+    // Threads that share a stripe may draw the same numbers. So the deviation is larger than by chance, at most as if
+    // all threads drew the same.
     let deviation = (recorded as f64 * 15.0 * THREADS as f64).sqrt();
     assert!((all as f64 - recorded as f64).abs() < 8.0 * deviation, "{all} of {recorded}");
 }
 
-/// A key that panics when it is compared, if it is told to.
+/// A key whose comparison panics while `FAIL` is set.
 #[derive(Clone, PartialOrd, Debug)]
 struct Faulty(u64);
 
@@ -119,7 +119,7 @@ static FAIL: AtomicBool = AtomicBool::new(false);
 
 impl PartialEq for Faulty {
     fn eq(&self, other: &Self) -> bool {
-        assert!(!FAIL.load(Ordering::Relaxed), "told to");
+        assert!(!FAIL.load(Ordering::Relaxed), "the comparison panics");
         self.0 == other.0
     }
 }
@@ -138,7 +138,7 @@ fn a_key_that_panics_spoils_nothing() {
     [1, 1, 2].into_iter().for_each(|key| ours.record(Faulty(key)));
     FAIL.store(true, Ordering::Relaxed);
     let recorded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ours.record(Faulty(1))));
-    assert!(recorded.is_err(), "it was compared");
+    assert!(recorded.is_err(), "the comparison must panic");
     FAIL.store(false, Ordering::Relaxed);
     ours.record(Faulty(1));
     ours.record(Faulty(3));
@@ -146,13 +146,13 @@ fn a_key_that_panics_spoils_nothing() {
     assert_eq!((sample.keys.total(), sample.keys.top(1)[0].count, sample.keys.max_error()), (5, 3, 1));
 }
 
-/// Two for each thread that can run at once, as the documentation has it.
+/// The documented number of stripes: two for each thread that can run at once.
 fn stripes() -> usize {
     let threads = std::thread::available_parallelism().map_or(4, usize::from);
     (2 * threads.next_power_of_two()).min(16)
 }
 
-/// A key whose comparison, which is made under the lock of a stripe, records another, until all stripes are taken.
+/// A key whose comparison records another key, under the lock of a stripe, until all stripes are taken.
 #[derive(Clone, Debug)]
 struct Nested;
 
@@ -182,7 +182,7 @@ static RECORDED: AtomicU64 = AtomicU64::new(0);
 
 #[test]
 fn what_finds_all_stripes_taken_is_dropped_and_counted() {
-    // Each goes one stripe deeper than the one before, until it finds the key in all of them.
+    // Each record goes one stripe deeper than the one before, until it finds the key in all stripes.
     for _ in 0..40 {
         FRONT.record_with(7, || Nested);
     }
@@ -199,11 +199,11 @@ fn what_finds_all_stripes_taken_is_dropped_and_counted() {
 fn memory_is_what_is_stated_and_nothing_later() {
     const ENTRIES: usize = 1_000;
     type Key = CutText<32>;
-    // What is made once for all: seeds, the number of this thread, the hasher of texts.
+    // Allocate first what is allocated only once: seeds, the number of this thread, the hasher of texts.
     SampledTopKeys::<Key>::try_new(1, 1).expect("small").record_text("");
     let before = held();
     let ours = SampledTopKeys::<Key>::try_new(ENTRIES, 1).expect("small");
-    let bytes = usize::try_from(held() - before).expect("it is held");
+    let bytes = usize::try_from(held() - before).expect("allocated memory");
     let stripes = stripes();
     assert_eq!(bytes, ours.state_bytes());
     assert!(bytes <= stripes * (ENTRIES * (size_of::<Key>() + 32 + 16 + 32) + 512), "{bytes}");
@@ -217,14 +217,14 @@ fn memory_is_what_is_stated_and_nothing_later() {
     assert_eq!(allocated(), before);
 
     let sample = ours.take();
-    assert!(sample.keys.max_error() > 0, "entries were taken from one another");
+    assert!(sample.keys.max_error() > 0, "no entry was replaced");
     ours.record_text("one");
     let mut copy = ours.take().keys.clone();
     let before = allocated();
     texts.iter().for_each(|text| copy.add(CutText::new(text), 1));
-    assert_eq!(allocated(), before, "a copy has all its memory too");
+    assert_eq!(allocated(), before, "a copy allocates when keys are added");
     drop((sample, copy));
-    assert_eq!(held(), texts_and_ours, "a period that is over leaves nothing behind");
+    assert_eq!(held(), texts_and_ours, "a finished period leaves memory behind");
     assert_eq!(ours.state_bytes(), bytes);
 }
 
@@ -249,7 +249,7 @@ fn all_of_it_can_be_sent_and_shared() {
     fn shared<T: Send + Sync + std::fmt::Debug + 'static>() {}
     shared::<TopKeys<String>>();
     shared::<SampledTopKeys<CutText<64>>>();
-    // Keys that cannot be shared may still be counted by those who share the front.
+    // Threads that share the front may count keys that are not `Sync`.
     shared::<SampledTopKeys<Cell<u8>>>();
     shared::<TopSample<u64>>();
 }
