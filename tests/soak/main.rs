@@ -1,11 +1,11 @@
-//! The soak finds what it is for: limiters that are broken on purpose, in every scene, and memory that leaks. And what is not broken
-//! it finds well.
+//! Tests of the soak itself: each scene finds limiters that are broken on purpose, and the memory check finds a leak.
+//! A round of each scene finds nothing wrong with a correct limiter.
 
 #[macro_use]
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../../examples/soak/mod.rs"]
-#[expect(dead_code, reason = "what only the example prints")]
+#[expect(dead_code, reason = "only the example prints these parts")]
 mod soak;
 
 use soak::memory::leaking;
@@ -17,14 +17,14 @@ fn soak(scene: usize, fault: Option<Fault>, length: Duration) -> Report {
     run(&Plan { seed: 7, from: 0, length, threads: 4, only: Some(scene), fault }, |_| ())
 }
 
-/// Far more than it takes; it ends with the first breach.
+/// Far more time than the soak needs. It ends at the first breach.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn finds(fault: Fault) {
     for (place, scene) in SCENES.iter().enumerate().filter(|(_, scene)| scene.finds.contains(&fault)) {
         let report = soak(place, Some(fault), PATIENCE);
         let breach =
-            report.breach.unwrap_or_else(|| panic!("{} does not find that a limiter {fault:?}", scene.name));
+            report.breach.unwrap_or_else(|| panic!("{} does not find the fault {fault:?}", scene.name));
         assert_eq!(breach.scene, scene.name, "{}", breach.story);
     }
 }

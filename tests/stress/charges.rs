@@ -1,5 +1,5 @@
-//! Many threads charge, asked and unasked, and give back, at one instant in each round: then all is as if only what was not given
-//! back had been charged. And turns that are given out at once are all different.
+//! Many threads check, charge unchecked and refund, at one instant in each round. Afterwards the state is the same as if
+//! only the units without a refund had been charged. Reservations made at once have different turns.
 
 use super::*;
 use crate::common::compact::{COMPACT, Layout, Seeded};
@@ -11,7 +11,7 @@ use tollgate::Capacity;
 const KEYS: u32 = 3;
 const SPEC: Spec = Spec { limit: 1_000, period_ns: 1_000 * SEC, burst: 1_000 };
 
-/// Threads charge and give back; what each key was left with is its oracle's.
+/// Threads charge and refund units. Afterwards each key has the state of its oracle.
 fn charged_and_given_back(
     limiter: &dyn Subject,
     kind: Kind,
@@ -42,7 +42,7 @@ fn charged_and_given_back(
                     stays[cell(round, key)].fetch_add(decision.cost(), Ordering::Relaxed);
                     held.push((key, decision));
                 }
-                // In any order, some of them never, and some in part.
+                // Refund charges in any order. Some charges stay, and some are refunded in part.
                 if held.len() > 3 {
                     let (key, charge) = held.swap_remove(index(random.below(4)));
                     let units = 1 + random.below(5);
@@ -67,9 +67,10 @@ fn charged_and_given_back(
     }
 }
 
-/// Those whose charges of one time are a sum.
+/// Whether charges of this kind at one instant add up to a sum.
 fn gives_back_any(kind: Kind) -> bool {
-    // Spaced events are no units; logs give nothing back; who is adaptive and comes late has less than one that was seen.
+    // Spaced events are not units, and logs refund nothing. A key that comes late to an adaptive bucket has less than
+    // a key that was seen before.
     !matches!(kind, Kind::Spacing | Kind::Log | Kind::Adaptive(_))
 }
 
@@ -85,7 +86,7 @@ fn all_charged_and_given_back(rounds: u64) {
         with_compact!(kind, SPEC, algorithm => {
             let clock = ManualClock::new(Timestamp::ZERO);
             let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(3)).overdraft(50_000);
-            let limiter = builder.capacity(Capacity::memory(1 << 16)).compact().expect("it fits");
+            let limiter = builder.capacity(Capacity::memory(1 << 16)).compact().expect("an ordinary quota");
             match Layout::read(&limiter.snapshot()) {
                 Layout::Ticks(ticks) => charged_and_given_back(
                     &limiter,
@@ -106,7 +107,7 @@ fn all_charged_and_given_back(rounds: u64) {
     }
 }
 
-/// All threads ask for turns; some give theirs back at once, which frees it only if it is the last.
+/// All threads reserve turns. Some refund theirs at once, which frees a turn only if it is the last.
 fn turns_are_distinct(limiter: &dyn Subject, turn: Duration, kind: Kind) {
     let now = 1_700_000_000 * SEC;
     let given = Mutex::new(BTreeSet::new());
@@ -117,13 +118,13 @@ fn turns_are_distinct(limiter: &dyn Subject, turn: Duration, kind: Kind) {
         |thread, _| {
             for number in 0..50 {
                 let decision = limiter.reserve_at(0, 1, longest, now);
-                // Who goes at once may give back at any time, which lets a later turn be as soon as one that was given
-                // out: the caveat of `refund`.
+                // A request without a delay may be refunded at any time. Then a later turn may equal an earlier one;
+                // `refund` documents this.
                 let may = number % 5 == thread % 5 && decision.delay() > Duration::ZERO;
                 let back = may && limiter.refund_n_at(0, &decision, 1, now) == 1;
                 if decision.is_allowed() && !back {
                     let new = given.lock().unwrap().insert(decision.delay());
-                    assert!(new, "{kind:?}: {decision:?} goes with another");
+                    assert!(new, "{kind:?}: {decision:?} has the same turn as another");
                 }
             }
         },
@@ -131,7 +132,7 @@ fn turns_are_distinct(limiter: &dyn Subject, turn: Duration, kind: Kind) {
     let given = given.into_inner().unwrap();
     let expected: BTreeSet<_> =
         (0..u32::try_from(given.len()).unwrap()).map(|number| turn * number).collect();
-    assert_eq!(given, expected, "{kind:?}: turns follow each other");
+    assert_eq!(given, expected, "{kind:?}: the turns have gaps");
 }
 
 fn all_turns_are_distinct() {
@@ -145,7 +146,8 @@ fn all_turns_are_distinct() {
     for kind in [Kind::Gcra, Kind::Spacing] {
         with_compact!(kind, spec, algorithm => {
             let clock = ManualClock::new(Timestamp::ZERO);
-            let limiter = RateLimiter::builder(algorithm).clock(clock).overdraft(1_000).compact().expect("it fits");
+            let limiter =
+                RateLimiter::builder(algorithm).clock(clock).overdraft(1_000).compact().expect("an ordinary quota");
             turns_are_distinct(&limiter, Duration::from_secs(1), kind);
         })
         .unwrap();

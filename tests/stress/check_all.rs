@@ -1,5 +1,5 @@
-//! Many threads at once under several limits: none admits more than its own, and when all is quiet each is charged for what
-//! was admitted and for nothing else.
+//! Many threads check several limits at once. No limit admits more than its quota. After the threads end, each limiter
+//! has charged exactly what was admitted.
 
 use super::{Random, THREADS};
 use std::sync::Barrier;
@@ -12,7 +12,7 @@ use tollgate::{
 /// The start of an hour.
 const START: u64 = 1_700_002_800;
 
-/// What became of a round: the units admitted at each limit and key.
+/// The units admitted at each limit and key in one round.
 struct Admitted<const LIMITS: usize, const KEYS: usize>([[AtomicU64; KEYS]; LIMITS]);
 
 impl<const LIMITS: usize, const KEYS: usize> Admitted<LIMITS, KEYS> {
@@ -29,7 +29,7 @@ impl<const LIMITS: usize, const KEYS: usize> Admitted<LIMITS, KEYS> {
     }
 }
 
-/// Runs `ask` on every thread, many times.
+/// Runs `ask` many times on every thread.
 fn race(asks: u64, ask: impl Fn(&mut Random) + Sync) {
     let barrier = Barrier::new(usize::try_from(THREADS).expect("few"));
     std::thread::scope(|scope| {
@@ -49,7 +49,7 @@ fn race(asks: u64, ask: impl Fn(&mut Random) + Sync) {
 const USERS: usize = 5;
 const ROUTES: usize = 3;
 
-/// Users and routes, all mixed up, in either order; time stands still, so what a key was admitted is what it is charged.
+/// Mixes users and routes, in either order. The clock stands still, so each key is charged exactly what it was admitted.
 fn users_and_routes(rounds: u64) {
     const PER_USER: u64 = 40;
     const PER_ROUTE: u64 = 60;
@@ -80,17 +80,17 @@ fn users_and_routes(rounds: u64) {
         for user in 0..USERS {
             let units = admitted.of(0, user);
             assert!(units <= PER_USER, "user {user} was admitted {units}");
-            assert_eq!(by_user.peek(&user).remaining(), PER_USER - units, "no residue for user {user}");
+            assert_eq!(by_user.peek(&user).remaining(), PER_USER - units, "user {user} has a wrong charge");
         }
         for route in 0..ROUTES {
             let units = admitted.of(1, route);
             assert!(units <= PER_ROUTE, "route {route} was admitted {units}");
-            assert_eq!(by_route.peek(&route).remaining(), PER_ROUTE - units, "no residue for route {route}");
+            assert_eq!(by_route.peek(&route).remaining(), PER_ROUTE - units, "route {route} has a wrong charge");
         }
     }
 }
 
-/// One key under three limits, of which the smallest decides.
+/// Checks one key under three limits. The smallest limit decides.
 fn one_key(rounds: u64) {
     for round in 0..rounds {
         let clock = ManualClock::new(Timestamp::from_secs(START + round * 7_200));
@@ -107,11 +107,11 @@ fn one_key(rounds: u64) {
         let units = units.into_inner();
         assert!(units <= 70, "{units}");
         let left = [direct.peek().remaining(), keyed.peek(&1).remaining(), compact.peek(&1).remaining()];
-        assert_eq!(left, [90 - units, 70 - units, 80 - units], "no residue");
+        assert_eq!(left, [90 - units, 70 - units, 80 - units], "a limit has a wrong charge");
     }
 }
 
-/// Of all who ask in one round, one goes: a spaced event, whatever else is charged.
+/// In each round every thread asks, and exactly one spaced event is admitted. The other requests charge nothing.
 fn spaced(rounds: u64) {
     let clock = ManualClock::new(Timestamp::from_secs(START));
     let spacing = MinimumSpacing::new(Duration::from_secs(2));
@@ -126,16 +126,16 @@ fn spaced(rounds: u64) {
         });
         assert_eq!(went.into_inner(), 1, "one event in two seconds, round {round}");
         let paid = total.peek_at(1, clock.now()).remaining();
-        // 3.6 s for a unit: of three each round, most are still owed.
+        // A unit takes 3.6 s and a round 2 s, so most of the three units of each round are still owed.
         let owed =
             Duration::from_millis(3_600 * 3 * round).saturating_sub(Duration::from_secs(2 * (round - 1)));
         let owed = owed.as_millis().div_ceil(3_600);
-        assert_eq!(u128::from(paid), 1_000 - owed, "no residue of those that lost, round {round}");
+        assert_eq!(u128::from(paid), 1_000 - owed, "a denied request left a charge, round {round}");
         clock.advance(Duration::from_secs(2));
     }
 }
 
-/// The quota is replaced by its like while requests are decided: no charge is lost on the way from one to the next.
+/// The quota is replaced by an equal quota while threads check. No charge is lost in a change.
 fn changing_quotas(rounds: u64) {
     for round in 0..rounds {
         let clock = ManualClock::new(Timestamp::from_secs(START + round * 7_200));

@@ -1,5 +1,5 @@
-//! The compact store: with room it is as exact as the keyed store, from the first sight of a key on; without, each
-//! interval of each key is within its bound, but for what is counted as raced.
+//! Threads share the compact store. With room it is as exact as the keyed store, also when keys come for the first
+//! time. Without room, each interval of each key stays within its bound plus what the `raced` gauge allows.
 
 use super::*;
 use crate::common::compact::{COMPACT, Layout, POLICIES, Seeded, policies};
@@ -34,11 +34,11 @@ impl Reading {
         }
     }
 
-    /// A time as that oracle counts it.
+    /// Converts a time to the unit of that oracle.
     fn at(&self, now: u64, start: u64) -> u64 {
         match &self.0 {
             Layout::Ticks(ticks) => {
-                u64::try_from(ticks.floor(now) - ticks.floor(start)).expect("not long after")
+                u64::try_from(ticks.floor(now) - ticks.floor(start)).expect("a time soon after the start")
             }
             Layout::Windows { .. } => now,
         }
@@ -52,8 +52,8 @@ impl Reading {
     }
 }
 
-/// Each round has some of the keys; the threads walk them in orders of their own until every one is refused. Keys that
-/// come for the first time do so on all threads at once.
+/// Each round uses some of the keys. The threads walk them in their own orders until every key is denied.
+/// A new key comes on all threads at once.
 fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, spec: Spec, size: Size) {
     let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
@@ -87,7 +87,7 @@ fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, 
     assert_eq!((limiter.gauges().evicted, limiter.gauges().raced), (0, 0), "{kind:?} {overflow:?}");
 }
 
-/// All threads offer keys of which a bucket or two cannot hold half. Between rounds time jumps.
+/// All threads check keys in a table of one or two buckets, which cannot hold half of them. Time jumps between rounds.
 fn without_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, spec: Spec, size: Size) {
     let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
@@ -100,7 +100,7 @@ fn without_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kin
         |round| clock.set(Timestamp::from_nanos(times[index(round)])),
         |thread, round| {
             let mut random = Random(thread * 1_000 + round);
-            // All threads begin with the same few, so that they race for first sights.
+            // All threads begin with the same few keys, so that they race to insert them.
             let mut order: Vec<u64> = (0..4).map(|key| (key * 11 + round) % keys).collect();
             order.extend((0..2 * keys).map(|_| random.hot_and_cold(keys)));
             for chunk in order.chunks(20) {
@@ -119,7 +119,7 @@ fn without_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kin
     };
     let most = if kind == Kind::Fixed { spec.limit } else { spec.burst };
     let exact = kind.oracle(spec);
-    // The most that one interval saw above its bound, of each key.
+    // For each key, the most by which an interval exceeds its bound.
     let above = (0..keys).map(|key| {
         (0..size.rounds).fold(0, |worst, from| {
             let mut sum = 0;
@@ -137,7 +137,7 @@ fn without_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kin
     );
 }
 
-/// Time runs on while threads check, also from times read before others': the whole run stays within the bound.
+/// The clock runs while threads check, also with times read before others' times. The whole run stays within the bound.
 fn while_time_runs<A: CompactAlgorithm>(
     algorithm: A,
     overflow: Overflow,
@@ -174,7 +174,7 @@ fn while_time_runs<A: CompactAlgorithm>(
     within(&admitted, bound, &limiter);
 }
 
-/// Real time and periods of microseconds, so that keys fall idle between one check and the next.
+/// Checks by a real clock with periods of microseconds, so that keys become idle between one check and the next.
 fn by_a_real_clock<A: CompactAlgorithm, C: Clock + Sync>(
     algorithm: A,
     clock: C,
@@ -190,8 +190,10 @@ fn by_a_real_clock<A: CompactAlgorithm, C: Clock + Sync>(
     within(&admitted, bound(elapsed + Reading::of(&limiter).tick_ns()), &"a real clock");
 }
 
-/// Half of the threads charge while the others take snapshots, reset, and look around. A snapshot holds no debt that its
-/// key never had, and none that was paid off by a charge.
+/// Half of the threads charge keys while the others take snapshots, reset keys and read the gauges.
+///
+/// A snapshot holds no debt that its key never had, and misses none. The remaining quota of each restored key lies
+/// between the values peeked before and after the snapshot.
 fn looked_at_meanwhile(overflow: Overflow, rounds: u64) {
     const KEYS: u64 = 24;
     const BURST: u64 = 50;
@@ -224,7 +226,7 @@ fn looked_at_meanwhile(overflow: Overflow, rounds: u64) {
                 check((after[index(key)]..=before[index(key)]).contains(&remaining));
             }
             check(limiter.live_slots() <= index(KEYS + THREADS) && limiter.load() < 0.1);
-            // Whoever is not among the keys that are charged.
+            // A key that no other thread charges.
             let own = KEYS + thread;
             check(limiter.check_n(&own, BURST).is_allowed());
             check(limiter.reset(&own) && limiter.check(&own).is_allowed());
@@ -252,7 +254,7 @@ fn all_with_room(size: Size) {
 
 fn all_without_room(size: Size) {
     all(|kind, overflow, spec| {
-        // Which bound a sliding window has without its counts nobody says.
+        // No bound is documented for a sliding window that has lost its counts.
         if !matches!(kind, Kind::Sliding | Kind::SlidingStrict) {
             with_compact!(kind, spec, algorithm => without_room(algorithm, overflow, kind, spec, size))
                 .unwrap();

@@ -1,16 +1,16 @@
-//! Leases: all that one thread would have been admitted, whichever stripes the threads have, and no more.
+//! Leases admit exactly as much as one thread would be admitted, whichever stripes the threads use.
 
 use super::*;
 use crate::common::lease::LEASABLE;
 use tollgate::LeaseAlgorithm;
 
-/// Fewer stripes than threads, and more than cores.
+/// A single stripe, fewer stripes than threads, and more stripes than threads.
 const STRIPES: [usize; 3] = [1, 2, 16];
-/// Long enough that many a lease is used up, and short enough that in the jumps between rounds all expire.
+/// Long enough that many leases are used up, and short enough that all leases expire in the jumps between rounds.
 const LIFE: Duration = Duration::from_millis(20);
 
-/// All threads offer single units until all are refused. Units are prepaid and carried about, but in the end
-/// each was spent.
+/// All threads check single units until all are denied. Units are prepaid and move between stripes, but in the end
+/// each unit is spent.
 fn one_limit<A: LeaseAlgorithm>(
     algorithm: A,
     mut oracle: Box<dyn Oracle>,
@@ -24,8 +24,8 @@ fn one_limit<A: LeaseAlgorithm>(
     until_refused(|| limiter.check().is_allowed(), &clock, &mut *oracle, spec, size, &limiter);
 }
 
-/// Threads spend, take from each other and put back, with costs of all sizes, while time runs: never more
-/// than was charged.
+/// Threads spend units, take units from each other and return units, with various costs, while the clock runs. They are
+/// never admitted more than was charged.
 fn while_leases_expire<A: LeaseAlgorithm>(
     algorithm: A,
     oracle: &dyn Oracle,
@@ -55,12 +55,12 @@ fn while_leases_expire<A: LeaseAlgorithm>(
             }
         },
     );
-    // Every lease was taken within this time.
+    // All leases were taken within this time.
     let elapsed = u128::from(clock.now().as_nanos() - start);
     within(&admitted, oracle.most_in(elapsed), &(limiter, spec));
 }
 
-/// Lives of microseconds by a real clock, so that leases expire between one check and the next.
+/// Leases live for microseconds of a real clock, so they expire between one check and the next.
 fn by_a_real_clock<A: LeaseAlgorithm>(algorithm: A, oracle: &dyn Oracle, stripes: usize, size: Size) {
     let limiter =
         RateLimiter::builder(algorithm).stripes(stripes).lease_life(Duration::from_micros(80)).striped();
@@ -71,7 +71,7 @@ fn by_a_real_clock<A: LeaseAlgorithm>(algorithm: A, oracle: &dyn Oracle, stripes
     within(&admitted, oracle.most_in(elapsed), &limiter);
 }
 
-/// Large enough that blocks are larger than a unit, on some of the stripes.
+/// Some of these limits are large enough for blocks of more than one unit, with some numbers of stripes.
 const LEASED: [Spec; 3] = [
     Spec { limit: 10, period_ns: SEC, burst: 10 },
     Spec { limit: 400, period_ns: 7 * SEC, burst: 400 },

@@ -1,10 +1,10 @@
-//! Many threads at once admit what one thread would have, and never more.
+//! Many threads at once admit exactly as much as one thread, and never more.
 //!
-//! Time stands still in a round while all threads offer, and jumps between rounds, so what each key may be admitted in
-//! each round is known exactly from its oracle; keys expire and are dropped in the jumps while others are inserted. With
-//! real clocks and tiny periods only the bound over the measured time is known.
+//! In most tests the clock stands still during a round, while all threads check, and jumps between rounds. So the
+//! oracle of each key computes exactly what is admitted in each round. In the jumps keys expire, and they are removed
+//! while other keys are inserted. With real clocks and tiny periods, only the bound for the measured time is known.
 //!
-//! The forms marked `#[ignore]` are larger, for runs under a sanitizer: `cargo test --test stress -- --include-ignored`.
+//! The tests marked `#[ignore]` are larger, for runs under a sanitizer: `cargo test --test stress -- --include-ignored`.
 
 #[macro_use]
 #[path = "../common/mod.rs"]
@@ -30,7 +30,7 @@ use tollgate::{Algorithm, Clock, HashedStore, ManualClock, QuantaClock, RateLimi
 
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 
-/// How much of everything.
+/// The size of a test: rounds, keys, and the time of tests with a real clock.
 #[derive(Copy, Clone)]
 struct Size {
     rounds: u64,
@@ -52,7 +52,7 @@ const SPECS: [Spec; 3] = [
     Spec { limit: 1, period_ns: SEC, burst: 1 },
 ];
 
-/// A small generator of its own for each thread.
+/// A small random number generator, one for each thread.
 struct Random(u64);
 
 impl Random {
@@ -61,7 +61,7 @@ impl Random {
         (self.0 >> 33) % bound
     }
 
-    /// One of so many keys, of which some are hot, and some mostly idle and come and go.
+    /// Returns one of `keys` keys. Some are hot; the others are mostly idle, so they expire and return.
     fn hot_and_cold(&mut self, keys: u64) -> u64 {
         self.below(keys).min(self.below(keys))
     }
@@ -71,7 +71,7 @@ fn index(n: u64) -> usize {
     usize::try_from(n).expect("small")
 }
 
-/// Checks one unit for each key, one by one or in one batch, and counts who is admitted.
+/// Checks one unit for each key, one by one or in one batch, and calls `admitted` for each admitted key.
 fn offer<S: HashedStore>(
     limiter: &RateLimiter<S, ManualClock>,
     keys: &[u64],
@@ -91,7 +91,7 @@ fn offer<S: HashedStore>(
     }
 }
 
-/// The times of the rounds: a few to one instant, most a fraction of the period apart, some far.
+/// The times of the rounds: a few equal, most a fraction of the period apart, some far apart.
 fn times(spec: Spec, rounds: u64) -> Vec<u64> {
     let mut random = Random(spec.limit + rounds);
     let mut now = 1_700_000_000 * SEC;
@@ -108,8 +108,8 @@ fn times(spec: Spec, rounds: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Runs `work(thread, round)` on all threads, all of them in the same round at any time. `turn` runs alone between.
-/// Neither may panic, or the other threads would wait for ever: what they find is judged afterwards.
+/// Runs `work(thread, round)` on all threads, which are in the same round at any time. `turn` runs alone in between.
+/// Neither may panic, because the other threads would wait forever. So the tests check the results afterwards.
 fn in_rounds(rounds: u64, turn: impl Fn(u64) + Sync, work: impl Fn(u64, u64) + Sync) {
     let barrier = Barrier::new(usize::try_from(THREADS).expect("few threads"));
     std::thread::scope(|scope| {
@@ -128,14 +128,14 @@ fn in_rounds(rounds: u64, turn: impl Fn(u64) + Sync, work: impl Fn(u64, u64) + S
     });
 }
 
-/// All threads offer single units of one stream until all are refused.
+/// All threads check single units of one stream until all are denied.
 fn one_stream<A: Algorithm>(algorithm: A, mut oracle: Box<dyn Oracle>, spec: Spec, size: Size) {
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
     until_refused(|| limiter.check().is_allowed(), &clock, &mut *oracle, spec, size, &limiter);
 }
 
-/// All threads `check` until all are refused, in each round. As many are admitted as by the oracle.
+/// In each round all threads call `check` until all are denied. Exactly as many units are admitted as by the oracle.
 fn until_refused(
     check: impl Fn() -> bool + Sync,
     clock: &ManualClock,
@@ -161,7 +161,7 @@ fn until_refused(
     }
 }
 
-/// How many single units the oracle admits at one instant.
+/// Returns how many single units the oracle admits at one instant.
 fn admissions(oracle: &mut dyn Oracle, now: u64) -> u64 {
     let mut admitted = 0;
     while oracle.admits(now.into(), 1) {
@@ -171,18 +171,18 @@ fn admissions(oracle: &mut dyn Oracle, now: u64) -> u64 {
     admitted
 }
 
-/// Whether a round has a key.
+/// Whether a round uses a key.
 fn present(round: u64, key: u64) -> bool {
     (key * 7 + round * round) % 5 < 2
 }
 
-/// The keys that a round has of so many, in an order of the thread's own.
+/// The keys that a round uses, in the thread's own order.
 fn walk(keys: u64, round: u64, thread: u64, random: &mut Random) -> impl Iterator<Item = u64> {
     let (first, stride) = (random.below(keys), if thread.is_multiple_of(2) { 1 } else { keys - 1 });
     (0..keys).map(move |step| (first + step * stride) % keys).filter(move |key| present(round, *key))
 }
 
-/// Each round has some of the keys; the threads walk them in orders of their own until every one is refused.
+/// Each round uses some of the keys. The threads walk them in their own orders until every key is denied.
 fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, spec: Spec, size: Size) {
     let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
@@ -216,8 +216,8 @@ fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, s
     }
 }
 
-/// In each round all keys have fallen idle; half of the threads charge them while the others drop idle keys. No charge
-/// may land on a state that is being dropped.
+/// At the start of each round all keys are idle. Half of the threads charge them while the others remove idle keys.
+/// No charge may be lost in a state that is being removed.
 fn charged_while_dropped<A: Algorithm>(algorithm: A, spec: Spec, rounds: u64) {
     const KEYS: u64 = 3;
     let clock = ManualClock::new(Timestamp::from_nanos(1_700_000_000 * SEC));
@@ -244,7 +244,7 @@ fn charged_while_dropped<A: Algorithm>(algorithm: A, spec: Spec, rounds: u64) {
     }
 }
 
-/// Time runs on while threads check, also from times read before others': the whole run stays within the bound.
+/// The clock runs while threads check, also with times read before others' times. The whole run stays within the bound.
 fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, size: Size) {
     let start = 1_700_000_000 * SEC;
     let clock = ManualClock::new(Timestamp::from_nanos(start));
@@ -270,8 +270,9 @@ fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, 
     within(&admitted, oracle.most_in(elapsed), &limiter);
 }
 
-/// All threads charge keys for a while of real time. What each of so many keys was admitted, and in how many nanoseconds
-/// at most; `charge` says which key it has charged, and by how much.
+/// All threads charge keys for a while of real time. `charge` returns the key and the units that it has charged.
+///
+/// Returns the units that each key was admitted, and an upper bound on the nanoseconds that passed.
 #[expect(clippy::disallowed_methods, reason = "the clocks under test are measured by another")]
 fn in_real_time(
     size: Size,
@@ -294,11 +295,11 @@ fn in_real_time(
             }
         },
     );
-    // Two clocks may run apart: a thousandth and a tenth of a millisecond are far more than they do.
+    // Two clocks may drift apart, by far less than a thousandth and a tenth of a millisecond.
     (admitted, start.elapsed().as_nanos() * 1_001 / 1_000 + 100_000)
 }
 
-/// Real time and periods of microseconds, so that keys expire between one check and the next.
+/// Checks by a real clock with periods of microseconds, so that keys expire between one check and the next.
 fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
     algorithm: A,
     clock: C,
@@ -350,7 +351,7 @@ fn all_while_time_runs(size: Size) {
 }
 
 fn all_charged_while_dropped(rounds: u64) {
-    // Its burst is its limit, so that what is admitted in a quiet time is the same for windows.
+    // The burst equals the limit, so an idle window admits the same number of units.
     let spec = Spec::new(4, SEC);
     for kind in [Kind::Gcra, Kind::Interval, Kind::FirstUse, Kind::SubStrict(6), Kind::Log] {
         with_algorithm!(kind, spec, algorithm => charged_while_dropped(algorithm, spec, rounds)).unwrap();

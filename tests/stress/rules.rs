@@ -1,4 +1,4 @@
-//! Rules are loaded again and again while threads are asking.
+//! Rules are replaced again and again while threads check.
 
 use std::sync::Barrier;
 use std::thread;
@@ -6,17 +6,17 @@ use std::thread;
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{ManualClock, Timestamp};
 
-/// Fewer where fewer checks are made, so that all reach their limits.
+/// The number of keys depends on the number of checks, so that all keys reach their limits.
 const KEYS: usize = CHECKS / 2_500;
 const LOADS: usize = 100;
 const THREADS: usize = 4;
 const CHECKS: usize = if cfg!(tollgate_tsan) { 200_000 } else { 1_000_000 };
 
-/// Every load changes all numbers, and some the algorithm or the store of a rule.
+/// The rules of one load. Every load changes all numbers, and some loads change the algorithm or the store of a rule.
 fn config(load: usize) -> Config {
     let limit = 300 + 50 * (load % 3);
     let algorithm = ["fixed-window", "gcra", "sliding-window"][load / 10 % 3];
-    // Not back again: of a compact store the keys are not known.
+    // The store does not change back: a compact store does not know its keys.
     let store = if load < LOADS / 2 { "keyed" } else { "compact" };
     let text = format!(
         "
@@ -40,8 +40,8 @@ descriptors:
     Config::from_yaml("stress.yaml", &text).unwrap()
 }
 
-/// Time stands still, so no charge is paid back. Whatever is loaded when, no client is admitted more than the highest limit that was
-/// in force. A client that asks often enough is admitted the lowest.
+/// The clock stands still, so no charge is paid back. Whatever is loaded and when, no client is admitted more than the
+/// highest limit that was in force. A client that checks often enough is admitted at least the lowest limit.
 #[test]
 fn no_charge_is_lost_in_a_hundred_loads() {
     for key in ["plain", "changing", "moving", "same", "shared"] {
@@ -60,7 +60,7 @@ fn no_charge_is_lost_in_a_hundred_loads() {
                 for check in 0..per_thread {
                     let client = (check * 7 + thread * 31) % KEYS;
                     let answer = rules.check("d", &[Descriptor::new(&[(key, value(client))])]);
-                    assert_eq!(answer.limits().count(), 1, "no request is decided by half a load");
+                    assert_eq!(answer.limits().count(), 1, "a request sees an incomplete load");
                     admitted[client] += usize::from(answer.is_allowed());
                 }
                 admitted
@@ -81,15 +81,15 @@ fn no_charge_is_lost_in_a_hundred_loads() {
             assert!(all <= 40_000, "{key}: {all}");
             assert!(
                 all >= 30_000 - 2 * LOADS * THREADS,
-                "{key}: {all} of 30,000 at least, but for those charged twice in a load"
+                "{key}: {all}, expected 30,000 less the requests that a load charges twice"
             );
             continue;
         }
         let highest = if key == "same" { 300 } else { 400 };
         for (client, &admitted) in admitted.iter().enumerate() {
             assert!(admitted <= highest, "{key} {client}: {admitted} of at most {highest}");
-            // A request that is under way in a load may be charged twice.
-            assert!(admitted >= 300 - 20, "{key} {client}: {admitted}, where 500 were asked for");
+            // A request that runs during a load may be charged twice.
+            assert!(admitted >= 300 - 20, "{key} {client}: {admitted} admitted of 500 requests");
         }
     }
 }
@@ -149,6 +149,6 @@ descriptors:
         let one = [("client", &*clients[client])];
         let alone = || rules.check("d", &[Descriptor::new(&one)]).is_allowed();
         let left = (0..=EACH).take_while(|_| alone()).count();
-        assert_eq!(admitted + left, EACH, "client {client} was charged what was admitted");
+        assert_eq!(admitted + left, EACH, "client {client} has a wrong charge");
     }
 }

@@ -1,5 +1,5 @@
-//! The sketch store: with room it is as exact as the keyed store, also at turns; without, no window of any key sees more than
-//! its limit.
+//! Threads share the sketch store. With room it is as exact as the keyed store, also when windows end. Without room, no
+//! window of any key admits more than the limit.
 
 use super::*;
 use crate::common::compact::Seeded;
@@ -15,8 +15,9 @@ fn limiter<A: WindowAlgorithm, C: Clock>(algorithm: A, bytes: usize, clock: C) -
     build(algorithm, bytes, clock).expect("an ordinary quota")
 }
 
-/// Each round has some of the keys; the threads walk them in orders of their own until every one is refused. Then each key
-/// was admitted what one thread would have been, with room, and no more without.
+/// Each round uses some of the keys. The threads walk them in their own orders until every key is denied.
+///
+/// With room, each key is admitted exactly as much as by one thread; without room, no more.
 fn in_still_rounds<A: WindowAlgorithm>(algorithm: A, bytes: usize, kind: Kind, spec: Spec, size: Size) {
     let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
@@ -55,18 +56,20 @@ fn in_still_rounds<A: WindowAlgorithm>(algorithm: A, bytes: usize, kind: Kind, s
             wrongly_denied += u64::from(oracle.admits(times[index(round)].into(), 1));
         }
     }
-    assert!(bytes == ROOMY || cfg!(miri) || wrongly_denied > 0, "{kind:?} {spec:?}: there is room");
+    assert!(bytes == ROOMY || cfg!(miri) || wrongly_denied > 0, "{kind:?} {spec:?}: the sketch is not full");
 }
 
-/// Windows that are nanoseconds or milliseconds long.
+/// The length of the windows: one millisecond.
 const SHORT: u64 = 1_000_000;
 
-/// Time runs on while threads check, by calls between others, so that windows turn under the threads' hands. Each notes the
-/// window before and after its check: an admission was counted in one of them.
+/// The admitted units of a run in which the clock advances between checks, so that windows end while threads check.
+///
+/// Each thread notes the window before and after its check. An admission was counted in one of the two windows, or in
+/// one between them.
 struct Admissions {
-    /// By key and window, of those that began and ended in one window.
+    /// By key and window: the units of checks that began and ended in one window.
     sure: Vec<AtomicU64>,
-    /// By key.
+    /// By key: all units.
     all: Vec<AtomicU64>,
     first: u64,
     windows: u64,
@@ -85,7 +88,7 @@ impl Admissions {
         }
     }
 
-    /// No window was given more than the limit, nor all of them together so many times as much.
+    /// Asserts that no window admits more than the limit, and that n windows together admit at most n times the limit.
     fn judge(&self, limit: u64, last: u64) {
         for (cell, sure) in self.sure.iter().enumerate() {
             let sure = sure.load(Ordering::Relaxed);
@@ -99,7 +102,7 @@ impl Admissions {
     }
 }
 
-/// One check, by each of the ways in which a time comes to it.
+/// One check, by one of the four methods that differ in how they get the time.
 fn one_way<A: WindowAlgorithm, C: Clock>(
     limiter: &Limiter<A, C>,
     way: u64,
@@ -148,7 +151,7 @@ fn while_windows_turn<A: WindowAlgorithm>(algorithm: A, limit: u64, bytes: usize
     admitted.judge(limit, window());
 }
 
-/// The same by a real clock, whose windows turn every millisecond.
+/// Like `while_windows_turn`, by a real clock. A window ends every millisecond.
 fn by_a_real_clock<A: WindowAlgorithm, C: Clock + Sync>(
     algorithm: A,
     clock: C,
@@ -180,9 +183,11 @@ fn by_a_real_clock<A: WindowAlgorithm, C: Clock + Sync>(
     admitted.judge(limit, window());
 }
 
-/// A sliding window's turns, one at a time: half of the threads check in the last nanosecond of a window, at a time that they
-/// were given, and half in the first of the next. Together they are admitted no more than the limit, and a unit at least, but
-/// if each saw the other.
+/// Threads check on both sides of the end of a sliding window, one window end for each round.
+///
+/// Half of the threads check with a given time in the last nanosecond of a window, and half in the first nanosecond of
+/// the next. Together they are admitted at most the limit. (They are admitted at least one unit, unless each half sees
+/// the other's charges. The test does not check this.)
 fn on_both_sides_of_a_turn(limit: u64, bytes: usize, rounds: u64) {
     let quota = Quota::try_new(limit, Duration::from_nanos(SHORT)).expect("a quota");
     let limiter = limiter(SlidingWindow::new(quota), bytes, ManualClock::new(Timestamp::from_nanos(START)));
@@ -191,7 +196,7 @@ fn on_both_sides_of_a_turn(limit: u64, bytes: usize, rounds: u64) {
         rounds,
         |_| (),
         |thread, round| {
-            // Three windows apart, so that all begins with nothing.
+            // The rounds are three windows apart, so each begins without usage.
             let turn = START + (3 * round + 1) * SHORT;
             let now = Timestamp::from_nanos(turn - thread % 2);
             for _ in 0..=limit {
@@ -206,7 +211,7 @@ fn on_both_sides_of_a_turn(limit: u64, bytes: usize, rounds: u64) {
     }
 }
 
-/// Half of the threads charge while the others clear and look around.
+/// Half of the threads charge keys while the others clear the limiter and read its saturation.
 fn cleared_meanwhile(rounds: u64) {
     let clock = ManualClock::new(Timestamp::from_nanos(START));
     let limiter = limiter(FixedWindow::new(Quota::per_hour(50)), 4_096, clock);

@@ -1,8 +1,8 @@
-//! Many tasks and threads wait for few keys at once, and give up at any moment: nobody is forgotten, nothing is left, and no
-//! more is admitted than time allows.
+//! Many tasks and threads wait for few keys at once and give up at any moment. No waiter is forgotten, no line is left,
+//! and no more is admitted than the elapsed time allows.
 //!
-//! Real time, and the timings are whatever the machine makes of them. The form marked `#[ignore]` is larger, for runs under a
-//! sanitizer.
+//! The tests use real time, so the timing depends on the machine. The test marked `#[ignore]` is larger, for runs under
+//! a sanitizer.
 
 use super::Random;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tollgate::{Algorithm, Clock, Gcra, Jitter, Keyed, Quota, RateLimiter, Slidin
 const KEYS: u64 = 3;
 const BURST: u64 = 4;
 const PER_SECOND: u64 = 4_000;
-/// How much sooner a late wake-up may have the next ones go.
+/// How much earlier the next waiters may be admitted because a wake-up was late.
 const LATE: Duration = Duration::from_millis(2);
 
 type Limiter<A> = RateLimiter<Keyed<u64, A>, StdClock>;
 
-/// Waits `times` times, and gives up half of the time; counts what was admitted of each key.
+/// Waits `times` times and gives up half of the time. Counts the admitted units of each key.
 async fn waiter<A: Algorithm>(limiter: &Limiter<A>, admitted: &[AtomicU64], seed: u64, times: u64) {
     let mut random = Random(seed);
     for _ in 0..times {
@@ -28,7 +28,7 @@ async fn waiter<A: Algorithm>(limiter: &Limiter<A>, admitted: &[AtomicU64], seed
         let result = match random.below(6) {
             0 => tokio::time::timeout(patience, wait).await.ok(),
             1 => {
-                // Polled once or twice, and dropped.
+                // Poll once or twice, then drop the wait.
                 tokio::select! {
                     biased;
                     result = wait => Some(result),
@@ -40,7 +40,7 @@ async fn waiter<A: Algorithm>(limiter: &Limiter<A>, admitted: &[AtomicU64], seed
             _ => Some(wait.await),
         };
         if let Some(Ok(charge)) = result {
-            assert!(limiter.clock().now() >= charge.at() + charge.delay(), "never early");
+            assert!(limiter.clock().now() >= charge.at() + charge.delay(), "a wait ends before its turn");
             let index = usize::try_from(key).expect("small");
             admitted[index].fetch_add(cost, Ordering::Relaxed);
         }
@@ -74,7 +74,7 @@ fn run<A: Algorithm>(algorithm: A, most_in: impl Fn(Duration) -> u64, tasks: u64
             });
         }
     });
-    // Some are dropped by their runtime, wherever they are.
+    // Abort some tasks, at whatever point they are.
     let aborted = running.len() / 8;
     for task in &running[..aborted] {
         task.abort();
@@ -90,7 +90,7 @@ fn run<A: Algorithm>(algorithm: A, most_in: impl Fn(Duration) -> u64, tasks: u64
         let units = units.load(Ordering::Relaxed);
         assert!(units <= most, "{units} units of key {key}, at most {most}");
     }
-    assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0), "nobody waits, and no line is left");
+    assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0), "waiters or lines are left");
 }
 
 fn all(tasks: u64, times: u64) {

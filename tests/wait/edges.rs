@@ -1,4 +1,4 @@
-//! Deadlines at the very moment of a turn, and what must not hold up a line.
+//! Deadlines at the exact moment of a turn, and events that must not block a line.
 
 use super::ms;
 use std::future::Future;
@@ -18,15 +18,15 @@ fn us(n: u64) -> Duration {
     Duration::from_micros(n)
 }
 
-/// Polled once, in whatever order the test says.
+/// Polls once, so that a test can choose the order of polls.
 fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiter_due_at_deadline_goes_after_head_left() {
-    // All three can go in the next window, which begins at their deadline. Between the first one's going and the second one's
-    // asking nobody knows when the second goes.
+    // All three conform in the next window, which begins at their deadline. After the first is admitted, the second's
+    // turn is unknown until the second is polled.
     let window = FixedWindow::new(Quota::per_second(3));
     let limiter = RateLimiter::builder(window).clock(TokioClock::starting_at(Timestamp::ZERO)).direct();
     assert!(limiter.check_n(3).is_allowed());
@@ -35,7 +35,7 @@ async fn waiter_due_at_deadline_goes_after_head_left() {
     assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending() && poll(&mut third).is_pending());
     advance(ms(1_000)).await;
     assert!(matches!(poll(&mut first), Poll::Ready(Ok(_))));
-    assert!(poll(&mut third).is_pending(), "the line is on its way");
+    assert!(poll(&mut third).is_pending(), "the line is moving");
     assert!(matches!(poll(&mut second), Poll::Ready(Ok(_))));
     assert!(matches!(poll(&mut third), Poll::Ready(Ok(_))));
 }
@@ -52,9 +52,9 @@ async fn waiters_at_deadline_each_let_the_next_ask() {
     clock.advance(us(700));
     assert!(matches!(poll(first), Poll::Ready(Ok(_))));
     clock.advance(us(700));
-    assert!(poll(fourth).is_pending(), "0.7 ms ago the line moved");
+    assert!(poll(fourth).is_pending(), "the line moved 0.7 ms ago");
     assert!(matches!(poll(second), Poll::Ready(Ok(_))));
-    // A line that does not move keeps nobody longer than a millisecond.
+    // A line that does not move delays the end of a wait by at most a millisecond.
     clock.advance(us(999));
     assert!(poll(fourth).is_pending());
     clock.advance(us(1));
@@ -75,7 +75,7 @@ async fn waiter_behind_unseen_turn_is_scheduled_from_it() {
         clock.advance(ms(1));
         assert!(!woken || poll(&mut first).is_ready());
         clock.advance(us(1_900));
-        // The second one goes as of 2 ms after the check, so the third as of 3 ms: a tenth of one from now.
+        // The second's turn is 2 ms after the check, so the third's is 3 ms after it: a tenth of a millisecond from now.
         let mut third = limiter.until_ready().within(us(500));
         assert!(poll(&mut third).is_pending(), "{woken}");
         assert!(woken || poll(&mut first).is_ready());
@@ -85,7 +85,7 @@ async fn waiter_behind_unseen_turn_is_scheduled_from_it() {
     }
 }
 
-/// Whether keys or clocks panic now. Of one test only.
+/// Whether keys or clocks panic now. Only one test uses these.
 static KEYS_PANIC: AtomicBool = AtomicBool::new(false);
 static CLOCKS_PANIC: AtomicBool = AtomicBool::new(false);
 
@@ -94,7 +94,7 @@ struct Trap;
 
 impl Hash for Trap {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        assert!(!KEYS_PANIC.load(Ordering::Relaxed), "a key that panics");
+        assert!(!KEYS_PANIC.load(Ordering::Relaxed), "the key panics");
         1.hash(state);
     }
 }
@@ -103,7 +103,7 @@ struct Broken(TokioClock);
 
 impl Clock for Broken {
     fn now(&self) -> Timestamp {
-        assert!(!CLOCKS_PANIC.load(Ordering::Relaxed), "a clock that panics");
+        assert!(!CLOCKS_PANIC.load(Ordering::Relaxed), "the clock panics");
         self.0.now()
     }
 }
@@ -121,12 +121,12 @@ async fn dropped_head_leaves_its_line_on_panic() {
         panics.store(false, Ordering::Relaxed);
         assert_eq!(limiter.waiting(), 1);
         let next = tokio::time::timeout(ms(1_000), next).await;
-        assert!(next.is_ok_and(|next| next.is_ok()), "it does not wait for ever");
+        assert!(next.is_ok_and(|next| next.is_ok()), "the next waiter waits forever");
         assert_eq!(limiter.waiting_lines(), 0);
     }
 }
 
-/// A wait for nothing, of a limiter whose head has a reservation.
+/// Waits for a cost of zero while the head of the line has a reservation.
 macro_rules! nothing_behind_a_reservation {
     ($algorithm:expr) => {{
         let limiter = RateLimiter::builder($algorithm).clock(TokioClock::new()).direct();
@@ -135,7 +135,7 @@ macro_rules! nothing_behind_a_reservation {
         assert!(poll(&mut head).is_pending());
         let seen = limiter.peek();
         let Poll::Ready(Ok(nothing)) = poll(&mut limiter.until_ready_n(0)) else {
-            panic!("a cost of nothing waits for nobody: {}", stringify!($algorithm));
+            panic!("a wait with a cost of zero is pending: {}", stringify!($algorithm));
         };
         assert_eq!((nothing.cost(), nothing.delay()), (0, Duration::ZERO), "{}", stringify!($algorithm));
         assert_eq!((nothing.remaining(), nothing.limit()), (seen.remaining(), seen.limit()));

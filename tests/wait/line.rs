@@ -1,5 +1,5 @@
-//! A slow, obvious model of lines: time goes on by one millisecond at a time, and at each the first in line goes if the
-//! algorithm's oracle admits it.
+//! A slow and simple model of lines. Time advances by one millisecond at a time. At each step the first in line is
+//! admitted if the algorithm's oracle admits it.
 
 use crate::common::kinds::Kind;
 use crate::common::oracle::{Oracle, Spec};
@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 
 pub(crate) const MS: u64 = 1_000_000;
 
-/// Who comes, when (by the test's start, in ms), and for how long.
+/// A request: when it comes (ms after the test's start), its key and cost, and how long it waits.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) at: u64,
     pub(crate) key: u32,
     pub(crate) cost: u64,
     pub(crate) within: Option<u64>,
-    /// Dropped this long after it came.
+    /// The time after which the wait is dropped.
     pub(crate) dropped: Option<u64>,
 }
 
@@ -30,12 +30,12 @@ pub(crate) enum End {
 #[derive(Debug)]
 struct Line {
     oracle: Box<dyn Oracle>,
-    /// All charges, to make the oracle again.
+    /// All charges, with which a copy of the oracle is built.
     charges: Vec<(u64, u64)>,
     waiting: VecDeque<usize>,
 }
 
-/// What becomes of each request, and at which millisecond.
+/// Computes the end of each request, and the millisecond of the end.
 pub(crate) struct Model<'r> {
     pub(crate) kind: Kind,
     pub(crate) spec: Spec,
@@ -44,7 +44,7 @@ pub(crate) struct Model<'r> {
 }
 
 impl Model<'_> {
-    /// Whether it is known of everyone in line when its turn would come.
+    /// Whether the turn of every waiter in line is known in advance.
     pub(crate) fn foretells(kind: Kind) -> bool {
         matches!(kind, Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_)) || kind.is_bucket_family()
     }
@@ -71,7 +71,7 @@ impl Model<'_> {
         oracle
     }
 
-    /// Whether the last of `waiting` goes by its deadline, if nobody leaves.
+    /// Whether the last of `waiting` is admitted by its deadline if no waiter leaves.
     fn in_time(&self, line: &Line, waiting: &VecDeque<usize>, now: u64) -> bool {
         let Some(deadline) = waiting.back().and_then(|&last| self.deadline(last)) else {
             return true;
@@ -89,7 +89,7 @@ impl Model<'_> {
         waiting.is_empty()
     }
 
-    /// The end of each request, and when.
+    /// Returns the end of each request, and its millisecond.
     pub(crate) fn run(&self) -> Vec<(End, u64)> {
         let mut ends = vec![None; self.requests.len()];
         let keys = self.requests.iter().map(|request| request.key).max().map_or(0, |key| key + 1);
@@ -104,7 +104,7 @@ impl Model<'_> {
                 now += 1;
             }
         }
-        ends.into_iter().map(|end| end.expect("all end")).collect()
+        ends.into_iter().map(|end| end.expect("every request ends")).collect()
     }
 
     fn tick(&self, line: &mut Line, coming: &mut VecDeque<usize>, now: u64, ends: &mut [Option<(End, u64)>]) {

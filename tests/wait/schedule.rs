@@ -1,4 +1,4 @@
-//! Random schedules in paused time: every wait ends at the millisecond that the model says.
+//! Random schedules in paused time. Every wait ends at the millisecond that the model computes.
 
 use super::line::{End, MS, Model, Request};
 use crate::common::kinds::{ALL, Kind};
@@ -17,13 +17,13 @@ const START_NS: u64 = 1_700_000_000_000_000_000;
 
 type Waits = Pin<Box<dyn Future<Output = Result<Decision, NotReady>> + Send>>;
 
-/// A limiter of any kind: a wait for a cost of a key, the number that wait, and the number of lines.
+/// A limiter of any kind. `wait` starts a wait; `left` returns the number of waiters and of lines.
 struct Subject {
     wait: Box<dyn Fn(u32, u64, Option<Duration>) -> Waits>,
     left: Box<dyn Fn() -> (usize, usize)>,
 }
 
-/// A subject of a limiter that is asked for keys.
+/// Makes a subject of a limiter with keys.
 macro_rules! keyed {
     ($limiter:expr) => {{
         let limiter = Arc::new($limiter);
@@ -45,7 +45,7 @@ macro_rules! keyed {
 enum Store {
     Direct,
     Keyed,
-    /// With an overdraft of so many units.
+    /// With an overdraft of this number of units.
     Compact(u64),
     Sketch,
 }
@@ -78,7 +78,7 @@ fn subject(kind: Kind, spec: Spec, store: Store, clock: TokioClock) -> Subject {
         }),
         Store::Sketch => {
             let build = RateLimiter::builder(tollgate::FixedWindow::new(quota)).clock(clock);
-            Some(keyed!(build.sketch().expect("fits")))
+            Some(keyed!(build.sketch().expect("an ordinary quota")))
         }
     };
     subject.expect("a plain quota")
@@ -90,10 +90,10 @@ fn compact<A: tollgate::CompactAlgorithm>(
     clock: TokioClock,
 ) -> RateLimiter<tollgate::Compact<A>, TokioClock> {
     let build = RateLimiter::builder(algorithm).clock(clock).capacity(4_096).overdraft(overdraft);
-    build.compact().expect("fits")
+    build.compact().expect("an ordinary quota")
 }
 
-/// What the limiter does: the end of each request with its millisecond, and the order of the ends.
+/// Runs the limiter. Returns the end of each request with its millisecond, and the order of the ends.
 fn run(kind: Kind, spec: Spec, store: Store, requests: &[Request]) -> (Vec<(End, u64)>, Vec<usize>) {
     let build = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     build.expect("a runtime").block_on(async {
@@ -118,7 +118,7 @@ fn run(kind: Kind, spec: Spec, store: Store, requests: &[Request]) -> (Vec<(End,
                     Err(_) => End::Dropped,
                 };
                 let since = start.elapsed();
-                assert_eq!(since.subsec_nanos() % 1_000_000, 0, "whole milliseconds");
+                assert_eq!(since.subsec_nanos() % 1_000_000, 0, "an end between milliseconds");
                 let ms = u64::try_from(since.as_millis()).expect("short");
                 ends.lock().expect("no panic").push((index, end, ms));
             }));
@@ -126,7 +126,7 @@ fn run(kind: Kind, spec: Spec, store: Store, requests: &[Request]) -> (Vec<(End,
         for task in tasks {
             task.await.expect("no panic");
         }
-        assert_eq!((subject.left)(), (0, 0), "nobody waits, and no line is left");
+        assert_eq!((subject.left)(), (0, 0), "waiters or lines are left");
         let ends = ends.lock().expect("no panic");
         let mut by_index = vec![(End::Never, 0); requests.len()];
         for &(index, end, ms) in ends.iter() {
@@ -136,8 +136,8 @@ fn run(kind: Kind, spec: Spec, store: Store, requests: &[Request]) -> (Vec<(End,
     })
 }
 
-/// A request before it is known what it is made of: a gap in steps of 2 ms, a key, a share of the largest cost, whether and when
-/// it leaves early.
+/// The random numbers of a request: a gap in steps of 2 ms, a key, a share of the largest cost, whether the wait ends
+/// early, and when.
 type Draft = (u64, u32, u64, u64, u64);
 
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ struct Schedule {
     requests: Vec<Request>,
 }
 
-/// Turns are at even milliseconds; what leaves early does so at odd ones.
+/// Turns are at even milliseconds. Deadlines and drops are at odd milliseconds.
 fn schedule(kinds: &[Kind], stores: &[Store]) -> impl Strategy<Value = Schedule> {
     let limit = select(vec![1_u64, 2, 3, 5, 6, 10]);
     let period_ms = select(vec![120_u64, 240, 600]);
@@ -160,8 +160,8 @@ fn schedule(kinds: &[Kind], stores: &[Store]) -> impl Strategy<Value = Schedule>
             let spec = Spec::new(limit, period_ms * MS);
             let spec = match kind {
                 _ if kind.is_bucket_family() => spec.with_burst(1 + more),
-                // With room for a batch beside what a waiter finds too little (see its largest cost below), so that none of it runs
-                // over while it waits: a reservation takes what there is when it is made.
+                // The bucket has room for one more batch while a waiter lacks units (see the largest cost below). So no
+                // unit is lost to a full bucket: a reservation takes the available units when it is made.
                 Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) => spec.with_burst(2 * limit + more),
                 _ => spec,
             };
@@ -182,14 +182,15 @@ fn requests(kind: Kind, spec: Spec, store: Store, drops: bool, drafts: &[Draft])
         at += 2 * gap;
         let span = Some(2 * span + 1);
         let (within, dropped) = match (kind, leaves) {
-            // Turns at any nanosecond.
+            // The turns of these kinds are at any nanosecond.
             (Kind::Sliding | Kind::SlidingStrict, _) => (None, None),
             (_, 0) => (span, None),
             (_, 1) => (None, span),
             (_, 2) => (span, span.map(|span| (span / 2) | 1)),
             _ => (None, None),
         };
-        // Who would be in time if others left is refused at once, but only where that is known.
+        // With known turns, a request that would be late is refused at once, even if others leave the line later.
+        // With unknown turns it is not, so a schedule has either deadlines or drops.
         let (within, dropped) = match (Model::foretells(kind), drops) {
             (true, _) => (within, dropped),
             (false, true) => (None, dropped),
@@ -209,7 +210,7 @@ fn check(schedule: &Schedule) -> Result<(), TestCaseError> {
         let ((end, ms), (expected_end, expected_ms)) = (actual[index], expected[index]);
         prop_assert_eq!(end, expected_end, "request {} at {} ms against {} ms", index, ms, expected_ms);
         if end == End::TooLate && !Model::foretells(kind) {
-            let deadline = request.at + request.within.expect("only who has a deadline is late");
+            let deadline = request.at + request.within.expect("a late request has a deadline");
             prop_assert!((request.at..=deadline).contains(&ms), "request {index} refused at {ms} ms");
         } else {
             prop_assert_eq!(ms, expected_ms, "request {}", index);
@@ -218,12 +219,12 @@ fn check(schedule: &Schedule) -> Result<(), TestCaseError> {
     for key in 0..3 {
         let admitted = |&&index: &&usize| requests[index].key == key && actual[index].0 == End::Admitted;
         let admitted: Vec<usize> = order.iter().filter(admitted).copied().collect();
-        prop_assert!(admitted.is_sorted(), "first come, first served: {admitted:?}");
+        prop_assert!(admitted.is_sorted(), "not first come, first served: {admitted:?}");
     }
     Ok(())
 }
 
-/// As the model has it, phases included.
+/// All kinds, with the phases of the model.
 fn kinds() -> Vec<Kind> {
     let whole = |kind| match kind {
         Kind::Aligned(_) => Kind::Aligned(0),

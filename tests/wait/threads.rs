@@ -1,4 +1,4 @@
-//! Threads that wait. Real time, so nothing here says how late anything may be.
+//! Threads that wait. The tests use real time, so they do not check how late a wait ends.
 
 use super::{admitted, ms};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn threads_go_in_order_and_never_early() {
     let limiter = build.clock(StdClock::new()).keyed::<String>();
     let first = limiter.wait("alice").block().expect("room");
     let order = Mutex::new(Vec::new());
-    // A debt, so that all are in line before the first goes.
+    // A debt keeps all threads in line until the last has joined.
     assert_eq!(limiter.charge_unchecked("alice", 20).cost(), 20);
     thread::scope(|scope| {
         for n in 0..8_u32 {
@@ -25,10 +25,10 @@ fn threads_go_in_order_and_never_early() {
             }
             let (limiter, order) = (&limiter, &order);
             scope.spawn(move || {
-                let charge = limiter.wait("alice").block().expect("no deadline");
+                let charge = limiter.wait("alice").block().expect("a wait without a deadline");
                 let turn = charge.at() + charge.delay();
                 assert!(limiter.clock().now() >= turn, "{n} was early");
-                // 1 + 20 units before the first of these.
+                // 1 + 20 units are charged before the first of these.
                 assert!(turn >= first.at() + ms(5) * (21 + n), "{n} was early");
                 order.lock().unwrap().push((turn, n));
             });
@@ -48,7 +48,7 @@ fn thread_that_would_be_late_is_refused_at_once() {
     let late: NotReady = limiter.wait("alice").within(ms(3_599_000)).block().unwrap_err();
     assert!(late.is_too_late() && late.decision().is_denied());
     assert!(limiter.wait_n("alice", 2).block().unwrap_err().is_never());
-    assert_eq!(limiter.wait_n("alice", 0).block().expect("nothing").cost(), 0);
+    assert_eq!(limiter.wait_n("alice", 0).block().expect("a cost of zero").cost(), 0);
     let window = RateLimiter::builder(FixedWindow::new(Quota::per_hour(1)));
     let window = window.clock(ManualClock::new(Timestamp::from_secs(1))).direct();
     admitted(window.wait().block());
@@ -58,7 +58,7 @@ fn thread_that_would_be_late_is_refused_at_once() {
 
 #[test]
 fn a_deadline_wakes_a_thread_that_is_not_the_first() {
-    // The clock stands: the head sleeps on, and who is behind it waits until the deadline has passed by the clock.
+    // The clock stands, so the head keeps sleeping. The threads behind it wait until the clock has passed the deadline.
     let clock = ManualClock::default();
     let spacing = tollgate::MinimumSpacing::new(ms(2));
     let limiter = RateLimiter::builder(spacing).clock(clock.clone()).direct();
@@ -76,7 +76,7 @@ fn a_deadline_wakes_a_thread_that_is_not_the_first() {
             thread::yield_now();
         }
         clock.advance(ms(100));
-        // The head and the second are late by far; the third has no time left, wherever it stands.
+        // The head and the second are very late. The third has no time left, wherever it stands in line.
         assert!(late.join().unwrap().unwrap_err().is_too_late());
         clock.advance(ms(100));
         assert!(head.join().unwrap().is_ok() && second.join().unwrap().is_ok());
@@ -103,16 +103,16 @@ fn many_threads_wait_for_few_keys() {
             });
         }
     });
-    // Of each key all units but the first have waited for an interval.
+    // For each key, all units except the first wait for one interval.
     assert!(limiter.clock().now() >= start + Duration::from_micros(500) * (THREADS / 2 * EACH - 1));
     assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
 }
 
-/// A real clock that counts how often it is read, and may stand for a while.
+/// A real clock that counts its readings, and may stand for a while.
 #[derive(Clone, Default)]
 struct Counting {
     real: StdClock,
-    /// Until this time it stands a nanosecond before `then`.
+    /// `(until, then)`: before `until`, readings are one nanosecond before `then`.
     stands: Option<(Timestamp, Timestamp)>,
     reads: Arc<AtomicU64>,
 }
@@ -139,13 +139,13 @@ fn thread_does_not_spin_just_before_its_turn() {
     let before = Timestamp::from_nanos(start.as_nanos() - 1_000_000);
     assert!(limiter.check_at(1, before).is_allowed());
     admitted(limiter.wait().block());
-    // A sleep may be longer than a millisecond, and but for the first ones is not shorter.
+    // A sleep may be longer than a millisecond. After the first few, no sleep is shorter.
     let slept = real.now().duration_since(start).as_millis();
     let reads = u128::from(clock.reads.load(Ordering::Relaxed));
     assert!(reads < slept + 40, "{reads} readings in {slept} ms");
 }
 
-/// A key of which 1 takes as long to be kept as the gate is shut.
+/// A key that the store clones. Cloning key 1 blocks until the gate opens.
 #[derive(PartialEq, Eq, Hash)]
 struct Slow(u64);
 
@@ -162,7 +162,7 @@ impl Clone for Slow {
     }
 }
 
-/// A key that is being kept has the only room, and nothing says when it will be idle.
+/// The only place belongs to a key that is still being inserted. No time is known at which it will be idle.
 #[test]
 fn thread_does_not_spin_on_full_store() {
     let clock = Counting::default();

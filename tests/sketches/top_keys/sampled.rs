@@ -26,7 +26,7 @@ fn stressed(work: impl Fn(u64, u64) + Sync) {
     });
 }
 
-/// Every second record returns one of four hot keys. The others return new keys.
+/// Returns one of four hot keys in every second turn, and a new key in the other turns.
 fn hot_or_new(thread: u64, turn: u64) -> u64 {
     if turn.is_multiple_of(2) { turn / 2 % 4 } else { 1_000 + thread * RECORDS + turn }
 }
