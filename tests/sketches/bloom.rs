@@ -150,7 +150,7 @@ fn keys_of_every_kind_spread_alike() {
 
 const THREADS: usize = if cfg!(miri) { 3 } else { 8 };
 
-/// More threads than cores insert the same keys in the same order, so many threads reach a key at the same time.
+/// More threads than cores insert the same keys in the same order, and several threads reach a key at the same time.
 #[test]
 fn racing_inserts_report_a_key_new_once() {
     let items = if cfg!(miri) { 50 } else { 20_000 };

@@ -235,11 +235,7 @@ fn threads_lose_no_count() {
         // Each add to a key includes all earlier adds. So no two adds return the same number, and one thread's rise.
         assert!(told.iter().all(|told| told.is_sorted_by(|a, b| a < b)), "{width}x{depth}");
         let different: HashSet<u64> = told.iter().flatten().copied().collect();
-        assert_eq!(
-            different.len() as u64,
-            hot,
-            "{width}x{depth}: two adds return the same number"
-        );
+        assert_eq!(different.len() as u64, hot, "{width}x{depth}: two adds return the same number");
     }
 }
 

@@ -81,7 +81,10 @@ fn play(bytes: usize, exact: bool, ops: &[Op]) {
         }
     }
     drop(guards);
-    assert!(counts.keys().all(|key| in_flight.current(key) == 0), "a count stays after all guards are dropped");
+    assert!(
+        counts.keys().all(|key| in_flight.current(key) == 0),
+        "a count stays after all guards are dropped"
+    );
 }
 
 proptest! {

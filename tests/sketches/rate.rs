@@ -230,8 +230,16 @@ fn windows_are_half_open_and_aligned() {
             (components.previous, components.current)
         };
         assert_eq!(rate.observe_at("key", 1, at(start)), 1);
-        assert_eq!(rate.observe_at("key", 1, at(start + (window - 1))), 2, "the last nanosecond is in the window");
-        assert_eq!(rate.observe_at("key", 3, at(start + window)), 3, "the next nanosecond is in the next window");
+        assert_eq!(
+            rate.observe_at("key", 1, at(start + (window - 1))),
+            2,
+            "the last nanosecond is in the window"
+        );
+        assert_eq!(
+            rate.observe_at("key", 3, at(start + window)),
+            3,
+            "the next nanosecond is in the next window"
+        );
         assert_eq!(components(start + window), (2, 3));
         assert_eq!(components(start + window + (window - 1)), (2, 3));
         assert_eq!(components(start + 2 * window), (3, 0));

@@ -228,7 +228,10 @@ fn full_sketch_admits_no_more_than_oracle() {
                 }
             }
         });
-        assert!(allowed.get() > 1_000 && denied.get() > 100, "{kind:?}: {allowed:?} admitted, {denied:?} wrongly denied");
+        assert!(
+            allowed.get() > 1_000 && denied.get() > 100,
+            "{kind:?}: {allowed:?} admitted, {denied:?} wrongly denied"
+        );
     }
 }
 
@@ -405,7 +408,10 @@ fn every_size_of_counter_counts_to_its_limit() {
 fn oversized_sketch_limit_is_refused_with_maximum() {
     let refused = |kind, limit| {
         let spec = Spec::new(limit, HOUR);
-        sketch_of(kind, spec, ROOMY).expect("a limit within the algorithm's range").expect_err("too large").to_string()
+        sketch_of(kind, spec, ROOMY)
+            .expect("a limit within the algorithm's range")
+            .expect_err("too large")
+            .to_string()
     };
     for (kind, most) in [(Kind::Fixed, MOST_FIXED), (Kind::Sliding, MOST_SLIDING)] {
         assert!(sketch_of(kind, Spec::new(most, HOUR), ROOMY).unwrap().is_ok());

@@ -66,7 +66,8 @@ fn requests() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
 }
 
 fn play(spec: Spec, bytes: usize, keys: u64, start: u64, requests: &[(u64, u64, u64)]) {
-    let sketch = TatSketch::try_new(quota(spec).expect("an ordinary quota"), bytes).expect("a quota that fits");
+    let sketch =
+        TatSketch::try_new(quota(spec).expect("an ordinary quota"), bytes).expect("a quota that fits");
     assert!(sketch.state_bytes() <= bytes.max(136));
     let mut arrivals: Vec<Arrival> = (0..60).map(|_| Arrival::default()).collect();
     let mut now = start;

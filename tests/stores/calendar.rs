@@ -101,7 +101,10 @@ fn snapshot_restores_no_paid_debt() {
             .expect("an ordinary quota");
         limiter.clock().set(at(now + 1));
         restored.restore(&limiter.snapshot()).expect("a limiter like it");
-        assert!(restored.check_hash_at(evicted, 10, at(now + 1)).is_denied(), "step {step}: the debt is lost");
+        assert!(
+            restored.check_hash_at(evicted, 10, at(now + 1)).is_denied(),
+            "step {step}: the debt is lost"
+        );
         let mut random = Random(step);
         let denied = (0..100).filter(|_| restored.check_hash_at(random.next(), 1, at(now + 1)).is_denied());
         assert!(denied.count() <= 3, "step {step}: too many new keys are denied");

@@ -141,7 +141,7 @@ fn is_early_by_less_than_a_tick(case: &Case, limiter: &dyn Subject) {
         if decided.is_never() || cost == 0 {
             continue;
         }
-            let wait = exact.retry_after(now, cost).expect("a cost that can conform");
+        let wait = exact.retry_after(now, cost).expect("a cost that can conform");
         if decided.is_denied() {
             assert!(!is_exact || wait > 0, "late: {before}, {exact:?}");
             continue;

@@ -75,9 +75,8 @@ impl Reading {
 
     fn of(&self, now: u64) -> u64 {
         match &self.layout {
-            Layout::Ticks(ticks) => {
-                u64::try_from(ticks.floor(now) - ticks.floor(self.start)).expect("a time soon after the start")
-            }
+            Layout::Ticks(ticks) => u64::try_from(ticks.floor(now) - ticks.floor(self.start))
+                .expect("a time soon after the start"),
             Layout::Windows { .. } => now,
         }
     }

@@ -269,7 +269,8 @@ fn snapshots_of_other_limiters_are_refused() {
     let forgets = build(&[], 8, Overflow::Forget, 1 << 12);
     refused(&build(&[], 8, Overflow::Inherit, 1 << 12), &forgets.snapshot(), "same capacity and overflow");
     // A limiter with the same settings is accepted.
-    own.restore(&build(&[], 8, Overflow::Spill, 1 << 12).snapshot()).expect("a snapshot of a limiter like it");
+    own.restore(&build(&[], 8, Overflow::Spill, 1 << 12).snapshot())
+        .expect("a snapshot of a limiter like it");
 
     refused(&own, b"TOLLGAT", "do not begin as a snapshot does");
     refused(&own, b"PK\x03\x04 and so on", "do not begin as a snapshot does");

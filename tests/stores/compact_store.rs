@@ -463,7 +463,7 @@ mod time {
         }
     }
 
-    /// A check with a lagging given time counts what was charged at later times.
+    /// A check with a lagging given time counts the usage of later times.
     #[test]
     fn lagging_time_is_denied_later_usage() {
         for overflow in POLICIES {
@@ -610,7 +610,10 @@ mod refusals {
             let error = window(20 * limit).unwrap_err().to_string();
             let least = number_after(&error, "at least ");
             assert!(window(least).is_ok(), "{least} ns is named as the shortest for {limit}, but is refused");
-            assert!(window(least - 1).is_err(), "{least} ns is named as the shortest for {limit}, but a shorter one fits");
+            assert!(
+                window(least - 1).is_err(),
+                "{least} ns is named as the shortest for {limit}, but a shorter one fits"
+            );
         }
     }
 

@@ -185,7 +185,7 @@ fn a_wrong_time_locks_nobody_out_for_long() {
             let limiter = compact(Gcra::new(rate.quota()), &clock, overflow);
             let _ = limiter.check("before");
             let _ = limiter.check_at("wrong", 1, at(wrong));
-            // The clock stands for at most one second plus the time of a burst. Then it counts again.
+            // For at most one second plus the time of a burst, checks use one instant. Then the clock counts again.
             let mut units = 0;
             for _ in 0..100 {
                 units += u64::from(limiter.check("key").is_allowed());

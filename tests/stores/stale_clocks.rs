@@ -5,7 +5,7 @@
 //! Properties, over random quotas, staleness and traffic, for every algorithm in every store:
 //! - An interval of *true* time of length t admits no more than the algorithm's bound for t + σ (in a compact store,
 //!   for t + σ plus a tick).
-//! - A clock that stands between its refreshes (such as [`CoarseClock`](tollgate::CoarseClock)) keeps the same bound.
+//! - A clock that advances only at its refreshes (such as [`CoarseClock`](tollgate::CoarseClock)) keeps the same bound.
 //!   Then σ is the longest time between two refreshes.
 
 use crate::common::compact::{COMPACT, Layout, compact};
@@ -30,7 +30,7 @@ struct Case {
     start: u64,
     /// The longest time that the clock may be out of date, in sixteenths of a period.
     sigma: u64,
-    /// `true` if one clock stands between refreshes; `false` if each reading is late by its own amount.
+    /// `true`: one clock does not advance between refreshes. `false`: each reading is late by its own amount.
     coarse: bool,
     ops: Vec<Late>,
 }

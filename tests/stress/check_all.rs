@@ -49,7 +49,7 @@ fn race(asks: u64, ask: impl Fn(&mut Random) + Sync) {
 const USERS: usize = 5;
 const ROUTES: usize = 3;
 
-/// Mixes users and routes, in either order. The clock stands still, so each key is charged exactly what it was admitted.
+/// Mixes users and routes, in either order. The clock does not advance, so each key is charged exactly what it was admitted.
 fn users_and_routes(rounds: u64) {
     const PER_USER: u64 = 40;
     const PER_ROUTE: u64 = 60;
@@ -85,7 +85,11 @@ fn users_and_routes(rounds: u64) {
         for route in 0..ROUTES {
             let units = admitted.of(1, route);
             assert!(units <= PER_ROUTE, "route {route} was admitted {units}");
-            assert_eq!(by_route.peek(&route).remaining(), PER_ROUTE - units, "route {route} has a wrong charge");
+            assert_eq!(
+                by_route.peek(&route).remaining(),
+                PER_ROUTE - units,
+                "route {route} has a wrong charge"
+            );
         }
     }
 }

@@ -40,7 +40,7 @@ descriptors:
     Config::from_yaml("stress.yaml", &text).unwrap()
 }
 
-/// The clock stands still, so no charge is paid back. Whatever is loaded and when, no client is admitted more than the
+/// The clock does not advance, so no charge is paid back. Whatever is loaded and when, no client is admitted more than the
 /// highest limit that was in force. A client that checks often enough is admitted at least the lowest limit.
 #[test]
 fn no_charge_is_lost_in_a_hundred_loads() {

@@ -1,4 +1,4 @@
-//! What waits promise, one promise at a time.
+//! The guarantees of waits, one test for each.
 
 use super::{admitted, ms};
 use std::future::{Future, poll_fn};
@@ -14,7 +14,7 @@ use tollgate::{
 
 type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;
 
-/// One unit each 10 ms, `burst` at once.
+/// One unit each 10 ms, with a burst of `burst`.
 fn gcra(burst: u64) -> Limiter {
     Arc::new(
         RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(burst)))
@@ -35,10 +35,10 @@ async fn checks_do_not_overtake_a_reservation() {
     let mut wait = limiter.until_ready_n(2);
     assert!(is_pending(&mut wait).await);
     advance(ms(15)).await;
-    assert!(limiter.check().is_denied(), "a unit has come, and is the waiter's");
+    assert!(limiter.check().is_denied(), "the new unit belongs to the waiter");
     drop(wait);
-    assert!(limiter.check().is_allowed(), "it is given back");
-    assert!(limiter.check().is_denied(), "and no more than that");
+    assert!(limiter.check().is_allowed(), "the dropped wait refunds the unit");
+    assert!(limiter.check().is_denied(), "the dropped wait refunds only that unit");
     assert_eq!(limiter.waiting_lines(), 0);
 }
 
@@ -102,18 +102,18 @@ async fn deadline_refuses_later_turns_at_once() {
     let [first, second, third] = waits;
     let mut first = pin!(first);
     assert!(is_pending(&mut first).await);
-    // Behind the first: in 20 ms.
+    // The second is behind the first, so its turn is in 20 ms.
     let second = second.await.unwrap_err();
     assert_eq!((second.retry_after(), start.elapsed()), (Some(ms(20)), Duration::ZERO));
     let (first, third) = futures_util::future::join(first, third).await;
-    assert!(first.is_ok() && third.is_ok(), "within is up to and including");
+    assert!(first.is_ok() && third.is_ok(), "a turn at the deadline is in time");
     assert_eq!(start.elapsed(), ms(20));
     assert_eq!(limiter.waiting_lines(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn unknown_turn_is_refused_at_the_deadline() {
-    // One each 40 ms: what three in line mean to a fourth, spacings do not say.
+    // One event each 40 ms. With a spacing, the turn of a fourth behind three in line is unknown.
     let build = RateLimiter::builder(MinimumSpacing::new(ms(40))).clock(TokioClock::new());
     let limiter = build.direct();
     let start = Instant::now();
@@ -133,7 +133,7 @@ async fn unknown_turn_is_refused_at_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn waiter_due_at_deadline_beats_its_timer() {
-    // Both can go in the next window, which begins at the second one's deadline; its timer may be the first to be seen.
+    // Both conform in the next window, which begins at the second's deadline. Its timer may fire before the head wakes.
     let window = FixedWindow::new(Quota::per_second(2));
     let limiter = RateLimiter::builder(window).clock(TokioClock::starting_at(Timestamp::ZERO)).direct();
     assert!(limiter.check_n(2).is_allowed());
@@ -142,20 +142,20 @@ async fn waiter_due_at_deadline_beats_its_timer() {
     let mut second = limiter.until_ready().within(ms(1_000));
     assert!(is_pending(&mut head).await && is_pending(&mut second).await);
     advance(ms(1_000)).await;
-    assert!(is_pending(&mut second).await, "the one before it is on its way out");
+    assert!(is_pending(&mut second).await, "the head is about to leave the line");
     assert!(head.await.is_ok() && second.await.is_ok());
     assert_eq!(start.elapsed(), ms(1_000));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_dropped_leaves_things_as_they_were() {
-    // Polled or not, this long before they are dropped, in this order.
+    // Whether the waits are polled, the milliseconds until they are dropped, and the order of the drops.
     for (polled, after, order) in [
         (false, 0, [0, 1, 2]),
         (true, 0, [0, 1, 2]),
         (true, 7, [2, 1, 0]),
         (true, 7, [1, 0, 2]),
-        // The turn has come, and nobody has looked.
+        // The turn has come, but the waiter is not polled.
         (true, 30, [0, 1, 2]),
         (true, 35, [0, 2, 1]),
     ] {
@@ -205,8 +205,8 @@ async fn a_head_that_is_dropped_wakes_the_next() {
     });
     sleep(ms(5)).await;
     drop(head);
-    assert_eq!(next.await.unwrap().unwrap(), ms(10), "as if the other had never been");
-    // And one that was woken, and is dropped before it looks, wakes the next but one.
+    assert_eq!(next.await.unwrap().unwrap(), ms(10), "as if the dropped waiter had never come");
+    // A waiter that is woken and dropped before its poll wakes the waiter behind it.
     let mut first = limiter.until_ready();
     let mut woken = limiter.until_ready();
     assert!(is_pending(&mut first).await && is_pending(&mut woken).await);
@@ -226,7 +226,7 @@ async fn jitter_adds_to_wait_within_deadline() {
     let limiter = gcra(1);
     let start = Instant::now();
     admitted(limiter.until_ready().jitter(Jitter::between(ms(5), ms(7))).await);
-    assert_eq!(start.elapsed(), Duration::ZERO, "who need not wait goes at once");
+    assert_eq!(start.elapsed(), Duration::ZERO, "a wait with free capacity returns at once");
     let mut tasks = Vec::new();
     for n in 1..=200 {
         let limiter = Arc::clone(&limiter);
@@ -242,7 +242,7 @@ async fn jitter_adds_to_wait_within_deadline() {
         late.push(task.await.unwrap());
     }
     let mean = late.iter().sum::<Duration>() / 200;
-    assert!((ms(57)..ms(64)).contains(&mean), "spread evenly: {mean:?}");
+    assert!((ms(57)..ms(64)).contains(&mean), "the jitter is not even: {mean:?}");
 
     let start = Instant::now();
     assert!(limiter.check().is_allowed());
@@ -265,7 +265,7 @@ async fn wait_dropped_in_jitter_is_refunded() {
 
 #[tokio::test(start_paused = true)]
 async fn intervals_below_the_timer_s_milliseconds_do_not_drift() {
-    // 10,000 a second: ten turns in each of the timer's ticks.
+    // 10,000 a second: ten turns in each tick of the timer.
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(10_000).burst(1)));
     let limiter = Arc::new(build.clock(TokioClock::new()).direct());
     let start = Instant::now();
@@ -274,7 +274,10 @@ async fn intervals_below_the_timer_s_milliseconds_do_not_drift() {
         let limiter = Arc::clone(&limiter);
         tasks.push(tokio::spawn(async move {
             admitted(limiter.until_ready().await);
-            let late = start.elapsed().checked_sub(Duration::from_micros(100) * n).expect("never early");
+            let late = start
+                .elapsed()
+                .checked_sub(Duration::from_micros(100) * n)
+                .expect("a wait ends before its turn");
             assert!(late < ms(1), "{n}: {late:?} late");
         }));
     }
@@ -298,20 +301,20 @@ async fn missed_turns_are_not_caught_up() {
         }));
     }
     tokio::task::yield_now().await;
-    // Nobody is polled for half a second.
+    // No task is polled for half a second.
     advance(ms(500)).await;
     for task in tasks {
         task.await.unwrap();
     }
     let ends = ends.lock().unwrap();
-    // The head, and what two milliseconds bring.
+    // The head, and the units of the two milliseconds that may be caught up.
     assert_eq!(ends.iter().filter(|&&end| end == ms(500)).count(), 4);
     assert_eq!(ends.last(), Some(&ms(595)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn wait_ends_by_limiter_clock_not_timer() {
-    /// Half as fast as tokio's.
+    /// A clock at half the speed of tokio's.
     struct Slow(TokioClock);
     impl Clock for Slow {
         fn now(&self) -> Timestamp {
@@ -323,7 +326,7 @@ async fn wait_ends_by_limiter_clock_not_timer() {
     let start = Instant::now();
     for n in 0..5 {
         admitted(limiter.until_ready().await);
-        assert!(start.elapsed() >= ms(20 * n), "never early");
+        assert!(start.elapsed() >= ms(20 * n), "a wait ends before its turn");
         assert!(start.elapsed() < ms(20 * n + 1) + ms(n), "{:?}", start.elapsed());
     }
 }
@@ -344,7 +347,7 @@ async fn without_reservation_only_checks_overtake() {
     tokio::task::yield_now().await;
     let small = spawn(1);
     sleep(ms(60)).await;
-    // A unit has left the log: not the small one's, which is second in line, but anyone's who does not wait.
+    // A unit has left the log. The small request is second in line and cannot have it, but a check can.
     assert_eq!(limiter.waiting(), 2);
     assert!(limiter.check().is_allowed());
     assert_eq!(large.await.unwrap().unwrap(), ms(210));
@@ -367,7 +370,7 @@ async fn a_queue_shapes_what_waits_for_it() {
         .collect();
     for task in tasks {
         let (n, end) = task.await.unwrap();
-        // Five fit in 40 ms; the others know at once.
+        // Five fit in 40 ms. The others are refused at once.
         let expected = if n < 5 { Ok(ms(10 * n)) } else { Err((Some(ms(50)), Duration::ZERO)) };
         assert_eq!(end, expected, "{n}");
     }
@@ -379,7 +382,7 @@ async fn nothing_is_waited_for_at_a_cost_of_nothing() {
     assert!(limiter.check().is_allowed());
     let mut head = limiter.until_ready();
     assert!(is_pending(&mut head).await);
-    assert_eq!(limiter.until_ready_n(0).await.expect("nothing").cost(), 0);
+    assert_eq!(limiter.until_ready_n(0).await.expect("a cost of zero").cost(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -392,12 +395,12 @@ async fn waiter_keeps_turn_when_quota_changes() {
     for wait in &mut waits {
         assert!(is_pending(wait).await);
     }
-    limiter.set_quota(&Quota::per_second(1).burst(1), Carry::AsIs).expect("fits");
+    limiter.set_quota(&Quota::per_second(1).burst(1), Carry::AsIs).expect("an ordinary quota");
     let [head, next, never] = waits;
     admitted(head.await);
-    assert_eq!(start.elapsed(), ms(100), "as it was told");
+    assert_eq!(start.elapsed(), ms(100), "the head keeps its turn");
     admitted(next.await);
-    assert!(start.elapsed() >= ms(1_000), "at the new rate: {:?}", start.elapsed());
+    assert!(start.elapsed() >= ms(1_000), "the next turn is at the new rate: {:?}", start.elapsed());
     assert!(never.await.unwrap_err().is_never());
 }
 
@@ -407,7 +410,7 @@ async fn decision_reports_charge_time_and_wait() {
     assert!(limiter.check().is_allowed());
     advance(ms(3)).await;
     let came = limiter.clock().now();
-    let charge = limiter.until_ready().await.expect("no deadline");
+    let charge = limiter.until_ready().await.expect("a wait without a deadline");
     assert_eq!((charge.at(), charge.delay()), (came, ms(7)));
     assert_eq!(limiter.clock().now(), came + charge.delay());
 }
@@ -420,7 +423,7 @@ async fn an_answer_stays_and_can_be_refunded() {
     let mut cx = Context::from_waker(Waker::noop());
     assert_eq!(pin!(&mut wait).poll(&mut cx), Poll::Ready(Ok(first)));
     drop(wait);
-    assert!(limiter.check().is_denied(), "what was answered is not given back");
+    assert!(limiter.check().is_denied(), "a wait that has ended is not refunded");
     assert_eq!(limiter.refund(&first), 1);
     assert!(limiter.check().is_allowed());
 }

@@ -58,7 +58,7 @@ fn thread_that_would_be_late_is_refused_at_once() {
 
 #[test]
 fn a_deadline_wakes_a_thread_that_is_not_the_first() {
-    // The clock stands, so the head keeps sleeping. The threads behind it wait until the clock has passed the deadline.
+    // The clock does not advance, so the head keeps sleeping. The threads behind it wait until the clock has passed the deadline.
     let clock = ManualClock::default();
     let spacing = tollgate::MinimumSpacing::new(ms(2));
     let limiter = RateLimiter::builder(spacing).clock(clock.clone()).direct();
@@ -108,7 +108,7 @@ fn many_threads_wait_for_few_keys() {
     assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
 }
 
-/// A real clock that counts its readings, and may stand for a while.
+/// A real clock that counts its readings, and may stop for a while.
 #[derive(Clone, Default)]
 struct Counting {
     real: StdClock,
