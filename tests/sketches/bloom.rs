@@ -150,7 +150,7 @@ fn keys_of_every_kind_spread_alike() {
 
 const THREADS: usize = if cfg!(miri) { 3 } else { 8 };
 
-/// More threads than cores insert the same keys in the same order, and several threads reach a key at the same time.
+/// More threads than cores insert the same keys in the same order, so that several threads reach a key together.
 #[test]
 fn racing_inserts_report_a_key_new_once() {
     let items = if cfg!(miri) { 50 } else { 20_000 };
@@ -171,7 +171,8 @@ fn racing_inserts_report_a_key_new_once() {
         let new: Vec<usize> = (0..items).map(|item| told.iter().filter(|told| told[item]).count()).collect();
         assert!(new.iter().all(|&new| new <= 1), "two threads learn that one key is new");
         assert!((0..items).all(|item| filter.contains(&item)), "a key is missing");
-        // If no thread learns that a key is new, other keys cover it. Their share is at most that of false positives.
+        // If no thread learns that a key is new, other keys cover it. Such keys are at most as frequent as false
+        // positives are in the end.
         let covered = new.iter().filter(|&&new| new == 0).count();
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let share = covered as f64 / items as f64;

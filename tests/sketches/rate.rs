@@ -278,7 +278,7 @@ fn far_future_time_is_forgotten_after_correction() {
             clock.set(at((right + second) * SEC));
             let counted = rate.observe("key", 5);
             let components = rate.components("key");
-            // If the wrong time is a little ahead, events count at it until it comes. If it is far ahead, it is dropped.
+            // Events count at a wrong time that is a little ahead until it comes. A time far ahead is dropped.
             if second >= 5 {
                 assert_eq!(counted, 5, "{wrong} {second}");
                 assert_eq!((components.previous, components.current), (5, 5), "{wrong} {second}");
@@ -342,7 +342,7 @@ fn cleared_counts_are_gone() {
     assert_eq!(rate.observe("key", 1), 1);
 }
 
-/// pingora-limits divides by its window in whole milliseconds. A window of 100 µs is zero of them, and the division panics.
+/// pingora-limits divides by its window in whole milliseconds. A window of 100 µs is zero of them, so it panics.
 #[test]
 fn windows_below_a_millisecond_work() {
     let (rate, clock) = manual(100_000, 1 << 12, 1_000);
@@ -353,8 +353,8 @@ fn windows_below_a_millisecond_work() {
     }
 }
 
-/// Two sketches of pingora-limits' default size (64 KiB) report 7 or more for half of all keys that were never seen,
-/// after 10,000 other keys.
+/// Two sketches of pingora-limits' default size (64 KiB) report 7 for half of all keys that were never seen, after
+/// 10,000 other keys.
 #[test]
 fn many_single_event_keys_add_little_to_unseen_key() {
     // Counters of 24 bits, and counters as large as limits of thousands and of hundreds need.

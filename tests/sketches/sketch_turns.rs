@@ -142,8 +142,8 @@ fn any_silence_but_a_tag_cycle_resets_all() {
 
 /// After exactly one cycle of tags, a key may read its old usage again. It is never admitted more than its limit.
 ///
-/// After one cycle less one window, old words seem to belong to the next window. In the past they were trusted. A key
-/// that read them after it was admitted was counted there, and then had its whole limit again.
+/// After one cycle less one window, old words seem to belong to the next window. In the past the sketch trusted these
+/// words. A key that read them after its admission was counted in them, and then had its whole limit again.
 #[test]
 fn when_tags_come_round_nobody_is_admitted_more() {
     for kind in WINDOWS {

@@ -1,6 +1,7 @@
 //! Decisions do not depend on the date. The tests build limiters in every phase of each counter that wraps.
 //!
-//! These counters wrap: the cells of a sketch (16 bits), a compact state (40 bits), the tags of windows (16 bits or more).
+//! These counters wrap: the cells of a sketch (16 bits), a compact state (40 bits), and the tags of windows (16 bits or
+//! more).
 //! Start times are spread over the whole cycle of each counter. Seeds are fixed.
 
 use crate::common::compact::{Layout, Random, Seeded};
@@ -129,8 +130,8 @@ fn spill_keeps_debts_after_a_wrong_time() {
     }
 }
 
-/// Runs one key that spends its burst and one key that comes once each interval, around sixteen times.
-/// At one of these times the state wraps.
+/// Checks a key that spends its burst and a key that comes once each interval, near sixteen points of the state's range.
+/// At one of these points the state wraps.
 #[test]
 fn compact_state_wraps() {
     let builder = || RateLimiter::builder(Gcra::new(Quota::per_minute(10))).hasher(Seeded(7));

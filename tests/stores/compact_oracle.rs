@@ -146,7 +146,8 @@ fn is_early_by_less_than_a_tick(case: &Case, limiter: &dyn Subject) {
             assert!(!is_exact || wait > 0, "late: {before}, {exact:?}");
             continue;
         }
-        // A time before the last charge is not ahead by whole intervals. Then a rounded burst is larger.
+        // After a step back, the time need not be a whole number of intervals before the last charge, and a rounded
+        // burst is longer. So this bound holds for exact intervals, or if time did not step back.
         let whole = is_exact || admitted.last().is_none_or(|&(newest, _)| newest <= now);
         assert!(!whole || wait <= ticks.nanos(1), "more than a tick early: {before}, {exact:?}");
         exact.charge(now.into(), cost);

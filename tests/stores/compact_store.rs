@@ -252,7 +252,7 @@ fn what_is_done_for_want_of_room_is_counted() {
         let admitted = (0..100).filter(|key| limiter.check(key).is_allowed()).count() as u64;
         let Gauges { evicted, indebted, denied_for_debt, retreats, .. } = limiter.gauges();
         assert_eq!(denied_for_debt, 100 - admitted, "{overflow:?}");
-        // A key that retreats has evicted another key and then leaves its slot free. The last such slot may stay free.
+        // A key that retreats has evicted another key, and leaves its slot to a later key. The last slot may stay free.
         let owe = limiter.live_slots() as u64;
         assert_eq!(evicted, admitted - owe, "{overflow:?}");
         assert!(owe == ways || owe + 1 == ways && retreats > 0, "{owe} of {ways}");
@@ -479,7 +479,7 @@ mod time {
         }
     }
 
-    /// The clock steps back. The step and the debt together exceed the refill time of a burst only slightly.
+    /// The clock steps back. The debt and the step together are at most the refill time of a burst.
     #[test]
     fn a_clock_that_steps_back_a_little_denies_more() {
         for overflow in POLICIES {

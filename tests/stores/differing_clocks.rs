@@ -1,5 +1,5 @@
-//! Callers with different times: ahead or behind by more than a burst takes to refill, from the clock or given, and
-//! wrong times.
+//! Callers whose times differ. A time comes from the clock or from the caller, may be ahead or behind by more than a
+//! burst takes to refill, and may be wrong.
 //!
 //! Laws:
 //! - If callers' times differ by at most d, an interval of length t admits no more than the algorithm's bound for t + d.

@@ -50,7 +50,9 @@ impl Lookup<Counted> for Number {
     }
 }
 
-/// Checks batches of `size` new keys, which are idle soon. Returns the most keys that were in memory but not in the store.
+/// Checks batches of `size` new keys, which are idle soon.
+///
+/// Returns the largest number of keys that were in memory but not in the store.
 fn garbage_of_batches(size: u64) -> usize {
     let in_memory = Arc::new(AtomicUsize::new(0));
     let clock = ManualClock::new(Timestamp::from_secs(1_000_000));

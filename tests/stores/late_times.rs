@@ -2,7 +2,8 @@
 //! cause more denials.
 //!
 //! A state far ahead of a late time has either wrapped or was written in the meantime. The newest known time tells
-//! these two cases apart. Each test here is a case in which that newest time was wrong once, and a key was admitted twice.
+//! these two cases apart. Each test here is a case in which the newest time was wrong once, so that a key was admitted
+//! again.
 
 use crate::common::SEC;
 use crate::common::compact::Seeded;
@@ -88,7 +89,7 @@ fn a_late_newcomer_hides_nobodys_debt() {
         pushed_out += limiter.gauges().evicted;
         for key in &keys {
             let again = limiter.check_at(key, 1, at(START + SEC / 2));
-            assert!(again.is_denied(), "newcomers {back} ns back, key {key}");
+            assert!(again.is_denied(), "new keys {back} ns back, key {key}");
         }
     }
     assert!(pushed_out > 100, "{pushed_out} were evicted");

@@ -135,7 +135,7 @@ fn a_sketch_adds_the_staleness_and_no_more() {
     }
 }
 
-/// A control: with a staleness below σ the bound does not hold.
+/// A control: the admissions exceed the bound without σ, and equal the bound with σ.
 #[test]
 fn the_staleness_does_count() {
     let spec = Spec::new(10, 1_000_000_000);

@@ -49,7 +49,7 @@ fn race(asks: u64, ask: impl Fn(&mut Random) + Sync) {
 const USERS: usize = 5;
 const ROUTES: usize = 3;
 
-/// Mixes users and routes, in either order. The clock does not advance, so each key is charged exactly what it was admitted.
+/// Mixes users and routes, in either order. The clock does not advance, so each key is charged what it was admitted.
 fn users_and_routes(rounds: u64) {
     const PER_USER: u64 = 40;
     const PER_ROUTE: u64 = 60;

@@ -40,8 +40,8 @@ descriptors:
     Config::from_yaml("stress.yaml", &text).unwrap()
 }
 
-/// The clock does not advance, so no charge is paid back. Whatever is loaded and when, no client is admitted more than the
-/// highest limit that was in force. A client that checks often enough is admitted at least the lowest limit.
+/// The clock does not advance, so no charge is paid back. Whatever is loaded and when, no client is admitted more than
+/// the highest limit that was in force. A client that checks often enough is admitted at least the lowest limit.
 #[test]
 fn no_charge_is_lost_in_a_hundred_loads() {
     for key in ["plain", "changing", "moving", "same", "shared"] {

@@ -133,7 +133,7 @@ async fn unknown_turn_is_refused_at_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn waiter_due_at_deadline_beats_its_timer() {
-    // Both conform in the next window, which begins at the second's deadline. Its timer may fire before the head wakes.
+    // Both conform in the next window, which begins at the second's deadline. The second's timer may fire first.
     let window = FixedWindow::new(Quota::per_second(2));
     let limiter = RateLimiter::builder(window).clock(TokioClock::starting_at(Timestamp::ZERO)).direct();
     assert!(limiter.check_n(2).is_allowed());
@@ -307,7 +307,7 @@ async fn missed_turns_are_not_caught_up() {
         task.await.unwrap();
     }
     let ends = ends.lock().unwrap();
-    // The head, and the units of the two milliseconds that may be caught up.
+    // The head, and the units that two milliseconds bring.
     assert_eq!(ends.iter().filter(|&&end| end == ms(500)).count(), 4);
     assert_eq!(ends.last(), Some(&ms(595)));
 }

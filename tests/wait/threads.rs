@@ -58,7 +58,8 @@ fn thread_that_would_be_late_is_refused_at_once() {
 
 #[test]
 fn a_deadline_wakes_a_thread_that_is_not_the_first() {
-    // The clock does not advance, so the head keeps sleeping. The threads behind it wait until the clock has passed the deadline.
+    // The clock does not advance, so the head keeps sleeping. The threads behind it wait until the clock passes their
+    // deadline.
     let clock = ManualClock::default();
     let spacing = tollgate::MinimumSpacing::new(ms(2));
     let limiter = RateLimiter::builder(spacing).clock(clock.clone()).direct();

@@ -240,7 +240,7 @@ fn worst_case_is_one_key_more_than_entries() {
         exact.add(turn % (ENTRIES + 1), 1);
     }
     exact.judge(&ours);
-    // No entry has certain units, and the error reaches its bound.
+    // No entry guarantees more than one unit, and the error reaches its bound.
     assert_eq!(ours.max_error(), ours.total() / ENTRIES);
     assert!(ours.top(64).iter().all(|entry| entry.at_least() <= 1));
 }
@@ -258,12 +258,12 @@ fn counts_stop_at_the_largest_number() {
     assert_eq!(
         ours.top(2).iter().filter(|entry| entry.at_least() == u64::MAX).count(),
         1,
-        "the key c has no certain units"
+        "the summary guarantees no unit of key c"
     );
 }
 
-/// The denied keys and their denials, most first, and the number of all denials.
-/// Among equal keys, the key that was denied first comes first.
+/// Returns the denied keys with their denials, most first, and the number of all denials.
+/// Of two keys with equal denials, the key that was denied first comes first.
 fn denials(denied: &[&str]) -> (Vec<(String, u64)>, u64) {
     let mut counts = HashMap::<&str, (u64, usize)>::new();
     for (turn, key) in denied.iter().enumerate() {

@@ -249,7 +249,7 @@ fn all_of_it_can_be_sent_and_shared() {
     fn shared<T: Send + Sync + std::fmt::Debug + 'static>() {}
     shared::<TopKeys<String>>();
     shared::<SampledTopKeys<CutText<64>>>();
-    // Threads that share the front may count keys that are not `Sync`.
+    // Threads that share the sampler may count keys that are not `Sync`.
     shared::<SampledTopKeys<Cell<u8>>>();
     shared::<TopSample<u64>>();
 }
