@@ -1,4 +1,4 @@
-//! What clients do when the server is down, comes up, goes away, hangs or forgets; and that they give no password away.
+//! Clients reconnect after a server starts, stops, hangs or loses its data, and they never print a password.
 
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
@@ -15,7 +15,7 @@ use tollgate::redis::{
     AtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit, OnFailure,
 };
 
-/// A limiter that asks whenever it can.
+/// Builds a limiter whose breaker never opens, so that every check calls the server.
 macro_rules! limiter {
     ($client:expr, $timeout:expr) => {
         $client
@@ -35,7 +35,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Asks until the server answers.
+/// Repeats a check until the server decides it.
 fn until_answered(mut ask: impl FnMut() -> DecidedBy, what: &str) {
     let began = Instant::now();
     while ask() != DecidedBy::Server {
@@ -48,22 +48,22 @@ fn outlives_its_server(url: &str, mut server: Server, check: impl Fn() -> Decide
     server.kill();
     assert_eq!(check(), DecidedBy::Closed, "{url}");
     server.restart();
-    until_answered(&check, "it comes up");
+    until_answered(&check, "the server decides after it starts again");
     for _ in 0..5 {
         assert_eq!(check(), DecidedBy::Server);
     }
     server.restart();
-    until_answered(&check, "it is another one now");
+    until_answered(&check, "the server decides after another restart");
     server.pause();
-    // Until the connection is given up, and while a new one cannot be made.
+    // This is long enough for the client to drop the connection, and to try a new one in vain.
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(1_500) {
         assert_eq!(check(), DecidedBy::Closed);
     }
     server.resume();
-    until_answered(&check, "it goes on");
+    until_answered(&check, "the server decides after a pause");
     server.command::<()>(&["CLIENT", "KILL", "TYPE", "normal"]);
-    until_answered(&check, "connections are cut");
+    until_answered(&check, "the server decides after it cut all connections");
 }
 
 #[test]
@@ -89,18 +89,18 @@ fn a_client_outlives_a_runtime() {
     let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
     for _ in 0..3 {
         let runtime = runtime();
-        until_answered(|| runtime.block_on(limiter.check("k")).by(), "a runtime of its own");
+        until_answered(|| runtime.block_on(limiter.check("k")).by(), "the server decides in a new runtime");
     }
 }
 
-/// A listener that takes connections and answers none, and how many it took.
+/// Returns the address of a listener that accepts connections and never replies, and a count of those connections.
 fn deaf() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (url, taken) =
         (format!("redis://{}/", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
     let counts = Arc::clone(&taken);
     thread::spawn(move || {
-        // Ends with the process of the test.
+        // This thread ends with the test process.
         let mut kept = Vec::new();
         for connection in listener.incoming().flatten() {
             counts.fetch_add(1, Ordering::SeqCst);
@@ -119,7 +119,7 @@ fn many_callers_make_one_attempt() {
             scope.spawn(|| assert_eq!(blocking.check("k").by(), DecidedBy::Closed));
         }
     });
-    assert_eq!(taken.load(Ordering::SeqCst), 1, "of threads");
+    assert_eq!(taken.load(Ordering::SeqCst), 1, "connections that the threads opened");
 
     let (url, taken) = deaf();
     let limiter = limiter!(Client::open(&url).unwrap(), SOON);
@@ -134,7 +134,7 @@ fn many_callers_make_one_attempt() {
             assert_eq!(call.await.unwrap(), DecidedBy::Closed);
         }
     });
-    assert_eq!(taken.load(Ordering::SeqCst), 1, "of tasks");
+    assert_eq!(taken.load(Ordering::SeqCst), 1, "connections that the tasks opened");
 }
 
 #[test]
@@ -155,12 +155,12 @@ fn threads_do_not_wait_for_each_others_answers() {
     let delay = Duration::from_millis(200);
     network.delay(delay);
     round(16);
-    // There are connections for all by now: one after another it would take sixteen delays each way.
+    // Each thread has a connection by now. Calls that wait for each other would take sixteen delays in each direction.
     let took = round(16);
     assert!(took < delay * 8, "{took:?}");
 }
 
-/// As many as there are: on one connection, and none of them fails.
+/// All 200 threads use one connection, and no call fails.
 #[test]
 fn many_threads_share_a_connection() {
     let Some(server) = Server::start() else { return };
@@ -175,21 +175,21 @@ fn many_threads_share_a_connection() {
     assert_eq!(connections(&server), 1);
 }
 
-/// Connections made, those of the test's own aside.
+/// Counts the server's connections, except the one that this test uses for the count.
 fn connections(server: &Server) -> u64 {
     let mut ours = server.connection();
     let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("normal").query(&mut ours).unwrap();
     list.lines().count() as u64 - 1
 }
 
-/// The number of the connection that a limiter's calls came on last.
+/// Returns the id of the connection that carried the limiter's last call.
 fn connection_id(server: &Server) -> Option<u64> {
     let list: String = server.command(&["CLIENT", "LIST"]);
     let ours = list.lines().find(|line| line.contains("cmd=evalsha") || line.contains("cmd=eval"))?;
     ours.split_whitespace().find_map(|word| word.strip_prefix("id=")).and_then(|id| id.parse().ok())
 }
 
-/// A network that forgets a connection says so to nobody. Those who wait less than the time-out find out as well.
+/// The network drops a connection without notice. The client replaces it, also if its callers wait for less than the time-out.
 #[test]
 fn dead_connection_is_given_up() {
     for wait in [SOON / 4, PATIENCE] {
@@ -201,31 +201,31 @@ fn dead_connection_is_given_up() {
             let check = async { tokio::time::timeout(wait, limiter.check("k")).await };
             runtime.block_on(check).map_or(DecidedBy::Closed, |answer| answer.by())
         };
-        until_answered(ask, "at first");
+        until_answered(ask, "the server decides at first");
         network.forget_old();
-        until_answered(ask, "a new connection");
+        until_answered(ask, "the server decides on a new connection");
     }
 }
 
-/// Slow once, after a while without calls, is not dead.
+/// One slow reply after an idle time does not close the connection.
 #[test]
 fn one_slow_answer_ends_no_connection() {
     let Some(server) = Server::start() else { return };
     let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
     let runtime = runtime();
     let ask = || runtime.block_on(limiter.check("k")).by();
-    until_answered(ask, "at first");
-    let before = connection_id(&server).expect("there is one");
-    // Longer than what is taken for dead.
+    until_answered(ask, "the server decides at first");
+    let before = connection_id(&server).expect("the limiter has a connection");
+    // This is longer than the time after which a silent connection counts as dead.
     thread::sleep(Duration::from_millis(1_200));
     server.pause();
     assert_eq!(ask(), DecidedBy::Closed);
     server.resume();
-    until_answered(ask, "it goes on");
+    until_answered(ask, "the server decides after a pause");
     assert_eq!(connection_id(&server), Some(before));
 }
 
-/// Callers that go away while the server is asked whether it is back do not keep it from being asked again.
+/// A caller that is cancelled during a probe does not stop later probes.
 #[test]
 fn probes_that_are_dropped_do_not_wedge_the_breaker() {
     let Some(mut server) = Server::start() else { return };
@@ -234,7 +234,7 @@ fn probes_that_are_dropped_do_not_wedge_the_breaker() {
     let limiter = limiter.timeout(Duration::MAX).breaker(Breaker::new(1, Duration::from_millis(10)));
     let limiter = limiter.atomic().unwrap();
     let runtime = runtime();
-    until_answered(|| runtime.block_on(limiter.check("k")).by(), "at first");
+    until_answered(|| runtime.block_on(limiter.check("k")).by(), "the server decides at first");
     server.kill();
     let _ = runtime.block_on(limiter.check("k"));
     server.restart();
@@ -245,7 +245,7 @@ fn probes_that_are_dropped_do_not_wedge_the_breaker() {
         let _ = runtime.block_on(async { tokio::time::timeout(SOON, limiter.check("k")).await });
     }
     server.resume();
-    until_answered(|| runtime.block_on(limiter.check("k")).by(), "after a probe that was dropped");
+    until_answered(|| runtime.block_on(limiter.check("k")).by(), "the server decides after a cancelled probe");
 }
 
 #[test]
@@ -261,9 +261,9 @@ fn clients_of_a_cluster_find_the_replica_that_takes_over() {
             until_answered(|| runtime.block_on(limiter.check(&key)).by(), when);
         }
     };
-    all_answer("at first");
+    all_answer("the server decides at first");
     cluster.nodes[0].kill();
-    all_answer("after a failover");
+    all_answer("the server decides after a failover");
     cluster.until(|node| node.contains("cluster_state:ok"));
     for key in 0..50_u64 {
         assert_eq!(blocking.check(&key).by(), DecidedBy::Server);
@@ -312,7 +312,7 @@ fn a_password_is_sent_and_a_wrong_one_refused() {
     assert_eq!((health.asked, health.errors(ErrorKind::Refused)), (1, 1), "{health:?}");
 }
 
-/// Something that speaks, but not the protocol.
+/// A peer that replies in another protocol gives one error.
 #[test]
 fn what_is_no_server_is_told_apart() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -332,7 +332,7 @@ fn what_is_no_server_is_told_apart() {
     other.join().unwrap();
 }
 
-/// Counts warnings about eviction, by the policy that they name.
+/// Collects the eviction policies that warnings name.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Default)]
 struct Warnings(Arc<std::sync::Mutex<Vec<String>>>);
@@ -354,7 +354,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
     }
 }
 
-/// Whether a limiter learns that its server evicts keys, over three connections; and what was logged.
+/// Returns whether a limiter finds out over three connections that its server evicts keys, and the policies that it logged.
 #[cfg(feature = "tracing")]
 fn learns_of_eviction(options: &[&str], prepare: &[&str], credentials: &str) -> Option<(bool, Vec<String>)> {
     use tracing_subscriber::layer::SubscriberExt;
@@ -369,7 +369,7 @@ fn learns_of_eviction(options: &[&str], prepare: &[&str], credentials: &str) -> 
     let warnings = Warnings::default();
     let subscriber = tracing_subscriber::registry().with(warnings.clone());
     let run = || {
-        // In this thread, so that the subscriber hears its tasks.
+        // The runtime stays in this thread, where the subscriber is set.
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             for _ in 0..3 {
                 while limiter.check("a").await.by() != DecidedBy::Server {}
@@ -401,10 +401,10 @@ fn server_that_evicts_keys_is_reported_once() {
     let safe = learns_of_eviction(&[&full[..], &["noeviction"]].concat(), &[], "").unwrap();
     assert_eq!(safe, (false, vec![]));
     let unbounded = learns_of_eviction(&["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"], &[], "");
-    assert_eq!(unbounded.unwrap(), (false, vec![]), "nothing is evicted without a bound");
+    assert_eq!(unbounded.unwrap(), (false, vec![]), "a server without a memory limit evicts nothing");
     let user = ["ACL", "SETUSER", "limits", "on", ">pass", "~tollgate:*", "+@all", "-info"];
     let unasked = learns_of_eviction(&[&full[..], &["allkeys-lru"]].concat(), &user, "limits:pass@");
-    assert_eq!(unasked.unwrap(), (false, vec![]), "a user who may not ask is limited all the same");
+    assert_eq!(unasked.unwrap(), (false, vec![]), "a user without the INFO permission gets no warning");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Limits that machines share, by real servers where it matters.
+//! Limits that several processes share through Redis. Tests of connections and faults use real servers.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,7 +19,7 @@ mod write_back;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// For a test that takes every processor, and expects answers in time all the same: one of these at a time.
+/// Lets one test at a time use every processor. Such a test also needs replies within its time-outs.
 fn busy() -> MutexGuard<'static, ()> {
     static BUSY: Mutex<()> = Mutex::new(());
     BUSY.lock().unwrap_or_else(PoisonError::into_inner)

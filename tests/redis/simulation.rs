@@ -1,4 +1,4 @@
-//! What the modes that decide in the process admit, against what their texts say, in virtual time.
+//! Runs the server modes in virtual time, and compares the units that they admit with their documented bounds.
 
 use std::time::Duration;
 
@@ -60,14 +60,14 @@ fn what_is_admitted_is_within_the_bound() {
                     if mode != Mode::WriteBack {
                         assert!(
                             outcome.charged >= outcome.admitted,
-                            "only what is charged is spent: {outcome:?}"
+                            "every admitted unit is charged: {outcome:?}"
                         );
                         continue;
                     }
                     assert_eq!(
                         outcome.charged + outcome.dropped + outcome.pending,
                         outcome.admitted,
-                        "every unit is charged once, or counted as dropped: {setup:?}"
+                        "every admitted unit is charged once, is dropped or is pending: {setup:?}"
                     );
                 }
             }
@@ -86,9 +86,9 @@ fn faults_cost_no_more_than_the_bound_says() {
                 let outcome = run(&setup);
                 say(&setup, &outcome);
                 assert!(outcome.over <= outcome.bound, "{setup:?}: {outcome:?}");
-                assert!(outcome.charged <= outcome.admitted, "nothing is charged twice: {outcome:?}");
+                assert!(outcome.charged <= outcome.admitted, "no unit is charged twice: {outcome:?}");
                 let found = outcome.charged + outcome.dropped + outcome.pending;
-                assert!(found >= outcome.admitted, "nothing is lost: {outcome:?}");
+                assert!(found >= outcome.admitted, "no unit is lost: {outcome:?}");
                 for mode in [Mode::Awaited, Mode::Lease] {
                     let leases = Setup { mode, ..setup };
                     let outcome = run(&leases);

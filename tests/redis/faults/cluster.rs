@@ -1,4 +1,4 @@
-//! Nodes of a cluster that are killed, or hang.
+//! Nodes of a cluster are killed or hang.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use tollgate::redis::{DecidedBy, OnFailure};
 use super::subject::{LIMIT, LOCAL, POLICIES, SHARE, Subject};
 use crate::servers::Cluster;
 
-/// Keys enough that each node holds some, of nothing that is escaped.
+/// Returns enough keys for each node to hold some. The keys contain no character that needs an escape.
 fn keys() -> Vec<String> {
     (0..60).map(|key| format!("key{key}")).collect()
 }
 
-/// A cluster, unless there is no program for it, of which each part answers though another is down.
+/// Starts a cluster whose nodes keep answering while another node is down. Returns `None` without a Redis program.
 fn in_parts() -> Option<Cluster> {
     let cluster = Cluster::start()?;
     for node in &cluster.nodes {
@@ -21,7 +21,7 @@ fn in_parts() -> Option<Cluster> {
     Some(cluster)
 }
 
-/// Subjects that have asked all nodes.
+/// Returns subjects that have called all nodes.
 fn known(cluster: &Cluster, policy: OnFailure) -> [Subject; 2] {
     let subjects = Subject::both_of_cluster(&cluster.urls(), policy);
     for subject in &subjects {
@@ -37,7 +37,7 @@ fn ask_all(subject: &Subject) {
     }
 }
 
-/// Without replicas a node's keys are decided by the policy, and the others' by their nodes as ever.
+/// Without replicas, the failure policy decides the keys of a killed node. The other nodes still decide their own keys.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn a_node_that_is_down_takes_only_its_own_keys_along() {
@@ -46,14 +46,14 @@ fn a_node_that_is_down_takes_only_its_own_keys_along() {
         let subjects = known(&cluster, policy);
         cluster.nodes[0].kill();
         for subject in &subjects {
-            // Until the breakers of the node's slots are open.
+            // Five rounds open the breakers of the node's slots.
             for _ in 0..5 {
                 ask_all(subject);
             }
             let by = |key: &String| (0..3).any(|_| subject.check(key).by() == DecidedBy::Server);
             let held = keys().iter().filter(|key| by(key)).count();
             let live = keys().iter().filter(|key| slot(&cluster, key) > 5_460).count();
-            assert_eq!(held, live, "{}: all of the others'", subject.name());
+            assert_eq!(held, live, "{}: the server decides every key of the live nodes", subject.name());
             subject.until_open();
             let tally = subject.check_times("key0", 20);
             assert!(policy != LOCAL || tally.let_through <= SHARE);
@@ -62,7 +62,7 @@ fn a_node_that_is_down_takes_only_its_own_keys_along() {
     }
 }
 
-/// A replica takes over, and requests go to it.
+/// A replica is promoted, and requests go to it.
 #[test]
 fn a_replica_takes_over() {
     let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
@@ -71,7 +71,7 @@ fn a_replica_takes_over() {
     subjects.iter().for_each(until_whole);
 }
 
-/// Until all keys are decided by the server.
+/// Repeats checks until the server decides all keys.
 fn until_whole(subject: &Subject) {
     let began = Instant::now();
     while !keys().iter().all(|key| subject.check(key).by() == DecidedBy::Server) {
@@ -85,14 +85,14 @@ fn slot(cluster: &Cluster, key: &str) -> u16 {
     cluster.nodes[2].command(&["CLUSTER", "KEYSLOT", &format!("{{faults|{key}}}")])
 }
 
-/// A node that takes connections and answers nothing, known to the clients from before or not.
+/// A node accepts connections and never replies. Clients that connected before and new clients both handle this.
 #[test]
 fn a_node_that_hangs_takes_only_its_own_keys_along() {
     let Some(cluster) = in_parts() else { return };
     let others: Vec<_> = keys().into_iter().filter(|key| slot(&cluster, key) > 5_460).collect();
     let old = known(&cluster, LOCAL);
     cluster.nodes[0].pause();
-    // The node that hangs is the first that they know of.
+    // The hung node is the first address in their list.
     let new = Subject::both_of_cluster(&cluster.urls(), LOCAL);
     for subject in old.iter().chain(&new) {
         for _ in 0..3 {
@@ -102,7 +102,7 @@ fn a_node_that_hangs_takes_only_its_own_keys_along() {
         let held = |key: &String| subject.check(key).by() == DecidedBy::Server;
         while others.iter().filter(|key| held(key)).count() < others.len() {
             assert!(began.elapsed().as_secs() < 30, "{}: {:?}", subject.name(), subject.health());
-            // It is asked about the keys of the one that hangs all the while.
+            // The subject also keeps checking the keys of the hung node.
             ask_all(subject);
         }
     }
@@ -110,7 +110,7 @@ fn a_node_that_hangs_takes_only_its_own_keys_along() {
     old.iter().chain(&new).for_each(until_whole);
 }
 
-/// A node that hangs until its replica has taken over, and says what it said before when it goes on.
+/// A node hangs until its replica is promoted. When the node resumes, it still believes that it holds its slots.
 #[test]
 fn a_replica_takes_over_from_a_node_that_hangs() {
     let Some(cluster) = Cluster::start_with_replicas(1) else { return };
@@ -122,12 +122,12 @@ fn a_replica_takes_over_from_a_node_that_hangs() {
     old.iter().chain(&new).for_each(until_whole);
 }
 
-/// Slots that move are followed by calls already made, and each call is charged once.
+/// Clients follow slots that move between nodes, and each call is charged once.
 #[test]
 fn slots_that_move_are_followed_and_charged_once() {
     let Some(cluster) = Cluster::start() else { return };
     let subjects = Subject::both_of_cluster(&cluster.urls(), LOCAL);
-    // Those of the first node of three.
+    // These keys belong to the first of three nodes.
     let keys: Vec<_> = keys().into_iter().filter(|key| slot(&cluster, key) <= 5_460).take(4).collect();
     let (from, to) = (&cluster.nodes[0], &cluster.nodes[1]);
     let [from_id, to_id] = [from, to].map(|node| node.command::<String>(&["CLUSTER", "MYID"]));
@@ -142,16 +142,16 @@ fn slots_that_move_are_followed_and_charged_once() {
             assert_eq!(tally.by_policy, 0, "{}: {:?}", subject.name(), subject.health());
             tally.admitted
         };
-        // ASK: the key is not at the node that holds the slot, which sends to the one that takes it.
+        // ASK redirect: the node that holds the slot lacks the key, and sends the client to the importing node.
         to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
         from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
         let mut sum = admitted(3);
         assert_eq!(sum, 3);
-        assert_eq!(to.command::<u64>(&["CLUSTER", "COUNTKEYSINSLOT", &slot]), 1, "it was followed");
-        // MOVED.
+        assert_eq!(to.command::<u64>(&["CLUSTER", "COUNTKEYSINSLOT", &slot]), 1, "the client followed the ASK redirect");
+        // MOVED redirect: the slot now belongs to the other node.
         to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
         from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
         sum += admitted(2 * LIMIT);
-        assert_eq!(sum, LIMIT, "{}: neither lost nor charged twice", subject.name());
+        assert_eq!(sum, LIMIT, "{}: no unit is lost or charged twice", subject.name());
     }
 }

@@ -1,11 +1,12 @@
-//! Real servers that are killed, stopped, cut off, full or read only, and what limiters do meanwhile.
+//! Limiters while a real server is killed, paused, cut off, full or read-only.
 //!
-//! Properties, for async and for blocking limiters, and for each of the three policies:
-//! - nothing panics, and no call takes longer than the time-out (ten times that is allowed for: these are not tests of time);
-//! - while the server does not answer the policy decides, and the counts say so; once the breaker is open, the server is not asked but for probes;
-//! - once it is back the server decides again;
-//! - of a key, no more is admitted than the limit and this process's share of it together, and once more the limit if the server has
-//!   lost what it knew.
+//! Properties, for async and blocking limiters and for each of the three failure policies:
+//! - Nothing panics, and no call hangs. A call may take its time-out plus ten seconds, since these tests do not measure time.
+//! - While the server does not answer, the policy decides, and the counters show it.
+//! - While the breaker is open, only probes reach the server.
+//! - After the server returns, it decides again.
+//! - Except with the open policy, a key gets at most the limit plus this process's share of it.
+//!   If the server lost its data, the key may get the limit once more.
 
 #![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 

@@ -1,4 +1,4 @@
-//! One story for every way in which a server can be out.
+//! Runs the same steps for every way in which a server can fail.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use tollgate::redis::{ErrorKind, Health, OnFailure};
 use super::subject::{FAILURES, LIMIT, POLICIES, SHARE, Subject, TIMEOUT, Tally};
 use crate::servers::{Proxy, Server};
 
-/// A server and a network to it.
+/// A server and the network in front of it.
 struct World {
     server: Server,
     proxy: Proxy,
 }
 
-/// What is done to it, and what mends it.
+/// A fault: how it begins, and how it ends.
 struct Outage {
     begin: fn(&mut World),
     end: fn(&mut World),
-    /// Whether the server forgets what it was told.
+    /// Whether the server loses its data.
     forgets: bool,
-    /// How calls fail.
+    /// The errors that calls may return.
     kinds: &'static [ErrorKind],
 }
 
@@ -27,7 +27,7 @@ fn told(world: &World, words: &[&str]) {
     let _: redis::Value = world.server.command(words);
 }
 
-/// Whether the policy let through what it should of so many, which were all it was asked.
+/// Asserts that the policy admitted what it should of `asked` requests, which are all that it decided.
 fn verify(policy: OnFailure, asked: u64, let_through: u64, name: &str) {
     match policy {
         OnFailure::Open => assert_eq!(let_through, asked, "{name}"),
@@ -55,15 +55,15 @@ fn story(outage: &Outage, world: &mut World, subject: &Subject, policy: OnFailur
     let began = subject.health();
 
     (outage.begin)(world);
-    // Enough to open the breaker, and as much again many times.
+    // These calls open the breaker. Many more calls follow.
     let first = subject.check_times(key, u64::from(FAILURES) + 1);
     subject.until_open();
     let opened = subject.health();
     let rest = subject.check_times(key, 200);
     let during = subject.health();
-    assert_eq!(first.by_server + rest.by_server, 0, "{name}: nobody answers: {during:?}");
+    assert_eq!(first.by_server + rest.by_server, 0, "{name}: the server decided during its outage: {during:?}");
     verify(policy, first.by_policy + rest.by_policy, first.let_through + rest.let_through, &name);
-    // Once it is open, only probes are sent.
+    // While the breaker is open, only probes reach the server.
     assert_eq!(during.asked - opened.asked, during.probes - opened.probes, "{name}: {opened:?} {during:?}");
     let errors =
         |health: &Health, kinds: &[ErrorKind]| kinds.iter().map(|kind| health.errors(*kind)).sum::<u64>();
@@ -87,11 +87,11 @@ fn story(outage: &Outage, world: &mut World, subject: &Subject, policy: OnFailur
 fn verify_bound(outage: &Outage, policy: OnFailure, all: &[Tally], name: &str) {
     let admitted: u64 = all.iter().map(|tally| tally.admitted).sum();
     let limit = if outage.forgets { 2 * LIMIT } else { LIMIT };
-    // An hour gives ten back, so the test gives at most one.
+    // Ten units refill in an hour, so at most one refills during the test.
     assert!(admitted <= limit + 1, "{name}: {admitted} admitted by the server");
     if !matches!(policy, OnFailure::Open) {
         let both = admitted + all.iter().map(|tally| tally.let_through).sum::<u64>();
-        assert!(both <= limit + SHARE + 1, "{name}: {both} admitted by both");
+        assert!(both <= limit + SHARE + 1, "{name}: {both} admitted by the server and the policy together");
     }
 }
 
@@ -119,7 +119,7 @@ fn stopped_where_it_stands() {
 fn a_network_that_swallows_everything() {
     run(&Outage {
         begin: |world| world.proxy.silence(true),
-        // What was swallowed is gone, so a connection of before can be out of step: it is cut, as real ones would be.
+        // Dropped bytes leave old connections out of step, so the proxy cuts them, as a real network would.
         end: |world| {
             world.proxy.cut();
             world.proxy.silence(false);
@@ -165,7 +165,7 @@ fn memory_full() {
 #[test]
 fn read_only() {
     run(&Outage {
-        // A replica of nobody: nothing listens there.
+        // The server becomes a replica of an address where nothing listens.
         begin: |world| told(world, &["REPLICAOF", "127.0.0.1", "1"]),
         end: |world| told(world, &["REPLICAOF", "NO", "ONE"]),
         forgets: false,

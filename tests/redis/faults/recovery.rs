@@ -1,4 +1,4 @@
-//! How soon limiters of each mode use a server that is back.
+//! Measures how soon limiters of each mode use a server that has returned.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use tollgate::redis::{AtomicLimiter, Client, DecidedBy, LeaseLimiter, Limit, OnF
 
 use crate::servers::{Cluster, Server};
 
-/// Within so long of its return a server is used again, on a machine that is not busy.
+/// The longest time from a server's return to its next decision, on a machine that is not busy.
 const TARGET: Duration = Duration::from_secs(2);
-/// Longer than pauses need to grow.
+/// Long enough for the pauses between probes to reach their maximum.
 const OUTAGE: Duration = Duration::from_secs(8);
 
-/// One limiter of each mode, all of which refuse without a server.
+/// One limiter of each mode. All of them deny requests without a server.
 struct Modes {
     atomic: AtomicLimiter<Client>,
     leases: LeaseLimiter,
@@ -23,7 +23,7 @@ impl Modes {
     fn new(client: &Client) -> Self {
         let limiter = |name, limit| client.limiter(name, limit).on_failure(OnFailure::Closed);
         let gcra = Limit::gcra(Quota::per_second(1_000));
-        // Used up in the outage: so it is refused by the policy, and later by what the server says.
+        // The outage uses up this window. The policy denies first, and later the server's count does.
         let window = Limit::fixed_window(Quota::new(50, Duration::from_secs(365 * 86_400)));
         Self {
             atomic: limiter("atomic", gcra).atomic().unwrap(),
@@ -32,7 +32,7 @@ impl Modes {
         }
     }
 
-    /// Who decides in each mode.
+    /// Returns which part decided a check, in each mode.
     async fn by(&self, key: &str) -> [DecidedBy; 3] {
         [
             self.atomic.check(key).await.by(),
@@ -41,7 +41,7 @@ impl Modes {
         ]
     }
 
-    /// Asks about all keys for a while; whether the policy decided everything about the last of them at the end.
+    /// Checks all keys for `lasts`. Returns whether the policy decided the last key in every mode.
     async fn hammer(&self, keys: &[String], lasts: Duration) -> bool {
         let began = Instant::now();
         loop {
@@ -56,7 +56,7 @@ impl Modes {
         }
     }
 
-    /// How long it takes until no key is decided by the policy, in each mode.
+    /// Returns the time in each mode until the policy decides no key.
     async fn until_back(&self, keys: &[String]) -> [Duration; 3] {
         let (began, mut took) = (Instant::now(), [None; 3]);
         while took.contains(&None) {
@@ -84,7 +84,7 @@ async fn restarted_server_is_used_within_two_seconds() {
     let modes = Modes::new(&Client::open(&server.url()).unwrap());
     let keys = ["a".to_owned()];
     server.kill();
-    assert!(modes.hammer(&keys, OUTAGE).await, "all decided by the policy");
+    assert!(modes.hammer(&keys, OUTAGE).await, "the policy decides in every mode");
     server.restart();
     let took = modes.until_back(&keys).await;
     assert!(took.iter().all(|took| *took < TARGET), "{took:?}");
@@ -97,7 +97,7 @@ async fn resumed_server_is_used_within_two_seconds() {
     let modes = Modes::new(&Client::open(&server.url()).unwrap());
     let keys = ["a".to_owned()];
     server.pause();
-    assert!(modes.hammer(&keys, OUTAGE).await, "all decided by the policy");
+    assert!(modes.hammer(&keys, OUTAGE).await, "the policy decides in every mode");
     server.resume();
     let took = modes.until_back(&keys).await;
     assert!(took.iter().all(|took| *took < TARGET), "{took:?}");
@@ -111,12 +111,12 @@ async fn promoted_replica_is_used_within_two_seconds() {
     let keys: Vec<String> = (0..12).map(|key| format!("key{key}")).collect();
     modes.hammer(&keys, Duration::from_millis(200)).await;
     cluster.nodes[0].kill();
-    // It holds slot 0. Another node says that it does.
+    // The killed node held slot 0. Wait until another node reports a new holder.
     let dead = cluster.nodes[0].port();
     let promoted = || {
-        // Each range: its first and last slot, and its nodes, of which the first holds it.
+        // Each range lists its first slot, its last slot and its nodes. The first node is the master.
         let map: Vec<Vec<redis::Value>> = cluster.nodes[1].command(&["CLUSTER", "SLOTS"]);
-        let range = map.into_iter().find(|range| range[0] == redis::Value::Int(0)).expect("slot 0 is held");
+        let range = map.into_iter().find(|range| range[0] == redis::Value::Int(0)).expect("slot 0 has a node");
         !format!("{:?}", range[2]).contains(&format!("int({dead})"))
     };
     let began = Instant::now();

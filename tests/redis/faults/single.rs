@@ -1,4 +1,4 @@
-//! What is no outage, or one of a single call.
+//! Faults that fail no call or one call, a limiter that starts before its server, and many tasks during an outage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tollgate::redis::{Breaker, Client, DecidedBy, Limit, OnFailure};
 use super::subject::{LIMIT, LOCAL, PAUSE, POLICIES, SHARE, Subject, TIMEOUT};
 use crate::servers::{Proxy, Server};
 
-/// A script that the server has lost is loaded again by the call that needs it: nobody notices.
+/// If the server loses the script, the next call loads it again, and no caller sees an error.
 #[test]
 fn lost_scripts_are_no_failure() {
     let Some(server) = Server::start() else { return };
@@ -20,14 +20,14 @@ fn lost_scripts_are_no_failure() {
             let _: redis::Value = server.command(&["SCRIPT", "FLUSH"]);
             let failed = subject.health().failed();
             let answer = subject.check(&format!("{} {round}", subject.name()));
-            // On a machine that has more to do, it may be late.
+            // On a busy machine the reply may come after the time-out.
             assert!(answer.by() == DecidedBy::Server || subject.health().failed() > failed);
         }
         assert!(subject.health().answered >= 20, "{:?}", subject.health());
     }
 }
 
-/// A connection that is cut in the middle of an answer fails that call, is made anew, and confuses no answers.
+/// A connection that is cut within a reply fails that call. The client opens a new connection, and mixes up no replies.
 #[test]
 fn an_answer_cut_in_the_middle() {
     let Some(server) = Server::start() else { return };
@@ -51,7 +51,7 @@ fn an_answer_cut_in_the_middle() {
     }
 }
 
-/// A limiter that is there before its server.
+/// A limiter that starts before its server uses the policy, and later the server.
 #[test]
 fn a_server_that_comes_later() {
     for policy in POLICIES {
@@ -70,7 +70,7 @@ fn a_server_that_comes_later() {
     }
 }
 
-/// Many tasks at once, through an outage: all are answered, the server is left alone, and the limit holds.
+/// During an outage all of many tasks get answers, the open breaker protects the server, and the limit holds.
 #[test]
 fn a_crowd_through_an_outage() {
     const TASKS: u64 = 64;
@@ -109,7 +109,7 @@ fn a_crowd_through_an_outage() {
         let health = limiter.health();
         assert_eq!(answers.load(Ordering::Relaxed), TASKS * 100);
         let asked = health.asked - before.asked - (health.probes - before.probes);
-        assert!(asked <= TASKS, "those that were on their way when it opened: {health:?}");
+        assert!(asked <= TASKS, "only calls that began before the breaker opened reach the server: {health:?}");
         server.resume();
         while limiter.check("warm again").await.by() != DecidedBy::Server {
             tokio::time::sleep(Duration::from_millis(5)).await;

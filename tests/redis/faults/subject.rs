@@ -1,4 +1,4 @@
-//! Limiters of both kinds under one name.
+//! One type for async and blocking limiters.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use tollgate::redis::{
 };
 
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
-/// What a call may take, on a machine that has more to do.
+/// How much longer than its time-out a call may take on a busy machine.
 const SLACK: Duration = Duration::from_secs(10);
 pub(crate) const FAILURES: u32 = 3;
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// How long a server may take to be used again.
+/// The longest time until the breaker opens, or until the server decides again.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ten at once, and one in six minutes after.
+/// Ten units at once, and then one unit in six minutes.
 pub(crate) const LIMIT: u64 = 10;
-/// One of two processes.
+/// The share of one of two processes.
 pub(crate) const SHARE: u64 = LIMIT / 2;
 
 pub(crate) const LOCAL: OnFailure = OnFailure::Local { processes: 2 };
@@ -36,14 +36,14 @@ pub(crate) struct Subject {
     longest: Cell<Duration>,
 }
 
-/// What was answered of several.
+/// Counts of several answers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) by_server: u64,
     pub(crate) by_policy: u64,
-    /// By the server.
+    /// Requests that the server admitted.
     pub(crate) admitted: u64,
-    /// By the policy.
+    /// Requests that the policy admitted.
     pub(crate) let_through: u64,
 }
 
@@ -59,7 +59,7 @@ macro_rules! build {
             .breaker(Breaker::new(FAILURES, PAUSE))
             .on_failure($policy)
             .atomic()
-            .expect("a limit that can be counted")
+            .expect("the script can count this limit")
     };
 }
 
@@ -68,24 +68,24 @@ impl Subject {
         Self { kind, policy, longest: Cell::default() }
     }
 
-    /// One of each kind, for a server.
+    /// Returns one limiter of each kind for a server.
     pub(crate) fn both(url: &str, policy: OnFailure) -> [Self; 2] {
-        let client = Client::open(url).expect("an address");
-        let blocking = BlockingClient::open(url).expect("an address");
+        let client = Client::open(url).expect("the address is valid");
+        let blocking = BlockingClient::open(url).expect("the address is valid");
         [Self::of_async(&client, policy), Self::of_blocking(&blocking, policy)]
     }
 
-    /// One of each kind, for a cluster.
+    /// Returns one limiter of each kind for a cluster.
     pub(crate) fn both_of_cluster(urls: &[String], policy: OnFailure) -> [Self; 2] {
         let urls = || urls.iter().map(String::as_str);
-        let client = Client::cluster(urls()).expect("addresses");
-        let blocking = BlockingClient::cluster(urls()).expect("addresses");
+        let client = Client::cluster(urls()).expect("the addresses are valid");
+        let blocking = BlockingClient::cluster(urls()).expect("the addresses are valid");
         [Self::of_async(&client, policy), Self::of_blocking(&blocking, policy)]
     }
 
     fn of_async(client: &Client, policy: OnFailure) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
+        let runtime = runtime.worker_threads(1).enable_all().build().expect("tokio builds a runtime");
         Self::of(Kind::Async(runtime, build!(client, policy)), policy)
     }
 
@@ -101,7 +101,7 @@ impl Subject {
         format!("{kind}, {:?}", self.policy)
     }
 
-    /// A check, which must not hang.
+    /// Checks one key, and asserts that the call does not hang.
     pub(crate) fn check(&self, key: &str) -> Answer {
         let began = Instant::now();
         let answer = match &self.kind {
@@ -115,7 +115,7 @@ impl Subject {
         answer
     }
 
-    /// Whether it is what the policy says, if the policy decided.
+    /// Asserts that the answer follows the policy, if the policy decided it.
     fn verify(&self, answer: &Answer) {
         let name = self.name();
         match (answer.by(), self.policy) {
@@ -123,7 +123,7 @@ impl Subject {
             (DecidedBy::Open, OnFailure::Open) => assert!(answer.is_allowed(), "{name}"),
             (DecidedBy::Closed, OnFailure::Closed) => {
                 assert!(answer.is_denied(), "{name}");
-                let wait = answer.retry_after().expect("not never");
+                let wait = answer.retry_after().expect("the request can be admitted later");
                 assert!(wait > Duration::ZERO && wait <= 10 * PAUSE.max(TIMEOUT), "{name}: {wait:?}");
             }
             (DecidedBy::Local, OnFailure::Local { .. }) => {}
@@ -154,13 +154,13 @@ impl Subject {
         }
     }
 
-    /// Asks about keys of its own until the server decides, as often as it takes.
+    /// Checks keys that no test uses, until the server decides.
     pub(crate) fn until_server(&self) {
         self.until("the server decides", |answer, _| answer.by() == DecidedBy::Server);
         assert!(!self.health().is_partitioned(), "{}", self.name());
     }
 
-    /// Asks about keys of its own until the breaker is open.
+    /// Checks keys that no test uses, until the breaker is open.
     pub(crate) fn until_open(&self) {
         self.until("the breaker opens", |_, health| health.is_partitioned());
     }
@@ -172,7 +172,7 @@ impl Subject {
             if is_so(&answer, &self.health()) {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "{}: not until {what}: {:?}", self.name(), self.health());
+            assert!(began.elapsed() < PATIENCE, "{}: still waiting until {what}: {:?}", self.name(), self.health());
             std::thread::sleep(Duration::from_millis(1));
         }
     }
