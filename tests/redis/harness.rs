@@ -1,4 +1,4 @@
-//! The servers and the network that the tests of `redis` use: that they do what those tests believe.
+//! Tests of the test harness: the servers and the proxy behave as the other `redis` tests expect.
 
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
@@ -26,7 +26,7 @@ fn a_server_is_paused_killed_and_restarted() {
     server.kill();
     assert!(ping(&server.url(), soon).is_err());
     server.restart();
-    assert_eq!(server.command::<Option<i64>>(&["GET", "a"]), None, "it begins empty");
+    assert_eq!(server.command::<Option<i64>>(&["GET", "a"]), None, "a restarted server is empty");
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_network_delays_swallows_refuses_and_cuts() {
     network.delay(Duration::from_millis(50));
     let started = Instant::now();
     assert_eq!(ping(&network.url(), soon).unwrap(), "PONG");
-    assert!(started.elapsed() >= Duration::from_millis(100), "there and back");
+    assert!(started.elapsed() >= Duration::from_millis(100), "the delay applies in both directions");
     network.delay(Duration::ZERO);
 
     network.silence(true);
@@ -51,7 +51,7 @@ fn a_network_delays_swallows_refuses_and_cuts() {
 
     network.cut_after(3);
     assert!(ping(&network.url(), soon).is_err());
-    assert_eq!(ping(&network.url(), soon).unwrap(), "PONG", "once");
+    assert_eq!(ping(&network.url(), soon).unwrap(), "PONG", "the proxy cuts only once");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn three_masters_and_their_replicas_agree() {
 
 #[test]
 fn skipped_tests_are_reported() {
-    // Without a search path there is no redis-server.
+    // The search path has no redis-server.
     crate::servers::skipped::assert_reported(
         "harness::a_server_is_paused_killed_and_restarted",
         "PATH",

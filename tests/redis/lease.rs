@@ -1,7 +1,7 @@
-//! Lease limiters, by their public face.
+//! Lease limiters, through their public API.
 //!
-//! Properties of delays, losses and clocks are in `src/edge/redis/mode/lease/tests.rs`, in virtual time. Here: what calls answer, what
-//! becomes of a limiter that is closed or dropped, what is done while the server is gone, and limiters in threads and tasks on a real server.
+//! `src/edge/redis/mode/lease/tests.rs` tests delays, losses and clocks in virtual time. These tests cover the answers of calls,
+//! closed and dropped limiters, server outages, and limiters in threads and tasks on a real server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
@@ -22,7 +22,7 @@ fn start() -> ManualClock {
     ManualClock::new(Timestamp::from_secs(1_700_000_000))
 }
 
-/// One runtime that goes on when its test yields.
+/// Runs a future in a runtime of one thread with paused time. Spawned tasks run when the future yields.
 fn in_runtime<R>(run: impl Future<Output = R>) -> R {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -32,7 +32,7 @@ fn in_runtime<R>(run: impl Future<Output = R>) -> R {
         .block_on(run)
 }
 
-/// Lets the task do what it has to.
+/// Yields until the limiter's task has nothing left to do.
 async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -116,7 +116,7 @@ fn a_caller_that_goes_away_loses_no_units() {
         let limiter = limiter(&server, &clock, hour(10));
         {
             let mut check = Box::pin(limiter.check_n_async("a", 3));
-            // Polled once, so that it has asked; then dropped.
+            // Poll once, so that the check has asked the server, and then drop it.
             futures_util::future::poll_fn(|context| {
                 assert!(check.as_mut().poll(context).is_pending());
                 std::task::Poll::Ready(())
@@ -130,7 +130,7 @@ fn a_caller_that_goes_away_loses_no_units() {
     });
 }
 
-/// The answer is there, and nobody comes for it.
+/// The check is dropped after the reply arrives, and before the check is polled again.
 #[test]
 fn a_caller_that_goes_away_after_the_answer_loses_no_units() {
     in_runtime(async {
@@ -147,7 +147,7 @@ fn a_caller_that_goes_away_after_the_answer_loses_no_units() {
     });
 }
 
-/// How long a check that waits takes, by tokio's paused clock.
+/// Returns what decided a waiting check, and how long the check took by tokio's paused clock.
 async fn waits(limiter: &LeaseLimiter<ManualClock>) -> (DecidedBy, Duration) {
     let began = tokio::time::Instant::now();
     let by = limiter.check_async("a").await.by();
@@ -172,7 +172,7 @@ fn a_limiter_whose_runtime_is_gone_keeps_nobody_waiting() {
     });
 }
 
-/// Its question is under way as the runtime ends.
+/// The runtime ends while a call to the server is under way.
 #[test]
 fn a_question_whose_runtime_ends_has_failed() {
     let (clock, gone) =
@@ -228,7 +228,7 @@ fn who_waits_looks_again_after_each_answer() {
         while !checks.is_empty() {
             checks.retain_mut(|check| check.as_mut().poll(&mut context).is_pending());
             let held = limiter.stats().held;
-            assert!(checks.is_empty() || held == 0, "{} wait, though {held} are held", checks.len());
+            assert!(checks.is_empty() || held == 0, "{} checks wait, though {held} units are held", checks.len());
             clock.advance(Duration::from_millis(1));
             settle().await;
             rounds += 1;
@@ -237,7 +237,7 @@ fn who_waits_looks_again_after_each_answer() {
     });
 }
 
-/// Others, who do not wait, keep asking for the same key.
+/// A waiting check finishes although checks that do not wait keep asking for the same key.
 #[test]
 fn who_waits_is_not_passed_over() {
     in_runtime(async {
@@ -256,7 +256,7 @@ fn who_waits_is_not_passed_over() {
                 return;
             }
         }
-        panic!("still waits: {:?}", limiter.stats());
+        panic!("a check still waits: {:?}", limiter.stats());
     });
 }
 
@@ -285,7 +285,7 @@ fn oversized_cost_asks_server_exactly_or_never() {
         assert!(exact.is_allowed());
         assert_eq!((exact.by(), exact.decision().remaining()), (DecidedBy::Server, 980_000));
         assert_eq!(limiter.stats().held, 0);
-        // The most that can be held.
+        // A process can hold at most 1,023 units of a key.
         assert!(limiter.check_n("a", 1_023).is_denied());
         settle().await;
         assert!(limiter.check_n("a", 1_023).is_allowed());
@@ -308,11 +308,11 @@ fn exhausted_key_is_refused_locally_until_refill() {
         for _ in 0..1_000 {
             assert!(limiter.check_async("a").await.is_denied() && limiter.check("a").is_denied());
         }
-        assert!(limiter.stats().asked <= asked + 1, "a flood does not ask");
+        assert!(limiter.stats().asked <= asked + 1, "denied checks do not call the server");
         let wait = denied.retry_after().unwrap();
         assert!((Duration::from_secs(1)..Duration::from_millis(1_126)).contains(&wait), "{wait:?}");
         clock.advance(wait);
-        assert!(limiter.check_async("a").await.is_allowed(), "what is told is true");
+        assert!(limiter.check_async("a").await.is_allowed(), "the check is admitted after the reported wait");
         assert!(limiter.check_n_async("a", 4).await.decision().is_never());
     });
 }
@@ -330,7 +330,7 @@ fn returned_units_keep_their_expiry() {
         let again = limiter.check("a");
         assert!(again.is_allowed());
         clock.advance(Duration::from_secs(1));
-        assert_eq!(limiter.refund("a", &again), 0, "expired meanwhile");
+        assert_eq!(limiter.refund("a", &again), 0, "the unit has expired");
         let denied = limiter.check("a");
         assert!(denied.is_denied());
         assert_eq!(limiter.refund("a", &denied), 0);
@@ -352,7 +352,7 @@ fn closing_gives_back_what_is_held() {
         }
         assert_eq!(admitted, 300);
         let held = one.stats().held;
-        assert!(held > 0, "else there is nothing to see");
+        assert!(held > 0, "the limiter holds units that it can return");
         let copy = one.clone();
         one.close().await;
         assert_eq!(copy.stats().returned, held);
@@ -396,8 +396,8 @@ fn keys_beyond_capacity_are_decided_by_server() {
         }
         let stats = limiter.stats();
         assert_eq!((stats.keys, stats.full), (10, 120), "{stats:?}");
-        assert!(limiter.check(&99_u64).is_denied(), "one that cannot wait is refused");
-        // Forgotten when they were not used for a while, and so there is room.
+        assert!(limiter.check(&99_u64).is_denied(), "a check that does not wait is denied");
+        // The limiter forgets keys that were unused for a while, and so makes room.
         clock.advance(Duration::from_secs(3_600));
         let _ = limiter.check(&1_u64);
         settle().await;
@@ -427,17 +427,17 @@ fn held_lease_is_spent_before_failure_policy() {
             assert_eq!(answer.by(), DecidedBy::Local);
             allowed += u64::from(answer.is_allowed());
         }
-        assert_eq!(allowed, 4, "half of the limit");
+        assert_eq!(allowed, 4, "this process gets half of the limit");
         assert!(limiter.stats().lost > 0);
     });
 }
 
-/// Eight blocking limiters, as in eight processes, on one key until nothing is left.
+/// Eight blocking limiters, which stand for eight processes, use one key until no unit is left.
 #[test]
 fn eight_limiters_share_a_window_on_a_server() {
     let Some(server) = Server::start() else { return };
     let (limit, admitted) = (5_000, AtomicU64::new(0));
-    // Not across an hour's end.
+    // A window of a year does not end during the test.
     let limit_of = Limit::fixed_window(Quota::new(limit, Duration::from_secs(86_400 * 365)));
     let limiters: Vec<BlockingLeaseLimiter> = (0..8)
         .map(|_| {
@@ -449,7 +449,7 @@ fn eight_limiters_share_a_window_on_a_server() {
         for limiter in &limiters {
             scope.spawn(|| {
                 let mut refused = 0;
-                // Others hold the last units for a moment: nobody is done before it was told often enough.
+                // Other limiters may hold the last units for a moment, so each thread stops only after many denials.
                 while refused < 20_000 {
                     let answer = limiter.check_wait("one");
                     assert!(!answer.by().is_failure(), "{answer:?} {:?}", limiter.health());
@@ -465,7 +465,7 @@ fn eight_limiters_share_a_window_on_a_server() {
     let (admitted, stats) = (admitted.into_inner(), limiters.iter().map(BlockingLeaseLimiter::stats));
     let left: u64 = stats.map(|stats| stats.held + stats.stranded).sum();
     assert!(admitted <= limit, "{admitted}");
-    assert_eq!(admitted + left, limit, "each unit was admitted, or is held or stranded");
+    assert_eq!(admitted + left, limit, "each unit is admitted, held or stranded");
     assert!(left <= limit / 50, "{left} are stranded");
 }
 
@@ -523,7 +523,7 @@ fn what_is_held_is_spent_while_the_server_is_down() {
         .clock(clock.clone())
         .build()
         .unwrap();
-    // Its clock stands still but for this, so that nothing expires and blocks grow.
+    // The clock moves only here, so that no unit expires and blocks grow.
     let mut spent = 0;
     while limiter.stats().held < 20 {
         assert!(limiter.check_wait("a").is_allowed());
@@ -539,12 +539,12 @@ fn what_is_held_is_spent_while_the_server_is_down() {
         allowed += u64::from(answer.is_allowed());
         last = Some(answer);
     }
-    assert!(allowed >= held, "{allowed} of {held} that were held");
+    assert!(allowed >= held, "{allowed} of {held} held units were spent");
     assert!(allowed <= held + 5);
     assert_eq!(last.unwrap().by(), DecidedBy::Closed);
 }
 
-/// Threads that never rest starve the tasks that fetch: that is no failure of the server.
+/// Threads that never pause starve the limiter's own task. This does not count as a server failure.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "real servers take real time")]
 fn busy_keys_leave_the_breaker_closed() {
@@ -581,7 +581,8 @@ fn busy_keys_leave_the_breaker_closed() {
     assert_eq!(health.opened, 0, "{health:?}");
 }
 
-/// An answer that comes after the time-out, though within a quarter of a life, brings its units. Only who waits goes by the policy.
+/// A reply after the time-out, but within a quarter of the units' life, still brings its units. Only callers that waited
+/// get the policy's decision.
 #[tokio::test]
 async fn late_answer_is_no_failure() {
     let Some(server) = Server::start() else { return };
@@ -590,8 +591,8 @@ async fn late_answer_is_no_failure() {
     let limiter = Client::open(&proxy.url()).unwrap().limiter("api", limit).leases().build().unwrap();
     while limiter.check_async("first").await.by() != DecidedBy::Server {}
     proxy.delay(Duration::from_millis(60));
-    assert_eq!(limiter.check_async("a").await.by(), DecidedBy::Local, "two time-outs are over");
-    assert!(limiter.check("b").is_denied(), "nothing is held yet");
+    assert_eq!(limiter.check_async("a").await.by(), DecidedBy::Local, "the policy decides after two time-outs");
+    assert!(limiter.check("b").is_denied(), "the process holds no units yet");
     let held = |key| limiter.peek(key, 1).is_allowed();
     tokio::time::timeout(Duration::from_secs(10), async {
         while !(held("a") || held("b")) {
@@ -600,7 +601,7 @@ async fn late_answer_is_no_failure() {
         }
     })
     .await
-    .expect("what was granted late is held");
+    .expect("the process holds the units that a late reply granted");
     let health = limiter.health();
     assert_eq!((health.errors(ErrorKind::Timeout), health.opened), (0, 0), "{health:?}");
 }

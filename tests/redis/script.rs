@@ -1,9 +1,11 @@
-//! Properties of shared limiters that ask the server each time:
-//! - they decide as the crate's own limiters do, wherever both count exactly: outcome, what remains, when to come back, refunds;
-//! - a limit whose period changed is bound by its own windows only, and two versions beside each other each by its own;
-//! - something else under one key costs that key the server, and no other; no error tells a key;
-//! - eight processes that hammer one key are admitted exactly the limit at one time, and never more than burst and rate allow in
-//!   real time, by the server's own clock.
+//! Properties of limiters in atomic mode, which call the server for each request:
+//! - Where both count exactly, they decide as the crate's local limiters do: outcome, remaining units, wait and refunds.
+//! - After a limit's period changes, only the windows of the new period count. Two versions with different periods that run at
+//!   the same time count separately.
+//! - If a key holds a foreign value in Redis, the failure policy decides that key, and the server decides all other keys.
+//! - No error contains a key.
+//! - At one fixed time, eight processes on one key admit exactly the limit. In real time, by the server's clock, they never
+//!   admit more than burst and rate allow.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,7 +21,7 @@ use tollgate::redis::{
 };
 use tollgate::{Decision, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp};
 
-/// A limiter of this process, of any algorithm.
+/// A local limiter with any of the shared algorithms.
 enum Own {
     Gcra(RateLimiter<tollgate::Direct<Gcra>, ManualClock>),
     Fixed(RateLimiter<tollgate::Direct<FixedWindow>, ManualClock>),
@@ -59,7 +61,8 @@ impl Own {
     }
 }
 
-/// Quotas whose intervals are whole both in thirds of nanoseconds and the like, and in power-of-two parts of microseconds.
+/// Generates limits whose emission intervals both sides represent exactly: as fractions of nanoseconds (such as thirds), and as
+/// power-of-two fractions of microseconds.
 fn limits() -> impl Strategy<Value = Limit> {
     let quotas = select(vec![
         Quota::per_second(1),
@@ -89,15 +92,18 @@ fn limits() -> impl Strategy<Value = Limit> {
 
 #[derive(Copy, Clone, Debug)]
 enum Step {
-    /// After so many microseconds, or sixteenths of the period, or as soon as the last answer says.
+    /// Moves the time, and then checks this cost.
     Check(Time, u64),
     Refund(Time),
 }
 
 #[derive(Copy, Clone, Debug)]
 enum Time {
-    Us(i64),
+/// By this many microseconds.
+Us(i64),
+    /// By this many sixteenths of the period.
     Share(i64),
+    /// By the wait of the last answer plus this many microseconds.
     Retry(i64),
 }
 
@@ -106,7 +112,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => Just(Time::Us(0)),
         3 => (0_i64..=5).prop_map(Time::Us),
         2 => (0_i64..1 << 40).prop_map(Time::Us),
-        // Back by less than what is brought back to now.
+        // Steps back by so little that the script does not move the state.
         4 => (-16_i64..=24).prop_map(Time::Share),
         4 => (-1_i64..=1).prop_map(Time::Retry),
     ];
@@ -115,7 +121,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![6 => check, 1 => time.prop_map(Step::Refund)], 1..60)
 }
 
-/// In whole microseconds, rounded up.
+/// Returns the wait in whole microseconds, rounded up.
 fn ceil_us(decision: &Decision) -> Option<u64> {
     decision.retry_after().map(|wait| u64::try_from(wait.as_nanos()).unwrap().div_ceil(1_000))
 }
@@ -126,7 +132,7 @@ fn alike(
     steps: &[Step],
 ) -> Result<(), TestCaseError> {
     let ours = Own::new(limit);
-    // A whole number of all periods is not needed: windows begin at multiples since the epoch.
+    // Any start works: windows begin at multiples of the period since the epoch.
     let mut now_us: u64 = 1_700_000_000_123_456;
     let mut highest_us = now_us;
     let mut last: Option<(Decision, tollgate::redis::Answer)> = None;
@@ -143,7 +149,7 @@ fn alike(
             }
         };
         now_us = now_us.saturating_add_signed(by);
-        // What is further back than a refill is brought back to now, and so is not alike.
+        // If time steps back by more than a refill, the script moves the state back to now. The local limiter does not, so avoid it.
         let refill_us = match limit.kind() {
             LimitKind::Gcra => period_us.unsigned_abs() * quota.burst_size() / quota.limit(),
             _ => period_us.unsigned_abs(),
@@ -173,7 +179,7 @@ fn alike(
             }
             Step::Refund(_) => {
                 let Some((decision, answer)) = last.take() else { continue };
-                // A window that begins later, since time stepped back before it, is another one to a server.
+                // After time stepped back, the server may use another window than the local limiter, so skip the refund.
                 if now_us < highest_us || answer.decision().at() < Timestamp::from_nanos(highest_us * 1_000) {
                     continue;
                 }
@@ -204,7 +210,7 @@ fn retry_after_is_tight() {
         Limit::fixed_window(Quota::new(5, Duration::from_secs(7))),
         Limit::sliding_window(Quota::new(5, Duration::from_secs(7))),
         Limit::sliding_window(Quota::new(5, Duration::from_secs(7))).strict(),
-        // In units of 10 us.
+        // The script counts this limit in units of 10 us.
         Limit::sliding_window(Quota::per_day(1_000_000)),
     ];
     for limit in limits {
@@ -239,7 +245,7 @@ fn unchecked_charge_ignores_the_limit() {
     assert_eq!(
         limiter.check("a").retry_after(),
         Some(Duration::from_secs(31)),
-        "30 seconds of debt, and its own"
+        "30 seconds of debt, and one second for the new unit"
     );
     assert_eq!(limiter.refund("a", &answer).unwrap(), 90);
     assert!(limiter.check_n("a", 60).is_allowed());
@@ -260,15 +266,15 @@ fn of_several_limits_all_are_charged_or_none() {
     assert_eq!(second.retry_after(), Some(Duration::from_millis(500)));
     clock.advance(Duration::from_secs(1));
     let day = limiter.check_n("k", 2);
-    assert_eq!(day.retry_after(), Some(Duration::from_secs(86_399)), "the day has room for one only");
+    assert_eq!(day.retry_after(), Some(Duration::from_secs(86_399)), "the daily limit has one unit left");
     let last = limiter.check("k");
-    assert!(last.is_allowed(), "the second was not charged for what the day refused");
+    assert!(last.is_allowed(), "a request that the daily limit denied charges nothing to the second's limit");
     assert!(limiter.check_n("k", 3).decision().is_never());
     assert_eq!(limiter.refund("k", &last).unwrap(), 1);
     assert_eq!(limiter.peek("k").decision().remaining(), 1);
 }
 
-/// A limit of a thousand a day, in a program beside which another version has two thousand an hour.
+/// One version of a program allows 1,000 units per day. Another version, which runs at the same time, allows 2,000 per hour.
 #[test]
 fn versions_of_different_periods_count_by_themselves() {
     for kind in [Limit::fixed_window, Limit::sliding_window] {
@@ -285,7 +291,7 @@ fn versions_of_different_periods_count_by_themselves() {
             clock.advance(Duration::from_secs(3_600));
         }
         assert_eq!(admitted, 1_000);
-        // Back to a shorter period: nobody waits for the day to end.
+        // A change to a shorter period does not have to wait until the day ends.
         clock.advance(Duration::from_secs(3_600));
         let minute = server.limiter("api", kind(Quota::per_minute(10))).atomic().unwrap();
         assert!(minute.check_n("k", 10).is_allowed());
@@ -322,11 +328,11 @@ fn foreign_value_under_key_is_no_server_failure() {
     assert_eq!(limiter.health().opened, 0);
 }
 
-/// Whether this process is a child that hammers, and what it is told.
+/// The environment variable that makes this process a child, and holds the child's arguments.
 const CHILD: &str = "TOLLGATE_TEST_HAMMER";
 const PROCESSES: usize = 8;
 
-/// The limits of the test in real time.
+/// Returns the limit of this name, for the tests with eight processes.
 fn hammered(which: &str) -> Limit {
     match which {
         "gcra" => Limit::gcra(Quota::per_second(200).burst(50)),
@@ -335,7 +341,7 @@ fn hammered(which: &str) -> Limit {
     }
 }
 
-/// Not a test by itself: what each of the processes does.
+/// The work of each child process. This is not a test by itself.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -406,7 +412,7 @@ fn eight_processes_in_real_time_stay_within_the_limit() {
         let period_us = u64::try_from(limit.quota().period().as_micros()).unwrap();
         let bound = match limit.kind() {
             LimitKind::Gcra => limit.most() + (ended_us - began_us) * limit.quota().limit() / period_us,
-            // Each of the windows that were touched.
+            // Each window that the run overlaps may admit the limit.
             _ => (ended_us / period_us - began_us / period_us + 1) * limit.most(),
         };
         println!("{which}: {admitted} of at most {bound} in {} ms", (ended_us - began_us) / 1_000);

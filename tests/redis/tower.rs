@@ -1,4 +1,4 @@
-//! The layer with limits that machines share.
+//! The tower layer with limits that several servers share.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -45,11 +45,11 @@ where
     (response.status().as_u16(), response)
 }
 
-/// An address where nobody listens.
+/// Returns a client whose server does not exist.
 fn nowhere() -> Client {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = listener.local_addr().expect("it has one").port();
-    Client::open(&format!("redis://127.0.0.1:{port}/")).expect("an address")
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the system has a free port");
+    let port = listener.local_addr().expect("a bound listener has an address").port();
+    Client::open(&format!("redis://127.0.0.1:{port}/")).expect("the address is valid")
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn failed_requests_are_given_back_there() {
     }
 }
 
-/// Where nobody decided, clients are told when to come back, and no figures.
+/// If the policy decides without a count, a denial has a `Retry-After` field, and no response has a `RateLimit` field.
 #[tokio::test]
 async fn without_the_server_no_figures_are_told() {
     for (on_failure, expected, has_figures) in [
@@ -171,12 +171,12 @@ async fn rules_are_awaited() {
         (first, &response.headers()["ratelimit"]),
         (200, &"\"per-address\";r=2;t=3600, \"per-path\";r=1;t=3600".parse().unwrap())
     );
-    // What failed is given back, here and there.
+    // Failed requests are refunded, in the local rule and on the server.
     for _ in 0..9 {
         assert_eq!(status(&one, request("/a", "503")).await.0, 503);
     }
     assert_eq!(status(&one, request("/a", "200")).await.0, 200);
-    // The path's limit is this server's own; the address's is not asked.
+    // The path's rule is local and denies first, so the server is not asked about the address.
     let (refused, response) = status(&one, request("/a", "200")).await;
     assert_eq!((refused, response.headers()["retry-after"].to_str().unwrap()), (429, "3600"));
     let field = response.headers()["ratelimit"].to_str().unwrap();
@@ -205,7 +205,8 @@ async fn rules_that_nobody_decided_tell_no_figures() {
     assert!(!response.headers().contains_key("ratelimit"), "{:?}", response.headers());
 }
 
-/// Asks thirty times, and says how many were admitted; only refusals are told of, since what is left nobody knows.
+/// Sends thirty requests, and returns how many were admitted. Only denials have a `RateLimit` field, since the units that remain
+/// in total are unknown.
 async fn admitted_untold<L: AwaitedLimit<IpAddr>>(limit: L) -> u32 {
     let layer = RateLimitLayer::new(limit, ClientIp::peer()).policy("held", BURST).fields_on_allowed(true);
     let service = layer.awaited().layer(service_fn(inner));
@@ -223,7 +224,7 @@ async fn leases_and_write_back_are_limits_and_are_awaited() {
     let server = InProcess::default();
     let leases = server.limiter("leases", Limit::gcra(BURST)).leases().build().unwrap();
     assert_eq!(admitted_untold(leases.clone()).await, 8);
-    // Without waiting it goes by what is held: nothing.
+    // A layer that does not wait uses held units, and there are none.
     let service = RateLimitLayer::new(leases, ClientIp::peer()).layer(service_fn(inner));
     assert_eq!(status(&service, request("/", "200")).await.0, 429);
     let write_back = server.limiter("write-back", Limit::gcra(BURST)).write_back().build().unwrap();

@@ -1,4 +1,4 @@
-//! A server that cannot be asked.
+//! Rules while the server cannot be reached.
 
 use tollgate::redis::{BlockingClient, Client, DecidedBy};
 use tollgate::rules::Verdict;
@@ -15,7 +15,7 @@ fn three(mode: &str) -> String {
     file(&format!("store: redis, mode: {mode}, timeout: 500ms"), &rules)
 }
 
-/// What each rule counted: allowed, denied, and the three kinds of failures.
+/// Returns the counts of each rule: allowed, denied, and failures by policy (open, closed, local).
 fn counts(rules: &Rules<ManualClock>) -> Vec<[u64; 5]> {
     let mut all = Vec::new();
     rules.for_each(|_, _, counts| {
@@ -28,7 +28,7 @@ fn counts(rules: &Rules<ManualClock>) -> Vec<[u64; 5]> {
 async fn each_goes_on_as_it_says(rules: &Rules<ManualClock>) {
     assert_eq!(admitted(rules, &[("o", "x")], 9).await, 9);
     assert_eq!(admitted(rules, &[("c", "x")], 9).await, 0);
-    assert_eq!(admitted(rules, &[("l", "x")], 9).await, 2, "its half of the limit");
+    assert_eq!(admitted(rules, &[("l", "x")], 9).await, 2, "this process gets half of the limit");
     assert_eq!(counts(rules), [[0, 0, 9, 0, 0], [0, 0, 0, 9, 0], [0, 0, 0, 0, 9]]);
     let by = [("o", DecidedBy::Open), ("c", DecidedBy::Closed), ("l", DecidedBy::Local)];
     for (key, by) in by {
@@ -36,7 +36,7 @@ async fn each_goes_on_as_it_says(rules: &Rules<ManualClock>) {
         assert_eq!(answer.limits().next().unwrap().decided_by(), Some(by));
     }
     let answer = ask(rules, &[("c", "x")]).await;
-    assert!(answer.retry_after().is_some_and(|wait| !wait.is_zero()), "it may be back soon");
+    assert!(answer.retry_after().is_some_and(|wait| !wait.is_zero()), "the client may try again later");
     assert_eq!(answer.limits().next().unwrap().verdict(), Verdict::Denied);
 }
 
@@ -47,7 +47,7 @@ fn without_a_server_each_rule_goes_on_as_it_says() {
     run(each_goes_on_as_it_says(&rules));
     let threads = process(BlockingClient::open(&nowhere()).unwrap(), &clock, &three("atomic"));
     run(each_goes_on_as_it_says(&threads));
-    // After five failures it is not asked any more.
+    // After five failures the breaker of each rule is open.
     let mut partitioned = 0;
     rules.readings(|_, _, readings| {
         partitioned += usize::from(readings.contains(&Reading::Gauge("tollgate_partitioned", 1.0)));
@@ -69,13 +69,13 @@ fn one_that_cannot_be_asked_refuses_for_all() {
     let rules = process(Client::open(&nowhere()).unwrap(), &clock, &text);
     run(async {
         assert_eq!(admitted(&rules, &[("c", "x"), ("o", "x"), ("near", "x")], 9).await, 0);
-        assert_eq!(admitted(&rules, &[("near", "x")], 9).await, 4, "nothing was charged here");
-        // What went through by `open` went nowhere, since the other one refused.
+        assert_eq!(admitted(&rules, &[("near", "x")], 9).await, 4, "the local rule charged nothing");
+        // The `open` policy admitted its part, but nothing is counted, since the `closed` rule denied the request.
         assert_eq!(counts(&rules), [[0, 0, 0, 9, 0], [0, 0, 0, 0, 0], [4, 5, 0, 0, 0]]);
     });
 }
 
-/// Who asks a client for async code without waiting gets what is done without the server, and it is counted so.
+/// A synchronous check with an async client follows the failure policy, and counts as a failure.
 #[test]
 fn a_check_that_cannot_wait_goes_by_the_policy() {
     let clock = clock();

@@ -1,4 +1,4 @@
-//! Rules that processes share: each `Rules` here is one of several processes on one server.
+//! Rules whose limits several processes share. In these tests each `Rules` stands for one process, and all use one server.
 
 mod failures;
 mod modes;
@@ -13,7 +13,7 @@ use tollgate::redis::{BlockingInProcess, InProcess};
 use tollgate::rules::{Answer, Config, Descriptor, Rules, RulesError, Server};
 use tollgate::{ManualClock, Timestamp};
 
-/// Half past some hour, so that no window ends soon.
+/// A time in the year 2023. `clock` starts half an hour after its hour began, so that no window ends soon.
 const START: u64 = 1_700_000_000;
 
 fn clock() -> ManualClock {
@@ -24,7 +24,7 @@ fn config(text: &str) -> Config {
     Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// One process.
+/// Loads the rules of one process.
 #[track_caller]
 fn process(server: impl Into<Server>, clock: &ManualClock, text: &str) -> Rules<ManualClock> {
     load(server, clock, text).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -38,10 +38,10 @@ fn load(
     Rules::builder().clock(clock.clone()).redis(server).load([config(text)])
 }
 
-/// An address where nobody listens.
+/// Returns an address where nothing listens.
 fn nowhere() -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    format!("redis://127.0.0.1:{}/", listener.local_addr().expect("it has one").port())
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the system has a free port");
+    format!("redis://127.0.0.1:{}/", listener.local_addr().expect("a bound listener has an address").port())
 }
 
 fn in_process(clock: &ManualClock) -> (InProcess, BlockingInProcess) {
@@ -50,10 +50,10 @@ fn in_process(clock: &ManualClock) -> (InProcess, BlockingInProcess) {
 }
 
 fn run<R>(future: impl Future<Output = R>) -> R {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio builds a runtime").block_on(future)
 }
 
-/// Asks of one client, by one descriptor for each of these.
+/// Checks one request with one descriptor for each entry.
 async fn ask(rules: &Rules<ManualClock>, entries: &[(&str, &str)]) -> Answer {
     let each: Vec<[(&str, &str); 1]> = entries.iter().map(|entry| [*entry]).collect();
     let descriptors: Vec<Descriptor<'_>> = each.iter().map(|entries| Descriptor::new(entries)).collect();
@@ -66,7 +66,7 @@ fn ask_now(rules: &Rules<ManualClock>, entries: &[(&str, &str)]) -> Answer {
     rules.check("d", &descriptors)
 }
 
-/// How many of so many requests are admitted.
+/// Returns how many of `of` requests are admitted.
 async fn admitted(rules: &Rules<ManualClock>, entries: &[(&str, &str)], of: u32) -> u32 {
     let mut admitted = 0;
     for _ in 0..of {
@@ -75,7 +75,7 @@ async fn admitted(rules: &Rules<ManualClock>, entries: &[(&str, &str)], of: u32)
     admitted
 }
 
-/// One descriptor by `key`, with this limit; see [`file`].
+/// Returns the YAML text of one descriptor with this key and limit, for [`file`].
 fn rule(key: &str, limit: &str) -> String {
     format!("  - {{ key: {key}, rate_limit: {{ unit: hour, {limit} }} }}\n")
 }

@@ -1,4 +1,4 @@
-//! Rules that this process decides by what it holds. Their units live in real time, so limits here are of a year.
+//! Rules in modes that decide with units held by the process. Held units expire in real time, so the limits here are per year.
 
 use std::thread;
 
@@ -21,7 +21,7 @@ descriptors:
     )
 }
 
-/// One process, by the system's clock.
+/// Loads the rules of one process with the system's clock.
 fn real(server: impl Into<Server>, text: &str) -> Rules<tollgate::StdClock> {
     Rules::builder().clock(tollgate::StdClock::new()).redis(server).load([config(text)]).unwrap()
 }
@@ -39,10 +39,10 @@ fn counts_of(rules: &Rules<tollgate::StdClock>, name: &str) -> MeterCounts {
             found = Some(counts);
         }
     });
-    found.expect("there is such a rule")
+    found.expect("the file has a rule with this name")
 }
 
-/// How many both admit of so many requests to each, in turn.
+/// Sends `of` requests to each of two processes in turn, and returns how many both admit.
 fn shared_by_two(mode: &str, of: u32) -> u32 {
     run(async {
         let server = InProcess::default();
@@ -69,7 +69,7 @@ fn leases_never_admit_more_than_the_limit() {
 #[test]
 fn write_back_admits_more_by_its_bound_at_most() {
     let admitted = shared_by_two("write-back", 40);
-    // 2 ln 2 · L + c · N
+    // The bound is 2 ln 2 · L + c · N.
     assert!((10..=29).contains(&admitted), "{admitted}");
 }
 
@@ -84,7 +84,7 @@ fn threads_wait_for_their_units() {
     }
 }
 
-/// A check that does not wait finds no units of a key at first, is refused for a moment, and is no failure of the server.
+/// A check that does not wait finds no units at first and is denied for a short time. This does not count as a server failure.
 #[test]
 fn a_check_that_does_not_wait_goes_by_what_is_held() {
     run(async {
@@ -101,7 +101,7 @@ fn a_check_that_does_not_wait_goes_by_what_is_held() {
     });
 }
 
-/// Requests that another rule refuses cost the leased one nothing, whether that rule is here or there.
+/// A request that a local or a shared rule denies takes no units from the leased rule.
 #[test]
 fn what_others_refuse_is_put_back() {
     for other in ["far", "near"] {
@@ -140,7 +140,7 @@ fn a_reload_of_other_numbers_goes_on_with_what_was_charged() {
     });
 }
 
-/// Modes with a task of their own need tokio once, where the server is named; later loads may come from any thread.
+/// Modes with their own task need a tokio runtime at the first load. Later loads may run in any thread.
 #[test]
 fn rules_are_loaded_again_by_a_thread_without_a_runtime() {
     let outside = Rules::builder().redis(InProcess::default()).load([config(&text("lease", 5))]);

@@ -1,4 +1,4 @@
-//! The same on a server of its own.
+//! Rules on a real server.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ descriptors:
         });
         let admitted = futures_util::future::join_all(requests).await;
         assert_eq!(admitted.into_iter().filter(|admitted| *admitted).count(), 20);
-        // Refused requests were given back there.
+        // Requests that `a` denied took no units of `b` on the server.
         let b = [("b", "x")];
         let left = rules[1].check_n_async("d", &[Descriptor::new(&b)], 980).await;
         assert!(left.is_allowed(), "{left:?}");
@@ -48,7 +48,7 @@ descriptors:
     });
 }
 
-/// One key holds something else in Redis. The others of its rule are limited as before.
+/// One key of a rule holds a value of another type in Redis. The rule still limits its other keys.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
 fn wrong_type_key_fails_alone_in_its_rule() {
@@ -87,14 +87,14 @@ descriptors:
             }
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
-        // Any second reaches into two windows.
+        // Any second overlaps two windows.
         let bound = 2
             * (200
                 + tollgate::redis::simulation::Steps::over_at_most(
                     tollgate::redis::Limit::fixed_window(tollgate::Quota::per_second(200)),
                     4,
                 ));
-        // The last round may reach into a fifth second.
+        // The last round may enter a fifth second.
         admitted.remove(&4);
         assert!(admitted.values().all(|units| (100..=bound).contains(units)), "{admitted:?}, bound {bound}");
     });

@@ -1,4 +1,4 @@
-//! Local and shared rules decide one request; two processes.
+//! Local and shared rules decide one request together, in one process or two.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ fn two_processes_share_one_limit() {
         server.clear();
         let text = file(ATOMIC, &[rule("a", &format!("requests_per_unit: 5, algorithm: {algorithm}"))]);
         let one = process(server.clone(), &clock, &text);
-        // A program with threads takes part alike.
+        // A process with a blocking client shares the limit too.
         let other = process(blocking.clone(), &clock, &text);
         run(async {
             assert_eq!(admitted(&one, &[("a", "x")], 3).await, 3, "{algorithm}");
             let both: u32 = (0..9).map(|_| u32::from(ask_now(&other, &[("a", "x")]).is_allowed())).sum();
             assert_eq!(both, 2, "{algorithm}");
             assert_eq!(admitted(&one, &[("a", "x")], 3).await, 0, "{algorithm}");
-            assert_eq!(admitted(&other, &[("a", "y")], 9).await, 5, "another client has its own");
+            assert_eq!(admitted(&other, &[("a", "y")], 9).await, 5, "another client has its own limit");
             let answer = ask(&one, &[("a", "x")]).await;
             let limit = answer.limits().next().unwrap();
             assert_eq!((limit.verdict(), limit.remaining()), (Verdict::Denied, 0));
@@ -65,9 +65,9 @@ fn a_limit_here_that_refuses_asks_no_server_and_charges_nothing() {
         assert_eq!(verdicts, [Verdict::NotAsked, Verdict::Denied]);
         let far = answer.limits().next().unwrap();
         assert_eq!((far.decision().is_none(), far.remaining(), far.decided_by()), (true, 0, None));
-        // Two of ten were charged, and not one more.
+        // Two of the ten units were charged before.
         assert_eq!(admitted(&one, &[("far", "x")], 99).await, 8);
-        // Of what was not asked nothing is counted.
+        // A rule that was not asked counts no request.
         let mut counted = Vec::new();
         one.for_each(|_, rule, counts| counted.push((rule.name.to_string(), counts.requests())));
         assert_eq!(counted, [("d.far".to_owned(), 2 + 99), ("d.near".to_owned(), 10)]);
@@ -95,7 +95,7 @@ fn refusal_of_shared_limit_charges_no_other_limit() {
                 assert_eq!(answer.is_allowed(), turn < 3);
             }
             let used = if waits { &one } else { &other };
-            // Refused ones took nothing from the others, here or there.
+            // Denied requests took no units from the other rules, local or shared.
             assert_eq!(admitted(used, &[("b", "x")], 99).await, 7);
             assert_eq!(admitted(used, &[("near", "x")], 99).await, 7);
         });
@@ -122,7 +122,7 @@ fn a_refund_gives_back_here_and_there() {
             other.refund(&descriptors, &answer);
         }
         assert_eq!(admitted(&one, &[("a", "x"), ("near", "x")], 9).await, 2);
-        // What was refused has nothing to give back.
+        // A denied request has no units to refund.
         let answer = one.check_async("d", &descriptors).await;
         assert!(answer.is_denied());
         one.refund_async(&descriptors, &answer).await;
@@ -147,17 +147,17 @@ descriptors:
 ";
     let one = process(server.clone(), &clock, text);
     run(async {
-        // As long as one of them has room.
+        // Quota mode admits while one of the two rules has units left.
         assert_eq!(admitted(&one, &[("a", "x"), ("b", "x")], 9).await, 4);
         let both = ask(&one, &[("a", "x"), ("b", "x")]).await;
         assert_eq!(both.denied_by().count(), 2);
-        // It only reports.
+        // A shadow rule never denies; it only reports.
         assert_eq!(admitted(&one, &[("s", "x")], 3).await, 3);
         let shadow = ask(&one, &[("s", "x")]).await;
         assert_eq!(shadow.limits().next().unwrap().verdict(), Verdict::ShadowDenied);
         let marked = [ask(&one, &[("m", "x")]).await, ask(&one, &[("m", "x")]).await];
         assert_eq!(marked.map(|answer| answer.is_soft_limited()), [false, true]);
-        // The larger one replaces the smaller, which is not charged.
+        // `q` replaces `small`, so `small` is not charged.
         assert_eq!(admitted(&one, &[("p", "x"), ("q", "x")], 9).await, 3);
         assert_eq!(admitted(&one, &[("p", "x")], 9).await, 1);
     });
@@ -172,8 +172,8 @@ fn count_first_charges_all_on_the_server() {
         process(server.clone(), &clock, &file("charging: count-first, store: redis, mode: atomic", &rules));
     run(async {
         let both = [("a", "x"), ("near", "x")];
-        assert_eq!(admitted(&one, &both, 4).await, 2, "the one here refuses two");
-        // All four were charged there, and one is left.
+        assert_eq!(admitted(&one, &both, 4).await, 2, "the local rule denies two requests");
+        // The server charged all four requests, so one unit is left.
         assert_eq!(admitted(&one, &[("a", "x")], 9).await, 1);
     });
 }
@@ -217,10 +217,10 @@ fn a_reload_keeps_what_is_used() {
             let Limit::Quota { quota, .. } =
                 ask(&other, &[("a", "y")]).await.limits().next().unwrap().rule().limit
             else {
-                panic!("it has one")
+                panic!("the rule has a quota")
             };
             assert_eq!(quota.limit(), 8);
-            // Four of eight are used.
+            // Four of the eight units are used.
             assert_eq!(admitted(&other, &[("a", "x")], 3).await, 3, "{algorithm}");
             assert_eq!(admitted(&one, &[("a", "x")], 9).await, 1, "{algorithm}");
             one.replace([config(&text(2))]).unwrap();
@@ -237,13 +237,13 @@ fn a_rule_comes_from_here_and_goes_back() {
     let one = process(server.clone(), &clock, &text("keyed"));
     run(async {
         assert_eq!(admitted(&one, &[("a", "x")], 2).await, 2);
-        // What was counted here is not known there, nor the other way around.
+        // The local store and the server do not share counts.
         one.replace([config(&text("redis, mode: atomic"))]).unwrap();
         assert_eq!(admitted(&one, &[("a", "x")], 9).await, 3);
         one.replace([config(&text("keyed"))]).unwrap();
         assert_eq!(admitted(&one, &[("a", "x")], 9).await, 3);
         one.replace([config(&text("redis, mode: atomic"))]).unwrap();
-        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 0, "the server has kept it");
+        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 0, "the server kept its count");
     });
 }
 

@@ -1,4 +1,5 @@
-//! Refused requests, refunds and clients that hang up spend nobody else's units, whatever the mode and whoever decides.
+//! Denied requests, refunds and cancelled requests spend no units of other clients. This holds in every mode, and also when
+//! the failure policy decides.
 
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ fn a_refund_is_given_to_the_share_that_admitted() {
     }
 }
 
-/// They cannot be taken back, so all are looked at before any is charged.
+/// A write-back charge cannot be undone, so all limits are checked before any is charged.
 #[test]
 fn two_rules_of_write_back_are_charged_together() {
     let text = "
@@ -90,7 +91,7 @@ descriptors:
     assert_eq!((of(&BOTH), of(&[("a", "x")])), (3, 7));
 }
 
-/// One client that is over its own limit, and hangs up at every moment there is: nobody else's units are spent.
+/// A client over its own limit cancels its requests after many different delays. No units of other clients are spent.
 #[test]
 fn clients_that_hang_up_spend_nothing_of_others() {
     let Some(server) = crate::servers::Server::start() else { return };
@@ -116,7 +117,7 @@ fn clients_that_hang_up_spend_nothing_of_others() {
                 let _ = tokio::time::timeout(patience, ask(&rules, &all)).await;
             }
             proxy.delay(Duration::ZERO);
-            // What was under way comes back, in whatever time: each of these is an answer after that.
+            // Calls under way are undone after some time, so the test tries again until the units are back.
             let mut left = 0;
             for turn in 0..200 {
                 left += admitted(&rules, &[("all", mode)], 50).await;
@@ -125,7 +126,7 @@ fn clients_that_hang_up_spend_nothing_of_others() {
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            // A process that leased units may have held a few for longer than they live.
+            // In lease mode a few units may have expired while the process held them.
             let least = if mode == "atomic" { 49 } else { 40 };
             assert!((least..=49).contains(&left), "{mode}: {left}");
             assert_eq!(admitted(&rules, &[("near", mode)], 1_000).await, 999, "{mode}");
@@ -133,7 +134,7 @@ fn clients_that_hang_up_spend_nothing_of_others() {
     }
 }
 
-/// A rule that is loaded again by a program whose first runtime has ended lives in the present one.
+/// After the first runtime has ended, a reload moves the rules to the current runtime.
 #[test]
 fn reload_outlives_the_runtime_of_its_server() {
     for mode in ["lease", "write-back"] {
@@ -154,7 +155,7 @@ fn reload_outlives_the_runtime_of_its_server() {
     }
 }
 
-/// Numbers that change often are no way around a limit.
+/// Frequent changes of the limit do not admit more than the limit.
 #[test]
 fn reloads_of_write_back_ask_before_they_admit() {
     let text = |limit: u32| {
@@ -162,13 +163,13 @@ fn reloads_of_write_back_ask_before_they_admit() {
         file("store: redis, mode: write-back, timeout: 5s", &[rule])
     };
     run(async {
-        // By the present time, as that mode's own clock.
+        // This server uses the present time, as the write-back mode's own clock does.
         let rules = process(InProcess::default(), &clock(), &text(20));
         let mut all = admitted(&rules, &[("a", "x")], 30).await;
         assert_eq!(all, 20);
         for limit in 21..26 {
             rules.replace([config(&text(limit))]).unwrap();
-            // Without waiting for it as well: what is used is known, to this process and to the server.
+            // The process and the server both know the units that are used.
             all += admitted(&rules, &[("a", "x")], 30).await;
         }
         assert_eq!(all, 25);

@@ -1,4 +1,4 @@
-//! The limiters, with a server in this process and a clock that is set.
+//! Write-back limiters with a server in this process and a manual clock.
 
 use std::time::Duration;
 
@@ -41,18 +41,18 @@ async fn processes_learn_of_each_other() {
     let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
     let server = InProcess::new(clock.clone());
     let [one, two] = [(); 2].map(|()| limiter(&server, &clock, limit, 2));
-    assert_eq!((admitted(&one, 100), admitted(&two, 100)), (50, 50), "a half each, before anything is known");
+    assert_eq!((admitted(&one, 100), admitted(&two, 100)), (50, 50), "each process gets half of the limit before it knows the server's count");
     assert_eq!((one.flush().await, two.flush().await), (0, 0));
     assert_eq!(admitted(&two, 100), 0, "the limit is used up");
-    // The first asked when half was left, and had posted all of what was used: (50 + 100 / 2) / (50 + 100) of 50.
+    // `one` asked when half was left and it had posted all used units, so it may admit (50 + 100 / 2) / (50 + 100) of 50 units.
     assert_eq!(admitted(&one, 100), 33);
     assert_eq!((one.flush().await, admitted(&one, 100)), (0, 0));
     let stats = one.stats();
     assert_eq!((stats.keys, stats.pending, stats.failures, stats.evicted_pending), (1, 0, 0, 0));
-    assert_eq!((stats.overshoot, two.stats().overshoot), (33, 0), "what was too much is known");
-    // At the very end the next one may not have begun: clocks drift.
+    assert_eq!((stats.overshoot, two.stats().overshoot), (33, 0), "the limiter counts the units above the limit");
+    // Clocks drift, so at the exact end of the window the next window may not have begun.
     clock.advance(Duration::from_millis(60_050));
-    assert_eq!(admitted(&one, 100), 50, "the next window is another");
+    assert_eq!(admitted(&one, 100), 50, "the next window starts with its full share");
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -66,7 +66,7 @@ async fn one_that_has_all_the_traffic_gets_nearly_all() {
         assert_eq!(busy.flush().await, 0);
         posts += 1;
     }
-    assert_eq!(admitted, 1_000, "all of it");
+    assert_eq!(admitted, 1_000, "one process gets the whole limit");
     assert!(posts < 40, "in {posts} posts");
 }
 
@@ -81,10 +81,10 @@ async fn whoever_may_wait_is_told_when_the_allowance_is_spent() {
         assert_eq!(answer.by(), DecidedBy::Held);
         allowed += u64::from(answer.is_allowed());
     }
-    assert_eq!(allowed, 100, "none is refused while there is room");
+    assert_eq!(allowed, 100, "no request is denied while units are left");
     let answer = limiter.check_async("a").await;
     assert_eq!(answer.retry_after(), Some(Duration::from_secs(60)));
-    // More than this process's share, though not than the limit.
+    // This cost is above the process's share, and below the limit.
     assert!(limiter.check_n_async("b", 60).await.is_allowed());
     assert!(limiter.check_n_async("b", 60).await.is_denied());
     assert!(limiter.check_n_async("b", 101).await.decision().is_never());
@@ -103,13 +103,13 @@ async fn every_limit_is_posted_to_by_its_own_windows() {
     };
     let one = make();
     for admits in [10, 10, 5, 0] {
-        assert_eq!(admitted(&one, 20), admits, "the hour's limit outlasts the second's windows");
+        assert_eq!(admitted(&one, 20), admits, "the hourly limit spans several windows of a second");
         assert_eq!(one.flush().await, 0);
-        // A little into the next second: at its very beginning the one before may not be over, since clocks drift.
+        // Move a little into the next second. Clocks drift, so at its exact start the window before may not be over.
         clock.advance(Duration::from_millis(1_001));
     }
     let two = make();
-    assert!(two.check_async("a").await.is_allowed(), "what is not known yet is its own part");
+    assert!(two.check_async("a").await.is_allowed(), "a process may use its own share before it knows the server's count");
     assert_eq!(two.flush().await, 0);
     assert!(two.check_async("a").await.is_denied());
 }
@@ -137,7 +137,7 @@ async fn what_is_let_through_is_posted_before_the_end() {
     while last.check_async("a").await.is_allowed() {
         rest += 1;
     }
-    assert_eq!(rest, 40, "30 and 30 were posted");
+    assert_eq!(rest, 40, "both limiters posted their 30 units");
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -147,12 +147,12 @@ async fn a_key_without_a_place_is_asked_about() {
     let builder = server.limiter("api", limit).max_keys(1).on_failure(OnFailure::Closed);
     let limiter = builder.write_back().clock(clock.clone()).build().unwrap();
     assert!(limiter.check("a").is_allowed());
-    assert!(limiter.check("b").is_denied(), "there is no place for it");
+    assert!(limiter.check("b").is_denied(), "the limiter has no place for a second key");
     for allowed in [true, true, false] {
         let answer = limiter.check_async("b").await;
         assert_eq!((answer.is_allowed(), answer.by()), (allowed, DecidedBy::Server));
     }
-    // Once the first is idle, there is.
+    // The second key gets the place when the first is idle.
     assert_eq!(limiter.flush().await, 0);
     clock.advance(Duration::from_secs(180));
     assert_eq!(limiter.flush().await, 0);
@@ -169,7 +169,7 @@ fn threads_have_the_same() {
     };
     let one = make();
     let allowed = (0..150).filter(|_| one.check_wait("a").is_allowed()).count();
-    assert_eq!(allowed, 100, "none is refused while there is room");
+    assert_eq!(allowed, 100, "no request is denied while units are left");
     assert_eq!(one.flush(), 0);
     let two = make();
     assert!((0..20).filter(|_| two.check("a").is_allowed()).count() <= 10);

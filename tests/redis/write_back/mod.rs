@@ -1,9 +1,9 @@
-//! Write-back: what is decided here and told later.
+//! Write-back limiters, which decide in the process and report to the server later.
 //!
-//! Properties, over random orders of checks, posts, lost answers, calls that arrive twice, and time:
-//! - what is admitted in a window is within the mode's bound;
-//! - in the end all that was admitted is in the shared state, but for what is counted as dropped;
-//! - nothing is charged twice, whatever is sent again.
+//! Properties, over random orders of checks, posts, lost replies, calls that arrive twice, and time steps:
+//! - The units admitted in a window stay within the mode's bound.
+//! - In the end the server has charged every admitted unit, except those counted as dropped.
+//! - No unit is charged twice, even if a post is sent again.
 
 mod limiter;
 mod orders;

@@ -1,4 +1,4 @@
-//! Any order of anything.
+//! Random orders of checks, posts, replies and time steps.
 
 use std::time::Duration;
 
@@ -65,9 +65,9 @@ proptest! {
         let mut steps = Steps::new(limit, 4, max_keys);
         play(&mut steps, &ops);
         let sum = steps.sum();
-        prop_assert!(sum.charged <= sum.admitted, "nothing is charged twice: {sum:?}");
-        prop_assert!(sum.charged + sum.pending + sum.dropped >= sum.admitted, "nothing is lost: {sum:?}");
-        // Where answers took seconds, a node may hold what is of a window that has not begun at the server.
+        prop_assert!(sum.charged <= sum.admitted, "no unit is charged twice: {sum:?}");
+        prop_assert!(sum.charged + sum.pending + sum.dropped >= sum.admitted, "no unit is lost: {sum:?}");
+        // After slow replies, a node may hold units of a window that has not begun at the server.
         for _ in 0..8 {
             steps.settle();
             if steps.sum().pending > 0 {
@@ -76,8 +76,8 @@ proptest! {
         }
         let sum = steps.sum();
         prop_assert_eq!(sum.pending, 0);
-        prop_assert!(sum.charged <= sum.admitted, "nothing is charged twice: {sum:?}");
-        prop_assert!(sum.charged + sum.dropped >= sum.admitted, "all is charged in the end: {sum:?}");
+        prop_assert!(sum.charged <= sum.admitted, "no unit is charged twice: {sum:?}");
+        prop_assert!(sum.charged + sum.dropped >= sum.admitted, "every unit is charged or dropped in the end: {sum:?}");
     }
 
     #[test]
@@ -101,13 +101,13 @@ proptest! {
         let mut steps = Steps::new(limit, 4, max_keys);
         play(&mut steps, &ops);
         let (sum, over) = (steps.sum(), Steps::over_at_most(limit, 4));
-        // Lost answers let each process have its part of the window once more.
+        // After lost replies, each process may use its share of the window once more.
         let alone = 4 * (limit.most() / 4).max(1);
         prop_assert!(sum.most <= limit.most() + over + alone, "{sum:?}, {over} over");
     }
 }
 
-/// limitador #288: what was let through while the server was away is not poured into the window in which it is back.
+/// Units admitted during an outage are not charged to the window in which the server returns (limitador #288).
 #[test]
 fn a_partition_that_outlasts_the_window_pours_nothing_into_the_next() {
     let limit = Limit::fixed_window(Quota::new(40, Duration::from_secs(10)));
@@ -115,23 +115,23 @@ fn a_partition_that_outlasts_the_window_pours_nothing_into_the_next() {
     assert_eq!(
         (0..40).filter(|_| steps.check(0, 1, 1)).count(),
         10,
-        "one part in four, before anything is known"
+        "one of four processes gets a quarter before it knows the server's count"
     );
     steps.due(0);
     steps.answer(0, true);
     steps.pass(10 * SECOND);
     steps.settle();
     let sum = steps.sum();
-    assert_eq!((sum.charged, sum.dropped, sum.pending), (0, 10, 0), "its window is over");
+    assert_eq!((sum.charged, sum.dropped, sum.pending), (0, 10, 0), "units of a window that has ended are dropped");
     for node in 0..4 {
-        assert_eq!((0..40).filter(|_| steps.check(node, 1, 1)).count(), 10, "the next one is whole");
+        assert_eq!((0..40).filter(|_| steps.check(node, 1, 1)).count(), 10, "the next window has its full limit");
     }
     steps.settle();
     assert_eq!(steps.sum().charged, 40);
-    assert!(!steps.check(3, 1, 1), "the one whose post came last knows that all is used");
+    assert!(!steps.check(3, 1, 1), "the last process to post knows that no unit is left");
 }
 
-/// Of a sliding window what comes late still counts where it belongs: as the window before.
+/// In a sliding window, a late post still counts in its own window, which is now the previous one.
 #[test]
 fn a_sliding_window_is_told_late() {
     let limit = Limit::sliding_window(Quota::new(40, Duration::from_secs(10)));
@@ -142,10 +142,10 @@ fn a_sliding_window_is_told_late() {
     steps.pass(10 * SECOND);
     steps.settle();
     assert_eq!(steps.sum().charged, 40);
-    assert!(!steps.check(0, 1, 1), "all of it weighs");
+    assert!(!steps.check(0, 1, 1), "the previous window has its full weight");
 }
 
-/// What was let through for longer than a burst takes while the server was away is paid already, and is not owed again.
+/// During a long outage, time pays for units beyond a burst. These units are not charged when the server returns.
 #[test]
 fn gcra_is_charged_a_burst_after_a_long_partition() {
     let limit = Limit::gcra(Quota::per_second(10).burst(20));
@@ -157,7 +157,7 @@ fn gcra_is_charged_a_burst_after_a_long_partition() {
         steps.pass(SECOND / 10);
     }
     let sum = steps.sum();
-    assert!((600..=620).contains(&sum.admitted), "the rate goes on: {sum:?}");
+    assert!((600..=620).contains(&sum.admitted), "the process still admits at the limit's rate: {sum:?}");
     steps.settle();
     let sum = steps.sum();
     assert!(sum.charged <= 40, "{sum:?}");

@@ -1,4 +1,4 @@
-//! With a real server, and a network that fails.
+//! Write-back limiters with a real server and a faulty network.
 
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
@@ -14,7 +14,7 @@ use tollgate::redis::{Breaker, Client, ErrorKind, Limit, OnFailure, WriteBackLim
 
 const PROCESSES: u32 = 4;
 
-/// A window that ends at no time that this test runs at, nearly always: a year.
+/// A limit with a window of a year, which almost never ends during a test.
 fn limit() -> Limit {
     Limit::fixed_window(Quota::new(2_000, Duration::from_secs(365 * 86_400)))
 }
@@ -27,7 +27,8 @@ fn limiter(url: &str) -> WriteBackLimiter {
     builder.write_back().interval(Duration::from_millis(50)).build().unwrap()
 }
 
-/// All hammer one key, while something happens; what was admitted, and the limiters.
+/// Checks one key from one limiter per address while `happens` runs. Returns the admitted units, the limiters, and the result of
+/// `happens`.
 async fn hammer<R: Send + 'static>(
     urls: Vec<String>,
     happens: impl FnOnce() -> R + Send + 'static,
@@ -56,7 +57,7 @@ async fn hammer<R: Send + 'static>(
     (admitted.load(Ordering::Relaxed), limiters, happened)
 }
 
-/// Until all is posted.
+/// Flushes the limiters until they have posted all units.
 async fn settle(limiters: &[WriteBackLimiter]) {
     for limiter in limiters {
         for _ in 0..50 {
@@ -69,7 +70,8 @@ async fn settle(limiters: &[WriteBackLimiter]) {
     }
 }
 
-/// What is left by what the server counts: one of so many processes gets a unit before it has asked, and all that is left after.
+/// Returns the units that are left by the server's count, plus at most one. As one of a million processes, this limiter gets one
+/// unit before it asks the server, and all remaining units after that.
 async fn left(url: &str) -> u64 {
     let builder = Client::open(url).unwrap().limiter("api", limit());
     let limiter = builder.write_back().processes(1_000_000).build().unwrap();
@@ -85,7 +87,7 @@ fn pause(ms: u64) {
 }
 
 fn bound() -> u64 {
-    // In an outage each may let through its part of the window once more.
+    // In an outage each process may admit its share of the window once more.
     limit().most() + Steps::over_at_most(limit(), PROCESSES) + limit().most()
 }
 
@@ -111,7 +113,7 @@ async fn a_network_that_fails_costs_no_more_than_the_bound() {
     .await;
     assert!((limit().most()..=bound()).contains(&admitted), "{admitted} of {}", limit().most());
     settle(&limiters).await;
-    assert!(left(&server.url()).await <= 1, "all that was let through is counted");
+    assert!(left(&server.url()).await <= 1, "the server counts every admitted unit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,18 +130,18 @@ async fn a_server_that_is_killed_is_told_again() {
         server
     })
     .await;
-    // A server that begins empty can hand out all of it once more.
+    // A server that restarts empty can grant the whole limit once more.
     assert!((limit().most()..=bound() + limit().most()).contains(&admitted), "{admitted}");
     settle(&limiters).await;
     assert!(left(&url).await <= 1);
 }
 
-/// A window of one second.
+/// Returns a limit with a window of one second.
 fn second(limit: u64) -> Limit {
     Limit::fixed_window(Quota::new(limit, Duration::from_secs(1)))
 }
 
-/// What is admitted of each key in each whole window while four limiters are asked for all keys again and again.
+/// Checks all keys on all limiters for `lasts`. Returns the units admitted of each key in each whole window.
 async fn by_window(
     limiters: &[WriteBackLimiter],
     keys: &[String],
@@ -173,7 +175,7 @@ async fn by_window(
     sum
 }
 
-/// Whether each window of these keys admitted no more than the bound, and no less than half of the limit.
+/// Asserts that each window of these keys admitted at least half of the limit, and at most the bound.
 fn verify(admitted: &BTreeMap<(String, u64), u64>, keys: &[String], limit: u64, what: &str) {
     let bound = limit + Steps::over_at_most(second(limit), PROCESSES);
     let mine: Vec<_> = admitted.iter().filter(|((key, _), _)| keys.contains(key)).collect();
@@ -216,7 +218,7 @@ async fn killed_master_fails_its_own_keys_alone() {
         let slot = |key: &String| -> u16 {
             cluster.nodes[1].command(&["CLUSTER", "KEYSLOT", &format!("{{{name}|{key}}}")])
         };
-        // Of the node that dies, of the slots that share a breaker with it, and of the others.
+        // Three groups of keys: those of the killed node, those of slots that share a breaker with it, and all others.
         let mut keys: [Vec<String>; 3] = Default::default();
         for key in (0..2_000).map(|key| format!("key{key}")) {
             let group = &mut keys[match slot(&key) {
