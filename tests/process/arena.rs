@@ -1,7 +1,9 @@
-//! An allocator with a stretch of memory of its own, which takes no lock and can be made read-only.
+//! An allocator with its own range of memory, the arena. The arena takes no lock and can be made read-only.
 //!
-//! What a thread allocates [`inside`] lies there, one block after the other, and is never given out again. So a thread that is stopped
-//! in the middle of allocating holds up nobody, and a limiter that was made inside, all of it, can be watched for [`writes`].
+//! Allocations within [`inside`] come from the arena, one after the other, and the arena never reuses their memory. Therefore:
+//!
+//! - A thread that is stopped during an allocation does not block other threads.
+//! - A limiter that was created inside lies wholly in the arena, so the tests can detect its [`writes`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,12 +11,12 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Addresses, of which pages are taken as they are touched.
+/// Bytes of reserved addresses. The system provides each page when it is first touched.
 const RESERVED: usize = 8 << 30;
-/// Protection goes by pages, and a huge one has so many bytes.
+/// Bytes of a huge page. Protection applies to whole pages, and the system may use huge ones.
 const PAGE: usize = 2 << 20;
 
-/// Where the stretch begins; 0 before there is one.
+/// The first address of the arena, or 0 before it is mapped.
 static BEGIN: AtomicUsize = AtomicUsize::new(0);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static FAULTS: AtomicUsize = AtomicUsize::new(0);
@@ -40,8 +42,8 @@ fn take(layout: Layout) -> *mut u8 {
     }
 }
 
-// SAFETY: blocks of the arena are apart, aligned, within memory that was mapped for all of the process's life, and zero, since none
-// is given out twice; all others are the system's, and only those go back to it.
+// SAFETY: the arena's blocks are disjoint and aligned, and lie in memory that stays mapped until the process ends. They are zero,
+// since no block is handed out twice. All other blocks come from the system's allocator, and only those return to it.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if INSIDE.try_with(Cell::get).unwrap_or(false) {
@@ -55,19 +57,19 @@ unsafe impl GlobalAlloc for Arena {
         if INSIDE.try_with(Cell::get).unwrap_or(false) {
             return take(layout);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller keeps `alloc_zeroed`'s contract, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if !is_ours(block.addr()) {
-            // SAFETY: as above; blocks that are not the arena's came from `System`.
+            // SAFETY: the caller keeps `dealloc`'s contract, and a block outside the arena came from `System`.
             unsafe { System.dealloc(block, layout) }
         }
     }
 }
 
-/// Does `work` with all that this thread allocates meanwhile in the arena.
+/// Runs `work`. All allocations of this thread during `work` come from the arena.
 pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
     struct Outside;
     impl Drop for Outside {
@@ -85,7 +87,7 @@ fn map() {
     if BEGIN.load(Ordering::Relaxed) != 0 {
         return;
     }
-    // SAFETY: an anonymous mapping at an address of the system's choice touches no other memory.
+    // SAFETY: an anonymous mapping at an address that the system chooses touches no other memory.
     let begin = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -96,13 +98,13 @@ fn map() {
             0,
         )
     };
-    assert!(begin != libc::MAP_FAILED, "no addresses");
+    assert!(begin != libc::MAP_FAILED, "the system cannot reserve the arena's addresses");
     let begin = begin.expose_provenance().next_multiple_of(PAGE);
     NEXT.store(begin, Ordering::Relaxed);
     BEGIN.store(begin, Ordering::Relaxed);
 }
 
-/// The pages of all that `make` allocates, and what it makes. One thread at a time.
+/// Runs `make` inside the arena. Returns the pages of its allocations and its result. Only one thread may call this at a time.
 pub(crate) fn pages_of<R>(make: impl FnOnce() -> R) -> (Range<usize>, R) {
     let next_page =
         || NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(next.next_multiple_of(PAGE)));
@@ -114,13 +116,13 @@ pub(crate) fn pages_of<R>(make: impl FnOnce() -> R) -> (Range<usize>, R) {
     (begin..NEXT.load(Ordering::Relaxed), made)
 }
 
-/// Makes the pages writable again, and remembers that somebody wrote.
+/// Handles a write to a protected page: counts it, and makes the page writable again.
 extern "C" fn fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the system hands over a valid `siginfo_t`, which has an address for this signal.
     let address = unsafe { (*info).si_addr() }.addr();
     if is_ours(address) {
         FAULTS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: this page and the one after it are the arena's, whose mapping is a page longer than it.
+        // SAFETY: the page belongs to the arena's mapping, which is one page longer than the arena.
         let _ = unsafe {
             protect(
                 &(address / PAGE * PAGE..address / PAGE * PAGE + PAGE),
@@ -128,21 +130,24 @@ extern "C" fn fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: 
             )
         };
     } else {
-        // SAFETY: resetting a signal is always allowed: the next such fault ends the process, as it should.
+        // SAFETY: a signal may always be reset. The next fault of this kind then ends the process, as it should.
         let _ = unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
     }
 }
 
+/// Sets the protection of `pages`.
+///
 /// # Safety
-/// The pages must be the arena's.
+/// The pages must belong to the arena.
 unsafe fn protect(pages: &Range<usize>, protection: libc::c_int) -> libc::c_int {
-    // SAFETY: the caller's promise; nothing is unmapped.
+    // SAFETY: the caller promises that the pages belong to the arena, and no page is unmapped.
     unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(pages.start), pages.len(), protection) }
 }
 
-/// How many pages of these are written to while `work` runs. One thread at a time. An exchange that fails is a write as well.
+/// Returns how many of these pages are written to while `work` runs. A failed compare-exchange counts as a write.
+/// Only one thread may call this at a time.
 pub(crate) fn writes(pages: &Range<usize>, work: impl FnOnce()) -> usize {
-    // SAFETY: zero bytes are a valid `sigaction`, to which a handler of the right form for these flags is put.
+    // SAFETY: zero bytes are a valid `sigaction`, and the handler's signature matches these flags.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = fault;
@@ -151,10 +156,10 @@ pub(crate) fn writes(pages: &Range<usize>, work: impl FnOnce()) -> usize {
         assert_eq!(libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut()), 0);
     }
     FAULTS.store(0, Ordering::Relaxed);
-    // SAFETY: `pages_of` made them.
+    // SAFETY: the pages come from `pages_of`.
     assert_eq!(unsafe { protect(pages, libc::PROT_READ) }, 0, "the arena's pages can be protected");
     work();
-    // SAFETY: as above.
+    // SAFETY: the pages come from `pages_of`.
     assert_eq!(unsafe { protect(pages, libc::PROT_READ | libc::PROT_WRITE) }, 0);
     FAULTS.load(Ordering::Relaxed)
 }

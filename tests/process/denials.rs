@@ -1,4 +1,4 @@
-//! Denials, looks and other calls that promise it write nothing. The memory of a whole limiter is read-only meanwhile.
+//! Denials, peeks and other calls that promise it write nothing. During these calls the limiter's whole memory is read-only.
 
 use super::alone;
 use super::arena::{pages_of, writes};
@@ -15,44 +15,46 @@ use tollgate::{
 };
 
 const SPEC: Spec = Spec { limit: 2, period_ns: HOUR, burst: 2 };
-/// Well before the end of any window or part of one.
+/// A time well before the end of any window or sub-window.
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// A clock that can be moved while the limiters are read-only.
+/// Returns a clock that lies outside the arena, so that it can move while the limiters are read-only.
 fn clock() -> ManualClock {
     ManualClock::new(START)
 }
 
-/// What a thread keeps for itself, such as its place among those that read under epochs, is there before.
+/// Creates this thread's own state in advance, such as its registration as an epoch reader.
 fn warm() {
     let keyed = RateLimiter::builder(Gcra::new(Quota::per_second(1))).keyed::<u64>();
     let adjustable = RateLimiter::new(Quota::per_second(1)).adjustable();
     let _ = (keyed.check(&1), keyed.remove(&1), adjustable.check(&1));
 }
 
-/// Asks until it is denied, and then for longer: none of that may write. An hour later it is admitted, and that does: a control.
+/// Asserts that denied requests write nothing. As a control, an admitted request two hours later does write.
 fn writes_nothing(name: &str, clock: &ManualClock, make: impl FnOnce() -> Box<dyn Fn(u64) -> Outcome>) {
     clock.set(START);
     warm();
     let (pages, ask) = pages_of(|| {
         let ask = make();
         let denied = (0..10).any(|_| ask(1) == Outcome::Denied);
-        assert!(denied, "{name} denies in the end");
+        assert!(denied, "{name}: the limiter denies after a few requests");
         ask
     });
     let written = writes(&pages, || {
         for _ in 0..300 {
             clock.advance(Duration::from_millis(250));
-            assert!(ask(1) == Outcome::Denied, "{name}: denied until it is paid");
-            assert!(ask(u64::MAX) != Outcome::Allowed, "{name}: never");
+            assert!(ask(1) == Outcome::Denied, "{name}: the key is denied until it has paid its debt");
+            assert!(ask(u64::MAX) != Outcome::Allowed, "{name}: a cost above the burst is never admitted");
             let _ = ask(0);
         }
     });
-    assert_eq!(written, 0, "{name}: a denial or a look wrote to its memory");
+    assert_eq!(written, 0, "{name}: a denial or a peek wrote to the limiter's memory");
 
     clock.advance(Duration::from_secs(2 * 3_600));
-    let written = writes(&pages, || assert!(ask(1) == Outcome::Allowed, "{name}: paid"));
-    assert!(written > 0, "{name}: what is admitted is written down, and seen here");
+    let written = writes(&pages, || {
+        assert!(ask(1) == Outcome::Allowed, "{name}: the key is admitted after it has paid its debt")
+    });
+    assert!(written > 0, "{name}: the test detects the write of an admitted request");
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn a_denial_writes_nothing_in_any_store() {
                 let limiter = build().keyed::<String>();
                 Box::new(move |cost| limiter.check_n("alice", cost).outcome())
             });
-            writes_nothing(&format!("direct that can change, {kind:?}"), &clock, || {
+            writes_nothing(&format!("direct and adjustable, {kind:?}"), &clock, || {
                 let limiter = build().direct().adjustable();
                 Box::new(move |cost| limiter.check_n(cost).outcome())
             });
@@ -98,7 +100,7 @@ fn a_denial_writes_nothing_in_any_store() {
     }
 }
 
-/// Leases, tiers, quotas that have changed, keys that were evicted, and several limits whose last one refuses.
+/// Stripes, tiers, changed quotas, full tables, and several limits whose last one denies.
 #[test]
 fn a_denial_writes_nothing_whatever_came_before() {
     let (_alone, clock) = (alone(), clock());
@@ -125,17 +127,18 @@ fn a_denial_writes_nothing_whatever_came_before() {
         writes_nothing(&format!("a full table, {overflow:?}"), &clock, || {
             let limiter = build().overflow(overflow).capacity(Capacity::slots(16)).compact().unwrap();
             let came_in: Vec<u64> = (0..200).filter(|key| limiter.check_n(key, 2).is_allowed()).collect();
-            // Some were pushed out, even by newcomers that were denied then: their denials are counted, as debts'.
+            // Some of these keys were evicted, even by new keys that were then denied. A denial of an evicted key counts as a
+            // denial for a debt, so `is_held` can tell.
             let is_held = |key: &u64| {
                 let before = limiter.gauges().denied_for_debt;
                 !limiter.check(key).is_allowed() && limiter.gauges().denied_for_debt == before
             };
-            let held = came_in.into_iter().rfind(is_held).expect("somebody is in the table");
+            let held = came_in.into_iter().rfind(is_held).expect("the table holds a key");
             assert!(limiter.gauges().evicted > 0 || overflow == Overflow::Inherit);
             Box::new(move |cost| limiter.check_n(&held, cost).outcome())
         });
     }
-    writes_nothing("several limits, and the last refuses", &clock, || {
+    writes_nothing("several limits, and the last one denies", &clock, || {
         let (keyed, windows) =
             (build().keyed::<u64>(), RateLimiter::builder(FixedWindow::new(Quota::per_hour(90))));
         let windows = windows.clock(clock.clone()).compact().unwrap();
@@ -152,7 +155,7 @@ fn a_denial_writes_nothing_whatever_came_before() {
 
 type Look = Box<dyn Fn(u64)>;
 
-/// What only looks, in limiters and in sketches.
+/// Read-only calls of limiters and sketches write nothing.
 #[test]
 fn looks_write_nothing() {
     let (_alone, clock) = (alone(), clock());
@@ -220,13 +223,17 @@ fn looks_write_nothing() {
         looks
     });
     for (name, look) in looks {
-        // Buckets of a keyed store are prepared by the first that look into them: see below.
+        // Call each once before the measurement, so that first-use state exists.
         (0..50).chain([7]).for_each(&look);
-        assert_eq!(writes(&pages, || (0..50).for_each(&look)), 0, "{name}: a look wrote to its memory");
+        assert_eq!(
+            writes(&pages, || (0..50).for_each(&look)),
+            0,
+            "{name}: a read-only call wrote to its memory"
+        );
     }
 }
 
-/// Unlike an insertion, a look prepares nothing, also in a store that never held a key.
+/// Unlike an insertion, a peek writes nothing, even in a store that never held a key.
 #[test]
 fn a_look_at_a_keyed_store_writes_nothing() {
     let (_alone, clock) = (alone(), clock());
@@ -238,10 +245,13 @@ fn a_look_at_a_keyed_store_writes_nothing() {
     let look =
         || (0..400).for_each(|key| assert!(limiter.peek(&key).is_allowed() && !limiter.contains(&key)));
     assert_eq!(writes(&pages, look), 0);
-    assert!(writes(&pages, || assert!(limiter.check(&400).is_allowed())) > 0, "an insertion is seen");
+    assert!(
+        writes(&pages, || assert!(limiter.check(&400).is_allowed())) > 0,
+        "the test detects the write of an insertion"
+    );
 }
 
-/// What the crate page says of newcomers that are denied for a debt that they met: they are counted, so that one does write.
+/// A new key that is denied for an inherited debt is counted, so this denial writes. The crate page documents it.
 #[test]
 fn a_newcomer_that_meets_a_debt_is_counted() {
     let (_alone, clock) = (alone(), clock());
@@ -251,8 +261,9 @@ fn a_newcomer_that_meets_a_debt_is_counted() {
         for key in 0..400_u64 {
             let _ = limiter.check_n(&key, 2);
         }
-        let newcomer =
-            (400..800_u64).find(|key| limiter.peek(key).is_denied()).expect("all slots are held to the brim");
+        let newcomer = (400..800_u64)
+            .find(|key| limiter.peek(key).is_denied())
+            .expect("a new key finds only full slots");
         (limiter, newcomer)
     });
     let before = limiter.gauges().denied_for_debt;

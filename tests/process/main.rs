@@ -1,11 +1,11 @@
-//! What a limiter does to the process that it is in, and what it does not:
+//! Effects of a limiter on its process:
 //!
-//! - a denial and a look write nothing, nor does any other call that says so;
-//! - a thread that is stopped anywhere in a call keeps no other from its own: what is called lock-free is;
-//! - no thread is started, and a watcher that is dropped leaves none behind;
-//! - a constructor that panics reports its caller.
+//! - A denial and a peek write nothing, and neither does any other call that promises it.
+//! - Lock-free calls are lock-free: a thread that is stopped anywhere in a call does not block other threads.
+//! - No limiter starts a thread, and a dropped watcher leaves no thread or open file.
+//! - A constructor that panics reports its caller.
 //!
-//! These are properties of memory, signals, threads and hooks rather than of answers, so they are seen through the operating system.
+//! These are properties of memory, signals, threads and hooks, so the tests observe them through the operating system.
 
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod arena;
@@ -26,17 +26,19 @@ mod watch;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Arena, signals, threads and the panic hook are the whole process's: one test at a time.
+/// Runs one test at a time, since all tests share the process's arena, signals, threads and panic hook.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Set in a process that runs one test only.
+/// The environment variable of a child process that runs one test only.
 const CHILD: &str = "TOLLGATE_TEST_CHILD";
 
-/// Whether this process runs one test only. If not, it runs the test of this name in such a process, and asserts that it passes there:
-/// the test harness starts and ends threads as it likes.
+/// Returns whether this process runs one test only.
+///
+/// If it does not, this function runs the named test in a child process, and asserts that the test passes there. Only such a
+/// process has a stable number of threads, since the test harness starts and ends its own.
 fn is_alone_in_its_process(name: &str) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;

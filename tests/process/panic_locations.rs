@@ -1,4 +1,4 @@
-//! A constructor that panics reports the place where it was called, not a line of this crate.
+//! A constructor that panics reports its caller's line, not a line of this crate.
 
 use super::alone;
 use std::panic::{self, AssertUnwindSafe};
@@ -9,7 +9,7 @@ use tollgate::{
     FixedWindow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
 
-/// The line of a call, and the call.
+/// Returns the line of a call, and the call as a closure.
 macro_rules! call {
     ($call:expr) => {
         (
@@ -26,7 +26,7 @@ fn panicking_constructors_report_their_caller() {
     let _alone = alone();
     const SECOND: Duration = Duration::from_secs(1);
     let good = Quota::per_second(1);
-    // More than any word has room for.
+    // This limit does not fit in any algorithm's state.
     let large = Quota::per_day(1 << 51);
     let calls = [
         call!(Quota::new(0, SECOND)),
@@ -56,7 +56,7 @@ fn panicking_constructors_report_their_caller() {
     });
     panic::set_hook(hook);
     for (line, panicked, place) in places {
-        assert!(panicked, "the call in line {line}");
+        assert!(panicked, "the call in line {line} panics");
         assert_eq!(place, Some((file!().to_owned(), line)));
     }
 }

@@ -1,10 +1,15 @@
-//! A thread that is stopped anywhere in a call keeps no other thread from its own: what *lock-free* means to a server.
+//! Lock-free calls: a thread that is stopped anywhere in a call does not block the calls of other threads.
 //!
-//! One thread calls a limiter in a loop. Again and again a signal stops it wherever it is, and while it stands there another thread
-//! makes hundreds of calls of the same kind, on the same keys. With a lock, or a place where one waits for another, that thread
-//! would wait for ever sooner or later, and the test would not end; so there is a control with a lock, which is found held.
+//! 1. One thread, the worker, calls a limiter in a loop.
+//! 2. A signal stops the worker at an arbitrary place.
+//! 3. While the worker is stopped, another thread makes hundreds of calls of the same kind, on the same keys.
+//! 4. The worker continues, and the steps repeat.
 //!
-//! Allocating is the arena's, which takes no lock.
+//! If a call took a lock or waited for another thread, the second thread would sooner or later wait forever. A watcher thread
+//! detects this and ends the process. A control test uses a lock, and asserts that the worker is sometimes stopped while it
+//! holds the lock.
+//!
+//! Allocations come from the arena, which takes no lock.
 
 use super::alone;
 use super::arena::inside;
@@ -26,17 +31,17 @@ static HOLD: AtomicBool = AtomicBool::new(false);
 static STOPPED: AtomicBool = AtomicBool::new(false);
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
 
-/// Stays here as long as it is told to. Only calls what a handler may.
+/// The signal handler: waits while `HOLD` is set. It only calls functions that a signal handler may call.
 extern "C" fn stop(_signal: libc::c_int) {
     STOPPED.store(true, Ordering::SeqCst);
     while HOLD.load(Ordering::SeqCst) {
-        // SAFETY: a system call without pointers.
+        // SAFETY: `usleep` takes no pointers.
         unsafe { libc::usleep(20) };
     }
     STOPPED.store(false, Ordering::SeqCst);
 }
 
-/// Ends the process if nothing has gone on for a minute: some thread waits for the one that is stopped.
+/// Ends the process after a minute without progress, since a thread then waits for the stopped one.
 fn watch(name: &'static str, over: &AtomicBool) {
     let (mut seen, mut for_ms) = (PROGRESS.load(Ordering::Relaxed), 0);
     while !over.load(Ordering::Relaxed) {
@@ -45,15 +50,15 @@ fn watch(name: &'static str, over: &AtomicBool) {
         for_ms = if now == seen { for_ms + 50 } else { 0 };
         seen = now;
         if for_ms > 60_000 {
-            eprintln!("{name}: a thread that is stopped in a call keeps another one from its own");
+            eprintln!("{name}: a thread that was stopped in a call blocks the calls of another thread");
             std::process::abort();
         }
     }
 }
 
-/// Stops a thread that does `work` in a loop, and does `work` here meanwhile, many times.
+/// Runs `work` in a loop on a worker thread, stops that thread many times, and runs `work` here during each stop.
 fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
-    // SAFETY: the handler has the right form, and calls only what handlers may.
+    // SAFETY: the handler has the right signature, and only calls functions that a signal handler may call.
     let before =
         unsafe { libc::signal(libc::SIGUSR1, stop as extern "C" fn(libc::c_int) as libc::sighandler_t) };
     assert!(before != libc::SIG_ERR);
@@ -64,7 +69,7 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
             inside(|| {
                 let mut random = Random(1);
                 work(&mut random);
-                // SAFETY: no arguments, always succeeds.
+                // SAFETY: `pthread_self` takes no arguments and always succeeds.
                 let this = unsafe { libc::pthread_self() };
                 thread.store(usize::try_from(this).expect("an address"), Ordering::SeqCst);
                 while !over.load(Ordering::Relaxed) {
@@ -80,7 +85,7 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
         inside(|| {
             for _ in 0..STOPS {
                 HOLD.store(true, Ordering::SeqCst);
-                // SAFETY: the thread runs until `over`, so it can be sent a signal, for which there is a handler.
+                // SAFETY: the thread runs until `over` is set, so its handle is valid. The signal has a handler.
                 assert_eq!(unsafe { libc::pthread_kill(that, libc::SIGUSR1) }, 0);
                 while !STOPPED.load(Ordering::SeqCst) {
                     thread::yield_now();
@@ -93,7 +98,7 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
                 while STOPPED.load(Ordering::SeqCst) {
                     thread::yield_now();
                 }
-                // Another place each time.
+                // A random delay lets the next signal stop the worker at another place.
                 for _ in 0..random.below(2_000) {
                     std::hint::spin_loop();
                 }
@@ -106,7 +111,7 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
     });
 }
 
-/// A thread of this process that holds a lock is stopped with it: were it waited for, this would be seen.
+/// Control: the signal sometimes stops the worker while it holds a lock. A thread that waited for the lock would be detected.
 #[test]
 fn control_stopped_thread_holds_a_lock() {
     let _alone = alone();
@@ -119,7 +124,7 @@ fn control_stopped_thread_holds_a_lock() {
     });
     assert!(
         held.load(Ordering::Relaxed) >= CALLS,
-        "the lock was never held: nothing is shown by the other tests"
+        "the worker was never stopped with its lock held, so the other tests of this file prove nothing"
     );
 }
 
@@ -131,7 +136,7 @@ fn one_state_for_all() {
     let log = inside(|| RateLimiter::direct(SlidingLog::new(quota)));
     let parts = inside(|| RateLimiter::direct(SubWindow::new(quota, 10)));
     let lap = inside(|| RateLimiter::direct(TokenBucket::interval(quota)));
-    // One stripe, so that both threads are in it.
+    // With one stripe, both threads use the same stripe.
     let striped = inside(|| RateLimiter::builder(Gcra::new(quota)).stripes(1).striped());
     let adjustable = inside(|| RateLimiter::direct(FixedWindow::new(quota)).adjustable());
     goes_on("direct", &|random| {
@@ -161,7 +166,7 @@ fn keys_that_are_kept() {
         match random.below(100) {
             0 => drop(growing.remove(&key)),
             1 => {
-                // First sights, by which the table doubles now and then.
+                // New keys make the table double now and then.
                 let _ = growing.check(&new.fetch_add(1, Ordering::Relaxed));
             }
             2 if random.below(50) == 0 => growing.retain_active(),
@@ -180,7 +185,7 @@ fn tables_of_fixed_size() {
     let _alone = alone();
     let quota = Quota::per_second(50).burst(3);
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
-        // So small that nearly every newcomer pushes another key out.
+        // The table is so small that nearly every new key evicts another key.
         let limiter = inside(|| {
             let builder =
                 RateLimiter::builder(Gcra::new(quota)).overflow(overflow).capacity(Capacity::slots(32));
@@ -244,7 +249,7 @@ fn several_limits_and_sketches() {
             counts.add(&key, 1),
             in_flight.try_enter(&key, 1, 1).is_ok(),
         );
-        // Never waits: what finds no free stripe is dropped, and counted.
+        // `record` never waits: without a free stripe it drops the record, and counts the drop.
         top.record(key);
     });
 }

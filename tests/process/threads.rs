@@ -1,4 +1,4 @@
-//! No thread is started.
+//! No limiter starts a thread.
 
 use super::is_alone_in_its_process;
 use tollgate::sketch::{InFlight, Rate};
@@ -37,7 +37,7 @@ fn no_limiter_starts_a_thread() {
         assert!(rules.check("d", &[Descriptor::new(&[("k", "v")])]).is_allowed());
     }
     assert_eq!(threads(), before);
-    // A control: it would be seen.
+    // Control: the count includes a thread that the test starts.
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || stopped.recv());
     assert_eq!(threads(), before + 1);

@@ -1,4 +1,4 @@
-//! A watcher that is dropped leaves nothing behind.
+//! A dropped watcher leaves no thread and no open file.
 
 use super::is_alone_in_its_process;
 use std::fs;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use tollgate::rules::Rules;
 
-/// Threads of this program, and files that it has open.
+/// Returns the numbers of threads and of open files of this process.
 fn held() -> (usize, usize) {
     let count = |folder: &str| fs::read_dir(folder).unwrap().count();
     (count("/proc/self/task"), count("/proc/self/fd"))
 }
 
-/// Each load that follows a replaced file watches anew, so that is counted too.
+/// The test also replaces the file, because each reload after a replacement creates new watches.
 #[test]
 fn no_thread_and_no_file_is_left() {
     if !is_alone_in_its_process("watch::no_thread_and_no_file_is_left") {
@@ -29,7 +29,7 @@ fn no_thread_and_no_file_is_left() {
     for round in 0..3 {
         let (tell, told) = channel();
         let watcher = Rules::watch(&rules, move |loaded| tell.send(loaded.is_ok()).unwrap()).unwrap();
-        assert!(held() > before, "it has a thread and watches");
+        assert!(held() > before, "a watcher has a thread and open files");
         for change in 1..3 {
             let other = folder.path().join("new");
             fs::write(&other, text(round * 10 + change)).unwrap();
@@ -37,7 +37,7 @@ fn no_thread_and_no_file_is_left() {
             assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
         }
         drop(watcher);
-        // Our thread has ended; that of the system's events ends by itself soon.
+        // The watcher's thread has ended. The thread for file events ends soon after it.
         for _ in 0..6_000 {
             if held() == before {
                 break;

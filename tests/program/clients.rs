@@ -1,4 +1,4 @@
-//! Whose request a line is: virtual hosts, ports, lists of proxies, IPv6 networks, and keys that are no clients.
+//! How a log line gives its client: virtual hosts, ports, proxy lists and IPv6 networks, and warnings about unsuitable keys.
 
 use std::fmt::Write as _;
 
@@ -7,14 +7,14 @@ use crate::support::{Place, Run};
 const ONE: &str = "--algorithm gcra --limit 1/60s";
 const TIME: &str = "[30/Jun/2017:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5";
 
-/// A log whose lines begin with these texts.
+/// Writes a log whose lines begin with these texts.
 fn log(beginnings: &[&str]) -> Place {
     let place = Place::new();
     place.file("log", beginnings.iter().fold(String::new(), |log, who| log + who + " - - " + TIME + "\n"));
     place
 }
 
-/// A table of clients, in CSV with quotes.
+/// Writes a CSV file with one quoted client per line.
 fn csv(clients: &[&str]) -> Place {
     let place = Place::new();
     let lines = clients.iter().fold(String::new(), |mut lines, client| {
@@ -61,18 +61,18 @@ fn ports_are_cut_off_clients() {
 #[test]
 fn lists_give_the_client_that_the_proxies_saw() {
     let place = csv(&["1.2.3.4, 5.6.7.8", "6.6.6.6, 5.6.7.8", "5.6.7.8", "1.2.3.4, 9.9.9.9"]);
-    // The right end is what the nearest proxy wrote; the left end may be anything.
+    // The nearest proxy wrote the right end of the list. A client can forge the left end.
     assert_eq!(place.decisions(&format!("log {ONE}")), "1001");
     let run = place.run(&format!("replay log {ONE}")).ok();
     says(&run, &["3 records with a list of addresses: the last address counts", "--proxies N"]);
-    // With two proxies, a request with one address came round one of them: the middleware refuses it.
+    // With two trusted proxies, a request with only one address bypassed a proxy. The program skips it, as the middleware rejects it.
     let run = place.run(&format!("replay log {ONE} --proxies 2 --json"));
     assert!(run.stderr.contains("the address before the trusted proxies is missing"), "{}", run.stderr);
     let json = run.json();
     assert_eq!((&json["input"]["records"], &json["input"]["skipped"]), (&3.into(), &1.into()));
     assert_eq!((&json["input"]["keys"], &json["input"]["from_lists"]), (&2.into(), &3.into()));
     place.run("replay log --proxies 0").fails(2, &["1 or more"]);
-    // Names with commas are names.
+    // A name with a comma is one key.
     let place = csv(&["Doe, John", "Doe, Jane", "Doe, John"]);
     assert_eq!(place.decisions(&format!("log {ONE}")), "110");
 }
@@ -91,7 +91,7 @@ fn the_prefix_in_use_is_said() {
         let json = place.run(&format!("{args} --json")).json();
         assert_eq!(json["input"]["ipv6_prefix"], 64, "{args}");
     }
-    // Descriptors have the network as the server writes it, so the second rule is the one that applies.
+    // Descriptors hold the network in the server's spelling, so the second rule applies.
     let json = place.run("replay log --rules rules.yaml --json").json();
     assert_eq!(json["rules"][1]["matched"], 2, "{json}");
 }
@@ -113,7 +113,7 @@ fn keys_that_are_no_clients_are_warned_of() {
     let each = on(&(0..100).map(|n| format!("user-{n}")).collect::<Vec<_>>(), "replay log");
     says(&each, &["Warning  nearly every request has a key of its own (100 keys of 100 requests)"]);
 
-    // Rules are warned of by the field of their addresses.
+    // With rules, the warning is about the field of the address.
     let place = log(&["192.0.2.1"; 40]);
     place.file(
         "rules.yaml",

@@ -1,4 +1,4 @@
-//! The same six requests in every format, in every wrapping.
+//! The same six requests in every log format and every compression. The last row shows the expected decisions.
 //!
 //! | second | 0 | 1 | 2 | 2 | 10 | 11 |
 //! |---|---|---|---|---|---|---|
@@ -114,7 +114,7 @@ fn fields_can_be_named() {
         .lines()
         .filter(|line| !line.is_empty())
         .map(|line| {
-            // Close the nested object where its time's text ends.
+            // Close the nested object after the text of its time.
             let end = line.find("\"at\":\"").unwrap() + 6;
             let end = end + line[end..].find('"').unwrap() + 1;
             format!("{}}}{}\n", &line[..end], &line[end..])
@@ -169,7 +169,7 @@ fn request_lines_may_hold_any_bytes() {
     place.file("log", log);
     let json = place.run("replay log --json --algorithm gcra").json();
     assert_eq!((&json["input"]["records"], &json["input"]["skipped"]), (&6.into(), &0.into()));
-    // Keys may as well.
+    // Keys may also hold any bytes.
     let json = place.run("replay log --json --algorithm gcra --key request --limit 1/d").json();
     assert_eq!(json["input"]["keys"], 5);
 }

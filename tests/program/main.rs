@@ -1,4 +1,4 @@
-//! The program as people and scripts meet it: every test runs the binary.
+//! The `tollgate` program. Every test runs the binary, as users and scripts do.
 
 mod bad_input;
 mod clients;

@@ -1,4 +1,4 @@
-//! Several limits on every request: all are charged or none, and each is told how often it refused.
+//! Several limits on every request: all of them are charged or none is, and the output counts the denials of each limit.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,13 +21,14 @@ impl Limit {
     }
 }
 
-/// How one limit answers, in seconds: `Ok` if there is room, else the wait; `u64::MAX` is never.
+/// A simple model of one limit. `wait` returns `Ok` if the request fits, and otherwise the wait in seconds. A wait of `u64::MAX`
+/// means that the request can never be admitted.
 trait Oracle {
     fn wait(&self, limit: &Limit, at: u64, cost: u64) -> Result<(), u64>;
     fn charge(&mut self, limit: &Limit, at: u64, cost: u64);
 }
 
-/// What was admitted and when, for fixed windows.
+/// A model of fixed windows: the time and cost of each admitted request.
 #[derive(Default)]
 struct Window(Vec<(u64, u64)>);
 
@@ -47,7 +48,7 @@ impl Oracle for Window {
     }
 }
 
-/// A level that leaks a unit each `period / units`, which is to be whole: GCRA as a bucket.
+/// A model of GCRA as a bucket that leaks one unit each `period / units` seconds. This interval must be a whole number.
 #[derive(Default)]
 struct Bucket {
     full_until: u64,
@@ -69,7 +70,7 @@ impl Oracle for Bucket {
     }
 }
 
-/// The decisions, how often each limit refused, and how often for ever.
+/// Returns the decisions, the denials by each limit, the denials that can never be admitted, and the longest wait.
 fn expected<O: Oracle + Default>(
     limits: &[Limit],
     records: &[(u64, u64, u64)],
@@ -100,8 +101,8 @@ fn expected<O: Oracle + Default>(
     (text, refused, never, longest)
 }
 
-/// Twenty minutes of eight clients, each by turns busy, calm and silent; requests cost 0 to 3 units and now and then more
-/// than some limit admits.
+/// Returns twenty minutes of requests from eight clients, which are busy, calm or silent in turn. Most requests cost 0 to 3 units.
+/// Some cost more than one of the limits ever admits.
 fn traffic() -> Vec<(u64, u64, u64)> {
     let mut seed = 0xC0FFEE_u64;
     let mut below = |end: u64| {
@@ -149,11 +150,11 @@ fn agrees<O: Oracle + Default>(place: &Place, limits: &[Limit], records: &[(u64,
     let (text, by, never, longest) = expected::<O>(limits, records);
     assert!(
         by.iter().all(|&refused| refused > 9) && never > 9,
-        "each limit is to refuse some: {by:?} {never}"
+        "each limit denies more than 9 requests: {by:?} {never}"
     );
     let args = format!("replay log --time-format s --cost units{flags} {args} --json --decisions out");
     let json = place.run(&args).json();
-    // Not assert_eq: a failure would print pages.
+    // This is not `assert_eq!`, since its message would fill pages.
     let decisions = String::from_utf8(place.read("out")).unwrap();
     let differ = || text.bytes().zip(decisions.bytes()).position(|(a, b)| a != b);
     assert!(text == decisions, "{args}: first difference at {:?}", differ());
@@ -179,7 +180,7 @@ fn three_limits_decide_as_slow_arithmetic_does() {
             agrees::<Bucket>(&place, &limits, &records, &format!("--algorithm {algorithm}"));
         }
         agrees::<Bucket>(&place, &limits, &records, "--algorithm gcra --store compact");
-        // To which the burst is nothing.
+        // Fixed windows ignore the burst.
         for store in ["keyed", "compact", "sketch"] {
             agrees::<Window>(&place, &limits, &records, &format!("--algorithm fixed-window --store {store}"));
         }
@@ -211,23 +212,23 @@ fn bounded_stores_decide_as_the_keyed_one() {
 
 #[test]
 fn bursts_of_their_own_beside_one_for_the_others() {
-    // One each 10 s, two at once; and one each 20 s, three at once.
+    // The first limit refills one unit each 10 s with a burst of 2, the second one unit each 20 s with a burst of 3.
     let place =
         log(&[(100, 0, 1), (100, 0, 1), (100, 0, 1), (110, 0, 1), (111, 0, 1), (120, 0, 1), (120, 0, 1)]);
     let args = "log --time-format s --algorithm gcra --burst 2 --limit 6/min --limit 3/minburst3";
-    // At 100 the first limit admits two. At 110 it has room for one more, and so has the second. At 111 both refuse for 9 s.
-    // At 120 both have room for one.
+    // At 100 the first limit admits two requests. At 110 both limits admit one more. At 111 both deny for 9 s. At 120 both admit one.
     assert_eq!(place.decisions(args), "1101010");
     let json = place.run(&format!("replay {args} --json")).json();
     let limits = json["results"][0]["limits"].as_array().unwrap();
     assert_eq!((&limits[0]["burst"], &limits[1]["burst"]), (&2.into(), &3.into()));
-    // At 100 only the first refuses; at 111 both for as long, which counts for the first; at 120 the second for longer.
+    // At 100 only the first limit denies. At 111 both deny for the same time, which counts for the first. At 120 the second
+    // limit denies for longer.
     assert_eq!(refused(&json["results"][0]), [2, 1]);
 }
 
 #[test]
 fn never_is_longer_than_any_wait() {
-    // 5 units are too much for the second limit, whatever the first says.
+    // The second limit can never admit 5 units.
     let place =
         log(&[(100, 0, 3), (100, 0, 5), (100, 0, 4), (100, 0, 0), (200, 0, 18_446_744_073_709_551_615)]);
     for algorithm in ["gcra", "fixed-window", "sliding-log", "sliding-window", "sub-window"] {
@@ -236,7 +237,7 @@ fn never_is_longer_than_any_wait() {
         assert_eq!(place.decisions(&args), "10010", "{algorithm}");
         let result = &place.run(&format!("replay {args} --json")).json()["results"][0];
         assert_eq!(result["never"], 2, "{algorithm}");
-        // The last is too much for both: the first of equals.
+        // Neither limit can ever admit the last request, which counts for the first limit.
         assert_eq!(refused(result), [1, 2], "{algorithm}");
     }
 }
@@ -263,7 +264,7 @@ fn the_table_says_which_limit_refused() {
     let words = |line: Option<&str>| line.unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(lines.next()), ["Algorithm", "1/s", "3/10s"]);
     assert_eq!(words(lines.nth(1)), ["sliding-log", "1", "1"]);
-    // The same limit twice is no harm: the first refuses.
+    // If the same limit is given twice, denials count for the first.
     let json = place.run(&format!("{args} --limit 1/s --json")).json();
     assert_eq!(refused(&json["results"][0]), [1, 1, 0]);
 }

@@ -1,10 +1,10 @@
-//! Suggested limits, checked by replaying them and the limit one below.
+//! Suggested limits, checked by hand or with replays of the limit and of the limit one lower.
 
 use serde_json::Value;
 
 use crate::support::{Place, trace};
 
-/// Replays at `limit`: requests and keys denied.
+/// Replays at `limit`. Returns the numbers of denied requests and denied keys.
 fn denied(place: &Place, input: &str, algorithm: &str, limit: u64, period: &str, more: &str) -> (u64, u64) {
     let args =
         format!("replay {input} --algorithm {algorithm} --limit {limit}/{period} {more} --json --top 0");
@@ -22,12 +22,12 @@ fn suggestion(place: &Place, args: &str) -> (Value, u64) {
 #[test]
 fn the_answer_is_worked_out_by_hand() {
     let place = Place::new();
-    // Ten clients; client n asks n times in one second.
+    // Ten clients: client n sends n requests in one second.
     let lines: String = (1..=10).flat_map(|n| vec![format!("100,c{n}\n"); n]).collect();
     place.file("log", format!("ts,client\n{lines}"));
     for algorithm in ["gcra", "fixed-window", "sliding-log", "sub-window"] {
         let on = |goal: &str| suggestion(&place, &format!("log --algorithm {algorithm} {goal}")).1;
-        // At a limit of 8, nine and ten are denied something: 20 % of clients. 3 of 55 requests: 5.45 %.
+        // A limit of 8 denies requests of clients 9 and 10, which are 20 % of clients, and 3 of 55 requests, which are 5.45 %.
         assert_eq!(on("--deny-clients 20%"), 8, "{algorithm}");
         assert_eq!(on("--deny-clients 19.9%"), 9, "{algorithm}");
         assert_eq!(on("--deny-requests 5.46%"), 8, "{algorithm}");
@@ -70,17 +70,17 @@ fn suggested_limit_is_the_lowest_that_meets_the_goal() {
 #[test]
 fn both_goals_are_met_together() {
     let place = Place::new();
-    // Ten clients; client n asks n times in one second, and one more asks a hundred times.
+    // Ten clients: client n sends n requests in one second. Another client sends a hundred.
     let mut lines: String = (1..=10).flat_map(|n| vec![format!("100,c{n}\n"); n]).collect();
     lines.push_str(&"100,busy\n".repeat(100));
     place.file("log", format!("ts,client\n{lines}"));
     let on = |goal: &str| suggestion(&place, &format!("log --time-format s {goal}"));
-    // 10 denies something to one client in eleven, and 90 of 155 requests.
+    // A limit of 10 denies requests of one client in eleven, and 90 of 155 requests.
     let (json, limit) = on("--deny-clients 10%");
     assert_eq!((limit, &json["suggestions"][0]["denied"]), (10, &90.into()));
     let warning = json["suggestions"][0]["warnings"][0].as_str().unwrap();
     assert!(warning.contains("58.06 % of all requests") && warning.contains("--deny-requests"), "{warning}");
-    // At most 15 of 155 requests: the busy one keeps 85.
+    // At most 15 of 155 requests may be denied, so the busy client keeps 85.
     let (json, limit) = on("--deny-clients 10% --deny-requests 10%");
     assert_eq!((limit, &json["suggestions"][0]["denied"]), (85, &15.into()));
     assert_eq!(json["suggestions"][0]["warnings"], serde_json::json!([]));
@@ -88,7 +88,7 @@ fn both_goals_are_met_together() {
     assert_eq!((&goal["deny"], &goal["share_billionths"]), (&"requests".into(), &100_000_000.into()));
     assert_eq!(goal["requests_billionths"], 100_000_000);
     assert_eq!(goal["clients_billionths"], 100_000_000);
-    // Where the clients are the harder goal.
+    // Here the goal for clients needs the higher limit.
     assert_eq!(on("--deny-clients 0% --deny-requests 10%").1, 100);
     let run = place.run("suggest log --time-format s --deny-clients 10%").ok();
     for part in [
@@ -107,13 +107,13 @@ fn both_goals_are_met_together() {
 fn a_burst_is_kept() {
     let place = Place::new();
     place.file("log", "ts,client\n100,a\n101,a\n102,a\n103,a\n104,a\n105,a\n106,a\n107,a\n108,a\n109,a\n");
-    // With one at once, one a second each second needs the full pace.
+    // With a burst of one, one request each second needs the full rate.
     let (json, limit) = suggestion(&place, "log --burst 1 --deny-requests 0%");
     assert_eq!(limit, 60);
     assert_eq!(json["suggestions"][0]["flags"], "--limit 60/min --burst 1");
     assert_eq!(denied(&place, "log", "gcra", 60, "min", "--burst 1").0, 0);
     assert!(denied(&place, "log", "gcra", 59, "min", "--burst 1").0 > 0);
-    // Two at the same time never fit through a burst of one.
+    // A burst of one never admits two requests at the same time.
     place.file("log", "ts,client\n100,a\n100,a\n");
     place.run("suggest log --burst 1 --deny-requests 0%").fails(1, &["no limit", "burst of 1"]);
 }

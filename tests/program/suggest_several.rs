@@ -1,4 +1,4 @@
-//! Limits for several periods, worked out by hand or checked by replaying them and each limit one below.
+//! Suggested limits for several periods, calculated by hand or checked with replays of the limits and of each limit one lower.
 
 use std::fmt::Write as _;
 
@@ -13,20 +13,20 @@ fn suggestions(place: &Place, args: &str) -> Vec<Value> {
     place.run(&format!("suggest {args} --json")).json()["suggestions"].as_array().unwrap().clone()
 }
 
-/// The limits of one suggestion.
+/// Returns the limits of one suggestion.
 fn limits(suggestion: &Value) -> Vec<u64> {
     suggestion["limits"].as_array().unwrap().iter().map(|limit| limit["limit"].as_u64().unwrap()).collect()
 }
 
-/// Replays with these flags: requests and keys denied.
+/// Replays with these flags. Returns the numbers of denied requests and denied keys.
 fn denied(place: &Place, input: &str, flags: &str) -> (u64, u64) {
     let json = place.run(&format!("replay {input} {flags} --json --top 0")).json();
     let result = &json["results"][0];
     (result["denied"].as_u64().unwrap(), result["keys_denied"].as_u64().unwrap())
 }
 
-/// One client asks twenty times, once a second; two ask ten times at once. Against a day, what refills in these seconds is
-/// nothing, so that all algorithms count alike.
+/// Writes a log where one client sends twenty requests, one each second, and two clients send ten requests at once. A daily limit
+/// refills nothing in these seconds, so all algorithms count alike.
 fn slow_and_sudden() -> Place {
     let place = Place::new();
     let mut log = String::from("ts,client\n");
@@ -44,22 +44,23 @@ fn the_answer_is_worked_out_by_hand() {
             let args = format!("log --time-format s --algorithm {algorithm} --period d --period s {goal}");
             limits(&suggestions(&place, &args)[0])
         };
-        // 6 of 40. With half of them, 17 a day deny the slow one 3; with the rest, 9 a second deny the others 1 each,
-        // which leaves one: 16 a day.
+        // The goal allows 6 denials of 40 requests. The day gets half of them: 17 per day deny the slow client 3. The second
+        // gets the rest: 9 per second deny the other clients 1 each. One denial is left over, so the day gets 16.
         assert_eq!(on("--deny-requests 15%"), [16, 9], "{algorithm}");
-        // 4: 18 a day deny 2, and 9 a second 2. 5: one is left over, for 17 a day. 7: 17 a day deny 3, and 8 a second 4.
+        // With 4 denials: 18 per day deny 2, and 9 per second deny 2. With 5: one is left over, so the day gets 17.
+        // With 7: 17 per day deny 3, and 8 per second deny 4.
         assert_eq!(on("--deny-requests 10%"), [18, 9], "{algorithm}");
         assert_eq!(on("--deny-requests 12.5%"), [17, 9], "{algorithm}");
         assert_eq!(on("--deny-requests 17.5%"), [17, 8], "{algorithm}");
-        // 1: half of it is nothing, and a second is not denied less than 2; so the day has it.
+        // With 1 denial: the day's half is 0, and any lower limit per second denies at least 2, so the day gets the denial.
         assert_eq!(on("--deny-requests 2.5%"), [19, 10], "{algorithm}");
         assert_eq!(on("--deny-requests 0%"), [20, 10], "{algorithm}");
         assert_eq!(on("--deny-requests 100%"), [1, 1], "{algorithm}");
-        // A third of the clients: half of one is none, so the day denies no one; nor can a second deny one of two; so
-        // the slow one is denied all but what keeps the others whole.
+        // One client of three may be denied. The day's half is 0 clients, and a limit per second cannot deny only one of
+        // two. So the day denies the slow client, with the lowest limit that still admits all of the others' requests.
         assert_eq!(on("--deny-clients 34%"), [10, 10], "{algorithm}");
     }
-    // The order of the flags is no matter but for the order of the answer.
+    // The order of the flags only changes the order of the answer.
     let args = "log --time-format s --algorithm gcra --period s --period d --deny-requests 15%";
     let answer = &suggestions(&place, args)[0];
     assert_eq!(limits(answer), [9, 16]);
@@ -68,7 +69,7 @@ fn the_answer_is_worked_out_by_hand() {
 
 #[test]
 fn three_periods_have_a_third_each() {
-    // Once a minute for twenty minutes; once a second for twenty seconds; ten at once.
+    // One request each minute for twenty minutes, one each second for twenty seconds, and ten at once.
     let place = Place::new();
     let mut log = String::from("ts,client\n");
     for n in 0..20 {
@@ -77,8 +78,8 @@ fn three_periods_have_a_third_each() {
     log.push_str(&"3600,once\n".repeat(10));
     place.file("log", log);
     let args = "log --time-format s --algorithm fixed-window --period min --period s --period h";
-    // 9 of 50, so 3, 6 and 9. 19 an hour deny two clients 1 each (18 would deny 4); 15 a minute deny one of them 5, and 6 in
-    // all; 7 a second deny the last one 3, and 9 in all.
+    // The goal allows 9 denials of 50 requests, so the periods get 3, 6 and 9 in turn. 19 per hour deny two clients 1 each
+    // (18 would deny 4). 15 per minute deny one of them 5, for a sum of 6. 7 per second deny the last client 3, for a sum of 9.
     let answer = &suggestions(&place, &format!("{args} --deny-requests 18%"))[0];
     assert_eq!(limits(answer), [15, 7, 19]);
     assert_eq!((&answer["denied"], &answer["keys_denied"]), (&9.into(), &3.into()));
@@ -102,11 +103,11 @@ fn json_lists_every_limit() {
         assert_eq!(answer[field], value, "{field}");
     }
     assert_eq!(answer["monotone"], true);
-    // What was tried in its place is with the day's limit in force, which alone denies 4.
+    // The other limits were tried together with the day's limit, which alone denies 4.
     let tried = answer["tried"].as_array().unwrap();
     let tried = |limit: u64| &tried.iter().find(|tried| tried["limit"] == limit).unwrap()["denied"];
     assert_eq!([tried(8), tried(9), tried(10), tried(18)], [8, 6, 4, 4]);
-    // One period has its limit in both places.
+    // With one period, the JSON has the limit in both places.
     let answer = &suggestions(&place, &format!("{args} --period s"))[0];
     assert_eq!(answer["limits"], serde_json::json!([{"limit": 7, "period_ns": second, "burst": 7}]));
     assert_eq!(answer["limit"], 7);
@@ -142,7 +143,7 @@ fn the_table_explains_itself() {
     assert!(help.contains("the k-th of n to k/n") && help.contains("\"limits\""), "{help}");
 }
 
-/// The answer meets the goal, and with any limit one lower it would not.
+/// Asserts that the answer meets the goal, and that no limit of the answer could be one lower.
 fn is_least(place: &Place, input: &str, args: &str, periods: &[&str]) {
     let flags: String = periods.iter().map(|period| format!(" --period {period}")).collect();
     let json = place.run(&format!("suggest {input} {args}{flags} --deny-requests 2% --json")).json();
@@ -166,7 +167,7 @@ fn is_least(place: &Place, input: &str, args: &str, periods: &[&str]) {
     }
 }
 
-/// Clients of all habits, for an hour.
+/// Writes a log of an hour of many different clients.
 fn crowd() -> Place {
     let mut seed = 0xABCD_u64;
     let mut below = |end: u64| {
@@ -219,7 +220,7 @@ fn a_burst_is_each_limits() {
     let place = Place::new();
     let seconds: String = (0..60).map(|n| format!("{},a\n", 100 + n)).collect();
     place.file("log", format!("ts,client\n{seconds}"));
-    // Once a second through a burst of one needs the whole pace of either limit.
+    // One request each second with a burst of one needs the full rate of both limits.
     let args = "log --time-format s --burst 1 --deny-requests 0% --period min --period 2s";
     let answer = &suggestions(&place, args)[0];
     assert_eq!(limits(answer), [60, 2]);
@@ -228,7 +229,7 @@ fn a_burst_is_each_limits() {
         denied(&place, "log --time-format s --algorithm gcra", "--limit 60/min --limit 2/2s --burst 1"),
         (0, 0)
     );
-    // One that is a limit's own size is named too, for the other's sake.
+    // The answer names the burst even if it equals one of the limits, since the other limit needs it.
     let answer = &suggestions(&place, &args.replace("--burst 1", "--burst 60"))[0];
     assert!(answer["flags"].as_str().unwrap().ends_with(" --burst 60"), "{answer}");
 }
@@ -236,7 +237,7 @@ fn a_burst_is_each_limits() {
 #[test]
 fn bad_periods_are_refused_with_the_reason() {
     let place = Place::new();
-    // Before any input is read: there is no log.
+    // The flags are checked before any input is read. There is no log.
     for twice in ["--period 60s --period min", "--period s --period 1h --period 1000ms"] {
         place.run(&format!("suggest log {twice}")).fails(2, &["--period: 1 ", "named twice", "of its own"]);
     }
@@ -253,17 +254,17 @@ fn what_cannot_be_met_names_the_period() {
     let place = Place::new();
     place.file("log", format!("ts,client\n{}", "100,a\n".repeat(40)));
     let args = "suggest log --time-format s --deny-requests 1%";
-    // Two at the same time never fit through a burst of one.
+    // A burst of one never admits two requests at the same time.
     place.run(&format!("{args} --period s --period h --burst 1")).fails(
         1,
         &["gcra: no limit with --period h can keep to 1/2 of the goal to deny at most 1%", "burst of 1"],
     );
-    // Forty at once are more than the highest rate there is.
+    // Forty requests at once exceed the highest rate.
     place.run(&format!("{args} --period h --period ns")).fails(
         1,
         &["gcra: no limit with --period ns can deny at most 1% of requests; even 32 denies 20.00 %"],
     );
-    // The memory that is named is the whole.
+    // The message names the total memory, not the share of one limit.
     place
         .run("suggest log --time-format s --period h --period s --store sketch --memory 9000TiB")
         .fails(2, &["fixed-window: --memory 9216000GiB: there is no memory"]);

@@ -1,4 +1,4 @@
-//! Files in a directory of their own, and runs of the program.
+//! A temporary directory for each test, and runs of the program in it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::skipped::skip;
 use serde_json::Value;
 
-/// What a run left behind.
+/// The result of one run of the program.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: i32,
@@ -22,7 +22,7 @@ impl Run {
         self
     }
 
-    /// Fails with `code`, says each of `parts`, and prints nothing on standard output.
+    /// Asserts that the run failed with `code`, that its messages contain each of `parts`, and that standard output is empty.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
@@ -40,7 +40,8 @@ impl Run {
     }
 }
 
-/// The program under test: cargo's own build, or the one that `TOLLGATE_PROGRAM` names, such as an optimised one.
+/// Returns the path of the program under test: cargo's build, or the file that `TOLLGATE_PROGRAM` names (for example an
+/// optimised build).
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("TOLLGATE_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_tollgate").into()).into()
 }
@@ -66,7 +67,7 @@ impl Place {
         std::fs::read(self.path(name)).unwrap()
     }
 
-    /// Runs the program here; `args` are split at spaces.
+    /// Runs the program in this directory. `args` is split at spaces.
     pub(crate) fn run(&self, args: &str) -> Run {
         self.run_with(args, b"")
     }
@@ -75,7 +76,7 @@ impl Place {
         self.run_in(None, args, stdin)
     }
 
-    /// Runs the program as in a terminal of so many columns.
+    /// Runs the program as in a terminal of this many columns.
     pub(crate) fn run_in(&self, columns: Option<u16>, args: &str, stdin: &[u8]) -> Run {
         let mut child = Command::new(program())
             .args(args.split(' ').filter(|arg| !arg.is_empty()))
@@ -87,7 +88,7 @@ impl Place {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A program that stops early closes its input; that is not this test's business.
+        // A program that stops early closes its input. The test ignores that error.
         let _ = child.stdin.take().unwrap().write_all(stdin);
         let output = child.wait_with_output().unwrap();
         Run {
@@ -97,7 +98,7 @@ impl Place {
         }
     }
 
-    /// The decisions of a replay through one algorithm, as text of 1 and 0.
+    /// Replays through one algorithm. Returns one character per request: `1` if admitted, `0` if denied.
     #[track_caller]
     pub(crate) fn decisions(&self, args: &str) -> String {
         self.run(&format!("replay --decisions decisions.bin {args}")).ok();
@@ -105,12 +106,12 @@ impl Place {
     }
 }
 
-/// What a replay's JSON says of each algorithm.
+/// Returns the results in a replay's JSON, one for each algorithm.
 pub(crate) fn results(json: &Value) -> &[Value] {
     json["results"].as_array().unwrap()
 }
 
-/// The algorithms of a replay's JSON.
+/// Returns the names of the algorithms in a replay's JSON.
 pub(crate) fn names(json: &Value) -> Vec<&str> {
     results(json).iter().map(|result| result["algorithm"].as_str().unwrap()).collect()
 }
@@ -121,13 +122,13 @@ pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A trace among the shared ones. If it is not there, reports that the test skips, and answers `None`.
+/// Returns the path of a shared trace. If the trace is missing, reports the test as skipped and returns `None`.
 #[track_caller]
 pub(crate) fn trace(name: &str) -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
     let path = std::env::var_os("TOLLGATE_TRACES").map_or_else(beside, PathBuf::from).join(name);
     if path.exists() {
-        // Programs run in other directories.
+        // The program runs in another directory, so it needs an absolute path.
         return Some(path.canonicalize().unwrap());
     }
     skip(&format!("no {}; set TOLLGATE_TRACES to the folder of traces", path.display()));

@@ -245,7 +245,10 @@ fn probes_that_are_dropped_do_not_wedge_the_breaker() {
         let _ = runtime.block_on(async { tokio::time::timeout(SOON, limiter.check("k")).await });
     }
     server.resume();
-    until_answered(|| runtime.block_on(limiter.check("k")).by(), "the server decides after a cancelled probe");
+    until_answered(
+        || runtime.block_on(limiter.check("k")).by(),
+        "the server decides after a cancelled probe",
+    );
 }
 
 #[test]

@@ -228,7 +228,11 @@ fn who_waits_looks_again_after_each_answer() {
         while !checks.is_empty() {
             checks.retain_mut(|check| check.as_mut().poll(&mut context).is_pending());
             let held = limiter.stats().held;
-            assert!(checks.is_empty() || held == 0, "{} checks wait, though {held} units are held", checks.len());
+            assert!(
+                checks.is_empty() || held == 0,
+                "{} checks wait, though {held} units are held",
+                checks.len()
+            );
             clock.advance(Duration::from_millis(1));
             settle().await;
             rounds += 1;
@@ -591,7 +595,11 @@ async fn late_answer_is_no_failure() {
     let limiter = Client::open(&proxy.url()).unwrap().limiter("api", limit).leases().build().unwrap();
     while limiter.check_async("first").await.by() != DecidedBy::Server {}
     proxy.delay(Duration::from_millis(60));
-    assert_eq!(limiter.check_async("a").await.by(), DecidedBy::Local, "the policy decides after two time-outs");
+    assert_eq!(
+        limiter.check_async("a").await.by(),
+        DecidedBy::Local,
+        "the policy decides after two time-outs"
+    );
     assert!(limiter.check("b").is_denied(), "the process holds no units yet");
     let held = |key| limiter.peek(key, 1).is_allowed();
     tokio::time::timeout(Duration::from_secs(10), async {

@@ -99,8 +99,8 @@ enum Step {
 
 #[derive(Copy, Clone, Debug)]
 enum Time {
-/// By this many microseconds.
-Us(i64),
+    /// By this many microseconds.
+    Us(i64),
     /// By this many sixteenths of the period.
     Share(i64),
     /// By the wait of the last answer plus this many microseconds.

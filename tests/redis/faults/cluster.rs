@@ -147,7 +147,11 @@ fn slots_that_move_are_followed_and_charged_once() {
         from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
         let mut sum = admitted(3);
         assert_eq!(sum, 3);
-        assert_eq!(to.command::<u64>(&["CLUSTER", "COUNTKEYSINSLOT", &slot]), 1, "the client followed the ASK redirect");
+        assert_eq!(
+            to.command::<u64>(&["CLUSTER", "COUNTKEYSINSLOT", &slot]),
+            1,
+            "the client followed the ASK redirect"
+        );
         // MOVED redirect: the slot now belongs to the other node.
         to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
         from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);

@@ -61,7 +61,11 @@ fn story(outage: &Outage, world: &mut World, subject: &Subject, policy: OnFailur
     let opened = subject.health();
     let rest = subject.check_times(key, 200);
     let during = subject.health();
-    assert_eq!(first.by_server + rest.by_server, 0, "{name}: the server decided during its outage: {during:?}");
+    assert_eq!(
+        first.by_server + rest.by_server,
+        0,
+        "{name}: the server decided during its outage: {during:?}"
+    );
     verify(policy, first.by_policy + rest.by_policy, first.let_through + rest.let_through, &name);
     // While the breaker is open, only probes reach the server.
     assert_eq!(during.asked - opened.asked, during.probes - opened.probes, "{name}: {opened:?} {during:?}");

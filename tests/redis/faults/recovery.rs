@@ -116,7 +116,8 @@ async fn promoted_replica_is_used_within_two_seconds() {
     let promoted = || {
         // Each range lists its first slot, its last slot and its nodes. The first node is the master.
         let map: Vec<Vec<redis::Value>> = cluster.nodes[1].command(&["CLUSTER", "SLOTS"]);
-        let range = map.into_iter().find(|range| range[0] == redis::Value::Int(0)).expect("slot 0 has a node");
+        let range =
+            map.into_iter().find(|range| range[0] == redis::Value::Int(0)).expect("slot 0 has a node");
         !format!("{:?}", range[2]).contains(&format!("int({dead})"))
     };
     let began = Instant::now();

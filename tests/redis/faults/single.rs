@@ -109,7 +109,10 @@ fn a_crowd_through_an_outage() {
         let health = limiter.health();
         assert_eq!(answers.load(Ordering::Relaxed), TASKS * 100);
         let asked = health.asked - before.asked - (health.probes - before.probes);
-        assert!(asked <= TASKS, "only calls that began before the breaker opened reach the server: {health:?}");
+        assert!(
+            asked <= TASKS,
+            "only calls that began before the breaker opened reach the server: {health:?}"
+        );
         server.resume();
         while limiter.check("warm again").await.by() != DecidedBy::Server {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -172,7 +172,12 @@ impl Subject {
             if is_so(&answer, &self.health()) {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "{}: still waiting until {what}: {:?}", self.name(), self.health());
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{}: still waiting until {what}: {:?}",
+                self.name(),
+                self.health()
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -50,7 +50,11 @@ fn in_process(clock: &ManualClock) -> (InProcess, BlockingInProcess) {
 }
 
 fn run<R>(future: impl Future<Output = R>) -> R {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio builds a runtime").block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("tokio builds a runtime")
+        .block_on(future)
 }
 
 /// Checks one request with one descriptor for each entry.

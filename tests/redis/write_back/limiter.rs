@@ -41,7 +41,11 @@ async fn processes_learn_of_each_other() {
     let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
     let server = InProcess::new(clock.clone());
     let [one, two] = [(); 2].map(|()| limiter(&server, &clock, limit, 2));
-    assert_eq!((admitted(&one, 100), admitted(&two, 100)), (50, 50), "each process gets half of the limit before it knows the server's count");
+    assert_eq!(
+        (admitted(&one, 100), admitted(&two, 100)),
+        (50, 50),
+        "each process gets half of the limit before it knows the server's count"
+    );
     assert_eq!((one.flush().await, two.flush().await), (0, 0));
     assert_eq!(admitted(&two, 100), 0, "the limit is used up");
     // `one` asked when half was left and it had posted all used units, so it may admit (50 + 100 / 2) / (50 + 100) of 50 units.
@@ -49,7 +53,11 @@ async fn processes_learn_of_each_other() {
     assert_eq!((one.flush().await, admitted(&one, 100)), (0, 0));
     let stats = one.stats();
     assert_eq!((stats.keys, stats.pending, stats.failures, stats.evicted_pending), (1, 0, 0, 0));
-    assert_eq!((stats.overshoot, two.stats().overshoot), (33, 0), "the limiter counts the units above the limit");
+    assert_eq!(
+        (stats.overshoot, two.stats().overshoot),
+        (33, 0),
+        "the limiter counts the units above the limit"
+    );
     // Clocks drift, so at the exact end of the window the next window may not have begun.
     clock.advance(Duration::from_millis(60_050));
     assert_eq!(admitted(&one, 100), 50, "the next window starts with its full share");
@@ -109,7 +117,10 @@ async fn every_limit_is_posted_to_by_its_own_windows() {
         clock.advance(Duration::from_millis(1_001));
     }
     let two = make();
-    assert!(two.check_async("a").await.is_allowed(), "a process may use its own share before it knows the server's count");
+    assert!(
+        two.check_async("a").await.is_allowed(),
+        "a process may use its own share before it knows the server's count"
+    );
     assert_eq!(two.flush().await, 0);
     assert!(two.check_async("a").await.is_denied());
 }

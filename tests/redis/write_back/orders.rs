@@ -122,9 +122,17 @@ fn a_partition_that_outlasts_the_window_pours_nothing_into_the_next() {
     steps.pass(10 * SECOND);
     steps.settle();
     let sum = steps.sum();
-    assert_eq!((sum.charged, sum.dropped, sum.pending), (0, 10, 0), "units of a window that has ended are dropped");
+    assert_eq!(
+        (sum.charged, sum.dropped, sum.pending),
+        (0, 10, 0),
+        "units of a window that has ended are dropped"
+    );
     for node in 0..4 {
-        assert_eq!((0..40).filter(|_| steps.check(node, 1, 1)).count(), 10, "the next window has its full limit");
+        assert_eq!(
+            (0..40).filter(|_| steps.check(node, 1, 1)).count(),
+            10,
+            "the next window has its full limit"
+        );
     }
     steps.settle();
     assert_eq!(steps.sum().charged, 40);
