@@ -1,4 +1,4 @@
-//! Input that is broken, and command lines that are wrong: what is said, and the exit code.
+//! Broken input and wrong command lines: their messages and exit codes.
 
 use std::fmt::Write as _;
 

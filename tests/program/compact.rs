@@ -1,14 +1,15 @@
-//! The compact store: its figures, and that it errs only when memory is short and only on the side that its policy says.
+//! The compact store: its figures and its errors. It errs only when memory is short, and only in the direction of its overflow
+//! policy.
 
 use serde_json::Value;
 
 use crate::support::{Place, names, results, trace};
 
-/// The policies, and whether each may deny a request that deserves to be admitted; if not, it may admit one that does not.
+/// The overflow policies, each with the direction of its errors: `true` for wrong denials, `false` for wrong admissions.
 const POLICIES: [(&str, bool); 3] = [("spill", true), ("inherit", true), ("forget", false)];
 
-/// Regulars who stay below ten a minute, one who does not, and a crowd of clients seen once each. For ten minutes, times in
-/// tenths of a second.
+/// Writes ten minutes of requests, with times in tenths of a second. 40 regular clients stay below ten requests per minute, one
+/// greedy client does not, and each of many strangers sends one request.
 fn flood() -> Place {
     let mut seed = 0x5EED_u64;
     let mut random = || {
@@ -18,7 +19,7 @@ fn flood() -> Place {
     let mut lines = String::from("ts,client\n");
     for tenth in 0..6_000_u64 {
         let mut push = |client: &str| lines.push_str(&format!("{}.{},{client}\n", tenth / 10, tenth % 10));
-        // Every 8 s, each of them at a tenth of its own.
+        // Each regular client sends a request every 8 s, at its own tenth of a second.
         if tenth % 80 < 40 {
             push(&format!("regular-{}", tenth % 80));
         }
@@ -40,7 +41,7 @@ fn number(result: &Value, field: &str) -> u64 {
     compact[field].as_u64().unwrap_or_else(|| panic!("no {field} in {result}"))
 }
 
-/// Denied wrongly, and admitted wrongly.
+/// Returns the numbers of requests denied wrongly and admitted wrongly.
 fn wrongly(result: &Value) -> (u64, u64) {
     (number(result, "wrongly_denied"), number(result, "wrongly_admitted"))
 }
@@ -66,12 +67,12 @@ fn json_has_the_stores_counters() {
         for field in ["evicted", "indebted", "denied_for_debt", "retreats", "raced"] {
             let _ = number(result, field);
         }
-        // One thread does not race with itself.
+        // The replay has one thread, so there are no races.
         assert_eq!(number(result, "raced"), 0);
     }
     let keyed = place.run(&format!("replay {FLOOD} --algorithm gcra --json")).json();
     assert!(keyed["results"][0].get("compact").is_none());
-    // A policy that is named is the policy used.
+    // `--overflow` sets the policy.
     let json = place.run(&format!("replay {FLOOD} --store compact --overflow inherit --json")).json();
     assert_eq!(names(&json), ["gcra", "token-bucket", "leaky-bucket", "fixed-window"]);
     assert_eq!(json["results"][0]["compact"]["overflow"], "inherit");
@@ -89,7 +90,7 @@ fn enough_memory_decides_as_the_keyed_store() {
         for field in ["admitted", "denied", "never", "keys_denied", "top_denied"] {
             assert_eq!(result[field], same[field], "{field}: {result}");
         }
-        assert!(result["denied"].as_u64().unwrap() > 100, "someone is to be denied: {result}");
+        assert!(result["denied"].as_u64().unwrap() > 100, "more than 100 requests are denied: {result}");
     }
     for algorithm in ["gcra", "fixed-window", "sliding-window"] {
         let args = format!("{FLOOD} --algorithm {algorithm}");
@@ -112,7 +113,7 @@ fn too_little_memory_errs_on_one_side_and_says_so() {
             assert!(errs > 0 && never == 0, "{overflow}: {result}");
             assert!(number(result, "evicted") > 1_000, "{overflow}: {result}");
             assert_eq!(number(result, "indebted") > 0, denies, "{overflow}: {result}");
-            // What is wrong is a part of what was decided.
+            // Wrong decisions are a part of all decisions.
             assert!(denied <= result["denied"].as_u64().unwrap(), "{result}");
             assert!(admitted <= result["admitted"].as_u64().unwrap(), "{result}");
         }
@@ -120,7 +121,7 @@ fn too_little_memory_errs_on_one_side_and_says_so() {
         for part in ["Compact store of 272B", overflow, "Memory is short", "Try --memory "] {
             assert!(table.contains(part), "{overflow}: {part}: {table}");
         }
-        // It is what decides, not the keyed store beside it.
+        // The compact store decides, not the keyed store of the comparison.
         let args = format!("{FLOOD} --algorithm fixed-window");
         let short = place.decisions(&format!("{args} --store compact --memory 272 --overflow {overflow}"));
         assert!(short != place.decisions(&args), "{overflow}");
@@ -132,14 +133,14 @@ fn several_limits_share_the_memory() {
     let place = Place::new();
     place.file("log", "ts,client\n100,a\n100,a\n101,a\n102,a\n103,a\n110,a\n110,b\n");
     let args = "log --algorithm fixed-window --limit 1/s --limit 3/10s --store compact --memory 96KiB";
-    // As with the keyed store: see `two_limits_charge_all_or_none`.
+    // The decisions equal the keyed store's; see `two_limits_charge_all_or_none`.
     assert_eq!(place.decisions(args), "1011011");
     let result = &place.run(&format!("replay {args} --json")).json()["results"][0];
     assert_eq!(wrongly(result), (0, 0));
     assert_eq!(number(result, "memory_bytes"), 96 << 10);
     let state = result["state_bytes"].as_u64().unwrap();
     assert!((90 << 10..=96 << 10).contains(&state), "{state}");
-    // Nine sixteenths of it, in slots of eight bytes.
+    // Slots of eight bytes take nine sixteenths of the memory.
     assert_eq!(number(result, "slots"), 6_912);
     let table = place.run(&format!("replay {args}")).ok().stdout;
     assert!(table.contains("compact, 96KiB in all, shared by 2 limits"), "{table}");
@@ -151,7 +152,7 @@ fn several_limits_share_the_memory() {
 #[test]
 fn wrong_flags_are_refused_with_the_reason() {
     let place = Place::new();
-    // Before any input is read: there is no log.
+    // The flags are checked before any input is read. There is no log.
     for (memory, why) in [
         ("", "there is no number"),
         ("lots", "the unit is not"),
@@ -199,11 +200,11 @@ fn oversized_quota_is_refused_in_program_terms() {
     let run = place.run(&format!("{args} --json"));
     assert!(run.stderr.contains("sliding-window left out: "), "{}", run.stderr);
     assert_eq!(names(&run.json()), ["gcra", "token-bucket", "leaky-bucket", "fixed-window"]);
-    // No machine has the addresses for it.
+    // No machine has this many addresses.
     place
         .run("replay log --store compact --memory 9000TiB --algorithm gcra")
         .fails(2, &["gcra: --memory 9216000GiB: there is no memory for a table of "]);
-    // Windows of a microsecond cannot be spilled; the flag is named, not the library's type.
+    // The spill cannot hold windows of a microsecond. The message names the flag, not the library's type.
     let run = place.run("replay log --store compact --limit 10/us --algorithm fixed-window");
     run.fails(2, &["fixed-window: ", "--overflow inherit or --overflow forget"]);
     assert!(!run.stderr.contains("Overflow::"), "{}", run.stderr);
@@ -261,8 +262,9 @@ fn help_tells_when_to_use_which() {
     }
 }
 
-/// A real trace through the compact store: with enough memory, nothing differs; with too little, only what the policy
-/// says. Times are whole seconds, but for one trace, of which no request lies within a tick of being admitted.
+/// Replays a real trace through the compact store. With enough memory every decision is the keyed store's. With too little memory,
+/// decisions differ only in the direction of the overflow policy. The comparison is exact because times are whole seconds. One
+/// trace has finer times, but none of its denied requests is within a tick of being admitted.
 fn real(name: &str, algorithms: &str, short: Option<&str>) {
     let Some(path) = trace(&format!("normalized/{name}.tsv.gz")) else { return };
     let place = Place::new();
@@ -276,7 +278,7 @@ fn real(name: &str, algorithms: &str, short: Option<&str>) {
         for field in ["admitted", "denied", "keys_denied", "top_denied"] {
             assert_eq!(result[field], same[field], "{name} {field}: {result}");
         }
-        // To a tick, which for these limits is 100 µs.
+        // Waits may differ by a tick, which for these limits is 100 µs.
         let wait = |result: &Value| result["longest_wait_ns"].as_u64().unwrap();
         assert!(wait(result).abs_diff(wait(same)) <= 100_000, "{name}: {result}");
     }
@@ -290,7 +292,7 @@ fn real(name: &str, algorithms: &str, short: Option<&str>) {
             assert_eq!(if denies { admitted } else { denied }, 0, "{name} {overflow}: {result}");
             errs += denied + admitted;
         }
-        assert!(errs > 0, "{name} {overflow} has room in {memory}");
+        assert!(errs > 0, "{name} {overflow}: no decision is wrong with only {memory}");
     }
 }
 

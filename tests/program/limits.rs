@@ -1,8 +1,8 @@
-//! Limits, keys and costs, with decisions worked out by hand.
+//! Limits, keys and costs, with decisions calculated by hand.
 
 use crate::support::Place;
 
-/// A log of `second,key[,cost]` lines.
+/// Writes a log of `second,key[,cost]` lines.
 fn log(lines: &str) -> Place {
     let place = Place::new();
     place.file("log", format!("ts,client,units\n{}\n", lines.replace(' ', "\n")));
@@ -11,7 +11,7 @@ fn log(lines: &str) -> Place {
 
 #[test]
 fn gcra_holds_its_burst_and_then_its_pace() {
-    // 1 each 10 s, 3 at once: three at 0 s, one at 10 s, none at 11 s, one at 20 s.
+    // One unit each 10 s with a burst of 3 admits three requests at 100 s, one at 110 s, none at 111 s and one at 120 s.
     let place = log("100,a 100,a 100,a 100,a 110,a 111,a 120,a");
     for algorithm in ["gcra", "token-bucket", "leaky-bucket"] {
         let args = format!("log --algorithm {algorithm} --limit 6/60s --burst 3");
@@ -32,7 +32,7 @@ fn a_burst_in_the_limit_is_its_own() {
 
 #[test]
 fn a_fixed_window_forgets_at_its_boundary() {
-    // Windows of 60 s begin at multiples of 60: 119 is in one, 120 in the next.
+    // Windows of 60 s begin at multiples of 60, so 119 and 120 are in different windows.
     let place = log("118,a 119,a 119,a 120,a 121,a 122,a");
     assert_eq!(place.decisions("log --algorithm fixed-window --limit 2/60s"), "110110");
     assert_eq!(place.decisions("log --algorithm sliding-log --limit 2/60s"), "110000");
@@ -40,8 +40,8 @@ fn a_fixed_window_forgets_at_its_boundary() {
 
 #[test]
 fn two_limits_charge_all_or_none() {
-    // 1/s and 3/10s. The second at 100 is refused by the first limit and must not use up the other; 101 and 102 are
-    // admitted, 103 is refused by the second and must not use up the first.
+    // The first limit, 1/s, denies the second request at 100, which must not charge the other limit. Both limits admit 101 and
+    // 102. The second limit, 3/10s, denies 103, which must not charge the first limit.
     let place = log("100,a 100,a 101,a 102,a 103,a 110,a 110,b");
     for algorithm in ["sliding-log", "fixed-window"] {
         let args = format!("log --algorithm {algorithm} --limit 1/s --limit 3/10s");
@@ -54,13 +54,13 @@ fn two_limits_charge_all_or_none() {
         (&result["admitted"], &result["denied"], &result["keys_denied"]),
         (&5.into(), &2.into(), &1.into())
     );
-    // At 103 the second limit has room again at 110.
+    // The second limit denies at 103, and admits again at 110.
     assert_eq!(result["longest_wait_ns"], 7_000_000_000_u64);
 }
 
 #[test]
 fn strict_windows_round_against_the_client() {
-    // Eight at 59 s, three at 66 s: nine tenths of the eight are still counted, 7.2 of them.
+    // Eight requests at 59 s and three at 66 s. At 66 s nine tenths of the eight still count, which are 7.2 units.
     let eleven = ["59,a"; 8].iter().chain(&["66,a"; 3]).copied().collect::<Vec<_>>().join(" ");
     let place = log(&eleven);
     assert_eq!(
@@ -70,7 +70,8 @@ fn strict_windows_round_against_the_client() {
     let strict =
         place.decisions("log --time-format s --algorithm sliding-window --limit 10/min --strict-windows");
     assert_eq!(strict, "11111111110");
-    // With two halves of a minute, 29 s has left by 60 s, unless the half that is partly gone counts too.
+    // With two sub-windows of half a minute, the request at 29 s no longer counts at 60 s. With strict windows it does,
+    // since a sub-window that has partly left the window still counts.
     let place = log("29,a 60,a");
     let args = "log --time-format s --algorithm sub-window --sub-windows 2 --limit 1/min";
     assert_eq!(place.decisions(args), "11");
@@ -79,7 +80,7 @@ fn strict_windows_round_against_the_client() {
 
 #[test]
 fn costs_come_from_a_field() {
-    // Ten units in 60 s. A cost of 0 is a look; one of 11 can never pass.
+    // The limit is ten units in 60 s. A cost of 0 charges nothing, and a cost of 11 can never be admitted.
     let place = log("100,a,4 101,a,7 102,a,6.0 103,a,0 104,a,1 105,b,11");
     let args = "log --algorithm sliding-log --limit 10/60s --cost units";
     assert_eq!(place.decisions(args), "101100");
@@ -120,11 +121,11 @@ fn ipv6_networks_are_one_client() {
 fn times_out_of_order_are_sorted_stably() {
     let place = log("110,a 100,a 100,b 105,a");
     let args = "log --algorithm sliding-log --limit 1/10s";
-    // In time: a at 100, b at 100, a at 105, a at 110.
+    // Sorted by time: a at 100, b at 100, a at 105, a at 110.
     assert_eq!(place.decisions(args), "1101");
     let run = place.run(&format!("replay {args}")).ok();
     assert!(run.stdout.contains("1 request older than the one before: sorted"), "{}", run.stdout);
-    // As they come, a's older requests are denied, and b is another client.
+    // Without the sort, the older requests of a are denied. b is another client.
     assert_eq!(place.decisions(&format!("{args} --no-sort")), "1010");
     let json = place.run(&format!("replay {args} --no-sort --json")).json();
     assert_eq!(json["input"]["out_of_order"], 1);
@@ -140,7 +141,7 @@ fn algorithm_too_small_for_limit_is_omitted() {
     place.run("replay log --limit 70000/60s --algorithm sliding-log").fails(2, &["sliding-log", "65536"]);
 }
 
-/// Each algorithm's decisions that differ from an exact sliding log's: admitted wrongly, and denied wrongly.
+/// Returns how many decisions of each algorithm differ from an exact sliding log's: wrongly admitted and wrongly denied.
 fn against_log(place: &Place, args: &str) -> Vec<(u64, u64)> {
     let json = place.run(&format!("replay log {args} --json")).json();
     let count = |value: &serde_json::Value| value.as_u64().unwrap();
@@ -150,7 +151,7 @@ fn against_log(place: &Place, args: &str) -> Vec<(u64, u64)> {
 
 #[test]
 fn differences_from_an_exact_log_are_counted() {
-    // Windows of 60 s begin at 120: the fixed one admits two at 119 and two at 120. GCRA has a unit again after 30 s.
+    // A window of 60 s begins at 120, so the fixed window admits two requests at 119 and two at 120. GCRA refills one unit in 30 s.
     let place = log("119,a 119,a 120,a 120,a 150,a 150,a");
     let args = "--algorithm gcra --algorithm fixed-window --algorithm sliding-log --limit 2/60s";
     // gcra 110010, fixed-window 111100, sliding-log 110000.
@@ -161,7 +162,7 @@ fn differences_from_an_exact_log_are_counted() {
     {
         assert!(table.contains(part), "{part}: {table}");
     }
-    // Times that step back have no exact window.
+    // If times step back, there is no exact window to compare with.
     let place = log("120,a 119,a");
     let run = place.run("replay log --no-sort").ok();
     assert!(!run.stdout.contains("Beside an exact sliding log"), "{}", run.stdout);

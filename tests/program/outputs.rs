@@ -1,4 +1,4 @@
-//! What comes out: JSON, decisions, charts, tables, help.
+//! Outputs: JSON, decisions, charts, tables and help.
 
 use std::process::{Command, Stdio};
 
@@ -89,7 +89,7 @@ fn the_table_compares_every_algorithm() {
     }
     assert!(run.stdout.contains("50.00 %") && run.stdout.contains("Most denied keys"), "{}", run.stdout);
     assert!(!run.stdout.contains("No --limit was given"));
-    // No terminal, no bar.
+    // Without a terminal there is no progress bar.
     assert_eq!(run.stderr, "");
 }
 
@@ -145,7 +145,7 @@ fn charts_are_svg_and_png() {
         assert_eq!(picture.width(), 2400);
         let count = |rgb: [u8; 3]| picture.pixels().filter(|pixel| pixel.0 == rgb).count();
         assert!(count([0x56, 0xB4, 0xE9]) > 500 && count([0xD5, 0x5E, 0x00]) > 500);
-        // Text is drawn without a font of the system: the title's line is not empty.
+        // Text needs no font of the system, so the title's line has dark pixels.
         assert!((160..800).any(|x| (32..80).any(|y| picture.get_pixel(x, y).0[0] < 100)));
     }
 }
@@ -160,11 +160,11 @@ fn unwritable_outputs_are_found_before_the_run() {
     );
     for through in ["--algorithm gcra", "--rules rules.yaml"] {
         for file in ["--chart no/such.svg", "--chart folder.svg", "--decisions no/such", "--json=no/such"] {
-            // Before the log is looked for.
+            // Outputs are checked before the log is opened.
             place.run(&format!("replay missing.log {through} {file}")).fails(1, &["cannot write"]);
         }
     }
-    // What was only tried is not left behind, and what is there stays until it is replaced.
+    // The check leaves no new file behind, and keeps an existing file until it is replaced.
     place.file("old.svg", "old");
     for file in ["new.svg", "old.svg"] {
         place.run(&format!("replay missing.log --chart {file}")).fails(1, &["missing.log"]);
@@ -190,7 +190,7 @@ fn a_full_disk_keeps_the_table() {
     }
 }
 
-/// The texts of a chart.
+/// Returns the SVG text of a replay's chart.
 fn chart(place: &Place, args: &str) -> String {
     place.run(&format!("replay log {args} --chart out.svg")).ok();
     String::from_utf8(place.read("out.svg")).unwrap()
@@ -201,17 +201,25 @@ fn algorithms_that_decide_alike_share_a_panel() {
     let place = small();
     let svg = chart(&place, "--limit 1/60s");
     assert!(svg.contains("gcra, token-bucket, leaky-bucket"), "{svg}");
-    assert_eq!(svg.matches(" admitted, ").count(), 1, "all seven decide alike here");
+    assert_eq!(
+        svg.matches(" admitted, ").count(),
+        1,
+        "all seven algorithms decide alike and share one panel"
+    );
     place.file("log", "ts,client\n119,a\n119,a\n120,a\n");
     let svg = chart(&place, "--limit 2/60s");
-    assert_eq!(svg.matches(" admitted, ").count(), 2, "the fixed window admits the third");
+    assert_eq!(
+        svg.matches(" admitted, ").count(),
+        2,
+        "the fixed window admits the third request, so it has its own panel"
+    );
 }
 
 #[test]
 fn axes_say_what_they_count() {
     let place = small();
     let svg = chart(&place, "--limit 1/60s");
-    // Times are whole seconds, so columns are, and the busiest has two requests.
+    // Times are whole seconds, so columns are too. The busiest column has two requests.
     for part in ["requests per second", "each column is 1 s", "\n2\n"] {
         assert!(svg.contains(part), "{part:?}: {svg}");
     }
@@ -300,7 +308,7 @@ fn tables_fit_the_terminal() {
         assert_eq!(wide, place.run(args).ok().stdout, "{args}");
         for columns in [80, 100] {
             let run = place.run_in(Some(columns), args, b"").ok();
-            // A table's rule is as wide as the table.
+            // A table's horizontal line is as wide as the table.
             let rules: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with('─')).collect();
             assert!(!rules.is_empty(), "{args}: {}", run.stdout);
             for rule in rules {

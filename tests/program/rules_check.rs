@@ -1,4 +1,4 @@
-//! `tollgate rules check`: the table, the JSON, and what is said of files that are wrong.
+//! `tollgate rules check`: the table, the JSON, and the errors and warnings.
 
 use crate::support::Place;
 
@@ -75,7 +75,7 @@ fn good_rules_are_json() {
     assert_eq!(json["errors"].as_array().unwrap().len(), 0);
 }
 
-/// Without a server, and whether or not the program knows of Redis.
+/// The check needs no server, and works whether or not the program supports Redis.
 #[test]
 fn rules_in_redis_are_checked() {
     let place = Place::new();
@@ -192,14 +192,14 @@ fn rules_that_match_nothing_in_a_log_are_warnings() {
     }
     assert_eq!(run.stderr.matches("warning:").count(), 2, "{}", run.stderr);
 
-    // Fields are said as to `replay --rules`.
+    // The flags for fields are those of `replay --rules`.
     let run = place.run("rules check edge.yaml --log access.log --descriptor path:=/log-in --json");
     let json = run.json();
     let warnings = json["warnings"].as_array().unwrap();
     let lines: Vec<_> = warnings.iter().map(|warning| warning["line"].as_u64().unwrap()).collect();
     assert_eq!((lines, warnings[0]["file"].as_str()), (vec![4, 9], Some("edge.yaml")));
 
-    // From standard input, and with nothing to warn of.
+    // The log comes from standard input, and there is nothing to warn about.
     place.file("edge.yaml", MISSPELT.replace("log-in", "login").replace("user_agnet", "method"));
     let run = place.run_with("rules check edge.yaml --log - --format clf", LOG.as_bytes()).ok();
     assert!(!run.stderr.contains("warning:"), "{}", run.stderr);
@@ -215,7 +215,7 @@ fn options_of_a_log_need_a_log() {
     place.run("rules check edge.yaml --log access.log --key ip").fails(2, &["--key"]);
     place.run("rules check edge.yaml --log access.log --domain shop").fails(2, &["\"shop\"", "\"edge\""]);
     place.run("rules check edge.yaml --log nowhere.log").fails(1, &["nowhere.log"]);
-    // Files that are wrong are told of before any log is read.
+    // Errors in rule files are reported before any log is read.
     place.file("wrong.yaml", WRONG);
     place.run("rules check wrong.yaml --log nowhere.log").fails(1, &["fortnight", "2 problems in 1 file"]);
 }

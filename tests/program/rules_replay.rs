@@ -1,4 +1,4 @@
-//! `tollgate replay --rules`: which requests rules deny, by rule and by key.
+//! `tollgate replay --rules`: the requests that rules deny, by rule and by key.
 
 use serde_json::{Value, json};
 use tollgate::rules::{Charging, Config, Descriptor, Rules};
@@ -21,20 +21,20 @@ descriptors:
         rate_limit: { unit: hour, requests_per_unit: 1, name: logins }
 ";
 
-/// Seconds after 10:00, address and request line.
+/// Requests: seconds after 10:00, address, and request line.
 const LOG: [(u32, &str, &str); 10] = [
     (0, "192.0.2.1", "GET /login?next=/ HTTP/1.1"), // the first login
     (1, "192.0.2.1", "POST /login HTTP/1.1"),       // logins denies
     (2, "192.0.2.1", "GET / HTTP/1.1"),
     (3, "192.0.2.2", "GET / HTTP/1.1"),
-    (4, "192.0.2.1", "GET / HTTP/1.1"),      // the third that counts
-    (5, "192.0.2.1", "GET / HTTP/1.1"),      // remote_address denies, for 55 s
-    (6, "203.0.113.7", "GET / HTTP/1.1"),    // blocked
+    (4, "192.0.2.1", "GET / HTTP/1.1"), // the third request that is charged
+    (5, "192.0.2.1", "GET / HTTP/1.1"), // remote_address denies, for 55 s
+    (6, "203.0.113.7", "GET / HTTP/1.1"), // blocked
     (7, "192.0.2.1", "GET /login HTTP/1.1"), // both deny
     (8, "192.0.2.2", "-"),
     (60, "192.0.2.1", "GET / HTTP/1.1"), // the next minute
 ];
-const DECIDED: &str = "1011100011"; // 0: the second, the sixth, the seventh and the eighth
+const DECIDED: &str = "1011100011"; // the second, sixth, seventh and eighth are denied
 
 fn clf() -> String {
     let line = |&(second, address, request): &(u32, &str, &str)| {
@@ -50,7 +50,7 @@ fn place() -> Place {
     place
 }
 
-/// The one entry of a list where `field` is `value`.
+/// Returns the first entry of a list where `field` is `value`.
 #[track_caller]
 fn entry<'j>(list: &'j Value, field: &str, value: &str) -> &'j Value {
     let found = list.as_array().unwrap().iter().find(|entry| entry[field] == value);
@@ -64,7 +64,7 @@ fn has(entry: &Value, figures: &Value) {
     }
 }
 
-/// The line of a table that begins so, with single spaces.
+/// Returns the first output line that begins with `begin`. Runs of spaces become single spaces.
 #[track_caller]
 fn row(run: &Run, begin: &str) -> String {
     let rows = run.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -92,7 +92,7 @@ fn a_log_is_decided_by_rule_and_by_key() {
             "undescribed": 0, "unknown_domain": 0, "longest_wait_ns": 3_599_000_000_000_u64,
         }),
     );
-    // "edge|path=/login|remote_address" denied two requests of one key; of equal ones the first counts.
+    // Two rules denied two requests each of the same key. The table lists them in the order of their names.
     assert_eq!(
         json["results"]["top_denied"],
         json!([
@@ -108,7 +108,7 @@ fn a_log_is_decided_by_rule_and_by_key() {
         &json!({
             "domain": "edge", "name": "edge.remote_address", "file": "edge.yaml", "line": 4, "limit": 3,
             "period_ns": 60_000_000_000_u64, "algorithm": "fixed-window", "matched": 9, "allowed": 6, "denied": 2,
-            // The second request, which logins denied.
+            // This is the second request, which `logins` denied.
             "uncharged": 1, "keys_denied": 1, "longest_wait_ns": 55_000_000_000_u64, "never": 0, "near_limit": 1,
         }),
     );
@@ -149,7 +149,7 @@ fn tables_say_the_same() {
     assert!(!keys.contains("203.0.113.7"), "{keys}");
 }
 
-/// What `Rules` says of the same requests when it is called directly.
+/// Decides the same requests with the library's `Rules`.
 fn directly(text: &str, charging: Charging) -> String {
     let config = Config::from_yaml("edge.yaml", text).unwrap();
     let rules = Rules::builder().clock(ManualClock::default()).charging(charging).load([config]).unwrap();
@@ -174,7 +174,7 @@ fn decisions_are_those_of_the_library() {
     };
     assert_eq!(directly(EDGE, Charging::AllOrNothing), DECIDED);
     assert_eq!(decide(""), DECIDED);
-    // The second request was counted although it was denied, so the fifth is one too many.
+    // With count-first, the denied second request is charged too, so the fifth exceeds the limit.
     let counted = directly(EDGE, Charging::CountFirst);
     assert_eq!(counted, "1011000011");
     assert_eq!(decide("--charging count-first"), counted);
@@ -210,7 +210,7 @@ fn shadow_rules_tell_and_let_through() {
     );
     place.file("shadow.yaml", shadow).file("dry.yaml", format!("tollgate: {{ shadow: true }}\n{EDGE}"));
     let json = place.run("replay log --rules shadow.yaml --json").json();
-    // Logins and the blocked address are denied still.
+    // `logins` and the blocked address still deny.
     has(&json["results"], &json!({ "admitted": 7, "denied": 3, "shadow_denied": 1 }));
     let rule = entry(&json["rules"], "rule", "edge|remote_address");
     has(
@@ -228,7 +228,7 @@ fn shadow_rules_tell_and_let_through() {
     );
 }
 
-/// A trace is one machine's: rules that machines share decide as if they were its own, and that is said.
+/// A trace comes from one machine, so shared rules decide as if they were local. A note says this.
 #[test]
 fn rules_in_redis_count_as_of_one_machine() {
     let place = place();
@@ -288,7 +288,7 @@ fn costs_tiers_and_prefixes_are_heeded() {
     assert_eq!(decide("--ipv6-prefix 128"), "11111");
     assert_eq!(decide("--ipv6-prefix 128 --cost n"), "11010");
     assert_eq!(decide("--ipv6-prefix 128 --cost n --tier plan"), "11110");
-    // As the server keys: by /64.
+    // The default prefix is /64, as on the server.
     assert_eq!(decide("--cost n --tier plan"), "10110");
     let json = place.run("replay log.jsonl --rules rules.yaml --ipv6-prefix 128 --cost n --json").json();
     has(&json["results"], &json!({ "denied": 2, "never": 2 }));
@@ -357,7 +357,7 @@ fn replay_sorts_requests_by_time_by_default() {
     place.run("replay log.csv --rules rules.yaml --strict").fails(1, &["log.csv:5:", "--strict"]);
 }
 
-/// A store that is too small says so, instead of passing its denials off as the rule's.
+/// If a rule's store is too small, a note says so, because some denials are then the store's errors.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn a_store_that_is_short_of_room_is_told() {

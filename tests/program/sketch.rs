@@ -1,5 +1,5 @@
-//! The sketch store: its figures, and that it denies nobody for what others used unless memory is short, and never admits
-//! more than the exact store does.
+//! The sketch store: its figures and its errors. It denies a request for the units of other keys only if memory is short, and it
+//! never admits more than the exact store.
 
 use serde_json::Value;
 
@@ -8,10 +8,11 @@ use crate::support::{Place, names, results, trace};
 const BUSY: &str = "log --time-format s --limit 10/60s";
 const BOTH: [&str; 2] = ["fixed-window", "sliding-window"];
 
-/// Not in the first window there is, as which a sketch that nobody tells the time is looked at.
+/// A start after the first window. An unused sketch is in its first window, so traffic in that window would hide errors.
 const START: u64 = 600_000;
 
-/// Three minutes of a crowd that stays below the limit, six or seven requests a minute each, and of one client that does not.
+/// Writes three minutes of requests. Each of 400 clients stays below the limit with six or seven requests per minute, and one
+/// client exceeds it.
 fn crowd() -> Place {
     let mut lines = String::from("ts,client\n");
     for second in START..START + 180 {
@@ -29,12 +30,12 @@ fn number(result: &Value, field: &str) -> u64 {
     result["sketch"][field].as_u64().unwrap_or_else(|| panic!("no {field} in {result}"))
 }
 
-/// Denied wrongly, and admitted wrongly.
+/// Returns the numbers of requests denied wrongly and admitted wrongly.
 fn wrongly(result: &Value) -> (u64, u64) {
     (number(result, "wrongly_denied"), number(result, "wrongly_admitted"))
 }
 
-/// A figure of how full it got.
+/// Returns one of the sketch's saturation figures.
 fn chance(result: &Value, field: &str) -> f64 {
     let chance = result["sketch"]["saturation"][field].as_f64();
     let chance = chance.unwrap_or_else(|| panic!("no {field} in {result}"));
@@ -46,7 +47,7 @@ fn chance(result: &Value, field: &str) -> f64 {
 fn json_has_the_stores_figures() {
     let place = crowd();
     let run = place.run(&format!("replay {BUSY} --store sketch --memory 64KiB --json"));
-    // One line for all that are left out for one reason.
+    // One line lists all algorithms that are left out for the same reason.
     for part in [
         "Store    sketch, 64KiB in all",
         "gcra, token-bucket, leaky-bucket, sliding-log, sub-window left out: the sketch store",
@@ -72,7 +73,7 @@ fn json_has_the_stores_figures() {
             place.run(&format!("replay {BUSY} --store {store} --algorithm fixed-window --json")).json();
         assert!(results(&json)[0].get("sketch").is_none());
     }
-    // As much as the library takes when nothing is said.
+    // The default is the library's default.
     let json = place.run(&format!("replay {BUSY} --store sketch --json")).json();
     assert_eq!(number(&results(&json)[0], "memory_bytes"), 4 << 20);
 }
@@ -90,7 +91,7 @@ fn enough_memory_decides_as_the_keyed_store() {
             for field in ["admitted", "denied", "never", "keys_denied", "top_denied", "longest_wait_ns"] {
                 assert_eq!(result[field], same.unwrap()[field], "{field}: {result}");
             }
-            assert!(result["denied"].as_u64().unwrap() > 100, "someone is to be denied: {result}");
+            assert!(result["denied"].as_u64().unwrap() > 100, "more than 100 requests are denied: {result}");
         }
     }
     for algorithm in BOTH {
@@ -124,7 +125,7 @@ fn too_little_memory_denies_early_and_says_so() {
         assert!(table.contains(part), "{part}: {table}");
     }
     for algorithm in BOTH {
-        // It is what decides, not the keyed store beside it; and nobody gets more than the limit.
+        // The sketch store decides, not the keyed store of the comparison, and it admits less.
         let args = format!("{BUSY} --algorithm {algorithm}");
         let short = place.decisions(&format!("{args} --store sketch --memory 512"));
         let exact = place.decisions(&args);
@@ -137,7 +138,7 @@ fn too_little_memory_denies_early_and_says_so() {
 #[test]
 fn how_full_it_got_is_told_of_the_fullest_window() {
     let place = Place::new();
-    // A thousand clients in the first minute, then an hour of one.
+    // A thousand clients in the first minute, and then one client for an hour.
     let mut lines = String::from("ts,client\n");
     (0..1_000).for_each(|client| lines.push_str(&format!("{START},{client}\n")));
     (1..60).for_each(|minute| lines.push_str(&format!("{},0\n", START + minute * 60)));
@@ -147,10 +148,13 @@ fn how_full_it_got_is_told_of_the_fullest_window() {
     for result in results(&json) {
         assert!(chance(result, "false_positive") > 0.5, "{result}");
     }
-    // Under two limits, of the worse sketch: in windows of an hour the minutes after add nothing to speak of.
+    // With two limits, the figure is that of the fuller sketch. In windows of an hour, the later minutes add almost nothing.
     let both = place.run(&format!("replay {args} --limit 10/min --limit 100/h")).json();
     for (both, one) in results(&both).iter().zip(results(&json)) {
-        assert!(chance(both, "false_positive") > chance(one, "mistaken"), "each has half of the memory");
+        assert!(
+            chance(both, "mistaken") > chance(one, "mistaken"),
+            "each of two limits has half of the memory"
+        );
     }
 }
 
@@ -159,7 +163,7 @@ fn several_limits_share_the_memory() {
     let place = Place::new();
     place.file("log", "ts,client\n100,a\n100,a\n101,a\n102,a\n103,a\n110,a\n110,b\n");
     let args = "log --algorithm fixed-window --limit 1/s --limit 3/10s --store sketch --memory 96KiB";
-    // As with the keyed store: see `two_limits_charge_all_or_none`.
+    // The decisions equal the keyed store's; see `two_limits_charge_all_or_none`.
     assert_eq!(place.decisions(args), "1011011");
     let result = &place.run(&format!("replay {args} --json")).json()["results"][0];
     assert_eq!((wrongly(result), number(result, "memory_bytes")), ((0, 0), 96 << 10));
@@ -175,7 +179,7 @@ fn several_limits_share_the_memory() {
 #[test]
 fn wrong_flags_are_refused_with_the_reason() {
     let place = Place::new();
-    // Before any input is read: there is no log.
+    // The flags are checked before any input is read. There is no log.
     for command in ["replay", "suggest"] {
         for algorithm in ["gcra", "token-bucket", "leaky-bucket", "sliding-log", "sub-window"] {
             let run = place.run(&format!(
@@ -185,7 +189,7 @@ fn wrong_flags_are_refused_with_the_reason() {
                 2,
                 &[algorithm, "the sketch store can only count", "it holds fixed-window and sliding-window"],
             );
-            // Only some of them have another bounded store.
+            // Only some of these algorithms can use the compact store.
             let compact = !["sliding-log", "sub-window"].contains(&algorithm);
             assert_eq!(run.stderr.contains("--store compact or keyed"), compact, "{}", run.stderr);
             assert!(run.stderr.contains("keyed"), "{}", run.stderr);
@@ -212,7 +216,7 @@ fn what_the_counters_cannot_hold_is_refused_with_its_flag() {
     let place = Place::new();
     place.file("log", "ts,client\n100,a\n100,a\n");
     let args = "replay log --store sketch --limit 10/s --limit 70000/60s";
-    // Of two limits, the one that it is about.
+    // Of two limits, the message names the one that does not fit.
     let run = place.run(&format!("{args} --algorithm sliding-window"));
     run.fails(
         2,
@@ -222,11 +226,11 @@ fn what_the_counters_cannot_hold_is_refused_with_its_flag() {
     let run = place.run(&format!("{args} --json"));
     assert!(run.stderr.contains("sliding-window left out: --limit 70000/min: "), "{}", run.stderr);
     assert_eq!(names(&run.json()), ["fixed-window"]);
-    // If nothing is left, all reasons are given.
+    // If no algorithm is left, the message gives all reasons.
     place
         .run("replay log --store sketch --limit 9000000000/60s")
         .fails(2, &["fixed-window left out: --limit 9000000000/min: ", "sliding-window left out: "]);
-    // No machine has the addresses for it.
+    // No machine has this many addresses.
     place
         .run("replay log --store sketch --memory 9000TiB --algorithm fixed-window")
         .fails(2, &["fixed-window: --memory 9216000GiB: there is no memory for a table of "]);
@@ -248,7 +252,7 @@ fn odd_costs_and_times_change_no_law() {
     for result in results(&json) {
         assert_eq!((wrongly(result), &result["never"]), ((0, 0), &2.into()), "{result}");
     }
-    // Windows before 1970 there are none, and after 2554 either: the last nanosecond is in the last window.
+    // Windows exist from 1970 to 2554. The last nanosecond is in the last window.
     place.file("log", "ts,client\n0,a\n0,a\n18446744073709551615,a\n18446744073709551615,a\n");
     let args = "log --time-format ns --limit 1/60s --store sketch --memory 272";
     for algorithm in BOTH {
@@ -259,7 +263,7 @@ fn odd_costs_and_times_change_no_law() {
 #[test]
 fn times_that_step_back_are_no_want_of_memory() {
     let place = Place::new();
-    // One uses its limit, others begin a later window all over the sketch, and it comes again with times of before.
+    // One client uses its limit, other clients begin a later window, and the first client comes again with earlier times.
     let mut lines = String::from("ts,client\n");
     lines.push_str(&format!("{START},a\n").repeat(12));
     (0..200).for_each(|client| lines.push_str(&format!("{},{client}\n", START + 60)));
@@ -271,7 +275,7 @@ fn times_that_step_back_are_no_want_of_memory() {
     assert_eq!(wrongly(&results(&sorted)[0]).1, 0);
     let json = place.run(&format!("{args} --no-sort --json")).json();
     let (_, admitted) = wrongly(&results(&json)[0]);
-    // In the later window, so it gets its limit of that one and no more.
+    // These requests count in the later window, so the client gets at most that window's limit.
     assert!((1..=10).contains(&admitted), "{json}");
     let table = place.run(&format!("{args} --no-sort")).ok().stdout;
     assert!(table.contains("Memory is enough.\nTimes step back (--no-sort)"), "{table}");
@@ -282,7 +286,7 @@ fn suggestions_are_for_the_store_named() {
     let place = crowd();
     let goal = "log --time-format s --deny-requests 1%";
     let keyed = place.run(&format!("suggest {goal} --algorithm fixed-window --json")).json();
-    // An algorithm that it holds, if none is named.
+    // Without `--algorithm`, the program chooses an algorithm that the store supports.
     let sketch = place.run(&format!("suggest {goal} --store sketch --memory 1MiB --json")).json();
     let (keyed, sketch) = (&keyed["suggestions"][0], &sketch["suggestions"][0]);
     assert_eq!((&keyed["store"], &sketch["store"]), (&"keyed".into(), &"sketch".into()));
@@ -327,13 +331,14 @@ fn help_tells_when_to_use_which() {
         "\"sketch\"",
         "wrongly_denied",
     ] {
-        // Help is wrapped.
+        // Undo the line breaks of the help text.
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(help.contains(part), "{part}: {help}");
     }
 }
 
-/// A real trace through the sketch store: with enough memory, nothing differs; with too little, only denials do.
+/// Replays a real trace through the sketch store. With enough memory every decision is the keyed store's. With too little memory,
+/// the only errors are wrong denials.
 fn real(name: &str, short: &[(&str, &str)]) {
     let Some(path) = trace(&format!("normalized/{name}.tsv.gz")) else { return };
     let place = Place::new();

@@ -1,7 +1,7 @@
-//! Real traffic: each shared trace in its source form and in its normalized form gives the same decisions.
+//! Real traffic: the source form and the normalized form of each shared trace give the same decisions.
 //!
-//! Both forms hold the same requests of the same clients, and the normalized one keeps the source's order among
-//! equal times, as our sort does. Keys differ in their text (an address as an integer, as in dots), not in identity.
+//! Both forms hold the same requests of the same clients. Among requests with equal times, the normalized form keeps the source's
+//! order, as the program's sort does. The same key may have different text in the two forms (an address in dots or as an integer).
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn compare(source: &str, name: &str, records: u64, keys: u64) {
         let (a, b) = (decide(&source), decide(&normalized));
         assert_eq!(a.len() as u64, records);
         assert!(a.contains(&b'0') && a.contains(&b'1'), "{run}");
-        // Not assert_eq: a failure would print half a megabyte.
+        // This is not `assert_eq!`, since its message would have half a megabyte.
         assert!(a == b, "{run}: first difference at {:?}", a.iter().zip(&b).position(|(a, b)| a != b));
     }
 }
@@ -73,7 +73,7 @@ fn times_keep_their_microseconds() {
     assert_eq!(json["input"]["last_ns"], 1_656_021_487_290_393_000_u64);
 }
 
-/// Rules decide real requests in both forms of the log alike, and each rule's figures add up.
+/// Rules decide the requests of both forms alike, and each rule's figures add up.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn rules_on_honeynet_httpd_2004() {

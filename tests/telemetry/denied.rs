@@ -1,4 +1,4 @@
-//! Who is denied most: bounded, cut, and hashed if so wished.
+//! The list of most-denied keys: it has bounded memory, shortens long keys, and hashes keys on request.
 
 use tollgate::telemetry::TopDenied;
 
@@ -25,7 +25,7 @@ fn keys_are_ranked_by_rule() {
     assert!(denied.top(10).is_empty());
 }
 
-/// A flood of keys that come once leaves the heavy ones, with bounds that say so.
+/// A flood of keys that occur once does not displace a heavy key, and the error bound of the heavy key's count is correct.
 #[test]
 fn memory_is_bounded_and_heavy_keys_stay() {
     let denied = TopDenied::try_new(20, 1).expect("memory");
@@ -76,6 +76,6 @@ fn a_sample_is_scaled() {
         denied.record("r", "k");
     }
     let count = denied.top(1)[0].count;
-    // Five standard deviations of √(100,000 × 15).
+    // The range is five standard deviations of √(100,000 × 15) to each side.
     assert!((93_800..=106_200).contains(&count), "{count}");
 }

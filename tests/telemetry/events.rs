@@ -1,4 +1,4 @@
-//! Events, as a subscriber sees them.
+//! The `tracing` events that a subscriber receives.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! What operators see: the same counts by call and by the facades, bounded labels, and no keys where none were asked for.
+//! Telemetry: method calls and facades give the same counts, the number of labels is bounded, and keys appear only on request.
 
 mod denied;
 mod events;

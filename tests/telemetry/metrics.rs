@@ -1,4 +1,4 @@
-//! Counters and gauges, and what the `metrics` facade is told.
+//! Counters and gauges, and the values that the `metrics` facade receives.
 
 use http::{Request, Response};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -11,14 +11,14 @@ use tollgate::tower::{Global, Head, Missing, RateLimitLayer};
 use tollgate::{Capacity, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
 use tower::{Layer as _, Service as _};
 
-/// Runs a test with a recorder of its own.
+/// Runs a test with its own recorder.
 fn recorded(run: impl FnOnce(&dyn Fn() -> BTreeMap<String, f64>)) {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || run(&|| values(&snapshotter)));
 }
 
-/// Every metric as `name{label=value,…}`. (A snapshot takes counters back to zero.)
+/// Returns the value of every metric, as `name{label=value,…}`. A snapshot resets counters to zero.
 fn values(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
     let metrics = snapshotter.snapshot().into_vec().into_iter();
     metrics
@@ -29,7 +29,7 @@ fn values(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
             let value = match value {
                 DebugValue::Counter(count) => f64::from(u32::try_from(count).expect("small")),
                 DebugValue::Gauge(value) => value.into_inner(),
-                // How many were timed.
+                // The number of timed calls.
                 DebugValue::Histogram(times) => f64::from(u32::try_from(times.len()).expect("small")),
             };
             (format!("{}{{{}}}", key.name(), labels.join(",")), value)
@@ -46,12 +46,12 @@ fn a_rules_requests_are_counted_by_what_became_of_them() {
     recorded(|values| {
         let meters = Meters::new("api", "per-ip");
         let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock()).direct();
-        meters.observe(&limiter.check_n(7), false); // below eight
-        meters.observe(&limiter.check_n(2), false); // the ninth is near
+        meters.observe(&limiter.check_n(7), false); // below 80 % of the limit
+        meters.observe(&limiter.check_n(2), false); // the ninth unit is near the limit
         meters.observe(&limiter.check(), false); // near
         meters.observe(&limiter.check_n(3), false); // denied
-        meters.observe(&limiter.check_n(4), true); // would have been
-        meters.observe(&limiter.check_n(11), false); // never
+        meters.observe(&limiter.check_n(4), true); // denied by a shadow rule
+        meters.observe(&limiter.check_n(11), false); // above the limit, never admitted
         meters.record(Event::Unlimited, 5);
         meters.record(Event::SoftLimited, 2);
 
@@ -70,11 +70,11 @@ fn a_rules_requests_are_counted_by_what_became_of_them() {
         assert_eq!((of("requests", "error_open"), of("requests", "error_closed")), (0.0, 0.0));
         assert_eq!((of("requests", "error_local"), of("hits", "")), (0.0, 33.0));
         assert_eq!((of("near_limit", ""), of("over_limit", ""), of("soft_limited", "")), (2.0, 18.0, 2.0));
-        assert_eq!(values.len(), 7 + 4, "and no others");
+        assert_eq!(values.len(), 7 + 4, "there are no other metrics");
     });
 }
 
-/// Who counts refused requests too, as Envoy's service does, splits them.
+/// A caller that also counts denied requests, as Envoy's service does, splits the units into shares.
 #[test]
 fn shares_are_recorded_where_there_are_some() {
     recorded(|values| {
@@ -96,7 +96,7 @@ fn labels_are_cleaned() {
     });
 }
 
-/// However many keys there are, a rule has as many metrics.
+/// The number of a rule's metrics does not depend on the number of keys.
 #[test]
 fn keys_make_no_metrics() {
     recorded(|values| {
@@ -187,7 +187,7 @@ fn loads_of_rules_are_counted() {
     });
 }
 
-/// Which rules are in force can be compared between processes: by the files' texts, whatever they are called.
+/// The configuration hash depends on the text of the rule files and not on their names, so it can be compared between processes.
 #[test]
 fn the_files_in_force_are_told_apart_by_a_hash() {
     recorded(|values| {
@@ -205,8 +205,11 @@ fn the_files_in_force_are_told_apart_by_a_hash() {
         one.replace([config("one.yaml", 2)]).expect("loads");
         assert!(hash(&one) != first && hash(&one) < 1 << 48);
         assert_eq!(values()["tollgate_config_hash{}"].to_bits(), (hash(&one) as f64).to_bits());
-        assert!(one.replace([config("one.yaml", 3), config("two.yaml", 3)]).is_err(), "of one domain");
-        assert_ne!(hash(&one), first, "those in force");
+        assert!(
+            one.replace([config("one.yaml", 3), config("two.yaml", 3)]).is_err(),
+            "two files of one domain are an error"
+        );
+        assert_ne!(hash(&one), first, "the hash is of the rules in force");
         one.replace([config("again.yaml", 1)]).expect("loads");
         assert_eq!(hash(&one), first);
     });
@@ -218,16 +221,20 @@ fn one_check_in_so_many_is_timed() {
     recorded(|values| {
         for (every, timed) in [(1, 10_000), (10, 1_000), (100, 100), (0, 0)] {
             let timer = CheckTimer::new(&every.to_string(), every);
-            assert_eq!((0..CALLS).filter(|_| timer.time(|| true)).count(), 10_000, "each is done");
+            assert_eq!(
+                (0..CALLS).filter(|_| timer.time(|| true)).count(),
+                10_000,
+                "the timer runs every call"
+            );
             let told = values()[&format!("tollgate_check_duration_seconds{{domain={every}}}")];
-            // Six standard deviations of a binomial distribution.
+            // The bound is six standard deviations of a binomial distribution.
             let far = 6.0 * f64::from(timed).sqrt() * f64::from(u8::from(every > 1));
             assert!((told - f64::from(timed)).abs() <= far, "one in {every}: {told} of {CALLS}");
         }
     });
 }
 
-/// Cause: all timers of a thread took turns by one count. Symptom: of two domains that are asked in turn, one was never timed.
+/// Cause: all timers of a thread shared one counter. Symptom: with requests to two domains in turn, one domain was never timed.
 #[test]
 fn timers_that_are_asked_in_turn_are_all_timed() {
     recorded(|values| {
@@ -262,7 +269,7 @@ fn requests_without_a_key_are_counted_by_outcome() {
     });
 }
 
-/// Every metric that there is has a description and a unit.
+/// Every metric has a description and a unit.
 #[test]
 fn all_are_described() {
     let recorder = DebuggingRecorder::new();
@@ -287,9 +294,9 @@ fn all_are_described() {
         }
     });
     let all = snapshotter.snapshot().into_vec();
-    // Of a shared limiter: what calls took, errors of six kinds, three ways of deciding without the server, and three gauges.
+    // A shared limiter has the duration of calls, six kinds of errors, three failure policies and three gauges.
     let shared = if cfg!(feature = "redis") { 1 + 6 + 3 + 3 } else { 0 };
-    // Of a domain of rules: the gauge of those that are unmatched, and its timer.
+    // A domain of rules has the gauge of unmatched rules and the timer.
     assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 5 + 3 + 2 + shared);
     for (key, unit, text, _) in all {
         assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
@@ -311,16 +318,16 @@ fn unmatched_rules_are_a_gauge_of_their_domain() {
             let values = values();
             ["one", "two"].map(|domain| values[&format!("tollgate_rules_unmatched{{domain={domain}}}")])
         };
-        assert_eq!(unmatched(), [0.0, 0.0], "nobody has asked");
+        assert_eq!(unmatched(), [0.0, 0.0], "a domain without requests has no unmatched rules");
         assert!(rules.check("one", &[Descriptor::new(&[("a", "x")])]).is_allowed());
         assert_eq!(unmatched(), [1.0, 0.0]);
         assert!(rules.check("one", &[Descriptor::new(&[("b", "x")])]).is_allowed());
         assert_eq!(unmatched(), [0.0, 0.0]);
         rules
             .replace([Config::from_yaml("one.yaml", &text("one")).expect("it is right")])
-            .expect("two is not in use");
+            .expect("domain two is not in use, so the load may remove it");
         let _ = rules.check("one", &[]);
-        assert!(unmatched()[0] > 1.0, "since the load");
+        assert!(unmatched()[0] > 1.0, "rules without a request since the load are unmatched");
     });
 }
 
@@ -340,7 +347,8 @@ fn rules(texts: &[&str]) -> (Rules<ManualClock>, ManualClock) {
     (Rules::builder().clock(clock.clone()).load(configs).expect("they load"), clock)
 }
 
-/// Cause: the stores' gauges had the rule's name as their only label. Symptom: of two domains with rules of one name, one was seen.
+/// Cause: the stores' gauges had only the rule's name as label. Symptom: if two domains had a rule of the same name, the gauges
+/// showed only one of the rules.
 #[test]
 fn same_rule_name_in_two_domains_has_two_gauges() {
     recorded(|values| {
@@ -360,8 +368,8 @@ fn same_rule_name_in_two_domains_has_two_gauges() {
     });
 }
 
-/// Cause: what a store has counted was published as a counter, which keeps its maximum, and some reloads make a new store. Symptom: no
-/// eviction was seen until there were more than in the store before.
+/// Cause: a store's count was published as an absolute counter, which keeps its maximum, and some reloads create a new store.
+/// Symptom: new evictions were invisible until they exceeded the count of the previous store.
 #[test]
 fn evictions_of_a_new_store_are_seen() {
     recorded(|values| {
