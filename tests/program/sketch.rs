@@ -8,7 +8,8 @@ use crate::support::{Place, names, results, trace};
 const BUSY: &str = "log --time-format s --limit 10/60s";
 const BOTH: [&str; 2] = ["fixed-window", "sliding-window"];
 
-/// A start after the first window. An unused sketch is in its first window, so traffic in that window would hide errors.
+/// A start after the sketch's first window. A saturation that is read without the present time would be that of the first window,
+/// and the tests would notice.
 const START: u64 = 600_000;
 
 /// Writes three minutes of requests. Each of 400 clients stays below the limit with six or seven requests per minute, and one

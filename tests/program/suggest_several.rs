@@ -103,7 +103,7 @@ fn json_lists_every_limit() {
         assert_eq!(answer[field], value, "{field}");
     }
     assert_eq!(answer["monotone"], true);
-    // The other limits were tried together with the day's limit, which alone denies 4.
+    // The other limits per second were tried together with the day's limit, which alone denies 4.
     let tried = answer["tried"].as_array().unwrap();
     let tried = |limit: u64| &tried.iter().find(|tried| tried["limit"] == limit).unwrap()["denied"];
     assert_eq!([tried(8), tried(9), tried(10), tried(18)], [8, 6, 4, 4]);
