@@ -76,7 +76,7 @@ fn a_denial_writes_nothing_in_any_store() {
                 Box::new(move |cost| limiter.check_n(cost).outcome())
             });
         })
-        .expect("an ordinary quota");
+        .expect("every algorithm supports this quota");
     }
     for kind in COMPACT {
         with_compact!(kind, SPEC, algorithm => {
@@ -86,7 +86,7 @@ fn a_denial_writes_nothing_in_any_store() {
                 Box::new(move |cost| limiter.check_n("alice", cost).outcome())
             });
         })
-        .expect("an ordinary quota");
+        .expect("every algorithm supports this quota");
     }
     for kind in WINDOWS {
         with_windows!(kind, SPEC, algorithm => {
@@ -96,7 +96,7 @@ fn a_denial_writes_nothing_in_any_store() {
                 Box::new(move |cost| limiter.check_n("alice", cost).outcome())
             });
         })
-        .expect("an ordinary quota");
+        .expect("every algorithm supports this quota");
     }
 }
 
@@ -223,7 +223,7 @@ fn looks_write_nothing() {
         looks
     });
     for (name, look) in looks {
-        // Call each once before the measurement, so that first-use state exists.
+        // Make all calls before the measurement too, so that their first-use state exists.
         (0..50).chain([7]).for_each(&look);
         assert_eq!(
             writes(&pages, || (0..50).for_each(&look)),

@@ -71,7 +71,8 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
                 work(&mut random);
                 // SAFETY: `pthread_self` takes no arguments and always succeeds.
                 let this = unsafe { libc::pthread_self() };
-                thread.store(usize::try_from(this).expect("an address"), Ordering::SeqCst);
+                thread
+                    .store(usize::try_from(this).expect("a thread handle fits in a usize"), Ordering::SeqCst);
                 while !over.load(Ordering::Relaxed) {
                     work(&mut random);
                 }
@@ -80,7 +81,8 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
         while thread.load(Ordering::SeqCst) == 0 {
             thread::yield_now();
         }
-        let that = libc::pthread_t::try_from(thread.load(Ordering::SeqCst)).expect("an address");
+        let that =
+            libc::pthread_t::try_from(thread.load(Ordering::SeqCst)).expect("the number is a thread handle");
         let mut random = Random(2);
         inside(|| {
             for _ in 0..STOPS {
@@ -105,7 +107,7 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
             }
         });
         over.store(true, Ordering::Relaxed);
-        worker.join().expect("calls do not panic");
+        worker.join().expect("the worker does not panic");
         unwatched.store(true, Ordering::Relaxed);
         watcher.thread().unpark();
     });
@@ -276,7 +278,7 @@ descriptors:
     let keys = ["compact", "keyed", "all"];
     goes_on("rules", &|random| {
         let values = ["x", "y", "z"];
-        let pick = |random: &mut Random| usize::try_from(random.below(3)).expect("small");
+        let pick = |random: &mut Random| usize::try_from(random.below(3)).expect("the number is below 3");
         let (first, second) =
             ([(keys[pick(random)], values[pick(random)])], [(keys[pick(random)], values[pick(random)])]);
         let answer = rules.check("d", &[Descriptor::new(&first), Descriptor::new(&second)]);

@@ -357,7 +357,7 @@ fn replay_sorts_requests_by_time_by_default() {
     place.run("replay log.csv --rules rules.yaml --strict").fails(1, &["log.csv:5:", "--strict"]);
 }
 
-/// If a rule's store is too small, a note says so, because some denials are then the store's errors.
+/// If a rule's store is too small, the output has a note, since some denials are then errors of the store.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn a_store_that_is_short_of_room_is_told() {

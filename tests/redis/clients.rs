@@ -55,7 +55,7 @@ fn outlives_its_server(url: &str, mut server: Server, check: impl Fn() -> Decide
     server.restart();
     until_answered(&check, "the server decides after another restart");
     server.pause();
-    // This is long enough for the client to drop the connection, and to try a new one in vain.
+    // In this time the client drops the connection, and fails to open a new one.
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(1_500) {
         assert_eq!(check(), DecidedBy::Closed);

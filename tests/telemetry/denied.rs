@@ -4,7 +4,7 @@ use tollgate::telemetry::TopDenied;
 
 #[test]
 fn keys_are_ranked_by_rule() {
-    let denied = TopDenied::try_new(50, 1).expect("memory");
+    let denied = TopDenied::try_new(50, 1).expect("there is enough memory");
     for request in 0..600 {
         denied.record("per-ip", "203.0.113.7");
         if request % 2 == 0 {
@@ -28,7 +28,7 @@ fn keys_are_ranked_by_rule() {
 /// A flood of keys that occur once does not displace a heavy key, and the error bound of the heavy key's count is correct.
 #[test]
 fn memory_is_bounded_and_heavy_keys_stay() {
-    let denied = TopDenied::try_new(20, 1).expect("memory");
+    let denied = TopDenied::try_new(20, 1).expect("there is enough memory");
     for flood in 0..5_000 {
         denied.record("r", &format!("once-{flood}"));
         if flood % 4 == 0 {
@@ -43,7 +43,7 @@ fn memory_is_bounded_and_heavy_keys_stay() {
 
 #[test]
 fn keys_are_cut_to_256_bytes_at_a_character() {
-    let denied = TopDenied::try_new(20, 1).expect("memory");
+    let denied = TopDenied::try_new(20, 1).expect("there is enough memory");
     let long = format!("{}é", "x".repeat(255));
     denied.record(&"r".repeat(100), &long);
     let top = denied.top(1);
@@ -54,7 +54,9 @@ fn keys_are_cut_to_256_bytes_at_a_character() {
 
 #[test]
 fn hashed_keys_are_not_kept() {
-    let denied = TopDenied::try_new(20, 1).expect("memory").hashed(b"a secret of sixteen bytes or more");
+    let denied = TopDenied::try_new(20, 1)
+        .expect("there is enough memory")
+        .hashed(b"a secret of sixteen bytes or more");
     denied.record("r", "203.0.113.7");
     denied.record("r", "203.0.113.7");
     denied.record("r", "198.51.100.1");
@@ -64,14 +66,14 @@ fn hashed_keys_are_not_kept() {
         assert_eq!(entry.key, denied.shown(key));
         assert!(entry.key.len() == 16 && entry.key.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
-    let other = TopDenied::try_new(20, 1).expect("memory").hashed(b"another");
+    let other = TopDenied::try_new(20, 1).expect("there is enough memory").hashed(b"another");
     assert_ne!(other.shown("203.0.113.7"), denied.shown("203.0.113.7"));
     assert!(!format!("{denied:?}").contains("secret of"));
 }
 
 #[test]
 fn a_sample_is_scaled() {
-    let denied = TopDenied::try_new(20, 16).expect("memory");
+    let denied = TopDenied::try_new(20, 16).expect("there is enough memory");
     for _ in 0..100_000 {
         denied.record("r", "k");
     }

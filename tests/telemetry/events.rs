@@ -29,14 +29,14 @@ impl<S: Subscriber> Layer<S> for Listener {
         event.record(&mut fields);
         let metadata = event.metadata();
         let seen = (*metadata.level(), metadata.target().to_owned(), fields.0);
-        self.0.lock().expect("no panic").push(seen);
+        self.0.lock().expect("no thread panics while it holds the lock").push(seen);
     }
 }
 
 fn events(run: impl FnOnce()) -> Vec<Seen> {
     let listener = Listener::default();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(listener.clone()), run);
-    let mut seen = listener.0.lock().expect("no panic");
+    let mut seen = listener.0.lock().expect("no thread panics while it holds the lock");
     std::mem::take(&mut *seen)
 }
 

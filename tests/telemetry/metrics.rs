@@ -27,10 +27,14 @@ fn values(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
             let labels: Vec<String> =
                 key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
             let value = match value {
-                DebugValue::Counter(count) => f64::from(u32::try_from(count).expect("small")),
+                DebugValue::Counter(count) => {
+                    f64::from(u32::try_from(count).expect("the number fits in 32 bits"))
+                }
                 DebugValue::Gauge(value) => value.into_inner(),
                 // The number of timed calls.
-                DebugValue::Histogram(times) => f64::from(u32::try_from(times.len()).expect("small")),
+                DebugValue::Histogram(times) => {
+                    f64::from(u32::try_from(times.len()).expect("the number fits in 32 bits"))
+                }
             };
             (format!("{}{{{}}}", key.name(), labels.join(",")), value)
         })
@@ -48,7 +52,7 @@ fn a_rules_requests_are_counted_by_what_became_of_them() {
         let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock()).direct();
         meters.observe(&limiter.check_n(7), false); // below 80 % of the limit
         meters.observe(&limiter.check_n(2), false); // the ninth unit is near the limit
-        meters.observe(&limiter.check(), false); // near
+        meters.observe(&limiter.check(), false); // near the limit
         meters.observe(&limiter.check_n(3), false); // denied
         meters.observe(&limiter.check_n(4), true); // denied by a shadow rule
         meters.observe(&limiter.check_n(11), false); // above the limit, never admitted
@@ -127,15 +131,15 @@ fn a_limiters_figures_are_published_when_asked_for() {
     recorded(|values| {
         let gcra = Gcra::new(Quota::per_hour(1));
         let compact = RateLimiter::builder(gcra).clock(clock()).capacity(Capacity::slots(64)).compact();
-        let compact = compact.expect("it fits");
+        let compact = compact.expect("the limiter can be built");
         for key in 0..1_000 {
             let _ = compact.check(&key);
         }
         publish("small", &compact);
         let first = values();
         let gauges = compact.gauges();
-        let number = |number: u64| f64::from(u32::try_from(number).expect("small"));
-        let size = |number: usize| f64::from(u32::try_from(number).expect("small"));
+        let number = |number: u64| f64::from(u32::try_from(number).expect("the number fits in 32 bits"));
+        let size = |number: usize| f64::from(u32::try_from(number).expect("the number fits in 32 bits"));
         assert!(gauges.evicted > 0);
         assert_eq!(first["tollgate_evictions{limiter=small}"], number(gauges.evicted));
         assert_eq!(first["tollgate_debt_denials{limiter=small}"], number(gauges.denied_for_debt));
@@ -146,7 +150,7 @@ fn a_limiters_figures_are_published_when_asked_for() {
         let _ = (keyed.check(&1), keyed.check(&2));
         publish("exact", &keyed);
         let sketch = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock());
-        let sketch = sketch.capacity(Capacity::memory(1 << 16)).sketch().expect("it fits");
+        let sketch = sketch.capacity(Capacity::memory(1 << 16)).sketch().expect("the limiter can be built");
         for key in 0..20_000 {
             let _ = sketch.check_n(&key, 4);
         }
@@ -182,7 +186,8 @@ fn loads_of_rules_are_counted() {
         assert_eq!(values["tollgate_reload_total{result=success}"], 2.0);
         assert_eq!(values["tollgate_reload_total{result=error}"], 1.0);
         assert_eq!(values["tollgate_rules{}"], 5.0);
-        let epoch = before.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
+        let epoch =
+            before.duration_since(SystemTime::UNIX_EPOCH).expect("the clock is after 1970").as_secs_f64();
         assert!(values["tollgate_reload_last_success_timestamp_seconds{}"] >= epoch);
     });
 }
@@ -196,13 +201,14 @@ fn the_files_in_force_are_told_apart_by_a_hash() {
                 "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }} ] }}"
             )
         };
-        let config = |name: &str, limit: u32| Config::from_yaml(name, &text(limit)).expect("it is right");
+        let config =
+            |name: &str, limit: u32| Config::from_yaml(name, &text(limit)).expect("the rules are valid");
         let hash = |rules: &Rules<ManualClock>| rules.reloads().config_hash;
-        let load = |config| Rules::builder().clock(clock()).load([config]).expect("loads");
+        let load = |config| Rules::builder().clock(clock()).load([config]).expect("the rules load");
         let (one, other) = (load(config("one.yaml", 1)), load(config("other.yaml", 1)));
         let first = hash(&one);
         assert!(first == hash(&other) && first > 0);
-        one.replace([config("one.yaml", 2)]).expect("loads");
+        one.replace([config("one.yaml", 2)]).expect("the rules load");
         assert!(hash(&one) != first && hash(&one) < 1 << 48);
         assert_eq!(values()["tollgate_config_hash{}"].to_bits(), (hash(&one) as f64).to_bits());
         assert!(
@@ -210,7 +216,7 @@ fn the_files_in_force_are_told_apart_by_a_hash() {
             "two files of one domain are an error"
         );
         assert_ne!(hash(&one), first, "the hash is of the rules in force");
-        one.replace([config("again.yaml", 1)]).expect("loads");
+        one.replace([config("again.yaml", 1)]).expect("the rules load");
         assert_eq!(hash(&one), first);
     });
 }
@@ -282,13 +288,13 @@ fn all_are_described() {
         CheckTimer::new("d", 1).time(|| ());
         publish("compact", &RateLimiter::new(Quota::per_minute(1)));
         let window = FixedWindow::new(Quota::per_minute(10));
-        publish("sketch", &RateLimiter::builder(window).sketch().expect("it fits"));
+        publish("sketch", &RateLimiter::builder(window).sketch().expect("the limiter can be built"));
         tollgate::rules::publish_rules(&rules(&["{ domain: e, descriptors: [] }"]).0);
         #[cfg(feature = "redis")]
         {
             let server = tollgate::redis::InProcess::default().blocking();
             let limit = tollgate::redis::Limit::gcra(Quota::per_minute(1));
-            let limiter = server.limiter("shared", limit).atomic().expect("it fits");
+            let limiter = server.limiter("shared", limit).atomic().expect("the limiter can be built");
             assert!(limiter.check("a").is_allowed());
             publish("shared", &limiter.health());
         }
@@ -324,7 +330,7 @@ fn unmatched_rules_are_a_gauge_of_their_domain() {
         assert!(rules.check("one", &[Descriptor::new(&[("b", "x")])]).is_allowed());
         assert_eq!(unmatched(), [0.0, 0.0]);
         rules
-            .replace([Config::from_yaml("one.yaml", &text("one")).expect("it is right")])
+            .replace([Config::from_yaml("one.yaml", &text("one")).expect("the rules are valid")])
             .expect("domain two is not in use, so the load may remove it");
         let _ = rules.check("one", &[]);
         assert!(unmatched()[0] > 1.0, "rules without a request since the load are unmatched");
@@ -343,8 +349,8 @@ fn nothing_needs_a_recorder() {
 
 fn rules(texts: &[&str]) -> (Rules<ManualClock>, ManualClock) {
     let clock = clock();
-    let configs = texts.iter().map(|text| Config::from_yaml("test.yaml", text).expect("it is right"));
-    (Rules::builder().clock(clock.clone()).load(configs).expect("they load"), clock)
+    let configs = texts.iter().map(|text| Config::from_yaml("test.yaml", text).expect("the rules are valid"));
+    (Rules::builder().clock(clock.clone()).load(configs).expect("the rules load"), clock)
 }
 
 /// Cause: the stores' gauges had only the rule's name as label. Symptom: if two domains had a rule of the same name, the gauges
@@ -383,8 +389,8 @@ fn evictions_of_a_new_store_are_seen() {
         for (algorithm, keys) in [("gcra", 5_000), ("fixed-window", 3_000), ("gcra", 4_000)] {
             clock.advance(Duration::from_secs(7_200));
             rules
-                .replace([Config::from_yaml("test.yaml", &text(algorithm)).expect("it is right")])
-                .expect("loads");
+                .replace([Config::from_yaml("test.yaml", &text(algorithm)).expect("the rules are valid")])
+                .expect("the rules load");
             for key in 0..keys {
                 let _ = rules.check("d", &[Descriptor::new(&[("a", &*key.to_string())])]);
             }
@@ -398,7 +404,7 @@ fn evictions_of_a_new_store_are_seen() {
             });
             tollgate::rules::publish_rules(&rules);
             let told = values()["tollgate_evictions{domain=d,rule=r}"];
-            assert_eq!(told, f64::from(u32::try_from(counted).expect("small")));
+            assert_eq!(told, f64::from(u32::try_from(counted).expect("the number fits in 32 bits")));
             seen.push(counted);
         }
         assert!(seen[0] > seen[1] && seen[1] > 0, "{seen:?}");

@@ -36,7 +36,7 @@ pub(crate) struct Subject {
     longest: Cell<Duration>,
 }
 
-/// Counts of several answers.
+/// The counts of several answers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) by_server: u64,
@@ -154,13 +154,13 @@ impl Subject {
         }
     }
 
-    /// Checks keys that no test uses, until the server decides.
+    /// Checks new keys, which no other check uses, until the server decides.
     pub(crate) fn until_server(&self) {
         self.until("the server decides", |answer, _| answer.by() == DecidedBy::Server);
         assert!(!self.health().is_partitioned(), "{}", self.name());
     }
 
-    /// Checks keys that no test uses, until the breaker is open.
+    /// Checks new keys, which no other check uses, until the breaker is open.
     pub(crate) fn until_open(&self) {
         self.until("the breaker opens", |_, health| health.is_partitioned());
     }

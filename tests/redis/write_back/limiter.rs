@@ -75,7 +75,7 @@ async fn one_that_has_all_the_traffic_gets_nearly_all() {
         posts += 1;
     }
     assert_eq!(admitted, 1_000, "one process gets the whole limit");
-    assert!(posts < 40, "in {posts} posts");
+    assert!(posts < 40, "one process needed {posts} posts to get the whole limit");
 }
 
 #[tokio::test(flavor = "current_thread")]
