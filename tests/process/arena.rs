@@ -1,6 +1,7 @@
 //! An allocator with its own range of memory, the arena. The arena takes no lock and can be made read-only.
 //!
-//! Allocations within [`inside`] come from the arena, one after the other, and the arena never reuses their memory. Therefore:
+//! Allocations within [`inside`] come from the arena, one after the other, and the arena never reuses their memory.
+//! Therefore:
 //!
 //! - A thread that is stopped during an allocation does not block other threads.
 //! - A limiter that was created inside lies wholly in the arena, so the tests can detect its [`writes`].
@@ -42,8 +43,9 @@ fn take(layout: Layout) -> *mut u8 {
     }
 }
 
-// SAFETY: the arena's blocks are disjoint and aligned, and lie in memory that stays mapped until the process ends. They are zero,
-// since no block is handed out twice. All other blocks come from the system's allocator, and only those return to it.
+// SAFETY: the arena's blocks are disjoint and aligned, and lie in memory that stays mapped until the process ends.
+// They are zero, since no block is handed out twice. All other blocks come from the system's allocator, and only
+// those return to it.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if INSIDE.try_with(Cell::get).unwrap_or(false) {
@@ -104,7 +106,8 @@ fn map() {
     BEGIN.store(begin, Ordering::Relaxed);
 }
 
-/// Runs `make` inside the arena. Returns the pages of its allocations and its result. Only one thread may call this at a time.
+/// Runs `make` inside the arena. Returns the pages of its allocations and its result. Only one thread may call this
+/// at a time.
 pub(crate) fn pages_of<R>(make: impl FnOnce() -> R) -> (Range<usize>, R) {
     let next_page =
         || NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(next.next_multiple_of(PAGE)));

@@ -37,8 +37,8 @@ const CHILD: &str = "TOLLGATE_TEST_CHILD";
 
 /// Returns whether this process runs one test only.
 ///
-/// If it does not, this function runs the named test in a child process, and asserts that the test passes there. Only such a
-/// process has a stable number of threads, since the test harness starts and ends its own.
+/// If it does not, this function runs the named test in a child process, and asserts that the test passes there. Only
+/// such a process has a stable number of threads, since the test harness starts and ends its own.
 fn is_alone_in_its_process(name: &str) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;

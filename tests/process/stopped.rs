@@ -5,9 +5,9 @@
 //! 3. While the worker is stopped, another thread makes hundreds of calls of the same kind, on the same keys.
 //! 4. The worker continues, and the steps repeat.
 //!
-//! If a call took a lock or waited for another thread, the second thread would sooner or later wait forever. A watcher thread
-//! detects this and ends the process. A control test uses a lock, and asserts that the worker is sometimes stopped while it
-//! holds the lock.
+//! If a call took a lock or waited for another thread, the second thread would sooner or later wait forever. A
+//! watcher thread detects this and ends the process. A control test uses a lock, and asserts that the worker is
+//! sometimes stopped while it holds the lock.
 //!
 //! Allocations come from the arena, which takes no lock.
 
@@ -113,7 +113,8 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
     });
 }
 
-/// Control: the signal sometimes stops the worker while it holds a lock. A thread that waited for the lock would be detected.
+/// Control: the signal sometimes stops the worker while it holds a lock. A thread that waited for the lock would be
+/// detected.
 #[test]
 fn control_stopped_thread_holds_a_lock() {
     let _alone = alone();

@@ -1,4 +1,5 @@
-//! How a log line gives its client: virtual hosts, ports, proxy lists and IPv6 networks, and warnings about unsuitable keys.
+//! How a log line gives its client: virtual hosts, ports, proxy lists and IPv6 networks, and warnings about
+//! unsuitable keys.
 
 use std::fmt::Write as _;
 
@@ -65,7 +66,8 @@ fn lists_give_the_client_that_the_proxies_saw() {
     assert_eq!(place.decisions(&format!("log {ONE}")), "1001");
     let run = place.run(&format!("replay log {ONE}")).ok();
     says(&run, &["3 records with a list of addresses: the last address counts", "--proxies N"]);
-    // With two trusted proxies, a request with only one address bypassed a proxy. The program skips it, as the middleware rejects it.
+    // With two trusted proxies, a request with only one address bypassed a proxy. The program skips it, as the
+    // middleware rejects it.
     let run = place.run(&format!("replay log {ONE} --proxies 2 --json"));
     assert!(run.stderr.contains("the address before the trusted proxies is missing"), "{}", run.stderr);
     let json = run.json();

@@ -1,15 +1,16 @@
-//! The compact store: its figures and its errors. It errs only when memory is short, and only in the direction of its overflow
-//! policy.
+//! The compact store: its figures and its errors. It errs only when memory is short, and only in the direction of its
+//! overflow policy.
 
 use serde_json::Value;
 
 use crate::support::{Place, names, results, trace};
 
-/// The overflow policies, each with the direction of its errors: `true` for wrong denials, `false` for wrong admissions.
+/// The overflow policies, each with the direction of its errors: `true` for wrong denials, `false` for wrong
+/// admissions.
 const POLICIES: [(&str, bool); 3] = [("spill", true), ("inherit", true), ("forget", false)];
 
-/// Writes ten minutes of requests, with times in tenths of a second. 40 regular clients stay below ten requests per minute, one
-/// greedy client does not, and each of many strangers sends one request.
+/// Writes ten minutes of requests, with times in tenths of a second. 40 regular clients stay below ten requests per
+/// minute, one greedy client does not, and each of many strangers sends one request.
 fn flood() -> Place {
     let mut seed = 0x5EED_u64;
     let mut random = || {
@@ -262,9 +263,10 @@ fn help_tells_when_to_use_which() {
     }
 }
 
-/// Replays a real trace through the compact store. With enough memory every decision is the keyed store's. With too little memory,
-/// decisions differ only in the direction of the overflow policy. The comparison is exact because times are whole seconds. One
-/// trace has finer times, but none of its denied requests is within a tick of being admitted.
+/// Replays a real trace through the compact store. With enough memory every decision is the keyed store's. With too
+/// little memory, decisions differ only in the direction of the overflow policy. The comparison is exact because
+/// times are whole seconds. One trace has finer times, but none of its denied requests is within a tick of being
+/// admitted.
 fn real(name: &str, algorithms: &str, short: Option<&str>) {
     let Some(path) = trace(&format!("normalized/{name}.tsv.gz")) else { return };
     let place = Place::new();

@@ -11,7 +11,7 @@ fn log(lines: &str) -> Place {
 
 #[test]
 fn gcra_holds_its_burst_and_then_its_pace() {
-    // One unit each 10 s with a burst of 3 admits three requests at 100 s, one at 110 s, none at 111 s and one at 120 s.
+    // One unit each 10 s with a burst of 3: the limit admits three requests at 100, one at 110, none at 111, one at 120.
     let place = log("100,a 100,a 100,a 100,a 110,a 111,a 120,a");
     for algorithm in ["gcra", "token-bucket", "leaky-bucket"] {
         let args = format!("log --algorithm {algorithm} --limit 6/60s --burst 3");
@@ -40,8 +40,9 @@ fn a_fixed_window_forgets_at_its_boundary() {
 
 #[test]
 fn two_limits_charge_all_or_none() {
-    // The first limit, 1/s, denies the second request at 100, which must not charge the other limit. Both limits admit 101 and
-    // 102. The second limit, 3/10s, denies 103, which must not charge the first limit.
+    // The first limit, 1/s, denies the second request at 100, which must not charge the other limit. Both limits
+    // admit the requests at 101 and at 102. The second limit, 3/10s, denies the request at 103, which must not charge
+    // the first limit.
     let place = log("100,a 100,a 101,a 102,a 103,a 110,a 110,b");
     for algorithm in ["sliding-log", "fixed-window"] {
         let args = format!("log --algorithm {algorithm} --limit 1/s --limit 3/10s");
@@ -141,7 +142,8 @@ fn algorithm_too_small_for_limit_is_omitted() {
     place.run("replay log --limit 70000/60s --algorithm sliding-log").fails(2, &["sliding-log", "65536"]);
 }
 
-/// Returns how many decisions of each algorithm differ from an exact sliding log's: wrongly admitted and wrongly denied.
+/// Returns how many decisions of each algorithm differ from an exact sliding log's: wrongly admitted and wrongly
+/// denied.
 fn against_log(place: &Place, args: &str) -> Vec<(u64, u64)> {
     let json = place.run(&format!("replay log {args} --json")).json();
     let count = |value: &serde_json::Value| value.as_u64().unwrap();
@@ -151,7 +153,8 @@ fn against_log(place: &Place, args: &str) -> Vec<(u64, u64)> {
 
 #[test]
 fn differences_from_an_exact_log_are_counted() {
-    // A window of 60 s begins at 120, so the fixed window admits two requests at 119 and two at 120. GCRA refills one unit in 30 s.
+    // A window of 60 s begins at 120, so the fixed window admits two requests at 119 and two at 120. GCRA refills one
+    // unit in 30 s.
     let place = log("119,a 119,a 120,a 120,a 150,a 150,a");
     let args = "--algorithm gcra --algorithm fixed-window --algorithm sliding-log --limit 2/60s";
     // gcra 110010, fixed-window 111100, sliding-log 110000.

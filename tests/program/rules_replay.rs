@@ -92,7 +92,7 @@ fn a_log_is_decided_by_rule_and_by_key() {
             "undescribed": 0, "unknown_domain": 0, "longest_wait_ns": 3_599_000_000_000_u64,
         }),
     );
-    // Two rules denied two requests each of the same key. Entries with equal counts keep the order of their first denial.
+    // Two rules denied two requests each of the same key. Equal counts are in the order of the first denials.
     assert_eq!(
         json["results"]["top_denied"],
         json!([

@@ -1,4 +1,5 @@
-//! Several limits on every request: all of them are charged or none is, and the output counts the denials of each limit.
+//! Several limits on every request: all of them are charged or none is, and the output counts the denials of each
+//! limit.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,8 +22,8 @@ impl Limit {
     }
 }
 
-/// A simple model of one limit. `wait` returns `Ok` if the request fits, and otherwise the wait in seconds. A wait of `u64::MAX`
-/// means that the request can never be admitted.
+/// A simple model of one limit. `wait` returns `Ok` if the request fits, and otherwise the wait in seconds. A wait of
+/// `u64::MAX` means that the request can never be admitted.
 trait Oracle {
     fn wait(&self, limit: &Limit, at: u64, cost: u64) -> Result<(), u64>;
     fn charge(&mut self, limit: &Limit, at: u64, cost: u64);
@@ -101,8 +102,8 @@ fn expected<O: Oracle + Default>(
     (text, refused, never, longest)
 }
 
-/// Returns twenty minutes of requests from eight clients, which are busy, calm or silent in turn. Most requests cost 0 to 3 units.
-/// Some cost more than one of the limits ever admits.
+/// Returns twenty minutes of requests from eight clients, which are busy, calm or silent in turn. Most requests cost
+/// 0 to 3 units. Some cost more than one of the limits ever admits.
 fn traffic() -> Vec<(u64, u64, u64)> {
     let mut seed = 0xC0FFEE_u64;
     let mut below = |end: u64| {
@@ -216,13 +217,14 @@ fn bursts_of_their_own_beside_one_for_the_others() {
     let place =
         log(&[(100, 0, 1), (100, 0, 1), (100, 0, 1), (110, 0, 1), (111, 0, 1), (120, 0, 1), (120, 0, 1)]);
     let args = "log --time-format s --algorithm gcra --burst 2 --limit 6/min --limit 3/minburst3";
-    // At 100 the first limit admits two requests. At 110 both limits admit one more. At 111 both deny for 9 s. At 120 both admit one.
+    // At 100 the first limit admits two requests. At 110 both limits admit one more. At 111 both deny for 9 s. At 120
+    // both admit one.
     assert_eq!(place.decisions(args), "1101010");
     let json = place.run(&format!("replay {args} --json")).json();
     let limits = json["results"][0]["limits"].as_array().unwrap();
     assert_eq!((&limits[0]["burst"], &limits[1]["burst"]), (&2.into(), &3.into()));
-    // At 100 only the first limit denies. At 111 both deny for the same time, which counts for the first. At 120 the second
-    // limit denies for longer.
+    // At 100 only the first limit denies. At 111 both deny for the same time, which counts for the first. At 120 the
+    // second limit denies for longer.
     assert_eq!(refused(&json["results"][0]), [2, 1]);
 }
 

@@ -1,5 +1,5 @@
-//! The sketch store: its figures and its errors. It denies a request for the units of other keys only if memory is short, and it
-//! never admits more than the exact store.
+//! The sketch store: its figures and its errors. It denies a request for the units of other keys only if memory is
+//! short, and it never admits more than the exact store.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use crate::support::{Place, names, results, trace};
 const BUSY: &str = "log --time-format s --limit 10/60s";
 const BOTH: [&str; 2] = ["fixed-window", "sliding-window"];
 
-/// A start after the sketch's first window. A saturation that is read without the present time would be that of the first window,
-/// and the tests would notice.
+/// A start after the sketch's first window. A saturation that is read without the present time would be that of the
+/// first window, and the tests would notice.
 const START: u64 = 600_000;
 
-/// Writes three minutes of requests. Each of 400 clients stays below the limit with six or seven requests per minute, and one
-/// client exceeds it.
+/// Writes three minutes of requests. Each of 400 clients stays below the limit with six or seven requests per minute,
+/// and one client exceeds it.
 fn crowd() -> Place {
     let mut lines = String::from("ts,client\n");
     for second in START..START + 180 {
@@ -149,7 +149,7 @@ fn how_full_it_got_is_told_of_the_fullest_window() {
     for result in results(&json) {
         assert!(chance(result, "false_positive") > 0.5, "{result}");
     }
-    // With two limits, the figure is that of the fuller sketch. In windows of an hour, the later minutes add almost nothing.
+    // With two limits, the figure is that of the fuller sketch. In windows of an hour, later minutes add almost nothing.
     let both = place.run(&format!("replay {args} --limit 10/min --limit 100/h")).json();
     for (both, one) in results(&both).iter().zip(results(&json)) {
         assert!(
@@ -264,7 +264,7 @@ fn odd_costs_and_times_change_no_law() {
 #[test]
 fn times_that_step_back_are_no_want_of_memory() {
     let place = Place::new();
-    // One client uses its limit, other clients begin a later window, and the first client comes again with earlier times.
+    // One client uses its limit, others begin a later window, and the first client comes again with earlier times.
     let mut lines = String::from("ts,client\n");
     lines.push_str(&format!("{START},a\n").repeat(12));
     (0..200).for_each(|client| lines.push_str(&format!("{},{client}\n", START + 60)));
@@ -338,8 +338,8 @@ fn help_tells_when_to_use_which() {
     }
 }
 
-/// Replays a real trace through the sketch store. With enough memory every decision is the keyed store's. With too little memory,
-/// the only errors are wrong denials.
+/// Replays a real trace through the sketch store. With enough memory every decision is the keyed store's. With too
+/// little memory, the only errors are wrong denials.
 fn real(name: &str, short: &[(&str, &str)]) {
     let Some(path) = trace(&format!("normalized/{name}.tsv.gz")) else { return };
     let place = Place::new();

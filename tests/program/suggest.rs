@@ -27,7 +27,8 @@ fn the_answer_is_worked_out_by_hand() {
     place.file("log", format!("ts,client\n{lines}"));
     for algorithm in ["gcra", "fixed-window", "sliding-log", "sub-window"] {
         let on = |goal: &str| suggestion(&place, &format!("log --algorithm {algorithm} {goal}")).1;
-        // A limit of 8 denies requests of clients 9 and 10, which are 20 % of clients, and 3 of 55 requests, which are 5.45 %.
+        // A limit of 8 denies requests of clients 9 and 10, which are 20 % of clients, and 3 of 55 requests, which
+        // are 5.45 %.
         assert_eq!(on("--deny-clients 20%"), 8, "{algorithm}");
         assert_eq!(on("--deny-clients 19.9%"), 9, "{algorithm}");
         assert_eq!(on("--deny-requests 5.46%"), 8, "{algorithm}");

@@ -1,4 +1,5 @@
-//! Suggested limits for several periods, calculated by hand or checked with replays of the limits and of each limit one lower.
+//! Suggested limits for several periods, calculated by hand or checked with replays of the limits and of each limit
+//! one lower.
 
 use std::fmt::Write as _;
 
@@ -25,8 +26,8 @@ fn denied(place: &Place, input: &str, flags: &str) -> (u64, u64) {
     (result["denied"].as_u64().unwrap(), result["keys_denied"].as_u64().unwrap())
 }
 
-/// Writes a log where one client sends twenty requests, one each second, and two clients send ten requests at once. A daily limit
-/// refills nothing in these seconds, so all algorithms count alike.
+/// Writes a log where one client sends twenty requests, one each second, and two clients send ten requests at once. A
+/// daily limit refills nothing in these seconds, so all algorithms count alike.
 fn slow_and_sudden() -> Place {
     let place = Place::new();
     let mut log = String::from("ts,client\n");
@@ -44,20 +45,22 @@ fn the_answer_is_worked_out_by_hand() {
             let args = format!("log --time-format s --algorithm {algorithm} --period d --period s {goal}");
             limits(&suggestions(&place, &args)[0])
         };
-        // The goal allows 6 denials of 40 requests. The day gets half of them: 17 per day deny the slow client 3. The second
-        // gets the rest: 9 per second deny the other clients 1 each. One denial is left over, so the day gets 16.
+        // The goal allows 6 denials of 40 requests. The daily limit may use half of them: 17 per day deny 3 requests
+        // of the slow client. The limit per second may use the rest: 9 per second deny 1 request of each other
+        // client. One denial is left over, so the daily limit becomes 16.
         assert_eq!(on("--deny-requests 15%"), [16, 9], "{algorithm}");
-        // With 4 denials: 18 per day deny 2, and 9 per second deny 2. With 5: one is left over, so the day gets 17.
-        // With 7: 17 per day deny 3, and 8 per second deny 4.
+        // With 4 denials: 18 per day deny 2, and 9 per second deny 2. With 5: one is left over, so the daily limit
+        // becomes 17. With 7: 17 per day deny 3, and 8 per second deny 4.
         assert_eq!(on("--deny-requests 10%"), [18, 9], "{algorithm}");
         assert_eq!(on("--deny-requests 12.5%"), [17, 9], "{algorithm}");
         assert_eq!(on("--deny-requests 17.5%"), [17, 8], "{algorithm}");
-        // With 1 denial: the day's half is 0, and any lower limit per second denies at least 2, so the day gets the denial.
+        // With 1 denial: half of it is 0, and any lower limit per second denies at least 2, so the daily limit uses it.
         assert_eq!(on("--deny-requests 2.5%"), [19, 10], "{algorithm}");
         assert_eq!(on("--deny-requests 0%"), [20, 10], "{algorithm}");
         assert_eq!(on("--deny-requests 100%"), [1, 1], "{algorithm}");
-        // One client of three may be denied. The day's half is 0 clients, and a limit per second cannot deny only one of
-        // two. So the day denies the slow client, with the lowest limit that still admits all of the others' requests.
+        // The goal allows one denied client of three. Half of it is 0 clients, and a limit per second cannot deny
+        // only one of two. So the daily limit denies the slow client, and is the lowest that admits all requests of
+        // the others.
         assert_eq!(on("--deny-clients 34%"), [10, 10], "{algorithm}");
     }
     // The order of the flags only changes the order of the answer.
@@ -78,8 +81,9 @@ fn three_periods_have_a_third_each() {
     log.push_str(&"3600,once\n".repeat(10));
     place.file("log", log);
     let args = "log --time-format s --algorithm fixed-window --period min --period s --period h";
-    // The goal allows 9 denials of 50 requests, so the periods get 3, 6 and 9 in turn. 19 per hour deny two clients 1 each
-    // (18 would deny 4). 15 per minute deny one of them 5, for a sum of 6. 7 per second deny the last client 3, for a sum of 9.
+    // The goal allows 9 denials of 50 requests, so the periods get 3, 6 and 9 in turn. 19 per hour deny two clients 1
+    // each (18 would deny 4). 15 per minute deny one of them 5, for a sum of 6. 7 per second deny the last client 3,
+    // for a sum of 9.
     let answer = &suggestions(&place, &format!("{args} --deny-requests 18%"))[0];
     assert_eq!(limits(answer), [15, 7, 19]);
     assert_eq!((&answer["denied"], &answer["keys_denied"]), (&9.into(), &3.into()));

@@ -22,7 +22,8 @@ impl Run {
         self
     }
 
-    /// Asserts that the run failed with `code`, that its messages contain each of `parts`, and that standard output is empty.
+    /// Asserts that the run failed with `code`, that its messages contain each of `parts`, and that standard output
+    /// is empty.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");

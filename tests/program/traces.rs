@@ -1,7 +1,8 @@
 //! Real traffic: the source form and the normalized form of each shared trace give the same decisions.
 //!
-//! Both forms hold the same requests of the same clients. Among requests with equal times, the normalized form keeps the source's
-//! order, as the program's sort does. The same key may have different text in the two forms (an address in dots or as an integer).
+//! Both forms hold the same requests of the same clients. Among requests with equal times, the normalized form keeps
+//! the source's order, as the program's sort does. The same key may have different text in the two forms (an address
+//! in dots or as an integer).
 
 use std::path::Path;
 

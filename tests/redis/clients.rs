@@ -189,7 +189,8 @@ fn connection_id(server: &Server) -> Option<u64> {
     ours.split_whitespace().find_map(|word| word.strip_prefix("id=")).and_then(|id| id.parse().ok())
 }
 
-/// The network drops a connection without notice. The client replaces it, also if its callers wait for less than the time-out.
+/// The network drops a connection without notice. The client replaces it, also if its callers wait for less than the
+/// time-out.
 #[test]
 fn dead_connection_is_given_up() {
     for wait in [SOON / 4, PATIENCE] {
@@ -357,7 +358,8 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
     }
 }
 
-/// Returns whether a limiter finds out over three connections that its server evicts keys, and the policies that it logged.
+/// Returns whether a limiter finds out over three connections that its server evicts keys, and the policies that it
+/// logged.
 #[cfg(feature = "tracing")]
 fn learns_of_eviction(options: &[&str], prepare: &[&str], credentials: &str) -> Option<(bool, Vec<String>)> {
     use tracing_subscriber::layer::SubscriberExt;

@@ -1,7 +1,7 @@
 //! Lease limiters, through their public API.
 //!
-//! `src/edge/redis/mode/lease/tests.rs` tests delays, losses and clocks in virtual time. These tests cover the answers of calls,
-//! closed and dropped limiters, server outages, and limiters in threads and tasks on a real server.
+//! `src/edge/redis/mode/lease/tests.rs` tests delays, losses and clocks in virtual time. These tests cover the
+//! answers of calls, closed and dropped limiters, server outages, and limiters in threads and tasks on a real server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
@@ -585,8 +585,8 @@ fn busy_keys_leave_the_breaker_closed() {
     assert_eq!(health.opened, 0, "{health:?}");
 }
 
-/// A reply after the time-out, but within a quarter of the units' life, still brings its units. Only callers that waited
-/// get the policy's decision.
+/// A reply after the time-out, but within a quarter of the units' life, still brings its units. Only callers that
+/// waited get the policy's decision.
 #[tokio::test]
 async fn late_answer_is_no_failure() {
     let Some(server) = Server::start() else { return };

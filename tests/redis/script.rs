@@ -1,11 +1,13 @@
 //! Properties of limiters in atomic mode, which call the server for each request:
-//! - Where both count exactly, they decide as the crate's local limiters do: outcome, remaining units, wait and refunds.
-//! - After a limit's period changes, only the windows of the new period count. Two versions with different periods that run at
-//!   the same time count separately.
-//! - If a key holds a foreign value in Redis, the failure policy decides that key, and the server decides all other keys.
+//! - Where both count exactly, they decide as the crate's local limiters do: outcome, remaining units, wait and
+//!   refunds.
+//! - After a limit's period changes, only the windows of the new period count. Two versions with different periods
+//!   that run at the same time count separately.
+//! - If a key holds a foreign value in Redis, the failure policy decides that key, and the server decides all other
+//!   keys.
 //! - No error contains a key.
-//! - At one fixed time, eight processes on one key admit exactly the limit. In real time, by the server's clock, they never
-//!   admit more than burst and rate allow.
+//! - At one fixed time, eight processes on one key admit exactly the limit. In real time, by the server's clock, they
+//!   never admit more than burst and rate allow.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -61,8 +63,8 @@ impl Own {
     }
 }
 
-/// Generates limits whose emission intervals both sides represent exactly: as fractions of nanoseconds (such as thirds), and as
-/// power-of-two fractions of microseconds.
+/// Generates limits whose emission intervals both sides represent exactly: as fractions of nanoseconds (such as
+/// thirds), and as power-of-two fractions of microseconds.
 fn limits() -> impl Strategy<Value = Limit> {
     let quotas = select(vec![
         Quota::per_second(1),
@@ -149,7 +151,8 @@ fn alike(
             }
         };
         now_us = now_us.saturating_add_signed(by);
-        // If time steps back by more than a refill, the script moves the state back to now. The local limiter does not, so avoid it.
+        // If time steps back by more than a refill, the script moves the state back to now. The local limiter does
+        // not, so avoid it.
         let refill_us = match limit.kind() {
             LimitKind::Gcra => period_us.unsigned_abs() * quota.burst_size() / quota.limit(),
             _ => period_us.unsigned_abs(),
@@ -179,7 +182,8 @@ fn alike(
             }
             Step::Refund(_) => {
                 let Some((decision, answer)) = last.take() else { continue };
-                // After time stepped back, the server may use another window than the local limiter, so skip the refund.
+                // After time stepped back, the server may use another window than the local limiter, so skip the
+                // refund.
                 if now_us < highest_us || answer.decision().at() < Timestamp::from_nanos(highest_us * 1_000) {
                     continue;
                 }
@@ -274,7 +278,8 @@ fn of_several_limits_all_are_charged_or_none() {
     assert_eq!(limiter.peek("k").decision().remaining(), 1);
 }
 
-/// One version of a program allows 1,000 units per day. Another version, which runs at the same time, allows 2,000 per hour.
+/// One version of a program allows 1,000 units per day. Another version, which runs at the same time, allows 2,000
+/// per hour.
 #[test]
 fn versions_of_different_periods_count_by_themselves() {
     for kind in [Limit::fixed_window, Limit::sliding_window] {

@@ -1,5 +1,5 @@
-//! Runs the modes that decide in the process (leases and write-back) in virtual time, and compares the units that they admit with
-//! their documented bounds.
+//! Runs the modes that decide in the process (leases and write-back) in virtual time, and compares the units that
+//! they admit with their documented bounds.
 
 use std::time::Duration;
 

@@ -205,8 +205,8 @@ async fn rules_that_nobody_decided_tell_no_figures() {
     assert!(!response.headers().contains_key("ratelimit"), "{:?}", response.headers());
 }
 
-/// Sends thirty requests, and returns how many were admitted. Only denials have a `RateLimit` field, since the units that remain
-/// in total are unknown.
+/// Sends thirty requests, and returns how many were admitted. Only denials have a `RateLimit` field, since the units
+/// that remain in total are unknown.
 async fn admitted_untold<L: AwaitedLimit<IpAddr>>(limit: L) -> u32 {
     let layer = RateLimitLayer::new(limit, ClientIp::peer()).policy("held", BURST).fields_on_allowed(true);
     let service = layer.awaited().layer(service_fn(inner));

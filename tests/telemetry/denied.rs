@@ -25,7 +25,8 @@ fn keys_are_ranked_by_rule() {
     assert!(denied.top(10).is_empty());
 }
 
-/// A flood of keys that occur once does not displace a heavy key, and the error bound of the heavy key's count is correct.
+/// A flood of keys that occur once does not displace a heavy key, and the error bound of the heavy key's count is
+/// correct.
 #[test]
 fn memory_is_bounded_and_heavy_keys_stay() {
     let denied = TopDenied::try_new(20, 1).expect("there is enough memory");

@@ -192,7 +192,8 @@ fn loads_of_rules_are_counted() {
     });
 }
 
-/// The configuration hash depends on the text of the rule files and not on their names, so it can be compared between processes.
+/// The configuration hash depends on the text of the rule files and not on their names, so it can be compared between
+/// processes.
 #[test]
 fn the_files_in_force_are_told_apart_by_a_hash() {
     recorded(|values| {
@@ -240,7 +241,8 @@ fn one_check_in_so_many_is_timed() {
     });
 }
 
-/// Cause: all timers of a thread shared one counter. Symptom: with requests to two domains in turn, one domain was never timed.
+/// Cause: all timers of a thread shared one counter. Symptom: with requests to two domains in turn, one domain was
+/// never timed.
 #[test]
 fn timers_that_are_asked_in_turn_are_all_timed() {
     recorded(|values| {
@@ -353,8 +355,8 @@ fn rules(texts: &[&str]) -> (Rules<ManualClock>, ManualClock) {
     (Rules::builder().clock(clock.clone()).load(configs).expect("the rules load"), clock)
 }
 
-/// Cause: the stores' gauges had only the rule's name as label. Symptom: if two domains had a rule of the same name, the gauges
-/// showed only one of the rules.
+/// Cause: the stores' gauges had only the rule's name as label. Symptom: if two domains had a rule of the same name,
+/// the gauges showed only one of the rules.
 #[test]
 fn same_rule_name_in_two_domains_has_two_gauges() {
     recorded(|values| {
@@ -374,8 +376,8 @@ fn same_rule_name_in_two_domains_has_two_gauges() {
     });
 }
 
-/// Cause: a store's count was published as an absolute counter, which keeps its maximum, and some reloads create a new store.
-/// Symptom: new evictions were invisible until they exceeded the count of the previous store.
+/// Cause: a store's count was published as an absolute counter, which keeps its maximum, and some reloads create a
+/// new store. Symptom: new evictions were invisible until they exceeded the count of the previous store.
 #[test]
 fn evictions_of_a_new_store_are_seen() {
     recorded(|values| {

@@ -1,4 +1,5 @@
-//! Rules whose limits several processes share. In these tests each `Rules` stands for one process, and all use one server.
+//! Rules whose limits several processes share. In these tests each `Rules` stands for one process, and all use one
+//! server.
 
 mod failures;
 mod modes;

@@ -1,4 +1,5 @@
-//! Rules in modes that decide with units held by the process. Held units expire in real time, so the limits here are per year.
+//! Rules in modes that decide with units held by the process. Held units expire in real time, so the limits here are
+//! per year.
 
 use std::thread;
 
@@ -84,7 +85,8 @@ fn threads_wait_for_their_units() {
     }
 }
 
-/// A check that does not wait finds no units at first and is denied for a short time. This does not count as a server failure.
+/// A check that does not wait finds no units at first and is denied for a short time. This does not count as a server
+/// failure.
 #[test]
 fn a_check_that_does_not_wait_goes_by_what_is_held() {
     run(async {

@@ -1,5 +1,5 @@
-//! Denied requests, refunds and cancelled requests spend no units of other clients. This holds in every mode, and also when
-//! the failure policy decides.
+//! Denied requests, refunds and cancelled requests spend no units of other clients. This holds in every mode, and
+//! also when the failure policy decides.
 
 use std::time::Duration;
 

@@ -48,7 +48,8 @@ async fn processes_learn_of_each_other() {
     );
     assert_eq!((one.flush().await, two.flush().await), (0, 0));
     assert_eq!(admitted(&two, 100), 0, "the limit is used up");
-    // `one` asked when half was left and it had posted all used units, so it may admit (50 + 100 / 2) / (50 + 100) of 50 units.
+    // `one` asked when half was left and it had posted all used units, so it may admit (50 + 100 / 2) / (50 + 100) of
+    // 50 units.
     assert_eq!(admitted(&one, 100), 33);
     assert_eq!((one.flush().await, admitted(&one, 100)), (0, 0));
     let stats = one.stats();

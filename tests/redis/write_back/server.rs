@@ -27,8 +27,8 @@ fn limiter(url: &str) -> WriteBackLimiter {
     builder.write_back().interval(Duration::from_millis(50)).build().unwrap()
 }
 
-/// Checks one key from one limiter per address while `happens` runs. Returns the admitted units, the limiters, and the result of
-/// `happens`.
+/// Checks one key from one limiter per address while `happens` runs. Returns the admitted units, the limiters, and
+/// the result of `happens`.
 async fn hammer<R: Send + 'static>(
     urls: Vec<String>,
     happens: impl FnOnce() -> R + Send + 'static,
@@ -70,8 +70,8 @@ async fn settle(limiters: &[WriteBackLimiter]) {
     }
 }
 
-/// Returns the units that are left by the server's count, plus at most one. As one of a million processes, this limiter gets one
-/// unit before it asks the server, and all remaining units after that.
+/// Returns the units that are left by the server's count, plus at most one. As one of a million processes, this
+/// limiter gets one unit before it asks the server, and all remaining units after that.
 async fn left(url: &str) -> u64 {
     let builder = Client::open(url).unwrap().limiter("api", limit());
     let limiter = builder.write_back().processes(1_000_000).build().unwrap();
