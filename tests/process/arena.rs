@@ -1,7 +1,6 @@
 //! An allocator with its own range of memory, the arena. The arena takes no lock and can be made read-only.
 //!
-//! Allocations within [`inside`] come from the arena, one after the other, and the arena never reuses their memory.
-//! Therefore:
+//! Allocations within [`inside`] come from the arena, one after the other. The arena never reuses their memory.
 //!
 //! - A thread that is stopped during an allocation does not block other threads.
 //! - A limiter that was created inside lies wholly in the arena, so the tests can detect its [`writes`].

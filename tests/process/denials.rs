@@ -1,5 +1,4 @@
-//! Denials, peeks and other calls that promise it write nothing. During these calls the limiter's whole memory is
-//! read-only.
+//! Denials, peeks and other read-only calls write nothing: the limiter's whole memory is read-only during these calls.
 
 use super::alone;
 use super::arena::{pages_of, writes};
@@ -126,8 +125,8 @@ fn a_denial_writes_nothing_whatever_came_before() {
         writes_nothing(&format!("a full table, {overflow:?}"), &clock, || {
             let limiter = build().overflow(overflow).capacity(Capacity::slots(16)).compact().unwrap();
             let came_in: Vec<u64> = (0..200).filter(|key| limiter.check_n(key, 2).is_allowed()).collect();
-            // Some of these keys were evicted, even by new keys that were then denied. A denial of an evicted key
-            // counts as a denial for a debt, so `is_held` can tell.
+            // Some of these keys were evicted, even by new keys that were then denied. `is_held` excludes them: the denial
+            // of an evicted key increments `denied_for_debt`.
             let is_held = |key: &u64| {
                 let before = limiter.gauges().denied_for_debt;
                 !limiter.check(key).is_allowed() && limiter.gauges().denied_for_debt == before

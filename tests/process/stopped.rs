@@ -113,8 +113,7 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
     });
 }
 
-/// Control: the signal sometimes stops the worker while it holds a lock. A thread that waited for the lock would be
-/// detected.
+/// Control: the signal sometimes stops the worker while it holds a lock, so the tests detect a wait for a lock.
 #[test]
 fn control_stopped_thread_holds_a_lock() {
     let _alone = alone();

@@ -5,8 +5,7 @@ use serde_json::Value;
 
 use crate::support::{Place, names, results, trace};
 
-/// The overflow policies, each with the direction of its errors: `true` for wrong denials, `false` for wrong
-/// admissions.
+/// The overflow policies. `true` means that the errors are wrong denials, `false` that they are wrong admissions.
 const POLICIES: [(&str, bool); 3] = [("spill", true), ("inherit", true), ("forget", false)];
 
 /// Writes ten minutes of requests, with times in tenths of a second. 40 regular clients stay below ten requests per

@@ -142,8 +142,7 @@ fn algorithm_too_small_for_limit_is_omitted() {
     place.run("replay log --limit 70000/60s --algorithm sliding-log").fails(2, &["sliding-log", "65536"]);
 }
 
-/// Returns how many decisions of each algorithm differ from an exact sliding log's: wrongly admitted and wrongly
-/// denied.
+/// Returns how many requests each algorithm admits or denies wrongly, compared with an exact sliding log.
 fn against_log(place: &Place, args: &str) -> Vec<(u64, u64)> {
     let json = place.run(&format!("replay log {args} --json")).json();
     let count = |value: &serde_json::Value| value.as_u64().unwrap();

@@ -1,5 +1,4 @@
-//! Several limits on every request: all of them are charged or none is, and the output counts the denials of each
-//! limit.
+//! Several limits on every request: all or none of them are charged, and the output counts the denials of each limit.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
