@@ -1,4 +1,4 @@
-//! Rules: reading them, finding them, deciding by them, and reloading them.
+//! Rules: reading, matching, deciding and reloading.
 
 mod config;
 mod engine;

@@ -1,10 +1,11 @@
 //! Properties of rules, over random requests, waits and loads:
 //!
-//! - Counted first, fixed windows decide as an exact counter does that is added to and then judged, in every store.
-//! - While time stands still, whatever is loaded in between, exactly the limit in force is admitted, of which used is what was charged;
-//!   in a shared counter and in private ones.
-//! - Whoever is refused is admitted when the answer says, and not a nanosecond before.
-//! - Nothing panics, whatever times, limits and costs.
+//! - With count-first, a fixed window decides as an exact counter that is incremented before each decision. This holds
+//!   in every store.
+//! - While the clock stands still, the requests admitted add up to the limit in force, whatever is loaded in between.
+//!   Only charged units count as used. This holds for shared counters and for separate ones.
+//! - A denied request is admitted after the wait in its answer, and not a nanosecond earlier.
+//! - Nothing panics, whatever the times, limits and costs are.
 
 use super::engine::{config, one};
 use std::collections::HashMap;
@@ -130,7 +131,7 @@ fn while_time_stands_still_used_is_what_was_charged() {
                     *used += hits;
                 }
                 let most = limit.saturating_sub(*used);
-                // What was refused is counted too, if requests are counted first; a load may forget that.
+                // With count-first, denied requests are counted too, and a load may forget those counts.
                 let is_right = if charging == Charging::AllOrNothing { left == most } else { left <= most };
                 prop_assert!(is_right, "{left} left, {used} used of {limit}");
             }
@@ -139,7 +140,7 @@ fn while_time_stands_still_used_is_what_was_charged() {
 }
 
 #[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
+#[ignore = "takes several seconds in a debug build; .ci/run runs it"]
 fn the_refused_are_admitted_when_they_are_told() {
     let op = prop_oneof![
         6 => (1_u64..12).prop_map(|hits| Op::Ask { key: 0, hits }),
@@ -150,7 +151,7 @@ fn the_refused_are_admitted_when_they_are_told() {
         for charging in BOTH {
             let text =
                 |limit: u64| one(&format!("{{ unit: second, every: 6, requests_per_unit: {limit} {kind} }}"));
-            // The last answer, and the same request's so much later.
+            // Returns the last answer, and whether the same request is admitted `later_ns` after it.
             let replay = |ops: &[Op], later_ns: u64| {
                 let (rules, clock) = rules(&text(10), charging);
                 let mut last = None;
@@ -177,8 +178,11 @@ fn the_refused_are_admitted_when_they_are_told() {
                     let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
                     prop_assert!(wait_ns > 0, "{answer:?}");
                     let then = |ns| replay(ops, ns).is_some_and(|(_, admitted)| admitted);
-                    prop_assert!(then(wait_ns), "not admitted after {wait:?}: {answer:?}");
-                    prop_assert!(!then(wait_ns - 1), "admitted before {wait:?}: {answer:?}");
+                    prop_assert!(then(wait_ns), "denied after the reported wait of {wait:?}: {answer:?}");
+                    prop_assert!(
+                        !then(wait_ns - 1),
+                        "admitted before the reported wait of {wait:?}: {answer:?}"
+                    );
                 }
                 Ok(())
             });
@@ -204,7 +208,7 @@ fn nothing_panics() {
                     continue;
                 }
                 let limit = format!("{{ unit: {}, requests_per_unit: {} {} }}", UNITS[unit], LIMITS[limit], kinds[kind]);
-                // Some are refused.
+                // The reader rejects some of these files.
                 if let Ok(config) = Config::from_yaml("test.yaml", &one(&limit)) {
                     let _ = rules.replace([config]);
                 }

@@ -1,4 +1,4 @@
-//! Rules follow their files.
+//! The watcher loads rule files again when they change.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn quota(rules: &Rules) -> u64 {
     answer.limits().next().map_or(0, |limit| limit.quota())
 }
 
-/// How loads go, as the watcher tells.
+/// Starts a watcher that reports the outcome of each load: `None`, or the error's text.
 fn watch(rules: &Arc<Rules>) -> (Watcher, Receiver<Option<String>>) {
     let (tell, told) = channel();
     let watcher = Rules::watch(rules, move |loaded| {
@@ -28,18 +28,22 @@ fn watch(rules: &Arc<Rules>) -> (Watcher, Receiver<Option<String>>) {
     (watcher.unwrap(), told)
 }
 
-/// The next load of which `wanted` is true: writing a file can be more than one event.
+/// Waits for a load for which `wanted` is true. Writing a file can cause more than one load.
 fn until(told: &Receiver<Option<String>>, wanted: impl Fn(&Option<String>) -> bool) {
-    // Far more than it takes: a test that waits so long has failed.
-    while !wanted(&told.recv_timeout(Duration::from_secs(60)).expect("the change is noticed")) {}
+    // A load takes far less than this. A test that waits so long has failed.
+    while !wanted(
+        &told
+            .recv_timeout(Duration::from_secs(60))
+            .expect("the watcher did not report the change within 60 s"),
+    ) {}
 }
 
-/// Nothing is told for a while, longer than a burst lasts.
+/// Asserts that the watcher reports nothing for a while that is longer than a burst of events.
 fn silent(told: &Receiver<Option<String>>, why: &str) {
-    assert!(told.recv_timeout(Duration::from_millis(800)).is_err(), "{why} is no change");
+    assert!(told.recv_timeout(Duration::from_millis(800)).is_err(), "{why} must not cause a load");
 }
 
-/// Puts a file in place at once, so that no half of it is ever seen.
+/// Replaces a file in one step, so that the watcher never sees a partly written file.
 fn put(path: &Path, text: &str) {
     let other = path.with_extension("new");
     fs::write(&other, text).unwrap();
@@ -54,17 +58,17 @@ fn a_changed_file_is_loaded() {
     let rules = Arc::new(Rules::read(&path).unwrap());
     let (_watcher, told) = watch(&rules);
 
-    // In place.
+    // The file is overwritten in place.
     fs::write(&path, text(7)).unwrap();
     until(&told, |error| error.is_none() && quota(&rules) == 7);
 
-    // By another file of the same name, as editors do.
+    // Another file is renamed to the same name, as editors do.
     let other = folder.path().join("limits.yaml.new");
     fs::write(&other, text(9)).unwrap();
     fs::rename(&other, &path).unwrap();
     until(&told, |error| error.is_none() && quota(&rules) == 9);
 
-    // One that is wrong changes nothing, and is told.
+    // An invalid file changes nothing, and the watcher reports the error.
     fs::write(&path, "domain: [").unwrap();
     until(&told, |error| error.as_ref().is_some_and(|error| error.contains("limits.yaml")));
     assert_eq!(quota(&rules), 9);
@@ -74,7 +78,7 @@ fn a_changed_file_is_loaded() {
     until(&told, |error| error.is_none() && quota(&rules) == 11);
 }
 
-/// What a load has changed is handed over; a load that would take the limits away is told as a failure.
+/// The callback receives the changes of each load. A load that would remove a domain in use is reported as a failure.
 #[test]
 fn changes_are_handed_over() {
     let folder = tempfile::tempdir().unwrap();
@@ -86,7 +90,9 @@ fn changes_are_handed_over() {
     let _watcher = Rules::watch(&rules, move |loaded| {
         let _ = tell.send(loaded.map(|report| report.to_string()).map_err(|error| error.to_string()));
     });
-    let next = || told.recv_timeout(Duration::from_secs(60)).expect("the change is noticed");
+    let next = || {
+        told.recv_timeout(Duration::from_secs(60)).expect("the watcher did not report the change within 60 s")
+    };
     put(&path, &text(6));
     let changed = "0 added, 1 changed, 0 removed\n  changed rule \"d|a\": limit 5/d to 6/d";
     assert_eq!(next(), Ok(changed.to_owned()));
@@ -101,7 +107,7 @@ fn changes_are_handed_over() {
     assert_eq!(quota(&rules), 7);
 }
 
-/// Kubernetes mounts files as links through `..data`, which it replaces.
+/// Kubernetes mounts files as links through a `..data` link, and replaces that link.
 #[cfg(unix)]
 #[test]
 fn a_moved_link_is_loaded() {
@@ -121,7 +127,7 @@ fn a_moved_link_is_loaded() {
     fs::rename(at("..data_tmp"), at("..data")).unwrap();
     until(&told, |error| error.is_none() && quota(&rules) == 6);
 
-    // The old version goes, as there, and a third one comes.
+    // Kubernetes then removes the old version and adds a third one.
     fs::remove_dir_all(at("..1")).unwrap();
     fs::create_dir(at("..3")).unwrap();
     fs::write(at("..3").join("limits.yaml"), text(7)).unwrap();
@@ -130,16 +136,16 @@ fn a_moved_link_is_loaded() {
     until(&told, |error| error.is_none() && quota(&rules) == 7);
 }
 
-/// A load reads the file. While reading was taken for a change, one change was followed by loads for ever, five a second.
+/// A load reads the file. When reads counted as changes, one change caused five loads a second without end.
 #[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
+#[ignore = "takes several seconds in a debug build; .ci/run runs it"]
 fn only_contents_count() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
     let rules = Arc::new(Rules::read(&path).unwrap());
     let (_watcher, told) = watch(&rules);
-    silent(&told, "the watcher's beginning");
+    silent(&told, "starting the watcher");
 
     put(&path, &text(6));
     until(&told, |error| error.is_none() && quota(&rules) == 6);
@@ -154,25 +160,25 @@ fn only_contents_count() {
     silent(&told, "writing the same");
     put(&folder.path().join("other.yaml"), &text(8));
     silent(&told, "another file");
-    assert_eq!(rules.reloads().successes, 2, "the first load, and that of the one change");
+    assert_eq!(rules.reloads().successes, 2, "the first load and the load after the one change");
 
-    // A wrong file is told once, however often it is touched.
+    // The watcher reports an invalid file once, even if the file is touched again.
     put(&path, "domain: [");
     until(&told, Option::is_some);
     put(&path, "domain: [");
-    silent(&told, "the same mistake");
+    silent(&told, "writing the same invalid text");
 
-    // Whoever asks for a load has one.
+    // An explicit reload always loads the file.
     put(&path, &text(7));
     until(&told, |error| error.is_none() && quota(&rules) == 7);
     let before = rules.reloads().successes;
     rules.reload().unwrap();
     rules.reload().unwrap();
     assert_eq!(rules.reloads().successes, before + 2);
-    silent(&told, "a load that somebody else asked for");
+    silent(&told, "an explicit reload");
 }
 
-/// Between reading and watching nobody watched, and the change stayed unknown until the next one.
+/// A change between the first read and the start of the watch stayed unnoticed until the next change.
 #[test]
 fn a_change_before_the_watch_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,7 +190,7 @@ fn a_change_before_the_watch_is_loaded() {
     until(&told, |error| error.is_none() && quota(&rules) == 6);
 }
 
-/// A file that is reached through a link changes in another folder, of which only the link's folder was watched.
+/// A file behind a link changes in another folder. Earlier, only the link's folder was watched.
 #[cfg(unix)]
 #[test]
 fn a_file_behind_links_is_followed() {
@@ -199,23 +205,23 @@ fn a_file_behind_links_is_followed() {
     symlink("between", &link).unwrap();
     let rules = Arc::new(Rules::read(&link).unwrap());
     let (_watcher, told) = watch(&rules);
-    // The watcher's first look is over, so that only an event can tell of the change.
-    silent(&told, "the watcher's beginning");
+    // The watcher's first check is over, so only an event can report the change.
+    silent(&told, "starting the watcher");
     fs::write(&first, text(7)).unwrap();
     until(&told, |error| error.is_none() && quota(&rules) == 7);
     put(&first, &text(8));
     until(&told, |error| error.is_none() && quota(&rules) == 8);
 
-    // The link in the middle moves, and then what it leads to now changes.
+    // The middle link moves to another file. Later that file changes.
     symlink(&second, here.path().join("between.new")).unwrap();
     fs::rename(here.path().join("between.new"), here.path().join("between")).unwrap();
     until(&told, |error| error.is_none() && quota(&rules) == 6);
     fs::write(&second, text(9)).unwrap();
     until(&told, |error| error.is_none() && quota(&rules) == 9);
     put(&first, &text(10));
-    silent(&told, "what the link does not lead to any more");
+    silent(&told, "a file that the link no longer points to");
 
-    // A folder on the way is a link that moves.
+    // A folder on the path is a link, and the link moves.
     let folder = here.path().join("now");
     symlink(there.path(), &folder).unwrap();
     let rules = Arc::new(Rules::read(folder.join("first.yaml")).unwrap());
@@ -226,7 +232,7 @@ fn a_file_behind_links_is_followed() {
     until(&told, |error| error.is_none() && quota(&rules) == 11);
 }
 
-/// The same file by another name in another folder: only a watch on the file itself sees it.
+/// A hard link in another folder changes the same file. Only a watch on the file itself notices that.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_of_two_names_is_watched() {
@@ -236,8 +242,8 @@ fn a_file_of_two_names_is_watched() {
     fs::hard_link(&path, &other).unwrap();
     let rules = Arc::new(Rules::read(&path).unwrap());
     let (_watcher, told) = watch(&rules);
-    // The watcher's first look is over, so that only an event can tell of the change.
-    silent(&told, "the watcher's beginning");
+    // The watcher's first check is over, so only an event can report the change.
+    silent(&told, "starting the watcher");
     fs::write(&other, text(6)).unwrap();
     until(&told, |error| error.is_none() && quota(&rules) == 6);
 }
@@ -252,14 +258,15 @@ fn a_file_that_comes_back_is_loaded() {
     for limit in [6, 6] {
         fs::remove_file(&path).unwrap();
         until(&told, |error| error.as_ref().is_some_and(|error| error.contains("cannot be read")));
-        // The second time it is as before, and loaded all the same: the error is over.
+        // The second time the contents are the same as before, and the watcher loads the file again because it ends the
+        // error.
         put(&path, &text(limit));
         until(&told, |error| error.is_none() && quota(&rules) == 6);
         assert!(rules.last_error().is_none());
     }
 }
 
-/// A folder that goes takes the system's watch with it.
+/// If a folder is removed, the system's watch on it ends.
 #[test]
 fn a_folder_that_comes_back_is_watched() {
     let root = tempfile::tempdir().unwrap();
@@ -270,14 +277,15 @@ fn a_folder_that_comes_back_is_watched() {
     let rules = Arc::new(Rules::read(&path).unwrap());
     let (_watcher, told) = watch(&rules);
 
-    // With the folder above it.
+    // The parent folder is removed too.
     fs::remove_dir_all(root.path().join("a")).unwrap();
     until(&told, Option::is_some);
     fs::create_dir_all(&folder).unwrap();
     put(&path, &text(6));
     until(&told, |error| error.is_none() && quota(&rules) == 6);
 
-    // Replaced by another at once, so that its path is never missing for long; then the new one's file changes in place.
+    // Another folder replaces this one at once, so the path is never missing for long. Then the file in the new folder
+    // changes in place.
     let other = root.path().join("a/c");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("limits.yaml"), text(7)).unwrap();
@@ -288,7 +296,7 @@ fn a_folder_that_comes_back_is_watched() {
     until(&told, |error| error.is_none() && quota(&rules) == 8);
 }
 
-/// What a panic unwound was the watcher's thread, and nobody watched any more.
+/// Cause: a panic in the callback ended the watcher's thread. Symptom: later changes were not loaded.
 #[test]
 fn a_callback_that_panics_goes_on_being_called() {
     let folder = tempfile::tempdir().unwrap();
@@ -309,7 +317,7 @@ fn a_callback_that_panics_goes_on_being_called() {
     }
 }
 
-/// Were only silence waited for, a file that is written all the time would never be loaded.
+/// If the watcher only waited for silence, a file that is written all the time would never be loaded.
 #[test]
 fn a_file_that_never_rests_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
@@ -317,7 +325,7 @@ fn a_file_that_never_rests_is_loaded() {
     fs::write(&path, text(5)).unwrap();
     let rules = Arc::new(Rules::read(&path).unwrap());
     let (_watcher, told) = watch(&rules);
-    // Until it is told, or for a minute.
+    // Writes until the watcher reports a load, for at most a minute.
     let loaded = (6..1_200).find_map(|limit| {
         put(&path, &text(limit));
         told.recv_timeout(Duration::from_millis(50)).ok()
@@ -336,10 +344,10 @@ fn who_drops_the_watcher_is_not_called_any_more() {
     put(&path, &text(6));
     until(&told, |error| error.is_none() && quota(&rules) == 6);
     drop(watcher);
-    // The thread has ended, and with it what it would call.
+    // The thread has ended and has dropped the callback.
     assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
 
-    // Rules may go first.
+    // The rules may be dropped before the watcher.
     let (watcher, told) = watch(&rules);
     drop(rules);
     put(&path, &text(7));
@@ -349,7 +357,7 @@ fn who_drops_the_watcher_is_not_called_any_more() {
     drop(watcher);
 }
 
-/// To wait for a thread in that thread would be for ever.
+/// A thread that waits for itself to end would wait forever.
 #[test]
 fn a_callback_may_drop_its_watcher() {
     let folder = tempfile::tempdir().unwrap();
@@ -368,7 +376,7 @@ fn a_callback_may_drop_its_watcher() {
     *kept.lock().unwrap() = Some(watcher.unwrap());
     put(&path, &text(6));
     assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
-    // Its thread ends.
+    // The watcher's thread ends.
     let end = told.recv_timeout(Duration::from_secs(60));
     assert_eq!(end, Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
 }

@@ -1,4 +1,5 @@
-//! YAML, JSON and TOML say the same; files are read by their endings; domains are merged.
+//! The same rules in YAML, JSON and TOML give the same result. The file's extension selects the format. Files of one
+//! domain can be merged.
 
 use tollgate::rules::{Config, ConfigError, Domain, Rule};
 
@@ -76,7 +77,7 @@ descriptors = [
 ]
 "#;
 
-/// Without their lines, which differ.
+/// The rules without their line numbers, which differ between the formats.
 fn rules(config: &Config) -> Vec<Rule> {
     let mut rules = config.rules().to_vec();
     rules.iter_mut().for_each(|rule| rule.line = 0);
@@ -94,7 +95,7 @@ fn all_formats_say_the_same() {
         assert_eq!(json.warnings().len(), yaml.warnings().len());
         assert_eq!(toml.warnings().len(), yaml.warnings().len());
     }
-    // JSON is YAML too.
+    // JSON is a subset of YAML, so the YAML reader accepts JSON files.
     assert_eq!(rules(&good(&EDGE_JSON.replace("\\/", "/"))), rules(&good(texts::EDGE)));
 }
 

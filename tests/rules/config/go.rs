@@ -1,4 +1,4 @@
-//! YAML as Go's reader takes it, by which Envoy's service loads its files.
+//! Envoy's service loads its files with Go's YAML reader. These tests compare our reader with that reader.
 
 use tollgate::rules::Limit;
 
@@ -15,7 +15,7 @@ fn short_booleans_are_read_where_one_is_expected() {
             "key: y, value: n, shadow_mode: {text}, rate_limit: {{ unit: day, requests_per_unit: 1 }}"
         )));
         assert_eq!(config.rules()[0].shadow, shadow, "{text}");
-        assert_eq!(&*config.rules()[0].identity, "d|y=n", "texts elsewhere");
+        assert_eq!(&*config.rules()[0].identity, "d|y=n", "in a key or a value, y and n are text");
     }
     refused(&one("key: a, shadow_mode: 'y'"), &[&["\"y\" is neither true nor false"]]);
     refused(&one("key: a, shadow_mode: ye"), &[&["\"ye\" is neither true nor false"]]);
@@ -56,7 +56,7 @@ fn underscores_may_stand_anywhere_behind_a_prefix() {
     }
 }
 
-/// Templates leave them behind.
+/// Templates often leave empty documents in the output.
 #[test]
 fn documents_without_content_are_skipped() {
     let file = "domain: d\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 1 } }\n";
@@ -88,7 +88,7 @@ fn metadata_is_a_map() {
     good(&one("key: a, metadata: "));
 }
 
-/// To Go's reader these are fractions.
+/// Go's reader takes these integers as floating-point numbers, so they are not valid as text.
 #[test]
 fn integers_beyond_go_range_are_not_text() {
     for text in ["9223372036854775808", "-9223372036854775809", "08", "0_9", "0x10000000000000000"] {

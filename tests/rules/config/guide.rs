@@ -1,10 +1,10 @@
-//! The guide's files load, and mean what it says of them.
+//! The examples of the rules guide load, and they behave as the guide describes.
 
 use tollgate::rules::{Config, ConfigError, Domain, Rule};
 
 const GUIDE: &str = include_str!("../../../src/guide/rules.md");
 
-/// Texts between fences of this language.
+/// Returns the code blocks of the guide in this language.
 fn examples(language: &str) -> Vec<&'static str> {
     let fence = format!("```{language}\n");
     GUIDE.split(&*fence).skip(1).filter_map(|rest| rest.split("```").next()).collect()

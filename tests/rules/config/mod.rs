@@ -1,9 +1,9 @@
-//! Reading rules: what is refused and what is said of it, what is only warned of, our own keys, three formats, merging.
+//! Reading rules: errors, warnings, Tollgate's own keys, the three formats, and merging.
 //!
 //! Properties:
-//! - any text is read or refused, in all formats, without a panic, and a refusal names a line;
-//! - samples say the same in YAML, JSON and TOML;
-//! - identities are unique, and the same for other numbers, algorithms and stores.
+//! - In every format, the reader accepts or rejects any text without a panic. A rejection names a line.
+//! - The sample files give the same rules in YAML, JSON and TOML.
+//! - Identities are unique. Other numbers, algorithms and stores do not change them.
 
 mod formats;
 mod go;

@@ -1,4 +1,4 @@
-//! Keys beyond Envoy's: what they come to, and which do not go together.
+//! Keys that Envoy's language does not have: what they set, and which combinations are rejected.
 
 use tollgate::rules::{Algorithm, Charging, Limit, Rule, Store};
 use tollgate::{Capacity, Quota};
@@ -135,7 +135,7 @@ descriptors:
     assert_eq!(config.charging(), Charging::CountFirst);
     assert!(config.is_shadow() && config.rules().iter().all(|rule| !rule.shadow));
     let [a, b, c] = config.rules() else { panic!("{config:?}") };
-    // The log has no compact form, and the memory is for those that have one.
+    // A sliding log has no compact form. The file's `memory` applies only to rules in a store of fixed size.
     assert_eq!((quota(a).1, quota(a).2), (Algorithm::SlidingLog, None));
     assert_eq!((quota(b).1, quota(b).2), (Algorithm::Gcra, Some(Store::Compact(Capacity::memory(2 << 20)))));
     assert_eq!(quota(c).2, Some(Store::Keyed { max_keys: None }));

@@ -1,4 +1,4 @@
-//! Texts that nobody wrote.
+//! Property tests of the reader, with random texts.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ fn runs(cases: u32) -> Runs {
     Runs { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Runs::default() }
 }
 
-/// Pieces of all three formats, put together at random: more of the checker is reached than by random letters.
+/// Random sequences of tokens from all three formats. They reach more code of the checker than random letters do.
 fn text() -> impl Strategy<Value = String> {
     let piece = select(vec![
         "domain",
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "several seconds unless optimised; .ci/run runs it"]
+    #[ignore = "takes several seconds in a debug build; .ci/run runs it"]
     fn identities_are_unique_and_free_of_numbers(
         texts in prop::collection::vec("[a-b|=#\\\\*_ ]{1,4}", 2..6),
         numbers in prop::collection::vec(1_u32..1_000_000, 4),
@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// A file with each of these texts as a key, as a value, as a child and as a tier.
+/// Returns a file that uses each of these texts as a key, as a value, as a child's key and as a tier.
 fn file(texts: &[String], numbers: &[u32], algorithm: &str, store: &str) -> String {
     let unique: Vec<&String> = texts.iter().collect::<HashSet<_>>().into_iter().collect();
     let mut sorted = unique;
@@ -143,9 +143,9 @@ fn file(texts: &[String], numbers: &[u32], algorithm: &str, store: &str) -> Stri
             yaml,
             "  - key: '{key}'\n{value}    rate_limit: {one}\n    tiers:\n      '{key}':\n        rate_limits: [{two}, {three}]\n"
         )
-        .expect("a String takes any text");
+        .expect("writing to a String never fails");
         write!(yaml, "    descriptors:\n      - key: '{key}'\n        rate_limit: {four}\n")
-            .expect("a String takes any text");
+            .expect("writing to a String never fails");
     };
     for key in &sorted {
         entry(key, None);

@@ -1,4 +1,4 @@
-//! What Envoy's service refuses, and what YAML allows but nobody means.
+//! Texts that Envoy's service rejects, and valid YAML that is ambiguous.
 
 use super::support::{bad, good, refused};
 
@@ -145,7 +145,7 @@ fn yaml_that_is_ambiguous_is_refused() {
     let merge = "domain: d\ndescriptors:\n  - &a { key: a }\n  - { <<: *a, value: b }";
     let said = bad(merge);
     assert!(said.iter().any(|said| said.contains("merge keys are not read")), "{said:?}");
-    // A value that would lie in itself.
+    // An alias to a value that contains the alias.
     assert!(!bad("domain: d\nmetadata: &a [*a]").is_empty());
 }
 
@@ -230,7 +230,8 @@ descriptors:
             _ => 0,
         })
         .collect();
-    // A window of a second has no room for so many, and no process could ask for them.
+    // A window of one second can count up to 536,870,910 units. No process can receive more requests than that in a
+    // second.
     assert_eq!(limits, [u64::from(u32::MAX), 536_870_910]);
     assert!(
         config.warnings()[0].to_string().contains("536870910 is used instead"),

@@ -1,4 +1,4 @@
-//! `store: redis`: what it comes to, and what does not go together.
+//! `store: redis`: what it sets, and which combinations are rejected.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ descriptors:
     assert_eq!((shared(b).mode, shared(b).on_failure), (Mode::Lease, OnFailure::Closed));
     assert_eq!((shared(b).processes, shared(b).timeout), (3, Duration::from_secs(1)));
     assert!(a.is_shared() && !c.is_shared());
-    // A rule may be the one that is shared.
+    // The file has settings for Redis although only one rule uses Redis.
     let text = "
 domain: d
 tollgate: { processes: 3 }
@@ -114,7 +114,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         &file("store: redis", ", algorithm: sliding-log"),
         &[&["test.yaml:4", "the script in redis, the file's default, does not know sliding-log"]],
     );
-    // All of it at once.
+    // The reader reports all mistakes in one pass.
     refused(
         &limit("unit: day, requests_per_unit: 1, store: redis, mode: x, timeout: y, processes: z"),
         &[&["mode"], &["timeout"], &["processes"]],
@@ -133,23 +133,27 @@ fn without_a_server_the_rule_is_named() {
     for part in ["test.yaml:5:", "\"d|a\"", "store: redis", why] {
         assert!(error.contains(part), "{part:?} is not in {error:?}");
     }
-    let alone = Rules::builder().alone(true).load([config]).expect("in this process it can be counted");
+    let alone = Rules::builder()
+        .alone(true)
+        .load([config])
+        .expect("with alone(true), the limiter counts in this process");
     let answer = alone.check("d", &[tollgate::rules::Descriptor::new(&[("a", "x")])]);
     assert_eq!(answer.limits().map(|limit| limit.remaining()).collect::<Vec<_>>(), [99]);
 }
 
-/// Cause: errors of a rule's store said its line only. Symptom: of several files, nobody knew in which.
+/// Cause: the error of a rule's store named only a line. Symptom: with several files, the message did not show which
+/// file to correct.
 #[test]
 fn of_several_files_the_one_of_the_rule_is_named() {
     let file = |name: &str, key: &str, store: &str| {
         let text = format!(
             "domain: d\ntollgate: {{}}\ndescriptors:\n  - {{ key: {key}, rate_limit: {{ unit: day, requests_per_unit: 1{store} }} }}\n"
         );
-        Config::from_yaml(name, &text).expect("it is right")
+        Config::from_yaml(name, &text).expect("the file is valid")
     };
     for merged in [false, true] {
         let none = Config::from_yaml("none.yaml", if merged { "domain: d" } else { "domain: e" })
-            .expect("it is right");
+            .expect("the file is valid");
         let mut files = vec![none, file("two.yaml", "b", ", store: redis")];
         if merged {
             files.insert(0, file("one.yaml", "a", ""));

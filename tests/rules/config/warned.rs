@@ -1,4 +1,4 @@
-//! What is allowed, but hardly meant.
+//! Files that load with a warning, because the author probably meant something different.
 
 use tollgate::rules::{Config, Domain};
 
@@ -10,7 +10,7 @@ fn warned(text: &str, warnings: &[&[&str]]) {
     assert_eq!(said.len(), warnings.len(), "{said:#?}");
     for (said, parts) in said.iter().zip(warnings) {
         for part in *parts {
-            assert!(said.contains(part), "{part:?} is not in {said:?}");
+            assert!(said.contains(part), "expected {part:?} in the warning {said:?}");
         }
     }
 }
@@ -143,7 +143,7 @@ fn nor_can_those_of_files_that_are_merged() {
     let one = || file("one.yaml", &[("a", "x"), ("b", "y"), ("c", "y")]);
     assert!(
         said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "z")])]).is_empty(),
-        "each file tells its own"
+        "merging repeats no warning that a file already has"
     );
     let warnings = said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "y"), ("f", "y"), ("g", "x")])]);
     assert_eq!(warnings.len(), 2, "{warnings:#?}");

@@ -1,4 +1,4 @@
-//! What is charged, and when.
+//! Which counters a request charges, and when.
 
 use std::time::Duration;
 
@@ -34,30 +34,39 @@ fn all_or_nothing_charges_none_of_a_refused_request() {
     assert_eq!((left(&scene, &a), left(&scene, &b)), (8, 0));
 }
 
-/// Envoy's service counts a request and then judges it, so what it refuses fills the window.
+/// Envoy's service counts a request before it decides. Denied requests therefore use up the window too.
 #[test]
 fn count_first_fills_the_window_with_what_it_refuses() {
     let scene = Scene::counting_first(TWO);
     let a = [("a", "x")];
     assert!(scene.ask_n(&a, 8).is_allowed());
     assert_eq!(scene.ask_n(&a, 5).code(), Code::OverLimit);
-    assert_eq!(scene.ask(&a).code(), Code::OverLimit, "two were left, and were counted");
+    assert_eq!(
+        scene.ask(&a).code(),
+        Code::OverLimit,
+        "two units were left, and the denied request used them"
+    );
     scene.advance(60);
-    assert_eq!(left(&scene, &a), 10, "nothing runs over into the next window");
-    // A look is over only beyond the limit.
+    assert_eq!(left(&scene, &a), 10, "a new window starts empty");
+    // A peek at a full window is still OK. It is over the limit only after a denied request.
     assert!(scene.ask_n(&a, 10).is_allowed());
     let look = scene.ask_n(&a, 0);
     assert_eq!((look.code(), look.status(0).remaining()), (Code::Ok, 0));
     assert_eq!(scene.ask(&a).code(), Code::OverLimit);
     assert_eq!(scene.ask_n(&a, 0).code(), Code::OverLimit);
-    // More than the limit at once.
+    // A request whose cost exceeds the limit is never admitted.
     scene.advance(60);
     let never = scene.ask_n(&a, 11);
     assert!(never.is_never() && never.retry_after().is_none());
-    assert_eq!(scene.ask(&a).retry_after(), Some(Duration::from_secs(60)), "and it was counted");
+    assert_eq!(
+        scene.ask(&a).retry_after(),
+        Some(Duration::from_secs(60)),
+        "the impossible request was counted"
+    );
 }
 
-/// The same by every algorithm that can be named: as many as the limit, and a refused one is told a time at which it is admitted.
+/// This holds for every algorithm that a file can name: the limit is admitted, and a denied request is admitted after
+/// the reported wait.
 #[test]
 fn count_first_holds_with_every_algorithm() {
     for algorithm in [
@@ -87,7 +96,10 @@ descriptors:
             let wait = refused.retry_after().unwrap();
             assert!(wait > Duration::ZERO && wait <= Duration::from_secs(120), "{algorithm} {wait:?}");
             scene.clock.advance(wait - Duration::from_nanos(1));
-            assert!(scene.ask_n(&x, 0).is_denied() || left(&scene, &x) == 0, "{algorithm}: not before");
+            assert!(
+                scene.ask_n(&x, 0).is_denied() || left(&scene, &x) == 0,
+                "{algorithm}: admitted before the reported wait"
+            );
             scene.clock.advance(Duration::from_nanos(1) + Duration::from_millis(1));
             assert!(scene.ask(&x).is_allowed(), "{algorithm}: {wait:?}");
         }
@@ -111,7 +123,7 @@ fn hits_of_a_descriptor_come_before_those_of_the_request() {
     assert!(scene.rules.check_n("d", &descriptors, 2).is_allowed());
     assert_eq!((left(&scene, &a), left(&scene, &b)), (6, 0));
     let look = [Descriptor::new(&a), Descriptor::new(&b).hits(0)];
-    assert!(scene.rules.check("d", &look).is_allowed(), "0 is a look");
+    assert!(scene.rules.check("d", &look).is_allowed(), "a request with 0 hits only peeks");
     assert_eq!((left(&scene, &a), left(&scene, &b)), (5, 0));
 }
 
@@ -127,10 +139,10 @@ fn a_refund_gives_back_what_was_charged() {
     assert!(scene.ask_n(&b, 2).is_allowed());
     let refused = scene.rules.check("d", &descriptors);
     scene.rules.refund(&descriptors, &refused);
-    assert_eq!((left(&scene, &a), left(&scene, &b)), (10, 0), "nothing was charged");
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (10, 0), "a denied request has nothing to refund");
 }
 
-/// Limits with several keys: values are told apart whatever they are made of.
+/// A limit on several keys counts each combination of values separately, whatever characters the values contain.
 #[test]
 fn values_are_counted_together_without_mixing_them_up() {
     let scene = Scene::new(
@@ -148,7 +160,7 @@ descriptors:
     }
 }
 
-/// A request may bring a limit along, which comes before the file's, and counts by keys, values and unit.
+/// A request may carry its own limit, which overrides the limit in the file. It counts by keys, values and unit.
 #[test]
 fn a_limit_of_the_request_comes_before_the_file() {
     for (scene, left_of_file) in [(Scene::new(TWO), 7), (Scene::counting_first(TWO), 6)] {
@@ -159,21 +171,21 @@ fn a_limit_of_the_request_comes_before_the_file() {
         };
         assert_eq!(ask(2, Unit::Minute), (true, 1, 2));
         assert_eq!(ask(2, Unit::Minute), (true, 0, 2));
-        assert_eq!(ask(5, Unit::Minute), (true, 2, 5), "one counter, whatever the limit");
+        assert_eq!(ask(5, Unit::Minute), (true, 2, 5), "the counter does not depend on the limit");
         assert!(!ask(2, Unit::Minute).0);
-        assert_eq!(ask(2, Unit::Hour), (true, 1, 2), "another unit is another counter");
-        assert!(!ask(0, Unit::Second).0, "a limit of nothing");
+        assert_eq!(ask(2, Unit::Hour), (true, 1, 2), "each unit has its own counter");
+        assert!(!ask(0, Unit::Second).0, "a limit of 0 denies every request");
         assert!(ask(u32::MAX, Unit::Second).0 && ask(u32::MAX, Unit::Year).0);
-        assert_eq!(left(&scene, &a), left_of_file, "the file's, of the same unit, counts with it");
+        assert_eq!(left(&scene, &a), left_of_file, "the file's rule of the same unit shares the counter");
         let unknown = [("nobody", "knows")];
         let answer = scene.rules.check("d", &[Descriptor::new(&unknown).limit(1, Unit::Day)]);
         assert_eq!(answer.limits().next().unwrap().name(), "requested per day");
         let nope = scene.rules.check("nope", &[Descriptor::new(&a).limit(0, Unit::Day)]);
-        assert!(nope.is_allowed(), "the domain must exist");
+        assert!(nope.is_allowed(), "an unknown domain ignores the request's limit");
         scene.advance(60);
         assert_eq!(ask(2, Unit::Minute), (true, 1, 2));
         scene.reload(TWO);
-        assert_eq!(ask(2, Unit::Minute), (true, 0, 2), "a reload does not touch it");
+        assert_eq!(ask(2, Unit::Minute), (true, 0, 2), "a reload keeps the counter");
     }
     let scene = Scene::new(TWO);
     let a = [("a", "x")];
@@ -183,8 +195,8 @@ fn a_limit_of_the_request_comes_before_the_file() {
     assert_eq!(scene.rules.check("d", &own).status(0).remaining(), 1);
 }
 
-/// A key that has nothing left is told when it has a unit again: one of its own, not of those that its store has room for besides, for
-/// what is counted of refused requests or was used before the limit was lowered.
+/// An exhausted key reports when its own next unit is available. Spare room of the store does not count: neither room
+/// for counting denied requests, nor room from before the limit was lowered.
 #[cfg(feature = "http")]
 #[test]
 fn exhausted_rule_reports_time_of_next_unit() {
@@ -203,7 +215,7 @@ fn exhausted_rule_reports_time_of_next_unit() {
              {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit}, {kind} }} }} ] }}"
         )
     };
-    // With the last unit, a look after it, and a request of more than there ever is.
+    // Three requests: for the last unit, a peek after it, and a request that costs more than the limit.
     for (kind, asked) in KINDS.into_iter().flat_map(|kind| [1, 0, 4].map(|asked| (kind, asked))) {
         for (new, before) in
             [Scene::new, Scene::counting_first].into_iter().flat_map(|new| [(new, 3), (new, 9)])

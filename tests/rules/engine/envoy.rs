@@ -1,4 +1,4 @@
-//! What Envoy's service answers where rules and ways of charging meet: codes and figures.
+//! Expected codes and figures of Envoy's service where several rules or both ways of charging are involved.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use tollgate::rules::{Answer, Code, Descriptor, Limit, Unit};
 
 use super::{Scene, left};
 
-/// Both ways of charging.
+/// One scene for each way of charging.
 fn both(text: &str) -> [Scene; 2] {
     [Scene::new(text), Scene::counting_first(text)]
 }
 
-/// The overall code, and of each descriptor its code and what remains.
+/// Returns the overall code, and the code and the remaining units of each descriptor.
 fn said(answer: &Answer, descriptors: usize) -> (Code, Vec<(Code, u32)>) {
     let status = |at| (answer.status(at).code(), answer.status(at).remaining());
     (answer.code(), (0..descriptors).map(status).collect())
@@ -53,7 +53,8 @@ descriptors:
     }
 }
 
-/// `shadow_mode` makes a rule's status OK, and a quota whose status is OK has room: also when it is over.
+/// `shadow_mode` makes a rule's status OK. A quota whose status is OK counts as having room, even if the counter is
+/// over its limit.
 #[test]
 fn shadowed_quota_always_has_room() {
     let text = "
@@ -68,7 +69,11 @@ descriptors:
         assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 1)]));
         assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 0)]));
         assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 0)]));
-        assert_eq!(scene.ask(&[("small", "x")]).code(), OVER, "alone it refuses");
+        assert_eq!(
+            scene.ask(&[("small", "x")]).code(),
+            OVER,
+            "without the shadowed quota, the request is denied"
+        );
     }
 }
 
@@ -82,7 +87,7 @@ descriptors:
   - { key: c, rate_limit: { unit: minute, requests_per_unit: 0 } }
 ";
 
-/// A request that brings a limit along, of so many units.
+/// Sends a request that carries its own limit.
 fn own(scene: &Scene, entries: &[(&str, &str)], limit: u32, unit: Unit, hits: u64) -> (Code, u32) {
     let answer = scene.rules.check_n("d", &[Descriptor::new(entries).limit(limit, unit)], hits);
     let limit_shown = answer.limits().next().map(|shown| shown.quota());
@@ -96,25 +101,37 @@ fn request_limit_and_rule_of_one_unit_are_one_counter() {
         let a = [("a", "x")];
         scene.advance(20);
         assert!(scene.ask_n(&a, 3).is_allowed());
-        assert_eq!(own(&scene, &a, 4, Unit::Minute, 0), (OK, 1), "a look");
+        assert_eq!(own(&scene, &a, 4, Unit::Minute, 0), (OK, 1), "a peek sees the units that the rule used");
         assert_eq!(own(&scene, &a, 4, Unit::Minute, 1), (OK, 0));
-        assert_eq!(left(&scene, &a), 1, "and the other way around");
-        assert_eq!(own(&scene, &a, 9, Unit::Hour, 1), (OK, 8), "another unit is another counter");
-        assert_eq!(own(&scene, &[("a", "y")], 4, Unit::Minute, 1), (OK, 3), "and so is another value");
+        assert_eq!(left(&scene, &a), 1, "the rule sees the unit of the request's limit");
+        assert_eq!(own(&scene, &a, 9, Unit::Hour, 1), (OK, 8), "each unit has its own counter");
+        assert_eq!(own(&scene, &[("a", "y")], 4, Unit::Minute, 1), (OK, 3), "each value has its own counter");
         assert_eq!(scene.ask(&a).code(), OK);
         let refused = scene.ask(&a);
-        assert_eq!(said(&refused, 1), (OVER, vec![(OVER, 0)]), "two were the request's own");
-        assert_eq!(refused.retry_after(), Some(Duration::from_secs(40)), "the end of the window");
+        assert_eq!(
+            said(&refused, 1),
+            (OVER, vec![(OVER, 0)]),
+            "the request's own limit has charged two units"
+        );
+        assert_eq!(
+            refused.retry_after(),
+            Some(Duration::from_secs(40)),
+            "the wait lasts until the end of the window"
+        );
         assert_eq!(own(&scene, &a, 4, Unit::Minute, 1), (OVER, 0));
         assert_eq!(own(&scene, &a, 1, Unit::Minute, 1), (OVER, 0));
         assert_eq!(own(&scene, &a, 20, Unit::Minute, 7).0, OK);
         assert_eq!(own(&scene, &a, 20, Unit::Minute, 21).0, OVER);
         scene.advance(40);
         assert_eq!(own(&scene, &a, 20, Unit::Minute, 9), (OK, 11));
-        assert_eq!(scene.ask(&a).code(), OVER, "more than its own limit is used by others");
+        assert_eq!(
+            scene.ask(&a).code(),
+            OVER,
+            "requests with a higher limit have used more than the rule's limit"
+        );
         assert!(!scene.ask(&a).is_never());
     }
-    // What was refused is counted as well, if requests are counted first.
+    // If requests are counted first, denied requests count too.
     let scene = Scene::counting_first(FIVE);
     assert_eq!(own(&scene, &[("a", "x")], 2, Unit::Minute, 4), (OVER, 0));
     assert_eq!(left(&scene, &[("a", "x")]), 1);
@@ -136,7 +153,7 @@ fn request_limit_that_is_refunded_frees_the_rule() {
     assert_eq!(left(&scene, &a), 3);
 }
 
-/// A request with both is charged for both, or for none.
+/// A request with both limits charges both of them or neither.
 #[test]
 fn request_limit_beside_its_rule_counts_twice() {
     let scene = Scene::new(FIVE);
@@ -147,14 +164,19 @@ fn request_limit_beside_its_rule_counts_twice() {
     assert_eq!(left(&scene, &a), 1);
 }
 
-/// Where ours differ: what is not counted in windows, or together with other values, stays apart.
+/// A difference from Envoy's service: a rule that does not count in fixed windows, or that counts several values
+/// together, does not share a counter with the request's limit.
 #[test]
 fn request_limit_stays_apart_from_other_kinds_of_rules() {
     for scene in both(FIVE) {
         assert!(scene.ask_n(&[("b", "x")], 3).is_allowed());
         assert_eq!(own(&scene, &[("b", "x")], 4, Unit::Minute, 1), (OK, 3), "gcra");
         assert!(scene.ask_n(&[("c", "x1")], 3).is_allowed());
-        assert_eq!(own(&scene, &[("c", "x1")], 4, Unit::Minute, 1), (OK, 3), "as in Envoy's service");
+        assert_eq!(
+            own(&scene, &[("c", "x1")], 4, Unit::Minute, 1),
+            (OK, 3),
+            "a shared threshold has its own counter, as in Envoy's service"
+        );
     }
 }
 
@@ -167,8 +189,12 @@ descriptors:
 ";
     for scene in both(text) {
         assert_eq!(scene.ask(&[("header-a", "v1")]).status(0).remaining(), 1);
-        assert_eq!(scene.ask(&[("header-a", "v2")]).status(0).remaining(), 0, "values share");
-        assert_eq!(scene.ask(&[("header-b", "v1")]).status(0).remaining(), 1, "keys do not");
+        assert_eq!(
+            scene.ask(&[("header-a", "v2")]).status(0).remaining(),
+            0,
+            "all values of one key share a counter"
+        );
+        assert_eq!(scene.ask(&[("header-b", "v1")]).status(0).remaining(), 1, "each key has its own counter");
         assert_eq!(scene.ask(&[("header-a", "v3")]).code(), OVER);
     }
 }
@@ -184,11 +210,11 @@ fn peek_at_zero_limit_is_over_after_refused_hit() {
     assert_eq!(said(&scene.ask_n(&c, 0), 1), (OVER, vec![(OVER, 0)]));
     assert_eq!(scene.ask_n(&[("c", "other")], 0).code(), OK);
     scene.advance(60);
-    assert_eq!(said(&scene.ask_n(&c, 0), 1), (OK, vec![(OK, 0)]), "a new window");
+    assert_eq!(said(&scene.ask_n(&c, 0), 1), (OK, vec![(OK, 0)]), "the new window is empty");
     assert_eq!(own(&scene, &c, 0, Unit::Minute, 0), (OK, 0));
     assert_eq!(own(&scene, &c, 0, Unit::Minute, 1), (OVER, 0));
-    assert_eq!(own(&scene, &c, 0, Unit::Minute, 0), (OVER, 0), "a limit of the request's own, too");
-    // What is refused costs nothing by default, so a look finds nothing in use.
+    assert_eq!(own(&scene, &c, 0, Unit::Minute, 0), (OVER, 0), "the request's own limit behaves the same");
+    // By default a denied request costs nothing, so a peek finds an unused window.
     let scene = Scene::new(FIVE);
     assert_eq!((scene.ask(&c).code(), scene.ask_n(&c, 0).code()), (OVER, OK));
 }
@@ -247,7 +273,11 @@ descriptors:
     assert_eq!(name(&[("a", "")]), "dom.a_");
     assert_eq!(name(&[("a", "x")]), "dom.a_x");
     assert_eq!(name(&[("b", "")]), "dom.b");
-    assert_eq!(name(&[("c", "v1"), ("d", "")]), "dom.c_v*.d", "beside a shared threshold it does not");
+    assert_eq!(
+        name(&[("c", "v1"), ("d", "")]),
+        "dom.c_v*.d",
+        "with a shared threshold, the metric does not show the empty value"
+    );
 }
 
 #[test]
@@ -258,7 +288,7 @@ fn refused_cost_leaves_none_in_the_status() {
         let answer = scene.ask_n(&a, 5);
         assert_eq!(said(&answer, 1), (OVER, vec![(OVER, 0)]));
         let limit = answer.limits().next().unwrap();
-        // As its decision says it, three would be admitted; unless the refused ones are counted.
+        // The status and the decision show the same number: three units, unless denied requests are counted.
         assert_eq!(limit.decision().unwrap().remaining(), u64::from(left(&scene, &a)));
         assert_eq!(limit.remaining(), limit.decision().unwrap().remaining());
     }

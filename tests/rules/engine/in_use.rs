@@ -1,4 +1,4 @@
-//! Loads that would remove a domain in use.
+//! Loads that would remove a domain in use are rejected.
 
 use std::fs;
 
@@ -14,8 +14,8 @@ fn text(domain: &str) -> String {
     )
 }
 
-/// Cause: a load took whatever domains the files have. Trigger: `sed 's/domain: shop/domain: store/'`. Symptom: the load succeeded, and
-/// all requests passed.
+/// Cause: a load accepted whatever domains the files have. Trigger: `sed 's/domain: shop/domain: store/'`. Symptom: the
+/// load succeeded, and all requests were admitted without a limit.
 #[test]
 fn renamed_domain_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -28,7 +28,7 @@ fn renamed_domain_is_refused() {
     fs::write(&path, text("store")).unwrap();
     let error = rules.reload().unwrap_err();
     for part in ["limits.yaml:1:11: domain: ", "\"shop\" is in use", "\"store\"", "allow_removals"] {
-        assert!(error.to_string().contains(part), "{part} is not in {error}");
+        assert!(error.to_string().contains(part), "expected {part} in the error {error}");
     }
     let problem = &error.config().unwrap().problems()[0];
     assert_eq!((problem.file(), problem.line()), (path.to_str().unwrap(), 1));
@@ -37,7 +37,7 @@ fn renamed_domain_is_refused() {
     assert_eq!((counts.successes, counts.errors), (1, 1));
     assert_eq!(rules.last_error().unwrap().to_string(), error.to_string());
 
-    // As it was, it loads.
+    // The original file still loads.
     fs::write(&path, text("shop")).unwrap();
     assert!(rules.reload().unwrap().is_empty());
     assert!(ask().is_denied() && rules.last_error().is_none());
@@ -77,15 +77,15 @@ fn domain_without_rules_is_refused() {
     let error = scene.rules.replace([config(empty)]).unwrap_err().to_string();
     for part in ["test.yaml:1:11: descriptors: ", "\"shop\" is in use", "without any rule", "allow_removals"]
     {
-        assert!(error.contains(part), "{part} is not in {error}");
+        assert!(error.contains(part), "expected {part} in the error {error}");
     }
     assert!(scene.ask(&X).is_denied());
 
-    // A domain that had none loses none.
+    // A domain that had no rules may stay without rules.
     let scene = Scene::new(empty);
     assert!(scene.ask(&X).is_allowed());
     scene.reload(empty);
-    assert!(scene.rules.replace([config(&text("store"))]).is_err(), "but its name");
+    assert!(scene.rules.replace([config(&text("store"))]).is_err(), "the domain's name may not disappear");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn domain_that_nobody_uses_may_go() {
     rules.replace([config(&text("store"))]).unwrap();
     let error = rules.require_domain("shop").unwrap_err().to_string();
     for part in ["\"shop\"", "the nearest is \"store\", of test.yaml", "load a file"] {
-        assert!(error.contains(part), "{part} is not in {error}");
+        assert!(error.contains(part), "expected {part} in the error {error}");
     }
 }
 

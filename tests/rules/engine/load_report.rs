@@ -1,4 +1,4 @@
-//! What loads say they have changed.
+//! Reports of the changes that a load made.
 
 use tollgate::rules::{Change, ChangeKind, LoadReport, Rules};
 
@@ -26,7 +26,8 @@ descriptors:
         rate_limit: { name: search, unit: minute, requests_per_unit: 3 }
 ";
 
-/// Cause: a load said nothing. Trigger: a key is renamed. Symptom: its requests had no limit, and no message said so.
+/// Cause: a load reported no changes. Trigger: someone renamed a key. Symptom: requests with that key had no limit, and
+/// no message said that.
 #[test]
 fn renamed_key_is_reported() {
     let rules = rules(BEFORE);
@@ -117,9 +118,9 @@ fn every_setting_of_a_rule_is_compared() {
         let rules = rules(&text("", ""));
         let report = rules.replace([config(&text(rule, key))]).unwrap();
         let differences = report.changes().first().map(Change::differences).unwrap_or_default();
-        assert!(differences.iter().any(|each| each.what() == what), "{what} is not in {report}");
+        assert!(differences.iter().any(|each| each.what() == what), "expected {what} in the report {report}");
     }
-    // What is counted apart.
+    // The report also shows a change in which keys are counted separately.
     let starred = |share: bool| text("", &format!("value: '*', share_threshold: {share},"));
     let report = rules(&starred(false)).replace([config(&starred(true))]).unwrap();
     assert!(report.to_string().contains("counted by [1] to []"), "{report}");

@@ -1,4 +1,4 @@
-//! Rules decide requests: Envoy's samples row by row, and what is ours.
+//! Rules decide requests: the samples in Envoy's language row by row, and Tollgate's additions.
 
 mod charging;
 mod envoy;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tollgate::rules::{Answer, Charging, Code, Config, Descriptor, Rules, RulesError};
 use tollgate::{ManualClock, Timestamp};
 
-/// Rules by a clock that stands at the beginning of an hour, and that clock.
+/// Rules with a manual clock, which starts at the beginning of an hour.
 pub(crate) struct Scene {
     pub(crate) rules: Rules<ManualClock>,
     pub(crate) clock: ManualClock,
@@ -29,7 +29,7 @@ pub(crate) fn config(text: &str) -> Config {
     Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// A file with one rule, in our own language.
+/// Returns a file with `tollgate: {}` and one rule.
 pub(crate) fn one(limit: &str) -> String {
     format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}")
 }
@@ -39,7 +39,7 @@ impl Scene {
         Self::try_new(text, None).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Counts first, as Envoy's service does.
+    /// Counts before it decides, as Envoy's service does.
     pub(crate) fn counting_first(text: &str) -> Self {
         Self::try_new(text, Some(Charging::CountFirst)).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -67,7 +67,7 @@ impl Scene {
         self.rules.check(&self.domain, &[Descriptor::new(one), Descriptor::new(other)])
     }
 
-    /// How many of so many equal requests are admitted.
+    /// Sends `times` equal requests and returns how many are admitted.
     pub(crate) fn admitted(&self, entries: &[(&str, &str)], times: usize) -> usize {
         (0..times).filter(|_| self.ask(entries).is_allowed()).count()
     }
@@ -81,7 +81,7 @@ impl Scene {
     }
 }
 
-/// What is left by the rule of a request's only descriptor, without charging.
+/// Returns the units that remain for a request's only descriptor. This does not charge anything.
 pub(crate) fn left(scene: &Scene, entries: &[(&str, &str)]) -> u32 {
     scene.ask_n(entries, 0).status(0).remaining()
 }
@@ -90,7 +90,7 @@ pub(crate) fn code(answer: &Answer) -> Code {
     answer.status(0).code()
 }
 
-/// A request of a domain that nobody has rules for, or of none at all, goes.
+/// A request is admitted if its domain has no rules, or if it has no descriptors.
 #[test]
 fn what_no_rule_is_for_goes() {
     let scene = Scene::new(
@@ -104,5 +104,5 @@ fn what_no_rule_is_for_goes() {
     let empty = scene.rules.check("edge", &[Descriptor::new(&[])]);
     assert!(empty.is_allowed() && empty.limits().count() == 0);
     assert!(scene.ask(&[("a", "b")]).is_never());
-    assert_eq!(scene.ask(&[("a", "b")]).retry_after(), None, "nothing is ever admitted");
+    assert_eq!(scene.ask(&[("a", "b")]).retry_after(), None, "a limit of 0 reports no wait");
 }

@@ -1,4 +1,4 @@
-//! Rules that only report, mark, replace others, or are for some.
+//! Rules in shadow mode, soft limits, rules that replace others, and rules for some keys only.
 
 use tollgate::rules::{Code, Descriptor, Rules, Verdict};
 
@@ -8,7 +8,7 @@ fn verdicts(answer: &tollgate::rules::Answer) -> Vec<Verdict> {
     answer.limits().map(|limit| limit.verdict()).collect()
 }
 
-/// A shadow rule is decided besides those that are enforced, and hides none.
+/// A shadow rule is evaluated in addition to the enforced rules and hides none of them.
 #[test]
 fn shadow_rules_never_hide_enforced_ones() {
     let scene = Scene::new(
@@ -34,7 +34,7 @@ descriptors:
     assert_eq!(answer.denied_by().map(|limit| limit.descriptor()).collect::<Vec<_>>(), [1]);
 }
 
-/// The whole in a dry run: statuses say what would be, and the request goes.
+/// A dry run of all rules: the statuses show what would be denied, and every request is admitted.
 #[test]
 fn a_global_dry_run_refuses_nothing() {
     let text =
@@ -47,14 +47,19 @@ fn a_global_dry_run_refuses_nothing() {
         assert!(ask().is_allowed() && !ask().is_denied());
         let answer = ask();
         assert!(answer.is_allowed() && answer.is_shadow_denied());
-        assert_eq!(answer.status(0).code(), Code::OverLimit, "as Envoy's service in its global shadow mode");
+        assert_eq!(
+            answer.status(0).code(),
+            Code::OverLimit,
+            "the status is the same as in Envoy's global shadow mode"
+        );
         assert_eq!(answer.code(), Code::Ok);
         assert_eq!(verdicts(&answer), [Verdict::ShadowDenied]);
         assert_eq!(answer.denied_by().count(), 0);
     }
 }
 
-/// The share of keys for which a rule refuses is about as it says, the same keys each time, and reported for the others.
+/// `enforced: 25%` enforces the rule for about a quarter of the keys, and always for the same keys. For the other keys
+/// a denial is only reported.
 #[test]
 fn a_rule_is_enforced_for_a_share_of_keys() {
     let scene = Scene::new(
@@ -72,15 +77,15 @@ descriptors:
         let ask = || scene.ask(&[("a", &client)]);
         assert!(ask().is_allowed());
         let denied = ask().is_denied();
-        assert!((0..3).all(|_| ask().is_denied() == denied), "always the same");
+        assert!((0..3).all(|_| ask().is_denied() == denied), "a key is always enforced, or never");
         refused += u32::from(denied);
         let verdict = if denied { Verdict::Denied } else { Verdict::ShadowDenied };
         assert_eq!(verdicts(&ask()), [verdict]);
     }
-    assert!((400..=600).contains(&refused), "{refused} of 2,000 is about a quarter");
+    assert!((400..=600).contains(&refused), "{refused} of 2,000 should be about a quarter");
 }
 
-/// A soft limit marks and counts, but lets through up to the hard one.
+/// A soft limit marks and counts the requests above it, but admits them up to the hard limit.
 #[test]
 fn a_soft_limit_marks() {
     for charging in ["all-or-nothing", "count-first"] {
@@ -110,7 +115,7 @@ descriptors:
     }
 }
 
-/// Rules with `quota_mode` refuse if all of them do.
+/// Rules with `quota_mode` deny a request only if all of them deny it.
 #[test]
 fn quotas_refuse_together() {
     let text = "
@@ -131,7 +136,7 @@ descriptors:
             let descriptors = [Descriptor::new(&a), Descriptor::new(&b), Descriptor::new(&c)];
             scene.rules.check("d", &descriptors)
         };
-        assert!((0..3).all(|_| ask().is_allowed()), "as long as one has room");
+        assert!((0..3).all(|_| ask().is_allowed()), "one quota with room is enough");
         let answer = ask();
         assert_eq!(answer.denied_by().map(|limit| limit.descriptor()).collect::<Vec<_>>(), [0, 1]);
         assert!(scene.ask(&c).is_allowed());
@@ -140,11 +145,12 @@ descriptors:
     let ask = || scene.rules.check("d", &[Descriptor::new(&a), Descriptor::new(&b), Descriptor::new(&c)]);
     assert!(
         (0..10).filter(|_| ask().is_allowed()).count() == 3 && left(&scene, &c) == 2,
-        "refusals charge nothing"
+        "denied requests charge nothing"
     );
 }
 
-/// A rule that replaces another by name switches it off in the same request: it is neither counted nor reported.
+/// A rule that replaces another by name disables that rule in the same request: the replaced rule is neither counted
+/// nor reported.
 #[test]
 fn a_rule_replaces_another() {
     let text = "
@@ -161,15 +167,15 @@ descriptors:
     for scene in [Scene::new(text), Scene::counting_first(text)] {
         assert!((0..3).all(|_| scene.ask_both(&a, &b).is_allowed()));
         assert!(scene.ask_both(&a, &b).is_denied());
-        assert!((0..3).all(|_| scene.ask_both(&a, &c).is_allowed()), "an unlimited one does too");
+        assert!((0..3).all(|_| scene.ask_both(&a, &c).is_allowed()), "an unlimited rule replaces others too");
         let answer = scene.ask_both(&a, &c);
         assert!(answer.status(0).limit().is_none() && answer.status(0).code() == Code::Ok);
-        assert_eq!(left(&scene, &a), 1, "not counted");
+        assert_eq!(left(&scene, &a), 1, "the replaced rule is not charged");
         assert_eq!(scene.admitted(&a, 2), 1);
     }
 }
 
-/// Several limits on one descriptor, which Envoy's language has no word for.
+/// One descriptor may have several limits. Envoy's language cannot express this.
 #[test]
 fn a_descriptor_may_have_several_limits() {
     let scene = Scene::new(
@@ -189,10 +195,14 @@ descriptors:
     assert_eq!(scene.admitted(&a, 5), 1, "the hour has one left, and the denials cost nothing");
     let answer = scene.ask(&a);
     assert_eq!(verdicts(&answer), [Verdict::Allowed, Verdict::Denied]);
-    assert_eq!(answer.status(0).limit().map(|limit| limit.quota()), Some(3), "the strictest");
+    assert_eq!(
+        answer.status(0).limit().map(|limit| limit.quota()),
+        Some(3),
+        "the status shows the strictest limit"
+    );
 }
 
-/// Tiers, by what the request says and by membership; and a customer with a limit of its own.
+/// A request's tier comes from the request or from membership. A customer with its own entry has its own limit.
 #[test]
 fn tiers_have_limits_of_their_own() {
     let scene = Scene::new(

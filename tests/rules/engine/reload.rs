@@ -1,4 +1,4 @@
-//! Rules that are loaded again: who keeps what.
+//! Reloading rules: which counters keep their state.
 
 use std::fs;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use super::{Scene, config, left, one};
 
 const X: [(&str, &str); 1] = [("a", "x")];
 
-/// What is used stays used when the numbers change, in every store and by every algorithm, whether what is refused is counted or
-/// not.
+/// Used units stay used when a load changes the numbers. This holds in every store, for every algorithm, and in both
+/// ways of charging.
 #[test]
 fn what_is_used_stays_used() {
     let kinds = [
@@ -33,16 +33,16 @@ fn what_is_used_stays_used() {
             assert_eq!(left(&scene, &X), 0, "{kind}");
             assert!(scene.ask(&X).is_denied());
             scene.reload(&of(100));
-            assert_eq!(left(&scene, &X), 30, "{kind}: a lower limit forgot nothing");
+            assert_eq!(left(&scene, &X), 30, "{kind}: the lower limit forgot used units");
             scene.reload(&of(100));
-            assert_eq!(left(&scene, &X), 30, "{kind}: nothing has changed");
+            assert_eq!(left(&scene, &X), 30, "{kind}: loading the same rules changed the counter");
             assert_eq!(scene.admitted(&X, 100), 30, "{kind}");
             assert_eq!(left(&scene, &[("a", "y")]), 100);
         }
     }
 }
 
-/// A sketch goes on counting, as long as its windows are the same and its counters have room.
+/// A sketch keeps its counts as long as its windows stay the same and its counters are wide enough.
 #[test]
 fn a_sketch_goes_on_counting() {
     for algorithm in ["fixed-window", "sliding-window"] {
@@ -57,20 +57,21 @@ fn a_sketch_goes_on_counting() {
             scene.reload(&of(limit, "hour"));
             assert_eq!(left(&scene, &X), left_of_it, "{algorithm} {limit}");
         }
-        // Counters of seven bits hold no more; nor do those of an hour count days.
+        // Counters of seven bits hold at most 127. Counters of hours cannot count days.
         scene.reload(&of(129, "hour"));
-        assert_eq!(left(&scene, &X), 129, "begun anew");
+        assert_eq!(left(&scene, &X), 129, "wider counters start empty");
         assert_eq!(scene.admitted(&X, 60), 60);
         scene.reload(&of(129, "day"));
-        assert_eq!(left(&scene, &X), 129, "begun anew");
+        assert_eq!(left(&scene, &X), 129, "counters of another window start empty");
     }
 }
 
-/// A count above the new limit reached into the bits of the window's number, so that a lower limit admitted as much again.
+/// Cause: a count above the new limit overflowed into the bits of the window's number. Symptom: after the limit was
+/// lowered, the full limit was admitted again.
 #[test]
 fn sketch_with_limit_below_its_counts() {
     let nanosecond = Duration::from_nanos(1);
-    // A sliding window has room again once a quarter of what was used weighs less than the new limit.
+    // A sliding window has room again when a quarter of the used units weighs less than the new limit.
     let three_quarters = Duration::from_secs(3_600 + 2_700) + nanosecond;
     for (algorithm, room_after) in
         [("fixed-window", Duration::from_secs(3_600)), ("sliding-window", three_quarters)]
@@ -100,8 +101,8 @@ fn sketch_with_limit_below_its_counts() {
     }
 }
 
-/// A log had a place for each unit of the old limit, for every key: half a megabyte each of a log of ten. And where nothing holds
-/// as much as the old limit, the new one is all that stays used.
+/// Cause: a log reserved an entry for each unit of the old limit, half a megabyte per key for a log of ten units. A log
+/// now keeps a bounded number. A store that cannot hold the old count keeps only the new limit as used.
 #[test]
 fn usage_above_lowered_limit_is_cut_to_store_range() {
     const LOG: &str = "algorithm: sliding-log";
@@ -127,7 +128,7 @@ fn usage_above_lowered_limit_is_cut_to_store_range() {
     }
 }
 
-/// A window becomes a token bucket for a flash sale, and a window again.
+/// For example, a fixed window becomes a token bucket for a sale, and later a fixed window again.
 #[test]
 fn an_algorithm_may_change() {
     let algorithms = ["fixed-window", "gcra", "sliding-window", "sub-window", "sliding-log", "token-bucket"];
@@ -144,18 +145,23 @@ fn an_algorithm_may_change() {
             scene.reload(&of(from));
             assert_eq!(left(&scene, &X), 0, "{from} to {to} and back");
             scene.advance(2 * 3_600);
-            assert_eq!(left(&scene, &X), 100, "{from} to {to}: all is paid");
+            assert_eq!(left(&scene, &X), 100, "{from} to {to}: the debt has expired");
         }
     }
 }
 
-/// What is used beyond a smaller burst is paid first; beyond a lower limit of windows it is gone with its window.
+/// With a smaller burst, the key owes the excess and repays it over time. With a lower limit of windows, the excess
+/// expires with the window.
 #[test]
 fn usage_above_lowered_limit_is_owed_by_algorithm() {
     let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
     assert_eq!(scene.admitted(&X, 60), 60);
     scene.reload(&one("{ unit: minute, requests_per_unit: 60, algorithm: gcra, burst: 5 }"));
-    assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(56)), "a second for each");
+    assert_eq!(
+        scene.ask(&X).retry_after(),
+        Some(Duration::from_secs(56)),
+        "56 units above the burst, one second each"
+    );
     scene.advance(56);
     assert_eq!(left(&scene, &X), 1);
     scene.advance(9);
@@ -166,10 +172,11 @@ fn usage_above_lowered_limit_is_owed_by_algorithm() {
     scene.reload(&one("{ unit: minute, requests_per_unit: 20 }"));
     assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(60)));
     scene.advance(60);
-    assert_eq!(scene.admitted(&X, 60), 20, "as in any window");
+    assert_eq!(scene.admitted(&X, 60), 20, "a new window admits the new limit");
 }
 
-/// A store of another kind: compact ones have no keys to list, and are asked until all is paid.
+/// A store may change its kind. A compact store cannot list its keys, so requests read the old store until all debts
+/// have expired.
 #[test]
 fn a_store_may_change() {
     for (from, to) in
@@ -181,7 +188,7 @@ fn a_store_may_change() {
         scene.reload(&of(to));
         assert_eq!(left(&scene, &X), 40, "{from} to {to}");
     }
-    // Nothing is carried over into a sketch or out of one.
+    // A sketch neither takes over counts nor hands them on.
     let of = |store: &str| one(&format!("{{ unit: hour, requests_per_unit: 100, store: {store} }}"));
     let scene = Scene::new(&of("compact"));
     assert_eq!(scene.admitted(&X, 60), 60);
@@ -189,7 +196,7 @@ fn a_store_may_change() {
     assert_eq!(left(&scene, &X), 100);
 }
 
-/// Hundreds of loads, each of which changes every number, while clients owe.
+/// Hundreds of loads, and each load changes every number while clients have debts.
 #[test]
 fn any_number_of_loads_loses_nothing() {
     let of = |change: usize| {
@@ -231,7 +238,7 @@ descriptors:
     assert_eq!(scene.rules.reloads().successes, 201);
 }
 
-/// A rule that goes is forgotten; one that comes begins anew; the others stay.
+/// A removed rule loses its state, an added rule starts empty, and the other rules keep their state.
 #[test]
 fn rules_come_and_go() {
     let with = |more: &str| {
@@ -256,7 +263,7 @@ descriptors:
     assert!(scene.ask(&X).has_domain());
 }
 
-/// What an answer says is of the rules by which it was decided.
+/// An answer still describes the rules that decided it after those rules are replaced.
 #[test]
 fn an_answer_outlives_its_rules() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 5, name: old }"));
@@ -268,7 +275,7 @@ fn an_answer_outlives_its_rules() {
     scene.rules.refund(&[Descriptor::new(&X)], &answer);
 }
 
-/// A load that fails changes nothing, is counted, and says why.
+/// A failed load changes nothing, is counted, and reports its cause.
 #[test]
 fn a_failed_load_keeps_the_rules() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What operators see of rules.
+//! The metrics and reports of rules that operators see.
 
 use tollgate::rules::{Descriptor, Rules};
 use tollgate::telemetry::{MeterCounts, Reading, TopDenied};
@@ -27,7 +27,7 @@ fn counts(scene: &Scene, wanted: &str) -> MeterCounts {
             found = Some(counts);
         }
     });
-    found.unwrap_or_else(|| panic!("there is a rule {wanted}"))
+    found.unwrap_or_else(|| panic!("no rule is called {wanted}"))
 }
 
 #[test]
@@ -36,17 +36,21 @@ fn each_rule_is_counted() {
     assert_eq!(scene.admitted(&[("a", "x")], 12), 10);
     let a = counts(&scene, "d.a");
     assert_eq!((a.allowed, a.denied, a.hits, a.soft_limited), (10, 2, 12, 5));
-    assert_eq!((a.near_limit, a.over_limit), (2, 2), "the ninth and the tenth are above eight");
+    assert_eq!(
+        (a.near_limit, a.over_limit),
+        (2, 2),
+        "the ninth and tenth request are above 80% of the limit"
+    );
     assert_eq!(scene.admitted(&[("c", "x")], 3), 3);
     let c = counts(&scene, "d.c");
     assert_eq!((c.allowed, c.denied, c.shadow_denied), (1, 0, 2));
     assert_eq!(scene.admitted(&[("free", "x")], 3), 3);
     assert_eq!(counts(&scene, "d.free").unlimited, 3);
     let _look = scene.ask_n(&[("a", "y")], 0);
-    assert_eq!(counts(&scene, "d.a"), a, "a look is nothing to count");
+    assert_eq!(counts(&scene, "d.a"), a, "a peek is not counted");
 }
 
-/// A request that one rule refuses is not charged by the other, and not counted there.
+/// If one rule denies a request, the other rule neither charges it nor counts it.
 #[test]
 fn what_another_rule_refused_is_not_counted() {
     let (a, b) = ([("a", "x")], [("b", "x")]);
@@ -56,7 +60,7 @@ fn what_another_rule_refused_is_not_counted() {
     assert_eq!((counts(&scene, "d.b").allowed, counts(&scene, "d.b").denied), (2, 3));
     let scene = Scene::counting_first(TWO);
     (0..5).for_each(|_| assert!(!scene.ask_both(&a, &b).is_never()));
-    assert_eq!(counts(&scene, "d.a").allowed, 5, "unless it is charged all the same");
+    assert_eq!(counts(&scene, "d.a").allowed, 5, "with count-first, both rules charge and count the request");
 }
 
 #[test]
@@ -85,7 +89,7 @@ fn who_is_refused_most() {
         let _ = rules.check("d", &[Descriptor::new(&[("c", "bob")])]);
     }
     let top = rules.top_denied(5);
-    assert_eq!(top.len(), 1, "shadow denials refuse nobody");
+    assert_eq!(top.len(), 1, "shadow denials do not appear among the most-denied keys");
     assert_eq!((top[0].rule.as_str(), top[0].key.as_str(), top[0].count), ("d.b", "alice", 5));
 }
 
@@ -122,7 +126,8 @@ descriptors:
     );
 }
 
-/// A cost that crosses a line is divided there: by Envoy's words, of 8 and 6 more under 10 two are near the limit, and four over it.
+/// A cost that crosses a threshold is split there. By Envoy's definition, with a limit of 10 and costs of 8 and then 6,
+/// two units are near the limit and four are over it.
 #[test]
 fn a_cost_is_divided_where_it_crosses_a_line() {
     let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 10 } } ] }";
@@ -131,7 +136,7 @@ fn a_cost_is_divided_where_it_crosses_a_line() {
     assert!(scene.ask_n(&[("a", "x")], 6).is_denied());
     let counted = counts(&scene, "d.a");
     assert_eq!((counted.near_limit, counted.over_limit), (2, 4));
-    // Of a soft limit too.
+    // The same holds for a soft limit.
     let scene = Scene::new(&text.replace("requests_per_unit: 10", "requests_per_unit: 10, soft: 5"));
     assert!(scene.ask_n(&[("a", "x")], 6).is_soft_limited());
     assert_eq!(counts(&scene, "d.a").soft_limited, 1);

@@ -1,4 +1,4 @@
-//! Samples A and B of Envoy's language, decision by decision. Every row begins with empty counters.
+//! Samples A and B in Envoy's language, decision by decision. Each row starts with empty counters.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tollgate::rules::{Code, Limit, Verdict};
 use super::{Scene, code, left};
 use crate::matching::texts::{EDGE as A, FILES as B};
 
-/// Both ways of charging decide these rows alike.
+/// Both ways of charging give the same decisions in these rows.
 fn both(text: &str) -> [Scene; 2] {
     [Scene::new(text), Scene::counting_first(text)]
 }
@@ -34,11 +34,19 @@ fn a_valueless_rule_has_a_counter_for_each_value() {
         scene.clock.advance(Duration::from_millis(300));
         let answer = scene.ask(&one);
         assert_eq!((answer.code(), answer.status(0).remaining()), (Code::OverLimit, 0));
-        assert_eq!(answer.retry_after(), Some(Duration::from_millis(700)), "the end of the window");
+        assert_eq!(
+            answer.retry_after(),
+            Some(Duration::from_millis(700)),
+            "the wait lasts until the end of the window"
+        );
         let other = scene.ask(&[("remote_address", "192.0.2.2")]);
-        assert_eq!((other.code(), other.status(0).remaining()), (Code::Ok, 9), "its own counter");
+        assert_eq!(
+            (other.code(), other.status(0).remaining()),
+            (Code::Ok, 9),
+            "each value has its own counter"
+        );
         scene.clock.advance(Duration::from_millis(700));
-        assert_eq!(scene.ask(&one).status(0).remaining(), 9, "a new window");
+        assert_eq!(scene.ask(&one).status(0).remaining(), 9, "the new window is empty");
     }
 }
 
@@ -71,10 +79,14 @@ fn nested_rules_count_apart() {
         assert_eq!((unlimited.code(), unlimited.status(0).remaining()), (Code::Ok, 4_294_967_295));
         let limit = unlimited.status(0).limit().unwrap();
         assert!(limit.rule().limit == Limit::Unlimited && limit.verdict() == Verdict::Unlimited);
-        assert_eq!(of(&scene, &[("path", "/login")]), None, "the exact entry hides the one without a value");
+        assert_eq!(
+            of(&scene, &[("path", "/login")]),
+            None,
+            "the exact entry hides the entry without a value"
+        );
         assert_eq!(scene.admitted(&[("path", "/home")], 1_001), 1_000);
         assert_eq!(of(&scene, &[("path", "/home")]), Some((1_000, HOUR)));
-        assert_eq!(left(&scene, &[("path", "/about")]), 1_000, "values count apart");
+        assert_eq!(left(&scene, &[("path", "/about")]), 1_000, "each value has its own counter");
     }
 }
 
@@ -92,7 +104,7 @@ fn depth_order_and_case_matter() {
     }
 }
 
-/// The row in which the two ways of charging differ.
+/// The two ways of charging differ in this row.
 #[test]
 fn a_request_over_one_of_two_limits() {
     let (address, login) = ([("remote_address", "x")], [("path", "/login"), ("remote_address", "x")]);
@@ -106,7 +118,7 @@ fn a_request_over_one_of_two_limits() {
         assert_eq!(
             left(&scene, &address),
             left_of_first,
-            "Envoy charges the first counter too; we charge none"
+            "count-first charges the first counter too; all-or-nothing charges none"
         );
     }
 }
@@ -116,7 +128,7 @@ fn exact_beats_wildcard() {
     for scene in both(B) {
         assert_eq!(of(&scene, &[("path", "/v1/public")]), Some((100, MINUTE)));
         assert_eq!(scene.admitted(&[("path", "/v1/a")], 21), 20);
-        assert_eq!(left(&scene, &[("path", "/v1/public")]), 100, "its own counter");
+        assert_eq!(left(&scene, &[("path", "/v1/public")]), 100, "the exact entry has its own counter");
     }
 }
 
@@ -126,7 +138,11 @@ fn a_shared_threshold_is_one_counter() {
         assert_eq!(scene.admitted(&[("path", "/v1/a")], 12), 12);
         assert_eq!(scene.admitted(&[("path", "/v1/b")], 8), 8);
         assert_eq!(code(&scene.ask(&[("path", "/v1/c")])), Code::OverLimit);
-        assert_eq!(of(&scene, &[("path", "/v1/admin/x")]), Some((20, MINUTE)), "the first declared wins");
+        assert_eq!(
+            of(&scene, &[("path", "/v1/admin/x")]),
+            Some((20, MINUTE)),
+            "the pattern that is declared first wins"
+        );
         assert_eq!(of(&scene, &[("path", "/v1/")]), Some((20, MINUTE)));
         assert_eq!(of(&scene, &[("path", "/v1")]), None);
     }

@@ -1,4 +1,4 @@
-//! Rules of one request that meet: in one counter, with quotas, with dry runs. Each of these went wrong once.
+//! Several rules that affect one request: on one counter, with quotas, with dry runs. Each case was once a bug.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,14 +14,15 @@ fn names(answer: &tollgate::rules::Answer) -> Vec<&str> {
     answer.denied_by().map(|limit| limit.name()).collect()
 }
 
-/// Each of two looks sees one unit left. The second charge is refused then; and what was undone admits nothing.
+/// Each of the two checks sees one unit left, so the second charge is denied. The request is denied, and the first
+/// charge is returned.
 #[test]
 fn a_counter_that_a_request_meets_twice_has_to_hold_both() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 1 }"));
     for _ in 0..10 {
-        assert!(scene.ask_both(&X, &X).is_never(), "two of one");
+        assert!(scene.ask_both(&X, &X).is_never(), "a request for two units of one is never admitted");
     }
-    assert_eq!(left(&scene, &X), 1, "nothing was charged");
+    assert_eq!(left(&scene, &X), 1, "a denied request charges nothing");
     let scene = Scene::new(
         "{ domain: d, descriptors: [ { key: path, value: '/v1/*', share_threshold: true, \
          rate_limit: { unit: hour, requests_per_unit: 3 } } ] }",
@@ -32,8 +33,8 @@ fn a_counter_that_a_request_meets_twice_has_to_hold_both() {
     assert_eq!(left(&scene, &a), 1);
 }
 
-/// A rival takes the only unit and gives it back. Whoever loses a race for it is refused, even if it could be had by the time that
-/// what it has charged elsewhere is given back.
+/// A rival thread takes the only unit and returns it. A request that loses the race for that unit is denied, even if
+/// the unit is free again by the time the request has returned its other charges.
 #[test]
 fn who_is_admitted_is_charged() {
     let scene = Scene::new(
@@ -54,7 +55,7 @@ fn who_is_admitted_is_charged() {
             let before = left(&scene, &b);
             let answer = rules.check("d", &both);
             if answer.is_allowed() {
-                assert_eq!(left(&scene, &b), before - 1, "admitted and not charged");
+                assert_eq!(left(&scene, &b), before - 1, "the request was admitted without a charge");
                 rules.refund(&both, &answer);
             }
         }
@@ -70,8 +71,8 @@ descriptors:
   - { key: c, rate_limit: { unit: minute, requests_per_unit: 1, name: c } }
 ";
 
-/// Of rules with `quota_mode` one is enough, so the first that has room again ends the wait, and one that refuses alone refuses
-/// nothing.
+/// One quota with room is enough. So the wait ends when the first quota has room again, and a single quota without room
+/// denies nothing.
 #[test]
 fn quotas_wait_for_the_first() {
     let scene = Scene::new(QUOTAS);
@@ -89,14 +90,15 @@ fn quotas_wait_for_the_first() {
     assert_eq!((names(&refused), refused.retry_after()), (vec!["c"], Some(Duration::from_secs(60))));
     let verdicts: Vec<_> = refused.limits().map(|limit| limit.verdict()).collect();
     assert_eq!(verdicts, [Verdict::Allowed, Verdict::ShadowDenied, Verdict::Denied]);
-    // More than one of them ever admits, but not more than the other.
+    // A cost above one quota's limit, but not above the other's.
     let scene = Scene::new(&QUOTAS.replace("hour, requests_per_unit: 1", "hour, requests_per_unit: 5"));
     let five = || scene.rules.check_n("d", &[Descriptor::new(&a), Descriptor::new(&b)], 5);
     assert!(five().is_allowed());
     assert_eq!((five().is_never(), five().retry_after()), (false, Some(Duration::from_secs(3_600))));
 }
 
-/// What was refused was counted by the other rule too, which may be full by then.
+/// With count-first, the other rule counts the denied request too. That rule may be full when the first rule has room
+/// again.
 #[test]
 fn a_request_that_is_counted_first_waits_for_all() {
     let scene = Scene::counting_first(
@@ -128,7 +130,7 @@ descriptors:
     let answer = scene.ask(&X);
     assert_eq!(answer.status(0).limit().map(|limit| limit.name()), Some("real"));
     assert_eq!(answer.status(0).remaining(), 94);
-    // It switches none off.
+    // A rule that is not enforced replaces no other rule.
     let scene = Scene::new(
         "
 domain: d
@@ -138,7 +140,7 @@ descriptors:
 ",
     );
     assert_eq!((0..9).filter(|_| scene.ask_both(&X, &[("b", "x")]).is_allowed()).count(), 1);
-    // It marks nobody; and what is left of it is nothing, if it would refuse.
+    // A rule that is not enforced marks no request. If it would deny the request, zero units remain.
     let soft = one("{ unit: hour, requests_per_unit: 10, soft: 0 }");
     let shadow = Rules::builder().shadow(true).load([config(&soft)]).unwrap();
     assert!(!shadow.check("d", &[Descriptor::new(&X)]).is_soft_limited());
@@ -150,7 +152,7 @@ descriptors:
     assert_eq!(answer.limits().map(|limit| limit.remaining()).collect::<Vec<_>>(), [0]);
 }
 
-/// Not even where a client owes more than a limit that was lowered.
+/// This holds even if a client has used more than a limit that was lowered since.
 #[test]
 fn a_look_is_never_refused() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 10 }"));
@@ -159,7 +161,7 @@ fn a_look_is_never_refused() {
     assert!(scene.ask_n(&X, 0).is_allowed() && scene.ask(&X).is_denied());
 }
 
-/// In an emergency a limit is set to nothing, or taken away; and then put back.
+/// In an emergency an operator sets a limit to 0 or removes it, and restores it later.
 #[test]
 fn a_rule_that_counts_nothing_for_a_while_forgets_nothing() {
     let full = one("{ unit: hour, requests_per_unit: 100 }");
@@ -189,7 +191,7 @@ fn whom_a_share_is_enforced_for_is_by_the_key() {
     }
 }
 
-/// Requests whose times are given, as of a day before.
+/// The caller supplies the times, here of a day before.
 #[test]
 fn loads_as_of_a_given_time() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 10 }"));

@@ -1,4 +1,4 @@
-//! Rules that applied to no request.
+//! Rules that matched no request.
 
 use super::{Scene, config};
 
@@ -23,13 +23,13 @@ fn unmatched(scene: &Scene) -> Vec<String> {
 #[test]
 fn unmatched_rules_are_listed_once_their_domain_is_asked() {
     let scene = Scene::new(TEXT);
-    assert!(unmatched(&scene).is_empty(), "nobody has asked");
-    // A request that describes nothing asks as well.
+    assert!(unmatched(&scene).is_empty(), "no request has used the domain yet");
+    // A request without descriptors uses the domain too.
     let _ = scene.rules.check("d", &[]);
     assert_eq!(unmatched(&scene).len(), 4);
     let _ = scene.ask(&[("a", "x")]);
     assert_eq!(unmatched(&scene), ["d|b", "d|c#name=hourly", "d|c#name=daily"]);
-    // A look applies, and so does a rule that another one replaces.
+    // A peek counts as a match, and so does a rule that another rule replaces.
     let _ = scene.ask_n(&[("b", "x")], 0);
     let _ = scene.ask(&[("c", "x")]);
     assert!(unmatched(&scene).is_empty());
@@ -43,7 +43,7 @@ fn unmatched_rules_are_those_since_the_load() {
     }
     assert!(unmatched(&scene).is_empty());
     scene.reload(&TEXT.replace("key: b", "key: bee"));
-    assert!(unmatched(&scene).is_empty(), "nobody has asked since");
+    assert!(unmatched(&scene).is_empty(), "no request has used the domain since the load");
     for key in ["a", "b", "c"] {
         let _ = scene.ask(&[(key, "x")]);
     }
@@ -52,5 +52,5 @@ fn unmatched_rules_are_those_since_the_load() {
         "{ domain: other, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 1 } } ] }";
     scene.rules.replace([config(TEXT), config(other)]).unwrap();
     let _ = scene.rules.check("other", &[]);
-    assert_eq!(unmatched(&scene), ["other|a"], "of the domain that was asked");
+    assert_eq!(unmatched(&scene), ["other|a"], "only the domain with requests is listed");
 }

@@ -1,7 +1,7 @@
-//! Which rules a request meets: the samples of Envoy's language, and what is ours.
+//! Which rules a request matches: the two sample files in Envoy's language, and Tollgate's additions.
 //!
 //! Properties:
-//! - a tree finds what walking the file by hand finds, whatever the patterns, the values, the tiers and their members.
+//! - For any patterns, values, tiers and members, the tree finds the same rules as a naive walk through the file.
 
 mod naive;
 mod ours;

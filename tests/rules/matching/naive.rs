@@ -1,19 +1,20 @@
-//! A matcher straight from the words of the specification, and files for it to walk.
+//! A naive matcher that follows the specification literally, and a generator of files for it.
 
 use std::fmt::Write as _;
 
-/// One descriptor of a file. The rule of each is named by the number that it is declared with.
+/// One descriptor of a file. Its rule's name is the descriptor's number in the order of declaration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) value: Option<String>,
     pub(crate) is_limited: bool,
-    /// Tiers by their names, with their members.
+    /// Each tier's name with its members.
     pub(crate) tiers: Vec<(String, Vec<String>)>,
     pub(crate) children: Vec<Entry>,
 }
 
-/// Without a second entry of the same key and value, as files must be; and members, each in one tier, where there can be any.
+/// Makes random entries valid: drops entries that repeat a key and value, repeated tiers, and members that are in
+/// another tier already or that do not match the entry's value.
 pub(crate) fn tidied(entries: Vec<Entry>) -> Vec<Entry> {
     let mut tidy: Vec<Entry> = Vec::new();
     for mut entry in entries {
@@ -46,7 +47,7 @@ pub(crate) fn tidied(entries: Vec<Entry>) -> Vec<Entry> {
     tidy
 }
 
-/// The file, with each rule's name saying whose it is.
+/// Returns the file as YAML. Each rule's name identifies its entry.
 pub(crate) fn yaml(entries: &[Entry]) -> String {
     let mut text = "domain: d\ntollgate: {}\n".to_owned();
     let mut number = 0;
@@ -87,7 +88,7 @@ fn write_level(text: &mut String, entries: &[Entry], depth: usize, number: &mut 
     }
 }
 
-/// The name of the rule that limits a request.
+/// Returns the name of the rule that limits a request, if there is one.
 pub(crate) fn find(entries: &[Entry], request: &[(&str, &str)], tier: Option<&str>) -> Option<String> {
     let mut number = 0;
     let ((key, value), deeper) = request.split_first().map(|(first, deeper)| (*first, deeper))?;
@@ -124,7 +125,7 @@ pub(crate) fn find(entries: &[Entry], request: &[(&str, &str)], tier: Option<&st
     let below = find(&entry.children, deeper, tier)?;
     let (inner, rest) =
         below.split_once(' ').map_or((&*below, String::new()), |(inner, tier)| (inner, format!(" {tier}")));
-    let inner: usize = inner.parse().expect("a rule's name begins with its number");
+    let inner: usize = inner.parse().expect("the name of a rule begins with its number");
     Some(format!("{}{rest}", number + 1 + inner))
 }
 
@@ -132,10 +133,10 @@ fn size(entry: &Entry) -> usize {
     1 + entry.children.iter().map(size).sum::<usize>()
 }
 
-/// Whether a pattern matches, by trying everything.
+/// Returns whether a pattern matches, by trying all divisions of the text.
 pub(crate) fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // matches[t]: the pattern so far matches the first t characters.
+    // matches[t]: the part of the pattern up to here matches the first t characters.
     let mut matches: Vec<bool> = (0..=text.len()).map(|taken| taken == 0).collect();
     for wanted in pattern {
         matches = match wanted {

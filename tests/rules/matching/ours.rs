@@ -1,4 +1,4 @@
-//! Where we differ from Envoy's service, and what it does not have: tiers, members, several limits.
+//! Differences from Envoy's service, and features that it lacks: tiers, members, and several limits on one descriptor.
 
 use super::support::domain;
 
@@ -12,7 +12,7 @@ fn names(text: &str, entries: &[(&str, &str)], tier: Option<&str>) -> Vec<String
 fn keys_and_values_are_not_joined() {
     let text = format!("domain: d\ndescriptors: [{{ key: a, value: b_c, {DAY} }}, {{ key: a_b, {DAY} }}]");
     assert_eq!(names(&text, &[("a", "b_c")], None), ["d|a=b_c"]);
-    // Envoy's service would take both for a_b_c.
+    // Envoy's service joins key and value, so both entries would be `a_b_c` there.
     assert_eq!(names(&text, &[("a_b", "c")], None), ["d|a_b"]);
     assert!(names(&text, &[("a", "b")], None).is_empty());
 }
@@ -38,7 +38,7 @@ descriptors:
         (("p", "/b/x"), "d|p=*x*"),
         (("p", "/b"), "d|p"),
         (("query", ""), "d|q*=*"),
-        // A request's text may be a pattern's: it is that entry then, as in Envoy's service.
+        // A request's value may look like a pattern. It then matches that entry exactly, as in Envoy's service.
         (("p", "/a/b*"), "d|p=/a/b*"),
     ] {
         assert_eq!(names(&text, &[entries], None), [found], "{entries:?}");
@@ -92,10 +92,10 @@ fn tiers_have_limits_of_their_own() {
         ("x", Some("gold"), gold),
         ("x", Some("other"), own),
         ("acme", None, premium),
-        // What the request says comes first.
+        // The tier in the request takes precedence over membership.
         ("acme", Some("gold"), gold),
         ("7", Some("other"), premium),
-        // Its own entry comes before its membership.
+        // An exact entry takes precedence over membership in a tier.
         ("globex", None, &["d|tenant=globex"]),
     ];
     for (tenant, tier, found) in rows {
@@ -149,7 +149,7 @@ descriptors:
 
 #[test]
 fn many_patterns_are_found_among_each_other() {
-    // Prefixes of each other, of a hundred lengths; suffixes too.
+    // A hundred prefix patterns and a hundred suffix patterns, where each pattern contains the next shorter pattern.
     let mut text = "domain: d\ndescriptors:\n".to_owned();
     for length in (0..100).rev() {
         text += &format!("  - {{ key: p, value: '{}*', {DAY} }}\n", "a".repeat(length + 1));
@@ -158,7 +158,7 @@ fn many_patterns_are_found_among_each_other() {
     let domain = domain(&text);
     let found = |key: &str, value: &str| domain.matching(&[(key, value)], None).first().map(|rule| rule.line);
     for length in 1..=150 {
-        // The longest was declared first.
+        // The longest pattern is declared first.
         let line = 3 + 2 * (100 - length.min(100));
         assert_eq!(found("p", &("a".repeat(length) + "x")), Some(line), "{length}");
         assert_eq!(found("s", &("x".to_owned() + &"b".repeat(length))), Some(line + 1), "{length}");

@@ -1,4 +1,4 @@
-//! Random files and random requests, against the matcher of the specification's words.
+//! Random files and random requests, compared with the naive matcher.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -12,7 +12,7 @@ fn runs(cases: u32) -> Config {
     Config { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Config::default() }
 }
 
-/// Texts so short that they meet.
+/// Short random texts, so that equal texts are frequent.
 fn text(letters: &'static str) -> impl Strategy<Value = String> {
     let letters: Vec<char> = letters.chars().collect();
     prop::collection::vec(select(letters), 0..6).prop_map(|letters| letters.into_iter().collect())

@@ -1,4 +1,4 @@
-//! Two files as Envoy's service reads them, and what it finds in them.
+//! The two sample files, and the rules that Envoy's service finds in them.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::support::domain;
 use super::texts::{EDGE, FILES};
 
 type Entries<'a> = &'a [(&'a str, &'a str)];
-/// Entries, the limit and its period, and the metric's name.
+/// The request's entries, the expected limit with its period in seconds, and the metric's name.
 type Row<'a> = (Entries<'a>, Option<(u64, u64)>, &'a str);
 
-/// The one rule of a request, as a limit and its period in seconds.
+/// The limit of a rule, and its period in seconds.
 fn limit(rule: &Rule) -> (u64, u64) {
     match &rule.limit {
         Limit::Unlimited => (u64::MAX, 0),

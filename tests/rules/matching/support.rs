@@ -1,4 +1,4 @@
-//! Domains of texts.
+//! A helper that makes a domain from a text.
 
 use tollgate::rules::{Config, Domain};
 

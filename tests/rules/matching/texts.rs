@@ -1,4 +1,4 @@
-//! The two sample files of the specification, as Envoy's service reads them.
+//! The two sample files of the specification, in the form that Envoy's service reads.
 
 pub(crate) const EDGE: &str = "
 domain: edge
