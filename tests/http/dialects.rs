@@ -1,4 +1,4 @@
-//! Examples of allowed requests in each dialect, as the drafts and the services that use them print them.
+//! Fields of admitted requests in each dialect, in the form that the drafts and known services use.
 
 use crate::common::SEC;
 use http::HeaderMap;
@@ -9,13 +9,13 @@ use tollgate::{
     SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
 
-/// A Monday, at the beginning of a minute, an hour and not of a day.
+/// A Monday, at the start of a minute and of an hour, but not of a day.
 const START: u64 = 1_790_006_400 - 3_600;
 
 const BURST: Quota = Quota::per_minute(100);
 const DAILY: Quota = Quota::per_day(1_000);
 
-/// The decision on `last` units, once `used` are charged, so many milliseconds after the start.
+/// Returns the decision on `last` units, `ms` milliseconds after the start, when `used` units are already charged.
 fn after(algorithm: impl Algorithm, used: u64, last: u64, ms: u64) -> Decision {
     let clock = ManualClock::new(Timestamp::from_secs(START));
     let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
@@ -38,7 +38,7 @@ pub(super) fn lines(headers: &HeaderMap) -> Vec<String> {
     lines
 }
 
-/// "burst" has 50 of 100 left, "daily" 812 of 1000; both are GCRA.
+/// Two GCRA policies: "burst" has 50 of 100 units left, and "daily" has 812 of 1,000.
 fn two() -> [Policy<'static>; 2] {
     [
         Policy::new("burst", &BURST, after(Gcra::new(BURST), 49, 1, 0)),
@@ -117,7 +117,8 @@ fn drafts_7_and_6_show_the_nearest_and_list_all() {
     );
 }
 
-/// Cause: a time to live was added to the present time. Symptom: two answers within a window differed by a second.
+/// Cause: the reset time was the current time plus a rounded duration. Symptom: two answers in the same window differed
+/// by a second.
 #[test]
 fn an_epoch_reset_does_not_wobble_within_a_window() {
     for ms in [0, 1, 499, 500, 999, 1_000, 59_999] {
@@ -150,29 +151,30 @@ fn the_limit_is_shown_with_the_burst() {
         fields(Dialect::Legacy { reset: Reset::Delta }, &[policy])[..2],
         ["x-ratelimit-limit: 300", "x-ratelimit-remaining: 299"]
     );
-    // Windows ignore the burst.
+    // Fixed windows ignore the burst.
     let policy = Policy::new("x", &quota, after(FixedWindow::new(quota), 0, 1, 0));
     assert_eq!(fields(Dialect::Draft11, &[policy])[0], r#"ratelimit-policy: "x";q=100;w=60"#);
 }
 
-/// Each algorithm's window, a quarter into a minute.
+/// The effective window of each algorithm, 15 seconds after the start of a minute.
 #[test]
 fn the_effective_window_is_the_algorithms() {
     let quota = Quota::per_minute(60).burst(60);
     let shown = |decision| fields(Dialect::Draft11, &[Policy::new("x", &quota, decision)])[1].clone();
     let cases: [(Decision, &str); 12] = [
-        // Something left: its time at the sustained rate.
+        // With units left: the time in which the quota refills that many at its sustained rate.
         (after(Gcra::new(quota), 49, 1, 15_000), "r=10;t=10"),
         (after(SlidingWindow::new(quota), 49, 1, 15_000), "r=10;t=10"),
         (after(SubWindow::new(quota, 6), 49, 1, 15_000), "r=10;t=10"),
         (after(SlidingLog::new(quota), 49, 1, 15_000), "r=10;t=10"),
-        // Or the window that there is.
+        // With a fixed window: the rest of the window.
         (after(FixedWindow::new(quota), 49, 1, 15_000), "r=10;t=45"),
         (after(TokenBucket::aligned(quota, Timestamp::ZERO), 49, 1, 15_000), "r=10;t=45"),
-        // Nothing left, by a request that went through: until one unit fits.
+        // With no units left after an admitted request: the time until one unit is admitted.
         (after(Gcra::new(quota), 59, 1, 15_000), "r=0;t=1"),
         (after(FixedWindow::new(quota), 59, 1, 15_000), "r=0;t=45"),
-        // The next minute's first second: 60 × 59/60 < 60, by the count that is rounded down.
+        // This ends in the first second of the next minute, where the previous window weighs 60 × 59/60 < 60. The
+        // weighted count is rounded down.
         (after(SlidingWindow::new(quota), 59, 1, 15_000), "r=0;t=46"),
         (after(SubWindow::new(quota, 6), 59, 1, 15_000), "r=0;t=55"),
         (after(SlidingLog::new(quota), 59, 1, 15_000), "r=0;t=60"),
@@ -183,7 +185,7 @@ fn the_effective_window_is_the_algorithms() {
     }
 }
 
-/// A full bucket is not said to give 99 in one second.
+/// A nearly full bucket must not advertise 99 units in one second.
 #[test]
 fn a_nearly_full_bucket_advertises_no_more_than_the_rate() {
     let policy = Policy::new("x", &BURST, after(Gcra::new(BURST), 0, 1, 0));
@@ -204,12 +206,12 @@ fn dry_runs_and_no_policies_write_nothing() {
     assert_eq!(fields(Dialect::Draft11, &[shadow, burst])[0], r#"ratelimit-policy: "burst";q=100;w=60"#);
 }
 
-/// Draft 11's lists may come in several lines; the others hold one value.
+/// Draft 11 allows several lines of a list field. The other dialects allow one value.
 #[test]
 fn inner_service_fields_are_appended_or_replaced() {
     let mut headers = HeaderMap::new();
     let put = |headers: &mut HeaderMap, name: &'static str, value: &'static str| {
-        headers.insert(name, value.parse().expect("a value"));
+        headers.insert(name, value.parse().expect("a valid header value"));
     };
     put(&mut headers, "ratelimit", r#""inner";r=1;t=1"#);
     put(&mut headers, "x-ratelimit-limit", "7");
@@ -238,11 +240,12 @@ fn numbers_stay_within_fifteen_digits() {
     assert!(windows.window() > Duration::ZERO);
 }
 
-/// A header map holds 32,768 fields, and panics on the next unless it is asked first.
+/// A header map holds at most 32,768 fields, and `append` panics on the next one. The fields are left out instead.
 #[test]
 fn a_full_header_map_is_left_as_it_is() {
     let mut headers = HeaderMap::new();
-    let filler = |number: usize| format!("x-{number}").parse::<http::HeaderName>().expect("a name");
+    let filler =
+        |number: usize| format!("x-{number}").parse::<http::HeaderName>().expect("a valid field name");
     while headers.try_append(filler(headers.len()), http::HeaderValue::from(0)).is_ok() {}
     let full = headers.len();
     for dialect in
@@ -253,8 +256,8 @@ fn a_full_header_map_is_left_as_it_is() {
     assert_eq!(headers.len(), full);
 }
 
-/// A decision knows by what rate it was made, whatever quota is said beside it; a rate that is rounded in the limiter is told as it
-/// was asked for.
+/// The fields show the rate of the decision, even if the policy was made with another quota. If the limiter rounds a
+/// rate internally, the fields show the requested rate.
 #[test]
 fn the_rate_is_the_decisions() {
     fn shown(decision: Decision, quota: Quota) -> String {
@@ -267,11 +270,11 @@ fn the_rate_is_the_decisions() {
     assert_eq!(shown(after(FixedWindow::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
     assert_eq!(shown(after(SlidingWindow::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
     assert_eq!(shown(after(TokenBucket::new(new.burst(40)), 0, 1, 0), old), "\"x\";q=40;w=240");
-    // Of these the period is the quota's.
+    // These decisions have a count but no period, so the fields use the quota's period.
     assert_eq!(shown(after(SlidingLog::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
     assert_eq!(shown(after(SubWindow::new(new, 10), 0, 1, 0), old), "\"x\";q=10;w=60");
     assert_eq!(shown(after(MinimumSpacing::new(Duration::from_secs(6)), 0, 1, 0), new), "\"x\";q=1;w=6");
-    // 1/33 of a second is no whole number of ticks, and is rounded up in the limiter.
+    // 1/33 of a second is not a whole number of ticks, so the limiter rounds the interval up.
     for limit in [7, 33, 97, 1_013, 999_983] {
         let quota = Quota::per_second(limit);
         assert_eq!(shown(after(Gcra::new(quota), 0, 1, 0), quota), format!("\"x\";q={limit};w=1"));

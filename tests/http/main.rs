@@ -1,4 +1,4 @@
-//! Header fields: the examples of the drafts to the letter, and for random limits and names what clients read in them.
+//! Header fields: exact examples from the drafts, and random limits and names that a client reads back.
 
 #[macro_use]
 #[path = "../common/mod.rs"]

@@ -1,11 +1,12 @@
-//! What is advertised can be had, and is no more than the limit gives.
+//! A client gets the units that the fields advertise, and never more than the limit allows.
 //!
 //! Properties, after each decision of each algorithm:
-//! - `r` units are admitted at once, as announced;
-//! - where nothing is available, one unit is admitted when the window ends, and not a second and a nanosecond before;
-//! - a client that uses `r` units every `t` seconds stays within the sustained rate, in windows that move;
-//! - in windows that stand, `t` ends with them;
-//! - a refused request is admitted after `Retry-After`, and that is not before the end of the effective window.
+//! - The limiter admits `r` units at once, as the field announces.
+//! - If nothing is available, the limiter admits one unit when the advertised window ends. A second and a nanosecond
+//!   earlier, it still denies that unit.
+//! - With moving windows, a client that uses `r` units every `t` seconds stays within the sustained rate.
+//! - With fixed windows, `t` ends with the window.
+//! - A denied request is admitted after `Retry-After`, and `Retry-After` is not shorter than the effective window.
 
 use crate::common::SEC;
 use crate::common::kinds::{ALL, Kind};
@@ -32,7 +33,8 @@ fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
         let after =
             |seconds: u64, ns: u64| now.saturating_add(seconds.saturating_mul(SEC)).saturating_sub(ns);
         let place = format!("{kind:?} {spec:?} {cost} at {now}: {decision:?}, {units} in {seconds} s");
-        // A key that is seen late in an adaptive period has less, so waiting longer than to its boundary can be too long.
+        // A key that arrives late in an adaptive period gets fewer units. A wait past the period's boundary can
+        // therefore be too long.
         let is_near =
             |time| !matches!(kind, Kind::Adaptive(_)) && within_reach(time, start, kind, spec) == time;
 
@@ -40,9 +42,15 @@ fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
             assert!(units <= decision.remaining(), "{place}");
             assert!(limiter.peek_at(0, units, now).is_allowed(), "{place}");
         } else if cost <= 1 && decision.outcome() != Outcome::Never && is_near(after(seconds, 0)) {
-            assert!(limiter.peek_at(0, 1, after(seconds, 0)).is_allowed(), "too early: {place}");
+            assert!(
+                limiter.peek_at(0, 1, after(seconds, 0)).is_allowed(),
+                "the advertised window ends too early: {place}"
+            );
             let before = after(seconds - 1, 1);
-            assert!(before < now || limiter.peek_at(0, 1, before).is_denied(), "too late: {place}");
+            assert!(
+                before < now || limiter.peek_at(0, 1, before).is_denied(),
+                "the advertised window ends too late: {place}"
+            );
         }
         match kind {
             Kind::Fixed | Kind::FirstUse | Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) => {
@@ -56,15 +64,19 @@ fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
                     u128::from(units) * quota.period().as_nanos(),
                     u128::from(seconds) * u128::from(SEC) * u128::from(quota.limit()),
                 );
-                assert!(used <= given, "more than the rate: {place}");
+                assert!(used <= given, "the fields advertise more than the rate: {place}");
             }
         }
         if decision.outcome() == Outcome::Denied {
-            let wait = retry_after(&[policy]).expect("it can be admitted");
-            let wait = u64::try_from(wait.as_nanos().div_ceil(SEC.into())).expect("centuries").max(1);
-            assert!(seconds <= wait, "{place}, again in {wait} s");
+            let wait = retry_after(&[policy]).expect("a denied request has a wait");
+            let wait =
+                u64::try_from(wait.as_nanos().div_ceil(SEC.into())).expect("the wait fits in 64 bits").max(1);
+            assert!(seconds <= wait, "{place}, Retry-After {wait} s");
             if is_near(after(wait, 0)) {
-                assert!(limiter.peek_at(0, cost, after(wait, 0)).is_allowed(), "{place}, again in {wait} s");
+                assert!(
+                    limiter.peek_at(0, cost, after(wait, 0)).is_allowed(),
+                    "{place}, Retry-After {wait} s"
+                );
             }
         } else {
             assert_eq!(retry_after(&[policy]), None, "{place}");

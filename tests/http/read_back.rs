@@ -1,9 +1,9 @@
-//! What is written is read back.
+//! A client reads back the values that the limiter wrote.
 //!
 //! Properties, for names of any characters and decisions of any algorithm:
-//! - every value is a structured field, in all dialects;
-//! - names, quotas, windows, figures and partitions are those of the policies;
-//! - the problem document is JSON, with the same names as the fields.
+//! - In all dialects, every value is a structured field.
+//! - Names, quotas, windows, counts and partitions match the policies.
+//! - The problem document is valid JSON and has the same names as the fields.
 
 use super::reader::{Member, entry, list, number, percent_decoded};
 use crate::common::kinds::{ALL, Kind};
@@ -135,9 +135,9 @@ fn reads_back(limits: &[Limit], refuse: bool) {
     let body: serde_json::Value = serde_json::from_str(&problem(&all)).expect("JSON");
     let names: Vec<String> = body["violated-policies"]
         .as_array()
-        .expect("an array")
+        .expect("the value is an array")
         .iter()
-        .map(|name| percent_decoded(name.as_str().expect("a string")))
+        .map(|name| percent_decoded(name.as_str().expect("the item is a string")))
         .collect();
     assert!(names.iter().eq(violated.iter().map(|limit| &limit.name)), "{names:?}");
 }

@@ -1,12 +1,12 @@
-//! A client: reads fields by RFC 9651, and names as they were before they were written.
+//! A client that parses the fields by RFC 9651 and decodes the policies' names.
 
 use http::{HeaderMap, HeaderName};
 use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser};
 
-/// One member of a list: its value, and its parameters.
+/// One member of a list: its value and its parameters.
 pub(crate) struct Member(Item);
 
-/// The members of a list field, in all of its lines.
+/// Returns the members of a list field from all of its lines.
 pub(crate) fn list(headers: &HeaderMap, name: &str) -> Vec<Member> {
     let lines: Vec<&str> = lines(headers, name);
     let list: List =
@@ -19,28 +19,28 @@ pub(crate) fn list(headers: &HeaderMap, name: &str) -> Vec<Member> {
         .collect()
 }
 
-/// An integer of a dictionary field.
+/// Returns an integer from a dictionary field.
 pub(crate) fn entry(headers: &HeaderMap, name: &str, key: &str) -> u64 {
     let lines = lines(headers, name);
     let entries: Dictionary =
         Parser::new(&lines.join(",")).parse().unwrap_or_else(|error| panic!("{lines:?}: {error}"));
     match entries.get(key) {
-        Some(ListEntry::Item(item)) => integer(&item.bare_item).expect("an integer"),
+        Some(ListEntry::Item(item)) => integer(&item.bare_item).expect("the item is an integer"),
         other => panic!("{key} is {other:?}"),
     }
 }
 
-/// An integer that is the whole field.
+/// Returns the integer of a field that holds one integer.
 pub(crate) fn number(headers: &HeaderMap, name: &str) -> u64 {
     let lines = lines(headers, name);
     assert_eq!(lines.len(), 1, "{name}");
-    let item: Item = Parser::new(lines[0]).parse().expect("an item");
+    let item: Item = Parser::new(lines[0]).parse().expect("the field is a valid item");
     assert!(item.params.is_empty());
-    integer(&item.bare_item).expect("an integer")
+    integer(&item.bare_item).expect("the item is an integer")
 }
 
 fn lines<'h>(headers: &'h HeaderMap, name: &str) -> Vec<&'h str> {
-    let name: HeaderName = name.parse().expect("a name");
+    let name: HeaderName = name.parse().expect("a valid field name");
     headers.get_all(name).iter().map(|value| value.to_str().expect("visible ASCII")).collect()
 }
 
@@ -49,26 +49,26 @@ fn integer(item: &BareItem) -> Option<u64> {
 }
 
 impl Member {
-    /// The policy's name, with what was percent-encoded as it was.
+    /// Returns the policy's name after percent-decoding.
     pub(crate) fn name(&self) -> String {
-        percent_decoded(self.0.bare_item.as_string().expect("a string").as_str())
+        percent_decoded(self.0.bare_item.as_string().expect("the item is a string").as_str())
     }
 
-    /// The value, where it is a number.
+    /// Returns the value, which must be an integer.
     pub(crate) fn value(&self) -> u64 {
-        integer(&self.0.bare_item).expect("an integer")
+        integer(&self.0.bare_item).expect("the item is an integer")
     }
 
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
-        self.0.params.get(key).map(|item| integer(item).expect("an integer"))
+        self.0.params.get(key).map(|item| integer(item).expect("the item is an integer"))
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
-        self.0.params.get(key).map(|item| item.as_string().expect("a string").as_str())
+        self.0.params.get(key).map(|item| item.as_string().expect("the item is a string").as_str())
     }
 
     pub(crate) fn bytes(&self, key: &str) -> Option<&[u8]> {
-        self.0.params.get(key).map(|item| item.as_byte_sequence().expect("a byte sequence"))
+        self.0.params.get(key).map(|item| item.as_byte_sequence().expect("the item is a byte sequence"))
     }
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn percent_decoded(text: &str) -> String {
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         if byte == b'%' {
-            let hex = [rest.next().expect("a digit"), rest.next().expect("a digit")];
+            let hex = [rest.next().expect("two hexadecimal digits follow"), rest.next().expect("a digit")];
             let hex = std::str::from_utf8(&hex).expect("ASCII");
             bytes.push(u8::from_str_radix(hex, 16).expect("hexadecimal"));
         } else {

@@ -1,4 +1,4 @@
-//! Refusals: the drafts' examples, `Retry-After`, and the problem document.
+//! Answers to denied requests: examples from the drafts, `Retry-After`, and the problem document.
 
 use super::dialects::lines;
 use http::{HeaderMap, StatusCode};
@@ -18,7 +18,7 @@ fn after(algorithm: impl Algorithm, used: u64, last: u64) -> Decision {
     limiter.check_n(last)
 }
 
-/// "burst" is a fixed window with 36 s left and nothing in it, "daily" a GCRA with room.
+/// Two policies: "burst" is a fixed window that has no units left for 36 s, and "daily" is a GCRA with units left.
 fn two() -> [Policy<'static>; 2] {
     let clock = ManualClock::new(NOW + Duration::from_secs(4));
     let limiter = RateLimiter::builder(FixedWindow::new(BURST)).clock(clock).direct();
@@ -26,7 +26,7 @@ fn two() -> [Policy<'static>; 2] {
     let burst = limiter.check();
     let burst = match burst.retry_after() {
         Some(wait) if wait == Duration::from_secs(36) => burst,
-        other => panic!("the window was to have 36 s left: {other:?}"),
+        other => panic!("expected a denial with 36 s left in the window: {other:?}"),
     };
     [Policy::new("burst", &BURST, burst), Policy::new("daily", &DAILY, after(Gcra::new(DAILY), 187, 1))]
 }
@@ -114,7 +114,7 @@ fn x_ratelimit_retry_after_is_in_legacy_refusals_only() {
         let mut headers = HeaderMap::new();
         legacy(reset).write(&mut headers, &two());
         assert!(!headers.contains_key(NAME));
-        // Whole seconds, rounded up, as in Retry-After; also for a caller that names no policy.
+        // Whole seconds, rounded up, as in `Retry-After`. This also holds for a caller that names no policy.
         for (wait, seconds) in [(Duration::ZERO, "1"), (Duration::from_millis(36_001), "37")] {
             legacy(reset).refuse_for(&mut headers, &[], Some(wait));
             assert_eq!(
@@ -130,7 +130,8 @@ fn x_ratelimit_retry_after_is_in_legacy_refusals_only() {
     }
 }
 
-/// Cause: waits under a second were cut to zero. Symptom: honest clients came back at once, and again.
+/// Cause: waits of less than a second were rounded down to zero. Symptom: well-behaved clients retried at once, again
+/// and again.
 #[test]
 fn retry_after_is_at_least_a_second_and_rounded_up() {
     for (quota, expected) in [
@@ -156,10 +157,10 @@ fn impossible_cost_gets_no_retry_after() {
     assert!(never.decision().is_never());
     assert_eq!(retry_after(&[never]), None);
     let mut headers = HeaderMap::new();
-    headers.insert("retry-after", "5".parse().expect("a value"));
+    headers.insert("retry-after", "5".parse().expect("a valid header value"));
     Fields::default().refuse(&mut headers, &[never]);
-    assert!(!headers.contains_key("retry-after"), "not even another's");
-    // Nor if another policy would have it in a while.
+    assert!(!headers.contains_key("retry-after"), "a field from an inner service must be removed too");
+    // The same holds if another denied policy would admit the request later.
     let [burst, daily] = two();
     assert_eq!(retry_after(&[burst, never, daily]), None);
     assert_eq!(retry_after(&[burst, daily]), Some(Duration::from_secs(36)));
@@ -189,7 +190,7 @@ fn the_wait_is_the_longest_of_those_that_refused() {
     let policies = [
         Policy::new("fast", &Quota::per_second(1).burst(1), after(Gcra::new(Quota::per_second(1)), 1, 1)),
         Policy::new("slow", &slow, after(Gcra::new(slow), 1, 1)),
-        // A dry run makes nobody wait.
+        // A policy that is not enforced adds no wait.
         Policy::new("dry", &DAILY, after(Gcra::new(DAILY), 1_000, 1_000)).enforced(false),
     ];
     let mut headers = HeaderMap::new();
@@ -199,7 +200,7 @@ fn the_wait_is_the_longest_of_those_that_refused() {
     assert!(problem(&policies).ends_with(r#""violated-policies":["fast","slow"]}"#));
 }
 
-/// Ten units of a second each, of which seven are left; eight were asked for.
+/// The bucket holds ten units and refills one per second. Seven units are left, and the request costs eight.
 #[test]
 fn refused_cost_reports_window_end_when_it_fits() {
     let quota = Quota::per_second(1).burst(10);
@@ -208,7 +209,8 @@ fn refused_cost_reports_window_end_when_it_fits() {
     assert_eq!(refused(Dialect::Draft11, &[policy])[2..], [r#"ratelimit: "x";r=1;t=1"#, "retry-after: 1"]);
 }
 
-/// A request that goes through though a policy would not have it (refused only if all of a group are) is told of all.
+/// A request can be admitted although one policy denies it, for example with quotas that deny only together. The answer
+/// then lists all policies.
 #[test]
 fn an_answer_that_is_no_refusal_lists_all() {
     let mut headers = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! The layer with a limit that is awaited: it does what the layer with a limit at hand does.
+//! `RateLimitLayer::awaited`, for limits whose check is a future: its behaviour is the same as with a local limit.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use tower::{Layer, Service, ServiceExt};
 
 const QUOTA: Quota = Quota::per_hour(3);
 
-/// A limiter that is somewhere else.
+/// Stands for a limiter on another machine: its checks are futures.
 struct Far {
     limiter: RateLimiter<Compact<Gcra>, ManualClock>,
     asked: AtomicU64,
@@ -39,11 +39,12 @@ impl AwaitedLimit<IpAddr> for Far {
 
 fn far() -> Arc<Far> {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
-    let limiter = RateLimiter::builder(Gcra::new(QUOTA)).clock(clock).compact().expect("it fits");
+    let limiter =
+        RateLimiter::builder(Gcra::new(QUOTA)).clock(clock).compact().expect("the configuration is valid");
     Arc::new(Far { limiter, asked: AtomicU64::new(0) })
 }
 
-/// Answers with the status that the request asks for; says if it is called without having been ready.
+/// Answers with the status that the request asks for. Panics if it is called without being ready.
 struct Inner {
     ready: bool,
 }
@@ -65,7 +66,7 @@ impl Service<Request<()>> for Inner {
     }
 
     fn call(&mut self, request: Request<()>) -> Self::Future {
-        assert!(std::mem::take(&mut self.ready), "polled ready before it is called");
+        assert!(std::mem::take(&mut self.ready), "poll_ready must return Ready before each call");
         let status =
             request.headers().get("x-status").map_or(200, |status| status.to_str().unwrap().parse().unwrap());
         let mut response = Response::new(Full::from("inner"));
@@ -124,7 +125,7 @@ async fn what_is_exempt_or_has_no_key_does_not_ask() {
         .awaited();
     let service = layer.layer(Inner { ready: false });
     for (path, status) in [("/health", 200), ("/free", 200), ("/", 403)] {
-        // Nobody's: without a peer.
+        // The request has no peer address, so it has no key.
         let request = Request::builder().uri(path).body(()).unwrap();
         assert_eq!(service.clone().oneshot(request).await.unwrap().status().as_u16(), status, "{path}");
     }

@@ -1,9 +1,9 @@
-//! Who the client is, by header fields that it wrote a part of. Properties:
+//! The client's address from header fields, when the client wrote part of those fields. Properties:
 //!
-//! - What a client writes, whatever bytes and lines, does not change what is read of the proxies' part.
-//! - The proxies' part is read alike whether it stands in one line or in several, with ports or without.
-//! - Of what a proxy quotes, nothing but `for` is read.
-//! - A key is the address cut to its prefix, and a key of itself.
+//! - A client can write any bytes and any lines. They do not change what the layer reads from the proxies' part.
+//! - The result is the same for a proxies' part in one line or in several lines, with or without ports.
+//! - In `Forwarded`, the layer reads only `for`, even if other parameters contain quoted text.
+//! - A key is the address cut to its prefix. The key of a key's address is the key itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,10 +20,10 @@ fn runs(cases: u32) -> Config {
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 fn ours() -> Vec<IpNet> {
-    ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().expect("a network")).into()
+    ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().expect("a valid network")).into()
 }
 
-/// Addresses of clients and of proxies.
+/// Random addresses of clients and proxies.
 fn address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![
         any::<Ipv4Addr>().prop_map(IpAddr::V4),
@@ -34,7 +34,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-/// What a client writes: bytes of any kind, mostly those that mean something.
+/// The part that a client writes: arbitrary bytes, most of them with a meaning in these fields.
 fn written() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let byte = prop_oneof![
         4 => prop::sample::select(b",\"\\;=:[] \tfor10.".to_vec()),
@@ -92,13 +92,13 @@ fn lines(left: &[Vec<u8>], right: &[Appended], forwarded: bool, alone: bool) -> 
 fn request(name: &HeaderName, lines: &[Vec<u8>]) -> Request<()> {
     let mut request = Request::new(());
     for line in lines {
-        request.headers_mut().append(name, HeaderValue::from_bytes(line).expect("a value"));
+        request.headers_mut().append(name, HeaderValue::from_bytes(line).expect("a valid header value"));
     }
     request.extensions_mut().insert(PeerAddr(SocketAddr::new(PEER, 1)));
     request
 }
 
-/// The client by the proxies' part, if that says it.
+/// Returns the client according to the proxies' part, or `None` if the proxies' part does not decide it.
 fn expected(right: &[Appended], hops: Option<usize>) -> Option<Option<IpAddr>> {
     let known = |address: IpAddr| Some(address.to_canonical()).filter(|address| !address.is_unspecified());
     let mut addresses = right.iter().rev().map(|appended| appended.address.and_then(known));
@@ -134,7 +134,8 @@ proptest! {
             prop_assert_eq!(read(&together), expected);
             prop_assert_eq!(read(&alone), expected);
         } else if left.is_empty() {
-            // Ours all the way: the last of them; or fewer proxies than there must be.
+            // All addresses are proxies, so the result is the last one. With a number of hops, there are too few
+            // proxies, so there is no client.
             let last = right.first().and_then(|appended| appended.address).map(|address| address.to_canonical());
             prop_assert_eq!(read(&together), if hops.is_some() { None } else { last });
         }
@@ -142,7 +143,7 @@ proptest! {
 
     #[test]
     fn a_key_is_a_network(address in address(), v4 in 0_u8..=32, v6 in 0_u8..=128) {
-        let client = ClientIp::peer().ipv4_prefix(v4).and_then(|client| client.ipv6_prefix(v6)).expect("prefixes");
+        let client = ClientIp::peer().ipv4_prefix(v4).and_then(|client| client.ipv6_prefix(v6)).expect("valid prefix lengths");
         let key = |address: IpAddr| {
             let mut request = Request::new(());
             request.extensions_mut().insert(PeerAddr(SocketAddr::new(address, 1)));
@@ -150,7 +151,7 @@ proptest! {
         };
         let address = address.to_canonical();
         let bits = if address.is_ipv4() { v4 } else { v6 };
-        let network = IpNet::new(address, bits).expect("a prefix").network();
+        let network = IpNet::new(address, bits).expect("a valid prefix length").network();
         prop_assert_eq!(key(address), (!address.is_unspecified()).then_some(network));
         prop_assert!(network.is_unspecified() || network != network.to_canonical() || key(network) == Some(network));
     }

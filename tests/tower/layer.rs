@@ -1,4 +1,4 @@
-//! The layer around plain services: whom it lets through, what it charges, and what it says.
+//! The layer around simple services: which requests it admits, which charges it makes, and which fields it writes.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -29,12 +29,12 @@ fn manual() -> ManualClock {
 }
 
 fn limiter(clock: &ManualClock) -> RateLimiter<tollgate::Compact<Gcra>, ManualClock> {
-    RateLimiter::builder(Gcra::new(QUOTA)).clock(clock.clone()).compact().expect("it fits")
+    RateLimiter::builder(Gcra::new(QUOTA)).clock(clock.clone()).compact().expect("the configuration is valid")
 }
 
 type Answer = Response<Full<Bytes>>;
 
-/// Answers what its request's `x-status` says.
+/// Answers with the status in the request's `x-status` field.
 #[derive(Clone)]
 struct Inner;
 
@@ -59,21 +59,21 @@ impl Service<Request<()>> for Inner {
 
 fn from(peer: &str) -> Request<()> {
     let mut request = Request::new(());
-    request.extensions_mut().insert(PeerAddr(format!("{peer}:1").parse().expect("an address")));
+    request.extensions_mut().insert(PeerAddr(format!("{peer}:1").parse().expect("a valid address")));
     request
 }
 
 fn with(mut request: Request<()>, name: &'static str, value: &str) -> Request<()> {
-    request.headers_mut().append(HeaderName::from_static(name), value.parse().expect("a value"));
+    request.headers_mut().append(HeaderName::from_static(name), value.parse().expect("a valid header value"));
     request
 }
 
-/// The response of a ready future.
+/// Returns the output of a future that is ready at the first poll.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("nothing here waits"),
+        Poll::Pending => panic!("the future must be ready at the first poll"),
     }
 }
 
@@ -81,7 +81,7 @@ fn ask<L: Limit<X::Key>, X: KeyExtractor>(
     layer: &RateLimitLayer<L, X>,
     request: Request<()>,
 ) -> Response<tollgate::tower::Body<Full<Bytes>>> {
-    now(layer.layer(Inner).oneshot(request)).expect("it does not fail")
+    now(layer.layer(Inner).oneshot(request)).expect("the service does not fail")
 }
 
 fn status<L: Limit<X::Key>, X: KeyExtractor>(layer: &RateLimitLayer<L, X>, request: Request<()>) -> u16 {
@@ -89,7 +89,7 @@ fn status<L: Limit<X::Key>, X: KeyExtractor>(layer: &RateLimitLayer<L, X>, reque
 }
 
 fn text<B: http_body::Body<Data = Bytes, Error: std::fmt::Debug>>(response: Response<B>) -> String {
-    let bytes = now(response.into_body().collect()).expect("a body").to_bytes();
+    let bytes = now(response.into_body().collect()).expect("the body can be read").to_bytes();
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
@@ -139,7 +139,8 @@ fn clones_and_services_share_the_limit() {
     assert_eq!((statuses.len(), admitted), (6, 3));
 }
 
-/// Options of a clone are its own, and keep those that were set before; so does naming the limit.
+/// A clone has its own options. It keeps the options that were set before the clone, and naming the policy keeps them
+/// too.
 #[test]
 fn options_are_kept() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
@@ -161,9 +162,9 @@ fn options_are_kept() {
         assert_eq!((status(&kept, missing()), status(&changed, missing())), (404, 404), "{round}");
         assert_eq!((status(&kept, Request::new(())), status(&changed, Request::new(()))), (200, 200));
     }
-    let exempt = || Request::builder().uri("/exempt").body(()).expect("a request");
+    let exempt = || Request::builder().uri("/exempt").body(()).expect("a valid request");
     assert_eq!((status(&kept, exempt()), status(&changed, exempt())), (200, 200));
-    // They share the limit, of which a request costs two of three.
+    // Both layers share the limit of three units, and each request costs two.
     assert_eq!(text(ask(&kept, from("203.0.113.7"))), "inner");
     assert_eq!(text(ask(&kept, from("203.0.113.7"))), "0");
     assert_eq!(text(ask(&changed, from("203.0.113.7"))), "1");
@@ -216,7 +217,7 @@ fn requests_without_key_follow_missing_policy() {
     assert!(text(refused).contains("\"status\":403"));
 }
 
-/// RFC 9110, 15.5.2: an answer of status 401 has a challenge.
+/// RFC 9110, section 15.5.2: an answer with status 401 must contain a challenge.
 #[test]
 fn missing_credentials_are_answered_with_a_challenge() {
     fn refused<L: Limit<X::Key>, X: KeyExtractor>(
@@ -228,7 +229,7 @@ fn missing_credentials_are_answered_with_a_challenge() {
         assert_eq!(header(&response, "cache-control").as_deref(), Some("no-store"));
         assert_eq!(header(&response, "retry-after"), None);
         let status = response.status();
-        let title = status.canonical_reason().expect("a known status");
+        let title = status.canonical_reason().expect("the status has a standard reason");
         let body = text(response);
         assert!(body.contains(&format!("\"title\":\"{title}\",\"status\":{}", status.as_u16())), "{body}");
         (status.as_u16(), challenge)
@@ -243,7 +244,7 @@ fn missing_credentials_are_answered_with_a_challenge() {
     let twice = with(with(Request::new(()), "x-api-key", "a"), "x-api-key", "b");
     assert_eq!(refused(&by_header(api_key.clone()), twice), none());
 
-    // Credentials are no help to a client whose address is missing.
+    // A client without an address does not need credentials.
     let by_address = || RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
     assert_eq!(refused(&by_address(), Request::new(())), none());
     let pair = RateLimitLayer::new(limiter(&manual()), (ClientIp::peer(), Header::new(api_key.clone())));
@@ -251,31 +252,37 @@ fn missing_credentials_are_answered_with_a_challenge() {
     assert_eq!(refused(&pair, with(Request::new(()), "x-api-key", "a")), none());
     assert_eq!(refused(&pair, from("203.0.113.7")), (401, challenge));
 
-    // The layer has the last word, also after the limit is named.
+    // The layer's own challenge takes precedence, even if the policy is named later.
     let chosen = by_address().challenge(Some(HeaderValue::from_static("Basic realm=\"x\"")));
     let basic = (401, "Basic realm=\"x\"".to_owned());
     assert_eq!(refused(&chosen.policy("calls", QUOTA), Request::new(())), basic);
     assert_eq!(refused(&by_header(api_key).challenge(None), Request::new(())), none());
 
-    // A refusal for a limit has no challenge.
+    // An answer for an exceeded limit has no challenge.
     let limited = by_header(AUTHORIZATION).cost(|_| 4);
     let response = ask(&limited, with(Request::new(()), "authorization", "a"));
     assert_eq!((response.status().as_u16(), header(&response, "www-authenticate")), (429, None));
 }
 
-/// Cause: two values were no key, which is no limit where requests without one pass. Symptom: a client sent its field twice.
+/// Cause: a field with two values gave no key, and `Missing::Allow` admits requests without a key. Symptom: a client
+/// bypassed the limit by sending its field twice.
 #[test]
 fn a_field_that_is_sent_twice_is_refused_in_any_case() {
     let name = HeaderName::from_static("x-key");
     let twice = || with(with(from("203.0.113.7"), "x-key", "a"), "x-key", "b");
     let layer = || RateLimitLayer::new(limiter(&manual()), Header::new(name.clone()));
     let shared = with(Request::new(()), "x-key", "shared");
-    let shared = Missing::Shared(Header::new(name.clone()).key(Head::of(&shared)).expect("it has one"));
+    let shared =
+        Missing::Shared(Header::new(name.clone()).key(Head::of(&shared)).expect("the request has a key"));
     for missing in [Missing::Deny, Missing::Allow, shared.clone()] {
         assert_eq!(status(&layer().missing(missing), twice()), 403);
     }
     for missing in [Missing::Allow, shared] {
-        assert_eq!(status(&layer().missing(missing), from("203.0.113.7")), 200, "none is another thing");
+        assert_eq!(
+            status(&layer().missing(missing), from("203.0.113.7")),
+            200,
+            "a request without the field is a different case"
+        );
     }
     let pair = RateLimitLayer::new(limiter(&manual()), (ClientIp::peer(), Header::new(name)));
     let pair = pair.missing(Missing::Allow);
@@ -441,9 +448,10 @@ fn a_call_of_grpc_is_refused_in_its_words() {
 fn keys_of_all_kinds() {
     let statuses = |layer: &dyn Fn(Request<()>) -> u16, requests: [Request<()>; 4]| requests.map(layer);
     let one = Quota::per_hour(1);
-    let by =
-        |clock: ManualClock| RateLimiter::builder(Gcra::new(one)).clock(clock).compact().expect("it fits");
-    let path = |path: &str| Request::builder().uri(path).body(()).expect("a request");
+    let by = |clock: ManualClock| {
+        RateLimiter::builder(Gcra::new(one)).clock(clock).compact().expect("the configuration is valid")
+    };
+    let path = |path: &str| Request::builder().uri(path).body(()).expect("a valid request");
     let key = |request, key: &str| with(request, "x-api-key", key);
 
     let api_key = Header::new(HeaderName::from_static("x-api-key"));
@@ -476,12 +484,12 @@ fn keys_of_all_kinds() {
     assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 200, 429, 401]);
 }
 
-/// The closures name no types.
+/// The closures need no type annotations.
 #[test]
 fn closures_are_keys_without_annotations() {
     let by_query = key_fn(|head| Some(head.uri().query()?.len()));
     let layer = RateLimitLayer::new(limiter(&manual()), by_query).cost(|_| 3);
-    let get = |uri: &str| Request::builder().uri(uri).body(()).expect("a request");
+    let get = |uri: &str| Request::builder().uri(uri).body(()).expect("a valid request");
     assert_eq!(["/?a", "/?b", "/?bb", "/"].map(|uri| status(&layer, get(uri))), [200, 429, 200, 403]);
 
     let pair = (key_fn(|head| Some(head.method().clone())), key_fn(|head| Some(head.path().to_owned())));
@@ -489,20 +497,20 @@ fn closures_are_keys_without_annotations() {
     assert_eq!(["/a", "/b", "/a"].map(|uri| status(&layer, get(uri))), [200, 200, 429]);
 }
 
-/// What a keyed limiter keeps of a header does not keep the request's memory.
+/// A keyed limiter that stores a header's value does not keep the request's buffer alive.
 #[test]
 fn a_kept_header_has_memory_of_its_own() {
     let limiter = Arc::new(RateLimiter::keyed::<tollgate::tower::HeaderKey, _>(Gcra::new(QUOTA)));
     let layer = RateLimitLayer::new(Arc::clone(&limiter), Header::new(HeaderName::from_static("x-api-key")));
     let buffer = Bytes::from(vec![b'k'; 64]);
     let mut request = Request::new(());
-    let value = http::HeaderValue::from_maybe_shared(buffer.slice(..8)).expect("a value");
+    let value = http::HeaderValue::from_maybe_shared(buffer.slice(..8)).expect("a valid header value");
     request.headers_mut().insert("x-api-key", value);
     assert_eq!(status(&layer, request), 200);
-    assert!(buffer.try_into_mut().is_ok(), "somebody keeps the buffer");
+    assert!(buffer.try_into_mut().is_ok(), "the limiter must not keep the buffer");
 }
 
-/// Every limiter is a limit.
+/// Every limiter implements `Limit`.
 #[test]
 fn all_stores_limit() {
     fn three<L: Limit<IpAddr>>(limit: L) {
@@ -513,18 +521,18 @@ fn all_stores_limit() {
     let clock = manual();
     let builder = || RateLimiter::builder(Gcra::new(QUOTA)).clock(clock.clone());
     let window = || RateLimiter::builder(FixedWindow::new(QUOTA)).clock(clock.clone());
-    three(builder().compact().expect("it fits"));
-    three(builder().compact().expect("it fits").adjustable());
+    three(builder().compact().expect("the configuration is valid"));
+    three(builder().compact().expect("the configuration is valid").adjustable());
     three(Arc::new(builder().keyed::<IpAddr>()));
     three(builder().keyed::<IpAddr>().adjustable());
     three(builder().max_keys(10, WhenFull::Forget).keyed::<IpAddr>());
-    three(window().sketch().expect("it fits"));
+    three(window().sketch().expect("the configuration is valid"));
     three(builder().direct());
     three(builder().direct().adjustable());
     three(builder().striped());
 }
 
-/// A service that is ready once.
+/// A service that must be polled ready before each call.
 #[derive(Clone)]
 struct Reserving {
     is_ready: Arc<std::sync::Mutex<Cell<u32>>>,
@@ -552,12 +560,12 @@ impl Service<Request<()>> for Reserving {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        assert!(std::mem::take(&mut self.reserved), "called without being ready");
+        assert!(std::mem::take(&mut self.reserved), "poll_ready must return Ready before each call");
         ready(Ok(Response::new(Full::default())))
     }
 }
 
-/// The service that was ready is the one that is called; a refusal leaves it ready.
+/// The layer calls the same service that it polled ready. A denied request leaves that service ready.
 #[test]
 fn readiness_is_the_inner_services() {
     let is_ready = Arc::new(std::sync::Mutex::new(Cell::new(2)));
@@ -577,7 +585,7 @@ fn readiness_is_the_inner_services() {
     assert!(service.poll_ready(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
 }
 
-/// What servers and their frameworks ask of layers and services.
+/// Servers and frameworks require these bounds of layers and services.
 #[test]
 fn layers_services_and_futures_can_be_sent() {
     fn sent<T: Clone + Send + Sync + 'static>(_: &T) {}
@@ -593,13 +601,14 @@ fn layers_services_and_futures_can_be_sent() {
     let _: &dyn Fn(&Decision) -> bool = &tollgate::tower::Ruling::is_allowed;
 }
 
-/// Cause: the policy's own quota was taken for the rate. Symptom: after 100 a minute became 10, nine times the rate was advertised.
+/// Cause: the fields showed the policy's own quota instead of the limiter's. Symptom: after a change from 100 to 10 per
+/// minute, the fields advertised nine times the rate.
 #[test]
 fn clients_are_told_the_quota_that_is_in_force() {
     let quota = Quota::per_minute(100);
     let clock = manual();
     let builder = RateLimiter::builder(Gcra::new(quota)).clock(clock.clone());
-    let limiter = Arc::new(builder.compact().expect("it fits").adjustable());
+    let limiter = Arc::new(builder.compact().expect("the configuration is valid").adjustable());
     let layer = RateLimitLayer::new(Arc::clone(&limiter), Global).policy("x", quota).fields_on_allowed(true);
     let told = |layer: &_| {
         let response = ask(layer, Request::new(()));
@@ -612,16 +621,19 @@ fn clients_are_told_the_quota_that_is_in_force() {
         (100, ["\"x\";q=100;w=60", "\"x\";r=99;t=60"]),
     ] {
         clock.advance(Duration::from_secs(3_600));
-        limiter.set_quota(&Quota::per_minute(per_minute), Carry::AsIs).expect("it fits");
+        limiter.set_quota(&Quota::per_minute(per_minute), Carry::AsIs).expect("the configuration is valid");
         assert_eq!(told(&layer), expected, "{per_minute}");
     }
 }
 
-/// Cause: the outer layer, which admitted the request, wrote its numbers over those of the inner one.
+/// Cause: the outer layer admitted the request and overwrote the inner layer's numbers with its own.
 #[test]
 fn outer_layer_keeps_fields_of_refusal() {
     let layer = |name, quota: Quota, dialect| {
-        let limiter = RateLimiter::builder(Gcra::new(quota)).clock(manual()).compact().expect("it fits");
+        let limiter = RateLimiter::builder(Gcra::new(quota))
+            .clock(manual())
+            .compact()
+            .expect("the configuration is valid");
         RateLimitLayer::new(limiter, Global)
             .policy(name, quota)
             .fields(Fields::new(dialect))
@@ -642,7 +654,7 @@ fn outer_layer_keeps_fields_of_refusal() {
         let narrow = layer("narrow", Quota::per_minute(2), dialect);
         let service = wide.layer(narrow.layer(Inner));
         let answer = |request| {
-            let response = now(service.clone().oneshot(request)).expect("it does not fail");
+            let response = now(service.clone().oneshot(request)).expect("the service does not fail");
             (response.status().as_u16(), header(&response, name).unwrap_or_default())
         };
         assert_eq!(answer(from("203.0.113.7")), (200, of_inner.to_owned()), "{dialect:?}");
@@ -650,25 +662,26 @@ fn outer_layer_keeps_fields_of_refusal() {
         assert_eq!(answer(from("203.0.113.7")), (429, of_refusal.to_owned()), "{dialect:?}");
         let call = with(from("203.0.113.7"), "content-type", "application/grpc");
         assert_eq!(answer(call), (200, of_refusal.to_owned()), "{dialect:?}");
-        // The other way around, what is less is written over what is more.
+        // With the layers swapped, the smaller numbers replace the larger ones.
         let (wide, narrow) =
             (layer("wide", Quota::per_minute(10), dialect), layer("narrow", Quota::per_minute(2), dialect));
-        let response = now(narrow.layer(wide.layer(Inner)).oneshot(from("203.0.113.7"))).expect("it answers");
+        let response = now(narrow.layer(wide.layer(Inner)).oneshot(from("203.0.113.7")))
+            .expect("the service does not fail");
         assert_eq!(header(&response, name).as_deref(), Some(of_inner), "{dialect:?}");
         let alone = layer("wide", Quota::per_minute(10), dialect);
         assert_eq!(header(&ask(&alone, from("203.0.113.7")), name).as_deref(), Some(of_outer), "{dialect:?}");
     }
-    // A list has room for both, but not on a refusal, which names those that refuse.
+    // The list fields of draft 11 hold the policies of both layers. A denial lists only the policies that deny.
     let wide = layer("wide", Quota::per_minute(10), Dialect::Draft11);
     let service = wide.layer(layer("narrow", Quota::per_minute(1), Dialect::Draft11).layer(Inner));
     let lines = || {
-        let response = now(service.clone().oneshot(from("203.0.113.7"))).expect("it does not fail");
+        let response = now(service.clone().oneshot(from("203.0.113.7"))).expect("the service does not fail");
         response.headers().get_all("ratelimit").iter().count()
     };
     assert_eq!([lines(), lines()], [2, 1]);
 }
 
-/// Cause: an admitted request was told what is left in its stripe, which is mostly nothing.
+/// Cause: an admitted request received the remaining units of its stripe, which are usually zero.
 #[test]
 fn a_striped_limiter_says_nothing_of_what_is_left() {
     let quota = Quota::per_hour(3);

@@ -1,4 +1,4 @@
-//! The middleware: the layer, in front of services of the tests' own and in real servers.
+//! The middleware: the layer around the tests' own services and in real servers.
 
 mod awaited;
 mod client;

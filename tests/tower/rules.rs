@@ -1,4 +1,4 @@
-//! Rules in front of a service: what is refused, and what clients are told.
+//! Rules in front of a service: which requests they deny, and what clients receive.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn request(client: Option<&str>, path: &str) -> Request<String> {
     .unwrap()
 }
 
-/// Answers 200, or 503 if the request's path says so; and tells whether the request was marked.
+/// Answers 200, or 503 if the request's path asks for it. Reports whether the request was marked.
 async fn serve(request: Request<String>) -> Result<Response<String>, Infallible> {
     let status = if request.uri().path() == "/down" { 503 } else { 200 };
     let marked = request.extensions().get::<SoftLimited>().is_some();
@@ -74,7 +74,7 @@ async fn refusals_name_the_rules_that_refuse() {
         assert_eq!(response.headers()["ratelimit-policy"], r#""per-minute";q=4;w=60, "per-day";q=10;w=8640"#);
         let day = 6 + left;
         let expected = format!(r#""per-minute";r={left};t=60, "per-day";r={day};t={}"#, day * 864);
-        assert_eq!(response.headers()["ratelimit"], expected, "a dry run is nothing to tell");
+        assert_eq!(response.headers()["ratelimit"], expected, "the fields do not mention a dry run");
         assert_eq!(response.headers()["marked"], marked);
     }
     let response = ask(Some("alice"), "/").await;
@@ -84,25 +84,26 @@ async fn refusals_name_the_rules_that_refuse() {
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(problem["violated-policies"], serde_json::json!(["per-minute"]));
-    assert_eq!(ask(Some("bob"), "/").await.status(), StatusCode::OK, "another client");
+    assert_eq!(ask(Some("bob"), "/").await.status(), StatusCode::OK, "another client has its own counter");
     for _ in 0..9 {
-        assert_eq!(ask(None, "/").await.status(), StatusCode::OK, "a dry run refuses nobody");
+        assert_eq!(ask(None, "/").await.status(), StatusCode::OK, "a dry run denies no request");
     }
 }
 
-/// Cause: a layer did not know its domain. Trigger: `"apii"` for `"api"`. Symptom: it never limited, and said nothing.
+/// Cause: a layer did not check its domain. Trigger: `"apii"` instead of `"api"`. Symptom: the layer never limited a
+/// request and gave no error.
 #[test]
 fn layer_of_an_unknown_domain_is_an_error() {
     let error = RateLimitLayer::rules(rules(TEXT), "apii", describe).unwrap_err().to_string();
     for part in ["\"apii\"", "the nearest is \"api\", of test.yaml", "name that one, or load a file"] {
-        assert!(error.contains(part), "{part} is not in {error}");
+        assert!(error.contains(part), "expected {part} in the error {error}");
     }
     let none = Rules::builder().clock(ManualClock::new(START)).load([]).unwrap();
     let error = RateLimitLayer::rules(Arc::new(none), "api", describe).unwrap_err().to_string();
     assert!(error.contains("\"api\"") && error.contains("load a file"), "{error}");
 }
 
-/// As soon as there is a layer, before any request.
+/// The domain is in use as soon as the layer exists, before any request.
 #[tokio::test]
 async fn layer_keeps_its_domain_over_loads() {
     let rules = rules(TEXT);
@@ -117,7 +118,7 @@ async fn layer_keeps_its_domain_over_loads() {
     }
 }
 
-/// Nothing helps a request that can never be admitted, so it is not told to come back.
+/// A request that can never be admitted gets no `Retry-After`.
 #[tokio::test]
 async fn a_rule_of_nothing_says_never() {
     let service = RateLimitLayer::rules(rules(TEXT), "api", describe).unwrap().layer(service_fn(serve));
@@ -130,7 +131,7 @@ async fn a_rule_of_nothing_says_never() {
     );
 }
 
-/// A look at a rule of nothing is not what refuses a request.
+/// A peek at a rule with a limit of 0 denies no request.
 #[tokio::test]
 async fn a_look_at_a_rule_of_nothing_violates_nothing() {
     let look = |head: Head<'_>, descriptors: &mut Descriptors| {
@@ -150,7 +151,7 @@ async fn a_look_at_a_rule_of_nothing_violates_nothing() {
     assert_eq!(problem["violated-policies"], serde_json::json!(["per-minute"]));
 }
 
-/// A request that failed is given back to every rule; what those are charged then is what others find.
+/// A failed request is refunded in every rule, so later requests can use those units.
 #[tokio::test]
 async fn refunds_go_to_every_rule() {
     let rules = rules(TEXT);
@@ -185,8 +186,7 @@ async fn the_cost_of_a_request_is_its_hits() {
     assert_eq!(ask("/").await.status(), StatusCode::OK);
 }
 
-/// Rules are loaded again while requests are served: no request is left without an answer, and none is answered by anything but
-/// the rules.
+/// Rules are reloaded while the server handles requests. Every request gets an answer, and only the rules decide it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_reload_under_requests() {
     let of = |limit: usize| {
@@ -226,7 +226,7 @@ async fn rules_reload_under_requests() {
     assert_eq!(service.oneshot(request(Some("0"), "/")).await.unwrap().status(), StatusCode::OK);
 }
 
-/// Whoever cannot be told from others is refused, unless the server says otherwise.
+/// A request without a key is denied unless the server configures something else.
 #[tokio::test]
 async fn a_request_of_nobody_is_missing() {
     let known = |head: Head<'_>, descriptors: &mut Descriptors| {

@@ -1,6 +1,6 @@
-//! The layer in real servers, asked by real clients, over HTTP/1.1 and HTTP/2.
+//! The layer in real servers, with real clients, over HTTP/1.1 and HTTP/2.
 //!
-//! Limiters stand still at one time, so that what is admitted is exact whatever the machine does.
+//! The limiters' clocks do not advance, so the number of admitted requests is exact on any machine.
 
 #[path = "../../../examples/tonic/echo.rs"]
 mod echo;
@@ -29,7 +29,7 @@ fn limiter(quota: Quota) -> Arc<Limiter> {
     Arc::new(RateLimiter::builder(Gcra::new(quota)).clock(clock).keyed())
 }
 
-/// axum's own extension.
+/// Reads the peer's address from axum's own extension.
 fn connected(extensions: &Extensions) -> Option<IpAddr> {
     Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip())
 }
@@ -39,7 +39,7 @@ fn by_peer() -> ClientIp {
 }
 
 fn loopback() -> Proxies {
-    let networks: [IpNet; 1] = ["127.0.0.0/8".parse().expect("a network")];
+    let networks: [IpNet; 1] = ["127.0.0.0/8".parse().expect("a valid network")];
     Proxies::networks(networks)
 }
 
@@ -69,24 +69,24 @@ async fn concurrent_clients_get_the_limit_and_no_more() {
         tasks.push(tokio::spawn(async move {
             let mut statuses = [0; 2];
             for _ in 0..50 {
-                let response = client.request(request(&uri)).await.expect("an answer");
+                let response = client.request(request(&uri)).await.expect("the server answers");
                 match response.status() {
                     StatusCode::OK => statuses[0] += 1,
                     StatusCode::TOO_MANY_REQUESTS => statuses[1] += 1,
                     other => panic!("{other}"),
                 }
-                response.into_body().collect().await.expect("a body");
+                response.into_body().collect().await.expect("the body can be read");
             }
             statuses
         }));
     }
     let mut total = [0; 2];
     for task in tasks {
-        let [admitted, refused] = task.await.expect("a client");
+        let [admitted, refused] = task.await.expect("the client task does not panic");
         total = [total[0] + admitted, total[1] + refused];
     }
     assert_eq!(total, [100, 300]);
-    assert_eq!(served.load(Ordering::Relaxed), 100, "a refused request reached the handler");
+    assert_eq!(served.load(Ordering::Relaxed), 100, "a denied request reached the handler");
     server.stop().await;
 }
 
@@ -96,12 +96,12 @@ async fn a_refusal_says_the_same_over_both_versions() {
     for client in clients() {
         let layer = RateLimitLayer::new(limiter(quota), by_peer()).policy("per-client", quota);
         let server = Server::start(hello().layer(layer.fields_on_allowed(true))).await;
-        let admitted = client.request(request(&server.uri("/"))).await.expect("an answer");
+        let admitted = client.request(request(&server.uri("/"))).await.expect("the server answers");
         assert_eq!(header(&admitted, "ratelimit"), "\"per-client\";r=0;t=60");
         assert_eq!((header(&admitted, "retry-after"), admitted.status().as_u16()), ("", 200));
-        admitted.into_body().collect().await.expect("a body");
+        admitted.into_body().collect().await.expect("the body can be read");
 
-        let refused = client.request(request(&server.uri("/"))).await.expect("an answer");
+        let refused = client.request(request(&server.uri("/"))).await.expect("the server answers");
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(header(&refused, "ratelimit-policy"), "\"per-client\";q=1;w=60");
         assert_eq!(header(&refused, "ratelimit"), "\"per-client\";r=0;t=60");
@@ -109,7 +109,7 @@ async fn a_refusal_says_the_same_over_both_versions() {
         assert_eq!(header(&refused, "content-type"), "application/problem+json");
         assert_eq!(header(&refused, "cache-control"), "no-store");
         let length = header(&refused, "content-length").to_owned();
-        let body = refused.into_body().collect().await.expect("a body").to_bytes();
+        let body = refused.into_body().collect().await.expect("the body can be read").to_bytes();
         assert_eq!(length, body.len().to_string());
         let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
         assert_eq!(
@@ -119,9 +119,9 @@ async fn a_refusal_says_the_same_over_both_versions() {
 
         let mut head = request(&server.uri("/"));
         *head.method_mut() = Method::HEAD;
-        let refused = client.request(head).await.expect("an answer");
+        let refused = client.request(head).await.expect("the server answers");
         assert_eq!((refused.status().as_u16(), header(&refused, "content-length")), (429, length.as_str()));
-        assert!(refused.into_body().collect().await.expect("no body").to_bytes().is_empty());
+        assert!(refused.into_body().collect().await.expect("the body can be read").to_bytes().is_empty());
         drop(client);
         server.stop().await;
     }
@@ -130,7 +130,7 @@ async fn a_refusal_says_the_same_over_both_versions() {
 #[tokio::test]
 async fn requests_without_a_peer_are_handled_as_one_says() {
     let by_extension = |missing: Option<Missing<IpAddr>>| {
-        // Nobody put a `PeerAddr` there.
+        // This server does not insert a `PeerAddr`.
         let layer = RateLimitLayer::new(limiter(Quota::per_hour(2)), ClientIp::peer());
         match missing {
             Some(missing) => layer.missing(missing),
@@ -148,9 +148,9 @@ async fn requests_without_a_peer_are_handled_as_one_says() {
     for (missing, expected) in cases {
         let server = Server::start(hello().layer(by_extension(missing))).await;
         for expected in expected {
-            let response = client.request(request(&server.uri("/"))).await.expect("an answer");
+            let response = client.request(request(&server.uri("/"))).await.expect("the server answers");
             assert_eq!(response.status().as_u16(), expected, "{missing:?}");
-            response.into_body().collect().await.expect("a body");
+            response.into_body().collect().await.expect("the body can be read");
         }
         server.stop().await;
     }
@@ -168,9 +168,9 @@ async fn exemptions_refunds_and_refusals_of_ones_own() {
     let paths = ["/?exempt", "/fail", "/fail", "/fail", "/", "/?exempt", "/", "/fail", "/?exempt"];
     let mut statuses = Vec::new();
     for path in paths {
-        let response = client.request(request(&server.uri(path))).await.expect("an answer");
+        let response = client.request(request(&server.uri(path))).await.expect("the server answers");
         statuses.push(response.status().as_u16());
-        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let body = response.into_body().collect().await.expect("the body can be read").to_bytes();
         assert_eq!(statuses.last() == Some(&429), body == "come back later");
     }
     assert_eq!(statuses, [200, 502, 502, 502, 200, 200, 200, 429, 200]);
@@ -178,7 +178,7 @@ async fn exemptions_refunds_and_refusals_of_ones_own() {
     server.stop().await;
 }
 
-/// Whoever writes addresses to the left of what the proxy wrote stays one client.
+/// A client that writes false addresses to the left of the proxy's entry still counts as one client.
 #[tokio::test]
 async fn a_spoofed_address_is_the_proxys_word_against_the_clients() {
     let limiter = limiter(Quota::per_hour(3));
@@ -194,7 +194,8 @@ async fn a_spoofed_address_is_the_proxys_word_against_the_clients() {
     server.stop().await;
 }
 
-/// Headers as no proxy writes them: an answer, whoever the client is; and never another client's.
+/// Header fields that no proxy would write. The server answers every request, and no request is counted for another
+/// client.
 #[tokio::test]
 async fn hostile_headers_get_an_answer() {
     let limiter = limiter(Quota::per_hour(1));
@@ -210,7 +211,7 @@ async fn hostile_headers_get_an_answer() {
     let forwarded = [b"Forwarded: for=203.0.113.7, for=\"".as_slice(), &[b'\\'; 30_000], b"\r\n"].concat();
     let quotes = [b"Forwarded: for=203.0.113.7,".as_slice(), &b"\\\"".repeat(15_000), b"\r\n"].concat();
     let chain = format!("X-Forwarded-For: 203.0.113.7{}\r\n", ", 127.0.0.1".repeat(5_000));
-    // None of these says who the client is.
+    // None of these fields identifies the client.
     let unknown = [
         huge(b','),
         huge(b'a'),
@@ -231,11 +232,11 @@ async fn hostile_headers_get_an_answer() {
         let path = if lines.starts_with(b"F") { "/f" } else { "/" };
         let status = server::raw_to(&server, path, &lines).await;
         let start = String::from_utf8_lossy(&lines[..lines.len().min(60)]).into_owned();
-        // The end of a field is trimmed by the server, so blanks leave the comma at the end.
+        // The server trims trailing blanks of a field, so the text of blanks ends with its comma.
         assert_eq!(status, 403, "{start}");
         assert_eq!(limiter.peek(&victim).remaining(), 1, "{start}");
     }
-    // Many lines: the last ones count.
+    // A field in many lines: the last lines count.
     let lines = "X-Forwarded-For: 6.6.6.6\r\n".repeat(80) + "X-Forwarded-For: 203.0.113.7\r\n";
     assert_eq!(raw(&server, lines.as_bytes()).await, 200);
     assert_eq!(limiter.peek(&victim).remaining(), 0);
@@ -249,20 +250,22 @@ async fn a_real_client_of_grpc_understands_a_refusal() {
     let by_client = ClientIp::peer()
         .peer_from(|extensions| Some(extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()));
     let layer = RateLimitLayer::new(limiter(quota), by_client).policy("calls", quota);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("its address");
+    let listener =
+        tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("the system assigns a free port");
+    let address = listener.local_addr().expect("a listener has an address");
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let served = GrpcServer::builder().layer(layer.clone()).add_service(echo::EchoServer);
     let server = tokio::spawn(served.serve_with_incoming_shutdown(TcpIncoming::from(listener), async {
         stopped.await.ok();
     }));
 
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
-    let mut client = echo::EchoClient::new(endpoint.connect().await.expect("a connection"));
-    // With its trailers, of which one says that it is an error.
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("a valid address");
+    let mut client =
+        echo::EchoClient::new(endpoint.connect().await.expect("the server accepts the connection"));
+    // The answer includes the trailers, where one reports an error.
     assert_eq!(client.say("hello").await.map_err(|status| status.code()), Ok("hello".to_owned()));
     assert_eq!(client.say("").await.map_err(|status| status.code()), Err(tonic::Code::InvalidArgument));
-    let refused = client.say("hello").await.expect_err("the limit is two");
+    let refused = client.say("hello").await.expect_err("the third call is denied");
     assert_eq!((refused.code(), refused.message()), (tonic::Code::ResourceExhausted, "rate limit exceeded"));
     assert_eq!(refused.metadata().get("retry-after").map(|wait| wait.as_bytes()), Some(&b"1800"[..]));
     assert_eq!(
@@ -270,17 +273,17 @@ async fn a_real_client_of_grpc_understands_a_refusal() {
         Some(&b"\"calls\";r=0;t=1800"[..])
     );
     drop(client);
-    stop.send(()).expect("it is running");
-    server.await.expect("it ends").expect("without an error");
+    stop.send(()).expect("the server is running");
+    server.await.expect("the server task does not panic").expect("the server ends without an error");
 }
 
-/// What is streamed stays streamed: the layer does not gather bodies.
+/// A streamed body stays streamed: the layer does not buffer bodies.
 #[tokio::test]
 async fn a_body_comes_as_it_is_sent() {
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<bytes::Bytes, std::io::Error>>(1);
     let receiver = Arc::new(tokio::sync::Mutex::new(Some(receiver)));
     let handler = async move || {
-        let receiver = receiver.lock().await.take().expect("asked once");
+        let receiver = receiver.lock().await.take().expect("only one request asks");
         axum::body::Body::from_stream(futures_util::stream::unfold(receiver, async |mut receiver| {
             let chunk = receiver.recv().await?;
             Some((chunk, receiver))
@@ -291,16 +294,17 @@ async fn a_body_comes_as_it_is_sent() {
     let app = Router::new().route("/", get(handler)).layer(RateLimitLayer::new(one, Global));
     let server = Server::start(app).await;
     let client = client(false);
-    let mut response = client.request(request(&server.uri("/"))).await.expect("an answer");
+    let mut response = client.request(request(&server.uri("/"))).await.expect("the server answers");
     for text in ["one", "two"] {
-        sender.send(Ok(text.into())).await.expect("it is read");
-        let frame = response.frame().await.expect("a frame").expect("no error");
+        sender.send(Ok(text.into())).await.expect("the other side reads");
+        let frame =
+            response.frame().await.expect("the body has another frame").expect("the frame has no error");
         assert_eq!(frame.into_data().expect("data"), text);
     }
     drop(sender);
     assert!(response.frame().await.is_none());
     let refused: Request<_> = request(&server.uri("/"));
-    assert_eq!(client.request(refused).await.expect("an answer").status(), 429);
+    assert_eq!(client.request(refused).await.expect("the server answers").status(), 429);
     drop((client, response));
     server.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A server on a free port of this machine, and what asks it.
+//! A server on a free local port, and its clients.
 
 use std::net::SocketAddr;
 
@@ -23,8 +23,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(app: Router) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("its address");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("the system assigns a free port");
+        let address = listener.local_addr().expect("a listener has an address");
         let (stop, stopped) = oneshot::channel::<()>();
         let service = app.into_make_service_with_connect_info::<SocketAddr>();
         let served = axum::serve(listener, service).with_graceful_shutdown(async {
@@ -37,10 +37,10 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Returns when all connections are closed.
+    /// Stops the server. Returns when all connections are closed.
     pub(crate) async fn stop(self) {
-        self.stop.send(()).expect("it is running");
-        self.task.await.expect("it ends").expect("without an error");
+        self.stop.send(()).expect("the server is running");
+        self.task.await.expect("the server task does not panic").expect("the server ends without an error");
     }
 }
 
@@ -56,22 +56,22 @@ pub(crate) fn clients() -> [TestClient; 2] {
 }
 
 pub(crate) fn get(uri: &str) -> Request<Empty<Bytes>> {
-    Request::get(uri).body(Empty::new()).expect("a request")
+    Request::get(uri).body(Empty::new()).expect("a valid request")
 }
 
-/// The status that is answered to a request with these header lines, byte by byte.
+/// Sends these header lines byte by byte and returns the status of the answer.
 pub(crate) async fn raw(server: &Server, lines: &[u8]) -> u16 {
     raw_to(server, "/", lines).await
 }
 
 pub(crate) async fn raw_to(server: &Server, path: &str, lines: &[u8]) -> u16 {
-    let mut stream = TcpStream::connect(server.address).await.expect("a connection");
+    let mut stream = TcpStream::connect(server.address).await.expect("the server accepts the connection");
     let start = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     for part in [start.as_bytes(), lines, b"\r\n"] {
-        stream.write_all(part).await.expect("it is read");
+        stream.write_all(part).await.expect("the other side reads");
     }
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.expect("an answer");
+    stream.read_to_end(&mut answer).await.expect("the server answers");
     let status = answer.get(9..12).and_then(|status| str::from_utf8(status).ok());
     status.and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{}", answer.escape_ascii()))
 }
