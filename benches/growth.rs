@@ -91,7 +91,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds")
 }
 
-/// Times single operations; the end of one is the start of the next.
+/// Times single operations. The end of one operation is the start of the next.
 struct Timer {
     clock: quanta::Clock,
     last: u64,
@@ -112,7 +112,7 @@ impl Timer {
     fn lap(&mut self, into: &mut Histogram<u64>) {
         let now = self.clock.raw();
         into.saturating_record(self.clock.delta_as_nanos(self.last, now));
-        // Recording is not part of the next operation.
+        // The time for recording does not count as part of the next operation.
         self.last = self.clock.raw();
     }
 }
@@ -154,7 +154,7 @@ fn one_thread(keys: u64, records: &mut Vec<Record>) {
     let mut from = HOT;
     while from < keys {
         let to = (from + BLOCK).min(keys);
-        // The same hot keys for both.
+        // Both subjects check the same hot keys.
         block(&ours, from, to, &mut XorShift::new(from), ours_first, ours_hot);
         block(&governor, from, to, &mut XorShift::new(from), governor_first, governor_hot);
         let mut timer = Timer::new();
@@ -206,7 +206,7 @@ fn beside_growth<T: Table>(keys: u64, run: usize, into: &mut Histogram<u64>) {
     assert_eq!(count(table.keys()), keys);
 }
 
-/// The clock alone, beside a thread that keeps its processor busy without sharing anything.
+/// Measures the clock alone while another thread keeps its processor busy without shared data.
 fn beside_nothing(operations: u64, into: &mut Histogram<u64>) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -269,7 +269,7 @@ fn json(records: &[Record]) -> Value {
 }
 
 fn main() {
-    // Without cargo's `--bench` (`cargo test --benches`) this only shows that it runs.
+    // Without cargo's `--bench` (as in `cargo test --benches`), this is only a short test run.
     let default = if support::has("--bench") { 4_000_000 } else { 20_000 };
     let keys =
         support::option("--keys").map_or(default, |text| text.parse().expect("--keys NUMBER")).max(HOT);

@@ -1,20 +1,23 @@
-//! How many instructions does a check execute? Counted by callgrind, and held against `instructions.json` within 3 %.
+//! How many instructions does a check execute? callgrind counts them, and each count must be within 3 % of
+//! `instructions.json`.
 //!
 //! ```text
 //! ci/instructions.sh                 counts, and fails if a path differs
-//! ci/instructions.sh --renew         writes what was counted to benches/instructions.json
+//! ci/instructions.sh --renew         writes the new counts to benches/instructions.json
 //! ```
-//! * This program runs itself under `valgrind --tool=callgrind`, once for all paths. Each path is a function of its own, which does
-//!   the same check [`CALLS`](paths::CALLS) times on a store that is warm and with a time that is given; its *inclusive* count is read
-//!   from callgrind's output and divided. What comes before, building and warming up, is not in it.
-//! * Counts are those of the code, not of the machine: neither load nor caches nor the clock change them. Seeds are fixed where a
-//!   limiter takes a hasher; rules choose their own.
-//! * They are no times: a miss of the cache costs two hundred instructions' time and is one instruction here. Times are in
-//!   `peers.rs`. What this is for is to notice that a path has grown.
-//! * Another compiler makes other code: the file says by which its counts were made, and a failure says if it was another.
-//! * Both directions fail: after a speed-up, renew the counts, so that the speed-up stays.
-//! * Callgrind directly rather than through a framework: gungraun-runner 0.20 takes minutes to compile, and a hundred crates, for
-//!   what is forty lines here.
+//! * This program runs itself under `valgrind --tool=callgrind`, once for all paths. Each path is its own function. It
+//!   makes the same check [`CALLS`](paths::CALLS) times, on a warm store and with given times. The program reads the
+//!   function's *inclusive* count from callgrind's output and divides it by the number of calls. The count does not
+//!   include building and warming up.
+//! * The counts depend on the code and not on the machine: neither load nor caches nor the clock change them. Limiters
+//!   that take a hasher get a fixed seed. Rules choose their own seed.
+//! * Counts are not times. A cache miss takes as long as two hundred instructions and counts as one. `peers.rs`
+//!   measures times. The purpose of this bench is to detect that a path has grown.
+//! * Another compiler generates other code. The file names the compiler of its counts, and a failure reports if the
+//!   compiler has changed.
+//! * A decrease fails too. After a speed-up, renew the counts, so that a later slowdown is detected.
+//! * The program calls callgrind directly instead of through a framework. gungraun-runner 0.20 takes minutes and a
+//!   hundred crates to compile, and would replace forty lines of this program.
 
 #[path = "instructions/baseline.rs"]
 mod baseline;
@@ -29,7 +32,8 @@ use std::process::ExitCode;
 const COUNTED: &str = "--counted";
 
 fn main() -> ExitCode {
-    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all paths run.
+    // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), all paths run once and nothing
+    // is counted.
     if support::has(COUNTED) || !support::has("--bench") {
         paths::run();
         return ExitCode::SUCCESS;
@@ -37,11 +41,11 @@ fn main() -> ExitCode {
     let counts = match callgrind::count(COUNTED) {
         Ok(counts) => counts,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !support::has("--must") => {
-            println!("nothing counted: valgrind is not installed");
+            println!("counted nothing: valgrind is not installed; install it to count");
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("counting by valgrind: {error}");
+            eprintln!("valgrind failed: {error}");
             return ExitCode::FAILURE;
         }
     };

@@ -1,18 +1,19 @@
-//! What does the layer cost a request to an axum server?
+//! How much does the layer add to the cost of a request to an axum server?
 //!
 //! ```text
 //! cargo bench --features tower --bench layer               the tables
 //! cargo bench --features tower --bench layer -- --quick    fewer rounds
 //! cargo bench --features tower --bench layer -- --json FILE   and the same as JSON
 //! ```
-//! * **Over loopback**: one server for each row, HTTP/1.1, on connections that stay open. Requests go to the rows in turn, each
-//!   timed from its first byte written to the last byte of its answer; all in one thread, the servers too. With several connections
-//!   as many requests are sent at once, and the time is divided by their number. Medians of each round; the ratio is the
-//!   median of the rounds' ratios, with what a tenth of them is below, and a tenth above.
-//! * **In process**: the router is called without a network; the difference is the layer's own time.
-//! * Every request is admitted, and has one of 1,000 clients' addresses where a header says it. The client sends and reads bytes:
-//!   with a client that parses, a request would cost more and the layer's share be less.
-//! * Known bias: the layer's tables stay in the caches of a server that does nothing else.
+//! * **Over loopback**: one server for each row, HTTP/1.1, on connections that stay open. The rows take turns. Each
+//!   request is timed from its first byte written to the last byte of its answer. The client and all servers run in one
+//!   thread. With several connections, the client sends one request on each of them at once, and divides the time by
+//!   their number. The table shows the median of each round. A ratio is the median of the rounds' ratios, with the
+//!   first and the ninth decile.
+//! * **In process**: calls the router without a network. The difference between two rows is the layer's own time.
+//! * Every request is admitted. Where a header names the client, it has one of 1,000 addresses. The client writes and
+//!   reads raw bytes. With a client that parses, a request would cost more and the layer's share would be smaller.
+//! * Known bias: the server does nothing else, so the layer's tables stay in the caches.
 
 mod support;
 
@@ -33,7 +34,7 @@ use tollgate::{Quota, RateLimiter};
 use tower::Service;
 use tower::util::MapRequestLayer;
 
-/// More than any client takes.
+/// A quota that no client uses up.
 const PLENTY: Quota = Quota::per_second(1_000_000).burst(2_000_000);
 const CLIENTS: usize = 1_000;
 const ANSWER: &[u8] = b"hello";
@@ -50,7 +51,8 @@ fn by_peer() -> ClientIp {
 }
 
 fn by_header() -> ClientIp {
-    let networks: [IpNet; 2] = ["127.0.0.0/8", "10.0.0.0/8"].map(|text| text.parse().expect("a network"));
+    let networks: [IpNet; 2] =
+        ["127.0.0.0/8", "10.0.0.0/8"].map(|text| text.parse().expect("a valid network"));
     ClientIp::x_forwarded_for(Proxies::networks(networks)).peer_from(connected)
 }
 
@@ -65,7 +67,7 @@ fn limited(client: ClientIp, fields_on_allowed: bool) -> Router {
     hello().layer(layer)
 }
 
-/// By two rules of a file: the client's, and the client's at this path.
+/// With two rules of a file: one per client, and one per client and path.
 #[cfg(feature = "rules")]
 fn by_rules() -> Router {
     use tollgate::rules::{Config, Rules};
@@ -111,7 +113,7 @@ fn forwarded_for(client: usize) -> String {
     format!("203.0.{}.{}, 10.0.0.1", client / 250, client % 250)
 }
 
-/// A row's server, and connections to it.
+/// The server of a row, and connections to it.
 struct Served {
     name: &'static str,
     connections: Vec<TcpStream>,
@@ -132,7 +134,7 @@ impl Served {
         Ok(Self { name, connections: streams })
     }
 
-    /// One request on each connection: nanoseconds for one.
+    /// Sends one request on each connection, and returns the nanoseconds per request.
     async fn ask(&mut self, request: &[u8]) -> std::io::Result<f64> {
         let start = support::stopwatch();
         for stream in &mut self.connections {
@@ -143,7 +145,7 @@ impl Served {
             let mut length = 0;
             while !answer[..length].ends_with(ANSWER) {
                 match stream.read(&mut answer[length..]).await? {
-                    0 => return Err(std::io::Error::other("the server hung up")),
+                    0 => return Err(std::io::Error::other("the server closed the connection")),
                     more => length += more,
                 }
             }
@@ -153,7 +155,7 @@ impl Served {
     }
 }
 
-/// A row's medians, one for each round.
+/// The medians of a row, one per round.
 struct Row {
     name: &'static str,
     rounds: Vec<f64>,
@@ -178,7 +180,7 @@ impl Table {
         Self { title, rows: rows().into_iter().map(|(name, _)| Row { name, rounds: Vec::new() }).collect() }
     }
 
-    /// The ratios to the first row, round by round.
+    /// Returns the ratios to the first row, one per round.
     fn ratios(&self, row: &Row) -> Vec<f64> {
         row.rounds.iter().zip(&self.rows[0].rounds).map(|(round, base)| round / base).collect()
     }
@@ -214,12 +216,12 @@ async fn loopback(connections: usize, rounds: usize, requests: usize) -> std::io
         })
         .collect();
     let mut table = Table::new(format!("Over loopback, {connections} connection(s)"));
-    // The first round warms up.
+    // The first round only warms up.
     for round in 0..=rounds {
         let mut times = vec![Vec::with_capacity(requests); servers.len()];
         for number in 0..requests {
             for turn in 0..servers.len() {
-                // Each row follows each other one equally often.
+                // Each row follows each of the others equally often.
                 let row = if number % 2 == 0 { turn } else { servers.len() - 1 - turn };
                 let row = (row + number / 2) % servers.len();
                 times[row].push(servers[row].ask(texts[number % CLIENTS].as_bytes()).await?);
@@ -237,10 +239,10 @@ async fn loopback(connections: usize, rounds: usize, requests: usize) -> std::io
 fn request(client: usize) -> Request<Body> {
     let peer = SocketAddr::from(([127, 0, 0, 1], 9));
     let request = Request::builder().header("x-forwarded-for", forwarded_for(client));
-    request.extension(ConnectInfo(peer)).body(Body::empty()).expect("a request")
+    request.extension(ConnectInfo(peer)).body(Body::empty()).expect("a valid request")
 }
 
-/// Small batches, timed without the making of their requests.
+/// Times small batches. Building the requests is not part of the time.
 async fn in_process(rounds: usize, batch: usize) -> Table {
     let mut routers = rows();
     let mut table = Table::new("In process".to_owned());
@@ -251,7 +253,7 @@ async fn in_process(rounds: usize, batch: usize) -> Table {
             let requests: Vec<_> = (0..batch).map(|number| request(number % CLIENTS)).collect();
             let start = support::stopwatch();
             for request in requests {
-                let response = router.call(request).await.expect("it does not fail");
+                let response = router.call(request).await.expect("the router does not fail");
                 assert_eq!(black_box(response).status(), StatusCode::OK);
             }
             let ns = start.elapsed().as_secs_f64() * 1e9 / batch as f64;
@@ -264,7 +266,8 @@ async fn in_process(rounds: usize, batch: usize) -> Table {
 }
 
 fn main() -> std::io::Result<()> {
-    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all rows run.
+    // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), this is only a short test run
+    // of all rows.
     let smoke = !support::has("--bench");
     let (rounds, requests) = match (smoke, support::has("--quick")) {
         (true, _) => (1, 20),
@@ -277,12 +280,12 @@ fn main() -> std::io::Result<()> {
         for connections in [1, 16] {
             tables.push(loopback(connections, rounds, requests / connections.min(4)).await?);
         }
-        // So few that requests which are made beforehand stay in the caches.
+        // A batch is so small that the requests, which are built beforehand, stay in the caches.
         tables.push(in_process(rounds * requests / 100 + 1, 100).await);
         std::io::Result::Ok(tables)
     })?;
     tables.iter().for_each(Table::print);
-    // What must hold: by peer without fields, over loopback.
+    // The targets are for the row "by peer" without fields, over loopback.
     println!("\n## Targets\n");
     let mut targets = Vec::new();
     for table in &tables[..2] {

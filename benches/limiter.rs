@@ -23,23 +23,23 @@ use support::{XorShift, count, key, length, stopwatch};
 /// Keys in a call of `check_many`; a power of two.
 const BATCH: usize = 16;
 
-/// For keys: nothing is denied, since no key uses up this burst while a bench runs. Keys owe all along, so none is
-/// forgotten.
+/// A quota for keyed limiters. No key uses up its burst during a bench, so no check is denied. Keys have debts all the
+/// time, so no key expires.
 fn generous() -> Gcra {
     Gcra::new(Quota::per_minute(1).burst(10_000_000))
 }
 
-/// For one word that is hit by every check.
+/// A quota for one word that all checks share.
 fn generous_to_all() -> Gcra {
     Gcra::new(Quota::per_second(1_000_000).burst(u64::from(u32::MAX)))
 }
 
-/// Nothing is admitted after the first.
+/// A quota that admits only the first check.
 fn exhausted() -> Gcra {
     Gcra::new(Quota::new(1, Duration::from_secs(3600)))
 }
 
-/// Wall time of `iterations` calls on each of `threads` threads; all calls must answer `expect`.
+/// Returns the wall time of `iterations` calls on each of `threads` threads. All calls must answer `expect`.
 fn timed(
     threads: usize,
     iterations: u64,
@@ -76,7 +76,7 @@ fn measure(
     measure_calls(group, name, expect, 1, check);
 }
 
-/// As [`measure`], of calls that make several checks.
+/// Like [`measure`], for calls that make several checks.
 fn measure_calls(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
@@ -101,7 +101,7 @@ fn direct(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One stream a thread: random keys, as many as a power of two.
+/// Returns one stream of random keys per thread. The length is a power of two.
 fn streams(population: u64) -> [Vec<u64>; 2] {
     let len = population.clamp(1 << 14, 1 << 22).next_power_of_two();
     [1, 2].map(|seed| {
@@ -126,12 +126,12 @@ fn keyed_of(criterion: &mut Criterion, title: &str, population: u64) {
     group.finish();
 }
 
-/// A compact limiter that has checked this number of keys.
+/// Returns a compact limiter that has checked this number of keys.
 fn compact_limiter(algorithm: Gcra, population: u64) -> RateLimiter<Compact> {
     let builder = RateLimiter::builder(algorithm).capacity(Capacity::slots(4 * length(population)));
-    // Which keys are evicted, if any, is the same in all runs.
+    // With the fixed hasher, all runs evict the same keys.
     let limiter = builder.hasher(ahash::RandomState::with_seeds(1, 2, 3, 4)).compact();
-    let limiter = limiter.expect("a quota that the words hold");
+    let limiter = limiter.expect("the quota fits in a slot's word");
     for number in 0..population {
         let _ = limiter.check(&key(number));
     }
@@ -159,7 +159,7 @@ fn compact_of(criterion: &mut Criterion, title: &str, population: u64) {
     group.finish();
 }
 
-/// Both stores with each number of keys.
+/// Benches both stores with each number of keys.
 fn by_keys(criterion: &mut Criterion) {
     let mut sizes = vec![("1,000 keys", 1_000), ("1 M keys", 1_000_000)];
     if std::env::var_os("TOLLGATE_BENCH_LARGE").is_some() {

@@ -1,36 +1,38 @@
-//! What does a check cost, next to the peers and next to what the hardware allows, in one run?
+//! What does a check cost, compared with other crates and with the limits of the hardware, in one run?
 //!
 //! ```text
 //! cargo bench --bench peers                              the tables
 //! cargo bench --bench peers -- --json FILE               and the same as JSON
-//! cargo bench --bench peers -- --quick                   fewer, shorter rounds; what no target needs, only tried
-//! cargo bench --bench peers -- --charts                  what charts need too: keys by powers of ten to 10^8, threads to 8,
-//!                                                        shares of denials; with --quick in short rounds
+//! cargo bench --bench peers -- --quick                   fewer, shorter rounds; rows without a target run once
+//! cargo bench --bench peers -- --charts                  the charts' rows too: powers of ten of keys to 10^8, threads to 8,
+//!                                                        shares of denials; short rounds with --quick
 //! cargo bench --bench peers -- --large                   10 M and 100 M keys too (12 GB, many minutes)
-//! cargo bench --bench peers -- --scenario hot --subject keyed     only names that contain this, are what stands behind =,
-//!                                                        or do not contain what stands behind !; several with commas
+//! cargo bench --bench peers -- --scenario hot --subject keyed     comma-separated texts: `text` selects names that contain it,
+//!                                                        `=text` the name itself, `!text` names that do not contain it
 //! cargo bench --profile server --bench peers             the build that servers should use: thin LTO, one codegen unit
 //! ```
-//! `TOLLGATE_BENCH_JSON=FILE` and `TOLLGATE_BENCH_LARGE=1` do the same as the flags.
+//! `TOLLGATE_BENCH_JSON=FILE` and `TOLLGATE_BENCH_LARGE=1` have the same effect as the flags.
 //!
-//! * **ns/check** is wall time × threads / checks of all threads: what one check costs the thread that makes it.
-//!   **M checks/s** is checks of all threads / wall time. They are printed side by side since this field mixes them up.
-//! * Every row reads a real clock and counts only whether the check was admitted. Allowed rows assert that nothing
-//!   was denied, denied rows that nothing was admitted.
-//! * Batches check so many keys by one call; their time is a check's, all work included, but a decision is counted as it
-//!   is made and not kept, unless the row says so.
-//! * Keys are drawn uniformly at random. Real traffic is skewed, which suits caches and hurts contended words;
-//!   the two ends are here: 1,000 keys, and one word hit by all.
-//! * "stolen" is the share of time in which the scheduler ran something else: a row with more than a few percent
-//!   was measured on a busy machine.
-//! * On virtual machines the host may move the two processors nearer together or further apart while this runs,
-//!   which changes all contended rows up to threefold. Each two-thread table says what a cache line took between
-//!   them; compare rows of one table, and ratios, rather than figures of two runs.
-//! * Known bias: loops this tight let the processor overlap one check's clock read with the last one's tail, for
-//!   all rows alike. Two threads on two cores of one socket say nothing about two sockets.
-//! * Compact rows say how much memory they were given. Beside the tables, "evicted" counts the checks that had no room.
-//! * Peers are called as their documentation recommends. pingora-limits counts rather than limits, in fixed memory
-//!   and with errors; it is here because people compare it.
+//! * **ns/check** is wall time × threads / checks of all threads: the cost of one check for the thread that makes it.
+//!   **M checks/s** is checks of all threads / wall time. The tables show both, because publications often confuse
+//!   them.
+//! * Every row reads a real clock and counts only whether the check was admitted. In allowed rows every check must be
+//!   admitted, and in denied rows every check must be denied; an assertion checks this.
+//! * A batch makes several checks in one call. Its time is the time per check and includes all work. A decision is
+//!   counted when it is made and is not stored, unless the row's description says otherwise.
+//! * Keys are drawn uniformly at random. Real traffic is skewed, which is better for caches and worse for contended
+//!   words. The tables contain both extremes: 1,000 keys, and one word that all checks use.
+//! * "stolen" is the share of time in which the scheduler ran something else. If a row has more than a few percent, the
+//!   machine was busy.
+//! * On virtual machines, the host may move the two processors closer together or farther apart during a run. This
+//!   changes all contended rows up to threefold. Each two-thread table therefore shows how long a cache line takes
+//!   between the processors. Compare rows of one table, and ratios, rather than figures of two runs.
+//! * Known bias: in loops this tight, the processor overlaps the clock reading of one check with the end of the
+//!   previous check. This affects all rows. Two threads on two cores of one socket predict nothing about two sockets.
+//! * The description of a compact row states its memory. Below the table, "evicted" is the share of checks that evicted
+//!   a key with a debt.
+//! * Peers are called as their documentation recommends. pingora-limits is a counter and not a limiter; it uses fixed
+//!   memory and has errors. It is included because people compare with it.
 
 #[path = "peers/charts.rs"]
 mod charts;
@@ -74,7 +76,8 @@ fn main() {
     if plan::answer_parent() {
         return;
     }
-    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all rows run.
+    // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), this is only a short test run
+    // of all rows.
     let smoke = !support::has("--bench");
     let quick = smoke || support::has("--quick");
     let large = support::has("--large") || std::env::var_os("TOLLGATE_BENCH_LARGE").is_some();

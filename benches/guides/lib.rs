@@ -1,6 +1,6 @@
-//! The guides whose examples call governor, beside ours: `cargo test -p tollgate-guides --doc` runs them.
+//! Guides with examples that call governor next to Tollgate. `cargo test -p tollgate-guides --doc` runs them.
 //!
-//! They are tested here, so that tollgate's own tests build no other limiter.
+//! They are in a separate crate so that the tests of `tollgate` itself do not build another limiter.
 
 pub mod from_governor {
     #![doc = include_str!("../../src/guide/from_governor.md")]

@@ -1,4 +1,4 @@
-//! Runs this program under callgrind, and reads what each path took.
+//! Runs this program under callgrind, and reads the instruction count of each path.
 
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use crate::paths::CALLS;
 
-/// Instructions a check, by path.
+/// Instructions per check, by path.
 pub(crate) type Counts = BTreeMap<String, f64>;
 
-/// The inclusive counts of all paths' functions.
+/// Returns the inclusive count of each path's function.
 pub(crate) fn count(flag: &str) -> Result<Counts> {
     let program = std::env::current_exe()?;
     let out = std::env::temp_dir().join(format!("tollgate-instructions-{}", std::process::id()));
@@ -30,12 +30,14 @@ pub(crate) fn count(flag: &str) -> Result<Counts> {
     if missing.is_empty() {
         Ok(counts)
     } else {
-        Err(Error::other(format!("no function of its own in callgrind's output: {missing:?}")))
+        Err(Error::other(format!(
+            "callgrind's output has no function for {missing:?}; it may be inlined or merged"
+        )))
     }
 }
 
-/// Sums the calls of each path's `counted`. In callgrind's format a call is `cfn=` with the name of who is called, `calls=`, and a
-/// line of the position and the inclusive cost.
+/// Sums the calls of each path's `counted`. In callgrind's format, a call has three lines: `cfn=` with the callee's
+/// name, `calls=`, and a line with the position and the inclusive cost.
 fn inclusive(text: &str) -> Counts {
     let mut counts = Counts::new();
     let (mut callee, mut is_cost) = (None, false);

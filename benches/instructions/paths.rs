@@ -1,4 +1,4 @@
-//! The hot paths, each in a function that callgrind can tell from all others.
+//! The hot paths. Each path is its own function, so that callgrind reports it separately.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -20,19 +20,19 @@ use tower::{Layer, Service};
 
 use crate::support::{key, text};
 
-/// Checks of each path that are counted.
+/// Counted checks of each path.
 pub(crate) const CALLS: u32 = 4_096;
-/// Keys that they are of.
+/// Keys that the checks use.
 const KEYS: u32 = 1_024;
 const BATCH: usize = 16;
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
-/// More than anyone takes.
+/// A quota that no key uses up.
 const PLENTY: Quota = Quota::per_minute(60).burst(1_000_000);
-/// Used up by the first check, for an hour.
+/// A quota that the first check uses up for an hour.
 const ONE: Quota = Quota::per_hour(1);
 
-/// Each path is a closure from the number of a check to whether it was admitted. It is called for as many checks as there
-/// are keys first, uncounted, and then for those that count.
+/// Defines the paths. A path is a closure that takes the number of a check and returns whether the check was admitted.
+/// `run` first calls it once for each key, uncounted, and then makes the counted calls.
 macro_rules! paths {
     ($($(#[$doc:meta])* $name:ident, $answer:literal, $build:expr;)*) => {
         pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
@@ -42,7 +42,7 @@ macro_rules! paths {
                 $(#[$doc])*
                 #[inline(never)]
                 pub(super) fn counted(check: &mut impl FnMut(u32) -> bool) -> u32 {
-                    // Or functions of the same code would become one.
+                    // Without this, the compiler could merge functions with the same code.
                     super::black_box(stringify!($name));
                     let mut admitted = 0;
                     for number in super::KEYS..super::KEYS + super::CALLS {
@@ -53,7 +53,7 @@ macro_rules! paths {
             }
         )*
 
-        /// Runs all paths, and asserts that each did what its name says.
+        /// Runs all paths, and asserts that all counted checks of a path have the expected answer.
         pub(crate) fn run() {
             $({
                 let mut check = $build;
@@ -68,27 +68,28 @@ macro_rules! paths {
 }
 
 paths! {
-    /// A key that owes, and may.
+    /// A key with a debt and with units left.
     compact_allowed, true, {
         let limiter = compact(PLENTY);
         move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
     };
-    /// A key that owes all it may.
+    /// A key without units left.
     compact_denied, false, {
         let limiter = compact(ONE);
         move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
     };
-    /// By keys of 24 bytes.
+    /// String keys of 24 bytes.
     compact_str, true, {
         let (limiter, keys) = (compact(PLENTY), texts());
         move |number| limiter.check_at(keys[index(number)].as_str(), 1, NOW).is_allowed()
     };
-    /// New keys only.
+    /// Only new keys.
     compact_new_key, true, {
         let limiter = compact(PLENTY);
         move |number| limiter.check_at(&key(u64::from(number)), 1, NOW).is_allowed()
     };
-    /// Sixteen at once; of each sixteen calls one does the work, so this is a check's share.
+    /// Sixteen keys in one batch. Only every sixteenth call does the work, so the count per call is the cost of one
+    /// check.
     compact_batch_of_16, true, {
         let limiter = compact(PLENTY);
         let mut batch = [0; BATCH];
@@ -102,7 +103,8 @@ paths! {
             admitted
         }
     };
-    /// By a shared clock rather than a given time, of which this one is only a load.
+    /// With the limiter's clock instead of a given time. Here the clock is a `ManualClock`, so a reading is only one
+    /// load.
     compact_by_clock, true, {
         let limiter = compact(PLENTY);
         move |number| limiter.check(&known(number)).is_allowed()
@@ -132,12 +134,12 @@ paths! {
         let limiter = sketch(ONE);
         move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
     };
-    /// A limit whose counters are two in each of two words.
+    /// A limit whose counters fit twice into each of two words.
     sketch_hundred_allowed, true, {
         let limiter = sketch(Quota::per_minute(100));
         move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
     };
-    /// A limit that counters have used up.
+    /// A limit that the counters have reached.
     sketch_hundred_denied, false, {
         let limiter = sketch(Quota::per_minute(100));
         (0..KEYS).for_each(|number| assert!(limiter.check_at(&known(number), 100, NOW).is_allowed()));
@@ -159,7 +161,7 @@ paths! {
             check_all_at((first.on(&key), second.on(&key)), NOW).is_allowed()
         }
     };
-    /// One rule, by its client's address.
+    /// One rule, keyed by the client's address.
     rules_one, true, {
         let (rules, clients) = (rules(PER_ADDRESS), texts());
         move |number| {
@@ -167,13 +169,14 @@ paths! {
             rules.check_at("bench", &[Descriptor::new(&entry)], 1, NOW).is_allowed()
         }
     };
-    /// The middleware around a service that answers at once, by the peer's address; requests are made beforehand.
+    /// The middleware around a service that answers at once, keyed by the peer's address. The requests are built
+    /// beforehand.
     layer_by_peer, true, {
         let layer = RateLimitLayer::new(compact(PLENTY), ClientIp::peer()).policy("per-client", PLENTY);
         let (mut service, mut requests) = (layer.layer(Inner), requests());
-        move |_| ask(&mut service, requests.pop().expect("one for each check")) == StatusCode::OK
+        move |_| ask(&mut service, requests.pop().expect("there is one request for each check")) == StatusCode::OK
     };
-    /// The same by two rules of a file: the client's, and the client's at this path.
+    /// The same with two rules of a file: one per client, and one per client and path.
     layer_two_rules, true, {
         let client = ClientIp::peer();
         let layer = RateLimitLayer::rules(Arc::new(two_rules()), "bench", move |head, descriptors| {
@@ -184,7 +187,7 @@ paths! {
         });
         let layer = layer.unwrap_or_else(|error| panic!("{error}"));
         let (mut service, mut requests) = (layer.layer(Inner), requests());
-        move |_| ask(&mut service, requests.pop().expect("one for each check")) == StatusCode::OK
+        move |_| ask(&mut service, requests.pop().expect("there is one request for each check")) == StatusCode::OK
     };
 }
 
@@ -192,7 +195,7 @@ fn index(number: u32) -> usize {
     (number % KEYS) as usize
 }
 
-/// The key of a check, again and again the same ones.
+/// Returns the key of a check. The keys repeat after `KEYS` checks.
 fn known(number: u32) -> u64 {
     key(u64::from(number % KEYS))
 }
@@ -207,15 +210,15 @@ fn hasher() -> RandomState {
 
 fn compact(quota: Quota) -> RateLimiter<Compact, ManualClock> {
     let builder = RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::new(NOW)).hasher(hasher());
-    // Four slots for each of the keys, new ones too, as in `peers.rs`.
-    builder.capacity(Capacity::slots(4 * (KEYS + CALLS) as usize)).compact().expect("it fits")
+    // Four slots for each key, including the new keys, as in `peers.rs`.
+    builder.capacity(Capacity::slots(4 * (KEYS + CALLS) as usize)).compact().expect("the capacity is valid")
 }
 
 fn direct(quota: Quota) -> RateLimiter<Direct> {
     RateLimiter::direct(Gcra::new(quota))
 }
 
-/// Of two stripes, on whatever machine.
+/// Makes a limiter with two stripes on any machine.
 fn striped(quota: Quota) -> RateLimiter<Striped> {
     RateLimiter::builder(Gcra::new(quota)).stripes(2).striped()
 }
@@ -226,7 +229,7 @@ fn keyed(quota: Quota) -> RateLimiter<Keyed<u64>> {
 
 fn sketch(quota: Quota) -> RateLimiter<Sketch> {
     let builder = RateLimiter::builder(FixedWindow::new(quota)).hasher(hasher());
-    builder.capacity(Capacity::memory(1 << 20)).sketch().expect("it fits")
+    builder.capacity(Capacity::memory(1 << 20)).sketch().expect("the capacity is valid")
 }
 
 const PER_ADDRESS: &str =
@@ -239,7 +242,7 @@ fn rules(descriptors: &str) -> Rules<ManualClock> {
     rules.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A bucket by address, and a window by address at one path.
+/// A GCRA limit per address, and a window per address at one path.
 fn two_rules() -> Rules<ManualClock> {
     rules(&format!(
         "{PER_ADDRESS}, {{ key: path, value: /, descriptors: [ \
@@ -247,7 +250,7 @@ fn two_rules() -> Rules<ManualClock> {
     ))
 }
 
-/// Answers at once.
+/// A service that answers at once.
 #[derive(Clone)]
 struct Inner;
 
@@ -273,16 +276,16 @@ fn ask<B>(
     assert!(service.poll_ready(&mut context).is_ready());
     match pin!(service.call(request)).poll(&mut context) {
         Poll::Ready(Ok(response)) => response.status(),
-        _ => panic!("nothing here waits"),
+        _ => panic!("the future must be ready at the first poll"),
     }
 }
 
-/// One for each check, warming up too.
+/// Builds a request for each check, including the checks that warm up.
 fn requests() -> Vec<Request<()>> {
     let request = |number: u32| {
         let [.., high, low] = (number % KEYS).to_be_bytes();
         let peer = PeerAddr(SocketAddr::from(([203, 0, high, low], 443)));
-        Request::builder().uri("/").extension(peer).body(()).expect("a request")
+        Request::builder().uri("/").extension(peer).body(()).expect("a valid request")
     };
     (0..KEYS + CALLS).map(request).collect()
 }

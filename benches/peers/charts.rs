@@ -1,4 +1,4 @@
-//! What charts need beside the tables: keys by powers of ten, more threads, shares of denials.
+//! Additional measurements for the charts: powers of ten of keys, more threads, and shares of denials.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::subject::{Expect, Recipe};
 use crate::summary::float;
 use crate::{compact, floor, ours, report, rivals};
 
-/// The lines of the charts: one for each way to limit, without variants of clock or batch.
+/// The subjects that the charts show: one for each kind of limiter, without variants of clock or batch.
 const COMPARED: [&str; 9] = [
     floor::FLOOR,
     compact::COMPACT,
@@ -21,10 +21,10 @@ const COMPARED: [&str; 9] = [
     rivals::PINGORA,
 ];
 
-/// What a subject may take of the machine's memory; a row that needs more is left out.
+/// The maximum memory of a subject. Rows that need more are left out.
 const MOST_BYTES: u64 = 10 << 30;
 
-/// A row that there was no memory for.
+/// A row that was left out because the machine has too little memory.
 pub(crate) struct LeftOut {
     scenario: &'static str,
     subject: &'static str,
@@ -47,7 +47,7 @@ fn compared() -> Vec<Recipe<u64>> {
     rows
 }
 
-/// What a key takes at 10 M keys and more, measured by the resident rows and rounded up.
+/// Returns the bytes per key at 10 M keys and more, from the resident memory of a run, rounded up.
 fn bytes_a_key(subject: &str) -> u64 {
     match subject {
         floor::FLOOR => 14,
@@ -60,7 +60,7 @@ fn bytes_a_key(subject: &str) -> u64 {
 }
 
 impl Plan {
-    /// Ten million keys and more.
+    /// A scenario of ten million keys or more.
     fn huge(self, id: &'static str, title: &'static str, population: u64) -> (Scenario, Vec<Recipe<u64>>) {
         let mut huge = scenario(id, title, population, Expect::Allowed);
         huge.threads = &[1];
@@ -74,7 +74,7 @@ impl Plan {
         (huge, rows)
     }
 
-    /// Takes out the rows for which there is no memory, the later ones first.
+    /// Removes the rows for which there is too little memory, the last rows first.
     fn fit(scenario: &Scenario, rows: &mut Vec<Recipe<u64>>, left_out: &mut Vec<LeftOut>) {
         let room = report::memory_bytes("MemAvailable:") / 8 * 7;
         let mut taken = 0;
@@ -117,7 +117,7 @@ impl Plan {
         self.denials(tables);
     }
 
-    /// Beyond the number of processors threads take turns; the chart says so.
+    /// With more threads than processors, threads take turns. The chart's text notes that.
     fn threads(self, tables: &mut Vec<Table>) {
         const THREADS: &[usize] = &[1, 2, 4, 8];
         let by_threads = |id, title, population, expect, governor| Scenario {
@@ -139,7 +139,8 @@ impl Plan {
 
     fn denials(self, tables: &mut Vec<Table>) {
         let mut rows = compared();
-        // It counts what it would deny, so nothing is saved by a denial, and of a thousand keys some share counters.
+        // pingora-limits is left out: it counts requests that it would deny, so a denial saves nothing. And with a
+        // thousand keys, some keys share counters.
         rows.retain(|recipe| recipe.name != rivals::PINGORA);
         for (id, title, percent) in [
             ("denials-0", "1,000 keys, none denied", 0),

@@ -1,4 +1,4 @@
-//! Rows of tollgate's compact store.
+//! Tollgate's rows for the compact store.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -10,31 +10,31 @@ use crate::ours::gcra;
 use crate::subject::{Recipe, Setup, Subject};
 use crate::support::length;
 
-/// Four slots a key: of a thousand keys none is evicted, of many about one check in a million evicts another. With the
-/// sketch these are 64 bytes a key, of which 32 are ever touched.
+/// Four slots per key. With a thousand keys, no key is evicted. With many keys, about one check in a million evicts a
+/// key. With the sketch, this is 64 bytes per key, and checks touch 32 of them.
 fn ample(setup: Setup) -> Capacity {
     Capacity::slots(length(setup.population.max(1_000)) * 4)
 }
 
-/// 12.3 bytes for each of the keys if all of them owe, table and sketch together.
+/// 12.3 bytes per key, for the table and the sketch together, if all keys have debts.
 fn tight(setup: Setup) -> Capacity {
-    // Each key is to be admitted as much as it may.
+    // Each key must get its full quota.
     let terms = setup.expect.terms();
     let quota = tollgate::Quota::new(u64::from(terms.rate), terms.period).burst(u64::from(terms.burst));
     Capacity::for_traffic(setup.population * u64::from(terms.rate) / terms.period.as_secs(), &quota)
 }
 
-/// The default hasher with fixed keys, so that the same keys are evicted in each run, if any.
+/// Uses the default hasher with fixed seeds, so that each run evicts the same keys.
 fn limiter(setup: Setup, capacity: Capacity, overflow: Overflow) -> RateLimiter<Compact> {
     RateLimiter::builder(gcra(setup.expect))
         .hasher(ahash::RandomState::with_seeds(1, 2, 3, 4))
         .capacity(capacity)
         .overflow(overflow)
         .compact()
-        .expect("a quota that the words hold")
+        .expect("the quota fits in a slot's word")
 }
 
-/// `check`, one by one.
+/// One `check` call per key.
 struct Single(RateLimiter<Compact>);
 
 impl Single {
@@ -42,7 +42,7 @@ impl Single {
         Self(limiter(setup, capacity, Overflow::Spill))
     }
 
-    /// A table with exactly as many slots as the scenario has keys.
+    /// Makes a table with exactly one slot per key of the scenario.
     fn full(setup: Setup, overflow: Overflow) -> Self {
         Self(limiter(setup, Capacity::slots(length(setup.population)), overflow))
     }
@@ -59,7 +59,7 @@ impl<K: Hash + Sync> Subject<K> for Single {
     }
 }
 
-/// `check_hash`, for keys that are hashes already.
+/// `check_hash`, for keys that are already hashes.
 struct Hashed(RateLimiter<Compact>);
 
 impl Subject<u64> for Hashed {
@@ -73,8 +73,8 @@ impl Subject<u64> for Hashed {
     }
 }
 
-/// `check_each` on pieces of `N`: one clock reading for each piece, memory asked for beforehand, admissions counted as
-/// they are decided.
+/// `check_each` on pieces of `N` keys. Each piece takes one clock reading and prefetches its memory. Admissions are
+/// counted as they are decided.
 struct Each<const N: usize>(RateLimiter<Compact>);
 
 impl<const N: usize> Each<N> {
@@ -105,7 +105,7 @@ impl<K: Hash + Sync, const N: usize> Subject<K> for Each<N> {
     }
 }
 
-/// `check_many` on pieces of 16: as [`Each`], with the decisions kept in a vector.
+/// `check_many` on pieces of 16 keys. Like [`Each`], but the decisions are written to a vector.
 struct Many(RateLimiter<Compact>);
 
 impl<K: Hash + Sync> Subject<K> for Many {
@@ -136,7 +136,7 @@ pub(crate) const BATCHES: &str = "tollgate compact, batches of 16";
 pub(crate) const TIGHT: &str = "tollgate compact, 12 B a key";
 pub(crate) const HALF_FULL: &str = "tollgate compact, half full";
 
-/// The rows that tables of few rows have, and those of any kind of key.
+/// The rows for tables with few rows. They work with any kind of key.
 fn both<K: Hash + Sync>() -> Vec<Recipe<K>> {
     vec![
         Recipe {
@@ -192,7 +192,7 @@ pub(crate) fn new_keys() -> Vec<Recipe<u64>> {
     both()
 }
 
-/// Two slots a key, all of which owe: many keys are not at home.
+/// Two slots per key, and all keys have debts, so many keys are not in their first slot.
 pub(crate) fn half_full() -> Vec<Recipe<u64>> {
     vec![Recipe {
         name: HALF_FULL,
@@ -201,7 +201,7 @@ pub(crate) fn half_full() -> Vec<Recipe<u64>> {
     }]
 }
 
-/// As small as the table may be if all keys owe at once.
+/// The smallest table that is allowed if all keys have debts at once.
 pub(crate) fn tight_rows() -> Vec<Recipe<u64>> {
     vec![Recipe {
         name: TIGHT,
@@ -210,7 +210,7 @@ pub(crate) fn tight_rows() -> Vec<Recipe<u64>> {
     }]
 }
 
-/// 24 bytes a key: what fits in memory with 100 M of them.
+/// 24 bytes per key, so that 100 M keys fit in memory.
 pub(crate) fn huge() -> Vec<Recipe<u64>> {
     fn capacity(setup: Setup) -> Capacity {
         Capacity::memory(length(setup.population * 24))
@@ -229,7 +229,7 @@ pub(crate) fn huge() -> Vec<Recipe<u64>> {
     ]
 }
 
-/// A full table of keys that owe, in which each newcomer evicts one.
+/// A full table of keys with debts, where each new key evicts another.
 pub(crate) fn eviction() -> Vec<Recipe<u64>> {
     vec![
         Recipe {

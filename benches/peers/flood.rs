@@ -1,22 +1,22 @@
-//! How long do honest keys' checks take while a flood of unique keys rages?
+//! How long do the checks of honest keys take during a flood of unique keys?
 //!
-//! One thread checks [`HONEST_KEYS`] keys, drawn uniformly, [`HONEST_RATE`] times a second in all, and times each check
-//! by itself. All of them stay far below their limits. On the other thread comes a key that was never seen before,
-//! [`FLOOD_RATE`] times a second, so that at any time more of them owe than the stores have slots: the same flood for all
-//! subjects (as far as they keep up with it: see "flood M/s"), and one row of as much as a core can do. Every round each
-//! subject is built anew and takes its turn without the flood and with it. A turn begins with all honest keys once, and
-//! the flood with two keys for each slot.
+//! One thread checks [`HONEST_KEYS`] keys, drawn uniformly, [`HONEST_RATE`] times a second in total, and times each
+//! check. All honest keys stay far below their limits. Another thread checks a new key [`FLOOD_RATE`] times a second.
+//! At any time, more of these keys have debts than the stores have slots. The flood is the same for all subjects, as
+//! far as they keep up with it (see "flood M/s"). One additional row gets as large a flood as one core can produce. In
+//! each round, each subject is built twice: for a turn without the flood and for a turn with it. A turn starts with one
+//! check of each honest key. With the flood, two new keys for each slot follow.
 //!
-//! * A time is the check's alone, with the reading of one counter (`clock alone` shows that, and the machine's own
-//!   interruptions, which are in every row; nothing is subtracted). A check that comes late since the one before
-//!   took long is not counted as having waited.
-//! * Percentiles are of one turn, and the table shows their medians over the rounds. On a virtual machine with few
-//!   cores p99.99 is mostly the machine's.
-//! * Ratios are of pairs: a turn without the flood, and at once the one with it. So a neighbour that uses the machine for seconds slows
-//!   both turns of a pair, and one that comes in between spoils one pair of many. Their median is printed with its 95 %
-//!   confidence interval by order statistics.
-//! * "denied" is the share of honest checks that were denied, each of them wrongly: what a full store costs in place of
-//!   memory. Stores that forget instead admit too much, which is not shown.
+//! * A time covers one check and the reading of one counter. The row `clock alone` shows the time of that reading and
+//!   the machine's own interruptions. Both are part of every row, and nothing is subtracted. If a check starts late
+//!   because the previous check took long, that delay does not count.
+//! * Percentiles are per turn, and the table shows their medians over the rounds. On a virtual machine with few cores,
+//!   p99.99 mostly shows the machine's interruptions.
+//! * Ratios are per pair: a turn without the flood, followed at once by a turn with it. A neighbour that loads the
+//!   machine for seconds slows both turns of a pair. A neighbour that starts in between affects one pair of many. The
+//!   table shows the median with its 95 % confidence interval by order statistics.
+//! * "denied" is the share of honest checks that were denied. Each of these denials is wrong: a full store saves memory
+//!   and sometimes denies. A store that forgets keys admits too much instead, which the table does not show.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,33 +31,33 @@ use crate::turn::{Gate, delayed_ns, transfer_ns};
 const HONEST_KEYS: u64 = 100_000;
 const HONEST_RATE: u64 = 100_000;
 const FLOOD_RATE: u64 = 2_000_000;
-/// Slots of the compact store, and the cap of those that have one.
+/// Slots of the compact store, and the maximum number of keys in stores that have such a cap.
 const SLOTS: u64 = 1 << 18;
-/// Unique keys that fill every store that has a size.
+/// A number of unique keys that fills every store of limited size.
 pub(crate) const FULL: u64 = 2 * SLOTS;
-/// Percentiles, in percent.
+/// The reported percentiles, in percent.
 pub(crate) const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
-/// Which of them has a bound.
+/// The index of the percentile that has a target.
 pub(crate) const P999: usize = 2;
 
 /// A limiter that can be flooded.
 pub(crate) trait Flooded: Sync {
-    /// Checks some keys, untimed.
+    /// Checks some keys without timing them.
     fn show(&self, numbers: Range<u64>);
     /// Checks and times honest keys.
     fn honest(&self, checks: u64, seed: u64) -> Honest;
-    /// Checks ever new keys until it is to stop; how many.
+    /// Checks new keys until `stop` is true. Returns the number of checks.
     fn flood(&self, pace: Pace, first: u64, stop: &AtomicBool) -> u64;
 }
 
-/// What honest keys met in a turn.
+/// The times and denials of the honest keys' checks in a turn.
 pub(crate) struct Honest {
     times: Histogram<u64>,
     denied: u64,
     delayed_ns: u64,
 }
 
-/// So many nanoseconds from check to check; none at all is as fast as can be.
+/// Nanoseconds between checks. Zero means as fast as possible.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Pace(u64);
 
@@ -66,7 +66,7 @@ impl Pace {
         Self(1_000_000_000 / rate)
     }
 
-    /// Spins until check `number` is due; those that are late follow at once.
+    /// Spins until check `number` is due. A late check starts at once.
     #[inline(always)]
     fn wait(self, clock: &quanta::Clock, start: u64, number: u64) {
         while clock.delta_as_nanos(start, clock.raw()) < number * self.0 {
@@ -114,7 +114,7 @@ impl<S: Subject<u64>> Flooded for S {
     }
 }
 
-/// Reads the clock, and admits.
+/// A subject that reads the clock and always admits.
 struct Nothing;
 
 impl Subject<u64> for Nothing {
@@ -124,25 +124,25 @@ impl Subject<u64> for Nothing {
     }
 }
 
-/// How long is measured.
+/// The length of a measurement.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Length {
     pub(crate) rounds: u64,
     pub(crate) turn_ms: u64,
-    /// Keys of the flood that come before a turn.
+    /// Keys of the flood that are checked before a turn starts.
     pub(crate) unique_before: u64,
 }
 
-/// How to build what is flooded.
+/// How to build a subject for the flood.
 pub(crate) struct Victim {
     pub(crate) name: &'static str,
     pub(crate) counts: &'static str,
     pub(crate) build: fn(Setup) -> Box<dyn Flooded>,
-    /// Whether the flood is as fast as a core can make it.
+    /// Whether the flood is as fast as one core can produce.
     pub(crate) unbounded: bool,
 }
 
-/// What the figures hold of the machine's own.
+/// The subject that measures only the timing and the machine.
 pub(crate) fn clock_alone() -> Vec<Victim> {
     vec![Victim {
         name: "clock alone",
@@ -152,16 +152,16 @@ pub(crate) fn clock_alone() -> Vec<Victim> {
     }]
 }
 
-/// One turn's figures, times in ns.
+/// The figures of one turn. Times are in nanoseconds.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) percentiles: [f64; 4],
     pub(crate) worst: f64,
-    /// Share of the honest checks.
+    /// The denied share of the honest checks.
     pub(crate) denied: f64,
-    /// Checks of the flood, in millions a second.
+    /// The checks of the flood, in millions per second.
     pub(crate) flood: f64,
-    /// Share of the time that the honest thread was ready and did not run.
+    /// The share of time in which the honest thread was ready but did not run.
     pub(crate) delayed: f64,
 }
 
@@ -174,7 +174,7 @@ pub(crate) struct FloodRow {
 }
 
 impl FloodRow {
-    /// A percentile under the flood over the same in the turn before, without.
+    /// Returns the ratio of a percentile with the flood to the same percentile of the preceding turn without it.
     pub(crate) fn ratio(&self, percentile: usize) -> Interval {
         let pairs = self.flooded.iter().zip(&self.calm);
         Interval::of(
@@ -183,7 +183,7 @@ impl FloodRow {
     }
 }
 
-/// One turn of a subject that was built for it; with a flood, on a second thread.
+/// Runs one turn on a new subject. The flood, if any, runs on a second thread.
 fn turn(victim: &Victim, flooded: bool, length: Length, seed: u64) -> Turn {
     let checks = length.turn_ms * HONEST_RATE / 1_000;
     let limiter = (victim.build)(Setup { population: SLOTS, expect: Expect::Mostly });
@@ -201,7 +201,7 @@ fn turn(victim: &Victim, flooded: bool, length: Length, seed: u64) -> Turn {
             gate.wait();
             let met = limiter.honest(checks, seed);
             stop.store(true, Ordering::Relaxed);
-            (met, flood.join().expect("the flood panicked"))
+            (met, flood.join().expect("the flood's thread panicked"))
         })
     } else {
         (limiter.honest(checks, seed), 0)
@@ -216,15 +216,16 @@ fn turn(victim: &Victim, flooded: bool, length: Length, seed: u64) -> Turn {
     }
 }
 
-/// All that was measured.
+/// The results of all subjects.
 pub(crate) struct Flood {
     pub(crate) rows: Vec<FloodRow>,
-    /// What a cache line took between two cores before each round: under a flood most lines that a check needs were
-    /// written by the other core.
+    /// The time that a cache line takes between two cores, measured before each round. During a flood, the other core
+    /// has written most lines that a check needs.
     pub(crate) transfer_ns: Summary,
 }
 
-/// Without the flood and with it, all subjects by turns in each round. `None` without subjects.
+/// Measures all subjects without and with the flood. In each round the subjects take turns. Returns `None` if there are
+/// no subjects.
 pub(crate) fn measure(victims: &[Victim], length: Length) -> Option<Flood> {
     let mut rows: Vec<FloodRow> = victims
         .iter()

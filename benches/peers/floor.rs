@@ -1,7 +1,7 @@
-//! The floor: what no keyed limiter with a real clock can go below, and the pieces it is made of.
+//! The floor: the least time of any keyed limiter with a real clock, and the parts of that time.
 //!
-//! A denial here is clock, hash, one load and a comparison: it ends before the exchange. So in tables of denials this row
-//! is the floor of those.
+//! A denied check consists of clock, hash, one load and a comparison, and needs no exchange. In tables of denials, this
+//! row is therefore the floor of a denial.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::keys::Key;
 use crate::subject::{Contender, Expect, Recipe, Setup, Subject};
 use crate::support::{length, stopwatch};
 
-/// GCRA as governor does it: emission interval and tolerance in nanoseconds, the arrival time in one word.
+/// GCRA as governor implements it: emission interval and tolerance in nanoseconds, and the TAT in one word.
 struct Gcra {
     interval_ns: u64,
     tolerance_ns: u64,
@@ -21,7 +21,8 @@ struct Gcra {
 impl Gcra {
     fn new(expect: Expect) -> Self {
         let terms = expect.terms();
-        let interval_ns = u64::try_from(terms.interval().as_nanos()).expect("an hour at most");
+        let interval_ns =
+            u64::try_from(terms.interval().as_nanos()).expect("the interval is at most an hour");
         Self { interval_ns, tolerance_ns: interval_ns * (u64::from(terms.burst) - 1) }
     }
 
@@ -58,7 +59,7 @@ impl Clock {
     }
 }
 
-/// Hash, clock, one CAS in a flat array without keys; two keys that hash alike share a word.
+/// Hash, clock, and one CAS in a flat array without keys. Two keys with the same hash share a word.
 struct Floor<W> {
     hasher: ahash::RandomState,
     clock: Clock,
@@ -68,7 +69,8 @@ struct Floor<W> {
 
 impl<W: Default> Floor<W> {
     fn new(setup: Setup) -> Self {
-        // Where some keys are denied, few may share a word with them, or the share of denials would be another.
+        // In a scenario that denies some keys, few keys may share a word with them, or the share of denials would
+        // change.
         let spread = if matches!(setup.expect, Expect::Denying(_)) { 16 } else { 1 };
         let words = length(setup.population).next_power_of_two() * spread;
         Self {
@@ -115,7 +117,7 @@ impl Subject<IpAddr> for Floor<AtomicU64> {
     }
 }
 
-/// One word for all keys.
+/// One word that all keys share.
 struct OneWord {
     clock: Clock,
     gcra: Gcra,
@@ -129,7 +131,7 @@ impl Subject<u64> for OneWord {
     }
 }
 
-/// A piece of a check: an operation on a key that the optimiser may not drop.
+/// A part of a check: an operation on a key that the optimiser must not remove.
 struct Piece<F>(F);
 
 impl<K: Key, R, F: Fn(&K) -> R + Sync> Subject<K> for Piece<F> {
@@ -147,7 +149,7 @@ fn piece<K: Key, R: 'static>(operation: impl Fn(&K) -> R + Sync + 'static) -> Bo
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const COUNTER: &str = "quanta now";
 
-/// What no check that reads this clock can do without.
+/// The clock reading, which every check with this clock needs.
 pub(crate) fn counter() -> Vec<Recipe<u64>> {
     vec![Recipe {
         name: COUNTER,
@@ -190,7 +192,7 @@ pub(crate) fn addresses() -> Vec<Recipe<IpAddr>> {
     }]
 }
 
-/// The row alone, for tables of few rows.
+/// The floor's row without variants, for tables with few rows.
 pub(crate) fn alone() -> Vec<Recipe<u64>> {
     keyed().into_iter().filter(|recipe| recipe.name == FLOOR).collect()
 }
@@ -209,7 +211,7 @@ pub(crate) fn one_word() -> Vec<Recipe<u64>> {
     }]
 }
 
-/// On two threads each has its own stream, and all but the CAS and the fetch-add touch no shared memory.
+/// With two threads, each thread has its own stream. Only the CAS and the fetch-add touch shared memory.
 pub(crate) fn pieces() -> Vec<Recipe<u64>> {
     let mut rows =
         vec![Recipe { name: "read the key", counts: "the loop itself", build: |_| piece(|key: &u64| *key) }];

@@ -1,13 +1,14 @@
-//! How a figure is made: subjects take turns, round after round, on the same keys in the same order.
+//! How the figures are measured: subjects take turns, round after round, on the same keys in the same order.
 //!
-//! * A [`Subject`](crate::subject::Subject) is monomorphised into its loop; dynamic dispatch happens once per turn,
+//! * A [`Subject`](crate::subject::Subject) is monomorphised into its loop. Dynamic dispatch happens once per turn,
 //!   never per check.
-//! * Keys come from a stream drawn before the turn, so that drawing costs every subject the same 1/8 line a check.
-//! * Rounds are interleaved (A B C, B C A, …), so that slow drift of the machine falls on everyone. Ratios are
-//!   taken within a round, and their median is reported: drift and neighbours cancel out of them.
-//! * A turn during which the scheduler kept a ready thread waiting for more than 1 % of the time is measured
-//!   again, up to [`TRIES`] times, and the least disturbed try counts. What remains is reported. With more threads
-//!   than processors some always wait, so there the first try counts.
+//! * A stream of keys is drawn before the turn, so reading the keys costs every subject the same 1/8 cache line per
+//!   check.
+//! * Rounds are interleaved (A B C, B C A, …), so a slow drift of the machine affects all subjects. Ratios are taken
+//!   within a round, and the harness reports their median. Drift and neighbours cancel out of these ratios.
+//! * If the scheduler keeps a ready thread waiting for more than 1 % of a turn, the harness measures that turn again,
+//!   up to [`TRIES`] times. The least disturbed try counts, and its remaining disturbance is reported. If there are
+//!   more threads than processors, some threads always wait, so the first try counts.
 
 use crate::keys::{Key, for_each_chunk};
 use crate::subject::{Contender, Expect, Recipe, Setup};
@@ -15,17 +16,17 @@ use crate::summary::{Summary, float};
 use crate::support::{XorShift, count};
 use crate::turn::{Sample, sample, transfer_ns};
 
-/// How often a disturbed turn is tried before the least disturbed try is taken.
+/// The maximum number of tries for a disturbed turn.
 const TRIES: usize = 5;
 
-/// Which keys are checked.
+/// The keys that a scenario checks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Draw {
-    /// Keys of the population, uniformly at random; each was shown once before.
+    /// Known keys, drawn uniformly at random from the population. Each key was checked once before.
     Known,
-    /// Keys that nobody has seen before, in stores built anew for each turn, with room for all of them.
+    /// New keys. Stores are rebuilt for each turn, with room for all keys.
     New,
-    /// Keys that nobody has seen before, in stores that go on from turn to turn, after so many others.
+    /// New keys. Stores are kept from turn to turn, and have seen this many other keys before.
     NewAfter(u64),
 }
 
@@ -34,7 +35,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) counts: &'static str,
     pub(crate) samples: Vec<Sample>,
-    /// Keys that lost their place while they owed, for each check, if the subject counts them.
+    /// Evicted keys with a debt, per check, if the subject counts them.
     pub(crate) evicted: Option<f64>,
 }
 
@@ -47,12 +48,12 @@ impl Row {
         Summary::of(self.samples.iter().map(|sample| sample.mops))
     }
 
-    /// The mean share of time that the scheduler took away.
+    /// The mean share of time in which the scheduler ran something else.
     pub(crate) fn delayed(&self) -> f64 {
         self.samples.iter().map(|sample| sample.delayed).sum::<f64>() / float(count(self.samples.len()))
     }
 
-    /// This row's time over `base`'s, round by round.
+    /// Returns the ratio of this row's time to the time of `base`, per round.
     pub(crate) fn ratio(&self, base: &Row) -> Summary {
         Summary::of(self.samples.iter().zip(&base.samples).map(|(own, base)| own.ns / base.ns))
     }
@@ -62,7 +63,7 @@ impl Row {
 pub(crate) struct Scenario {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
-    /// Distinct keys; of new ones, those that stores are to have room for.
+    /// The number of distinct keys. For new keys, the number that the stores must have room for.
     pub(crate) population: u64,
     pub(crate) draw: Draw,
     pub(crate) expect: Expect,
@@ -70,12 +71,12 @@ pub(crate) struct Scenario {
     /// Checks per thread and turn.
     pub(crate) checks: u64,
     pub(crate) rounds: usize,
-    /// The rows that ratios are taken against.
+    /// The rows that ratios refer to.
     pub(crate) floor: &'static str,
     pub(crate) governor: &'static str,
 }
 
-/// A scenario's rows on one number of threads.
+/// The rows of a scenario for one number of threads.
 pub(crate) struct Table {
     pub(crate) scenario: &'static str,
     pub(crate) title: &'static str,
@@ -86,7 +87,7 @@ pub(crate) struct Table {
     pub(crate) threads: usize,
     pub(crate) floor: &'static str,
     pub(crate) governor: &'static str,
-    /// What a cache line took between two cores before each round, if there were two threads.
+    /// The time that a cache line takes between two cores, measured before each round. `None` for one thread.
     pub(crate) transfer_ns: Option<Summary>,
     pub(crate) rows: Vec<Row>,
 }
@@ -97,7 +98,7 @@ impl Table {
     }
 }
 
-/// A subject at work, and what it has done in one table.
+/// A subject in use, and its results in the current table.
 struct Seat<'r, K> {
     recipe: &'r Recipe<K>,
     contender: Box<dyn Contender<K>>,
@@ -119,7 +120,8 @@ impl<K: Key> Streams<K> {
         Self { keys: (0..threads).map(stream).collect(), next }
     }
 
-    /// The round's keys out of a population; others for each number of threads, so that no table meets the last one's.
+    /// Draws the keys of a round from the population. Each number of threads gets other keys, so that no table reuses
+    /// the keys of the previous table.
     fn draw(&mut self, round: usize, population: u64) {
         let threads = self.keys.len();
         for (thread, stream) in self.keys.iter_mut().enumerate() {
@@ -145,7 +147,7 @@ impl Scenario {
         Setup { population: self.population, expect: self.expect }
     }
 
-    /// Builds every subject, shows it every key once, and measures it on each number of threads.
+    /// Builds every subject, checks every key once, and measures each number of threads.
     pub(crate) fn run<K: Key>(&self, recipes: &[Recipe<K>], done: &mut dyn FnMut(Table)) {
         let shown = match self.draw {
             Draw::Known => self.population,
@@ -171,8 +173,8 @@ impl Scenario {
         }
         let mut unseen = shown;
         for &threads in self.threads {
-            // A stream at least as long as a turn where keys are many (each is then met at its natural
-            // rate), and one that stays in the second-level cache where they are few.
+            // With many keys, a stream is at least as long as a turn, so that each key occurs at its natural rate. With
+            // few keys, the stream fits in the second-level cache.
             let few = self.draw == Draw::Known && self.population <= 10_000;
             let len = if few { self.checks.min(1 << 14) } else { self.checks };
             let mut streams = Streams::new(threads, len, unseen);
@@ -187,7 +189,7 @@ impl Scenario {
                 for turn in 0..seats.len() {
                     let index = (turn + round) % seats.len();
                     let sample = self.best_sample(&mut seats[index], &mut streams);
-                    // Round 0 warms up.
+                    // Round 0 only warms up.
                     if round > 0 {
                         seats[index].samples.push(sample);
                     }
@@ -210,7 +212,7 @@ impl Scenario {
         }
     }
 
-    /// The least disturbed of some turns.
+    /// Returns the least disturbed sample of several tries.
     fn best_sample<K: Key>(&self, seat: &mut Seat<'_, K>, streams: &mut Streams<K>) -> Sample {
         let mut best: Option<Sample> = None;
         let crowded = streams.keys.len() > std::thread::available_parallelism().map_or(1, usize::from);
@@ -241,7 +243,7 @@ impl Scenario {
 }
 
 impl<K> Seat<'_, K> {
-    /// What was done since the last table.
+    /// Returns the results since the previous table.
     fn row(&mut self) -> Row {
         let checks = std::mem::take(&mut self.checks);
         Row {

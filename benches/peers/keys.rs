@@ -1,14 +1,14 @@
-//! The keys of the tables.
+//! The key types of the tables.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::support::{key, length, text, write_text};
 
-/// A key type that streams can be made of.
+/// A type of keys for streams.
 pub(crate) trait Key: Clone + Sync + Send + 'static {
     const KIND: &'static str;
     fn numbered(number: u64) -> Self;
-    /// Overwrites in place, so that a stream of strings keeps its allocations in order.
+    /// Overwrites the key in place, so that a stream of strings keeps its allocations in order.
     fn renumber(&mut self, number: u64) {
         *self = Self::numbered(number);
     }
@@ -33,10 +33,11 @@ impl Key for String {
 
 impl Key for IpAddr {
     const KIND: &'static str = "IP addresses";
-    /// Even numbers are IPv4 addresses, odd ones IPv6 addresses in a documentation prefix; all distinct, below 2^33.
+    /// Even numbers give IPv4 addresses. Odd numbers give IPv6 addresses in a documentation prefix. All are distinct
+    /// for numbers below 2^33.
     fn numbered(number: u64) -> Self {
         if number.is_multiple_of(2) {
-            // An odd factor permutes the numbers below 2^32.
+            // Multiplication by an odd number permutes the numbers below 2^32.
             #[expect(clippy::cast_possible_truncation, reason = "an address has 32 bits")]
             let bits = ((number / 2) as u32).wrapping_mul(0x9E37_79B1);
             Self::V4(Ipv4Addr::from_bits(bits))
@@ -46,7 +47,7 @@ impl Key for IpAddr {
     }
 }
 
-/// Hands out the keys 0 to `population` in order, in pieces that add no memory of note.
+/// Calls `visit` with the keys 0 to `population` in order, in pieces that need little memory.
 pub(crate) fn for_each_chunk<K: Key>(population: u64, mut visit: impl FnMut(&[K])) {
     let mut chunk: Vec<K> = (0..population.min(4096)).map(K::numbered).collect();
     let mut next = 0;

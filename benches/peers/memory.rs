@@ -1,5 +1,5 @@
-//! Bytes per key by resident memory: each subject in its own process, so that no allocator reuse and no
-//! neighbour spoils it.
+//! Bytes per key, from resident memory. Each subject runs in its own process, so that neither reused allocations nor
+//! other subjects change the figure.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::support::{count, option};
 
 const CHILD: &str = "--resident-of";
 
-/// One subject's resident memory after the first sight of a number of keys.
+/// The resident memory of one subject after its first check of each key.
 pub(crate) struct Footprint {
     pub(crate) name: &'static str,
     pub(crate) kind: &'static str,
@@ -18,14 +18,14 @@ pub(crate) struct Footprint {
     pub(crate) bytes_per_key: f64,
 }
 
-/// Resident bytes of this process; `None` where Linux does not tell.
+/// Returns the resident bytes of this process, or `None` if the system does not report them.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = status.lines().find(|line| line.starts_with("Rss:"))?;
     line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Measures every recipe on each number of keys.
+/// Measures every recipe with each number of keys.
 pub(crate) fn measure<K: Key>(recipes: &[Recipe<K>], populations: &[u64]) -> Vec<Footprint> {
     let mut footprints = Vec::new();
     for recipe in recipes {
@@ -49,14 +49,16 @@ fn ask_child<K: Key>(name: &str, population: u64) -> Option<u64> {
     String::from_utf8(output.stdout).ok()?.trim().parse().ok()
 }
 
-/// In a child: measures what the parent asked for and prints it. Whether this process is a child for `K`.
+/// In a child process: measures the requested subject and prints the result. Returns whether this process is such a
+/// child for `K`.
 pub(crate) fn answer_parent<K: Key>(recipes: &[Recipe<K>]) -> bool {
     let Some(name) = option(CHILD) else { return false };
     if option("--kind").as_deref() != Some(K::KIND) {
         return false;
     }
     let population = option("--population").and_then(|text| text.parse().ok()).expect("--population NUMBER");
-    let recipe = recipes.iter().find(|recipe| recipe.name == name).expect("a subject's name");
+    let recipe =
+        recipes.iter().find(|recipe| recipe.name == name).expect("the parent asks for a known subject");
     let sight = |population| {
         let contender = (recipe.build)(Setup { population, expect: Expect::Allowed });
         for_each_chunk(population, |keys: &[K]| {
@@ -64,7 +66,7 @@ pub(crate) fn answer_parent<K: Key>(recipes: &[Recipe<K>]) -> bool {
         });
         contender
     };
-    // A small one first, so that code and the harness's own buffers are resident before.
+    // Measures a small population first, so that code and the harness's own buffers are resident already.
     drop(sight(4096));
     let before = resident();
     let _contender = sight(population);

@@ -1,4 +1,4 @@
-//! Tollgate's rows, except the rows of the compact store.
+//! Tollgate's rows, except those of the compact store.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub(crate) fn gcra(expect: Expect) -> Gcra {
 struct OursKeyed<K, C>(RateLimiter<Keyed<K>, C>);
 
 impl OursKeyed<u64, QuantaClock> {
-    /// With a cap of as many keys as the scenario has.
+    /// Makes a limiter with a cap of as many keys as the scenario has.
     fn capped(setup: Setup) -> Self {
         let builder = RateLimiter::builder(gcra(setup.expect));
         Self(builder.max_keys(length(setup.population), WhenFull::Forget).keyed())
@@ -44,7 +44,7 @@ impl<C: tollgate::Clock + Sync> Subject<IpAddr> for OursKeyed<IpAddr, C> {
     }
 }
 
-/// `check_many` on pieces of 16: one clock read and one guard for each.
+/// `check_many` on pieces of 16 keys: one clock reading and one guard per piece.
 struct Batched<K>(RateLimiter<Keyed<K>, QuantaClock>);
 
 impl Subject<u64> for Batched<u64> {
@@ -127,12 +127,12 @@ pub(crate) fn addresses() -> Vec<Recipe<IpAddr>> {
     }]
 }
 
-/// For tables of new keys.
+/// The row for tables of new keys.
 pub(crate) fn alone() -> Vec<Recipe<u64>> {
     keyed().into_iter().filter(|recipe| recipe.name == KEYED).collect()
 }
 
-/// At its cap.
+/// The row of a limiter at its cap.
 pub(crate) fn capped() -> Vec<Recipe<u64>> {
     vec![Recipe {
         name: "tollgate keyed, capped",

@@ -1,4 +1,4 @@
-//! What is measured: the scenarios, their rows, and how long each takes.
+//! The plan: the scenarios, their rows, and their lengths.
 
 use std::net::IpAddr;
 
@@ -12,8 +12,9 @@ use crate::support::option;
 use crate::targets::Measured;
 use crate::{compact, floor, ours, report, rivals, sketch};
 
-/// Whether a name contains the text, is the text behind a leading `=`, or does not contain that behind a `!`. Of several texts
-/// with commas between them, those with a `!` must all hold, and one of the others, if there are any.
+/// Returns whether a name matches. `texts` is a list with commas. A text matches a name that contains it, `=text`
+/// matches the name itself, and `!text` matches a name that does not contain it. All texts with `!` must match, and at
+/// least one of the others if there are others.
 fn matches(name: &str, texts: &str) -> bool {
     let (excluded, wanted): (Vec<&str>, Vec<&str>) = texts.split(',').partition(|text| text.starts_with('!'));
     let is_wanted =
@@ -22,12 +23,12 @@ fn matches(name: &str, texts: &str) -> bool {
         && (wanted.is_empty() || wanted.iter().any(is_wanted))
 }
 
-/// Whether `--scenario` names this one; all without it.
+/// Returns whether `--scenario` selects this scenario. Without the option, all are selected.
 fn wanted(id: &str) -> bool {
     option("--scenario").is_none_or(|text| matches(id, &text))
 }
 
-/// The recipes that `--subject` names; all without it.
+/// Returns the recipes that `--subject` selects. Without the option, all are selected.
 pub(crate) fn chosen<K: Key>(groups: impl IntoIterator<Item = Vec<Recipe<K>>>) -> Vec<Recipe<K>> {
     let wanted = option("--subject");
     let keep = |name: &str| wanted.as_deref().is_none_or(|text| matches(name, text));
@@ -38,12 +39,12 @@ fn keyed() -> Vec<Recipe<u64>> {
     chosen([floor::keyed(), compact::keyed(), ours::keyed(), rivals::keyed()])
 }
 
-/// With the rows that only many keys are worth.
+/// The rows of `keyed`, and rows that make sense only with many keys.
 pub(crate) fn many() -> Vec<Recipe<u64>> {
     chosen([floor::keyed(), compact::keyed(), compact::tight_rows(), ours::keyed(), rivals::keyed()])
 }
 
-/// With the rows that count windows.
+/// Adds the rows that count windows.
 fn with_sketch(mut rows: Vec<Recipe<u64>>) -> Vec<Recipe<u64>> {
     rows.extend(chosen([sketch::keyed()]));
     rows
@@ -61,7 +62,7 @@ pub(crate) fn one_word() -> Vec<Recipe<u64>> {
     chosen([floor::one_word(), ours::one_word(), rivals::one_word()])
 }
 
-/// Rows that differ in memory: not in clock or call.
+/// Rows that differ in memory, but not in clock or call.
 fn by_memory() -> Vec<Recipe<u64>> {
     let mut rows = many();
     rows.retain(|recipe| recipe.name == compact::TIGHT || !recipe.name.contains(','));
@@ -74,26 +75,26 @@ fn strings_by_memory() -> Vec<Recipe<String>> {
     rows
 }
 
-/// Answers the parent if this is a child that measures memory.
+/// If this process is a child that measures memory, answers the parent and returns true.
 pub(crate) fn answer_parent() -> bool {
     memory::answer_parent(&by_memory()) || memory::answer_parent(&strings_by_memory())
 }
 
-/// How much is measured.
+/// The extent of a run.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Plan {
-    /// Only that all rows run.
+    /// Runs every row briefly, only to show that it works.
     pub(crate) smoke: bool,
     pub(crate) quick: bool,
     pub(crate) large: bool,
     pub(crate) charts: bool,
 }
 
-/// The scenarios that a target is taken from.
+/// The scenarios that have targets.
 const BOUNDED: [&str; 9] =
     ["hot", "hot-denied", "word", "word-denied", "strings-1m", "100k", "1m", "10m", "first-sight"];
 
-/// A scenario on keyed limiters: both numbers of threads, ratios against the floor and governor with ahash.
+/// A scenario for keyed limiters, with one and two threads, and ratios to the floor and to governor with ahash.
 pub(crate) fn scenario(id: &'static str, title: &'static str, population: u64, expect: Expect) -> Scenario {
     Scenario {
         id,
@@ -102,7 +103,8 @@ pub(crate) fn scenario(id: &'static str, title: &'static str, population: u64, e
         draw: Draw::Known,
         expect,
         threads: &[1, 2],
-        // Turns of 5 to 100 ms: short enough that most meet no interruption, long enough for the stopwatch.
+        // A turn takes 5 to 100 ms. Most turns are short enough to meet no interruption and long enough for the
+        // stopwatch.
         checks: if population > 10_000 { 1_000_000 } else { 500_000 },
         rounds: if population > 10_000 { 9 } else { 21 },
         floor: floor::FLOOR,
@@ -128,7 +130,7 @@ impl Plan {
         Measured { tables, footprints, flood, left_out }
     }
 
-    /// Whether only targets count.
+    /// Returns whether only the targets matter.
     fn brief(self) -> bool {
         self.quick && !self.charts
     }
@@ -168,7 +170,8 @@ impl Plan {
             rows.retain(|recipe| [compact::TIGHT, rivals::GOVERNOR].contains(&recipe.name));
             return memory::measure(&rows, &[1_000_000]);
         }
-        // Just below and just above a doubling of most hash tables; the truth for a given size lies between.
+        // These sizes are just below and just above the point where most hash tables double. The memory per key of
+        // other sizes is between the two.
         let populations: &[u64] = if self.quick { &[1_000_000] } else { &[900_000, 1_000_000] };
         let mut footprints = memory::measure(&by_memory(), populations);
         footprints.extend(memory::measure(&strings_by_memory(), populations));
@@ -243,12 +246,13 @@ impl Plan {
             rounds: 9,
             ..scenario(id, title, population, expect)
         };
-        // Room for what two threads bring in one turn. Growth, allocation and fresh pages are part of it.
+        // The stores have room for the keys of two threads in one turn. Growth, allocation and fresh pages are part of
+        // the time.
         let rows = chosen([floor::alone(), compact::new_keys(), ours::alone(), rivals::keyed()]);
         let title = "First sight: each key new, in a store built for the turn, with room";
         self.scenario(tables, new("first-sight", title, 500_000, Expect::Allowed, Draw::New), &rows);
 
-        // So many before that nearly all slots hold an idle key.
+        // After this many other keys, nearly all slots hold an idle key.
         let rows = chosen([floor::alone(), compact::new_keys(), ours::alone()]);
         let title = "First sight: each key new, in a store of keys that are idle again";
         let draw = Draw::NewAfter(2_000_000);
@@ -269,7 +273,8 @@ impl Plan {
         victims.retain(|victim| wanted.as_deref().is_none_or(|text| matches(victim.name, text)));
         let length = match (self.smoke, self.quick) {
             (true, _) => flood::Length { rounds: 1, turn_ms: 10, unique_before: 10_000 },
-            // Fifty checks of a turn of half a second are beyond its p99.9. Of 21 pairs the interval is from the sixth to the 16th.
+            // A turn of half a second has 50 checks above its p99.9. With 21 pairs, the confidence interval reaches
+            // from the 6th to the 16th ratio.
             (false, true) => flood::Length { rounds: 6, turn_ms: 250, unique_before: flood::FULL },
             (false, false) => flood::Length { rounds: 21, turn_ms: 500, unique_before: flood::FULL },
         };

@@ -1,4 +1,4 @@
-//! Tables for people, JSON for programs.
+//! Prints tables for people and JSON for programs.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::memory::Footprint;
 use crate::summary::{Interval, Summary};
 use crate::targets::Measured;
 
-/// Where and on what the figures were made.
+/// Returns the machine and the software of a run.
 pub(crate) fn machine() -> Value {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpuinfo
@@ -30,21 +30,21 @@ pub(crate) fn machine() -> Value {
     })
 }
 
-/// The profile that this was built by: cargo names the directory after it.
+/// Returns the build profile. Cargo names the target directory after it.
 pub(crate) fn profile() -> String {
     let program = std::env::current_exe().unwrap_or_default();
     let directory = program.ancestors().nth(2).and_then(std::path::Path::file_name);
     directory.map_or_else(|| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The operating system's own name for itself.
+/// Returns the operating system's name for itself.
 fn distribution() -> String {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     name.map_or_else(|| "unknown".to_owned(), |name| name.trim_matches('"').to_owned())
 }
 
-/// A figure of the machine's memory, in bytes; 0 where Linux does not tell.
+/// Returns a figure of the machine's memory in bytes, or 0 if the system does not report it.
 pub(crate) fn memory_bytes(field: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(field));
@@ -59,7 +59,8 @@ fn rustc() -> String {
         .map_or_else(|_| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Versions as the lock file has them. Of a package with several, ours comes first, and then those of the peers.
+/// Returns the versions from the lock file. If a package occurs in several versions, the version that Tollgate uses
+/// comes first, and the versions that the peers use follow.
 pub(crate) fn versions() -> Value {
     let lock =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock")).unwrap_or_default();
@@ -68,7 +69,7 @@ pub(crate) fn versions() -> Value {
     let version = |package: &str| {
         let named = format!("name = \"{package}\"\nversion = \"");
         let all = lock.split(&*named).skip(1).filter_map(|after| after.split('"').next());
-        // The lock file says which of several versions a package depends on.
+        // Only the lock file shows which version of a package another package depends on.
         let is_ours = |version: &&str| own.contains(&format!("\"{package} {version}\""));
         let (ours, others): (Vec<_>, Vec<_>) = all.partition(is_ours);
         match (&*ours, &*others) {
@@ -147,16 +148,14 @@ pub(crate) fn print_table(table: &Table) {
     }
     for row in &table.rows {
         if let Some(evicted @ 1e-6..) = row.evicted {
-            println!("({}: {:.4} % of checks evicted a key that owed)", row.name, evicted * 100.0);
+            println!("({}: {:.4} % of checks evicted a key with a debt)", row.name, evicted * 100.0);
         }
     }
 }
 
-/// What honest keys' checks took, without a flood and with it.
+/// Prints the times of the honest keys' checks, without and with the flood.
 pub(crate) fn print_flood(flood: &Flood) {
-    println!(
-        "\n## Honest keys' checks, ns, while another thread floods the store with keys never seen before"
-    );
+    println!("\n## Honest keys' checks, ns, while another thread floods the store with new keys");
     print_transfer(flood.transfer_ns);
     println!(
         "{:<32} {:>8} {:>8} {:>8} {:>8} {:>10} {:>9} {:>8} {:>7}",
@@ -224,7 +223,7 @@ pub(crate) fn flood(flood: Option<&Flood>) -> Value {
 }
 
 pub(crate) fn print_counts(measured: &Measured) {
-    println!("\n## What each row counts");
+    println!("\n## What each row measures");
     let mut seen = std::collections::BTreeSet::new();
     for row in measured.flood.iter().flat_map(|flood| &flood.rows) {
         println!("{:<32} {} (flooded)", row.name, row.counts);
@@ -242,7 +241,7 @@ pub(crate) fn print_footprints(footprints: &[Footprint]) {
     if footprints.is_empty() {
         return;
     }
-    println!("\n## Resident bytes a key after first sight of that many keys, each in its own process");
+    println!("\n## Resident bytes per key after one check of each key, each subject in its own process");
     for footprint in footprints {
         println!(
             "{:<32} {:<16} {:>10} keys {:>9.1} B a key",

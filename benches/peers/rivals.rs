@@ -1,5 +1,5 @@
-//! The peers, each through the call its documentation recommends for the key type, with its defaults unless a
-//! row's name says otherwise.
+//! The peers. Each row makes the call that the crate's documentation recommends for the key type. It uses the crate's
+//! defaults unless the row's name says otherwise.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -147,7 +147,7 @@ impl Subject<String> for Quota<String> {
     }
 }
 
-/// A counter made a limiter as its documentation does: observe, then compare.
+/// pingora-limits as a limiter, as its documentation shows: observe, then compare.
 struct Pingora {
     rate: pingora_limits::rate::Rate,
     limit: isize,
@@ -155,7 +155,7 @@ struct Pingora {
 
 impl Pingora {
     fn new(setup: Setup) -> Self {
-        // The denied rows' window is an hour, so that none turns during a row.
+        // The window of a denied row is an hour, so that no window turns during a row.
         let (window, limit) = match setup.expect {
             Expect::Denied => (setup.expect.terms().period, 1),
             Expect::Allowed

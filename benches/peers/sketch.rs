@@ -1,4 +1,4 @@
-//! Rows of tollgate's sketch store: windows counted in constant memory.
+//! The rows of Tollgate's sketch store, which counts windows in constant memory.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ struct OursSketch(RateLimiter<Sketch>);
 impl OursSketch {
     fn new(setup: Setup) -> Self {
         let limit = if setup.expect == Expect::Denied { 1 } else { u64::from(setup.expect.terms().burst) };
-        // 16 bytes a key.
+        // 16 bytes per key.
         let capacity = Capacity::memory(length(setup.population * 16).max(1 << 20));
         let builder = RateLimiter::builder(FixedWindow::new(Quota::new(limit, YEAR)));
         let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
-        Self(builder.hasher(hasher).capacity(capacity).sketch().expect("counters that hold the limit"))
+        Self(builder.hasher(hasher).capacity(capacity).sketch().expect("the counters can hold the limit"))
     }
 }
 

@@ -1,37 +1,38 @@
-//! What is measured: subjects, how they are built, and what is asked of them.
+//! The subjects of the measurements: how to build them, and which answers their checks must give.
 
 use std::time::Duration;
 
 use crate::support::length;
 
-/// What every check of a turn must answer.
+/// The answers that the checks of a turn must give.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expect {
-    /// All admitted: 1 in ten minutes for each key, and a burst that is never used up. Keys owe all along, as busy
-    /// clients do.
+    /// All checks are admitted: 1 unit in ten minutes per key, and a burst that is never used up. Keys have debts all
+    /// the time, as those of busy clients do.
     Allowed,
-    /// All admitted: 1 M a second for each key and a large burst, so that where there are many keys each has paid
-    /// back before it comes again. Stores that forget idle keys may forget it in between.
+    /// All checks are admitted: 1 M units a second per key and a large burst. With many keys, a key's debt has expired
+    /// before the next check of that key. Stores that forget idle keys may forget the key in between.
     AllowedIdle,
-    /// All admitted: one word takes all checks of all rounds, some fifty million.
+    /// All checks are admitted: one word takes the checks of all rounds, about fifty million.
     AllowedWord,
-    /// Limits that the priming check of each key has used up for an hour.
+    /// All checks are denied: the first check of each key used up its limit for an hour.
     Denied,
-    /// 100 a minute, all at once if need be: keys that ask seldom are to be admitted, and a full store may deny some.
+    /// 100 units a minute, with a burst of 100. Keys with few requests should be admitted, but a full store may deny
+    /// some.
     Mostly,
-    /// So many percent of the keys have used up their limit, and are denied; the others are admitted.
+    /// This percentage of the keys have used up their limits and are denied. The other keys are admitted.
     Denying(u64),
 }
 
-/// What a subject is built for.
+/// The parameters of a subject.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Setup {
-    /// Distinct keys that there will be, or that there is to be room for.
+    /// The number of distinct keys, or the number that the store must have room for.
     pub(crate) population: u64,
     pub(crate) expect: Expect,
 }
 
-/// A quota that every subject can express: `rate` units in each `period`, `burst` at once.
+/// A quota that every subject can express: `rate` units per `period`, and at most `burst` at once.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) rate: u32,
@@ -49,7 +50,7 @@ impl Expect {
             }
             Self::Denied => Terms { rate: 1, period: Duration::from_secs(3600), burst: 1 },
             Self::Mostly => Terms { rate: 100, period: Duration::from_secs(60), burst: 100 },
-            // Small enough to be used up by checks, and more than the checks of all rounds take from one key.
+            // The checks of a run can use up this burst, but one key gets fewer checks than this in all rounds.
             Self::Denying(_) => Terms { rate: 1, period: Duration::from_secs(600), burst: 20_000 },
         }
     }
@@ -64,27 +65,27 @@ impl Terms {
 
 /// One limiter under measurement.
 pub(crate) trait Subject<K>: Sync {
-    /// One check of cost 1: whether it was admitted.
+    /// Makes one check of cost 1. Returns whether it was admitted.
     fn check(&self, key: &K) -> bool;
 
-    /// Checks all of `keys` in order; how many were admitted. Only batch APIs override this.
+    /// Checks all `keys` in order. Returns how many were admitted. Only batch APIs override this.
     #[inline(always)]
     fn check_all(&self, keys: &[K]) -> u64 {
         keys.iter().map(|key| u64::from(self.check(key))).sum()
     }
 
-    /// Keys that lost their place while they owed, up to now, if it is counted.
+    /// Returns the number of evicted keys with a debt, if the limiter counts them.
     fn evicted(&self) -> Option<u64> {
         None
     }
 }
 
-/// A [`Subject`] behind one dynamic call a turn.
+/// A [`Subject`] behind one dynamic call per turn.
 pub(crate) trait Contender<K>: Sync {
-    /// Runs `checks` checks over `keys`, again and again from the start; how many were admitted.
+    /// Makes `checks` checks, and starts again from the first key after the last. Returns how many were admitted.
     fn run(&self, keys: &[K], checks: u64) -> u64;
 
-    /// As [`Subject::evicted`].
+    /// Like [`Subject::evicted`].
     fn evicted(&self) -> Option<u64>;
 }
 
@@ -106,7 +107,7 @@ impl<K, S: Subject<K>> Contender<K> for S {
     }
 }
 
-/// How to build a subject, and what its figure counts.
+/// How to build a subject, and a description of what its figure measures.
 pub(crate) struct Recipe<K> {
     pub(crate) name: &'static str,
     pub(crate) counts: &'static str,

@@ -2,7 +2,7 @@
 
 use crate::support::count;
 
-/// A number for a ratio; exact below 2^53.
+/// Converts a number for a ratio. The result is exact below 2^53.
 pub(crate) fn float(number: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts here stay far below 2^53")]
     let float = number as f64;
@@ -20,12 +20,12 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Of at least one value, none of them NaN.
+    /// Takes at least one value. No value may be NaN.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
         let at = |quarter: usize| {
-            // Linear interpolation between the two neighbours.
+            // Interpolates linearly between the two neighbours.
             let scaled = quarter * (sorted.len() - 1);
             let (low, rest) = (scaled / 4, scaled % 4);
             let high = sorted[(low + 1).min(sorted.len() - 1)];
@@ -35,7 +35,7 @@ impl Summary {
     }
 }
 
-/// The median of some values and its 95 % confidence interval by order statistics, which no outlier moves.
+/// The median of some values and its 95 % confidence interval by order statistics. Outliers do not move this interval.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Interval {
     pub(crate) low: f64,
@@ -44,12 +44,14 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// Of at least one value, none of them NaN. Of fewer than six it is their range, which is less certain.
+    /// Takes at least one value. No value may be NaN. With fewer than six values, the interval is their range, which is
+    /// less certain.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
-        // Each value is below the median with probability 1/2: `below` is the probability that at most `rank` of them are.
+        // Each value is below the median with probability 1/2. `below` is the probability that at most `rank` values
+        // are below it.
         let mut exactly = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
         let (mut below, mut rank) = (exactly, 0);
         loop {

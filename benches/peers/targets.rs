@@ -1,4 +1,4 @@
-//! The bounds that a run is held against.
+//! The targets, and how a run compares with them.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ use crate::report::{interval, summary};
 use crate::summary::{Interval, Summary};
 use crate::{compact, floor, ours, rivals};
 
-/// A figure with a bound: not an exit code, since one noisy run proves nothing.
+/// A figure with a bound. It does not change the exit code, since one noisy run proves nothing.
 pub(crate) struct Target {
     pub(crate) text: &'static str,
     pub(crate) bound: f64,
-    /// A ratio, or bytes.
+    /// A ratio, or a number of bytes.
     pub(crate) value: Figure,
 }
 
@@ -52,7 +52,7 @@ impl Target {
     }
 }
 
-/// What a run measured.
+/// The results of a run.
 pub(crate) struct Measured {
     pub(crate) tables: Vec<Table>,
     pub(crate) footprints: Vec<Footprint>,
@@ -61,13 +61,13 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// A row over another of the same table.
+    /// Returns the ratio of one row to another row of the same table.
     fn ratio(&self, scenario: &str, threads: usize, subject: &str, base: &str) -> Option<Summary> {
         let table = self.table(scenario, threads)?;
         Some(table.row(subject)?.ratio(table.row(base)?))
     }
 
-    /// A row on two threads over the same on one.
+    /// Returns the ratio of a row with two threads to the same row with one thread.
     fn two_threads(&self, scenario: &str, subject: &str) -> Option<Summary> {
         let row = |threads| self.table(scenario, threads)?.row(subject);
         Some(row(2)?.ratio(row(1)?))
@@ -77,7 +77,7 @@ impl Measured {
         self.tables.iter().find(|table| table.scenario == scenario && table.threads == threads)
     }
 
-    /// The bounds whose rows were measured.
+    /// Returns the targets whose rows were measured.
     pub(crate) fn targets(&self) -> Vec<Target> {
         let (keyed, compact, batches) = (ours::KEYED, compact::COMPACT, compact::BATCHES);
         let (floor, governor) = (floor::FLOOR, rivals::GOVERNOR);

@@ -1,4 +1,4 @@
-//! One turn of one subject, on one thread or two that go at once.
+//! One turn of one subject, on one thread or on several threads that start together.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -14,9 +14,9 @@ use crate::support::{count, stopwatch};
 pub(crate) struct Sample {
     /// Wall time × threads / checks of all threads.
     pub(crate) ns: f64,
-    /// Millions of checks a second, of all threads together.
+    /// Millions of checks per second, of all threads together.
     pub(crate) mops: f64,
-    /// Share of the threads' time spent ready but not running.
+    /// The share of the threads' time in which they were ready but did not run.
     pub(crate) delayed: f64,
 }
 
@@ -27,13 +27,14 @@ struct Turn {
     delayed_ns: u64,
 }
 
-/// Nanoseconds this thread has been ready to run while another ran in its place; 0 where Linux does not tell.
+/// Returns the nanoseconds in which this thread was ready while another thread ran in its place, or 0 if the system
+/// does not report them.
 pub(crate) fn delayed_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-/// Lets threads go at the same time: they spin, since a thread that must first be woken starts late.
+/// Lets threads start at the same time. They spin, because a thread that must be woken starts late.
 pub(crate) struct Gate {
     missing: AtomicUsize,
 }
@@ -66,7 +67,7 @@ fn turn<K>(contender: &dyn Contender<K>, keys: &[K], checks: u64, gate: &Gate) -
     Turn { start, end, admitted, delayed_ns: delayed_ns().saturating_sub(before) }
 }
 
-/// One turn on as many threads as there are streams, `checks` checks each.
+/// Runs one turn with one thread per stream. Each thread makes `checks` checks.
 pub(crate) fn sample<K: Sync>(
     contender: &dyn Contender<K>,
     streams: &[Vec<K>],
@@ -87,16 +88,19 @@ pub(crate) fn sample<K: Sync>(
     let total = checks * threads;
     let admitted: u64 = turns.iter().map(|turn| turn.admitted).sum();
     match expect {
-        Expect::Denied => assert_eq!(admitted, 0, "a denied row admitted something"),
+        Expect::Denied => assert_eq!(admitted, 0, "a check was admitted in a row that must deny all"),
         Expect::Allowed | Expect::AllowedIdle | Expect::AllowedWord => {
-            assert_eq!(admitted, total, "an allowed row denied something");
+            assert_eq!(admitted, total, "a check was denied in a row that must admit all");
         }
         Expect::Mostly => {}
         Expect::Denying(percent) => {
             let (got, due) = (admitted * 100, total * (100 - percent));
-            // Keys are drawn at random; the ends are exact.
+            // The keys are drawn at random, so the share varies. With 0 % and 100 % it is exact.
             let tolerance = if percent.is_multiple_of(100) { 0 } else { total * 5 };
-            assert!(got.abs_diff(due) <= tolerance, "{percent} % denied, but {admitted} of {total} admitted");
+            assert!(
+                got.abs_diff(due) <= tolerance,
+                "{percent} % should be denied, but {admitted} of {total} were admitted"
+            );
         }
     }
     let start = turns.iter().map(|turn| turn.start).min().expect("at least one thread");
@@ -107,10 +111,10 @@ pub(crate) fn sample<K: Sync>(
     Sample { ns: wall * 1e9 * threads / total, mops: total / wall / 1e6, delayed }
 }
 
-/// Nanoseconds that a modified cache line takes from one core to another, by handing one to and fro.
+/// Returns the nanoseconds that a modified cache line takes from one core to another, by passing one back and forth.
 ///
-/// On virtual machines this changes while a bench runs, as the host moves the virtual processors nearer together
-/// or further apart, and the two-thread figures change with it.
+/// On virtual machines, this figure changes during a run, because the host moves the virtual processors closer together
+/// or farther apart. The figures of two threads change with it.
 pub(crate) fn transfer_ns() -> f64 {
     const TURNS: u64 = 20_000;
     const BATCH: u64 = 500;
@@ -134,7 +138,7 @@ pub(crate) fn transfer_ns() -> f64 {
                 start = now;
             }
         }
-        // The best batch: in the others a thread may have lost its processor to other work.
+        // Takes the best batch, because in other batches a thread may have lost its processor to other work.
         Summary::of(batches).min
     };
     std::thread::scope(|scope| {
