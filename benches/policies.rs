@@ -1,19 +1,21 @@
-//! What do several limits on one request cost, next to as many single checks and to throttle-net's `MultiLimiter`?
+//! What do several limits on one request cost, compared with the same number of single checks and with throttle-net's
+//! `MultiLimiter`?
 //!
 //! ```text
 //! cargo bench --bench policies                        the tables
 //! cargo bench --bench policies -- --quick             fewer, shorter rounds
 //! cargo bench --bench policies -- --json FILE         and the same as JSON
-//! cargo bench --bench policies -- --scenario compact  only those whose names contain this
+//! cargo bench --bench policies -- --scenario compact  only the tables whose names contain this text
 //! ```
-//! * **ns** is wall time × threads / requests of all threads, as in `peers.rs`, whose harness this is. Ratios are taken within
-//!   rounds, against one single check.
-//! * All limits of a request are GCRA with room for everything, on one key of 1,000 (direct: without keys). "Singles" are as many
-//!   separate checks, each with its own clock reading, which would charge one limit even where the other refuses.
-//! * throttle-net's `MultiLimiter` has no keys, and names its limits by strings; beside it, ours without keys. On two threads both
-//!   write the same words.
-//! * Denied: the second limit of two refuses every request.
-//! * Known bias: as in `peers.rs`; a tight loop hides part of a check's latency behind the next clock reading.
+//! * **ns** is wall time × threads / requests of all threads, as in `peers.rs`, whose harness this bench uses. Ratios
+//!   are taken within rounds, relative to one single check.
+//! * All limits of a request are GCRA and admit every request. Each request uses one of 1,000 keys; direct limiters
+//!   have no keys. "Singles" are the same number of separate checks, each with its own clock reading. Singles would
+//!   charge one limit even if the other denies.
+//! * throttle-net's `MultiLimiter` has no keys, and names its limits by strings. It is compared with Tollgate's
+//!   limiters without keys. On two threads, both threads write the same words.
+//! * Denied: the second of two limits denies every request.
+//! * Known bias: as in `peers.rs`, a tight loop hides part of a check's latency behind the next clock reading.
 
 #[path = "peers/harness.rs"]
 #[allow(dead_code, reason = "made for peers.rs")]
@@ -53,7 +55,7 @@ const THREE: &str = "three limits";
 const TWO_THROTTLE: &str = "throttle-net, two";
 const THREE_THROTTLE: &str = "throttle-net, three";
 
-/// More than any key takes; and a thread that is held up for a second finds room too.
+/// A quota that no key uses up, even if a thread is held up for a second.
 fn plenty() -> Quota {
     Quota::per_second(10_000_000).burst(30_000_000)
 }
@@ -70,14 +72,14 @@ fn direct() -> RateLimiter<Direct> {
     RateLimiter::direct(Gcra::new(plenty().burst(2_000_000_000)))
 }
 
-/// A row; its figure is of one request.
+/// A row. Its figure is the time of one request.
 macro_rules! recipe {
     ($name:ident, $build:block) => {
         Recipe { name: $name, counts: "requests", build: |_| $build }
     };
 }
 
-/// The five rows for limiters of one store.
+/// The five rows for limiters with one kind of store.
 macro_rules! rows {
     ($make:ident, $key:ident, ($($check:tt)*), ($($on:tt)*)) => {
         vec![
@@ -153,7 +155,7 @@ fn scenes() -> Vec<Scene> {
     ]
 }
 
-/// A limiter that has nothing left for any key for an hour.
+/// Makes a limiter whose keys have no units left for an hour.
 fn drained() -> RateLimiter {
     let limiter = RateLimiter::new(Quota::per_hour(1));
     for key in 0..KEYS {
@@ -185,8 +187,8 @@ fn targets(tables: &[Table]) -> Vec<Target> {
 }
 
 fn main() {
-    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all rows
-    // run.
+    // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), this is only a short test run
+    // of all rows.
     let smoke = !support::has("--bench");
     let quick = smoke || support::has("--quick");
     let only = support::option("--scenario");

@@ -1,23 +1,25 @@
-//! What does a limit that machines share cost a check?
+//! What does a check cost if several machines share the limit?
 //!
 //! ```text
 //! cargo bench --features redis --bench redis               the tables
 //! cargo bench --features redis --bench redis -- --quick    fewer rounds
 //! cargo bench --features redis --bench redis -- --json FILE   and the same as JSON
 //! ```
-//! Starts a redis-server of its own on a free port of the loopback, and stops it.
+//! The bench starts its own redis-server on a free local port, and stops it at the end.
 //!
-//! * **One at a time**: each row asks once, in turn, on one connection, and waits for its answer. The base is a bare EVALSHA of the
-//!   script that GCRA uses, with the same words, sent by the client library alone: what is more is ours. Beside it a script that
-//!   returns one number: what is left then is the round trip. Percentiles of all rounds; ratios are the medians of the rounds'
-//!   ratios of medians.
-//! * **Sixty-four at once**: as many tasks ask on one connection, each as fast as it is answered. Checks a second.
-//! * **Held here**: leases and write-back beside the limiter of one process, which knows nothing of other machines: nanoseconds
-//!   a check, in batches, clock reading included.
-//! * **The server stopped** (SIGSTOP): how long decisions take that are made here once the breaker is open.
+//! * **One at a time**: the rows take turns. Each row sends one request on one connection and waits for the answer. The
+//!   base row is a bare EVALSHA of the same script that GCRA uses, with the same arguments, sent by the client library
+//!   alone. The time above it is Tollgate's own. Another row runs a script that returns one number, which shows the
+//!   time of the round trip. Percentiles are over all rounds. A ratio is the median of the rounds' ratios of medians.
+//! * **Sixty-four at once**: 64 tasks share one connection, and each sends its next request when its answer arrives.
+//!   The figure is checks per second.
+//! * **Held here**: leases and write-back, compared with a limiter that only this process uses. The figure is
+//!   nanoseconds per check, measured in batches, with the clock reading.
+//! * **The server stopped** (SIGSTOP): the time of decisions that this process makes once the circuit breaker is open.
 //!
-//! Peers: *GCRA in Lua, floats* is what the libraries do that keep a theoretical arrival time in a script (redis_rate for Go and its
-//! ports); *INCRBY, EXPIRE* is the pipeline of Envoy's service, one window's count and no denial without a write.
+//! Peers: *GCRA in Lua, floats* is the approach of libraries that keep a theoretical arrival time in a script
+//! (redis_rate for Go and its ports). *INCRBY, EXPIRE* is the pipeline of Envoy's service: it counts one window, and a
+//! denial writes too.
 
 mod support;
 
@@ -37,11 +39,11 @@ use servers::Server;
 use tollgate::redis::{AtomicLimiter, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
 
-/// More than anyone takes.
+/// A quota that no key uses up.
 const PLENTY: Quota = Quota::per_second(10_000_000);
 const AT_ONCE: usize = 64;
 const FIRST: &str = "the-first";
-/// Rounds until the blocks of leases are as large as the usage of one round.
+/// Rounds until the blocks of leases are as large as the use of one round.
 const GROWTH: usize = 24;
 
 const GCRA_IN_LUA: &str = "
@@ -64,7 +66,7 @@ end
 return { 1, remaining, '-1', tostring(reset_after) }
 ";
 
-/// What asks the server once for a key.
+/// A row's way to send one check to the server.
 enum Subject {
     /// The words of a check, as the server saw them, and which of them has the key in it.
     Bare(Vec<String>),
@@ -90,24 +92,24 @@ impl Row {
                         None => command.arg(word),
                     };
                 }
-                let reply: Vec<i64> = command.query_async(connection).await.expect("an answer");
+                let reply: Vec<i64> = command.query_async(connection).await.expect("the server answers");
                 assert_eq!(reply[0], 1);
             }
             Subject::One(script) => {
-                let one: i64 = script.key(key).invoke_async(connection).await.expect("an answer");
+                let one: i64 = script.key(key).invoke_async(connection).await.expect("the server answers");
                 assert_eq!(one, 1);
             }
             Subject::Lua(script) => {
                 let asked = script.key(key).arg(10_000_000).arg(1).invoke_async(connection).await;
-                let (allowed, ..): (i64, i64, String, String) = asked.expect("an answer");
+                let (allowed, ..): (i64, i64, String, String) = asked.expect("the server answers");
                 assert_eq!(allowed, 1);
             }
             Subject::Increments => {
                 let mut pipeline = redis::pipe();
-                // A name of its own: the others keep no number there.
+                // Uses its own key, because the other rows store no number in theirs.
                 let key = format!("count:{key}");
                 pipeline.incr(&key, 1).expire(&key, 1).ignore();
-                let (count,): (i64,) = pipeline.query_async(connection).await.expect("an answer");
+                let (count,): (i64,) = pipeline.query_async(connection).await.expect("the server answers");
                 assert!(count > 0);
             }
             Subject::Atomic(limiter) => assert!(limiter.check(key).await.is_allowed()),
@@ -115,23 +117,25 @@ impl Row {
     }
 }
 
-/// The words of a check by GCRA, of the key `FIRST`.
+/// Returns the arguments of a GCRA check of the key `FIRST`.
 async fn words(server: &Server, client: &Client) -> Vec<String> {
     let limiter = client
         .limiter("bare", Limit::gcra(PLENTY))
         .timeout(Duration::from_secs(5))
         .atomic()
-        .expect("it fits");
+        .expect("the limit is valid");
     let _ = limiter.check("first").await;
     let address = (std::net::Ipv4Addr::LOCALHOST, server.port());
-    let mut monitor = std::net::TcpStream::connect(address).expect("the server is up");
-    monitor.write_all(b"MONITOR\r\n").expect("it listens");
+    let mut monitor = std::net::TcpStream::connect(address).expect("the server accepts the connection");
+    monitor.write_all(b"MONITOR\r\n").expect("the server reads");
     let mut lines = BufReader::new(monitor).lines();
-    assert_eq!(lines.next().expect("an answer").expect("a line"), "+OK");
+    assert_eq!(lines.next().expect("the server answers").expect("the line can be read"), "+OK");
     assert!(limiter.check(FIRST).await.is_allowed());
-    let line =
-        lines.map(|line| line.expect("a line")).find(|line| line.contains("EVALSHA")).expect("a check");
-    // No word of ours has a quote in it.
+    let line = lines
+        .map(|line| line.expect("the line can be read"))
+        .find(|line| line.contains("EVALSHA"))
+        .expect("MONITOR shows the check");
+    // None of the arguments contains a quote.
     line.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
@@ -139,7 +143,11 @@ fn rows(client: &Client, words: &[String]) -> Vec<Row> {
     let atomic = |name: &'static str, limiter: &str, limit: Limit| Row {
         name,
         subject: Subject::Atomic(
-            client.limiter(limiter, limit).timeout(Duration::from_secs(5)).atomic().expect("it fits"),
+            client
+                .limiter(limiter, limit)
+                .timeout(Duration::from_secs(5))
+                .atomic()
+                .expect("the limit is valid"),
         ),
     };
     let two = client.limiter("two", Limit::gcra(PLENTY)).and(Limit::fixed_window(PLENTY));
@@ -150,7 +158,9 @@ fn rows(client: &Client, words: &[String]) -> Vec<Row> {
         atomic("atomic, sliding window", "sliding", Limit::sliding_window(PLENTY)),
         Row {
             name: "atomic, two limits",
-            subject: Subject::Atomic(two.timeout(Duration::from_secs(5)).atomic().expect("they fit")),
+            subject: Subject::Atomic(
+                two.timeout(Duration::from_secs(5)).atomic().expect("the limits are valid"),
+            ),
         },
         Row { name: "GCRA in Lua, floats", subject: Subject::Lua(Script::new(GCRA_IN_LUA)) },
         Row { name: "EVALSHA of \"return 1\"", subject: Subject::One(Script::new("return 1")) },
@@ -163,7 +173,7 @@ fn keys(count: usize) -> Vec<String> {
 }
 
 fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("three digits of up to a minute")
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds")
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -176,10 +186,10 @@ fn us(ns: u64) -> f64 {
 }
 
 fn nanos(elapsed: Duration) -> u64 {
-    u64::try_from(elapsed.as_nanos()).expect("no round takes centuries")
+    u64::try_from(elapsed.as_nanos()).expect("the time fits in 64 bits")
 }
 
-/// What was measured of one row.
+/// The results of one row.
 struct Measured {
     name: &'static str,
     all: Histogram<u64>,
@@ -193,16 +203,17 @@ async fn one_at_a_time(
     rounds: usize,
     asks: usize,
 ) -> Vec<Measured> {
-    let client = redis::Client::open(server.url()).expect("an address");
-    let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");
+    let client = redis::Client::open(server.url()).expect("a valid address");
+    let mut connection =
+        client.get_multiplexed_async_connection().await.expect("the server accepts the connection");
     let mut measured: Vec<Measured> =
         rows.iter().map(|row| Measured { name: row.name, all: histogram(), ratios: Vec::new() }).collect();
-    // The first round warms up.
+    // The first round only warms up.
     for round in 0..=rounds {
         let mut times: Vec<Vec<f64>> = rows.iter().map(|_| Vec::with_capacity(asks)).collect();
         for number in 0..asks {
             for turn in 0..rows.len() {
-                // Each row follows each other one equally often.
+                // Each row follows each of the others equally often.
                 let row = if number % 2 == 0 { turn } else { rows.len() - 1 - turn };
                 let row = (row + number / 2) % rows.len();
                 let start = support::stopwatch();
@@ -226,7 +237,7 @@ async fn one_at_a_time(
 
 fn print_latencies(title: &str, measured: &[Measured]) -> Value {
     println!("\n## {title}\n");
-    println!("| check | p50 µs | p99 | p99.9 | of a bare EVALSHA |");
+    println!("| check | p50 µs | p99 | p99.9 | ratio to a bare EVALSHA |");
     println!("|---|---:|---:|---:|---:|");
     let mut json = Vec::new();
     for row in measured {
@@ -238,12 +249,13 @@ fn print_latencies(title: &str, measured: &[Measured]) -> Value {
     json!({ "title": title, "rows": json })
 }
 
-/// Checks a second, of each row.
+/// Returns the checks per second of each row.
 async fn at_once(server: &Server, rows: Vec<Row>, keys: &[String], asks: usize) -> Vec<(&'static str, f64)> {
-    let client = redis::Client::open(server.url()).expect("an address");
+    let client = redis::Client::open(server.url()).expect("a valid address");
     let mut rates = Vec::new();
     for row in rows {
-        let connection = client.get_multiplexed_async_connection().await.expect("a connection");
+        let connection =
+            client.get_multiplexed_async_connection().await.expect("the server accepts the connection");
         let name = row.name;
         let row = std::sync::Arc::new(row);
         let start = support::stopwatch();
@@ -259,14 +271,14 @@ async fn at_once(server: &Server, rows: Vec<Row>, keys: &[String], asks: usize) 
             })
             .collect();
         for task in tasks {
-            task.await.expect("it asks");
+            task.await.expect("the task does not panic");
         }
         rates.push((name, (asks / AT_ONCE * AT_ONCE) as f64 / start.elapsed().as_secs_f64()));
     }
     rates
 }
 
-/// Nanoseconds a check, by rounds.
+/// Runs a batch of checks and returns the nanoseconds per check.
 fn batch(keys: &[String], checks: usize, mut check: impl FnMut(&str) -> bool) -> f64 {
     let mut allowed = 0_usize;
     let start = support::stopwatch();
@@ -285,7 +297,7 @@ struct Held {
     denied: usize,
 }
 
-/// Leases and write-back beside the limiter of one process.
+/// Measures leases and write-back next to a limiter that only this process uses.
 async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Vec<Held> {
     let keys = keys(count);
     let here: RateLimiter<Keyed<String>> = RateLimiter::keyed(Gcra::new(PLENTY));
@@ -295,9 +307,9 @@ async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Ve
         .life(Duration::from_secs(60))
         .max_block(1 << 20)
         .build()
-        .expect("in a runtime");
+        .expect("a runtime is running");
     let back: WriteBackLimiter =
-        client.limiter("back", Limit::gcra(PLENTY)).write_back().build().expect("in a runtime");
+        client.limiter("back", Limit::gcra(PLENTY)).write_back().build().expect("a runtime is running");
     let mut rows: Vec<Held> = ["in this process (keyed)", "lease", "write-back"]
         .into_iter()
         .map(|name| Held { name, ns: Vec::new(), ratios: Vec::new(), denied: 0 })
@@ -306,7 +318,7 @@ async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Ve
         let _ = lease.check_async(key.as_str()).await;
         let _ = back.check_async(key.as_str()).await;
     }
-    // Blocks double from one unit while they are used up.
+    // Blocks start at one unit and double while they are used up.
     for round in 0..=rounds + GROWTH {
         let mut ns = [0.0; 3];
         for turn in 0..3 {
@@ -324,7 +336,7 @@ async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Ve
             if round > GROWTH {
                 rows[row].denied += denied;
             }
-            // The tasks that fetch and post have their turn between batches, as they have while a server waits for requests.
+            // Between batches, the tasks that fetch and post can run, as they do in a server that waits for requests.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         if round > GROWTH {
@@ -337,18 +349,18 @@ async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Ve
     rows
 }
 
-/// How long decisions take while the server stands still.
+/// Measures the time of decisions while the server is stopped.
 async fn stopped(server: &Server, client: &Client, decisions: usize) -> Histogram<u64> {
     let limiter = client
         .limiter("stopped", Limit::gcra(PLENTY))
         .timeout(Duration::from_millis(40))
         .on_failure(OnFailure::Local { processes: 2 })
         .atomic()
-        .expect("it fits");
+        .expect("the limit is valid");
     let keys = keys(100);
     let _ = limiter.check(keys[0].as_str()).await;
     server.pause();
-    // Until the breaker is open.
+    // Checks until the breaker is open.
     for _ in 0..10 {
         let _ = limiter.check(keys[0].as_str()).await;
     }
@@ -364,7 +376,8 @@ async fn stopped(server: &Server, client: &Client, decisions: usize) -> Histogra
 }
 
 fn main() -> std::io::Result<()> {
-    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all rows run.
+    // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), this is only a short test run
+    // of all rows.
     let smoke = !support::has("--bench");
     let (rounds, asks) = match (smoke, support::has("--quick")) {
         (true, _) => (1, 20),
@@ -374,7 +387,7 @@ fn main() -> std::io::Result<()> {
     let Some(server) = Server::start() else { return Ok(()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(async {
-        let client = Client::open(&server.url()).expect("an address");
+        let client = Client::open(&server.url()).expect("a valid address");
         let words = words(&server, &client).await;
         let mut report = Vec::new();
         let mut targets = Vec::new();
@@ -385,7 +398,7 @@ fn main() -> std::io::Result<()> {
             let ratio = median(measured[1].ratios.clone());
             targets.push((format!("atomic, {count} key(s), against a bare EVALSHA"), 1.10, ratio));
             let title = format!("{AT_ONCE} at once on one connection, {count} key(s)");
-            println!("\n## {title}\n\n| check | a second |\n|---|---:|");
+            println!("\n## {title}\n\n| check | checks/s |\n|---|---:|");
             let rates = at_once(&server, rows(&client, &words), &keys, rounds * asks).await;
             for (name, rate) in &rates {
                 println!("| {name} | {rate:.0} |");
@@ -394,7 +407,7 @@ fn main() -> std::io::Result<()> {
         }
         for count in [1, 100] {
             let title = format!("Held here, {count} key(s)");
-            println!("\n## {title}\n\n| check | ns | of the limiter of one process | denied for want of units |\n|---|---:|---:|---:|");
+            println!("\n## {title}\n\n| check | ns | ratio to a local limiter | denied without a unit |\n|---|---:|---:|---:|");
             let rows = held(&client, count, rounds, asks * 50).await;
             for row in &rows {
                 let (ns, ratio) = (median(row.ns.clone()), median(row.ratios.clone()));

@@ -1,11 +1,11 @@
-//! What does a check cost that spends from a lease, beside one that this process decides alone?
+//! What does a check cost that spends from a lease, compared with a check that only this process decides?
 //!
-//! 1,000 keys, text of 24 bytes, numbers and addresses; one and two threads; the default clock. *Keyed* limiters keep their keys in
-//! this process; *leases* hold units that were charged at a server. That server is in this process too, and is asked before the clock
-//! starts. Leases live for an hour here and hold more units than a run spends, so no check asks the server. Both draw the same keys,
-//! uniformly.
-//! Known bias: real runs ask for a block now and then, in another task. How often depends on traffic;
-//! `src/edge/redis/mode/lease/tests.rs` counts it.
+//! There are 1,000 keys (24-byte strings, numbers and addresses), one and two threads, and the default clock. *Keyed*
+//! limiters keep their keys in this process. *Leases* hold units that were charged at a server. Here the server is in
+//! this process too, and leases are fetched before the measurement starts. A lease lives for an hour and holds more
+//! units than a run spends, so no measured check asks the server. Both limiters draw the same keys, uniformly.
+//! Known bias: in production, another task fetches a new block now and then. How often depends on the traffic;
+//! `src/edge/redis/mode/lease/tests.rs` counts these fetches.
 
 mod support;
 
@@ -56,7 +56,7 @@ fn generous() -> Quota {
     Quota::per_second(1_000_000).burst(4_000_000_000)
 }
 
-/// A limiter whose keys hold more than a run spends.
+/// Returns a limiter whose leases hold more units than a run spends.
 fn filled<K: Key>(keys: &[K], stripes: Option<usize>) -> BlockingLeaseLimiter {
     let server = InProcess::default().blocking();
     let mut leases = server
@@ -67,7 +67,7 @@ fn filled<K: Key>(keys: &[K], stripes: Option<usize>) -> BlockingLeaseLimiter {
     if let Some(stripes) = stripes {
         leases = leases.stripes(stripes);
     }
-    let limiter = leases.build().expect("a quota that fits");
+    let limiter = leases.build().expect("the quota is valid");
     for key in keys {
         let answer = limiter.check_n_wait(key, 3_000_000_000);
         assert!(answer.is_allowed(), "{answer:?}");
@@ -93,7 +93,7 @@ fn keyed(criterion: &mut Criterion) {
     keys_of(criterion, "text", &(0..count(KEYS)).map(text).collect::<Vec<String>>());
     keys_of(criterion, "number", &(0..count(KEYS)).map(support::key).collect::<Vec<u64>>());
     let address = |number: usize| {
-        let bits = u32::try_from(number).expect("a thousand") + 0x0a00_0000;
+        let bits = u32::try_from(number).expect("a small number") + 0x0a00_0000;
         IpAddr::from(Ipv4Addr::from(bits))
     };
     keys_of(criterion, "address", &(0..KEYS).map(address).collect::<Vec<IpAddr>>());

@@ -1,18 +1,20 @@
-//! What does it cost to find the rules of a request, with ten rules and with a thousand?
+//! How long does it take to find the rules of a request, with ten rules and with a thousand?
 //!
 //! ```text
 //! cargo bench --features rules --bench rules                 the table
 //! cargo bench --features rules --bench rules -- --quick      fewer, shorter rounds
 //! cargo bench --features rules --bench rules -- --json FILE  and the same as JSON
 //! ```
-//! * **ns** is wall time / matches on one thread; the median over rounds, in which the sizes take turns. The ratio is the median of
-//!   the rounds' own ratios.
-//! * Requests go through all rules of the file in a random order; 1,024 requests are made beforehand, so that each has its own texts.
-//! * exact: one key, as many values. bare: as many keys, without values. prefix: as many patterns `/v1/…*` of one key. suffix: `*….ext`.
-//!   middle: `/v1/…*/edit`, of which all end alike. nested: under ten values of a first level, each with its part of exact values.
-//!   literal: `*/…/*`, found by one automaton over the texts that they contain.
-//! * The second table is of whole checks: matching, deciding, counting; beside the limiter alone.
-//! * Known bias: a tight loop keeps the tree in the caches, as far as it fits them.
+//! * **ns** is wall time / matches on one thread: the median over rounds, in which the sizes take turns. A ratio is the
+//!   median of the ratios of all rounds.
+//! * The requests use all rules of the file in random order. The 1,024 requests are built beforehand, and each has its
+//!   own texts.
+//! * exact: one key with many values. bare: many keys without values. prefix: many patterns `/v1/…*` of one key.
+//!   suffix: patterns `*….ext`. middle: patterns `/v1/…*/edit` with the same ending. nested: ten values on the first
+//!   level, and a part of the exact values below each. literal: patterns `*/…/*`, found by one automaton over the texts
+//!   that they contain.
+//! * The second table measures whole checks (matching, deciding and counting) and compares them with the limiter alone.
+//! * Known bias: a tight loop keeps the tree in the caches, as far as it fits.
 
 #[path = "peers/summary.rs"]
 #[allow(dead_code, reason = "made for peers.rs")]
@@ -63,14 +65,14 @@ const KINDS: [(&str, Kind); 7] = [
 
 type Rule = Vec<(&'static str, Option<String>)>;
 type Request = Vec<(String, String)>;
-/// The rule with this number, and a request that it limits.
+/// Returns the rule with this number, and a request that it limits.
 type Kind = fn(u64, u64) -> (Rule, Request);
 
 fn text(key: &str, value: String) -> (String, String) {
     (key.to_owned(), value)
 }
 
-/// Keys of a bench live as long as it.
+/// Keys in a bench may live until the process ends.
 fn leak(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
@@ -93,9 +95,10 @@ impl Subject {
                     value.as_ref().map_or(String::new(), |value| format!("{indent}  value: \"{value}\"\n"));
                 if last {
                     let limit = format!("{indent}  rate_limit: {{ unit: second, requests_per_unit: 10 }}\n");
-                    write!(yaml, "{head}{value}{limit}").expect("a String takes any text");
+                    write!(yaml, "{head}{value}{limit}").expect("writing to a String never fails");
                 } else if outer != value {
-                    writeln!(yaml, "{head}{value}{indent}  descriptors:").expect("a String takes any text");
+                    writeln!(yaml, "{head}{value}{indent}  descriptors:")
+                        .expect("writing to a String never fails");
                     outer = value;
                 }
             }
@@ -108,7 +111,7 @@ impl Subject {
         Self { domain, requests }
     }
 
-    /// Nanoseconds a match.
+    /// Returns the nanoseconds per match.
     fn run(&self, matches: u64) -> f64 {
         let requests: Vec<Vec<(&str, &str)>> = self
             .requests
@@ -121,14 +124,14 @@ impl Subject {
             found += std::hint::black_box(self.domain.matching(std::hint::black_box(request), None)).len();
         }
         let ns = start.elapsed().as_nanos();
-        assert_eq!(count(found), matches, "each request has one rule");
+        assert_eq!(count(found), matches, "each request matches one rule");
         float(u64::try_from(ns).expect("a round is short")) / float(matches)
     }
 }
 
 fn main() {
     let (rounds, matches) = if has("--quick") { (5, 20_000) } else { (31, 200_000) };
-    println!("{:<8} {:>9} {:>9} {:>7}   ns a match, one thread", "kind", "10 rules", "1,000", "ratio");
+    println!("{:<8} {:>9} {:>9} {:>7}   ns per match, one thread", "kind", "10 rules", "1,000", "ratio");
     let mut rows: Vec<Value> = Vec::new();
     for (name, kind) in KINDS {
         let [few, many] = SIZES.map(|size| Subject::new(kind, size));

@@ -1,12 +1,14 @@
-//! How often sketches of windows deny wrongly, by memory: `cargo bench --bench sketch_accuracy`.
+//! How often do windows in a sketch deny wrongly, depending on the memory? Run `cargo bench --bench sketch_accuracy`.
 //!
-//! One window in which 10 M keys (Zipf 1.0) ask 40 M times, with a limit of 100 each. `-- 16` has a sixteenth of all: keys,
-//! requests and memory. `-- 1 chart.svg` draws it too. `--json FILE` before the number writes it as JSON. Paths are relative to `benches/`.
+//! The bench plays one window in which 10 M keys (Zipf 1.0) make 40 M requests, with a limit of 100 per key. `-- 16`
+//! uses a sixteenth of the keys, the requests and the memory. `-- 1 chart.svg` also draws a chart. `--json FILE` before
+//! the number also writes the results as JSON. Paths are relative to `benches/`.
 //!
-//! *Deserving* is a request of a key that has been admitted less than its limit. Three ways to decide:
-//! - plain count-min, 4 rows of 64-bit counters, every request counted: what pingora-limits' `Estimator` does;
-//! - conservative update, 4 rows of 32-bit counters, only admitted requests counted: `sketch::CountMin`;
-//! - the `Sketch` store: a doorkeeper for who comes once, and counters of seven bits.
+//! A request is *deserving* if its key has been admitted less than its limit. The bench compares three methods:
+//! - plain count-min: 4 rows of 64-bit counters, and every request is counted. pingora-limits' `Estimator` does this.
+//! - conservative update: 4 rows of 32-bit counters, and only admitted requests are counted. `sketch::CountMin` does
+//!   this.
+//! - the `Sketch` store: a doorkeeper for keys that come once, and counters of seven bits.
 
 #[path = "../tests/common/accuracy/random.rs"]
 #[allow(dead_code)]
@@ -25,12 +27,12 @@ const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 const KIBIBYTES: [usize; 6] = [1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10];
 const WAYS: [&str; 3] = ["plain count-min", "conservative update", "doorkeeper and conservative update"];
 
-/// What became of the requests.
+/// The results of the requests.
 #[derive(Copy, Clone, Debug, Default)]
 struct Outcome {
     deserving: u64,
     denied: u64,
-    /// Admitted beyond the limit.
+    /// Requests that were admitted beyond the limit.
     over: u64,
     admitted: u64,
 }
@@ -41,7 +43,7 @@ impl Outcome {
     }
 }
 
-/// Plays one window. `admit` is asked about a key, and says whether it is admitted.
+/// Plays one window. `admit` takes a key and returns whether its request is admitted.
 fn play(keys: u32, requests: u32, mut admit: impl FnMut(u32) -> bool) -> Outcome {
     let zipf = Zipf::new(keys, 1.0);
     let mut random = Random::new(7);
@@ -68,13 +70,14 @@ fn decide(way: usize, bytes: usize, keys: u32, requests: u32) -> Outcome {
     match way {
         0 => {
             let estimator = Estimator::new(4, bytes / 4 / size_of::<u64>());
-            // Its count includes the request. A key that is denied goes on counting, so only its first hundred are admitted.
+            // The count includes the request. The count of a denied key still grows, so only the first hundred requests
+            // of a key are admitted.
             play(keys, requests, |key| {
                 u64::try_from(estimator.incr(key, 1)).is_ok_and(|count| count <= LIMIT)
             })
         }
         1 => {
-            let counts = CountMin::for_memory(bytes, 4).expect("a size").with_hasher(hasher);
+            let counts = CountMin::for_memory(bytes, 4).expect("a valid size").with_hasher(hasher);
             play(keys, requests, |key| {
                 let hash = counts.hash(&key);
                 let admitted = counts.estimate_hash(hash) < LIMIT;
@@ -87,19 +90,22 @@ fn decide(way: usize, bytes: usize, keys: u32, requests: u32) -> Outcome {
         _ => {
             let window = FixedWindow::new(Quota::per_hour(LIMIT));
             let builder = RateLimiter::builder(window).capacity(Capacity::memory(bytes)).hasher(hasher);
-            let limiter = builder.sketch().expect("a size");
+            let limiter = builder.sketch().expect("a valid size");
             play(keys, requests, |key| limiter.check_at(&key, 1, NOW).is_allowed())
         }
     }
 }
 
 fn main() {
-    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all ways run.
+    // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), this is only a short test run
+    // of all methods.
     let usual = if support::has("--bench") { 1 } else { 64 };
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench").peekable();
     let json = arguments.next_if(|first| first == "--json").and_then(|_| arguments.next());
     let mut points = Vec::new();
-    let scale = arguments.next().map_or(usual, |scale| scale.parse::<u32>().expect("a number"));
+    let scale = arguments
+        .next()
+        .map_or(usual, |scale| scale.parse::<u32>().expect("the scale must be a whole number"));
     println!("percent of deserving requests denied (and requests admitted beyond the limit)");
     let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); WAYS.len()];
     for kibibytes in KIBIBYTES {
@@ -129,16 +135,16 @@ fn main() {
     }
 }
 
-/// One line a way, both axes logarithmic.
+/// Draws one line per method. Both axes are logarithmic.
 fn draw(path: &str, lines: &[Vec<(f64, f64)>]) {
     use plotters::prelude::*;
     use plotters::style::register_font;
 
-    // Text is measured with a font that comes with the program, so a machine needs none.
+    // The program contains the font that measures text, so the machine needs no font.
     let _ = register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
-    // Of the Okabe-Ito set: told apart by every kind of colour vision, and in grey.
+    // Colours of the Okabe-Ito set, which remain distinct for colour-blind readers and in grey.
     let colours = [RGBColor(0xD5, 0x5E, 0x00), RGBColor(0x00, 0x72, 0xB2), RGBColor(0x22, 0x22, 0x22)];
-    // Less than this is nothing to be seen: one request in ten million.
+    // Smaller values are drawn at this value: one request in ten million.
     let least = 1e-5;
     let root = SVGBackend::new(path, (720, 440)).into_drawing_area();
     root.fill(&WHITE).expect("drawing");
@@ -155,7 +161,7 @@ fn draw(path: &str, lines: &[Vec<(f64, f64)>]) {
             memory.log_scale().with_key_points(lines[0].iter().map(|point| point.0).collect()),
             (least..100.0_f64).log_scale(),
         )
-        .expect("a chart");
+        .expect("the chart can be drawn");
     chart
         .configure_mesh()
         .light_line_style(WHITE)
@@ -171,7 +177,7 @@ fn draw(path: &str, lines: &[Vec<(f64, f64)>]) {
         let points = || line.iter().map(|&(memory, percent)| (memory, percent.max(least)));
         chart
             .draw_series(LineSeries::new(points(), colour.stroke_width(2)))
-            .expect("a line")
+            .expect("the line can be drawn")
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
         chart.draw_series(points().map(|point| Circle::new(point, 4, colour.filled()))).expect("points");
@@ -183,6 +189,6 @@ fn draw(path: &str, lines: &[Vec<(f64, f64)>]) {
         .border_style(RGBColor(0xDD, 0xDD, 0xDD))
         .label_font(("sans-serif", 14))
         .draw()
-        .expect("a legend");
+        .expect("the legend can be drawn");
     root.present().expect("writing");
 }

@@ -1,26 +1,26 @@
-//! What does counting in a sketch cost, next to pingora-limits and fastbloom, and what does a window's turn?
+//! What does counting in a sketch cost, compared with pingora-limits and fastbloom, and what does a window's turn cost?
 //!
 //! ```text
 //! cargo bench --bench sketches                        the tables
 //! cargo bench --bench sketches -- --quick             fewer, shorter rounds
 //! cargo bench --bench sketches -- --json FILE         and the same as JSON
-//! cargo bench --bench sketches -- --scenario rate     only those whose names contain this; or turns
+//! cargo bench --bench sketches -- --scenario rate     only the tables whose names contain this text; or turns
 //! ```
-//! * **ns** is wall time × threads / calls of all threads, as in `peers.rs`, whose harness this is. Ratios
-//!   are taken within rounds, against the row that the table names.
-//! * Keys are 64-bit numbers, drawn uniformly at random. Skewed traffic has fewer keys in cache-cold lines.
-//! * "Same memory" is the peer with the same bytes; its counters have 64 bits each. "Same error" is the peer
-//!   with as many columns as make the mean count of a key that was never seen no more than ours, when each of
-//!   the table's keys had an event: that is what a limit's wrong denials depend on.
-//! * Turns: each event is timed by itself, which adds a counter reading; those within 100 µs after a turn
-//!   (and 20 before) are near it. There the peer clears a sketch, in one event of about a thousand; and our
-//!   keys' first events of a window are there, which find lines that nobody touched for a window. p99.99 is
-//!   what one event in 10,000 reaches; above it the operating system's interruptions take over (with a
+//! * **ns** is wall time × threads / calls of all threads, as in `peers.rs`, whose harness this bench uses. Ratios are
+//!   taken within rounds, relative to the row that the table names.
+//! * Keys are 64-bit numbers, drawn uniformly at random. With skewed traffic, fewer keys are in cache-cold lines.
+//! * "Same memory" is the peer with the same number of bytes. Its counters have 64 bits each. "Same error" is the peer
+//!   with enough columns that a key without events has, on average, a count no larger than ours, after one event of
+//!   each of the table's keys. The wrong denials of a limit depend on this count.
+//! * Turns: each event is timed separately, which adds a counter reading. Events from 20 µs before a turn to 100 µs
+//!   after it are near the turn. There, one of about a thousand events of the peer clears a sketch. With Tollgate, the
+//!   first events of the keys in a window are there; they use cache lines that no event touched for a window. p99.99 is
+//!   the time that one event in 10,000 reaches. Above it, the operating system's interruptions dominate (with a
 //!   real-time priority: its throttling).
-//! * On two threads the peer is warmed up for a second on one: before, it panics when two threads meet at a
+//! * With two threads, one thread warms the peer up for a second. Before that, the peer panics if two threads meet at a
 //!   turn of windows below a second (0.9.1: `assertion failed: new >= now - 1000`).
-//! * Known bias: as in `peers.rs`. On virtual machines the distance between the two processors changes all
-//!   contended rows; compare rows of one table.
+//! * Known bias: as in `peers.rs`. On virtual machines, the distance between the two processors changes all contended
+//!   rows, so compare rows of one table.
 
 #[path = "peers/harness.rs"]
 #[allow(dead_code, reason = "made for peers.rs")]
@@ -83,8 +83,8 @@ fn targets(tables: &[Table], turns: &[turns::Turns]) -> Vec<Target> {
 }
 
 fn main() {
-    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all rows
-    // run.
+    // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), this is only a short test run
+    // of all rows.
     let smoke = !support::has("--bench");
     let quick = smoke || support::has("--quick");
     let only = support::option("--scenario");
@@ -92,7 +92,9 @@ fn main() {
 
     let errors = if wanted("errors") { rates::errors(smoke) } else { Vec::new() };
     for (keys, bytes, ours, pingora) in &errors {
-        println!("{keys} keys of one event, {bytes} B: an unseen key has {ours:.3}, pingora {pingora:.3}");
+        println!(
+            "after one event of each of {keys} keys, in {bytes} B, an unseen key counts {ours:.3} here and {pingora:.3} in pingora"
+        );
     }
     let mut tables = Vec::new();
     for scene in rates::scenes().into_iter().chain(others::scenes()) {

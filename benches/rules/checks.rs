@@ -1,4 +1,4 @@
-//! What does a whole check by rules cost, beside the limiter that a server without rules would ask?
+//! What does a whole check with rules cost, compared with the limiter that a server without rules would call?
 
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{FixedWindow, Quota, RateLimiter, check_all};
@@ -14,17 +14,19 @@ fn rules(limits: &str) -> Rules {
     Rules::builder().load([config]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Admits a request of a client, by its address.
+/// Makes a check for a client's address, and returns whether it was admitted.
 type Check = Box<dyn Fn(&str) -> bool>;
 
-/// Limits that nobody reaches. In order: what the others are compared with comes before them.
+/// Limits that no client reaches. The number is the index of the subject to compare with, which comes earlier in the
+/// list.
 fn subjects() -> Vec<(&'static str, usize, Check)> {
     const ADDRESS: &str =
         "{ key: remote_address, rate_limit: { unit: minute, requests_per_unit: 1000000, algorithm: gcra } }";
     const WINDOW: &str = "{ key: remote_address, rate_limit: { unit: minute, requests_per_unit: 1000000 } }";
     const CLIENT: &str = "{ key: client, rate_limit: { unit: hour, requests_per_unit: 10000000 } }";
     let quota = Quota::per_minute(1_000_000);
-    let windows = |quota| RateLimiter::builder(FixedWindow::new(quota)).compact().expect("it fits");
+    let windows =
+        |quota| RateLimiter::builder(FixedWindow::new(quota)).compact().expect("the configuration is valid");
     let bucket = RateLimiter::new(quota);
     let window = windows(quota);
     let pair = (windows(quota), windows(Quota::per_hour(10_000_000)));
@@ -57,7 +59,7 @@ fn subjects() -> Vec<(&'static str, usize, Check)> {
     ]
 }
 
-/// Prints the table; name, nanoseconds, and the ratio to the subject that each is compared with.
+/// Prints the table and returns its rows: the name, the nanoseconds, and the ratio to the compared subject.
 pub(crate) fn run(rounds: usize, checks: u64) -> Vec<(&'static str, f64, f64)> {
     let mut random = XorShift::new(11);
     let clients: Vec<String> =
@@ -69,11 +71,11 @@ pub(crate) fn run(rounds: usize, checks: u64) -> Vec<(&'static str, f64, f64)> {
             let start = stopwatch();
             let admitted = clients.iter().cycle().take(length(checks)).filter(|client| check(client)).count();
             let elapsed = u64::try_from(start.elapsed().as_nanos()).expect("a round is short");
-            assert_eq!(count(admitted), checks, "nobody reaches the limit");
+            assert_eq!(count(admitted), checks, "no client reaches the limit");
             ns.push(float(elapsed) / float(checks));
         }
     }
-    println!("\n{:<26} {:>7} {:>7}   ns a check of 1,000 keys, one thread", "", "ns", "ratio");
+    println!("\n{:<26} {:>7} {:>7}   ns per check, 1,000 keys, one thread", "", "ns", "ratio");
     let mut rows = Vec::new();
     for ((name, beside, _), ns) in subjects.iter().zip(&all) {
         let median = Summary::of(ns.iter().copied()).median;

@@ -1,4 +1,4 @@
-//! Counting without windows, and sets: pingora-limits' `Estimator`, and fastbloom.
+//! Counts without windows, and sets: compared with pingora-limits' `Estimator` and with fastbloom.
 
 use fastbloom::AtomicBloomFilter;
 use pingora_limits::estimator::Estimator;
@@ -8,7 +8,7 @@ use crate::subject::{Recipe, Setup};
 use crate::support::length;
 use crate::{Scene, call};
 
-/// Rows of counters in 32 KiB, or 8 MiB for a million keys, of 8 bytes each.
+/// Returns the columns per row for 32 KiB, or for 8 MiB with a million keys, with counters of 8 bytes.
 fn columns(setup: Setup) -> usize {
     if setup.population > 10_000 { 1 << 18 } else { 1 << 10 }
 }
@@ -22,7 +22,7 @@ fn counting() -> Vec<Recipe<u64>> {
             name: COUNT_MIN,
             counts: "add; 4 rows of 4-byte counters in as much memory as Estimator's",
             build: |setup| {
-                let counts = CountMin::try_new(2 * columns(setup), 4).expect("it fits");
+                let counts = CountMin::try_new(2 * columns(setup), 4).expect("a valid size");
                 call(move |key| counts.add(key, 1) > 0)
             },
         },
@@ -44,7 +44,7 @@ const BITS: usize = 16;
 
 fn bloom(setup: Setup) -> Bloom {
     let items = length(setup.population);
-    Bloom::for_memory(items * BITS / 8, items).expect("it fits")
+    Bloom::for_memory(items * BITS / 8, items).expect("a valid size")
 }
 
 fn fastbloom(setup: Setup) -> AtomicBloomFilter<ahash::RandomState> {
@@ -57,7 +57,7 @@ fn fastbloom_as_it_comes(setup: Setup) -> AtomicBloomFilter {
     AtomicBloomFilter::with_num_bits(items * BITS).expected_items(items)
 }
 
-/// Whatever the answer is: a new key may be taken for one that is in.
+/// Ignores the answer: the filter may report a new key as present.
 #[inline(always)]
 fn done(answer: bool) -> bool {
     std::hint::black_box(answer);

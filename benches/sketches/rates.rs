@@ -1,4 +1,4 @@
-//! Rates: ours, and pingora-limits' with as much memory and with as little error.
+//! Rates: Tollgate's `Rate`, and pingora-limits' `Rate` with the same memory and with the same error.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::summary::float;
 use crate::support::{count, key};
 use crate::{Scene, call};
 
-/// Both count by the second, so a bench meets turns as a server does.
+/// The window of both. It is a second, so the bench includes turns, as a server does.
 const WINDOW: Duration = Duration::from_secs(1);
-/// What pingora-limits takes by default: two sketches of 4 rows of 1,024 counters of 8 bytes.
+/// The default memory of pingora-limits: two sketches of 4 rows of 1,024 counters of 8 bytes.
 pub(crate) const SMALL: usize = 2 * 4 * 1_024 * 8;
 const LARGE: usize = 16 << 20;
 
@@ -22,13 +22,13 @@ fn bytes(setup: Setup) -> usize {
     if setup.population > 10_000 { LARGE } else { SMALL }
 }
 
-/// The columns of pingora's four rows, twice, in so many bytes.
+/// Returns the columns of pingora's four rows, in two sketches, for this number of bytes.
 pub(crate) fn columns(bytes: usize) -> usize {
     bytes / 8 / 4 / 2
 }
 
 pub(crate) fn ours(window: Duration, bytes: usize, largest: u64) -> Rate {
-    Rate::builder(window).memory(bytes).largest(largest).build().expect("it fits")
+    Rate::builder(window).memory(bytes).largest(largest).build().expect("the configuration is valid")
 }
 
 pub(crate) fn pingora(window: Duration, columns: usize) -> PingoraRate {
@@ -39,7 +39,7 @@ pub(crate) const DEFAULT_LARGEST: u64 = (1 << 24) - 1;
 const UNSEEN: u64 = 1 << 40;
 const PROBES: u64 = 100_000;
 
-/// The mean count of keys that were never seen, once each of `population` others was seen once.
+/// Returns the mean count of keys without events, after one event of each of `population` other keys.
 fn our_error(bytes: usize, population: u64) -> f64 {
     let (rate, now) = (ours(WINDOW, bytes, DEFAULT_LARGEST), Timestamp::from_secs(1));
     for number in 0..population {
@@ -55,10 +55,10 @@ fn pingora_error(columns: usize, population: u64) -> f64 {
         estimator.incr(key(number), 1);
     }
     let sum: isize = (UNSEEN..UNSEEN + PROBES).map(|number| estimator.get(key(number))).sum();
-    float(u64::try_from(sum).expect("nothing was taken back")) / float(PROBES)
+    float(u64::try_from(sum).expect("counts never decrease")) / float(PROBES)
 }
 
-/// The columns with which pingora's error is no more than ours, to within a fifth.
+/// Returns a number of columns with which pingora's error is at most ours. It is at most a fifth too large.
 fn equal_columns(setup: Setup) -> usize {
     let error = our_error(bytes(setup), setup.population);
     let mut columns = columns(bytes(setup)) / 2;
@@ -124,14 +124,14 @@ pub(crate) fn scenes() -> [Scene; 2] {
     ]
 }
 
-/// How much is counted for keys that were never seen: what the sizes of the rows stand for.
+/// Returns the mean counts of keys without events, which show the error at each size.
 pub(crate) fn errors(smoke: bool) -> Vec<(u64, usize, f64, f64)> {
     let keys = if smoke { vec![1_000] } else { vec![1_000, 10_000, 100_000] };
     let row = |keys| (keys, SMALL, our_error(SMALL, keys), pingora_error(columns(SMALL), keys));
     keys.into_iter().map(row).collect()
 }
 
-/// The turns' keys.
+/// The keys of the events in the measurement of turns.
 pub(crate) fn hot() -> Vec<u64> {
     let mut rng = crate::support::XorShift::new(1);
     (0..1 << 14).map(|_| key(rng.below(count(1_000)))).collect()

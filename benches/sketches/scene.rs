@@ -1,11 +1,11 @@
-//! Tables of one question each, and targets: what the benches share that are not `peers`.
+//! Tables for one question each, and targets. The benches other than `peers` share this code.
 
 use serde_json::{Value, json};
 
 use super::harness::{Draw, Scenario, Table};
 use super::subject::{Contender, Expect, Recipe, Subject};
 
-/// One call on a key, that must answer `true`.
+/// One call on a key. The call must return `true`.
 struct Call<F>(F);
 
 impl<F: Fn(&u64) -> bool + Sync> Subject<u64> for Call<F> {
@@ -19,7 +19,7 @@ pub(crate) fn call(operation: impl Fn(&u64) -> bool + Sync + 'static) -> Box<dyn
     Box::new(Call(operation))
 }
 
-/// A table: rows, and the one that ratios are taken against.
+/// A table: its rows, and the row that ratios refer to.
 pub(crate) struct Scene {
     pub(crate) scenario: Scenario,
     pub(crate) recipes: Vec<Recipe<u64>>,
@@ -57,7 +57,7 @@ impl Scene {
     ) -> Self {
         let mut scene = Self::known(id, title, population, base, recipes);
         scene.scenario.draw = Draw::New;
-        // As many as there is room for, on two threads.
+        // Together, two threads insert as many keys as the store has room for.
         scene.scenario.checks = population / 2;
         scene
     }
@@ -113,7 +113,7 @@ pub(crate) fn json_table(table: &Table) -> impl Iterator<Item = Value> {
     })
 }
 
-/// A ratio that a run is held against; not an exit code, since one noisy run proves nothing.
+/// A ratio with a bound. It does not change the exit code, since one noisy run proves nothing.
 pub(crate) struct Target {
     pub(crate) text: String,
     pub(crate) bound: f64,

@@ -1,4 +1,4 @@
-//! What a window's turn costs: single events timed near turns, and away from them.
+//! The cost of a window's turn: single events, timed near turns and away from turns.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,19 +10,20 @@ use tollgate::Clock;
 use crate::rates;
 use crate::support::stopwatch;
 
-/// Windows are short, so that there are many turns.
+/// The windows are short, so that there are many turns.
 const WINDOW: Duration = Duration::from_millis(10);
-/// So long before a turn an event is near it, since the peer's clock is known to within that; and so long
-/// after it.
+/// An event from `BEFORE` before a turn to `AFTER` after it counts as near. The peer's clock is known only to within
+/// `BEFORE`.
 const BEFORE: Duration = Duration::from_micros(20);
 const AFTER: Duration = Duration::from_micros(100);
-/// What is looked at: with some thousand events near each turn, that of about one in ten turns.
+/// The reported quantile. With about a thousand events near each turn, it is the time of the slowest event in about one
+/// of ten turns.
 const WORST: f64 = 0.9999;
 
-/// A rate, and where it stands in its window.
+/// A rate that reports its position in the window.
 trait Turning: Sync {
     fn observe(&self, key: u64);
-    /// The time since the last turn.
+    /// Returns the time since the last turn.
     fn since_turn(&self) -> Duration;
 }
 
@@ -32,11 +33,11 @@ struct Ours {
 }
 
 impl Ours {
-    /// Pages are touched before, as the peer's are when it is made.
+    /// Touches the pages before the measurement, as the peer does in its constructor.
     fn new(bytes: usize, keys: &[u64]) -> Self {
         let clock = tollgate::QuantaClock::new();
         let rate = tollgate::sketch::Rate::builder(WINDOW).memory(bytes).clock(clock.clone()).build();
-        let ours = Self { rate: rate.expect("it fits"), clock };
+        let ours = Self { rate: rate.expect("the configuration is valid"), clock };
         let start = stopwatch();
         while start.elapsed() < 4 * WINDOW {
             keys.iter().for_each(|&key| ours.observe(key));
@@ -57,8 +58,8 @@ impl Turning for Ours {
     }
 }
 
-/// Its windows turn with the first call that finds a window's whole milliseconds over, and begin with the
-/// millisecond of that call: which is done here too.
+/// The peer. Its window turns with the first call that finds the window's whole milliseconds over. The next window
+/// begins with the millisecond of that call. `since_turn` repeats this calculation.
 struct Pingora {
     rate: pingora_limits::rate::Rate,
     start: Instant,
@@ -66,11 +67,11 @@ struct Pingora {
 }
 
 impl Pingora {
-    /// In its first second it panics if two threads meet at a turn (`assertion failed: new >= now - 1000`),
-    /// so that is spent alone.
+    /// In its first second, the peer panics if two threads meet at a turn (`assertion failed: new >= now - 1000`). One
+    /// thread alone uses the peer during that second.
     fn new(bytes: usize) -> Self {
         let rate = rates::pingora(WINDOW, rates::columns(bytes));
-        // It reads its clock when all else is made.
+        // The peer reads its clock at the end of its constructor.
         let pingora = Self { rate, start: stopwatch(), turned_ms: AtomicU64::new(0) };
         while pingora.start.elapsed() < Duration::from_millis(1_100) {
             pingora.since_turn();
@@ -88,7 +89,7 @@ impl Turning for Pingora {
 
     fn since_turn(&self) -> Duration {
         let elapsed = self.start.elapsed();
-        let whole = |span: Duration| u64::try_from(span.as_millis()).expect("a few seconds");
+        let whole = |span: Duration| u64::try_from(span.as_millis()).expect("the time is a few seconds");
         let now_ms = whole(elapsed);
         if now_ms - self.turned_ms.load(Ordering::Relaxed) >= whole(WINDOW) {
             self.turned_ms.store(now_ms, Ordering::Relaxed);
@@ -101,7 +102,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds")
 }
 
-/// One subject's events.
+/// The events of one subject.
 pub(crate) struct Turns {
     pub(crate) name: &'static str,
     pub(crate) bytes: usize,
@@ -111,18 +112,18 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// The least of the worst 0.01 %, in nanoseconds: above it, interruptions by the operating system take
-    /// over.
+    /// Returns the lower bound of the slowest 0.01 %, in nanoseconds. Above it, interruptions by the operating system
+    /// dominate.
     fn worst(histogram: &Histogram<u64>) -> f64 {
         crate::summary::float(histogram.value_at_quantile(WORST))
     }
 
-    /// The worst events near turns over those of another subject.
+    /// Returns the ratio of this subject's slowest events near turns to those of another subject.
     pub(crate) fn against(&self, other: &Self) -> f64 {
         Self::worst(&self.near) / Self::worst(&other.near)
     }
 
-    /// The worst events near turns over the worst away from them.
+    /// Returns the ratio of the slowest events near turns to the slowest events away from turns.
     pub(crate) fn ratio(&self) -> f64 {
         Self::worst(&self.near) / Self::worst(&self.away)
     }
@@ -144,7 +145,7 @@ impl Turns {
                 histogram.max(),
             );
         }
-        println!("{:<34} worst near over worst away: {:.2}", "", self.ratio());
+        println!("{:<34} ratio of p99.99 near a turn to p99.99 away: {:.2}", "", self.ratio());
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -163,7 +164,7 @@ impl Turns {
     }
 }
 
-/// Times events one by one for a while, on one thread; another may count beside it.
+/// Times single events for a while on one thread. Other threads may count at the same time.
 fn time(subject: &impl Turning, threads: usize, keys: &[u64], span: Duration, turns: &mut Turns) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -200,7 +201,7 @@ fn time(subject: &impl Turning, threads: usize, keys: &[u64], span: Duration, tu
 
 const ROUNDS: u32 = 4;
 
-/// Ours and the peer in turns, of two sizes, alone and beside another thread.
+/// Measures both subjects in turn, with two sizes, with one thread and with two.
 pub(crate) fn run(span: Duration) -> Vec<Turns> {
     let keys = rates::hot();
     let mut all = Vec::new();
@@ -210,7 +211,7 @@ pub(crate) fn run(span: Duration) -> Vec<Turns> {
         let our_rate = Ours::new(bytes, &keys);
         for _ in 0..ROUNDS {
             time(&our_rate, threads, &keys, span / ROUNDS, &mut ours);
-            // Anew, or its turns would wander off with each pause.
+            // Builds the peer again, because its turns would drift with each pause.
             let pingora = Pingora::new(bytes);
             time(&pingora, threads, &keys, span / ROUNDS, &mut peer);
         }
