@@ -66,7 +66,7 @@ end
 return { 1, remaining, '-1', tostring(reset_after) }
 ";
 
-/// A row's way to send one check to the server.
+/// The arguments of a check, as the server received them. One of them contains the key.
 enum Subject {
     /// The words of a check, as the server saw them, and which of them has the key in it.
     Bare(Vec<String>),

@@ -18,7 +18,8 @@ fn main() {
         arguments.remove(0)
     });
     let mut cells_done = Vec::new();
-    let mut numbers = arguments.iter().map(|number| number.parse::<u64>().expect("a number"));
+    let mut numbers =
+        arguments.iter().map(|number| number.parse::<u64>().expect("each argument must be a whole number"));
     let (scale, warm_up, measured) =
         (numbers.next().unwrap_or(1), numbers.next().unwrap_or(60), numbers.next().unwrap_or(60));
     println!("percent of deserving requests denied / of abusive ones admitted; design in brackets");

@@ -42,8 +42,8 @@ fn describe(by_client: &ClientIp, head: Head<'_>, descriptors: &mut Descriptors)
 
 async fn search(marked: Option<Extension<SoftLimited>>) -> &'static str {
     match marked {
-        None => "all that was found\n",
-        Some(_) => "the first ten; more in a minute\n",
+        None => "all results\n",
+        Some(_) => "the first ten results; try again in a minute for all of them\n",
     }
 }
 
@@ -73,7 +73,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rules = Arc::new(Rules::read(LIMITS)?);
     let _watcher = Rules::watch(&rules, |loaded| match loaded {
         Ok(report) => println!("limits are loaded: {report}"),
-        Err(error) => println!("limits are as before:\n{error}"),
+        Err(error) => println!("the limits are unchanged, because the load failed:\n{error}"),
     })?;
     let app = app(rules)?.layer(Extension(prometheus));
 

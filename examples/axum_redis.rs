@@ -62,10 +62,13 @@ async fn main() -> Fallible<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (redis, port) = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--once"] => return once().await,
-        [redis, port] => {
-            (redis, port.parse().map_err(|_| format!("{port:?} is no port; use 0 to 65535, 0 for any"))?)
-        }
-        _ => return Err("give the address of a Redis server and a port, or --once".into()),
+        [redis, port] => (
+            redis,
+            port.parse().map_err(|_| {
+                format!("{port:?} is not a port; use 0 to 65535, where 0 takes any free port")
+            })?,
+        ),
+        _ => return Err("pass the address of a Redis server and a port, or --once".into()),
     };
     // The store connects at the first check, and reconnects after a failure.
     let client = Client::open(redis)?;
@@ -97,7 +100,7 @@ async fn start_redis(dir: &std::path::Path) -> Fallible<Option<(Running, String)
         let process = match command.stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
             Ok(process) => process,
             Err(error) => {
-                eprintln!("SKIPPED: no redis-server can be run here ({error})");
+                eprintln!("SKIPPED: redis-server cannot be started ({error})");
                 return Ok(None);
             }
         };
@@ -110,18 +113,18 @@ async fn start_redis(dir: &std::path::Path) -> Fallible<Option<(Running, String)
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    Err("redis-server does not start".into())
+    Err("redis-server did not start".into())
 }
 
 /// Starts this program again as a server on a free port, and returns its address.
 fn start_server(redis: &str) -> Fallible<(Running, String)> {
     let mut command = Command::new(std::env::current_exe()?);
     let mut process = Running(command.args([redis, "0"]).stdout(Stdio::piped()).spawn()?);
-    let output = process.0.stdout.take().ok_or("it writes its address")?;
+    let output = process.0.stdout.take().ok_or("the server has no standard output")?;
     let mut address = String::new();
     BufReader::new(output).read_line(&mut address)?;
     if address.is_empty() {
-        return Err("the server does not start".into());
+        return Err("the server did not start".into());
     }
     Ok((process, address.trim_end().to_owned()))
 }
@@ -150,7 +153,7 @@ async fn ask_both(
             }
         }
     }
-    Ok((admitted, refusal.ok_or("nothing was refused")?))
+    Ok((admitted, refusal.ok_or("no request was denied")?))
 }
 
 async fn once() -> Fallible<()> {
@@ -159,35 +162,42 @@ async fn once() -> Fallible<()> {
     let (one, first) = start_server(&url)?;
     let (other, second) = start_server(&url)?;
     println!("Redis is process {} at {url}", redis.0.id());
-    println!("Servers are processes {} at {first} and {} at {second}\n", one.0.id(), other.0.id());
+    println!("The servers are processes {} at {first} and {} at {second}\n", one.0.id(), other.0.id());
     let client: Http = HttpClient::builder(TokioExecutor::new()).build_http();
 
     let ([a, b], refusal) = ask_both(&client, [&first, &second], LIMIT).await?;
-    println!("Of {} requests the first admitted {a} and the second {b}: {} together", 2 * LIMIT, a + b);
-    println!("The last one was refused with {}", refusal.status());
+    println!(
+        "Of {} requests, the first server admitted {a} and the second {b}: {} in total",
+        2 * LIMIT,
+        a + b
+    );
+    println!("The last request was denied with {}", refusal.status());
     for (name, value) in refusal.headers() {
         println!("    {name}: {}", value.to_str()?);
     }
     for field in ["retry-after", "ratelimit", "ratelimit-policy"] {
         if !refusal.headers().contains_key(field) {
-            return Err(format!("a refusal has no {field}").into());
+            return Err(format!("a denial has no {field}").into());
         }
     }
     let field = refusal.headers()["ratelimit"].to_str()?.to_owned();
     let body = refusal.into_body().collect().await?.to_bytes();
     println!("    {}\n", String::from_utf8_lossy(&body));
     if a + b != LIMIT || !field.starts_with("\"per-address\";r=0") {
-        return Err(format!("they admitted {a} and {b}, and say {field}").into());
+        return Err(format!("the servers admitted {a} and {b} requests, with ratelimit: {field}").into());
     }
 
     redis.0.kill()?;
     redis.0.wait()?;
     let ([a, b], refusal) = ask_both(&client, [&first, &second], LIMIT).await?;
-    println!("Redis was stopped; of {} requests more they admitted {a} and {b}, each its half", 2 * LIMIT);
-    let wait = refusal.headers().get("retry-after").ok_or("a refusal says when to come back")?;
-    println!("and the others are told to come back in {} seconds", wait.to_str()?);
+    println!(
+        "Redis was stopped. Of {} more requests, the servers admitted {a} and {b}, half of the limit each.",
+        2 * LIMIT
+    );
+    let wait = refusal.headers().get("retry-after").ok_or("a denial has no retry-after")?;
+    println!("The other requests were denied, with retry-after: {} seconds", wait.to_str()?);
     if [a, b] != [LIMIT / 2; 2] {
-        return Err(format!("without Redis they admitted {a} and {b}").into());
+        return Err(format!("without Redis, the servers admitted {a} and {b}").into());
     }
     // All child processes have been stopped by now, or are stopped here by their own ids.
     drop([one, other]);

@@ -62,7 +62,7 @@ impl Guard {
 
     /// `known`: the client has a signed cookie from an earlier login to this account.
     fn log_in(&self, from: &str, known: bool, account: &str, password: &str) -> Answer {
-        let network = network(from.parse().expect("an address"));
+        let network = network(from.parse().expect("the peer's address is valid"));
         let account = account.to_lowercase(); // otherwise each spelling has a separate limit
         let pair = (account.clone(), network);
 
@@ -109,13 +109,13 @@ fn main() -> Result<(), QuotaError> {
     let guard = Guard::new(&clock)?;
     let home = "2001:db8:1:2::17";
 
-    println!("Alice mistypes twice, and then does not:");
+    println!("Alice mistypes her password twice, and then types it correctly:");
     for password in ["alices secret", "alice secret", "alice's secret"] {
         println!("    {password:<16} {:?}", guard.log_in(home, false, "Alice", password));
     }
     assert_eq!(guard.log_in(home, true, "alice", "alice's secret"), Answer::Welcome);
 
-    println!("A guesser, each time from another address of one /64:");
+    println!("An attacker guesses, each time from another address of one /64:");
     let mut answers = Vec::new();
     for guess in 0..8 {
         let from = format!("2001:db8:bad:1::{guess:x}");
@@ -129,28 +129,28 @@ fn main() -> Result<(), QuotaError> {
     let ask = |account| guard.log_in("198.51.100.200", false, account, "guess");
     assert_eq!(ask(real), ask(made_up));
 
-    println!("One password tried on a hundred accounts, from one address:");
+    println!("An attacker tries one password on a hundred accounts, from one address:");
     let spray = |n| guard.log_in("198.51.100.9", false, &format!("user{n}"), "Summer2026!");
     let answers: Vec<_> = (0..100).map(spray).collect();
     let tried = answers.iter().filter(|answer| **answer == Answer::WrongPassword).count();
-    println!("    {tried} were tried, and then {:?}", answers[tried]);
+    println!("    {tried} attempts were checked; then the answer is {:?}", answers[tried]);
     assert_eq!(tried, 8); // 40 units, 5 for each password
 
-    println!("An office behind one address, two hundred people at nine o'clock:");
+    println!("Two hundred people in an office log in at nine o'clock, from one address:");
     let enter = |n| {
         let account = format!("colleague{n}");
         guard.log_in("203.0.113.80", false, &account, &format!("{account}'s secret"))
     };
     let welcome = (0..200).filter(|&n| enter(n) == Answer::Welcome).count();
-    println!("    {welcome} are in");
+    println!("    {welcome} are logged in");
     assert_eq!(welcome, 200);
 
     println!("Five hundred machines guess at Alice's password, one guess each:");
     let guess = |n: u32| guard.log_in(&format!("10.{}.{}.1", n / 250, n % 250), false, "alice", "guess");
     let tried = (0..500).filter(|&n| guess(n) == Answer::WrongPassword).count();
     let from_home = guard.log_in(home, true, "alice", "alice's secret");
-    println!("    {tried} were tried; and Alice, from a device that is known: {from_home:?}");
-    assert!(tried <= 30, "{tried} of the account's thirty a day");
+    println!("    {tried} attempts were checked; Alice, from a known device: {from_home:?}");
+    assert!(tried <= 30, "{tried} attempts were checked, and the account's limit is thirty a day");
     assert_eq!(from_home, Answer::Welcome);
     Ok(())
 }

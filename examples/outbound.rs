@@ -43,7 +43,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (host, went) = call.await?;
         *sent.entry(host).or_insert(0) += u32::from(went);
     }
-    // Two calls at once and eighteen turns in 900 ms: of 24 calls to one host and 12 to the other.
+    // For each host, two calls go at once and eighteen more within 900 ms. The program makes 24 calls to one host and
+    // 12 to the other.
     println!("{sent:?}");
     assert!(sent["api.example.com"] <= 20 && sent["files.example.com"] <= 12);
     Ok(())

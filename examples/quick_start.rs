@@ -17,7 +17,7 @@ fn main() {
             _ if decision.is_allowed() => println!("request {request}: go, {} remain", decision.remaining()),
             Some(wait) => {
                 println!(
-                    "request {request}: 429, retry after {wait:?}, as new in {:?}",
+                    "request {request}: 429, retry after {wait:?}, full quota in {:?}",
                     decision.reset_after()
                 );
             }

@@ -66,7 +66,7 @@ fn main() {
     let is_quick = path.as_deref() == Some("--quick");
     let most = if is_quick { 10 } else { 1_000 };
     println!(
-        "| mode | limit | way | requests | N | over, % of the limit | at most | left at the end, % | stranded, % | at most | refused early, % | waited, % | ms | calls/s |"
+        "| mode | limit | network | requests | N | over, % of the limit | at most | left at the end, % | stranded, % | at most | refused early, % | waited, % | ms | calls/s |"
     );
     println!("|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
     let mut windows = Vec::new();
@@ -94,7 +94,7 @@ fn main() {
         }
     }
     if exceeded > 0 {
-        eprintln!("{exceeded} bounds were exceeded");
+        eprintln!("error: {exceeded} bounds were exceeded");
         std::process::exit(1);
     }
     if let Some(path) = path.filter(|_| !is_quick) {
@@ -128,12 +128,12 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
     let least = 0.01;
     let root = SVGBackend::new(path, (960, 560)).into_drawing_area();
     root.fill(&WHITE).expect("drawing");
-    let title = "A limit of 10,000 in 10 s, asked for three times as much; 0.5 ms from the server";
-    let root = root.titled(title, ("sans-serif", 17)).expect("a title");
+    let title = "A limit of 10,000 in 10 s, under three times that load; 0.5 ms from the server";
+    let root = root.titled(title, ("sans-serif", 17)).expect("the title can be drawn");
     type Value = fn(&Outcome) -> u64;
     let panels: [(&str, Mode, Value, Value); 2] = [
         ("Write-back: admitted beyond the limit", Mode::WriteBack, |run| run.over, |run| run.bound),
-        ("Leases: charged and not spent", Mode::Awaited, |run| run.stranded, |run| run.stranded_bound),
+        ("Leases: charged but not spent", Mode::Awaited, |run| run.stranded, |run| run.stranded_bound),
     ];
     for (panel, (caption, mode, measured, bound)) in root.split_evenly((1, 2)).iter().zip(panels) {
         let mut chart = ChartBuilder::on(panel)
@@ -148,7 +148,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
                     .log_scale()
                     .with_key_points(vec![0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0]),
             )
-            .expect("a chart");
+            .expect("the chart can be drawn");
         chart
             .configure_mesh()
             .light_line_style(WHITE)
@@ -174,7 +174,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
             let points = of(measured);
             chart
                 .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))
-                .expect("a line")
+                .expect("the line can be drawn")
                 .label(format!("measured: {}", pattern.name()))
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
             chart
@@ -187,7 +187,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
                 let name = if is_common { "any traffic" } else { pattern.name() };
                 chart
                     .draw_series(DashedLineSeries::new(of(bound), 4, 4, colour.stroke_width(2)))
-                    .expect("a line")
+                    .expect("the line can be drawn")
                     .label(format!("at most: {name}"))
                     .legend(move |(x, y)| PathElement::new([(x, y), (x + 8, y)], colour.stroke_width(2)));
             }
@@ -199,7 +199,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
             .border_style(RGBColor(0xDD, 0xDD, 0xDD))
             .label_font(("sans-serif", 12))
             .draw()
-            .expect("a legend");
+            .expect("the legend can be drawn");
     }
     root.present().expect("writing");
 }

@@ -18,30 +18,32 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const HELP: &str = "\
-Soaks the limiters: random algorithms, stores, quotas, clocks, floods, reloads and races, checked against oracles as they go.
+Soaks the limiters with random algorithms, stores, quotas, clocks, floods, reloads and races, and compares them with oracles.
 
 Usage: cargo run --release --all-features --example soak -- [MINUTES] [OPTIONS]
 
-  MINUTES             how long; parts of one too, as 0.1. Default: 1
-  --seed N            draws what the run with this seed drew. Default: another each time, and printed
-  --from N            begins with this round of the seed: that of a breach
-  --only SCENE        only this scene
-  --threads N         at least 2, at most 64. Default: twice the processors, and one
-  --sabotage FAULT    breaks the limiters, to see that it is found: `admits` (one more now and then) or `denies`
-  --json              the report as one line of JSON, and no progress
-  --help              this
+  MINUTES             the length in minutes; fractions such as 0.1 are allowed. Default: 1
+  --seed N            repeats the random draws of the run with this seed. Default: a new seed, which is printed
+  --from N            starts with this round of the seed, for example the round of a breach
+  --only SCENE        runs only this scene
+  --threads N         the number of threads, from 2 to 64. Default: twice the processors, plus one
+  --sabotage FAULT    falsifies answers of the limiters, to test the soak itself: `admits` (some denied requests are admitted) or `denies`
+  --json              prints the report as one line of JSON, without progress
+  --help              prints this text
 
 Scenes:
 ";
 
 const AFTER: &str = "
-A round is one scene with one limiter or a few, for 60 to 240 ms. What is drawn in it depends on its seed and number alone, so
-a breach found by one thread comes again with `--seed` and `--from`. How threads meet does not: a race may need several runs.
+A round runs one scene with one or more limiters, for 60 to 240 ms. Its random draws depend only on the seed and on the round's
+number. So a breach that one thread found occurs again with `--seed` and `--from`. The order in which threads meet is not
+repeated, so a race may need several runs.
 
-Checks are decisions that were compared with something; intervals are those whose admissions were counted and compared with
-the algorithm's bound. The resident memory must be flat: no more in the second half than ever in the first, but for a stated slack.
+A check is a decision that was compared with an oracle or a bound. An interval counts if its admissions were added up and
+compared with the algorithm's bound. The resident memory must not grow: the second half may exceed the maximum of the first half
+only by a fixed slack of 24 MiB.
 
-Exit code: 0 if every promise was kept, 1 with the story of the first that was not, 2 if it was called wrongly.
+Exit code: 0 if all guarantees held, 1 with a description of the first breach, 2 for wrong arguments.
 ";
 
 fn main() -> ExitCode {
@@ -53,7 +55,7 @@ fn main() -> ExitCode {
     let called = match Called::read(&args) {
         Ok(called) => called,
         Err(error) => {
-            eprintln!("error: {error}\n`--help` says what there is.");
+            eprintln!("error: {error}\nRun with `--help` to see the options.");
             return ExitCode::from(2);
         }
     };
@@ -96,7 +98,7 @@ fn not_found(plan: &Plan) -> ExitCode {
     let Some(fault) = plan.fault else { return ExitCode::SUCCESS };
     let must = |place: usize| SCENES[place].finds.contains(&fault);
     if (0..SCENES.len()).filter(|place| plan.only.is_none_or(|only| only == *place)).any(must) {
-        eprintln!("A limiter that {fault:?} was not found.");
+        eprintln!("No scene detected the fault {fault:?}.");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
@@ -138,7 +140,7 @@ impl Called {
             let mut value = || {
                 within
                     .or_else(|| args.next().map(|value| &**value))
-                    .ok_or_else(|| format!("`{name}` wants a value"))
+                    .ok_or_else(|| format!("`{name}` needs a value"))
             };
             match name {
                 "--seed" => plan.seed = number(name, value()?)?,
@@ -146,17 +148,24 @@ impl Called {
                 "--threads" => {
                     let threads = number(name, value()?)?;
                     let threads = usize::try_from(threads).ok().filter(|threads| (2..=64).contains(threads));
-                    plan.threads = threads.ok_or("`--threads` is from 2 to 64")?;
+                    plan.threads = threads.ok_or("`--threads` must be from 2 to 64")?;
                 }
                 "--only" => plan.only = Some(scene(value()?)?),
                 "--sabotage" => plan.fault = Some(fault(value()?)?),
                 "--json" if within.is_none() => is_json = true,
-                _ if name.starts_with('-') || within.is_some() => return Err(format!("there is no `{arg}`")),
-                _ if minutes.is_some() => return Err(format!("one number of minutes, and not `{arg}` too")),
+                _ if name.starts_with('-') || within.is_some() => {
+                    return Err(format!("there is no option `{arg}`"));
+                }
+                _ if minutes.is_some() => {
+                    return Err(format!("pass only one number of minutes; remove `{arg}`"));
+                }
                 _ => {
-                    let given: f64 = name.parse().map_err(|_| format!("`{name}` is no number of minutes"))?;
+                    let given: f64 =
+                        name.parse().map_err(|_| format!("`{name}` is not a number of minutes"))?;
                     if !(given > 0.0 && given <= 1e6) {
-                        return Err(format!("{name} minutes are not from 0 to a million"));
+                        return Err(format!(
+                            "the number of minutes must be above 0 and at most a million, not {name}"
+                        ));
                     }
                     minutes = Some(given);
                     plan.length = Duration::from_secs_f64(given * 60.0);
@@ -168,19 +177,16 @@ impl Called {
 }
 
 fn number(name: &str, value: &str) -> Result<u64, String> {
-    value.parse().map_err(|_| format!("`{name}` wants a whole number, and `{value}` is none"))
+    value.parse().map_err(|_| format!("`{name}` needs a whole number, and `{value}` is not one"))
 }
 
 fn scene(name: &str) -> Result<usize, String> {
     let known = || SCENES.iter().map(|scene| scene.name).collect::<Vec<_>>().join(", ");
     let found = SCENES.iter().position(|scene| scene.name == name);
     found.ok_or_else(|| {
-        let more = if cfg!(feature = "simulation") {
-            ""
-        } else {
-            "; `remote` is in a build with feature `simulation`"
-        };
-        format!("there is no scene `{name}`, but {}{more}", known())
+        let more =
+            if cfg!(feature = "simulation") { "" } else { "; `remote` needs the feature `simulation`" };
+        format!("there is no scene `{name}`; use one of {}{more}", known())
     })
 }
 
@@ -188,7 +194,7 @@ fn fault(name: &str) -> Result<Fault, String> {
     match name {
         "admits" => Ok(Fault::Admits),
         "denies" => Ok(Fault::Denies),
-        _ => Err(format!("there is no fault `{name}`, but admits, denies")),
+        _ => Err(format!("there is no fault `{name}`; use admits or denies")),
     }
 }
 
@@ -230,7 +236,7 @@ fn table(report: &Report) -> String {
     }
     let memory = &report.memory;
     let _ = match memory.start {
-        None => writeln!(text, "\nRSS: this system does not say"),
+        None => writeln!(text, "\nRSS: not reported by this system"),
         Some(start) => writeln!(
             text,
             "\nRSS in MiB: {:.1} at the start, at most {:.1} in the first half and {:.1} in the second, {:.1} at the end",

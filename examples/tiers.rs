@@ -38,7 +38,7 @@ impl Tenants {
         let free: Quota = table
             .lines()
             .find_map(|line| line.strip_prefix("plan")?.trim().strip_prefix("free"))
-            .ok_or("no plan free")?
+            .ok_or("the table has no plan called free")?
             .parse()?;
         let limiter = RateLimiter::builder(Gcra::new(free))
             .clock(clock)
@@ -56,8 +56,10 @@ impl Tenants {
             let mut words =
                 line.splitn(3, char::is_whitespace).map(str::trim).filter(|word| !word.is_empty());
             let Some(kind) = words.next() else { continue };
-            let (name, rest) =
-                line[kind.len()..].trim().split_once(char::is_whitespace).ok_or("a row is too short")?;
+            let (name, rest) = line[kind.len()..]
+                .trim()
+                .split_once(char::is_whitespace)
+                .ok_or("a row needs three columns")?;
             let rest = rest.trim();
             // The same algorithm with another quota. It reads the state that the limiter's own algorithm has written.
             let gcra = match plans.get(rest) {
@@ -67,15 +69,15 @@ impl Tenants {
             match kind {
                 "plan" => plans.insert(name.to_owned(), gcra),
                 "tenant" => tenants.insert(name.to_owned(), gcra),
-                other => return Err(format!("{other} is neither plan nor tenant").into()),
+                other => return Err(format!("a row must start with plan or tenant, not {other}").into()),
             };
         }
-        *self.plans.write().expect("nobody panics with it") = tenants;
+        *self.plans.write().expect("no thread panics while it holds the lock") = tenants;
         Ok(())
     }
 
     fn check(&self, tenant: &str, cost: u64) -> Decision {
-        let plan = self.plans.read().expect("nobody panics with it").get(tenant).copied();
+        let plan = self.plans.read().expect("no thread panics while it holds the lock").get(tenant).copied();
         match plan {
             Some(plan) => self.limiter.check_with(tenant, &plan, cost, self.limiter.clock().now()),
             None => self.limiter.check_n(tenant, cost),
@@ -90,12 +92,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         let decision = tenants.check(tenant, cost);
         match decision.retry_after() {
             _ if decision.is_allowed() => println!(
-                "{tenant:<9} {cost:>4}: go; {} of {} are left",
+                "{tenant:<9} {cost:>4}: admitted; {} of {} are left",
                 decision.remaining(),
                 decision.limit()
             ),
             Some(wait) => println!("{tenant:<9} {cost:>4}: 429, retry after {wait:?}"),
-            None => println!("{tenant:<9} {cost:>4}: never, the plan has {} at once", decision.limit()),
+            None => println!(
+                "{tenant:<9} {cost:>4}: never admitted; the plan admits at most {} at once",
+                decision.limit()
+            ),
         }
         decision
     };
@@ -106,11 +111,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(ask("big-corp", 600).remaining(), 400);
     assert!(ask("new-one", 10).is_allowed()); // a tenant without a row has the free plan
 
-    println!("ada buys the plan team; her eight at 10 a minute are 48 s, and those 48 units of the new plan");
+    println!(
+        "ada buys the plan team; she owes 8 requests at 10 a minute, which is 48 s, or 48 units of the new plan"
+    );
     tenants.load(&TABLE.replace("ada         free", "ada         team"))?;
     assert_eq!(ask("ada", 8).remaining(), 100 - 48 - 8);
     assert_eq!(ask("bob", 5).remaining(), 5); // other tenants keep their state
-    println!("who pays may begin anew");
+    println!("ada's debt is forgiven");
     tenants.limiter.remove("ada");
     assert_eq!(ask("ada", 8).remaining(), 92);
 

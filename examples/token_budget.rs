@@ -41,8 +41,8 @@ impl Budget {
         let charge = check_all((tokens, self.requests.on(client).named("requests")));
         match (charge.denied_by_name(), charge.retry_after()) {
             (None, _) => Ok(Answering { budget: self, client, charge: charge.each()[0], used: prompt }),
-            (Some(name), Some(wait)) => Err(format!("429 for want of {name}, retry after {wait:.1?}")),
-            (Some(_), None) => Err(format!("400: {most} tokens are more than a minute's")),
+            (Some(name), Some(wait)) => Err(format!("429: too few {name} are left, retry after {wait:.1?}")),
+            (Some(_), None) => Err(format!("400: {most} tokens exceed the limit of a minute")),
         }
     }
 }
@@ -92,20 +92,20 @@ fn main() -> Result<(), QuotaError> {
     // Two requests at once: the second cannot use the tokens that the first may still need.
     let first = budget.begin("bob", 1_000, 5_000).expect("a new client has room");
     let second = budget.begin("bob", 1_000, 5_000).err();
-    println!("bob: his second request at once: {second:?}");
+    println!("bob: his second request at the same time: {second:?}");
     assert!(second.is_some_and(|told| told.contains("tokens")));
 
     // The client disconnects. Tokens that were not sent are not charged.
     clock.advance(Duration::from_secs(1));
     drop(first);
-    show("bob", "hung up after his prompt of 1,000");
+    show("bob", "disconnected after his prompt of 1,000");
     assert!(left("bob") >= 9_000);
 
     // The answer is longer than allowed. This leaves a debt, and no request is admitted until a part of it is paid.
     let mut answer = budget.begin("carol", 1_000, 8_000).expect("a new client has room");
     answer.sent(12_000);
     drop(answer);
-    show("carol", "used 13,000 of 9,000");
+    show("carol", "used 13,000 tokens, 9,000 were charged");
     let told = budget.begin("carol", 10, 10).err();
     println!("carol: her next request: {told:?}");
     assert!(told.is_some());
@@ -115,7 +115,7 @@ fn main() -> Result<(), QuotaError> {
     // Small requests reach the other limit, and then are charged no tokens.
     let small = (0..6).map(|_| budget.begin("dave", 10, 0)).filter(Result::is_ok).count();
     let told = budget.begin("dave", 10, 0).err();
-    println!("dave: {small} small requests went; the next: {told:?}");
+    println!("dave: {small} small requests were admitted; the next: {told:?}");
     assert_eq!((small, left("dave")), (5, 9_950));
 
     let told = budget.begin("erin", 4_000, 8_000).err();

@@ -192,7 +192,7 @@ pub(crate) fn new_keys() -> Vec<Recipe<u64>> {
     both()
 }
 
-/// Two slots per key, and all keys have debts, so many keys are not in their first slot.
+/// Two slots per key, and all keys have debts. Many keys are therefore not in their first slot.
 pub(crate) fn half_full() -> Vec<Recipe<u64>> {
     vec![Recipe {
         name: HALF_FULL,

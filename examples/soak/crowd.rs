@@ -101,7 +101,7 @@ fn judge(round: &mut Round<'_>, kind: Kind, spec: Spec, store: Store, built: &Bu
     let oracle = kind.oracle(spec);
     // The time-stamp counters of two processors may differ by less than the time of a message between them.
     let more_ns = built.more_ns + if is_real { 1_000 } else { 0 };
-    let clock = if is_real { "a real clock" } else { "a clock that threads move" };
+    let clock = if is_real { "a real clock" } else { "a clock that the threads advance" };
     round.judge(&Bound {
         most_in: &|t| oracle.most_in(t),
         more_ns,
@@ -156,7 +156,7 @@ fn standing(round: &mut Round<'_>) -> Found {
             }
             ensure!(
                 admitted == due,
-                "{kind:?} {spec:?} in {store:?}: key {key} was admitted {admitted} by {} threads in turn {turn} at {now}, and {due} are due\n{oracle:?}\n{gate:?}",
+                "{kind:?} {spec:?} in {store:?}: key {key} was admitted {admitted} by {} threads in turn {turn} at {now}, and the oracle admits {due}\n{oracle:?}\n{gate:?}",
                 round.threads
             );
         }

@@ -85,7 +85,10 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
             if let Store::Keyed(Some((most, _))) = store {
                 // An estimate while other threads run, plus the units that each of them is about to add.
                 let held = gate.held().unwrap_or(0);
-                ensure!(held <= most + threads, "{kind:?} {spec:?} in {store:?}: {held} keys are held");
+                ensure!(
+                    held <= most + threads,
+                    "{kind:?} {spec:?} in {store:?}: the store holds {held} keys"
+                );
             }
         }
         Ok(())
@@ -96,11 +99,19 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
     let gauges = gate.gauges();
     ensure!(
         gauges.map(|gauges| gauges.slots) == slots,
-        "{kind:?} {store:?}: {gauges:?}, and {slots:?} slots before"
+        "{kind:?} {store:?}: {gauges:?}, but {slots:?} slots at the start"
     );
-    ensure!(gate.bytes() == bytes, "{kind:?} {store:?}: {:?} bytes, and {bytes:?} before", gate.bytes());
+    ensure!(
+        gate.bytes() == bytes,
+        "{kind:?} {store:?}: {:?} bytes, but {bytes:?} at the start",
+        gate.bytes()
+    );
     if let Store::Keyed(Some((most, _))) = store {
-        ensure!(gate.held() <= Some(most), "{kind:?} {spec:?} in {store:?}: {:?} keys are held", gate.held());
+        ensure!(
+            gate.held() <= Some(most),
+            "{kind:?} {spec:?} in {store:?}: the store holds {:?} keys",
+            gate.held()
+        );
         // A full cap forgets idle keys as of the latest time. A check with an earlier time may then find that its key
         // was forgotten, and starts the key with its full quota. No bound holds for such checks.
         round.notes.each.iter_mut().for_each(|seen| seen.retain(|seen| seen.before == seen.after));
@@ -140,7 +151,7 @@ fn deserving(
         }
     } else {
         let deserves = oracle.admits(reading.at(before).into(), cost) && cost <= oracle.capacity();
-        ensure!(!deserves, "key {key} was denied {cost} at {before}\n{oracle:?}\n{gate:?}");
+        ensure!(!deserves, "key {key} was wrongly denied {cost} at {before}\n{oracle:?}\n{gate:?}");
     }
     Ok(())
 }

@@ -152,7 +152,7 @@ impl Reading {
     pub(crate) fn at(&self, now: u64) -> u64 {
         match &self.layout {
             Layout::Ticks(ticks) => {
-                u64::try_from(ticks.floor(now) - self.first).expect("within half the range")
+                u64::try_from(ticks.floor(now) - self.first).expect("the time is within half the range")
             }
             Layout::Windows { .. } => now,
         }

@@ -173,15 +173,12 @@ fn given_back(round: &mut Round<'_>) -> Found {
         for (key, (oracle, kept)) in (0..).zip(oracles.iter_mut().zip(&kept)) {
             let kept = kept.load(Ordering::Relaxed);
             // A false answer may leave less than the refunded amount.
-            ensure!(
-                kept < 1 << 40,
-                "{kind:?} {limiter:?}: more was given back than was charged in turn {turn}"
-            );
+            ensure!(kept < 1 << 40, "{kind:?} {limiter:?}: turn {turn} refunded more than was charged");
             oracle.force(at(now).into(), kept);
             let (ours, due) = (limiter.peek_at(key, 0, now).remaining(), oracle.remaining(at(now)));
             ensure!(
                 ours == due,
-                "{kind:?} {limiter:?}: key {key} has {ours} left in turn {turn} at {now}, and {due} by what was kept, {kept}\n{oracle:?}"
+                "{kind:?} {limiter:?}: key {key} has {ours} left in turn {turn} at {now}; with {kept} units kept, the oracle has {due}\n{oracle:?}"
             );
         }
         now += round.random.below(SPEC.period_ns);
@@ -208,7 +205,7 @@ fn turns(round: &mut Round<'_>) -> Found {
     let due: BTreeSet<_> = (0..count).map(|number| Duration::from_secs(1) * number).collect();
     ensure!(
         distinct == due && given.iter().all(|(allowed, _)| *allowed),
-        "{kind:?}: turns given out at once: {given:?}"
+        "{kind:?}: turns of one instant do not follow each other: {given:?}"
     );
     Ok(())
 }
@@ -234,7 +231,7 @@ fn waits(round: &mut Round<'_>) -> Found {
             let after = now();
             if let Ok(charge) = went {
                 let due = (charge.at() + charge.delay()).as_nanos();
-                ensure!(after >= due, "went at {after}, and its turn is at {due}: {charge:?}");
+                ensure!(after >= due, "a waiter went at {after}, before its turn at {due}: {charge:?}");
             }
             if hand.told(went.is_ok()) {
                 hand.note(key, cost, before, after);
@@ -244,8 +241,8 @@ fn waits(round: &mut Round<'_>) -> Found {
     });
     found.into_iter().collect::<Result<Vec<()>, _>>()?;
     let left = (limiter.waiting(), limiter.waiting_lines());
-    ensure!(left == (0, 0), "{left:?} are left in lines when nobody waits");
+    ensure!(left == (0, 0), "after the last waiter, the limiter reports {left:?} waiters and queues");
     let oracle = Kind::Gcra.oracle(spec);
-    let what = format!("those who waited under {spec:?}, on {} threads", round.threads);
+    let what = format!("waiters under {spec:?}, on {} threads", round.threads);
     round.judge(&Bound { most_in: &|t| oracle.most_in(t), more_ns: LATE_NS, forgets: true, spared: 0, what })
 }

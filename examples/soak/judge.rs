@@ -66,7 +66,7 @@ fn of_one_key(seen: &[Seen], bound: &Bound<'_>, intervals: &mut u64) -> Found {
             let most = (bound.most_in)(allowed) + bound.spared;
             ensure!(
                 sum <= most,
-                "{}\nkey {}: {sum} units asked for and answered within {length} ns, from {} to {}; at most {most} in {allowed} ns\n{}",
+                "{}\nkey {}: {sum} units were admitted by checks within {length} ns, from {} to {}; the bound is {most} in {allowed} ns\n{}",
                 bound.what,
                 start.key,
                 start.before,
@@ -84,7 +84,7 @@ fn listed(seen: &[Seen], from: u64, to: u64) -> String {
     let skipped = of_interval.len().saturating_sub(40);
     let lines = of_interval[skipped..].iter().map(|seen| {
         let (begun, took) = (seen.before - from, seen.after - seen.before);
-        format!("  {} after {begun} ns, within {took} ns\n", seen.cost)
+        format!("  {} units: begun after {begun} ns, took {took} ns\n", seen.cost)
     });
     let first = if skipped > 0 { format!("  ({skipped} more)\n") } else { String::new() };
     std::iter::once(first).chain(lines).collect()

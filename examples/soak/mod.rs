@@ -82,50 +82,50 @@ const MORE: &[Fault] = &[Fault::Admits];
 pub(crate) const SCENES: &[Scene] = &[
     Scene {
         name: "single",
-        about: "one thread, any store and algorithm, random quotas and clocks, against an oracle",
+        about: "one thread, any store and algorithm, random quotas and clocks, compared with an oracle",
         finds: BOTH,
         play: single::play,
     },
     Scene {
         name: "tight",
-        about: "one thread, more keys than the memory holds: each policy errs on its side only",
+        about: "one thread, more keys than the memory holds: each policy errs on one side only",
         finds: BOTH,
         play: tight::play,
     },
     Scene {
         name: "crowd",
-        about: "threads on one limiter: every interval within its bound, and all that is due while time stands",
+        about: "threads on one limiter: every interval is within its bound; while time stands, every due unit is admitted",
         finds: BOTH,
         play: crowd::play,
     },
     Scene {
         name: "flood",
-        about: "honest keys in a flood of others that never come again; memory stays as it is",
+        about: "honest keys in a flood of unique keys; the memory stays constant",
         finds: BOTH,
         play: flood::play,
     },
     Scene {
         name: "reload",
-        about: "quotas and rules that change under load: never above the largest in force",
+        about: "quotas and rules that change under load: never more than the largest quota in force",
         finds: MORE,
         play: reload::play,
     },
     Scene {
         name: "joint",
-        about: "several limits on one request, refunds, waits: what is charged is what was admitted",
+        about: "several limits on one request, refunds, waits: the charges equal the admitted units",
         finds: BOTH,
         play: joint::play,
     },
     Scene {
         name: "windows",
-        about: "windows of a sketch that turn while threads count in them: never above the limit in one",
+        about: "windows of a sketch that turn while threads count: never more than the limit per window",
         finds: MORE,
         play: windows::play,
     },
     #[cfg(feature = "simulation")]
     Scene {
         name: "remote",
-        about: "machines that share a limit, by call, lease and write-back, with losses: within the bound",
+        about: "machines that share a limit by calls, leases or write-back, with lost messages: within the bound",
         finds: MORE,
         play: remote::play,
     },
@@ -205,7 +205,7 @@ impl<'n> Round<'n> {
         Self { random: Random(seed), threads, checks: 0, intervals: 0, notes, fault, end }
     }
 
-    /// Whether time is left.
+    /// Returns whether time is left.
     pub(crate) fn goes_on(&self) -> bool {
         real_now() < self.end
     }
@@ -262,7 +262,7 @@ impl<'n> Round<'n> {
 }
 
 impl Hand<'_> {
-    /// Whether time is left, and room for a note.
+    /// Returns whether time is left, and room for a note.
     pub(crate) fn goes_on(&self) -> bool {
         self.seen.len() < REMEMBERED && real_now() < self.end
     }
@@ -276,7 +276,7 @@ impl Hand<'_> {
     /// Notes an admission, if there is room. A missing note can only make an interval look emptier.
     pub(crate) fn note(&mut self, key: u32, cost: u64, before: u64, after: u64) {
         if self.seen.len() < REMEMBERED {
-            let cost = u32::try_from(cost).expect("a small cost");
+            let cost = u32::try_from(cost).expect("the cost fits in 32 bits");
             self.seen.push(Seen { key, cost, before, after });
         }
     }
@@ -292,7 +292,7 @@ fn lie(fault: Option<Fault>, random: &mut Random, allowed: bool) -> bool {
 
 /// An index into a list.
 pub(crate) fn below(random: &mut Random, len: usize) -> usize {
-    usize::try_from(random.below(len as u64)).expect("less than a length")
+    usize::try_from(random.below(len as u64)).expect("an index below a length")
 }
 
 pub(crate) const MS: u64 = 1_000_000;

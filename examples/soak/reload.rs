@@ -137,7 +137,7 @@ fn changed_under_load(
     let largest = largest.into_iter().max().unwrap_or(0);
     let oracle = kind.oracle(Spec::new(largest, PERIOD_NS));
     let what = format!(
-        "{kind:?} whose quota changes, up to {largest} a second, in shares {is_proportional}, {keys} keys, {} threads",
+        "{kind:?} whose quota changes, up to {largest} a second, proportional {is_proportional}, {keys} keys, {} threads",
         round.threads
     );
     // A tick of the compact store is at most a 256th of a unit's time. Under the smallest quota, that is a period.
@@ -201,7 +201,7 @@ descriptors:
                     let value = if KINDS[kind] == "shared" { "all" } else { &*clients[client] };
                     let client = if KINDS[kind] == "shared" { 0 } else { client };
                     let answer = rules.check("soak", &[Descriptor::new(&[(KINDS[kind], value)])]);
-                    ensure!(answer.limits().count() == 1, "a request was decided by half a load: {answer:?}");
+                    ensure!(answer.limits().count() == 1, "a request saw only a part of a load: {answer:?}");
                     let allowed = u64::from(hand.told(answer.is_allowed()));
                     admitted[kind * CLIENTS + client].fetch_add(allowed, Ordering::Relaxed);
                 }
@@ -230,7 +230,7 @@ descriptors:
             let most = if kind == "same" { SAME } else { highest };
             ensure!(
                 admitted <= most,
-                "rules, {kind}, client {}: {admitted} admitted while time stood, and the highest limit was {most}, {loads} loads on {} threads",
+                "rules, {kind}, client {}: {admitted} admitted at one instant, above the highest limit of {most}; {loads} loads, {} threads",
                 cell % CLIENTS,
                 round.threads
             );

@@ -51,7 +51,7 @@ fn asked_each_time(round: &mut Round<'_>) -> Found {
         }
     });
     let oracle = kind.oracle(spec);
-    let what = format!("{kind:?} {spec:?} by a server, {} machines", round.threads);
+    let what = format!("{kind:?} {spec:?} at a server, {} machines", round.threads);
     // Times are rounded to microseconds, and so are arrival times.
     round.judge(&Bound { most_in: &|t| oracle.most_in(t), more_ns: 2_000, forgets: true, spared: 0, what })
 }
@@ -94,10 +94,10 @@ fn leased(round: &mut Round<'_>) -> Found {
     let admitted = admitted.into_inner();
     ensure!(
         admitted <= limit,
-        "{admitted} admitted in an hour of {limit}, by {} machines that lease",
+        "{admitted} admitted in an hour with a limit of {limit}, by {} machines with leases",
         round.threads
     );
-    ensure!(spent <= granted && granted <= limit, "{spent} spent of {granted} that were granted, of {limit}");
+    ensure!(spent <= granted && granted <= limit, "{spent} units spent, {granted} granted, limit {limit}");
     Ok(())
 }
 
@@ -139,14 +139,23 @@ fn simulated(round: &mut Round<'_>) -> Found {
         // The bound of write-back assumes that calls arrive. Each lost call disconnects its process for one more
         // interval.
         if setup.mode != Mode::WriteBack || faults == Faults::default() {
-            ensure!(outcome.over <= outcome.bound, "{setup:?}\n{outcome:?}: over the bound");
+            ensure!(outcome.over <= outcome.bound, "{setup:?}\n{outcome:?}: admitted more than the bound");
         }
         if setup.mode == Mode::WriteBack {
-            ensure!(outcome.charged <= outcome.admitted, "{setup:?}\n{outcome:?}: charged twice");
+            ensure!(
+                outcome.charged <= outcome.admitted,
+                "{setup:?}\n{outcome:?}: some units were charged twice"
+            );
             let found = outcome.charged + outcome.dropped + outcome.pending;
-            ensure!(found >= outcome.admitted, "{setup:?}\n{outcome:?}: not charged");
+            ensure!(
+                found >= outcome.admitted,
+                "{setup:?}\n{outcome:?}: some admitted units were not charged"
+            );
         } else if faults == Faults::default() {
-            ensure!(outcome.charged >= outcome.admitted, "{setup:?}\n{outcome:?}: admitted uncharged");
+            ensure!(
+                outcome.charged >= outcome.admitted,
+                "{setup:?}\n{outcome:?}: some units were admitted without a charge"
+            );
         }
     }
     Ok(())

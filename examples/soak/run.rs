@@ -86,8 +86,9 @@ pub(crate) fn run(plan: &Plan, mut progress: impl FnMut(&Report)) -> Report {
         progress(&report);
     }
     if let (None, Some(more)) = (&report.breach, report.memory.leak()) {
-        let story =
-            format!("memory is not flat: {more} bytes more in the second half than ever in the first");
+        let story = format!(
+            "memory grows: the second half used {more} bytes more than the maximum of the first half"
+        );
         report.breach = Some(Breach { scene: "memory", round: number, story });
     }
     report

@@ -75,7 +75,7 @@ fn exact(round: &mut Round<'_>) -> Found {
         if !limiter.holds(op.key) && !matches!(kind, Kind::Adaptive(_)) {
             ensure!(
                 oracle.reset_after(newest) == 0,
-                "{name} {kind:?} {spec:?}: forgotten before it was as new, {oracle:?} by {newest}"
+                "{name} {kind:?} {spec:?}: forgotten before its full quota was available, {oracle:?} at {newest}"
             );
             *oracle = kind.oracle(spec);
         }
@@ -116,8 +116,8 @@ fn agrees(
     let decided = limiter.check_at(op.key, cost, now);
     let ours = told(round, &decided);
     let expected = oracle.offer(at, cost);
-    ensure!(ours == expected, "{before}\n{ours:?}, and the oracle says {expected:?}: {decided:?}");
-    ensure!(verdict(&peeked) == expected, "{before}\nthe peek said {peeked:?}, the check {decided:?}");
+    ensure!(ours == expected, "{before}\nthe limiter says {ours:?}, the oracle {expected:?}: {decided:?}");
+    ensure!(verdict(&peeked) == expected, "{before}\nthe peek returned {peeked:?}, the check {decided:?}");
     let wait = wait.and_then(nanos);
     ensure!(decided.retry_after() == wait, "{before}\nretry_after {:?}, not {wait:?}", decided.retry_after());
     if expected == Verdict::Allowed && cost > 0 {
@@ -129,9 +129,13 @@ fn agrees(
     }
     if kind != Kind::Spacing {
         let left = oracle.remaining(at);
-        ensure!(decided.remaining() == left, "{before}\n{left} remain, and not {}", decided.remaining());
+        ensure!(
+            decided.remaining() == left,
+            "{before}\n{left} units should remain, not {}",
+            decided.remaining()
+        );
         let peeked = limiter.peek_at(op.key, 0, now).remaining();
-        ensure!(peeked == left, "{before}\na peek afterwards says that {peeked} remain, not {left}");
+        ensure!(peeked == left, "{before}\na later peek returns {peeked} remaining units, not {left}");
     }
     // Rounded down, the last part of a window count is zero before the window ends. Either time is accepted.
     let reset = nanos(until(oracle.reset_after(at)));
@@ -183,7 +187,10 @@ fn extreme(round: &mut Round<'_>) -> Found {
         if told(round, &decided) == Verdict::Allowed && cost > 0 {
             let held = admitted.last().map_or(now, |&(newest, _)| now.max(newest));
             let expected = oracle.offer(held, cost);
-            ensure!(expected == Verdict::Allowed, "{before}\nadmitted, and the oracle says {expected:?}");
+            ensure!(
+                expected == Verdict::Allowed,
+                "{before}\nthe limiter admits, the oracle says {expected:?}"
+            );
             admitted.push((held, if kind == Kind::Spacing { 1 } else { cost }));
             let mut sum = 0;
             for &(from, cost) in admitted.iter().rev() {
@@ -299,7 +306,7 @@ fn in_stripes(round: &mut Round<'_>) -> Found {
     round.checks += asked;
     ensure!(
         allowed == due,
-        "striped {kind:?} {spec:?}: {allowed} at {now} of a limit that was rested, and {due} are due"
+        "striped {kind:?} {spec:?}: after a long idle time, {allowed} units were admitted at {now} instead of {due}"
     );
     Ok(())
 }

@@ -109,7 +109,7 @@ fn one(round: &mut Round<'_>, (kind, store): (Kind, Store)) -> Found {
         let allowed = if expected == Verdict::Never { allowed } else { round.told(allowed) };
         let before = || format!("{kind:?} {spec:?} in {store:?}: {cost} at {now} of key {key}, {oracle:?}");
         match (allowed, expected) {
-            (true, Verdict::Never) => return Err(format!("{}\nadmitted what can never be", before())),
+            (true, Verdict::Never) => return Err(format!("{}\nadmitted an impossible cost", before())),
             (true, Verdict::Denied) => ensure!(side == Side::Admit, "{}\nadmitted", before()),
             (false, Verdict::Allowed) => {
                 ensure!(side == Side::Deny || is_shared(key), "{}\ndenied\n{gate:?}", before());
@@ -134,13 +134,17 @@ fn one(round: &mut Round<'_>, (kind, store): (Kind, Store)) -> Found {
         if let Store::Keyed(Some((most, _))) = store {
             ensure!(
                 gate.held() <= Some(most),
-                "{kind:?} {spec:?} in {store:?}: {:?} keys are held",
+                "{kind:?} {spec:?} in {store:?}: the store holds {:?} keys",
                 gate.held()
             );
         }
     }
     let raced = gate.gauges().map_or(0, |gauges| gauges.raced);
-    ensure!(raced == 0, "{kind:?} {store:?}: {raced} raced, and nobody else was there");
-    ensure!(gate.bytes() == bytes, "{kind:?} {store:?}: {:?} bytes, and {bytes:?} before", gate.bytes());
+    ensure!(raced == 0, "{kind:?} {store:?}: {raced} races were counted with one thread");
+    ensure!(
+        gate.bytes() == bytes,
+        "{kind:?} {store:?}: {:?} bytes, but {bytes:?} at the start",
+        gate.bytes()
+    );
     Ok(())
 }

@@ -39,7 +39,7 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
             }
             // Other keys, which share counters with these.
             for _ in 0..hand.random.below(16) {
-                let key = 1_000 + u32::try_from(hand.random.below(1 << 20)).expect("a number");
+                let key = 1_000 + u32::try_from(hand.random.below(1 << 20)).expect("a number of 32 bits");
                 hand.checks += 1;
                 gate.ask(hand.random.next(), key, 1, gate::now_of(&time));
             }

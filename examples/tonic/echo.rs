@@ -78,7 +78,7 @@ impl Service<http::Request<tonic::body::Body>> for EchoServer {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
             let say = tower::service_fn(async |request: Request<String>| match request.into_inner() {
-                text if text.is_empty() => Err(Status::invalid_argument("nothing to say")),
+                text if text.is_empty() => Err(Status::invalid_argument("the text is empty")),
                 text => Ok(Response::new(text)),
             });
             Ok(tonic::server::Grpc::new(Text).unary(say, request).await)

@@ -15,7 +15,7 @@ use libfuzzer_sys::{Corpus, fuzz_target};
 use std::time::Duration;
 
 fn nanos(wait: u128) -> Duration {
-    Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years"))
+    Duration::from_nanos(u64::try_from(wait).expect("the wait fits in 64 bits (584 years)"))
 }
 
 fn play(Case { kind, spec, start, ops }: &Case) -> Corpus {

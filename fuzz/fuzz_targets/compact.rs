@@ -27,7 +27,7 @@ enum Act {
     CheckAt,
     CheckHash,
     Peek,
-    /// Together with this number of keys after it.
+    /// For this key and this number of keys after it.
     Batch(u32),
     Reset,
     Clear,
@@ -51,7 +51,7 @@ struct Stream {
     kind: Kind,
     spec: Spec,
     overflow: Overflow,
-    /// With room for all keys.
+    /// Whether the table has room for all keys.
     roomy: bool,
     /// Whether time steps back.
     backward: bool,
@@ -125,7 +125,7 @@ impl Model<'_> {
     fn at(&self, now: u64) -> u64 {
         match &self.layout {
             Layout::Ticks(ticks) => {
-                u64::try_from(ticks.floor(now) - self.first).expect("within half the range")
+                u64::try_from(ticks.floor(now) - self.first).expect("the time is within half the range")
             }
             Layout::Windows { .. } => now,
         }
@@ -143,7 +143,7 @@ impl Model<'_> {
             (Verdict::Denied, Verdict::Allowed) => !roomy && *overflow != Overflow::Forget,
             _ => ours == own,
         };
-        assert!(sound, "{ours:?}, and {own:?} by itself: {cost} at {now} of {key}, {oracle:?}");
+        assert!(sound, "the limiter says {ours:?}, the key's oracle {own:?}: {cost} at {now} of {key}, {oracle:?}");
         if charges && ours == Verdict::Allowed && cost > 0 {
             oracle.charge(at.into(), cost);
         }
@@ -217,7 +217,7 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
             Act::RoundTrip if backward => {}
             Act::RoundTrip => {
                 let snapshot = limiter.snapshot_at(told);
-                limiter.restore(&snapshot).expect("its own");
+                limiter.restore(&snapshot).expect("a limiter restores its own snapshot");
                 assert_eq!(limiter.snapshot_at(told), snapshot);
             }
             Act::Damaged { at, xor } => {
@@ -248,7 +248,7 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
     }
     assert_eq!(limiter.gauges().raced, 0);
     if roomy {
-        assert_eq!(limiter.gauges().evicted, 0, "there is room");
+        assert_eq!(limiter.gauges().evicted, 0, "no key is evicted while there is room");
     }
     Corpus::Keep
 }
@@ -256,7 +256,7 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
 /// A failed restore returns the reason and changes nothing.
 fn refused<A: CompactAlgorithm>(limiter: &Limiter<A>, snapshot: &[u8]) {
     let before = limiter.snapshot();
-    let error = limiter.restore(snapshot).expect_err("not what it wrote").to_string();
+    let error = limiter.restore(snapshot).expect_err("the limiter rejects bytes that it did not write").to_string();
     assert!(error.len() > "snapshot refused: ".len());
     assert_eq!(limiter.snapshot(), before);
 }
@@ -266,9 +266,9 @@ fn as_snapshot(bytes: &[u8]) {
     let quota = tollgate::Quota::per_minute(5);
     let builder =
         RateLimiter::builder(tollgate::Gcra::new(quota)).clock(ManualClock::default()).hasher(Seeded(2));
-    let limiter = builder.capacity(Capacity::memory(512)).compact().expect("an ordinary quota");
+    let limiter = builder.capacity(Capacity::memory(512)).compact().expect("the quota is valid");
     refused(&limiter, bytes);
-    // The rest of a valid beginning.
+    // The first 84 bytes of a valid snapshot, followed by the random bytes.
     let mut begun = limiter.snapshot();
     begun.truncate(84);
     begun.extend_from_slice(bytes);
@@ -284,7 +284,7 @@ fn as_snapshot(bytes: &[u8]) {
 fn as_memory(text: &str) {
     match text.parse::<Capacity>() {
         Ok(capacity) => {
-            let bytes = capacity.bytes().expect("an amount of memory");
+            let bytes = capacity.bytes().expect("the capacity is an amount of memory");
             assert!(bytes > 0);
             assert_eq!(format!("{bytes}").parse(), Ok(capacity), "{text:?}");
             assert_eq!(format!(" {bytes} B").parse(), Ok(capacity), "{text:?}");

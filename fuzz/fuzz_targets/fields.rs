@@ -6,7 +6,7 @@
 #[macro_use]
 #[path = "../../tests/common/fuzzing.rs"]
 mod common;
-#[allow(dead_code, reason = "the tests use more of it")]
+#[allow(dead_code, reason = "the tests use the rest of this file")]
 #[path = "../../tests/http/reader.rs"]
 mod reader;
 
@@ -82,8 +82,8 @@ fn read_back(policies: &[Policy<'_>], nearest_only: bool, refuse: bool) {
     number(&written(Dialect::Legacy { reset: Reset::Epoch }), "x-ratelimit-reset");
 
     let body: serde_json::Value = serde_json::from_str(&problem(policies)).expect("JSON");
-    let names = body["violated-policies"].as_array().expect("an array").iter();
-    let names: Vec<String> = names.map(|name| percent_decoded(name.as_str().expect("a string"))).collect();
+    let names = body["violated-policies"].as_array().expect("the value is an array").iter();
+    let names: Vec<String> = names.map(|name| percent_decoded(name.as_str().expect("the item is a string"))).collect();
     let violated = policies.iter().filter(|policy| policy.is_violated()).map(Policy::name);
     assert!(violated.eq(names.iter().map(String::as_str)));
 }

@@ -53,13 +53,13 @@ fn play<A: Algorithm>(algorithm: A, Case { kind, spec, start, ops }: &Case) {
         }
         if number.is_multiple_of(8) {
             let mut seen = HashSet::new();
-            limiter.for_each(|key, _| assert!(seen.insert(*key), "{key} is visited twice"));
+            limiter.for_each(|key, _| assert!(seen.insert(*key), "for_each visited {key} twice"));
             assert_eq!(limiter.len(), seen.len());
             assert!(seen.iter().all(|key| model.contains_key(key)));
             // A new adaptive bucket starts below its full level, so the limiter never forgets it.
             let kept = matches!(kind, Kind::Adaptive(_));
             let mut active = model.iter().filter(|(_, oracle)| kept || oracle.reset_after(now) > 0);
-            assert!(active.all(|(key, _)| seen.contains(key)), "an active key is gone at {now}");
+            assert!(active.all(|(key, _)| seen.contains(key)), "an active key was forgotten at {now}");
         }
     }
 }

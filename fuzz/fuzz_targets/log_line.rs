@@ -74,7 +74,7 @@ fn clf_line(line: &[u8]) {
         parsed.status == b"-" || parsed.status.len() == 3 && parsed.status.iter().all(u8::is_ascii_digit)
     );
     for name in clf::names() {
-        let field = clf::ClfField::by_name(name).unwrap_or_else(|| panic!("{name} is a field"));
+        let field = clf::ClfField::by_name(name).unwrap_or_else(|| panic!("no field is called {name}"));
         assert!(field.of(&parsed).len() <= line.len().max(1));
     }
     assert!(line.len() <= 1000 || printable(line, 100).chars().count() <= 101);
@@ -174,7 +174,7 @@ fn tsv(line: &[u8]) {
     let header = delimited::header([&b"k"[..], b"x", b"t"].into_iter());
     let chosen = ChosenFields { time: vec!["t".to_owned()], key: vec!["k".to_owned()], cost: None };
     let columns = delimited::DelimitedColumns::new(&chosen, &[], |name| delimited::column(&header, name))
-        .unwrap_or_else(|name| panic!("{name} is in the header"));
+        .unwrap_or_else(|name| panic!("the header has no column {name}"));
     let mut row = Row::new(Some(Clients::default()));
     let read = TsvLine::default().extract(&columns, line, &mut row);
     let split: Vec<&[u8]> = line.split(|&b| b == b'\t').collect();

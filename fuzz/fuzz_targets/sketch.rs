@@ -9,7 +9,7 @@ use libfuzzer_sys::{Corpus, fuzz_target};
 use std::collections::{HashMap, HashSet};
 use tollgate::sketch::{Bloom, CountMin, SketchError};
 
-/// The memory that a case asks for: at most this number of bytes, or more than exists.
+/// The memory limit of a case. A case asks for at most this number of bytes, or for more than exists.
 const FEW_BYTES: u128 = 1 << 20;
 
 #[derive(Arbitrary, Debug)]
@@ -41,7 +41,7 @@ enum Filter {
     },
 }
 
-/// Acts on the key with this number among the case's hashes.
+/// Operations on the key with this number among the case's hashes.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 enum Op {
     Count { key: u8, n: u8 },
@@ -68,7 +68,7 @@ fn dimensions(width: usize, depth: usize) -> Option<Result<CountMin, SketchError
     reasonable(counters.saturating_mul(4)).then(|| CountMin::try_new(width, depth))
 }
 
-/// `None` if it would take more memory than the limit above.
+/// Returns `None` if the counters would take more memory than the limit above.
 fn make_counts(counts: &Counts) -> Option<Result<CountMin, SketchError>> {
     match *counts {
         Counts::Small { width, depth } => dimensions(width.into(), depth.into()),
@@ -100,7 +100,7 @@ fn make_filter(filter: &Filter) -> Option<Result<Bloom, SketchError>> {
         }
         Filter::TooMany { hundredths } => {
             let filter = Bloom::for_items(usize::MAX, 0.01 / f64::from(hundredths.max(1)));
-            assert!(filter.is_err(), "there is no such memory");
+            assert!(filter.is_err(), "no machine has memory for this filter");
             None
         }
     }
@@ -134,7 +134,7 @@ fn play(counts: Option<CountMin>, filter: Option<Bloom>, hashes: &[u64; 16], ops
                 Op::Insert { key } => {
                     let there = filter.contains_hash(hash(key));
                     assert_eq!(filter.insert_hash(hash(key)), there, "{op:?}");
-                    assert!(inserted.insert(hash(key)) || there, "{op:?}: a key is new once");
+                    assert!(inserted.insert(hash(key)) || there, "{op:?}: the filter does not find an inserted key");
                 }
                 Op::Clear => {
                     filter.clear();
@@ -153,7 +153,7 @@ fn count(counts: &CountMin, counted: &mut HashMap<u64, u64>, all: &mut u64, hash
     *least = least.saturating_add(n).min(CountMin::MAX);
     *all = all.saturating_add(n).min(CountMin::MAX);
     let told = counts.add_hash(hash, n);
-    assert!((*least..=*all).contains(&told), "{n}: {told} is not in {least}..={all}");
+    assert!((*least..=*all).contains(&told), "{n}: the estimate {told} is not in {least}..={all}");
     assert_eq!(counts.estimate_hash(hash), told);
 }
 

@@ -24,7 +24,7 @@ enum Act {
     CheckAt,
     CheckHash,
     Peek,
-    /// Together with this number of keys after it.
+    /// For this key and this number of keys after it.
     Batch(u32),
     Clear,
     Saturation,
@@ -112,7 +112,7 @@ impl Model<'_> {
             (Verdict::Allowed, Verdict::Denied) => !roomy && backward,
             _ => ours == own,
         };
-        assert!(sound, "{ours:?}, and {own:?} by itself: {cost} at {now} of {key}, {oracle:?}");
+        assert!(sound, "the limiter says {ours:?}, the key's oracle {own:?}: {cost} at {now} of {key}, {oracle:?}");
         if charges && ours == Verdict::Allowed && cost > 0 && own == Verdict::Allowed {
             oracle.charge(now.into(), cost);
         }

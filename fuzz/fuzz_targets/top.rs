@@ -85,8 +85,8 @@ fn cut(texts: &[&str]) {
         let key = CutText::new(text);
         assert!(text.starts_with(key.as_str()) && key.as_str().len() <= 7);
         assert_eq!((key.is_cut(), key.whole_len()), (key.as_str() != *text, text.len()));
-        assert!(!key.is_cut() || key.as_str().len() > 3, "no more is cut than must be");
-        assert_eq!(*keys.entry(key).or_insert(text), *text, "two texts are one key");
+        assert!(!key.is_cut() || key.as_str().len() > 3, "a text is cut only as far as necessary");
+        assert_eq!(*keys.entry(key).or_insert(text), *text, "two different texts gave one key");
         assert!(format!("{key} {key:?}").starts_with(key.as_str()));
     }
 }
