@@ -105,7 +105,7 @@ impl Subject {
         }
         let config = Config::from_yaml("bench.yaml", &yaml).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(count(config.rules().len()), size);
-        let domain = Domain::merge([config], false).expect("one file has no clash").remove(0);
+        let domain = Domain::merge([config], false).expect("one file cannot clash with itself").remove(0);
         let mut random = XorShift::new(7);
         let requests = (0..REQUESTS).map(|_| kind(random.below(size), size).1).collect();
         Self { domain, requests }

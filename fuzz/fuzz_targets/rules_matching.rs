@@ -69,7 +69,7 @@ impl Arbitrary<'_> for Case {
 fuzz_target!(|case: Case| {
     let text = yaml(&case.entries);
     let config = Config::from_yaml("fuzz", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let domain = Domain::merge([config], false).expect("one file has no clash").remove(0);
+    let domain = Domain::merge([config], false).expect("one file cannot clash with itself").remove(0);
     for (request, tier) in &case.requests {
         let request: Vec<(&str, &str)> = request.iter().map(|(key, value)| (&**key, &**value)).collect();
         let found = domain.matching(&request, tier.as_deref());

@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
             // Requests whose identities use the words of the rules.
             let words: Vec<String> =
                 config.rules().iter().take(8).map(|rule| rule.identity.to_string()).collect();
-            let domain = Domain::merge([config], true).expect("one file has no clash").remove(0);
+            let domain = Domain::merge([config], true).expect("one file cannot clash with itself").remove(0);
             for word in &words {
                 let entries: Vec<(&str, &str)> =
                     word.split('|').skip(1).map(|step| step.split_once('=').unwrap_or((step, "x"))).collect();

@@ -14,7 +14,7 @@ pub(crate) fn list(headers: &HeaderMap, name: &str) -> Vec<Member> {
     list.into_iter()
         .map(|entry| match entry {
             ListEntry::Item(item) => Member(item),
-            ListEntry::InnerList(inner) => panic!("an inner list: {inner:?}"),
+            ListEntry::InnerList(inner) => panic!("unexpected inner list: {inner:?}"),
         })
         .collect()
 }
@@ -77,7 +77,10 @@ pub(crate) fn percent_decoded(text: &str) -> String {
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         if byte == b'%' {
-            let hex = [rest.next().expect("two hexadecimal digits follow"), rest.next().expect("a digit")];
+            let hex = [
+                rest.next().expect("two hexadecimal digits follow"),
+                rest.next().expect("two hexadecimal digits follow"),
+            ];
             let hex = std::str::from_utf8(&hex).expect("ASCII");
             bytes.push(u8::from_str_radix(hex, 16).expect("hexadecimal"));
         } else {

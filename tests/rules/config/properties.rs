@@ -94,7 +94,7 @@ proptest! {
         for read in [Config::from_yaml as Read, Config::from_json, Config::from_toml] {
             match read("any", &text) {
                 Ok(config) => {
-                    let domains = Domain::merge([config], false).expect("one file has no clash");
+                    let domains = Domain::merge([config], false).expect("one file cannot clash with itself");
                     let rules = domains[0].matching(&[("a", "b"), ("", "")], Some("a"));
                     prop_assert!(rules.len() <= domains[0].rules().len());
                 }

@@ -192,7 +192,7 @@ descriptors:
     let a = [("a", "x")];
     assert_eq!(scene.admitted(&a, 5), 2);
     scene.advance(1);
-    assert_eq!(scene.admitted(&a, 5), 1, "the hour has one left, and the denials cost nothing");
+    assert_eq!(scene.admitted(&a, 5), 1, "one unit of the hour is left, and denials cost nothing");
     let answer = scene.ask(&a);
     assert_eq!(verdicts(&answer), [Verdict::Allowed, Verdict::Denied]);
     assert_eq!(
