@@ -296,7 +296,7 @@ fn main() -> std::io::Result<()> {
             "target": format!("{}: by peer against without", table.title), "bound": 1.03,
             "value": { "median": ratio }, "holds": ratio <= 1.03,
         }));
-        println!("- {}: {ratio:.3} of the cost without, at most 1.030: {verdict}", table.title);
+        println!("- {}: {ratio:.3} of the cost without the layer, at most 1.030: {verdict}", table.title);
     }
     if let Some(path) = support::option("--json") {
         let report =

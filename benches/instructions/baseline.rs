@@ -35,7 +35,7 @@ pub(crate) fn compare(counts: &Counts) -> ExitCode {
     let file: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{FILE}: {error}"));
     let kept = file["instructions_a_check"].as_object().expect("instructions_a_check is a JSON object");
     let mut faults = Vec::new();
-    println!("{:<28} {:>8} {:>8} {:>9}   instructions a check", "", "now", "kept", "");
+    println!("{:<28} {:>8} {:>8} {:>9}   instructions per check", "", "now", "kept", "");
     for (path, &count) in counts {
         let Some(base) = kept.get(path).and_then(Value::as_f64) else {
             faults.push(format!("{path}: {count:.1} instructions per check, but the file has no count; run ci/instructions.sh --renew"));

@@ -12,8 +12,8 @@
 //!   because the previous check took long, that delay does not count.
 //! * Percentiles are per turn, and the table shows their medians over the rounds. On a virtual machine with few cores,
 //!   p99.99 mostly shows the machine's interruptions.
-//! * Ratios are per pair: a turn without the flood, followed at once by a turn with it. A neighbour that loads the
-//!   machine for seconds slows both turns of a pair. A neighbour that starts in between affects one pair of many. The
+//! * Ratios are per pair: a turn without the flood, followed at once by a turn with it. Other load on the machine that
+//!   lasts for seconds slows both turns of a pair. Load that starts between the turns affects one pair of many. The
 //!   table shows the median with its 95 % confidence interval by order statistics.
 //! * "denied" is the share of honest checks that were denied. Each of these denials is wrong: a full store saves memory
 //!   and sometimes denies. A store that forgets keys admits too much instead, which the table does not show.

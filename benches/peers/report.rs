@@ -109,7 +109,7 @@ fn ratios<'t>(table: &'t Table, row: &'t Row) -> (Option<Summary>, Option<Summar
 
 fn print_transfer(ns: Summary) {
     println!(
-        "(a modified line goes from core to core in {:.0} ns [{:.0}..{:.0}])",
+        "(a modified cache line goes from core to core in {:.0} ns [{:.0}..{:.0}])",
         ns.median, ns.min, ns.max
     );
 }

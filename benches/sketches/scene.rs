@@ -82,7 +82,7 @@ impl Scene {
 fn print(table: &Table) {
     println!("\n## {}, {} thread(s)", table.title, table.threads);
     if let Some(ns) = table.transfer_ns {
-        println!("(a modified line goes from core to core in {:.0} ns)", ns.median);
+        println!("(a modified cache line goes from core to core in {:.0} ns)", ns.median);
     }
     println!("{:<26} {:>8} {:>18} {:>8}   against {}", "", "ns", "quartiles", "stolen", table.floor);
     for row in &table.rows {

@@ -270,7 +270,7 @@ fn the_rate_is_the_decisions() {
     assert_eq!(shown(after(FixedWindow::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
     assert_eq!(shown(after(SlidingWindow::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
     assert_eq!(shown(after(TokenBucket::new(new.burst(40)), 0, 1, 0), old), "\"x\";q=40;w=240");
-    // These decisions have a count but no period, so the fields use the quota's period.
+    // With these algorithms, the period comes from the quota of the policy.
     assert_eq!(shown(after(SlidingLog::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
     assert_eq!(shown(after(SubWindow::new(new, 10), 0, 1, 0), old), "\"x\";q=10;w=60");
     assert_eq!(shown(after(MinimumSpacing::new(Duration::from_secs(6)), 0, 1, 0), new), "\"x\";q=1;w=6");

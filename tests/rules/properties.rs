@@ -2,8 +2,9 @@
 //!
 //! - With count-first, a fixed window decides as an exact counter that is incremented before each decision. This holds
 //!   in every store.
-//! - While the clock stands still, the requests admitted add up to the limit in force, whatever is loaded in between.
-//!   Only charged units count as used. This holds for shared counters and for separate ones.
+//! - While the clock does not advance, a request is admitted only if the charged units and its cost fit in the limit in
+//!   force, whatever was loaded in between. With all-or-nothing, each request that fits is admitted. This holds for
+//!   shared counters and for separate ones.
 //! - A denied request is admitted after the wait in its answer, and not a nanosecond earlier.
 //! - Nothing panics, whatever the times, limits and costs are.
 

@@ -219,8 +219,7 @@ fn files_that_are_too_long_are_refused() {
     let toml = format!("domain = \"d\"{}", "\n".repeat(4 << 20));
     let error = Config::from_toml("a", &toml).unwrap_err().to_string();
     assert!(error.contains("bytes are too many for TOML; write at most 4194304, or YAML or JSON"), "{error}");
-    // The bound applies only where the brackets may be a key, because the parser then has to read all of them before it
-    // knows.
+    // The limit applies only to brackets that may be a key, because the parser must read them to the end first.
     let list = format!("[{}]", "a, ".repeat(20_000));
     let long = format!("domain: d\ndescriptors:\n  - {{ key: a, metadata: {{ x: {list} }} }}");
     let error = Config::from_yaml("a", &long).unwrap_err().to_string();
