@@ -11,12 +11,12 @@
 //! * Keys are 64-bit numbers, drawn uniformly at random. With skewed traffic, fewer keys are in cache-cold lines.
 //! * "Same memory" is the peer with the same number of bytes. Its counters have 64 bits each. "Same error" is the peer
 //!   with enough columns that a key without events has, on average, a count no larger than ours, after one event of
+//!   each of the table's keys. The wrong denials of a limit depend on this count.
 //! * Turns: each event is timed separately, which adds a counter reading. Events from 20 µs before a turn to 100 µs
 //!   after it are near the turn. Near a turn, about one of a thousand events of the peer clears a sketch. For Tollgate,
 //!   the first event of each key in a window is near the turn; it uses cache lines that no event used for a window.
 //!   p99.99 is the time that one event in 10,000 reaches. Above it, the operating system's interruptions dominate (with
 //!   a real-time priority: its throttling).
-//!   real-time priority: its throttling).
 //! * With two threads, one thread warms the peer up for a second. Before that, the peer panics if two threads meet at a
 //!   turn of windows below a second (0.9.1: `assertion failed: new >= now - 1000`).
 //! * Known bias: as in `peers.rs`. On virtual machines, the distance between the two processors changes all contended

@@ -5,7 +5,8 @@
 //! * A stream of keys is drawn before the turn, so reading the keys costs every subject the same 1/8 cache line per
 //!   check.
 //! * Rounds are interleaved (A B C, B C A, …), so a slow drift of the machine affects all subjects. Ratios are taken
-//!   within a round, and the harness reports their median. Drift and other load on the machine cancel out of these ratios.
+//!   within a round, and the harness reports their median. Drift and other load on the machine cancel out of these
+//!   ratios.
 //! * If the scheduler keeps a ready thread waiting for more than 1 % of a turn, the harness measures that turn again,
 //!   up to [`TRIES`] times. The least disturbed try counts, and its remaining disturbance is reported. If there are
 //!   more threads than processors, some threads always wait, so the first try counts.
