@@ -30,7 +30,7 @@ use crate::edge::redis::protocol::{Call, Error, ErrorKind};
 const NODE: Duration = Duration::from_millis(250);
 /// The minimum time between two requests for the map.
 const FRESH_NS: u64 = 250_000_000;
-/// How often one call may be redirected.
+/// The maximum number of redirections of one call.
 const REDIRECTS: usize = 3;
 
 /// See the module docs.
@@ -136,7 +136,8 @@ impl Elsewhere {
         Some(Self { host: host.to_owned(), port: port.parse().ok()? })
     }
 
-    /// If a node does not know its own name, its address is the one through which it was reached.
+    /// Returns the full address. If a node does not know its own name, its host is the host through which it was
+    /// reached.
     fn address(self, teller: &ConnectionAddr) -> ConnectionAddr {
         let host = |own: &str| match self.host.as_str() {
             "" | "?" => own.to_owned(),
@@ -160,7 +161,7 @@ type Map = Vec<(Slots, Vec<Elsewhere>)>;
 
 /// Parses the reply of CLUSTER SLOTS.
 fn slots(value: &Value) -> RedisResult<Map> {
-    let none = || RedisError::from((Theirs::UnexpectedReturnType, "no map of slots"));
+    let none = || RedisError::from((Theirs::UnexpectedReturnType, "invalid reply to CLUSTER SLOTS"));
     let number = |value: &Value| match value {
         Value::Int(number) => u16::try_from(*number).ok(),
         _ => None,
@@ -194,7 +195,7 @@ impl Nodes {
         if seeds.is_empty() || seeds.iter().any(|line| matches!(line.address(), ConnectionAddr::Unix(_))) {
             return Err(Error::new(
                 ErrorKind::Address,
-                "expected redis://[[user]:password@]host[:port] of one node or more",
+                "expected redis://[[user]:password@]host[:port] for each node, and at least one node",
             ));
         }
         let state = State { nodes: seeds.to_vec(), ..State::default() };
@@ -340,9 +341,9 @@ mod tests {
         let holder = |slot| state.holder(slot).map(|line| line.address().clone());
         let at = |host: &str, port| Some(ConnectionAddr::Tcp(host.to_owned(), port));
         assert_eq!((holder(0), holder(9)), (at("seed", 1), at("seed", 1)));
-        assert_eq!((holder(10), holder(99)), (None, None), "nobody holds them");
+        assert_eq!((holder(10), holder(99)), (None, None), "no node holds slots 10 to 99");
         assert_eq!((holder(100), holder(16_383)), (at("b", 2), at("b", 2)));
-        assert_eq!(state.nodes.len(), 4, "and a replica, and the seed");
+        assert_eq!(state.nodes.len(), 4, "two nodes with slots, a replica and the seed");
         assert_eq!((state.part(100), state.part(0), state.part(9_999), state.part(10)), (1, 0, 1, 0));
         let map = |port| {
             let range = |first, last, port| {
@@ -351,7 +352,7 @@ mod tests {
             slots(&Value::Array(vec![range(0, 9, port), range(10, 16_383, 2)])).unwrap()
         };
         state.adopt(map(4), &seed, std::slice::from_ref(&seed));
-        assert_eq!((state.part(0), state.part(100)), (0, 1), "in the place of the one that holds nothing");
+        assert_eq!((state.part(0), state.part(100)), (0, 1), "the new node takes the part of the node without slots");
         state.adopt(map(2), &seed, std::slice::from_ref(&seed));
         state.adopt(map(5), &seed, std::slice::from_ref(&seed));
         assert_eq!((state.part(0), state.part(100)), (0, 1), "a node keeps its part");
@@ -372,7 +373,7 @@ mod tests {
         state.adopt(slots(&map).unwrap(), &seed, &[]);
         let parts: Vec<_> = (0..18).map(|number| state.part(number * 900)).collect();
         assert_eq!(parts[..16], (0..16).collect::<Vec<_>>());
-        assert_eq!(parts[16..], [14, 14], "the others share those of their ranges");
+        assert_eq!(parts[16..], [14, 14], "further nodes share the parts of their slot ranges");
     }
 
     #[test]

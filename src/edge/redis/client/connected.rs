@@ -34,7 +34,7 @@ use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transpo
 #[derive(Clone)]
 pub struct Client {
     link: Topology,
-    /// The number of its servers that evict keys.
+    /// The number of the client's servers that evict keys.
     evicting: Evicting,
 }
 
@@ -86,13 +86,13 @@ impl Transport for Client {
     }
 
     fn evicts(&self) -> bool {
-        // Ordering: Relaxed. A figure that is shown.
+        // Ordering: Relaxed. The value is only reported, and publishes no other memory.
         self.evicting.load(Ordering::Relaxed) > 0
     }
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
         let Ok(runtime) = Handle::try_current() else {
-            return Err(Error::new(ErrorKind::Unreachable, "this is no task of a tokio runtime"));
+            return Err(Error::new(ErrorKind::Unreachable, "not in a tokio runtime; call the limiter from a tokio task, or use the blocking client"));
         };
         let answer = match &self.link {
             Topology::One(line) => line.call(&runtime, call, false).await,

@@ -5,18 +5,23 @@
 //!    ▲                             │failed: a pause, doubled each time
 //!    └─────────────────────────────┘
 //! ```
-//! *Attempts.* Each attempt to connect is a separate task. A caller that stops waiting does not end it, and there is at
-//! most one attempt at a time. Callers wait for an attempt as long as they wait for an answer. During a pause they do
-//! not wait at all.
+//! *Attempts.* Each attempt to connect is a separate task, and there is at most one at a time. A caller that stops
+//! waiting does not end the attempt. Callers wait for an attempt as long as they wait for an answer. During a pause,
+//! calls fail at once.
 //!
 //! *Eviction.* A server that evicts keys can lose the state of limiters. So each new connection sends `INFO memory`, in
-//! parallel with the calls. The result is logged once, and appears in [`Health`](crate::edge::redis::guard::Health). If
-//! the user may not run the command, the result stays unknown.
+//! parallel with the calls. A server that begins to evict is logged once, and the result appears in
+//! [`Health`](crate::edge::redis::guard::Health). If the command fails (the user may not run it), the result does not
+//! change. It is `false` at first.
 //!
-//! *No answer.* A call can end without an answer, because its time-out passes or its caller stops waiting. This proves
-//! little, because the server may be slow. So one task sends PING on that connection. If no answer arrives within a
-//! second, the connection is dropped. Answers arrive in order, so an answer to the PING proves that the connection
-//! works. The result does not depend on how long callers wait, or on how many callers there are.
+//! *No answer.* A call can end without an answer, because its time-out passes or its caller stops waiting. The server
+//! may only be slow, so the connection is tested:
+//!
+//! 1. One task sends PING on that connection.
+//! 2. Answers arrive in order. So an answer to the PING, even an error, proves that the connection works.
+//! 3. If no answer arrives within a second, the connection is dropped, and the next call connects again.
+//!
+//! The result does not depend on how long callers wait, or on how many callers there are.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,13 +57,13 @@ pub(crate) struct ServerConnection {
     /// Notified on each change of the state.
     changed: watch::Sender<()>,
     clock: StdClock,
-    /// 1 if the server said that it evicts keys.
+    /// 1 if the server reported that it evicts keys.
     evicts: AtomicU64,
     /// The number of servers of the same client that evict keys.
     evicting: Evicting,
 }
 
-/// The number of servers of one client that say that they evict keys.
+/// The number of servers of one client that report that they evict keys.
 pub(crate) type Evicting = Arc<AtomicU64>;
 
 struct State {
@@ -134,7 +139,7 @@ impl ServerConnection {
                 tracing::warn!(
                     target: "tollgate",
                     policy,
-                    "the server evicts keys when its memory is full, and limits with them: set maxmemory-policy noeviction"
+                    "when its memory is full, the server evicts keys and with them the state of limits: set maxmemory-policy noeviction"
                 );
             }
         }
@@ -143,7 +148,7 @@ impl ServerConnection {
     /// Returns whether the value changed.
     fn set_evicts(&self, evicts: bool) -> bool {
         let now = u64::from(evicts);
-        // Ordering: Relaxed, here and where it is read. It is only a figure to show.
+        // Ordering: Relaxed, here and where it is read. The value is only reported, and publishes no other memory.
         let before = self.evicts.swap(now, Ordering::Relaxed);
         self.evicting.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         now != before
@@ -313,7 +318,7 @@ pub(crate) fn timed_out() -> RedisError {
 fn address(error: &RedisError) -> Error {
     let what = if error.kind() == ::redis::ErrorKind::InvalidClientConfig && error.to_string().contains("TLS")
     {
-        "rediss:// needs the feature of the redis crate for TLS"
+        "rediss:// needs TLS; enable a TLS feature of the redis crate, such as tokio-rustls-comp"
     } else {
         "expected redis://[[user]:password@]host[:port][/database] or unix:///path"
     };

@@ -34,8 +34,8 @@ pub struct InProcess {
     shared: Arc<ServerState>,
 }
 
-/// The in-process server for threads. It relates to [`InProcess`] as
-/// [`BlockingClient`](crate::edge::redis::BlockingClient) relates to [`Client`](crate::edge::redis::Client).
+/// An [`InProcess`] server for threads that may block. Its limiters have the methods of a
+/// [`BlockingClient`](crate::edge::redis::BlockingClient)'s limiters.
 pub type BlockingInProcess = OnThread<InProcess>;
 
 struct ServerState {
@@ -193,10 +193,10 @@ mod tests {
         }
     }
 
-    /// Regression test: the clock was read before the keys were locked. A thread that was delayed between the two steps
-    /// answered at an old time. With a short window, the delay could exceed the window. The current window was then
-    /// taken for a window of a clock that ran ahead; it was moved back, and admitted more than its limit. A script
-    /// reads its time itself, so this server must do the same.
+    /// Regression test. Cause: the clock was read before the keys were locked. Trigger: a thread was delayed between
+    /// the two steps for longer than a short window, and then answered at an old time. Symptom: the current window
+    /// seemed to come from a clock that ran ahead. So it was moved back, and admitted more than its limit. A script on a
+    /// server reads the time while no other script runs, so this server reads it under the lock.
     #[test]
     fn time_is_read_by_one_call_after_another() {
         let clock = Meeting::default();
@@ -207,6 +207,6 @@ mod tests {
                 scope.spawn(|| limiter.check("one"));
             }
         });
-        assert_eq!(clock.met.load(Ordering::Relaxed), 0, "two calls read the time at once");
+        assert_eq!(clock.met.load(Ordering::Relaxed), 0, "two calls read the clock at the same time");
     }
 }

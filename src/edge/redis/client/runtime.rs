@@ -1,7 +1,7 @@
 //! Where limiters run: on the caller's runtime, or on a thread with a runtime that all clients for threads share.
 //!
 //! A thread that waits polls its future itself. Connections, timers and the tasks of limiters run on the runtime's
-//! thread. So many calls can share a connection, and no call waits for the answer of another call.
+//! thread. Many calls can therefore share a connection, and no call waits for the answer to another call.
 
 use std::pin::pin;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -47,8 +47,8 @@ impl<T: Transport + Clone> Connected for T {
 /// [`Unreachable`](crate::edge::redis::ErrorKind::Unreachable), and [`OnFailure`](crate::edge::redis::OnFailure) decides.
 ///
 /// # Panics
-/// No call panics because of where it is made. A task of a tokio runtime may make one, and blocks a thread of that runtime until the
-/// call returns.
+/// Calls do not panic, whichever thread makes them. A task of a tokio runtime may call too, but it blocks a thread of that runtime
+/// until the call returns.
 ///
 /// # Cost
 /// One thread for each client, whatever the number of its limiters and calls. A call that waits allocates the channel by which the
@@ -67,7 +67,7 @@ impl<T> OnThread<T> {
 
 impl<T: fmt::Debug> fmt::Debug for OnThread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name of its alias: `BlockingClient { .. }` for `Client { .. }`.
+        // Prints the name of the alias: `BlockingClient { .. }` for `Client { .. }`.
         f.write_str("Blocking")?;
         self.inner.fmt(f)
     }
@@ -77,7 +77,7 @@ impl<T: Transport + Clone> Connected for OnThread<T> {
     type Transport = T;
 
     fn transport(&self) -> Result<&T, Error> {
-        let no_thread = |_| Error::new(ErrorKind::Unreachable, "there is no thread to carry calls");
+        let no_thread = |_| Error::new(ErrorKind::Unreachable, "the thread for calls to the server could not start");
         self.thread.handle().map(|_| &self.inner).map_err(no_thread)
     }
 }

@@ -55,8 +55,9 @@ impl Default for OnFailure {
 /// 1. After the set number of failures in a row, the breaker opens. The limiter does not call the server for a pause.
 ///    Each process waits for half to all of the pause, chosen at random.
 /// 2. After the pause, the limiter sends one request to the server.
-/// 3. If the server answers, the limiter sends all requests again. If not, the pause doubles, up to eight times its
-///    first length and never above one second. A pause that is set to more than one second does not grow.
+/// 3. If the server answers, the limiter sends all requests again.
+/// 4. If the server fails again, the pause doubles, up to eight times its first length and never above one second. A
+///    pause that is set to more than one second does not grow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Breaker {
     pub(crate) failures: u32,
@@ -98,7 +99,7 @@ pub(crate) struct Settings {
 /// `T` is the client: [`Client`](crate::edge::redis::Client) for async code, or
 /// [`BlockingClient`](crate::edge::redis::BlockingClient) for threads.
 #[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until a limiter is made"]
+#[must_use = "a builder does nothing until it builds a limiter"]
 pub struct Builder<T> {
     pub(crate) client: T,
     pub(super) prefix: String,
@@ -184,10 +185,10 @@ impl fmt::Display for BuildError {
         match self {
             Self::Quota(error) => error.fmt(f),
             Self::NoRuntime => f.write_str(
-                "the limiter fetches or posts units by a task: make it in a tokio runtime, or use the blocking client",
+                "the limiter needs a tokio runtime for its background task: build it inside one, or use the blocking client",
             ),
             Self::Thread(error) => {
-                write!(f, "the thread that fetches or posts units cannot be started: {error}")
+                write!(f, "cannot start the limiter's background thread: {error}")
             }
         }
     }

@@ -158,7 +158,7 @@ fn the_script_is_the_model() {
             same(&client, &format!("{{{}}}", case.get()), &plans, &steps)
         })
         .unwrap();
-    // Most keys have expired by now, and the others will: no key is kept for ever.
+    // Most keys have expired by now. Every other key has an expiry time.
     let mut connection = server.connection();
     for key in redis_keys(&mut connection) {
         let left: i64 = ::redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
@@ -166,7 +166,7 @@ fn the_script_is_the_model() {
     }
 }
 
-/// Counts that are so large that time is weighted in units of more than a microsecond.
+/// With counts this large, the weights use a unit of time longer than a microsecond.
 #[test]
 fn the_script_is_the_model_in_coarse_units_too() {
     let Some(server) = Server::start() else { return };
@@ -317,7 +317,7 @@ fn scripts_that_vanish_are_sent_again_and_foreign_keys_are_left_alone() {
         assert_eq!(error.kind(), ErrorKind::Reply, "{error}");
         assert!(!error.to_string().contains("other"), "{error}");
         let there: bool = server.command(&["EXISTS", "{other}:g0"]);
-        assert!(!there, "nothing was half written");
+        assert!(!there, "a failed call must not charge the other limit");
     }
     for foreign in [&["SET", "{posts}:pg0", "x", "KEEPTTL"], &["HSET", "{posts}:pg0", "1", "x"]] {
         server.command::<()>(&["DEL", "{posts}:pg0"]);

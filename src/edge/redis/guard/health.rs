@@ -33,7 +33,7 @@ pub struct Health {
     pub abandoned: u64,
     /// Sent calls that were probes: calls that test whether the server is back.
     pub probes: u64,
-    /// How often the breaker opened, including after failed probes.
+    /// How often the breaker opened, including after probes that failed or were abandoned.
     pub opened: u64,
     /// Requests that were admitted without a decision, by [`OnFailure::Open`](crate::edge::redis::OnFailure::Open).
     pub open: u64,
@@ -46,7 +46,8 @@ pub struct Health {
     pub breaker: BreakerState,
     /// Whether a server reports that it evicts keys when its memory is full, which can remove limiter state. This is
     /// the case for any `maxmemory-policy` except `noeviction`, if `maxmemory` is set. Each new connection asks the
-    /// server. If the user may not run `INFO`, the value stays unknown and reads `false`.
+    /// server. If the server does not answer `INFO` (the user may not run it), the value does not change. It is `false`
+    /// at first.
     pub evicts: bool,
     turns_away: bool,
     errors: [u64; ErrorKind::ALL.len()],
@@ -213,7 +214,7 @@ mod tests {
         );
         assert_eq!((breaker, errors), (BreakerState::HalfOpen, [1, 2, 3, 4, 5, 6]));
         assert_eq!(ErrorKind::ALL.map(|kind| health.errors(kind)), [1, 2, 3, 4, 5, 6]);
-        assert_eq!(health.failed(), 1 + 2 + 3 + 5 + 6, "those that the breaker refused were not sent");
+        assert_eq!(health.failed(), 1 + 2 + 3 + 5 + 6, "calls that the breaker stopped were not sent");
         assert!(health.is_partitioned());
         assert!(!Health::default().is_partitioned());
     }

@@ -1,9 +1,9 @@
 //! Local decisions while the server is unavailable: this process's share of each limit, key by key, in bounded memory.
 //!
-//! *The bound.* For one key, N processes together admit the limit, if the limit is at least N units. For a smaller
-//! limit, each process still admits one unit at once, but less often, so that the total rate holds. For example, with
-//! one unit a second among four processes, each process admits one unit in four seconds. In the worst case, all four do
-//! so in the same second.
+//! *The bound.* For one key, N processes together admit at most the limit, if the limit is at least N units. For a
+//! smaller limit, each process still admits one unit at once, but less often, so that the total rate holds. For example,
+//! with one unit a second among four processes, each process admits one unit in four seconds. In the worst case, all
+//! four admit their unit in the same second.
 //!
 //! These units are in addition to units that the server admitted before, because a process starts with nothing charged.
 //! They are not posted when the server is back.
@@ -91,7 +91,8 @@ impl Share {
     }
 }
 
-/// If the table has no room, a new key is denied: a flood of new keys must not lift the limit of others.
+/// Builds the limiter of one share. If its table is full, a new key is denied: a flood of new keys must not evict the
+/// debts of other keys.
 fn keyed<A: crate::Algorithm>(algorithm: A, max_keys: usize) -> Of<A> {
     let builder = RateLimiter::builder(algorithm).clock(ManualClock::default());
     builder.max_keys(max_keys, WhenFull::Deny).keyed()
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(share_of_four, Quota::new(100, Duration::from_secs(4)).burst(50));
         assert_eq!(share(Limit::fixed_window(Quota::per_minute(10)), 4), Quota::per_minute(2));
         assert_eq!(share(Limit::sliding_window(Quota::per_minute(10)), 1), Quota::per_minute(10));
-        assert_eq!(share(Limit::gcra(hundred), 0), hundred, "no processes are one");
+        assert_eq!(share(Limit::gcra(hundred), 0), hundred, "0 processes count as 1");
         // Below one unit: a longer period instead of a higher rate.
         let one = Quota::per_second(1);
         assert_eq!(share(Limit::fixed_window(one), 4), Quota::new(1, Duration::from_secs(4)));
@@ -200,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Small shares lose most by rounding, because each would round the same half unit down.
+    /// Rounding matters most for small shares: each share would round the same half unit down.
     #[test]
     fn shares_of_a_sliding_window_together_admit_what_one_does() {
         let start = Timestamp::from_secs(1_699_920_000);
@@ -247,7 +248,7 @@ mod tests {
         let check = |cost, now| local.check(b"a", cost, now).unwrap();
         let first = check(2, now);
         assert!(first.is_allowed());
-        assert_eq!(first.remaining(), 1, "of the window's three");
+        assert_eq!(first.remaining(), 1, "the share of the window is 3 units");
         let refused = check(2, now);
         assert!(refused.is_denied());
         assert_eq!(refused.limit(), 3);
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(left, [3, 1, 48]);
         assert!(check(6, now).is_never());
         assert!(check(2, now + Duration::from_secs(60)).is_allowed());
-        assert!(local.check(b"b", 3, now).unwrap().is_allowed(), "another key has its own");
+        assert!(local.check(b"b", 3, now).unwrap().is_allowed(), "each key has its own share");
     }
 
     #[test]

@@ -1,5 +1,11 @@
 //! The guard between the modes and the server. It calls the server while the server answers, and decides requests while
-//! it does not.
+//! the server does not answer.
+//!
+//! 1. A call chooses the breaker of its part of the shared state. If the breaker is open, the call fails without being
+//!    sent.
+//! 2. The call is sent, and waits for at most the time-out.
+//! 3. The call reports its result to the breaker. If its caller drops it before the result, the drop reports.
+//! 4. If the call failed, the mode asks the guard to decide the request by the limiter's [`OnFailure`].
 //!
 //! | error | does the breaker count it? |
 //! |---|---|
@@ -12,14 +18,14 @@
 //! count it as a failure of the server.
 //!
 //! *Callers that stop waiting.* A future can be dropped before its answer arrives. If it was dropped early, this says
-//! nothing about the server; otherwise, clients that hang up could open the breaker. If it had waited for at least a
-//! quarter of the time-out, it counts as a failure. Callers with shorter time-outs than the limiter's can therefore
-//! open the breaker too. A probe that is dropped late opens the breaker again for one pause.
+//! nothing about the server, and it does not count. So clients that hang up cannot open the breaker. If it had waited
+//! for at least a quarter of the time-out, it counts as a failure. So callers with shorter time-outs than the limiter's
+//! can open the breaker. A probe that is dropped, early or late, opens the breaker again for a pause of the same length.
 //!
-//! *Clusters.* A node that is down must not block requests to other nodes. If successes on other nodes came between its
-//! failures, they would also reset a shared count of failures in a row. So the guard has several breakers, one for each
-//! part of the shared state. In a Cluster, the node that holds the key chooses the breaker. A node that takes over
-//! slots has its own closed breaker, so it is called at once.
+//! *Clusters.* A node that is down must not block requests to other nodes. Successes on other nodes must also not reset
+//! its count of failures in a row. So the guard has several breakers, one for each part of the shared state. In a
+//! Cluster, the node that holds the key determines the breaker. A node that takes over slots has its own closed breaker,
+//! so it is called at once.
 
 mod breaker;
 mod health;
@@ -47,7 +53,7 @@ use crate::limiter::wait::TokioClock;
 /// The retry time of a denial, if no breaker gives the time of the next call.
 const A_SECOND_NS: u64 = 1_000_000_000;
 
-/// The longest time for a probe to report, whatever the time-out.
+/// The maximum for the time that twice the time-out gives a probe to report.
 const LONGEST_PROBE: Duration = Duration::from_secs(60);
 
 /// Applies an operation to this process's share, for a key and a cost.
@@ -62,7 +68,7 @@ pub(crate) struct Guard {
     /// Built on first use. `None` if no algorithm fits a limit.
     local: OnceLock<Option<Local>>,
     tallies: Tallies,
-    /// 1 if the server says that it evicts keys.
+    /// 1 if the server reports that it evicts keys.
     evicts: AtomicU64,
     /// The clock for pauses. It is monotonic, and it is tokio's clock, so that tests can pause it.
     clock: TokioClock,
@@ -73,9 +79,8 @@ impl Guard {
     pub(crate) fn new(settings: &Settings) -> Self {
         let clock = TokioClock::new();
         let breaker = settings.breaker;
-        // A probe has as long as a call. A caller that has not reported after twice that time is gone. The deadline is
-        // not shorter than a pause: if all callers stop waiting, they then send no more calls than callers that wait.
-        // It is also not much longer than any caller waits.
+        // A probe has the same time-out as any call. If it has not reported after twice that time, its caller is gone.
+        // The deadline is at least one pause. So callers that all disappear send no more probes than callers that wait.
         let probe = settings.timeout.saturating_mul(2).min(LONGEST_PROBE).max(breaker.pause);
         Self {
             circuits: std::array::from_fn(|_| {
@@ -123,7 +128,7 @@ impl Guard {
         let now_ns = self.clock.now().as_nanos();
         let permit = circuit.admit(now_ns).map_err(|_| {
             self.tallies.error(ErrorKind::Breaker);
-            // Without a text, because the text would be allocated for each request during the pause.
+            // No text: it would be allocated for each request during the pause.
             Error::new(ErrorKind::Breaker, "")
         })?;
         self.tallies.count(Tally::Asked);
@@ -138,7 +143,7 @@ impl Guard {
             Change::Nothing => {}
             Change::Closed => {
                 #[cfg(feature = "tracing")]
-                tracing::info!(target: "tollgate", "the shared state is asked again");
+                tracing::info!(target: "tollgate", "the circuit breaker closed: the server answers again");
             }
             Change::Opened { pause_ns } => {
                 self.tallies.count(Tally::Opened);
@@ -146,7 +151,7 @@ impl Guard {
                 tracing::warn!(
                     target: "tollgate",
                     pause_ms = pause_ns / 1_000_000,
-                    "the shared state is not asked for a while, after failures"
+                    "the circuit breaker opened: no calls to the server during the pause"
                 );
                 #[cfg(not(feature = "tracing"))]
                 let _ = pause_ns;
@@ -227,7 +232,7 @@ impl Guard {
     }
 }
 
-/// A call that was sent to the server.
+/// A permitted call to the server. It reports its result to the breaker once: in `land`, or else when it is dropped.
 struct GuardedCall<'g> {
     guard: &'g Guard,
     circuit: &'g Circuit,

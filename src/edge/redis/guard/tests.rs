@@ -66,7 +66,7 @@ impl Transport for Fake {
                 Ok(reply())
             }
             Does::Hang => pending().await,
-            Does::Fail(kind) => Err(Error::new(kind, "told to")),
+            Does::Fail(kind) => Err(Error::new(kind, "simulated failure")),
         }
     }
 
@@ -127,7 +127,7 @@ async fn timeout_noticed_late_is_no_failure() {
     for _ in 0..3 {
         assert_eq!(late(TIMEOUT / 4).await, Err(ErrorKind::Timeout));
     }
-    assert_eq!(guard.health().opened, 1, "in time, or nearly so");
+    assert_eq!(guard.health().opened, 1, "a time-out noticed nearly in time counts as a failure");
     // A probe that learns nothing keeps the breaker open.
     tokio::time::advance(2 * SECOND).await;
     assert_eq!(late(TIMEOUT).await, Err(ErrorKind::Timeout));
@@ -148,7 +148,7 @@ async fn nothing_hangs_and_a_server_that_hangs_is_left_alone() {
     for _ in 0..1_000 {
         assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
     }
-    assert_eq!((began.elapsed(), server.asked()), (Duration::ZERO, 0), "without waiting, without asking");
+    assert_eq!((began.elapsed(), server.asked()), (Duration::ZERO, 0), "an open breaker answers at once, without a call");
     // Ten minutes of requests, with pauses of half to all of a second.
     for _ in 0..60_000 {
         tokio::time::advance(Duration::from_millis(10)).await;
@@ -194,7 +194,7 @@ async fn many_come_when_the_pause_is_over_and_one_goes() {
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     assert_eq!(answers.iter().filter(|answer| **answer == Err(ErrorKind::Breaker)).count(), 99);
     assert_eq!(server.asked(), 1);
-    assert_eq!(ask(&guard, &server).await, Ok(()), "all go after it");
+    assert_eq!(ask(&guard, &server).await, Ok(()), "after a successful probe, all calls are sent");
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,7 +248,8 @@ async fn nobody_is_turned_away_once_the_pause_is_over() {
         let _ = ask(&guard, &server).await;
     }
     assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::Open, true));
-    // Without traffic, no call finds out whether the server is back, and the gauge does not alarm for ever.
+    // Without traffic, no call can find out whether the server is back. The gauge must return to 0 nevertheless, so
+    // that an alarm ends.
     tokio::time::advance(2 * SECOND).await;
     assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::HalfOpen, false));
     // While the probe is in flight, other calls are denied.
@@ -274,7 +275,7 @@ async fn a_part_that_is_down_keeps_no_requests_from_the_others() {
     }
     assert_eq!(answered, [20, 20, 0, 20]);
     assert_eq!(server.asked(), 63);
-    assert!(guard.health().is_partitioned(), "in part");
+    assert!(guard.health().is_partitioned(), "one open breaker is enough");
 }
 
 #[test]
@@ -298,7 +299,7 @@ fn threads_are_guarded_alike() {
     }
     assert_eq!(ask(), Err(ErrorKind::Breaker));
     let error = thread.block_on(guard.ask(&server, &call_of(0))).unwrap_err();
-    assert_eq!(error.to_string(), "the server is not asked after failures");
+    assert_eq!(error.to_string(), "the circuit breaker is open");
     assert_eq!(server.asked(), 3);
     assert_eq!(guard.health().errors(ErrorKind::Breaker), 2);
 }
@@ -332,7 +333,7 @@ async fn closed_refuses_all_until_the_server_is_asked_again() {
     tokio::time::advance(wait - Duration::from_millis(1)).await;
     assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
     tokio::time::advance(Duration::from_millis(1)).await;
-    assert_eq!(ask(&guard, &server).await, Ok(()), "as it was told");
+    assert_eq!(ask(&guard, &server).await, Ok(()), "the server is asked again when retry_after has passed");
     // More than the maximum of the tighter limit.
     assert!(guard.fallback(b"a", 9, NOW).decision().is_never());
     assert_eq!(guard.health().closed, 3);
@@ -343,11 +344,11 @@ async fn local_decides_by_its_share() {
     let guard = guard(OnFailure::Local { processes: 2 });
     let check = |cost| guard.fallback(b"a", cost, NOW);
     let admitted = (0..20).filter(|_| check(1).is_allowed()).count();
-    assert_eq!(admitted, 4, "half of the hour's eight");
+    assert_eq!(admitted, 4, "the share is half of 8 units an hour");
     let refused = check(1);
     assert_eq!(refused.by(), DecidedBy::Local);
-    assert!(refused.retry_after().unwrap() > SECOND, "when the window is over");
-    assert!(guard.fallback(b"b", 4, NOW).is_allowed(), "each key by itself");
+    assert!(refused.retry_after().unwrap() > SECOND, "the share has room only when the window ends");
+    assert!(guard.fallback(b"b", 4, NOW).is_allowed(), "each key has its own share");
     // More than the share, but not more than the limit: the retry time is when the server is back.
     assert_eq!((check(5).decision().is_never(), check(5).retry_after()), (false, Some(SECOND)));
     assert!(check(9).decision().is_never());

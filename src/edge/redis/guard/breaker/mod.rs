@@ -4,8 +4,8 @@
 //!            n failures in a row                  the pause is over: one call is the probe
 //!   closed ─────────────────────► open ─────────────────────────────────────────► half-open
 //!     ▲                             ▲   ◄── the probe fails: twice the pause ──────   │  │ ▲
-//!     │                             └── (up to eight times, or a second) ─────────────┘  │ │ nobody reports: another
-//!     └────────────────────────── the probe succeeds ◄──────────────────────────────────┘ │ probe, after a deadline
+//!     │                             └── (up to eight times, or a second) ─────────────┘  │ │ no report by the deadline:
+//!     └────────────────────────── the probe succeeds ◄──────────────────────────────────┘ │ the next call is the probe
 //! ```
 //!
 //! The whole state is one word, changed by compare-exchange. There is no lock, and no thread waits for a pause to end.
@@ -17,15 +17,16 @@
 //! 2. All other calls are denied until the probe reports, or until its deadline. The deadline is needed because the
 //!    probe's caller may disappear without a report.
 //! 3. A probe reports with one compare-exchange from its own ticket. After another probe has taken over, this exchange
-//!    fails and changes nothing. So it does not start a third probe while the second is in flight.
+//!    fails and changes nothing. So a late report does not start a third probe while the second is in flight.
 //! 4. Each ticket contains a generation, so a later word does not equal an earlier ticket.
 //!
 //! If the caller of a probe stops waiting, the probe reports this. The breaker then opens again for another pause of
 //! the same length, because the probe learned nothing.
 //!
-//! *Late answers.* A call that was sent before the breaker opened can report later. A failure then counts no more, and
-//! a success does not close the breaker; only the probe closes it. So the success of the current probe is never lost.
-//! If another probe has taken over, that probe calls the server again.
+//! *Late answers.* A call that was sent before the breaker opened can report after it opened. Its failure does not
+//! count, and its success does not close the breaker; only the probe closes it. So no other call can undo the success
+//! of the current probe. If another probe has taken over, the first probe's success is lost, and the second probe
+//! decides.
 //!
 //! *No herd.* A server that comes back receives one probe from each process, not the load under which it failed. The
 //! probe arrives at a random time in the second half of the pause, chosen again for each process and pause. After the
@@ -53,8 +54,8 @@ const LONGEST_DOUBLED: Duration = Duration::from_secs(1);
 /// The time until which the breaker is open, or until which the probe must report. In the closed state, the number of
 /// failures in a row.
 const TIME_BITS: u32 = 41;
-/// The generation field counts probes with wrap-around: a ticket differs from those of half a million probes before and
-/// after it.
+/// The generation field counts probes and wraps around. So a ticket differs from the tickets of the half million probes
+/// before it and after it.
 const GENERATION_BITS: u32 = 19;
 const LEVEL_BITS: u32 = 2;
 const _: () = assert!(TIME_BITS + GENERATION_BITS + LEVEL_BITS + 2 == u64::BITS);
@@ -124,7 +125,7 @@ pub enum BreakerState {
 
 /// Permission to send one call. The holder reports the result of the call; otherwise the deadline of a probe passes.
 #[derive(Debug)]
-#[must_use = "how the call went must be reported"]
+#[must_use = "report the result of the call to the breaker"]
 pub(super) struct Permit {
     /// The word that this probe wrote.
     ticket: Option<u64>,
@@ -138,7 +139,7 @@ impl Permit {
 
 /// The change that a report made.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[must_use = "operators want to know"]
+#[must_use = "count and log the change"]
 pub(super) enum Change {
     /// No visible change.
     Nothing,
@@ -219,7 +220,7 @@ impl Circuit {
             return self.replace(ticket, closed).map_or(Change::Nothing, |()| Change::Closed);
         }
         let mut seen = self.word.load(Ordering::Relaxed);
-        // Usually there was no failure, and nothing is written to shared memory.
+        // Usually there was no failure. Then this writes nothing to shared memory.
         while let word @ Word { phase: Phase::Closed { failures: 1.. }, .. } = Word::unpack(seen) {
             match self.replace(seen, Word { phase: Phase::Closed { failures: 0 }, ..word }) {
                 Ok(()) => break,
@@ -317,7 +318,7 @@ mod tests {
     }
 
     fn ask(circuit: &Circuit, now_ns: u64) -> Permit {
-        circuit.admit(now_ns).expect("it may be asked")
+        circuit.admit(now_ns).expect("the breaker permits a call")
     }
 
     fn fail(circuit: &Circuit, now_ns: u64) -> Change {
@@ -436,11 +437,11 @@ mod tests {
             now += 2 * SECOND;
             let probe = ask(&circuit, now);
             assert_eq!(circuit.abandoned(&probe, now, u64::MAX), Change::Opened { pause_ns: SECOND });
-            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), Change::Nothing, "once");
+            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), Change::Nothing, "a probe reports once");
         }
         assert_eq!(circuit.succeeded(&ask(&circuit, now + 2 * SECOND)), Change::Closed);
         let call = ask(&circuit, now);
-        assert_eq!(circuit.abandoned(&call, now, 0), Change::Nothing, "no probe");
+        assert_eq!(circuit.abandoned(&call, now, 0), Change::Nothing, "only a probe opens the circuit when it is abandoned");
         assert_eq!(circuit.state(now), (BreakerState::Closed, 0));
     }
 
@@ -459,12 +460,12 @@ mod tests {
         let longest = Circuit::new(u32::MAX, Duration::MAX, Duration::MAX, 0);
         let _ = fail(&longest, u64::MAX);
         let circuit = Circuit::new(0, Duration::MAX, Duration::MAX, 0);
-        assert!(matches!(fail(&circuit, u64::MAX), Change::Opened { .. }), "no failures are as one");
+        assert!(matches!(fail(&circuit, u64::MAX), Change::Opened { .. }), "0 failures count as 1");
         // At the end of the time field's range, all pauses are over; no earlier pause is that long.
         assert!(ask(&circuit, u64::MAX).is_probe());
         let shortest = Circuit::new(1, Duration::ZERO, Duration::ZERO, 0);
         let _ = fail(&shortest, 5);
-        assert!(shortest.admit(5).is_err(), "a pause is one tick at least");
+        assert!(shortest.admit(5).is_err(), "a pause lasts at least one tick");
         // Time may step back, even to before the origin.
         let circuit = super::tests::circuit(1);
         let _ = fail(&circuit, START + SECOND);

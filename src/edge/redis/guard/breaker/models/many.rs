@@ -12,7 +12,7 @@ fn of_eight(take: fn(&Circuit, u64) -> Option<Permit>) {
         thread::spawn(move || usize::from(take(&circuit, (2 + number as u64 % 3) * TICK).is_some()))
     });
     let probes: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-    assert_eq!(probes, 1, "of those who come when the pause is over, one probes");
+    assert_eq!(probes, 1, "exactly one call after the pause probes");
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn one_of_eight_probes() {
 }
 
 #[test]
-#[should_panic(expected = "one probes")]
+#[should_panic(expected = "after the pause probes")]
 fn control_of_eight_that_load_and_store_two_probe() {
     sample(SCHEDULES, || of_eight(probe_carelessly));
 }
@@ -30,13 +30,13 @@ fn control_of_eight_that_load_and_store_two_probe() {
 fn of_eight_failures_the_fifth_opens() {
     sample(SCHEDULES, || {
         let circuit = circuit(5);
-        let permits: [_; 8] = std::array::from_fn(|_| circuit.admit(0).expect("it is closed"));
+        let permits: [_; 8] = std::array::from_fn(|_| circuit.admit(0).expect("the circuit is closed"));
         let threads = permits.map(|permit| {
             let circuit = Arc::clone(&circuit);
             thread::spawn(move || circuit.failed(&permit, 0, 0) != Change::Nothing)
         });
         let opened = threads.map(|thread| thread.join().unwrap());
-        assert_eq!(opened.iter().filter(|&&opened| opened).count(), 1, "one failure opens it, and is told");
-        assert_eq!(circuit.state(0).0, BreakerState::Open, "no failure is lost");
+        assert_eq!(opened.iter().filter(|&&opened| opened).count(), 1, "exactly one failure reports that it opened the circuit");
+        assert_eq!(circuit.state(0).0, BreakerState::Open, "every failure counts");
     });
 }

@@ -27,7 +27,7 @@ fn circuit(failures: u32) -> Arc<Circuit> {
 /// A circuit that opened at the start, so that a probe is possible after one tick.
 fn opened() -> Arc<Circuit> {
     let circuit = circuit(1);
-    let permit = circuit.admit(0).expect("it is closed");
+    let permit = circuit.admit(0).expect("the circuit is closed");
     assert!(matches!(circuit.failed(&permit, 0, u64::MAX), Change::Opened { .. }));
     circuit
 }
@@ -60,7 +60,7 @@ fn one_probe(take: fn(&Circuit, u64) -> Option<Permit>) {
             .collect();
         let mine = usize::from(take(&circuit, 2 * TICK).is_some());
         let probes = others.into_iter().map(|other| other.join().unwrap()).sum::<usize>() + mine;
-        assert_eq!(probes, 1, "of those who come when the pause is over, one probes");
+        assert_eq!(probes, 1, "exactly one call after the pause probes");
     });
 }
 
@@ -70,7 +70,7 @@ fn one_of_three_probes() {
 }
 
 #[test]
-#[should_panic(expected = "one probes")]
+#[should_panic(expected = "after the pause probes")]
 fn control_a_probe_by_load_and_store() {
     one_probe(probe_carelessly);
 }
@@ -92,7 +92,7 @@ fn overdue(fail: fn(&Circuit, &Permit, u64)) {
         let begun = [second.join().unwrap(), third.join().unwrap()];
         let fourth = probe(&circuit, LATER + 3 * PAUSE);
         let probes = begun.iter().flatten().count() + usize::from(fourth.is_some());
-        assert!(probes <= 1, "within a deadline there is one probe");
+        assert!(probes <= 1, "at most one probe until its deadline");
     });
 }
 
@@ -104,7 +104,7 @@ fn an_overdue_failure_does_not_let_another_probe_go() {
 }
 
 #[test]
-#[should_panic(expected = "there is one probe")]
+#[should_panic(expected = "at most one probe")]
 fn control_a_failure_that_does_not_look_for_its_ticket() {
     overdue(|circuit, lost, now_ns| {
         let ticket = Word::unpack(lost.ticket.expect("a probe"));
@@ -117,9 +117,9 @@ fn control_a_failure_that_does_not_look_for_its_ticket() {
 fn success(fail: fn(&Circuit, &Permit, u64)) {
     explore(3, move || {
         let circuit = circuit(2);
-        let late = circuit.admit(0).expect("it is closed");
+        let late = circuit.admit(0).expect("the circuit is closed");
         for _ in 0..2 {
-            let permit = circuit.admit(0).expect("it is closed");
+            let permit = circuit.admit(0).expect("the circuit is closed");
             let _ = circuit.failed(&permit, 0, u64::MAX);
         }
         let mine = probe(&circuit, 2 * TICK).expect("the pause is over");
@@ -131,9 +131,9 @@ fn success(fail: fn(&Circuit, &Permit, u64)) {
             let circuit = Arc::clone(&circuit);
             thread::spawn(move || probe(&circuit, 2 * TICK).is_some())
         };
-        assert_eq!(circuit.succeeded(&mine), Change::Closed, "nothing takes the word from the probe");
+        assert_eq!(circuit.succeeded(&mine), Change::Closed, "no other report replaces the probe's word");
         failing.join().unwrap();
-        assert!(!asking.join().unwrap(), "nobody else probes");
+        assert!(!asking.join().unwrap(), "no second probe while the first is in flight or after it succeeded");
         assert_eq!(circuit.state(2 * TICK).0, BreakerState::Closed, "the probe's success is not lost");
     });
 }
@@ -159,7 +159,7 @@ fn no_failure_is_lost() {
     explore(3, || {
         let circuit = circuit(3);
         let fail = |circuit: &Circuit| {
-            let permit = circuit.admit(0).expect("it is closed until the third");
+            let permit = circuit.admit(0).expect("the circuit is closed until the third failure");
             circuit.failed(&permit, 0, 0) != Change::Nothing
         };
         let others: Vec<_> = (0..2)
@@ -170,7 +170,7 @@ fn no_failure_is_lost() {
             .collect();
         let mine = usize::from(fail(&circuit));
         let opened = others.into_iter().map(|other| other.join().unwrap()).sum::<usize>() + mine;
-        assert_eq!(opened, 1, "the third failure opens it, and is told");
+        assert_eq!(opened, 1, "exactly the third failure reports that it opened the circuit");
         assert_eq!(circuit.state(0).0, BreakerState::Open);
     });
 }
