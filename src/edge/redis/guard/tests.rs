@@ -248,7 +248,7 @@ async fn nobody_is_turned_away_once_the_pause_is_over() {
         let _ = ask(&guard, &server).await;
     }
     assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::Open, true));
-    // Without traffic, no call can find out whether the server is back. The gauge must return to 0 nevertheless, so
+    // Without traffic, no call can find out whether the server is back. The gauge must still return to 0, so
     // that an alarm ends.
     tokio::time::advance(2 * SECOND).await;
     assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::HalfOpen, false));

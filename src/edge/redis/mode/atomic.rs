@@ -185,13 +185,15 @@ macro_rules! limiter {
             /// Builds a limiter that asks the server to decide every request.
             ///
             /// # Errors
-            /// Returns an error for the first limit that the server's script cannot count exactly. The error names a
-            /// value that fits. The script cannot count:
+            /// Returns an error for the first limit that the server's script cannot count exactly. The error states the
+            /// largest burst or limit that fits, or the periods that are possible. The script cannot count:
             ///
-            /// - bursts that take more than 71 years to refill;
-            /// - windows that are not a whole number of microseconds;
-            /// - sliding windows for which limit times period needs more than fifteen digits, in every power of ten of
-            ///   microseconds.
+            /// - bursts that take more than 71 years to refill. Above 1,000 units a second, the bound can be lower: down
+            ///   to 25 days at a million units a second.
+            /// - windows that are not a whole number of microseconds, or are longer than 71 years;
+            /// - limits of windows above 2^51;
+            /// - sliding windows whose limit times period is 2^53 or more. The period is counted in the largest unit of
+            ///   1, 10, 100, … microseconds that divides it.
             pub fn atomic(self) -> Result<AtomicLimiter<$transport>, QuotaError> {
                 AtomicLimiter::new(self)
             }
@@ -211,7 +213,7 @@ macro_rules! limiter {
             /// Checks `cost` units for `key` at a time that the caller passes. The time is rounded down to whole
             /// microseconds.
             ///
-            /// For one key, either all callers should pass a time, or none. The server expires the key's state by its
+            /// For one key, either all callers should pass a time, or none. The server removes the key's state by its
             /// own clock, one minute after the key's debt would be paid.
             pub $($async)? fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
                 drive!($($await,)? self, self.core.check(&key.bytes(), cost, Some(now)))

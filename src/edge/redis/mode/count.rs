@@ -10,7 +10,7 @@ impl Count {
     pub(crate) fn add(&self, more: u64) {
         // Avoids a write to shared memory if there is nothing to add.
         if more > 0 {
-            // Ordering: Relaxed, here and below. A tally.
+            // Ordering: Relaxed, here and below. The counter publishes no other memory.
             self.0.fetch_add(more, Ordering::Relaxed);
         }
     }

@@ -136,8 +136,8 @@ impl<C: Clock> Dispatch<C> {
     }
 }
 
-/// The bells on which tasks wait for an answer about a key. Keys share bells, so a task that wakes checks its key
-/// again.
+/// Notifications for tasks that wait for an answer about a key. Each key has a bell, but keys share bells. So a task
+/// that wakes checks its key again.
 pub(crate) struct Bells {
     bells: Box<[Arc<Notify>]>,
     hasher: ahash::RandomState,

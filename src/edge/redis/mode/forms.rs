@@ -35,8 +35,8 @@ macro_rules! builds_here {
         $crate::edge::redis::mode::forms::builds! {
             $builder => $limiter of $crate::edge::redis::Client, $crate::edge::redis::InProcess;
             |this| $make($crate::edge::redis::client::Tasks::here()?, this);
-            "Makes the limiter. Its task is spawned on the present tokio runtime.",
-            "There is no runtime, or a quota is beyond what the shared state can reckon with."
+            "Builds the limiter. Its task is spawned on the current tokio runtime.",
+            "Returns an error if the caller is not in a tokio runtime, or if the server's script cannot count a quota exactly."
         }
     };
 }
@@ -53,8 +53,8 @@ macro_rules! blocking {
                 let inner = $make(tasks, $builder { builder, options, clock })?;
                 Ok(OnThread { inner, thread })
             };
-            "Makes the limiter. Its task runs on the client's thread.",
-            "The thread cannot be started, or a quota is beyond what the shared state can reckon with."
+            "Builds the limiter. Its task runs on the client's thread.",
+            "Returns an error if the thread cannot start, or if the server's script cannot count a quota exactly."
         }
 
         impl<C: Clock + Send + Sync + 'static> $limiter<C> {
@@ -70,8 +70,8 @@ macro_rules! blocking {
                 self.inner.check_n(key, cost)
             }
 
-            /// Like [`check`](Self::check), but waits for the server if this process cannot decide. Most servers should
-            /// use this method.
+            /// Like [`check`](Self::check), but waits for the server if this process cannot decide. Prefer this method
+            /// where a request can wait for a round trip.
             pub fn check_wait<K: Key + ?Sized>(&self, key: &K) -> Answer {
                 self.check_n_wait(key, 1)
             }

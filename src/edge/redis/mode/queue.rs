@@ -21,7 +21,7 @@ impl<K> KeyQueue<K> {
     }
 
     fn keys(&self) -> MutexGuard<'_, Option<VecDeque<K>>> {
-        // No code under the lock can leave the list half changed, so a poisoned lock is safe to use.
+        // No code leaves the list half changed when it panics. So the list is valid even if the lock is poisoned.
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

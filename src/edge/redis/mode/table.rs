@@ -52,8 +52,8 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
         if let Some(value) = map.get(&name) {
             return Some(Arc::clone(value));
         }
-        // Ordering: Relaxed. A tally. A place is taken before an insert and given back after a removal, so there are
-        // never more keys than places.
+        // Ordering: Relaxed. The counter publishes no other memory. It is incremented before an insert and decremented
+        // after a removal, so the map never holds more keys than it counts.
         if self.held.fetch_add(1, Ordering::Relaxed) >= self.max {
             self.held.fetch_sub(1, Ordering::Relaxed);
             return None;

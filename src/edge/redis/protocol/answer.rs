@@ -7,7 +7,7 @@ use crate::edge::telemetry::Event;
 
 /// A decision, and what made it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[must_use = "an answer that nobody reads limits nothing"]
+#[must_use = "the limiter does not stop the request; act on the answer"]
 pub struct Answer {
     decision: Decision,
     by: DecidedBy,
@@ -21,7 +21,7 @@ pub struct Answer {
 pub enum DecidedBy {
     /// The server decided this request.
     Server,
-    /// This process decided, with units that it holds: units leased before, or its allowance until the next post.
+    /// This process decided with units that it holds: leased units, or its allowance until the next post.
     Held,
     /// No limit was checked. The server was unavailable, and [`OnFailure::Open`](crate::edge::redis::OnFailure::Open)
     /// admits every request.

@@ -42,12 +42,12 @@ impl ErrorKind {
     /// The name, and the text in error messages.
     const fn texts(self) -> (&'static str, &'static str) {
         match self {
-            Self::Address => ("address", "no address of a server"),
+            Self::Address => ("address", "invalid server address"),
             Self::Unreachable => ("unreachable", "the server cannot be reached"),
             Self::Timeout => ("timeout", "the server did not answer in time"),
-            Self::Breaker => ("breaker", "the server is not asked after failures"),
-            Self::Refused => ("refused", "the server refused"),
-            Self::Reply => ("reply", "the server has what is none of ours"),
+            Self::Breaker => ("breaker", "the circuit breaker is open"),
+            Self::Refused => ("refused", "the server refused the command"),
+            Self::Reply => ("reply", "unexpected reply from the server"),
         }
     }
 }

@@ -23,8 +23,9 @@ pub trait Key {
     /// Returns the number or address whose text is the key's bytes, if there is one. The default is `None`, which is
     /// always correct.
     ///
-    /// Limiters that hold keys look them up by this number, and write the text only to call the server. Either all keys
-    /// of one limiter return a number, or none: a key that is used both ways is held twice.
+    /// Limiters that hold keys look them up by this number, and write the text only to call the server. Return a number
+    /// for all keys of one limiter, or for none. The limiter holds a key twice if it is used both as a number and as
+    /// bytes.
     ///
     /// ```
     /// use std::borrow::Cow;
@@ -96,7 +97,7 @@ impl fmt::Display for Number {
 impl Hash for Number {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Not the kind: there are four, which the comparison tells apart.
+        // The kind is not hashed. There are only four kinds, and the comparison distinguishes them.
         if self.high != 0 {
             state.write_u64(self.high);
         }
@@ -251,7 +252,7 @@ mod tests {
         alike(Ipv6Addr::from(u128::MAX - 1));
         alike(IpAddr::from(Ipv4Addr::BROADCAST));
         alike(IpAddr::from(Ipv4Addr::BROADCAST.to_ipv6_mapped()));
-        assert_eq!(7_u16.number(), 7_i64.number(), "one text, one number");
+        assert_eq!(7_u16.number(), 7_i64.number(), "equal texts give equal numbers");
         assert_ne!(Ipv4Addr::from(7).number(), 7_u32.number());
         assert_ne!(Ipv6Addr::from(7).number(), 7_u32.number());
         assert_ne!((-1_i64).number(), u64::MAX.number());

@@ -1,10 +1,12 @@
 //! The algorithm of the server's script, in Rust, with the same integers and the same rounding. Tests compare the two.
 //!
-//! *Time that steps back.* A theoretical arrival time does not change, and a window that begins in the future counts as
-//! if it had begun. So the limiter denies more, by less than the step. A state can be further in the future than the
-//! time that refills a burst, or than a whole window. It is then moved back to the present and keeps its debt. So a
-//! clock that ran ahead does not lock out a client for long. The corrected state is written even if the request is
-//! denied.
+//! *Time that steps back.*
+//!
+//! 1. A theoretical arrival time does not change, and a window that begins in the future counts as if it had begun. So
+//!    the limiter denies for longer, by less than the step.
+//! 2. A state that is too far in the future is moved back to the present, and keeps its debt. Too far is more than the
+//!    time that refills a burst, or more than a whole window. So a clock that ran ahead does not lock out a client for
+//!    long. The corrected state is written even if the request is denied.
 //!
 //! *Quotas that change.* A GCRA state contains the interval with which it was written. Under another interval, the debt
 //! is converted unit for unit, rounded up (except 2^-25 of a unit), and is paid at the new rate. Limiters with
@@ -372,19 +374,19 @@ mod tests {
     fn a_step_back_denies_by_less_than_the_step_and_a_great_one_is_healed() {
         let mut key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
         assert!(key.check(10, NOW));
-        assert!(!key.check(1, NOW - 3 * SEC), "what is owed is owed then too");
+        assert!(!key.check(1, NOW - 3 * SEC), "the debt also counts at the earlier time");
         assert!(!key.check(1, NOW + SEC - 1) && key.check(1, NOW + SEC));
-        // Further back than the time that refills the burst: a denied request moves the state back, and it is paid from
-        // there.
+        // The step is longer than the time that refills the burst. A denied request moves the state back, and the debt
+        // is paid from that time on.
         let back = NOW - 3_600 * SEC;
         assert!(!key.check(1, back) && !key.check(1, back + SEC - 1));
         assert!(key.check(1, back + SEC));
         for limit in [Limit::fixed_window(Quota::per_minute(5)), Limit::sliding_window(Quota::per_minute(5))]
         {
             let (mut key, start) = (Key::new(limit), NOW / (60 * SEC) * 60 * SEC);
-            assert!(key.check(5, start) && !key.check(1, start - 1), "the window has begun");
-            assert!(!key.check(1, start - 7_200 * SEC), "it is brought back with its units");
-            assert!(key.check(1, start - 7_000 * SEC), "and is over there");
+            assert!(key.check(5, start) && !key.check(1, start - 1), "the state's window counts as the current window");
+            assert!(!key.check(1, start - 7_200 * SEC), "the window is moved back and keeps its units");
+            assert!(key.check(1, start - 7_000 * SEC), "the moved window ends");
         }
     }
 
@@ -397,7 +399,7 @@ mod tests {
         assert!(key.check(10, NOW) && !key.check(1, NOW));
         key.under(Limit::gcra(Quota::per_hour(30).burst(25)));
         assert_eq!(key.remaining(NOW), 5);
-        // Half a unit is paid, and half a unit is owed under any quota.
+        // Half a unit is paid. The other half is owed under any quota.
         key.under(Limit::gcra(Quota::per_second(4).burst(25)));
         assert_eq!((key.remaining(NOW), key.remaining(NOW + SEC / 8)), (5, 5));
         assert_eq!(key.remaining(NOW + SEC / 4), 6);
@@ -414,7 +416,7 @@ mod tests {
             assert_eq!(key.remaining(start + 1), 10);
             key.under(day(50));
             assert_eq!(key.remaining(start + 2), 0);
-            // With ten units a minute, no caller waits a day.
+            // The new period begins empty, so callers do not wait for the day to end.
             key.under(kind(Quota::per_minute(10)));
             assert!(key.check(10, start + 3) && !key.check(1, start + 3));
             assert!(key.check(1, start + 120 * SEC));
@@ -499,14 +501,14 @@ mod tests {
         let mut key = Key::new(Limit::gcra(Quota::per_day(10)));
         assert_eq!((key.post(1, 5, 4, NOW), key.post(1, 5, 4, NOW), key.post(1, 5, 3, NOW)), (4, 0, 0));
         assert_eq!((key.post(2, 5, 1, NOW), key.post(1, 5, 6, NOW)), (1, 2));
-        assert_eq!((key.post(1, 7, 2, NOW), key.post(1, 5, 8, NOW)), (2, 2), "the epoch before goes on");
-        assert_eq!((key.post(1, 6, 1, NOW), key.post(1, 6, 1, NOW)), (1, 0), "one between comes late");
+        assert_eq!((key.post(1, 7, 2, NOW), key.post(1, 5, 8, NOW)), (2, 2), "the previous epoch still accepts posts");
+        assert_eq!((key.post(1, 6, 1, NOW), key.post(1, 6, 1, NOW)), (1, 0), "a late post of an epoch between the two counts once");
         assert_eq!(
             (key.post(1, 5, 9, NOW), key.post(1, 7, 2, NOW)),
             (0, 0),
-            "one before those two is not known any more"
+            "an epoch before the last two is forgotten"
         );
-        assert_eq!(key.remaining(NOW), 0, "a debt");
+        assert_eq!(key.remaining(NOW), 0, "posts may exceed the limit");
         for (limit, previous) in [
             (Limit::fixed_window(Quota::per_minute(10)), 0),
             (Limit::sliding_window(Quota::per_minute(10)), 3),
@@ -526,9 +528,9 @@ mod tests {
         let lease = |least, wanted, share| Question::Lease { least, wanted, share };
         assert_eq!(key.ask(lease(1, 10, 4), NOW), 10);
         assert_eq!(key.ask(lease(1, 50, 4), NOW), 22);
-        assert_eq!(key.ask(lease(30, 50, 4), NOW), 30, "the least, though it is more than the share");
+        assert_eq!(key.ask(lease(30, 50, 4), NOW), 30, "at least `least`, even if the share is smaller");
         assert_eq!(key.ask(lease(39, 50, 1), NOW), 0);
-        assert_eq!(key.ask(lease(0, 0, 0), NOW), 1, "never none");
+        assert_eq!(key.ask(lease(0, 0, 0), NOW), 1, "a lease is at least 1 unit");
         assert_eq!(key.ask(lease(1, u64::MAX, u64::MAX), NOW), 1);
         assert_eq!(key.ask(lease(1, u64::MAX, 1), NOW), 36);
     }

@@ -4,17 +4,19 @@
 //! compares stays below 2^53. There are two exceptions: multiplication by a power of two, and numbers that are larger
 //! only where every larger number gives the same decision.
 //!
-//! *GCRA.* The state is a time in microseconds, and the distance from it to the theoretical arrival time, in ticks. A
-//! microsecond has `scale` ticks, a power of two, so that an emission interval is a whole number of ticks. `scale` is
-//! the smallest scale that makes the interval exact. If there is none, it is the largest scale at which a full burst
-//! takes at most 2^46 ticks. Intervals are rounded up, so the rate is never higher than the quota's rate. It is lower
-//! by at most one part in `interval`: one in 2^25, for bursts of up to 2^20 and rates of up to 32 a microsecond. Quotas
-//! with an error above one in a thousand are rejected. There is room for a debt of 63 bursts, or of one burst if a
-//! burst takes 2^51 ticks.
+//! *GCRA.* The state is a time in microseconds, and the distance from this time to the theoretical arrival time, in
+//! ticks. A microsecond has `scale` ticks, a power of two, so that an emission interval is a whole number of ticks.
+//!
+//! 1. `scale` is the smallest scale that makes the interval exact. If there is none, it is the largest scale at which a
+//!    full burst takes at most 2^46 ticks.
+//! 2. Intervals are rounded up, so the rate is never higher than the quota's rate.
+//! 3. The rate is lower by at most one part in `interval`: one in 2^25, for bursts of up to 2^20 and rates of up to 32
+//!    a microsecond. A quota with an error above one in a thousand is rejected.
+//! 4. There is room for a debt of 63 bursts, or of one burst if a burst takes 2^51 ticks.
 //!
 //! *Windows* are aligned to the Unix epoch and end on whole microseconds. A sliding window weights its previous count
-//! by the remaining time. This time is counted in units of 1 µs times a power of ten, so that limit times period is
-//! below 2^53. It is rounded up to these units, which can deny more but never admit more.
+//! by the remaining time. The unit of this time is 1 µs times a power of ten, so that limit times period is below 2^53.
+//! The time is rounded up to whole units, which can deny more but never admit more.
 //!
 //! Times are whole microseconds, rounded down, until the year 2112. In any interval of real time, a limit admits at
 //! most as much as the exact algorithm does in an interval that is one microsecond longer.
@@ -95,7 +97,8 @@ pub(crate) struct Windows {
 
 impl Plan {
     /// # Errors
-    /// Returns an error for the first limit that cannot be counted exactly. The error names a value that fits.
+    /// Returns an error for the first limit that cannot be counted exactly. The error states the largest burst or limit
+    /// that fits, or the periods that are possible.
     pub(crate) fn new(limits: &[Limit]) -> Result<Self, QuotaError> {
         let part = |(index, &limit): (usize, &Limit)| {
             let quota = limit.quota();
@@ -196,7 +199,7 @@ impl Pace {
         let burst = u128::from(quota.burst_size());
         let fits = |interval: u128, most: u64| interval * burst <= u128::from(most);
         let made = |shift: u32, interval: u128| {
-            // The value was compared with `MOST` or a smaller bound.
+            // The caller has checked that the value is at most `MOST`, so this conversion does not fail.
             let interval = u64::try_from(interval).unwrap_or(MOST);
             Self { interval, scale: 1 << shift, capacity: interval * quota.burst_size() }
         };
@@ -225,12 +228,12 @@ impl Pace {
 fn above(algorithm: &str, quota: &Quota, what: &str, max: u64) -> QuotaError {
     QuotaError::worded(match max {
         0 => format!(
-            "shared {algorithm} of {quota}: no {what} fits; a shared state counts in whole microseconds and exactly only \
-             below 2^53"
+            "shared {algorithm} of {quota}: no {what} is small enough for this rate; the server's script counts whole \
+             microseconds, and is exact only below 2^53"
         ),
         _ => format!(
-            "shared {algorithm} of {quota}: the {what} can be at most {max} here, since a shared state counts exactly only \
-             below 2^53"
+            "shared {algorithm} of {quota}: the {what} can be at most {max}, because the server's script is exact only below \
+             2^53"
         ),
     })
 }
@@ -241,8 +244,8 @@ impl Windows {
         let (limit, period_us) = (quota.limit(), quota.period_ns() / 1_000);
         if !quota.period_ns().is_multiple_of(1_000) || period_us > MOST {
             return Err(QuotaError::worded(format!(
-                "shared {algorithm} of {quota}: the period must be a whole number of microseconds, in which servers tell the \
-                 time, and at most 71 years"
+                "shared {algorithm} of {quota}: the period must be a whole number of microseconds and at most 71 years, because \
+                 the server counts time in microseconds"
             )));
         }
         let mut windows =
@@ -318,7 +321,7 @@ mod tests {
                     let Ok(quota) = quota.try_burst(burst) else { continue };
                     let Ok(pace) = Pace::new(&quota) else {
                         let longest = u128::from(period) * u128::from(burst) / u128::from(limit);
-                        assert!(longest > 1 << 50, "{quota} was refused");
+                        assert!(longest > 1 << 50, "{quota} was rejected");
                         continue;
                     };
                     let asked = u128::from(period) * u128::from(pace.scale);
@@ -338,10 +341,10 @@ mod tests {
         let refused =
             |limit: Limit| Plan::new(&[Limit::gcra(Quota::per_second(1)), limit]).unwrap_err().to_string();
         let text = refused(Limit::gcra(Quota::per_day(1).burst(100_000)));
-        assert!(text.contains("GCRA of 1/d burst 100000: the burst can be at most 26062 here"), "{text}");
+        assert!(text.contains("GCRA of 1/d burst 100000: the burst can be at most 26062"), "{text}");
         assert!(Plan::new(&[Limit::gcra(Quota::per_day(1).burst(26_062))]).is_ok());
         let text = refused(Limit::gcra(Quota::new(1, Duration::from_secs(72 * 366 * 86_400))));
-        assert!(text.contains("no burst fits"), "{text}");
+        assert!(text.contains("no burst is small enough"), "{text}");
         let text = refused(Limit::fixed_window(Quota::new(5, Duration::from_nanos(1_500))));
         assert!(text.contains("whole number of microseconds"), "{text}");
         // A prime number of microseconds has no coarser unit.

@@ -66,8 +66,8 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     command
 }
 
-/// Returns a question's name, its first number, and its other numbers. Numbers above the maximum of the script are
-/// reduced to this maximum.
+/// Returns a question's name, its first number, and its two other numbers. A number that is too large for the script is
+/// reduced to the script's maximum.
 fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
     let most = |units: u64| units.min(EXACT - 1);
     match *ask {
@@ -85,7 +85,7 @@ fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
 
 /// Parses the reply of a server.
 pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
-    let none_of_ours = || Error::new(ErrorKind::Reply, "it answers something else");
+    let none_of_ours = || Error::new(ErrorKind::Reply, "the reply is not from the limiter's script");
     let Value::Array(numbers) = value else { return Err(none_of_ours()) };
     let numbers: Option<SmallVec<[u64; 8]>> = numbers
         .iter()
@@ -133,33 +133,35 @@ fn says(error: &RedisError, code: &str) -> bool {
     error.code() == Some(code) || error.detail().is_some_and(in_script)
 }
 
-/// Converts an error of the library. Text from the library may contain an address with a password, so only text from
-/// the server is kept. Text from the server may contain a key, so such text is removed too.
+/// Converts an error of the client library. The result contains no password and no key:
+///
+/// - Text from the library may contain an address with a password, so it is removed.
+/// - Text from the server is kept, unless it contains a brace, as every key does.
 pub(crate) fn failure(error: &RedisError) -> Error {
     if error.is_timeout() {
         return Error::new(ErrorKind::Timeout, "no answer within the time-out");
     }
     if says(error, NOT_OURS) || says(error, "WRONGTYPE") {
         // The error concerns this key and not the server, so other keys must continue to call the server.
-        return Error::new(ErrorKind::Reply, "something else is kept under this key");
+        return Error::new(ErrorKind::Reply, "other data is stored under this key");
     }
     let (kind, text) = match error.kind() {
         Theirs::Server(_) | Theirs::Extension => {
-            // A key contains a brace, and may identify a client.
+            // A key contains a brace. It may identify a client.
             let detail = error.detail().filter(|detail| !detail.contains('{'));
             let text = match (error.code(), detail) {
                 (Some(code), Some(detail)) => format!("{code} {detail}"),
                 (_, Some(detail)) => detail.to_owned(),
                 (Some(code), None) => code.to_owned(),
-                _ => "without saying why".to_owned(),
+                _ => "no error message".to_owned(),
             };
             return Error::new(ErrorKind::Refused, text);
         }
-        Theirs::UnexpectedReturnType | Theirs::Parse => (ErrorKind::Reply, "it does not speak the protocol"),
-        Theirs::AuthenticationFailed => (ErrorKind::Refused, "it does not accept user and password"),
-        Theirs::InvalidClientConfig => (ErrorKind::Address, "the client's settings do not go together"),
+        Theirs::UnexpectedReturnType | Theirs::Parse => (ErrorKind::Reply, "the reply does not follow the Redis protocol"),
+        Theirs::AuthenticationFailed => (ErrorKind::Refused, "authentication failed; check the user and the password"),
+        Theirs::InvalidClientConfig => (ErrorKind::Address, "the client's settings are invalid"),
         Theirs::Io => (ErrorKind::Unreachable, "the connection failed"),
-        _ => (ErrorKind::Unreachable, "there is no connection to it"),
+        _ => (ErrorKind::Unreachable, "there is no connection"),
     };
     Error::new(kind, text)
 }
@@ -209,9 +211,9 @@ mod tests {
         ));
         assert_eq!(
             (told.kind(), told.to_string().as_str()),
-            (ErrorKind::Refused, "the server refused: NOPERM")
+            (ErrorKind::Refused, "the server refused the command: NOPERM")
         );
         let told = failure(&answered("OOM command not allowed"));
-        assert_eq!(told.to_string(), "the server refused: OOM command not allowed");
+        assert_eq!(told.to_string(), "the server refused the command: OOM command not allowed");
     }
 }

@@ -20,8 +20,8 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
     crc16(braces.unwrap_or(key)) % SLOTS
 }
 
-/// The part of a key: its slot's range, of `PARTS` equal ranges. Nodes hold ranges of slots, so keys of one range
-/// mostly fail together.
+/// Returns the part of a key. The slots form `PARTS` equal ranges, and each range is a part. Nodes hold ranges of slots,
+/// so keys of one range mostly fail together.
 pub(crate) fn part(key: &[u8]) -> usize {
     range(slot(key))
 }
@@ -45,13 +45,13 @@ fn crc16(bytes: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    /// As the specification says of "123456789", and as `CLUSTER KEYSLOT` does of the others.
+    /// The value of "123456789" is from the specification. The other values are answers of `CLUSTER KEYSLOT`.
     #[test]
     fn slots_are_those_of_redis() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot(b"foo"), 12_182);
         assert_eq!(slot(b"x{foo}y{bar}"), 12_182);
-        assert_eq!(slot(b"{}foo"), crc16(b"{}foo") % SLOTS, "empty braces are none");
+        assert_eq!(slot(b"{}foo"), crc16(b"{}foo") % SLOTS, "empty braces are ignored");
         assert_eq!(slot(b"{foo"), crc16(b"{foo") % SLOTS);
         assert_eq!(slot(b""), 0);
         assert_eq!((part(b"foo"), part(b"")), (12_182 / 1_024, 0));

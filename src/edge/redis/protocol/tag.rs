@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! tollgate:v1:{api|192.0.2.1}:f0:1d
-//!    │     │    │   │         └ algorithm and place of the limit, and the period of windows; `p` before that: its posts
+//!    │     │    │   │         └ algorithm and index of the limit, and the period of windows; with `p` before: its posts
 //!    │     │    │   └ the limiter's key, escaped
 //!    │     │    └ the limiter's name, escaped
-//!    │     └ of the format: another one never reads this one's states
+//!    │     └ version of the format; no version reads the states of another version
 //!    └ prefix
 //! ```
 //! Cluster hashes only the text between the braces. So the whole state of one key is in one slot, and different keys
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 /// The version of the format of keys and states.
 pub(crate) const VERSION: &str = "v1";
-/// An escaped key that is longer is replaced by 128 bits of its SHA-256.
+/// The maximum length of an escaped key. A longer key is replaced by 128 bits of its SHA-256.
 const LONGEST: usize = 96;
 
 /// Appends escaped bytes. Different inputs have different outputs, and the output has no brace, bar or unreadable byte.
@@ -93,7 +93,7 @@ mod tests {
         assert_ne!(text(&long), text(&other));
         assert_eq!(text(&long), text(&long));
         assert!(text(&[b'x'; 96]).ends_with("xx}"));
-        assert!(text(&[0xff; 40]).contains("|#"), "escaped it is longer");
+        assert!(text(&[0xff; 40]).contains("|#"), "40 bytes become 120 when they are escaped");
     }
 
     #[test]
@@ -102,6 +102,6 @@ mod tests {
             let text = text(key);
             assert_eq!((text.matches('{').count(), text.matches('}').count()), (1, 1), "{text}");
         }
-        assert!(text(b"#1").contains("%23"), "nothing looks like a hash that is none");
+        assert!(text(b"#1").contains("%23"), "a key cannot look like a hash");
     }
 }

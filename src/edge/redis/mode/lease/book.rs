@@ -1,15 +1,18 @@
 //! Keys and their leases, without a clock, a connection or a task. The caller passes the time and carries the calls.
 //!
 //! ```text
-//! check ──▶ held: spent here                               due ──▶ questions ──▶ the shared state
-//!   │  ╰──▶ little is left: the key is queued ───────────▶  ▲             │
-//!   ╰─────▶ missing: queued (want), or asked at once (claim)┘             ▼
-//!                          answered, failed: what was granted is deposited, or the key pauses
+//! check ──▶ units are held: spends them                     due ──▶ calls ──▶ the shared state
+//!   │  ╰──▶ few units are left: queues the key ───────────▶  ▲                  │
+//!   ╰─────▶ too few units: want queues the key, or claim ────┘                  ▼
+//!           returns a call at once          answered: deposits the units, or the key pauses; failed: the key pauses
 //! ```
 //!
-//! *Only charged units are spent*, and only during their life. The local clock measures the life, from before the call
-//! was sent. Units of a window live no longer than the window had left when they were charged. The reply contains this
-//! time, and the call was sent even earlier. If a reply comes later, or never, its units are charged and lost.
+//! *Only charged units are spent*, and only during their life.
+//!
+//! 1. The local clock measures the life. It begins before the call is sent.
+//! 2. Units of a window live no longer than the rest of the window when they were charged. The reply contains this
+//!    time. The life begins before the charge, so the units expire before the window ends.
+//! 3. If a reply comes after the life, or never, its units are charged and lost.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -63,7 +66,7 @@ pub(crate) enum LeaseCheck {
 /// A call for units, from when it is sent until it is answered. If it is dropped before the answer, it has failed: its
 /// task ended or panicked.
 #[derive(Debug)]
-#[must_use = "a question that is dropped has failed"]
+#[must_use = "dropping a call reports it as failed"]
 pub(crate) struct BlockRequest {
     pub(crate) key: Box<[u8]>,
     pub(crate) ask: Question,
@@ -148,7 +151,7 @@ impl LeaseBook {
 
     /// The measured round trip.
     pub(crate) fn trip_ns(&self) -> u64 {
-        // Ordering: Relaxed, here and below. A hint.
+        // Ordering: Relaxed, here and below. The value is a hint and publishes no other memory.
         self.trip_ns.load(Ordering::Relaxed)
     }
 
@@ -182,7 +185,7 @@ impl LeaseBook {
         if left < holding.low() {
             self.low(key.into(), holding, now_ns);
         }
-        // The guard ends with an atomic exchange, which waits for earlier writes.
+        // Dropped before the count: the guard ends with an atomic exchange, which waits for earlier writes.
         drop(look);
         self.counters.spent(cost);
         let facts = Facts::Plain { remaining: left, retry_ns: 0, reset_ns: 0, delay_ns: 0 };

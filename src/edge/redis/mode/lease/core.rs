@@ -16,7 +16,7 @@ use crate::edge::redis::protocol::{
     Answer, Bytes, Call, DecidedBy, Error, Key, KeyRef, Question, Reply, Transport,
 };
 
-/// How often a call waits for units that other calls ask for, before it asks for its own cost alone.
+/// How often a check asks for units to hold, before it asks the server for its own cost alone.
 const ROUNDS: usize = 4;
 /// The maximum number of calls in flight. More calls would wait at the server and be late; here they wait before their
 /// time-out starts.
@@ -27,7 +27,8 @@ pub(super) struct LeaseCore<C> {
     pub(super) book: LeaseBook,
     pub(super) dispatch: Dispatch<C>,
     pub(super) under_way: Arc<Semaphore>,
-    /// The server's time minus the local time of the last answer, at the least, in nanoseconds modulo 2^64.
+    /// The server's time in the last answer minus the local time when it arrived, in nanoseconds modulo 2^64. The answer
+    /// took time to arrive, so this is a lower bound of the clocks' difference.
     offset_ns: AtomicU64,
     /// How long a call waits for units that other calls ask for, and then for its own call to the server. After both,
     /// the limiter decides as if the server had not answered.
@@ -56,9 +57,9 @@ impl<C: Clock> LeaseCore<C> {
     pub(super) fn new<T: Transport>(builder: LeaseBuilder<T, C>, tasks: Tasks) -> Result<Self, BuildError> {
         let LeaseBuilder { builder, options, clock } = builder;
         let settings = builder.settings();
-        // Callers wait for their time-out. The call to the server continues in its task: the units that it brings are
-        // useful while most of their life remains. If the answer is late because this process was not scheduled, the
-        // server has not failed.
+        // Callers wait for their time-out. The call to the server continues in its task for up to a quarter of a life,
+        // because late units are still useful while most of their life remains. So an answer that is later than a
+        // caller's time-out does not count as a failure of the server.
         let answer = settings.timeout.max(options.life / 4);
         let guarded = Settings { timeout: answer, ..settings.clone() };
         let dispatch = Dispatch::new(builder.client, &guarded, tasks, clock)?;

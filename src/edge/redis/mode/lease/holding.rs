@@ -1,16 +1,17 @@
 //! The held units of one key, and what this process knows about the key.
 //!
 //! ```text
-//!            a check finds too little        the task takes it up
+//!          a check finds too few units      the task sends the call
 //!   IDLE ──────────────────────────▶ QUEUED ─────────────────────▶ ASKED
 //!    ▲ ╰───────────────────────────────────────────────────────────▶ │
-//!    │                   a caller asks by itself                     │
-//!    ╰──────────────────── granted, refused, failed ─────────────────╯
+//!    │              a waiting caller sends the call itself           │
+//!    ╰──────────────────── granted, denied, failed ──────────────────╯
 //! ```
-//! So there is at most one call for a key at a time. The caller that changed the state to `ASKED` changes it back. All
-//! other words are hints about when to ask, and for how many units. A wrong hint costs a call, or a denial with a retry
-//! time. The hints do not affect the number of units: those are in the words of `lease`, where loom models check the
-//! rules.
+//! 1. There is at most one call for a key at a time. The thread that changed the state to `ASKED` changes it back.
+//! 2. All other words are hints about when to ask, and for how many units. A wrong hint costs a call, or a denial with
+//!    a retry time.
+//! 3. The hints do not affect the number of units. The units are in the words of `lease`, and loom models check the
+//!    rules of those words.
 //!
 //! Ordering of all words here: Relaxed. They publish no other memory, and the units are in words that need no stronger
 //! ordering.
@@ -28,8 +29,8 @@ const ASKED: u64 = 2;
 /// that is used hundreds of times in a life.
 const CROWDED_GROWTH: u64 = 16;
 
-/// In the word that holds the reason of a pause, this value means a pause after failures. Other values are the fewest
-/// units that the server denied.
+/// In the word that holds the reason of a pause, this value means a pause after failures. Any other value is the
+/// smallest number of units that the server denied.
 const FAILING: u64 = 0;
 
 /// The words that hold a key's units.
@@ -332,8 +333,8 @@ impl Holding {
         }
         let least = needed.max(1);
         let wanted = target.saturating_sub(held).max(least);
-        // If a limit is used up as fast as it refills, few units remain, and each small part would cost a call. A
-        // process that has just spent such parts does not strand a larger part.
+        // If a limit is used up as fast as it refills, few units remain, and each small part costs a call. A process
+        // that has just spent several parts quickly will spend a larger part too, so it asks for a larger one.
         let parts = u64::from(habit.processes.max(1)) * 2;
         let share = parts >> self.short.load(Ordering::Relaxed).min(32);
         let is_fast = since_ns < terms.life_ns() / 16;
@@ -416,10 +417,10 @@ mod tests {
             let wish = holding.wish(&terms, HABIT, 1, now_ns).unwrap();
             grant(&holding, &terms, &wish, now_ns);
             assert!(holding.spend(&terms, 1, now_ns, 1).0.is_allowed());
-            assert!(wish.wanted <= 64, "halved at least: {wish:?}");
+            assert!(wish.wanted <= 64, "a block must shrink to half or less: {wish:?}");
         }
         let wish = holding.wish(&terms, HABIT, 1, now_ns + 2_000 * MS).unwrap();
-        assert_eq!((wish.wanted, wish.low), (1, 0), "nothing is fetched beforehand");
+        assert_eq!((wish.wanted, wish.low), (1, 0), "nothing is fetched in advance for a rarely used key");
     }
 
     #[test]
@@ -475,9 +476,9 @@ mod tests {
         holding.pause_refused(5, from, from + 9_000 * MS);
         let refused = Some(Pause::Refused { until_ns: from + 9_000 * MS });
         assert_eq!(holding.pause(&terms, 5, from), refused);
-        assert_eq!(holding.pause(&terms, 4, from), None, "so few were not refused");
-        assert_eq!(holding.pause(&terms, 5, from - 1_000 * MS), refused, "to a late time");
-        assert_eq!(holding.pause(&terms, 5, from - 1_001 * MS), None, "the clock has stepped back");
+        assert_eq!(holding.pause(&terms, 4, from), None, "the server did not deny 4 units");
+        assert_eq!(holding.pause(&terms, 5, from - 1_000 * MS), refused, "the pause began at most a life ahead");
+        assert_eq!(holding.pause(&terms, 5, from - 1_001 * MS), None, "the pause comes from before a step back of the clock");
         assert_eq!(holding.pause(&terms, 5, from + 9_000 * MS), None);
         holding.pause_failing(from, from + MS);
         assert_eq!(holding.pause(&terms, 1, from), Some(Pause::Failing));

@@ -214,7 +214,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 Some(leave) => Some(leave),
                 None => core.leave().await,
             };
-            // The calls before this one have taken time.
+            // The wait for a permit took time, and a unit's life starts when the call is sent.
             flight.due.asked_ns = core.dispatch.now_ns();
             let reply = core.dispatch.ask(core.dispatch.call(&flight.due.key, flight.due.ask)).await;
             flight.asked = Some(core.land(&flight.due, reply));
@@ -252,7 +252,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         let mut asked = 0;
         while asked < rounds {
             let mut rings = pin!(bell.notified());
-            // From here on, no ring is missed. The look below sees every answer that arrived before.
+            // From here on, no ring is missed. The check below sees every answer that arrived before.
             rings.as_mut().enable();
             let now = core.dispatch.now();
             let now_ns = now.as_nanos();
@@ -287,8 +287,8 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 }
             }
         }
-        // The table has no room for the key, the key cannot hold the cost, or other callers took the units in
-        // every round.
+        // The table has no room for the key, the key cannot hold the cost, other callers took the units in every round,
+        // or the time-out for waiting passed.
         let _leave = self.under_way.acquire().await;
         self.dispatch.check(&bytes, cost).await
     }
@@ -321,8 +321,8 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
         self.core.check(key, cost, now)
     }
 
-    /// Checks one unit of a key: with held units if there are any, otherwise at the server. Most servers should use
-    /// this method.
+    /// Checks one unit of a key: with held units if there are any, otherwise at the server. Prefer this method where a
+    /// request can wait for a round trip.
     ///
     /// The first check of a key waits for a round trip; later checks seldom wait. Concurrent calls that lack units of
     /// the same key share one call to the server. If the future is dropped, before or after the answer arrives, the
@@ -365,8 +365,10 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
 
     /// Takes back the units of an answer. Other checks of this process can spend them until their life ends.
     ///
-    /// Returns the number of units taken back. Returns 0 if the units have expired, or if the server was unavailable
-    /// when the request was decided as `Open` or `Closed`. Call it at most once for each answer.
+    /// Returns the number of units taken back. Returns 0 if the units have expired, if
+    /// [`OnFailure`](crate::edge::redis::OnFailure) decided as `Open` or `Closed`, or if the cost was [too large to be
+    /// held](LeaseLimiter#large-requests). If this process's share admitted the request, the units return to the share.
+    /// Call it at most once for each answer.
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
         let taken = KeyRef::with(key, |name| self.core.give(name, answer));
         if taken > 0 {

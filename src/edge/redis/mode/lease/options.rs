@@ -7,7 +7,7 @@ use crate::edge::redis::client::Builder;
 
 /// Sets the options of the lease mode, and builds the limiter. [`Builder::leases`] creates it.
 #[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until a limiter is made"]
+#[must_use = "a builder does nothing until it builds a limiter"]
 pub struct LeaseBuilder<T, C = ()> {
     pub(super) builder: Builder<T>,
     pub(super) options: LeaseSettings,

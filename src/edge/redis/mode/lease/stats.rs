@@ -43,8 +43,7 @@ pub struct LeaseStats {
 const OWN: usize = 32;
 const SHARED: usize = 16;
 
-/// The outcomes of calls. Each call counts its own outcome, because a call can be dropped when the limiter no longer
-/// exists.
+/// The outcomes of calls. Each call holds this value and counts its own outcome, because a call can outlive its limiter.
 #[derive(Debug, Default)]
 pub(super) struct RequestTally {
     pub(super) landed: Count,
@@ -65,7 +64,7 @@ pub(super) struct Counters {
     pub(super) full: Count,
 }
 
-// Ordering: Relaxed throughout. These are tallies, which publish nothing.
+// Ordering: Relaxed throughout. The counters publish no other memory.
 impl Counters {
     #[inline(always)]
     pub(super) fn spent(&self, units: u64) {

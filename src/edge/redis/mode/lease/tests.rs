@@ -274,7 +274,7 @@ impl World {
         let allowed = match &checked {
             LeaseCheck::Decided(decision, until_ns) => {
                 if decision.is_allowed() {
-                    assert!(*until_ns > now_ns, "nothing is spent after its life");
+                    assert!(*until_ns > now_ns, "a unit is spent only during its life");
                     self.admitted.push((self.now_ns, key, cost));
                 } else {
                     assert!(decision.is_never() || decision.retry_after().unwrap() > Duration::ZERO);
@@ -346,7 +346,7 @@ impl World {
             assert_eq!(counters.granted, sum, "{counters:?}");
             (granted, spent) = (granted + counters.granted, spent + counters.spent);
         }
-        assert!(granted <= self.charged, "what was granted was charged");
+        assert!(granted <= self.charged, "every granted unit was charged");
         assert_eq!(spent, self.total());
     }
 
@@ -409,7 +409,7 @@ fn moderate_demand_is_admitted_and_seldom_asks() {
         world.until(world.now_ns + SEC);
         world.audit();
         let percent = world.total() * 100 / (world.total() + world.denied);
-        assert!(percent >= least, "{percent} % of what was offered");
+        assert!(percent >= least, "{percent} % of the offered units were admitted");
     }
 }
 
@@ -420,7 +420,7 @@ fn all_of_a_window_is_admitted_and_no_more() {
         offer(&mut world, How::Async, (limit / 4).max(10), 60 * SEC);
         world.audit();
         assert_eq!(world.total() + world.stranded(), limit);
-        assert!(world.stranded() <= (limit / 50).max(8), "{} are stranded", world.stranded());
+        assert!(world.stranded() <= (limit / 50).max(8), "{} units are stranded", world.stranded());
     }
 }
 
@@ -481,7 +481,7 @@ proptest! {
         let most = world.asked + (world.waiting.len() as u64 + world.messages.len() as u64 + 1) * (u64::from(ROUNDS) + 1);
         while !world.messages.is_empty() {
             world.until(world.now_ns + SEC);
-            prop_assert!(world.asked <= most, "{} are asked", world.asked);
+            prop_assert!(world.asked <= most, "{} calls are more than the bound", world.asked);
         }
         world.audit();
         for (process, book) in world.books.iter().enumerate() {
@@ -501,10 +501,10 @@ fn what_falls_idle_strands_what_the_text_says() {
         // A quarter of the units used in a life, half as much again for random variation, and one unit for each
         // process.
         let most = offered / 4 * 3 / 2 + u64::from(processes);
-        assert!(held <= most, "{held} of at most {most} are held at {offered}/s");
-        assert!(held * 4 <= rate * 3, "{held} are more than three quarters of the limit");
+        assert!(held <= most, "{held} units are held at {offered}/s, but at most {most} are allowed");
+        assert!(held * 4 <= rate * 3, "{held} held units are more than three quarters of the limit");
         world.until(world.now_ns + 2 * SEC);
-        assert_eq!(world.books[0].held(world.local(0)), 0, "and then they expire");
+        assert_eq!(world.books[0].held(world.local(0)), 0, "held units expire after a life");
     }
 }
 
@@ -514,11 +514,11 @@ fn a_flood_on_what_is_used_up_seldom_asks() {
     offer(&mut world, How::Async, 2_000, 2 * SEC);
     let asked = world.asked;
     offer(&mut world, How::Async, 2_000, 10 * SEC);
-    assert_eq!(world.asked, asked, "nothing is to be had for the rest of the hour");
+    assert_eq!(world.asked, asked, "no call is sent during the pause after a denial");
     let denied = world.books[0].peek(&0_u64.to_be_bytes(), 1, world.local(0));
     let left = 3_600 * SEC - world.now_ns % (3_600 * SEC);
     let told = denied.retry_after().unwrap().as_nanos();
-    assert!(told >= u128::from(left - MS), "and that is what is told: {told} of {left}");
+    assert!(told >= u128::from(left - MS), "retry_after is too short: {told} of {left}");
     assert!(told <= u128::from(left) * 9 / 8 + 1_000_000);
 }
 

@@ -12,7 +12,7 @@ pub(super) struct WriteBackOptions {
 
 /// Sets the options of the write-back mode, and builds the limiter. [`Builder::write_back`] creates it.
 #[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until a limiter is made"]
+#[must_use = "a builder does nothing until it builds a limiter"]
 pub struct WriteBackBuilder<T, C = ()> {
     pub(super) builder: Builder<T>,
     pub(super) options: WriteBackOptions,
