@@ -8,10 +8,10 @@
 //! share = (own + L / N) / (used + L)
 //! ```
 //!
-//! The share is 1/N at first, and later follows the process's part of the traffic. It is never more, so that shares
-//! handed out at different times have a bounded sum: the docs of `WriteBackLimiter` contain the proof. A process that
-//! has all the traffic gets twice as much each time until half of the limit is used, and then about half of the
-//! remaining units.
+//! The share is 1/N at first, and later follows the process's part of the traffic. A process never gets more than its
+//! share, so the shares of all processes have a bounded sum: the docs of `WriteBackLimiter` contain the proof. A
+//! process that has all the traffic gets twice as many units each time until half of the limit is used, and then about
+//! half of the remaining units.
 //!
 //! *Totals* start from zero in each window; with GCRA, after each answer.
 
@@ -23,8 +23,8 @@ use super::allowance::MOST;
 
 /// Levels are counted in parts of a unit, so that a slow refill is not lost: 2^20 parts.
 const FINE: u32 = 20;
-/// An amount below this part of a burst is not worth a separate call. Without this bound, a key that is in constant use
-/// would cause a call for each refilled unit.
+/// An amount of at most one part in `LITTLE` of a burst is not worth a separate call. Without this bound, a key that is
+/// in constant use would cause a call for each refilled unit.
 const LITTLE: u64 = 64;
 /// Shares are counted in parts of 2^32.
 const WHOLE: u64 = 1 << 32;
@@ -95,7 +95,8 @@ pub(super) enum Learnt {
 }
 
 impl Account {
-    /// Creates an account for a key that is new in this process. It starts with `cold` units, or with none.
+    /// Creates an account for a key that is new in this process. It starts with [`cold`](Self::cold) units if `is_cold`
+    /// is set, and with none otherwise.
     pub(super) fn new(
         part: Part,
         process: u64,
@@ -541,7 +542,7 @@ mod tests {
         assert_eq!(account.left(), 10);
         account.spend(10);
         assert_eq!(account.ask(false, 0), Some(Question::Post { process: 1, epoch: 0, total: 10 }));
-        assert_eq!((account.ask(false, 0), account.ask(true, 0)), (None, None), "one at a time");
+        assert_eq!((account.ask(false, 0), account.ask(true, 0)), (None, None), "one call at a time");
         account.spend(2);
         let learnt = account.answered(&windows(10, 40), 10, 1, 0);
         assert_eq!(learnt, Learnt::Present { overshoot: 0 });
@@ -574,9 +575,9 @@ mod tests {
         assert_eq!(account.left(), 10);
         account.spend(10);
         account.refill(SECOND);
-        assert_eq!(account.left(), 5, "half of the rate");
+        assert_eq!(account.left(), 5, "the share refills half of the rate");
         account.refill(9 * SECOND);
-        assert_eq!(account.left(), 10, "half of the burst");
+        assert_eq!(account.left(), 10, "the share holds half of the burst");
         assert!(account.ask(false, 0).is_some());
         // Four units beyond the burst, 100,000 ticks each.
         let reply =
@@ -594,7 +595,7 @@ mod tests {
         account.spend(3);
         assert!(account.ask(false, 0).is_some());
         account.spend(2);
-        assert_eq!(account.turn(1, 10, true), 2, "what is under way may still be in time");
+        assert_eq!(account.turn(1, 10, true), 2, "only unsent units are dropped; the post in flight may arrive in time");
         assert_eq!((account.left(), account.pending()), (10, 3));
         assert_eq!(account.failed(), 3);
         assert_eq!(account.ask(false, 0), None);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! word  = [ dead : 1 | left : 63 ]
-//! until = when the window of the word may be over, by the local clock
+//! until = the local time from which the window of the word may be over
 //! ```
 //!
 //! 1. Spenders only subtract from `left`, with one compare-exchange.
@@ -20,7 +20,7 @@
 use crate::base::sync::{AtomicU64, Ordering};
 
 const DEAD: u64 = 1 << 63;
-/// The maximum number of units in an allowance. A process would not spend more between two calls.
+/// The maximum number of units in an allowance. No process spends more between two calls.
 pub(crate) const MOST: u64 = 1 << 40;
 
 /// The allowance of a key; see the module docs.

@@ -1,7 +1,13 @@
 //! All keys of one process: checks, the posts that are due, and what answers mean.
 //!
-//! This module does no I/O and reads no clock. The caller passes the time, sends the calls that [`WriteBackBook::due`]
-//! returns, and reports their results. So the same code runs in tokio tasks, in a thread, and in a simulation.
+//! This module does no I/O and reads no clock. The caller passes the time. So the same code runs in tokio tasks, in a
+//! thread, and in a simulation.
+//!
+//! 1. A check spends units of the key's allowance. A new key, or a key without allowance, is queued for a call at once.
+//! 2. Once in each interval, `due` scans all keys. It removes idle keys, and queues keys with unposted units.
+//! 3. The caller sends the calls that [`WriteBackBook::due`] returns.
+//! 4. The caller reports each call with [`posted`](WriteBackBook::posted) or [`failed`](WriteBackBook::failed). An
+//!    answer sets the next allowance.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -119,7 +125,7 @@ type Spends = fn(&WriteBackKey, u64, u64) -> Spend;
 
 /// A call to send, and the key it belongs to.
 #[derive(Clone, Debug)]
-#[must_use = "what is not sent must be reported as failed"]
+#[must_use = "send the call, or report it as failed"]
 pub(crate) struct Post {
     entry: Arc<WriteBackKey>,
     index: usize,
@@ -166,9 +172,8 @@ impl WriteBackBook {
         }
     }
 
-    /// Takes over from another limiter that decided about these keys, and whose admitted units are known to the server.
-    /// Keys start with no units, and are asked about first, until the time has passed that pays for the other limiter's
-    /// units.
+    /// Takes over from another limiter of the same keys. The server knows the units that the other limiter admitted.
+    /// Until time has paid for those units, a key starts with no units, and its first request waits for a call.
     #[cfg(feature = "rules")]
     pub(crate) fn succeed(&self, now_ns: u64) {
         let rest_ns = self.plan.refill_us().saturating_mul(1_000);
@@ -206,7 +211,8 @@ impl WriteBackBook {
         now_ns.abs_diff(failed_ns) >= RETRY_NS.min(self.pace_ns)
     }
 
-    /// `is_failing` is whether the last call about this key failed.
+    /// Returns whether a key gets units before its first answer. `is_failing` is whether the last call about this key
+    /// failed.
     fn is_cold(&self, part: usize, is_failing: bool) -> bool {
         self.options.on_failure != OnFailure::Closed || !(is_failing || self.is_out(part))
     }
@@ -337,7 +343,7 @@ impl WriteBackBook {
             };
             match self.check_entry(&entry, cost, now_ns, spend) {
                 Some(checked) => return checked,
-                // The entry was removed, so the next entry is another one.
+                // The entry is dead. Removes it from the table, so that the next pass makes a new entry.
                 None => self.table.remove(key.into(), &entry),
             }
         }
@@ -513,7 +519,8 @@ impl WriteBackBook {
         self.tallies.dropped.add(dropped);
     }
 
-    /// Makes keys that return before a time start with no units. Must be called before such a key is removed.
+    /// Lets keys that are removed and return before `until_ns` start with no units. Must be called before such a key is
+    /// removed.
     fn press(&self, until_ns: u64) {
         // Ordering: Release, and Acquire in `make`. After this store, the holder of the ledger marks the entry dead.
         // The thread that makes the key's next entry first either finds the entry dead while it holds the ledger, or
@@ -633,7 +640,7 @@ impl WriteBackBook {
         self.came_back();
     }
 
-    /// Another call may now be sent.
+    /// Records that a call ended, so that another call may be sent.
     fn came_back(&self) {
         let mut schedule = self.schedule();
         schedule.in_flight = schedule.in_flight.saturating_sub(1);

@@ -72,7 +72,8 @@ impl<C: Clock> WriteBackCore<C> {
         Some(Answer::new(decision, DecidedBy::Held))
     }
 
-    /// The answer to a look. Returns `None` if only the server can decide, or if nothing decided.
+    /// Returns the answer to a check that charges nothing. Returns `None` if only the server can decide, or if nothing
+    /// decided.
     #[cfg(feature = "rules")]
     pub(super) fn looked(&self, checked: WriteBackCheck) -> Option<Answer> {
         let by = self.by(&checked).filter(|_| checked.basis != Basis::Full)?;
@@ -97,7 +98,8 @@ impl<C: Clock> WriteBackCore<C> {
         }
     }
 
-    /// How long a caller waits for calls that others sent: longer than any call takes, including its retries.
+    /// How long `flush` and `close` wait for calls that other callers sent. It is longer than any call takes, including
+    /// its retries.
     pub(super) fn patience(&self) -> Duration {
         self.timeout.saturating_mul(4).max(Duration::from_secs(1))
     }

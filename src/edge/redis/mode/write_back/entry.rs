@@ -15,7 +15,7 @@ pub(crate) struct WriteBackKey {
     /// The part of the shared state that holds the key.
     pub(super) part: usize,
     pub(super) allowance: Allowance,
-    /// Before this time no further unit is available, whatever the server is asked.
+    /// Before this time no further unit is available, and a call to the server is useless.
     retry_ns: AtomicU64,
     /// When the full quota is available again, as far as is known.
     pub(super) reset_ns: AtomicU64,
@@ -29,11 +29,11 @@ pub(super) struct KeyLedger {
     pub(super) was: u64,
     /// The largest cost that was denied since the last answer.
     pub(super) wanted: u64,
-    /// The key was not asked about yet, or not for a while. The next request causes a call at once.
+    /// No call about the key was sent yet, or none for a while. The next request causes a call at once.
     pub(super) is_new: bool,
     /// The key is in the queue for calls at once.
     pub(super) is_queued: bool,
-    /// The time since which units are not posted.
+    /// Since when the key has unposted units.
     pub(super) pending_since: Option<u64>,
     pub(super) spent_ns: u64,
     pub(super) answered_ns: u64,
@@ -41,7 +41,7 @@ pub(super) struct KeyLedger {
     pub(super) failed_ns: u64,
 }
 
-/// The position of an entry relative to the ends of its windows.
+/// Whether the current time is near the end of one of an entry's windows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(super) enum Season {

@@ -75,15 +75,15 @@ const FLUSH_ROUNDS: usize = 3;
 ///   after 100 ms, when it is checked. While no call is answered, one key at a time asks, so that a server that is down
 ///   receives few calls.
 /// - **Windows** follow the server's clock. Each answer bounds the difference between the clocks. Near the end of a
-///   window, within that difference, a process spends only units that the allowances of both windows contain. Before
-///   the first answer, the limiter assumes that the clocks agree.
+///   window, this difference leaves open which window a request belongs to. Then a process spends only units that the
+///   allowances of both windows contain. Before the first answer, the limiter assumes that the clocks agree.
 /// - **Clock steps.** If the local clock steps forward and back, the process gets no new units for a window to which it
 ///   returns. In the meantime it got at most `L/N` for each window that had not begun. If the server's clock steps, its
 ///   windows move. In the window of the step, processes that do not know of the step spend units that they hold for the
 ///   previous window. That window admits at most twice the bound.
 /// - **A fork** copies the numbers by which the shared state distinguishes posters. The shared state then takes the
-///   posts of parent and child for a key as one total, and does not count one of them. Build the limiter after the
-///   fork.
+///   posts of parent and child for a key as totals of one poster, and counts only the larger total. Build the limiter
+///   after the fork.
 ///
 /// The price is early denials: when the allowance is spent, [`check`](Self::check) denies requests until the answer
 /// arrives. [`check_async`](Self::check_async) waits for the answer.
@@ -146,7 +146,7 @@ impl<C: Clock> PostInFlight<C> {
 impl<C: Clock> Drop for PostInFlight<C> {
     fn drop(&mut self) {
         if self.post.is_some() {
-            self.land(Err(Error::new(ErrorKind::Timeout, "the runtime that carried the call is gone")));
+            self.land(Err(Error::new(ErrorKind::Timeout, "the runtime shut down before the call was answered")));
         }
     }
 }
@@ -209,7 +209,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
         let mut last = u64::MAX;
         let mut rounds = 0;
         let mut since = tokio::time::Instant::now();
-        // Ends when nothing changes for too long, because the runtime that carries the calls may have stopped.
+        // The loop ends if nothing changes for too long, because the runtime that carries the calls may have stopped.
         while rounds < FLUSH_ROUNDS && since.elapsed() <= self.patience() {
             self.book.hurry();
             let mut posts = JoinSet::new();
@@ -292,7 +292,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// Like [`check_n`](Self::check_n), but waits for the server, at most for the time-out, if this process has spent
     /// its allowance.
     ///
-    /// A future that is dropped has charged nothing, unless it was about to complete.
+    /// If the future is dropped before it completes, it has charged nothing, except in the moment before it completes.
     pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         let key = key.bytes();
         match self.core.check_now(&key, cost) {

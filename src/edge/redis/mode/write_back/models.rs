@@ -64,7 +64,7 @@ fn spenders_and_a_post(sync: fn(&WriteBackKey, u64)) {
         admitted += 1;
     }
     entry.sync(0);
-    assert_eq!(admitted, 3, "what was handed out is spent once, and all of it can be");
+    assert_eq!(admitted, 3, "the allowance is spent exactly once");
     assert_eq!(entry.ledger.lock().unwrap().posted, admitted, "every admitted unit is posted once");
 }
 
@@ -74,7 +74,7 @@ fn what_is_admitted_beside_a_post_is_posted_once() {
 }
 
 #[test]
-#[should_panic(expected = "what was handed out is spent once")]
+#[should_panic(expected = "the allowance is spent exactly once")]
 fn control_a_plain_store_hands_out_what_is_spent() {
     model(|| spenders_and_a_post(WriteBackKey::sync_by_store));
 }
@@ -89,7 +89,7 @@ fn a_window_ends(turn: fn(&WriteBackKey)) {
     };
     turn(&entry);
     let late = late.join().unwrap();
-    assert!(late <= 1, "nothing of a window that is over is spent in the next");
+    assert!(late <= 1, "units of a past window are not spent in the next");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn the_next_window_begins_with_its_own_allowance() {
 }
 
 #[test]
-#[should_panic(expected = "nothing of a window that is over")]
+#[should_panic(expected = "units of a past window")]
 fn control_the_end_is_written_before_the_word() {
     model(|| {
         a_window_ends(|entry| {
@@ -163,7 +163,7 @@ fn a_removal(kill: fn(&WriteBackKey) -> Removal) {
     let last = place.present.lock().unwrap().clone();
     last.sync(0);
     let posted = *place.posted.lock().unwrap() + last.ledger.lock().unwrap().posted;
-    assert_eq!(posted, admitted, "no admitted unit is left in an entry that nobody posts");
+    assert_eq!(posted, admitted, "every admitted unit is posted, also units of a removed entry");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn an_entry_that_is_removed_keeps_no_unit() {
 }
 
 #[test]
-#[should_panic(expected = "no admitted unit is left in an entry that nobody posts")]
+#[should_panic(expected = "every admitted unit is posted, also units of a removed entry")]
 fn control_killing_whatever_was_spent_loses_units() {
     model(|| {
         a_removal(|entry| {

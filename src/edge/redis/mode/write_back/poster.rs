@@ -1,8 +1,10 @@
 //! The number by which the shared state identifies a poster.
 //!
-//! The shared state takes all posts with one number as totals of one poster. So each new count needs a new number: each
-//! entry of a key, also an entry that comes back, and each account that returns to a window in which it may already
-//! have posted.
+//! The shared state takes all posts with one number as totals of one poster. A count that starts again from zero
+//! therefore needs a new number. This happens:
+//!
+//! - when a key gets an entry, for the first time or again;
+//! - when an account returns to a window in which it may already have posted.
 
 use crate::base::sync::{AtomicU64, Ordering};
 

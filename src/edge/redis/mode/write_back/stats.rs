@@ -22,7 +22,7 @@ pub struct WriteBackStats {
     /// Units that exceeded the limit in the shared state when they were posted. This is this process's part of the
     /// over-admission of all processes.
     pub overshoot: u64,
-    /// Units that will never be posted. Their window is over, or with GCRA, time has paid for them. If an answer was
-    /// lost, some of them may be in the shared state.
+    /// Units that will never be posted, because their window is over. With GCRA, the reason is that time has paid for
+    /// them. If an answer was lost, some of them may be in the shared state.
     pub evicted_pending: u64,
 }

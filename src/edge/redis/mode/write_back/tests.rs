@@ -29,7 +29,7 @@ fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
 
 fn book(limit: Limit, processes: u32, max_keys: usize, in_flight: usize) -> (WriteBackBook, InProcess) {
     let options = options(processes, max_keys, in_flight);
-    let plan = Plan::new(&[limit]).expect("a limit that can be reckoned with");
+    let plan = Plan::new(&[limit]).expect("the script can count the limit");
     (WriteBackBook::new(Arc::new(plan), options, || {}), InProcess::new(ManualClock::default()))
 }
 
@@ -109,12 +109,12 @@ fn keys_that_were_removed_early_come_back_with_nothing_and_are_counted() {
     assert_eq!(drain(&book, &server, START, START), 200);
     let now_ns = START + 3 * SEC;
     assert_eq!(drain(&book, &server, now_ns, now_ns), 0);
-    assert_eq!(book.counted(now_ns).keys, 0, "there is little room");
-    assert_eq!(spend(&book, b"a", 50, now_ns), 0, "no fresh allowance");
+    assert_eq!(book.counted(now_ns).keys, 0, "a nearly full table removes idle keys");
+    assert_eq!(spend(&book, b"a", 50, now_ns), 0, "a returning key starts without an allowance");
     drain(&book, &server, now_ns, now_ns);
     let more = spend(&book, b"a", 50, now_ns);
     assert!(more > 0);
-    assert_eq!(drain(&book, &server, now_ns, now_ns), more, "a total from 0 adds to the one before");
+    assert_eq!(drain(&book, &server, now_ns, now_ns), more, "the new total adds to the earlier total");
 }
 
 #[test]
@@ -146,12 +146,12 @@ fn a_window_is_not_handed_out_again_by_a_clock_that_went_forth_and_back() {
     assert_eq!(spend(&book, b"a", 500, START), 100);
     assert_eq!(drain(&book, &server, START, START), 100);
     let ahead = START + 2 * 3_600 * SEC;
-    assert_eq!(spend(&book, b"a", 500, ahead), 100, "the window that the local clock shows");
+    assert_eq!(spend(&book, b"a", 500, ahead), 100, "the process admits the window that its local clock shows");
     for at in 0..20 {
         drain(&book, &server, ahead + at * SEC, START + at * SEC);
         assert_eq!(spend(&book, b"a", 500, ahead + at * SEC), 0);
     }
-    assert_eq!(spend(&book, b"a", 500, START + 21 * SEC), 0, "the local clock is set right");
+    assert_eq!(spend(&book, b"a", 500, START + 21 * SEC), 0, "a corrected clock gives no second allowance");
     assert_eq!(drain(&book, &server, START + 21 * SEC, START + 21 * SEC), 0);
     assert_eq!(spend(&book, b"a", 500, START + 22 * SEC), 0);
 }
@@ -197,7 +197,7 @@ fn nothing_is_due_while_no_call_can_be_sent() {
     assert_eq!((posts.len(), book.due(START).len()), (4, 0));
     assert!(book.next_ns() > START);
     book.failed(&posts[0], ErrorKind::Timeout, START);
-    assert_eq!(book.next_ns(), 0, "one can be sent again");
+    assert_eq!(book.next_ns(), 0, "a failed call makes room for another call");
     let reply = server.answer_at(&posts[1].call, START / 1_000);
     book.posted(&posts[1], &reply, START);
     assert_eq!(book.due(START).len(), 2);
@@ -212,9 +212,9 @@ fn gcra_that_was_not_answered_is_not_charged_again_when_the_server_forgot_it() {
         charged += server.answer_at(&post.call, START / 1_000).granted;
         book.failed(&post, ErrorKind::Timeout, START);
     }
-    assert_eq!(charged, 20, "the answer is lost");
+    assert_eq!(charged, 20, "the server charged the units although the answer was lost");
     let soon = START + 60 * SEC;
-    assert_eq!(drain(&book, &server, soon, soon), 0, "it is remembered");
+    assert_eq!(drain(&book, &server, soon, soon), 0, "the server remembers the post and charges nothing twice");
     let (book, server) = self::book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 1_000, 4);
     assert_eq!(spend(&book, b"a", 20, START), 20);
     for post in book.due(START) {
@@ -225,7 +225,7 @@ fn gcra_that_was_not_answered_is_not_charged_again_when_the_server_forgot_it() {
     assert_eq!(drain(&book, &server, late, late), 0);
     assert_eq!((book.counted(late).evicted_pending, book.counted(late).pending), (20, 0));
     let more = spend(&book, b"a", 5, late);
-    assert_eq!((more, drain(&book, &server, late, late)), (5, 5), "what comes after is charged");
+    assert_eq!((more, drain(&book, &server, late, late)), (5, 5), "later units are charged");
 }
 
 #[test]
@@ -414,7 +414,7 @@ mod runtimes {
         assert!(limiter.check("a").is_allowed());
         drop(first);
         let closed = in_time(limiter.clone().close());
-        assert_eq!(closed, Some(0), "and what it let through is posted");
+        assert_eq!(closed, Some(0), "close posts the admitted unit");
         assert_eq!(limiter.stats().posts, 1);
         let again = in_time(limiter.close());
         assert_eq!(again, Some(0));
