@@ -311,7 +311,7 @@ fn requests_without_key_are_counted_and_named() {
         assert_eq!((counts.refused, counts.allowed, counts.shared), (1, 1, 5));
     }
     let nobody = IpAddr::from([0, 0, 0, 0]);
-    let peer = " peer address that its server passed on (see PeerAddr and ClientIp::peer_from)";
+    let peer = " peer address: the server did not insert one (see PeerAddr and ClientIp::peer_from)";
     check(ClientIp::peer(), nobody, peer);
     check(ClientIp::x_forwarded_for(Proxies::hops(2)), nobody, " client address in x-forwarded-for");
     check(
@@ -319,12 +319,12 @@ fn requests_without_key_are_counted_and_named() {
         nobody,
         &format!(" client address in forwarded, or no{peer}"),
     );
-    check(|_: Head<'_>| None, 7, "thing to tell its client by");
+    check(|_: Head<'_>| None, 7, " key that identifies its client");
     check((ClientIp::peer(), |_: Head<'_>| Some(7)), (nobody, 7), peer);
 
     let header = RateLimitLayer::new(limiter(&manual()), Header::new(HeaderName::from_static("x-key")));
     let answer = text(ask(&header, Request::new(())));
-    assert!(answer.contains("This request has no header field x-key, or several, so its"), "{answer}");
+    assert!(answer.contains("This request has no header field x-key, or has it several times, so its"), "{answer}");
     let known = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
     assert_eq!(status(&known, from("203.0.113.7")), 200);
     assert_eq!(known.without_key(), Default::default());

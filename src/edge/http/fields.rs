@@ -116,7 +116,7 @@ impl Fields {
     /// use std::time::Duration;
     /// use tollgate::http::{Dialect, Fields, Reset};
     ///
-    /// // A clock that began at zero when the process did.
+    /// // A clock that showed zero when the process started.
     /// let started = Duration::from_secs(1_790_000_000);
     /// let fields = Fields::new(Dialect::Legacy { reset: Reset::Epoch }).unix_time(move |time| time + started);
     /// # let _ = fields;

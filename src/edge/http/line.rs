@@ -12,7 +12,7 @@ const INLINE: usize = 256;
 pub(super) struct FieldValue {
     inline: [u8; INLINE],
     len: usize,
-    /// The whole value, once it no longer fits on the stack.
+    /// The whole value if it does not fit on the stack. Otherwise empty.
     long: Vec<u8>,
 }
 

@@ -80,7 +80,7 @@ impl<'a> Policy<'a> {
     /// If the limiter's quota [changes](crate::Adjustable), `quota` may be out of date: a decision knows its own rate,
     /// and clients see that rate. There are two exceptions. For [`SlidingLog`](crate::SlidingLog) and
     /// [`SubWindow`](crate::SubWindow), the policy assumes the period of `quota`. [Leases](crate::Leases) are the other
-    /// exception. For all of these, pass the quota that is in force.
+    /// exception. For these three, pass the quota that is in force.
     #[must_use]
     pub fn new(name: &'a str, quota: &Quota, decision: Decision) -> Self {
         let (limit, period_ns) = match decision.rate_unlike(quota) {
@@ -175,7 +175,7 @@ impl<'a> Policy<'a> {
         Available { units: units.min(MAX_INTEGER), seconds: seconds(ns).clamp(1, MAX_INTEGER) }
     }
 
-    /// Returns the same, with the time in nanoseconds.
+    /// Returns the available units, and the time that they are meant for in nanoseconds.
     fn available_ns(&self) -> (u64, u128) {
         let units = self.decision.remaining().min(self.quota());
         if units == 0 {

@@ -22,7 +22,7 @@ pub(crate) fn unknown_client(status: http::StatusCode, what: Option<&str>) -> St
             body.push(' ');
             escape(what, |bytes| body.extend(bytes.iter().copied().map(char::from)));
         }
-        None => body.push_str("thing to tell its client by"),
+        None => body.push_str(" key that identifies its client"),
     }
     body.push_str(", so its rate limit is not known\"}");
     body

@@ -1,6 +1,6 @@
 //! The events that meters count.
 
-/// An event of a request under a rule.
+/// An event of a request that a rule applies to.
 ///
 /// The first seven events are outcomes: each request has exactly one. The other events are marks, which a request may
 /// have in addition.
@@ -15,11 +15,11 @@ pub enum Event {
     ShadowDenied,
     /// `unlimited`: the request was admitted without counting.
     Unlimited,
-    /// `error_open`: the shared state did not answer, and the request was admitted.
+    /// `error_open`: the shared state was unavailable, and the request was admitted.
     ErrorOpen,
-    /// `error_closed`: the shared state did not answer, and the request was denied.
+    /// `error_closed`: the shared state was unavailable, and the request was denied.
     ErrorClosed,
-    /// `error_local`: the shared state did not answer, and this process decided alone.
+    /// `error_local`: the shared state was unavailable, and this process decided alone.
     ErrorLocal,
     /// Admitted units above four fifths of the limit.
     NearLimit,

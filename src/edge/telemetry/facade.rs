@@ -178,37 +178,37 @@ fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<Label>) {
 
 pub(super) fn describe() {
     describe_counters(&[
-        (REQUESTS, "Requests under a rule, by what became of them"),
-        (HITS, "Units that requests under a rule asked for"),
-        (mark(Event::NearLimit), "Units that went through above four fifths of the limit"),
+        (REQUESTS, "Requests that a rule applies to, by outcome"),
+        (HITS, "Units that requests asked for, by rule"),
+        (mark(Event::NearLimit), "Admitted units above four fifths of the limit"),
         (mark(Event::OverLimit), "Units above the limit"),
-        (mark(Event::SoftLimited), "Units that went through above the soft limit"),
+        (mark(Event::SoftLimited), "Admitted units above the soft limit"),
         #[cfg(feature = "tower")]
-        (WITHOUT_KEY, "Requests without a key to limit them by, by what became of them"),
+        (WITHOUT_KEY, "Requests in which a layer found no key, by outcome"),
         (RELOADS, "Loads of rules, by result"),
-        (UNKNOWN_DOMAINS, "Requests of a domain that there are no rules for"),
+        (UNKNOWN_DOMAINS, "Requests with a domain that has no rules"),
     ]);
     describe_gauges(&[
-        (KEYS, "Keys that are held"),
-        (SLOTS, "Keys for which there is room"),
-        (EVICTIONS, "Keys that owed and gave way to others for want of room, since the store was made"),
+        (KEYS, "Stored keys"),
+        (SLOTS, "The largest number of keys that the store can hold"),
+        (EVICTIONS, "Keys with debt that were evicted since the store was created"),
         (
             DEBT_DENIALS,
-            "New keys that were denied for a debt that may not have been theirs, since the store was made",
+            "New keys that were denied for a debt that may belong to other keys, since the store was created",
         ),
-        (FALSE_POSITIVE, "Chance that a key's first request is taken for a later one"),
-        (ERROR, "Chance that a key is counted at least one unit more than it used"),
-        (FALSE_DENIAL, "Chance that a key is denied below half of its limit"),
+        (FALSE_POSITIVE, "Probability that the first request of a new key counts as a repeated request"),
+        (ERROR, "Probability that the count of a key is at least one unit too high"),
+        (FALSE_DENIAL, "Probability that a key is denied although it used less than half of its limit"),
         (RULES, "Rules in force"),
         #[cfg(feature = "rules")]
-        (UNMATCHED, "Rules that applied to no request since the last load, though their domain was asked"),
-        (CONFIG_HASH, "A hash of the files of rules in force: other where the rules are"),
+        (UNMATCHED, "Rules that matched no request since the last load, in a domain that had requests"),
+        (CONFIG_HASH, "A hash of the rule files in force: equal in processes with the same rules"),
     ]);
     with_recorder(|recorder| {
-        let text = "When rules were last loaded, in Unix time";
+        let text = "The Unix time of the last successful load of rules";
         recorder.describe_gauge(LAST_SUCCESS.into(), Some(Unit::Seconds), text.into());
     });
-    describe_duration(CHECK_DURATION, "How long checks take, of a sample");
+    describe_duration(CHECK_DURATION, "The duration of a sample of checks");
 }
 
 pub(super) fn describe_counters(counters: &[(&'static str, &'static str)]) {

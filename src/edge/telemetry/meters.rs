@@ -22,11 +22,11 @@ pub struct MeterCounts {
     pub shadow_denied: u64,
     /// Requests that were admitted without counting.
     pub unlimited: u64,
-    /// Requests that were admitted because the shared state did not answer.
+    /// Requests that were admitted because the shared state was unavailable: it did not answer, or was not called.
     pub error_open: u64,
-    /// Requests that were denied because the shared state did not answer.
+    /// Requests that were denied because the shared state was unavailable.
     pub error_closed: u64,
-    /// Requests that this process decided alone because the shared state did not answer.
+    /// Requests that this process decided alone because the shared state was unavailable.
     pub error_local: u64,
     /// The units of all these requests.
     pub hits: u64,

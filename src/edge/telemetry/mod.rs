@@ -37,8 +37,9 @@
 //! | `tollgate_sync_duration_seconds` | `limiter` | the duration of calls to the shared state, with or without an answer |
 //! | `tollgate_sync_errors_total` | `limiter`, `kind` | calls to the shared state that failed, or (`breaker`) were not sent because of earlier failures |
 //! | `tollgate_failure_decisions_total` | `limiter`, `decision` | requests decided without the shared state: `error_open`, `error_closed`, `error_local` |
-//! | `tollgate_partitioned` | `limiter` | 1 while the shared state is not asked because of failures |
+//! | `tollgate_partitioned` | `limiter` | 1 while a circuit breaker stops calls to the shared state or to a part of it |
 //! | `tollgate_breaker_state` | `limiter` | 0 closed, 1 half-open, 2 open |
+//! | `tollgate_server_evicts` | `limiter` | 1 if the server is set to evict keys when its memory is full |
 //! | `tollgate_domain_not_found_total` | | requests with a domain that has no rules |
 //!
 //! *Whose* stands for one of two sets of labels: `domain` and `rule` for a rule's store (`rules::publish_rules`), or

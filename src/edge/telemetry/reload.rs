@@ -97,7 +97,7 @@ impl Reloads {
         #[cfg(feature = "metrics")]
         self.handles.error.increment(1);
         #[cfg(feature = "tracing")]
-        tracing::warn!(target: "tollgate", %error, "rules not loaded, those before stay in force");
+        tracing::warn!(target: "tollgate", %error, "rules rejected; the previous rules stay in force");
         #[cfg(not(feature = "tracing"))]
         let _ = error;
     }

@@ -52,15 +52,15 @@ impl SharedHandles {
 pub(super) fn describe() {
     describe_counters(&[
         (SYNC_ERRORS, "Calls to the shared state that failed or were not sent, by kind"),
-        (UNDECIDED, "Requests that were decided without the shared state, since it could not be asked"),
+        (UNDECIDED, "Requests that were decided without the shared state, because it was unavailable"),
     ]);
     describe_gauges(&[
-        (PARTITIONED, "1 while the shared state, or a part of it, is not asked after failures"),
-        (BREAKER_STATE, "0: the shared state is asked; 1: one request asks it; 2: it is not asked"),
+        (PARTITIONED, "1 while a circuit breaker stops calls to the shared state or to a part of it"),
+        (BREAKER_STATE, "The state of the circuit breaker: 0 closed, 1 half-open, 2 open"),
         (
             SERVER_EVICTS,
-            "1 if the server says that it evicts keys when its memory is full, and limits with them",
+            "1 if the server is set to evict keys, and with them the state of limits, when its memory is full",
         ),
     ]);
-    describe_duration(SYNC_DURATION, "How long calls to the shared state take, answered or not");
+    describe_duration(SYNC_DURATION, "The duration of calls to the shared state, with or without an answer");
 }

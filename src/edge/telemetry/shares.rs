@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(u128::from(Shares::near_line(u64::MAX)), u128::from(u64::MAX) * 4 / 5);
     }
 
-    /// The same cases as in the tests of Envoy's service: a cost that crosses a line is split at the line.
+    /// The cases are those of the tests of Envoy's service. A cost that crosses a line is split at the line.
     #[test]
     fn costs_are_split_where_they_cross() {
         let of = |limit, used, cost| {

@@ -36,9 +36,9 @@ impl Proxies {
     /// The maximum number of proxy addresses in a header field if networks identify the proxies.
     pub const MAX: usize = 32;
 
-    /// States that every request passes exactly this number of proxies, *always*. The client's address is the one that
-    /// the first proxy saw. With one proxy, this is the last address in the field. With none, it is the peer's address,
-    /// and the field is not read.
+    /// States that every request passes *exactly* this number of proxies. The client's address is the address that the
+    /// first proxy saw. With one proxy, this is the last address in the field. With none, it is the peer's address, and
+    /// the field is not read.
     ///
     /// Clients must not be able to bypass a proxy: a client that can bypass one can choose its own address. A request
     /// that passed fewer proxies has no address.
@@ -47,8 +47,9 @@ impl Proxies {
         Self(Trust::Hops(count))
     }
 
-    /// Treats all addresses in these networks as proxies. The client's address is the first one outside these networks,
-    /// from right to left, starting with the peer's. If all addresses are in these networks, it is the leftmost one.
+    /// Treats all addresses in these networks as proxies. The client's address is the first address outside these
+    /// networks, from right to left, starting with the peer's. If all addresses are in these networks, it is the
+    /// leftmost address.
     ///
     /// Clients must not have addresses in these networks. A request with more than [`Proxies::MAX`] proxies has no
     /// address.
@@ -79,7 +80,7 @@ pub struct PrefixError {
 impl fmt::Display for PrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bits, longest } = self;
-        write!(f, "a prefix of {bits} bits, of an address of {longest}: it must be 0 to {longest}")
+        write!(f, "the prefix is {bits} bits; use 0 to {longest}")
     }
 }
 
@@ -314,7 +315,7 @@ impl KeyExtractor for ClientIp {
     }
 
     fn what(&self) -> Option<Cow<'_, str>> {
-        const PEER: &str = "peer address that its server passed on (see PeerAddr and ClientIp::peer_from)";
+        const PEER: &str = "peer address: the server did not insert one (see PeerAddr and ClientIp::peer_from)";
         Some(match &self.source {
             AddressSource::Peer | AddressSource::List { proxies: Proxies(Trust::Hops(0)), .. } => PEER.into(),
             AddressSource::List { name, proxies: Proxies(Trust::Hops(_)), .. } => {
@@ -444,7 +445,7 @@ mod tests {
             assert_eq!(key(&ClientIp::peer().ipv4_prefix(bits).unwrap(), "203.0.113.7"), expected, "{bits}");
         }
         let error = ClientIp::peer().ipv6_prefix(129).unwrap_err();
-        assert_eq!(error.to_string(), "a prefix of 129 bits, of an address of 128: it must be 0 to 128");
+        assert_eq!(error.to_string(), "the prefix is 129 bits; use 0 to 128");
         assert!(ClientIp::peer().ipv4_prefix(33).is_err());
     }
 

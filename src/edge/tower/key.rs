@@ -170,8 +170,8 @@ impl KeyExtractor for Global {
 ///   and [`Missing::Shared`], because the service that checks the value may read a different one of them.
 ///
 /// Clients write header fields. If the server does not check the value, a client can use a new key for each request.
-/// Put the layer behind the check, or limit addresses too. The server alone limits a value's length. A keyed limiter
-/// stores the whole value; a compact limiter stores its hash.
+/// Put the layer behind the check, or limit addresses too. The layer does not limit the length of a value; only the
+/// server does. A keyed limiter stores the whole value; a compact limiter stores its hash.
 ///
 /// # Examples
 /// ```
@@ -207,7 +207,7 @@ impl KeyExtractor for Header {
     }
 
     fn what(&self) -> Option<Cow<'_, str>> {
-        Some(format!("header field {}, or several", self.name).into())
+        Some(format!("header field {}, or has it several times", self.name).into())
     }
 
     /// `Bearer realm="api"` for `Authorization` (RFC 6750), and `ApiKey in="header", name="x-api-key"` for other
@@ -223,8 +223,8 @@ impl KeyExtractor for Header {
 
 /// The key of [`Header`]: the value of the field, which may hold any bytes.
 ///
-/// The key shares the request's memory. A clone, such as the one that a keyed limiter stores, owns its memory. It does
-/// not keep the buffer alive that the server read the request into.
+/// The key shares the request's memory. A clone owns its memory. So the clone that a keyed limiter stores does not keep
+/// the server's request buffer alive.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub struct HeaderKey(HeaderValue);
 

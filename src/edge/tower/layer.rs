@@ -214,8 +214,8 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
     /// [know the remaining quota](super::Limit::knows_remaining), such as a [striped](crate::Builder::striped) limiter.
     ///
     /// If an inner layer or the service itself denied the request, the response keeps its fields. The layer recognises
-    /// such a response by status 429 with a `Retry-After`, or by `grpc-status` 8. In dialects that hold one policy, a
-    /// response also keeps its fields if they show less remaining quota than this layer would write. In draft 11, the
+    /// such a response by status 429, by a `Retry-After` field, or by `grpc-status` 8. In dialects that hold one policy,
+    /// a response also keeps its fields if they show less remaining quota than this layer would write. In draft 11, the
     /// layer appends its fields.
     #[must_use]
     pub fn fields_on_allowed(self, fields_on_allowed: bool) -> Self {

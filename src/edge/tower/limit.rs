@@ -165,7 +165,7 @@ pub struct Named<L> {
 }
 
 impl<L> Named<L> {
-    /// Gives a limiter a name, and states its quota.
+    /// Combines a limiter with the name and quota that clients see.
     pub fn new(name: impl Into<Cow<'static, str>>, quota: Quota, limit: L) -> Self {
         Self { limit, name: name.into(), quota }
     }

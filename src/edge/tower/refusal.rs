@@ -103,7 +103,7 @@ impl<'a> Refused<'a> {
     pub fn grpc(&self) -> Response<Bytes> {
         let (status, message) = match self.wait {
             Some(_) => (RESOURCE_EXHAUSTED, "rate limit exceeded"),
-            None => (if self.challenge.is_some() { "16" } else { "7" }, "no key to limit this request by"),
+            None => (if self.challenge.is_some() { "16" } else { "7" }, "the request has no rate limit key"),
         };
         let mut response = Response::new(Bytes::new());
         let headers = response.headers_mut();

@@ -85,8 +85,8 @@ impl Ruling for Answer {
 }
 
 /// Returns the policy that a client sees for a rule. Returns `None` for a rule without a limit and for a rule that only
-/// reports. Also returns `None` if the rule's state is not known: its server did not answer, or this process holds only
-/// a part of the limit.
+/// reports. Also returns `None` if the rule's state is not known: its server was unavailable, or this process holds
+/// only a part of the limit.
 fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
     let decision = *limit.decision().filter(|_| limit.knows_remaining())?;
     let policy = match &limit.rule().limit {

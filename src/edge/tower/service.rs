@@ -1,16 +1,17 @@
 //! The path of one request: the service asks the limit, then forwards or denies the request.
 //!
 //! ```text
-//! call ── exempt, or of cost 0, or without a key and `Missing::Allow` ──► forwarded
+//! call ── exempt, or cost 0, or no key and `Missing::Allow` ──► forwarded
+//!      ├─ no key and `Missing::Deny`, or several keys ──► the layer responds
 //!      └─ the limit decides, at once or awaited
-//!           ├─ admitted ── no use of the response ──► forwarded
-//!           │           └─ fields or a refund ──► forwarded; then the layer reads the ruling again
+//!           ├─ admitted ── the layer does not need the response ──► forwarded
+//!           │           └─ the response needs fields or may refund ──► forwarded; then the layer reads the ruling again
 //!           └─ denied ──► the layer responds
 //! ```
-//! 1. A limit that decides at once does so in `call`, on the service that was polled ready. The states that wait are
-//!    uninhabited in this mode.
-//! 2. For a limit that is awaited, the future takes the service that was polled ready. A clone of it waits for the next
-//!    request.
+//! 1. A limit that decides at once does so in `call`, on the service that was polled ready. This mode has no state that
+//!    waits: those states hold types without values.
+//! 2. For a limit that is awaited, the future takes the service that was polled ready. A clone of it stays in the
+//!    layer's service for the next request.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The state that a layer and its services share: the limit, the key extractor and the options. It screens requests and
-//! builds the responses to denied ones.
+//! The state that a layer and its services share: the limit, the key extractor and the options. This module finds the
+//! key and cost of a request, and builds the responses to denied requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ pub struct LayerSettings<L, X: KeyExtractor> {
 /// The settings that do not depend on a type parameter.
 #[derive(Clone, Default)]
 pub(super) struct LayerOptions {
-    /// The challenge of the key extractor, or the challenge that the caller set.
+    /// The challenge that the caller set, if any (`Some(None)` is no challenge). `None` means the key extractor's
+    /// challenge.
     pub(super) challenge: Option<Option<HeaderValue>>,
     pub(super) unknown: Arc<Unknown>,
     pub(super) exempt: Option<Arc<Exempt>>,

@@ -1,8 +1,9 @@
-//! Many processes, one server and a network, in virtual time. It measures exactly what the modes that decide in the
-//! process admit.
+//! Simulates many processes, one server and a network in virtual time. It measures exactly what leases and write-back
+//! admit.
 //!
 //! The processes run the real books. The server is the model of the script. Only time and the network are simulated.
-//! The seed determines the whole run. It exists for this crate's tests and examples, and is not part of the public API.
+//! The seed determines the whole run. This module exists for this crate's tests and examples, and is not part of the
+//! public API.
 
 mod load;
 mod node;

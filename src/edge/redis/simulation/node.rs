@@ -156,8 +156,7 @@ impl Node {
         }
     }
 
-    /// Does what a call that may wait does: see `LeaseLimiter::check_async`. Also returns whether a call is due at
-    /// once.
+    /// Checks one unit, as `LeaseLimiter::check_async` does. Also returns whether a call is due at once.
     pub(super) fn find(&self, now_ns: u64, is_last: bool) -> (Found, bool) {
         let leases = match &self.book {
             Book::Lease(leases) if leases.is_awaited => leases,

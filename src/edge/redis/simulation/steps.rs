@@ -14,7 +14,7 @@ pub struct Steps {
     books: Vec<WriteBackBook>,
     server: InProcess,
     sent: Vec<Sent>,
-    /// Calls for which no node waits any more. They may still arrive.
+    /// Calls that their nodes gave up. They may still arrive at the server.
     late: Vec<Post>,
     now_ns: u64,
     window_ns: u64,

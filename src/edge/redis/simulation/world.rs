@@ -117,20 +117,21 @@ struct World<'h> {
     waiting: Vec<VecDeque<(Patient, Option<lease::Waiting<'h>>)>>,
     exact: Exact,
     outcome: Outcome,
-    /// How far each node's clock is ahead. No clock is exact.
+    /// How far each node's clock is ahead, in nanoseconds: up to 20 ms.
     skews: Vec<u64>,
     server: InProcess,
     events: BinaryHeap<Reverse<(u64, u64)>>,
     what: std::collections::HashMap<u64, Event>,
     number: u64,
-    /// The request that waits for this answer alone.
+    /// Each call, and the request that waits for its answer, if there is one. `None` after the call has ended.
     asked: Vec<Option<(Asked, Option<Patient>)>>,
     random: SplitMix64,
     calls: u64,
     charged: u64,
 }
 
-/// How often a call waits before it asks for itself alone, as in `LeaseLimiter::check_async`.
+/// How often a request looks for units, before it asks the server for its own cost alone. The same as in
+/// `LeaseLimiter::check_async`.
 const ROUNDS: usize = 4;
 
 /// Runs a simulation.
@@ -334,7 +335,7 @@ impl World<'_> {
                 self.send(node, at);
                 let skew = self.skew(node);
                 let next = self.nodes[node as usize].next_ns(at + skew).saturating_sub(skew);
-                // As late as a timer may fire.
+                // A real timer also fires up to a millisecond late.
                 let next = next.max(at + 100_000) + self.random.below(1_000_000);
                 self.at(next, Event::Due(node));
             }
@@ -354,7 +355,7 @@ impl World<'_> {
                 }
                 let back = at + self.way();
                 if let (true, Some(patient)) = (is_exact, patient) {
-                    // It counts when it is charged; only the answer is in flight.
+                    // The request counts when it is charged. Only its answer is still in flight.
                     self.asked[id] = None;
                     self.exact.request(reply.granted > 0, &mut self.outcome);
                     self.outcome.waited += 1;
