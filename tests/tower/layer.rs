@@ -324,7 +324,10 @@ fn requests_without_key_are_counted_and_named() {
 
     let header = RateLimitLayer::new(limiter(&manual()), Header::new(HeaderName::from_static("x-key")));
     let answer = text(ask(&header, Request::new(())));
-    assert!(answer.contains("This request has no header field x-key, or has it several times, so its"), "{answer}");
+    assert!(
+        answer.contains("This request has no header field x-key, or has it several times, so its"),
+        "{answer}"
+    );
     let known = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
     assert_eq!(status(&known, from("203.0.113.7")), 200);
     assert_eq!(known.without_key(), Default::default());

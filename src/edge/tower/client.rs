@@ -315,7 +315,8 @@ impl KeyExtractor for ClientIp {
     }
 
     fn what(&self) -> Option<Cow<'_, str>> {
-        const PEER: &str = "peer address: the server did not insert one (see PeerAddr and ClientIp::peer_from)";
+        const PEER: &str =
+            "peer address: the server did not insert one (see PeerAddr and ClientIp::peer_from)";
         Some(match &self.source {
             AddressSource::Peer | AddressSource::List { proxies: Proxies(Trust::Hops(0)), .. } => PEER.into(),
             AddressSource::List { name, proxies: Proxies(Trust::Hops(_)), .. } => {

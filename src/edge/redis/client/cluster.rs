@@ -352,7 +352,11 @@ mod tests {
             slots(&Value::Array(vec![range(0, 9, port), range(10, 16_383, 2)])).unwrap()
         };
         state.adopt(map(4), &seed, std::slice::from_ref(&seed));
-        assert_eq!((state.part(0), state.part(100)), (0, 1), "the new node takes the part of the node without slots");
+        assert_eq!(
+            (state.part(0), state.part(100)),
+            (0, 1),
+            "the new node takes the part of the node without slots"
+        );
         state.adopt(map(2), &seed, std::slice::from_ref(&seed));
         state.adopt(map(5), &seed, std::slice::from_ref(&seed));
         assert_eq!((state.part(0), state.part(100)), (0, 1), "a node keeps its part");

@@ -92,7 +92,10 @@ impl Transport for Client {
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
         let Ok(runtime) = Handle::try_current() else {
-            return Err(Error::new(ErrorKind::Unreachable, "not in a tokio runtime; call the limiter from a tokio task, or use the blocking client"));
+            return Err(Error::new(
+                ErrorKind::Unreachable,
+                "not in a tokio runtime; call the limiter from a tokio task, or use the blocking client",
+            ));
         };
         let answer = match &self.link {
             Topology::One(line) => line.call(&runtime, call, false).await,

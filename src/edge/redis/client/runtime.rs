@@ -77,7 +77,8 @@ impl<T: Transport + Clone> Connected for OnThread<T> {
     type Transport = T;
 
     fn transport(&self) -> Result<&T, Error> {
-        let no_thread = |_| Error::new(ErrorKind::Unreachable, "the thread for calls to the server could not start");
+        let no_thread =
+            |_| Error::new(ErrorKind::Unreachable, "the thread for calls to the server could not start");
         self.thread.handle().map(|_| &self.inner).map_err(no_thread)
     }
 }

@@ -148,7 +148,11 @@ async fn nothing_hangs_and_a_server_that_hangs_is_left_alone() {
     for _ in 0..1_000 {
         assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
     }
-    assert_eq!((began.elapsed(), server.asked()), (Duration::ZERO, 0), "an open breaker answers at once, without a call");
+    assert_eq!(
+        (began.elapsed(), server.asked()),
+        (Duration::ZERO, 0),
+        "an open breaker answers at once, without a call"
+    );
     // Ten minutes of requests, with pauses of half to all of a second.
     for _ in 0..60_000 {
         tokio::time::advance(Duration::from_millis(10)).await;

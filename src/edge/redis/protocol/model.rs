@@ -384,7 +384,10 @@ mod tests {
         for limit in [Limit::fixed_window(Quota::per_minute(5)), Limit::sliding_window(Quota::per_minute(5))]
         {
             let (mut key, start) = (Key::new(limit), NOW / (60 * SEC) * 60 * SEC);
-            assert!(key.check(5, start) && !key.check(1, start - 1), "the state's window counts as the current window");
+            assert!(
+                key.check(5, start) && !key.check(1, start - 1),
+                "the state's window counts as the current window"
+            );
             assert!(!key.check(1, start - 7_200 * SEC), "the window is moved back and keeps its units");
             assert!(key.check(1, start - 7_000 * SEC), "the moved window ends");
         }
@@ -501,8 +504,16 @@ mod tests {
         let mut key = Key::new(Limit::gcra(Quota::per_day(10)));
         assert_eq!((key.post(1, 5, 4, NOW), key.post(1, 5, 4, NOW), key.post(1, 5, 3, NOW)), (4, 0, 0));
         assert_eq!((key.post(2, 5, 1, NOW), key.post(1, 5, 6, NOW)), (1, 2));
-        assert_eq!((key.post(1, 7, 2, NOW), key.post(1, 5, 8, NOW)), (2, 2), "the previous epoch still accepts posts");
-        assert_eq!((key.post(1, 6, 1, NOW), key.post(1, 6, 1, NOW)), (1, 0), "a late post of an epoch between the two counts once");
+        assert_eq!(
+            (key.post(1, 7, 2, NOW), key.post(1, 5, 8, NOW)),
+            (2, 2),
+            "the previous epoch still accepts posts"
+        );
+        assert_eq!(
+            (key.post(1, 6, 1, NOW), key.post(1, 6, 1, NOW)),
+            (1, 0),
+            "a late post of an epoch between the two counts once"
+        );
         assert_eq!(
             (key.post(1, 5, 9, NOW), key.post(1, 7, 2, NOW)),
             (0, 0),

@@ -157,8 +157,12 @@ pub(crate) fn failure(error: &RedisError) -> Error {
             };
             return Error::new(ErrorKind::Refused, text);
         }
-        Theirs::UnexpectedReturnType | Theirs::Parse => (ErrorKind::Reply, "the reply does not follow the Redis protocol"),
-        Theirs::AuthenticationFailed => (ErrorKind::Refused, "authentication failed; check the user and the password"),
+        Theirs::UnexpectedReturnType | Theirs::Parse => {
+            (ErrorKind::Reply, "the reply does not follow the Redis protocol")
+        }
+        Theirs::AuthenticationFailed => {
+            (ErrorKind::Refused, "authentication failed; check the user and the password")
+        }
         Theirs::InvalidClientConfig => (ErrorKind::Address, "the client's settings are invalid"),
         Theirs::Io => (ErrorKind::Unreachable, "the connection failed"),
         _ => (ErrorKind::Unreachable, "there is no connection"),

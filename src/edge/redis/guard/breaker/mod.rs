@@ -441,7 +441,11 @@ mod tests {
         }
         assert_eq!(circuit.succeeded(&ask(&circuit, now + 2 * SECOND)), Change::Closed);
         let call = ask(&circuit, now);
-        assert_eq!(circuit.abandoned(&call, now, 0), Change::Nothing, "only a probe opens the circuit when it is abandoned");
+        assert_eq!(
+            circuit.abandoned(&call, now, 0),
+            Change::Nothing,
+            "only a probe opens the circuit when it is abandoned"
+        );
         assert_eq!(circuit.state(now), (BreakerState::Closed, 0));
     }
 

@@ -477,8 +477,16 @@ mod tests {
         let refused = Some(Pause::Refused { until_ns: from + 9_000 * MS });
         assert_eq!(holding.pause(&terms, 5, from), refused);
         assert_eq!(holding.pause(&terms, 4, from), None, "the server did not deny 4 units");
-        assert_eq!(holding.pause(&terms, 5, from - 1_000 * MS), refused, "the pause began at most a life ahead");
-        assert_eq!(holding.pause(&terms, 5, from - 1_001 * MS), None, "the pause comes from before a step back of the clock");
+        assert_eq!(
+            holding.pause(&terms, 5, from - 1_000 * MS),
+            refused,
+            "the pause began at most a life ahead"
+        );
+        assert_eq!(
+            holding.pause(&terms, 5, from - 1_001 * MS),
+            None,
+            "the pause comes from before a step back of the clock"
+        );
         assert_eq!(holding.pause(&terms, 5, from + 9_000 * MS), None);
         holding.pause_failing(from, from + MS);
         assert_eq!(holding.pause(&terms, 1, from), Some(Pause::Failing));

@@ -146,7 +146,10 @@ impl<C: Clock> PostInFlight<C> {
 impl<C: Clock> Drop for PostInFlight<C> {
     fn drop(&mut self) {
         if self.post.is_some() {
-            self.land(Err(Error::new(ErrorKind::Timeout, "the runtime shut down before the call was answered")));
+            self.land(Err(Error::new(
+                ErrorKind::Timeout,
+                "the runtime shut down before the call was answered",
+            )));
         }
     }
 }

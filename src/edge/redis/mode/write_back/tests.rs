@@ -146,7 +146,11 @@ fn a_window_is_not_handed_out_again_by_a_clock_that_went_forth_and_back() {
     assert_eq!(spend(&book, b"a", 500, START), 100);
     assert_eq!(drain(&book, &server, START, START), 100);
     let ahead = START + 2 * 3_600 * SEC;
-    assert_eq!(spend(&book, b"a", 500, ahead), 100, "the process admits the window that its local clock shows");
+    assert_eq!(
+        spend(&book, b"a", 500, ahead),
+        100,
+        "the process admits the window that its local clock shows"
+    );
     for at in 0..20 {
         drain(&book, &server, ahead + at * SEC, START + at * SEC);
         assert_eq!(spend(&book, b"a", 500, ahead + at * SEC), 0);
@@ -214,7 +218,11 @@ fn gcra_that_was_not_answered_is_not_charged_again_when_the_server_forgot_it() {
     }
     assert_eq!(charged, 20, "the server charged the units although the answer was lost");
     let soon = START + 60 * SEC;
-    assert_eq!(drain(&book, &server, soon, soon), 0, "the server remembers the post and charges nothing twice");
+    assert_eq!(
+        drain(&book, &server, soon, soon),
+        0,
+        "the server remembers the post and charges nothing twice"
+    );
     let (book, server) = self::book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 1_000, 4);
     assert_eq!(spend(&book, b"a", 20, START), 20);
     for post in book.due(START) {

@@ -36,7 +36,11 @@ fn of_eight_failures_the_fifth_opens() {
             thread::spawn(move || circuit.failed(&permit, 0, 0) != Change::Nothing)
         });
         let opened = threads.map(|thread| thread.join().unwrap());
-        assert_eq!(opened.iter().filter(|&&opened| opened).count(), 1, "exactly one failure reports that it opened the circuit");
+        assert_eq!(
+            opened.iter().filter(|&&opened| opened).count(),
+            1,
+            "exactly one failure reports that it opened the circuit"
+        );
         assert_eq!(circuit.state(0).0, BreakerState::Open, "every failure counts");
     });
 }

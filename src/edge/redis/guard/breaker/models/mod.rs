@@ -133,7 +133,10 @@ fn success(fail: fn(&Circuit, &Permit, u64)) {
         };
         assert_eq!(circuit.succeeded(&mine), Change::Closed, "no other report replaces the probe's word");
         failing.join().unwrap();
-        assert!(!asking.join().unwrap(), "no second probe while the first is in flight or after it succeeded");
+        assert!(
+            !asking.join().unwrap(),
+            "no second probe while the first is in flight or after it succeeded"
+        );
         assert_eq!(circuit.state(2 * TICK).0, BreakerState::Closed, "the probe's success is not lost");
     });
 }
