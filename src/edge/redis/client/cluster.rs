@@ -4,9 +4,13 @@
 //! with more than 16 nodes, some nodes share a part. A node that takes slots over is another part, so it is called at
 //! once.
 //!
-//! *The map.* A separate task asks for the map of the slots. It asks one node after another until a node answers, while
-//! calls continue with the current map. The task starts after a call failed, got no answer, or was redirected, and at
-//! most four times a second.
+//! *The map from slots to nodes.*
+//!
+//! 1. After a call failed, got no answer or was redirected, a separate task asks for the map, at most four times a
+//!    second.
+//! 2. The task asks one node after another until a node answers. Meanwhile, calls use the current map.
+//! 3. The answer replaces the map. If no node answers, the current map stays, and the next task starts after a pause.
+//! 4. A call waits for the task only if the map has no node for its slot.
 //!
 //! *Charged once.* Each call is sent once. A call is sent again only if a node declined it without running it (MOVED,
 //! ASK), and only to the node that the redirection names.

@@ -151,7 +151,7 @@ impl Bells {
 
     pub(crate) fn of(&self, key: &[u8]) -> &Arc<Notify> {
         let hash = self.hasher.hash_one(key);
-        #[expect(clippy::cast_possible_truncation, reason = "less than there are bells")]
+        #[expect(clippy::cast_possible_truncation, reason = "the remainder is less than the number of bells")]
         let index = (hash % BELLS as u64) as usize;
         &self.bells[index]
     }

@@ -69,7 +69,7 @@ enum NumberKind {
 
 impl Number {
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the halves")]
+    #[expect(clippy::cast_possible_truncation, reason = "takes the upper and the lower half")]
     const fn new(kind: NumberKind, bits: u128) -> Self {
         Self { kind, high: (bits >> 64) as u64, low: bits as u64 }
     }

@@ -61,7 +61,7 @@ pub(super) struct Leases {
 }
 
 /// The result of a request.
-#[expect(clippy::large_enum_variant, reason = "made for one call")]
+#[expect(clippy::large_enum_variant, reason = "a short-lived value")]
 pub(super) enum Found {
     Decided(bool),
     /// The request calls the server, and waits for the answer.

@@ -57,7 +57,7 @@ impl Steps {
     #[must_use]
     #[track_caller]
     pub fn new(limit: Limit, nodes: u32, max_keys: usize) -> Self {
-        let plan = Arc::new(Plan::new(&[limit]).expect("a limit"));
+        let plan = Arc::new(Plan::new(&[limit]).expect("the script can count the limit"));
         let book = |number: u32| {
             let options = BookSettings {
                 head: b"steps:{".as_slice().into(),

@@ -145,7 +145,7 @@ const ROUNDS: usize = 4;
 #[must_use]
 #[track_caller]
 pub fn run(setup: &Setup) -> Outcome {
-    let plan = Arc::new(Plan::new(&[setup.limit]).expect("a limit"));
+    let plan = Arc::new(Plan::new(&[setup.limit]).expect("the script can count the limit"));
     let interval_ns = u64::try_from(setup.interval.as_nanos()).unwrap_or(u64::MAX);
     let mut random = SplitMix64(setup.seed);
     let node = |number| Node::new(setup.mode, &plan, setup.nodes, number, interval_ns);

@@ -225,7 +225,7 @@ impl Holding {
         self.exchange(IDLE, QUEUED)
     }
 
-    /// Returns whether the caller, who found the key queued, must send the call.
+    /// Returns whether the caller, which found the key queued, must send the call.
     pub(super) fn take_up(&self) -> Turn {
         self.exchange(QUEUED, ASKED)
     }

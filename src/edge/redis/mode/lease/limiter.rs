@@ -79,7 +79,7 @@ use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
 /// process.
 ///
 /// # More keys than the table holds
-/// When the table holds [`max_keys`](crate::edge::redis::Builder::max_keys) keys, a new key gets no place. For such a
+/// When the table holds [`max_keys`](crate::edge::redis::Builder::max_keys) keys, a new key is not stored. For such a
 /// key, [`check_async`](LeaseLimiter::check_async) asks the server for exactly the cost. [`check`](LeaseLimiter::check)
 /// cannot wait, and denies the request. A key that holds nothing and was not used for four lives is removed.
 ///

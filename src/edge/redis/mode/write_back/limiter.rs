@@ -66,10 +66,10 @@ const FLUSH_ROUNDS: usize = 3;
 /// - **While the server is unavailable**, a process spends the rest of its allowance, and `L/N` in each new window;
 ///   with GCRA, 1/N of the rate. With [`OnFailure::Local`](crate::edge::redis::OnFailure::Local), a partition of `P`
 ///   processes that lasts for a time `t` adds at most `P · max(1, L/N)` to the window in which it begins, and with GCRA
-///   at most `P/N · (B + r · t)`. If errors come and go, each window gets this addition: if all processes are affected,
-///   a second limit in every window. With `Open` and `Closed`, that setting decides every request beyond the allowance;
-///   with `Closed`, new windows get no units. A lost call is such a partition of its process, until the next call is
-///   answered: the bounds above apply to calls that arrive.
+///   at most `P/N · (B + r · t)`. If errors come and go, each window gets this addition. If all processes are affected,
+///   it is a second limit in every window. With `Open` and `Closed`, that setting decides every request beyond the
+///   allowance; with `Closed`, new windows get no units. A lost call has the effect of a partition of its process until
+///   the next call is answered. The bounds above therefore assume that calls arrive.
 /// - **Failures are counted for each key.** The policy decides only the keys whose last call failed. If Redis holds
 ///   other data under one key, or one node of a Cluster is down, other keys are not affected. A failed key asks again
 ///   after 100 ms, when it is checked. While no call is answered, one key at a time asks, so that a server that is down
@@ -89,7 +89,7 @@ const FLUSH_ROUNDS: usize = 3;
 /// arrives. [`check_async`](Self::check_async) waits for the answer.
 ///
 /// # More keys than the table holds
-/// When the table holds [`max_keys`](crate::edge::redis::Builder::max_keys) keys, a new key gets no place. For such a
+/// When the table holds [`max_keys`](crate::edge::redis::Builder::max_keys) keys, a new key is not stored. For such a
 /// key, `check_async` asks the server to decide the request, and `check` denies it. Idle keys are removed, and removed
 /// earlier while more than half of the table is used.
 ///
