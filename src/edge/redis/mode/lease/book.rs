@@ -1,11 +1,11 @@
 //! Keys and their leases, without a clock, a connection or a task. The caller passes the time and carries the calls.
 //!
-//! ```text
-//! check ──▶ units are held: spends them                     due ──▶ calls ──▶ the shared state
-//!   │  ╰──▶ few units are left: queues the key ───────────▶  ▲                  │
-//!   ╰─────▶ too few units: want queues the key, or claim ────┘                  ▼
-//!           returns a call at once          answered: deposits the units, or the key pauses; failed: the key pauses
-//! ```
+//! 1. [`LeaseBook::check`] spends held units. If few units are left, it queues the key for a call.
+//! 2. If too few units are held, the caller queues the key with [`want`](LeaseBook::want), or takes the key's call itself
+//!    with [`claim`](LeaseBook::claim).
+//! 3. [`due`](LeaseBook::due) returns the calls of queued keys. The caller sends them to the shared state.
+//! 4. The caller reports each call. [`answered`](LeaseBook::answered) deposits the granted units, or starts a pause of the
+//!    key after a denial. [`failed`](LeaseBook::failed) starts a pause of the key.
 //!
 //! *Only charged units are spent*, and only during their life.
 //!

@@ -218,7 +218,8 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             flight.due.asked_ns = core.dispatch.now_ns();
             let reply = core.dispatch.ask(core.dispatch.call(&flight.due.key, flight.due.ask)).await;
             flight.asked = Some(core.land(&flight.due, reply));
-            // If no receiver reads the answer, the answer's `drop` gives the units back, here or there.
+            // If no receiver reads the answer, `InFlight::drop` gives the units back: in this task, or where the
+            // receiver is dropped.
             let _ = tell.send(flight);
             bell.notify_waiters();
         });

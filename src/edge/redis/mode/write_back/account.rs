@@ -193,9 +193,9 @@ impl Account {
         self.known.map(|known| known.room)
     }
 
-    /// Returns whether another call is worthwhile at once: enough units are left for the cost. If units refill, as they
-    /// do here without a call, this process's share of them must also be at least one unit, and more than a small
-    /// amount.
+    /// Returns whether another call at once is worthwhile. At the last answer, at least `cost` units were left. With
+    /// GCRA, units also refill here without a call. So the share of the units left must also be at least one unit, and
+    /// the units left must be more than a small part of the burst.
     pub(super) fn is_worth_asking(&self, cost: u64) -> bool {
         self.known.is_none_or(|known| {
             let comes_back = self.windows().is_none();
@@ -218,7 +218,7 @@ impl Account {
             return;
         }
         self.refilled_ns = now_ns;
-        // The passed ticks, rounded down, divided by the ticks of a unit. One day refills every burst that matters.
+        // The passed ticks, rounded down, divided by the ticks of a unit. The product is below 2^114.
         let ticks = (u128::from(passed) * u128::from(pace.scale)) << FINE;
         let units = ticks / 1_000 / u128::from(pace.interval);
         let units = units.saturating_mul(self.share.into()) >> 32;
@@ -245,8 +245,8 @@ impl Account {
     }
 
     /// Starts a window. Unspent units of the previous window are not used. Unposted units of the previous window are
-    /// dropped, except for a window that a sliding window still counts. Returns the dropped units: the shared state
-    /// does not contain them, and never will.
+    /// dropped, with two exceptions: a window that a sliding window still counts, and the units of the post in flight.
+    /// Returns the dropped units: the shared state does not contain them, and never will.
     #[must_use]
     pub(super) fn turn(&mut self, number: u64, processes: u64, is_cold: bool) -> u64 {
         let mut dropped = self.before.take().map_or(0, |before| before.pending());
@@ -469,7 +469,7 @@ impl Account {
         if epoch != self.epoch.number {
             return 0;
         }
-        // The local clock is behind. Units admitted since the post was sent belong to no current window either.
+        // The local clock is behind. Units that were admitted after the post was sent also belong to a past window.
         let lost = self.epoch.pending();
         self.epoch.acked = self.epoch.total;
         self.level = 0;
