@@ -10,8 +10,8 @@
 //! 1. There is at most one call for a key at a time. The thread that changed the state to `ASKED` changes it back.
 //! 2. All other words are hints about when to ask, and for how many units. A wrong hint costs a call, or a denial with
 //!    a retry time.
-//! 3. The hints do not affect the number of units. The units are in the words of `lease`, and loom models check the
-//!    rules of those words.
+//! 3. The hints do not affect the number of units. The units are in the words of `limiter::striped`, and loom models
+//!    check the rules of those words.
 //!
 //! Ordering of all words here: Relaxed. They publish no other memory, and the units are in words that need no stronger
 //! ordering.
