@@ -190,8 +190,8 @@ macro_rules! limiter {
             ///
             /// - bursts that take more than 71 years to refill. Above 1,000 units a second, the bound can be lower: down
             ///   to 25 days at a million units a second.
-            /// - windows that are not a whole number of microseconds, or are longer than 71 years;
-            /// - limits of windows above 2^51;
+            /// - windows that are not a whole number of microseconds, or are longer than 71 years.
+            /// - limits of windows above 2^51.
             /// - sliding windows whose limit times period is 2^53 or more. The period is counted in the largest unit of
             ///   1, 10, 100, … microseconds that divides it.
             pub fn atomic(self) -> Result<AtomicLimiter<$transport>, QuotaError> {
