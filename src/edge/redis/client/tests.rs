@@ -186,7 +186,7 @@ fn the_script_is_the_model_in_coarse_units_too() {
             theirs.granted
         };
         assert_eq!(both(Question::Check { cost: 1_000_000 }, day_us * 20_000 - 1), 1_000_000);
-        // One unit comes back each 86,400 us, and not before its ten microseconds have passed.
+        // One unit becomes free every 86,400 µs, in steps of the weights' unit of time: ten microseconds.
         for unit in 1..40_u64 {
             for by_us in [-20, -11, -10, -9, -1, 0, 1, 9, 10] {
                 both(

@@ -28,7 +28,7 @@
 //! of the current probe. If another probe has taken over, the first probe's success is lost, and the second probe
 //! decides.
 //!
-//! *No herd.* A server that comes back receives one probe from each process, not the load under which it failed. The
+//! *No stampede.* A server that is back receives one probe from each process, not the load under which it failed. The
 //! probe arrives at a random time in the second half of the pause, chosen again for each process and pause. After the
 //! probe's answer, all requests go to the server at once, through the existing connection, in one pipeline. The server
 //! therefore sees a queue of small commands, bounded by the calls of a process within one time-out. There is no slow

@@ -55,7 +55,7 @@ pub(crate) enum LeaseCheck {
     /// The check is decided, with units held until this time (0 if nothing was charged), or with a recent answer of the
     /// server.
     Decided(Decision, u64),
-    /// Too few units are held. The denial contains the time to look again. No call is queued yet.
+    /// Too few units are held. The retry time of the denial is when to check again. No call is queued yet.
     Missing(Decision, Arc<Holding>),
     /// Too few units are held, and a call to the server failed a short time ago.
     Failing,
@@ -238,7 +238,7 @@ impl LeaseBook {
         match holding.pause(&self.terms, self.missing(holding, decision.cost(), now_ns), now_ns) {
             Some(Pause::Refused { until_ns }) => {
                 let wait_ns = until_ns.saturating_sub(now_ns);
-                // Another thread may have put units back since. The caller may then look again.
+                // Another thread may have put units back since. The caller may then check again at once.
                 let denied = holding.peek(&self.terms, decision.cost(), now_ns, wait_ns);
                 let decision = if denied.is_denied() { denied } else { decision };
                 LeaseCheck::Decided(decision, 0)

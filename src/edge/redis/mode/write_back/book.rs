@@ -449,7 +449,7 @@ impl WriteBackBook {
     fn ask_ns(&self, ledger: &KeyLedger, cost: u64, now_ns: u64) -> u64 {
         let each = ledger.accounts.iter().map(|account| match account.room() {
             _ if account.is_worth_asking(cost) => 0,
-            // In a fixed window, no units come back.
+            // In a fixed window, no units refill before its end.
             Some(room) if room < cost && !account.slides() => match account.period_ns() {
                 Some(period_ns) => self.offset.within(period_ns, now_ns).local_ns(account.end_ns()).1,
                 None => ledger.answered_ns.saturating_add(self.pace_ns),
