@@ -93,7 +93,7 @@ const POWERS: [u64; MAX_DEPTH] = {
 /// ```
 /// use tollgate::sketch::CountMin;
 ///
-/// At most 0.1 % of all counts too high, except for one key in a hundred: 2,719 counters in each of 5 rows.
+/// // At most 0.1 % of all counts too high, except for one key in a hundred: 2,719 counters in each of 5 rows.
 /// let requests = CountMin::for_error(0.001, 0.01)?;
 /// for _ in 0..3 {
 ///     requests.add("203.0.113.7", 1);

@@ -82,7 +82,7 @@ impl CountMin {
     /// ```
     /// use tollgate::sketch::CountMin;
     ///
-    /// 10 M requests per minute, 1,000 for each client.
+    /// // 10 M requests per minute, 1,000 for each client.
     /// let (width, depth) = CountMin::size_for_limit(10_000_000, 1_000, 0.01)?;
     /// assert_eq!((width, depth), (54_366, 5));
     /// let counts = CountMin::try_new(width, depth)?;

@@ -83,7 +83,7 @@ const STUCK: u64 = 3 << 62;
 /// drop(second);
 /// assert_eq!(in_flight.current("alice"), 1);
 ///
-/// At most two at the same time.
+/// // At most two at the same time.
 /// let third = in_flight.try_enter("alice", 1, 2).expect("one more is allowed");
 /// let refused = in_flight.try_enter("alice", 1, 2).unwrap_err();
 /// assert_eq!((refused.count(), in_flight.current("alice")), (2, 2));

@@ -86,7 +86,7 @@ const MAX_ENTRIES: usize = 1 << 30;
 ///
 /// let mut denials = TopKeys::try_new(100)?; // finds each key with more than 1 % of all units
 /// for request in 0..10_000_u32 {
-/// Two keys send half of the requests, and no other key comes twice.
+///     // Two keys send half of the requests, and no other key comes twice.
 ///     let key = if request % 2 == 0 { request % 4 } else { request };
 ///     denials.add(key, 1);
 /// }

@@ -72,7 +72,7 @@ const MAX_STRIPES: usize = 16;
 /// use tollgate::{Quota, RateLimiter};
 ///
 /// let limiter = RateLimiter::new(Quota::per_minute(10));
-/// Keys are texts of at most 48 bytes; one denial in 8 is sampled.
+/// // Keys are texts of at most 48 bytes; one denial in 8 is sampled.
 /// let denied = SampledTopKeys::<CutText<48>>::try_new(500, 8)?;
 /// for request in 0..20_000 {
 ///     let key = if request % 4 == 0 { "203.0.113.7" } else { "198.51.100.1" };
@@ -84,7 +84,7 @@ const MAX_STRIPES: usize = 16;
 /// assert_eq!(top[0].key.as_str(), "198.51.100.1");
 /// assert!((13_000..17_000).contains(&top[0].count), "about 14,990, of one in 8");
 ///
-/// For example, every minute:
+/// // For example, every minute:
 /// let minute = denied.take();
 /// assert_eq!(minute.keys.len(), 2);
 /// assert!(denied.top(1).is_empty());
