@@ -127,7 +127,7 @@ fn what_cannot_be_is_refused_with_advice() {
     assert_eq!(with_memory(1_000).state_bytes(), 896);
     assert_eq!(InFlight::default().state_bytes(), 256 << 10);
     let full: Full = with_memory(128).try_enter("key", 5, 4).unwrap_err();
-    assert_eq!(full.to_string(), "0 in flight, of 4 that may be at once");
+    assert_eq!(full.to_string(), "0 in flight, limit 4");
 }
 
 #[test]

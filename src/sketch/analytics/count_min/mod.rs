@@ -68,9 +68,9 @@ const POWERS: [u64; MAX_DEPTH] = {
 /// Counts events for any number of keys in constant memory; its estimates are never too low.
 ///
 /// `CountMin` is a count-min sketch of `depth` rows of `width` 32-bit counters, with conservative update. The
-/// estimate of a key is at least the sum of all counts added for it. The estimate is higher if other keys share all
-/// of the key's counters. With `N` units counted in total, the error exceeds `e × N / width` with probability at most
-/// `e^-depth` (e = 2.718…). With conservative update and real traffic, the error is much smaller.
+/// estimate of a key is at least the sum of all counts added for it. It is higher if each of the key's counters is
+/// shared with another key. With `N` units counted in total, the error exceeds `e × N / width` with probability at
+/// most `e^-depth` (e = 2.718…). With conservative update and real traffic, the error is much smaller.
 ///
 /// Counters stop at [`CountMin::MAX`]: an estimate of `MAX` means `MAX` or more. Counters do not age. To count per
 /// minute, call [`clear`](Self::clear) every minute.
@@ -79,15 +79,15 @@ const POWERS: [u64; MAX_DEPTH] = {
 /// All methods take `&self`, are lock-free and can be called from any number of threads. No count is ever lost. An
 /// estimate includes every add that returned before the estimate began, and may include adds that run at the same
 /// time. Each [`add`](Self::add) to a key returns an estimate that includes its own count. The estimate also includes
-/// every add to the key that returned a smaller value. So of the adds of 1 to a key, at most `L` return `L` or less,
-/// for any number of threads.
+/// every add to the key that returned a smaller value. So if all adds to a key add 1, at most `L` of them return `L`
+/// or less, for any number of threads.
 ///
 /// This guarantee has a cost. An [`add`](Self::add) takes 1.3 to 1.7 times as long as in a sketch that adds to every
-/// row without reading it first, as pingora-limits' sketch does. The estimates of such a sketch are higher.
+/// row without reading it first, such as the one in pingora-limits. The estimates of that sketch are higher.
 ///
 /// # Keys that clients choose
-/// The default hasher has a secret. Clients can find keys that share counters only by trial. Estimates are as good as
-/// the hash: two keys with the same 64-bit hash are one key.
+/// The default hasher has a secret. Clients can find keys that share counters only by trial. Two keys with the same
+/// 64-bit hash are one key.
 ///
 /// # Examples
 /// ```
@@ -199,20 +199,21 @@ impl<H> CountMin<H> {
             let seen = self.read(places);
             let count = least(&seen);
             let next = count.saturating_add(n);
-            // `n` is 0, or the estimate is already at the maximum.
+            // `n` is 0, or the estimate is at the maximum.
             if next == count {
                 return count;
             }
             let mut row = 0;
             if seen.iter().fold(0, |differ, other| differ | (other ^ count)) == 0 {
-                // All counters are equal, which is the usual case if the sketch has room. On this path the processor
-                // knows the indices before the counts arrive, and starts on the next key. This saves a third of the
-                // time if the counters are in no cache.
+                // All counters are equal, which is the usual case if the sketch has room. On this path the indices do
+                // not depend on the counts. So the processor can start on the next key before the counts arrive from
+                // memory. This saves a third of the time if the counters are not in a cache.
                 for &other in &places[1..] {
                     self.raise(other, count, next);
                 }
             } else {
-                // The processor cannot predict which counters to raise, so this is a loop over their bits.
+                // The processor cannot predict which counters to raise. So the loop runs over a bit mask of them,
+                // without a branch for each row.
                 row = rows_where(&seen, |other| other == count).trailing_zeros() as usize;
                 let mut low = rows_where(&seen, |other| other < next) & !(1 << row);
                 while low != 0 {
@@ -417,7 +418,7 @@ mod tests {
         }
     }
 
-    /// Plain count-min: an add raises every counter of the key.
+    /// Compares the errors with those of plain count-min, in which an add raises every counter of the key.
     #[test]
     fn conservative_update_is_nowhere_worse_than_plain() {
         for (width, depth) in [(16, 2), (100, 4), (1_000, 4)] {
@@ -425,7 +426,7 @@ mod tests {
             let mut plain = vec![0_u64; width * depth];
             let (mut error, mut plain_error, mut truth) = (0, 0, vec![0_u64; 500]);
             for event in 0..20_000 {
-                // Low numbers are more frequent than high ones.
+                // Low key numbers are more frequent than high ones.
                 let key = mix(event) % 500 * (mix(!event) % 500) / 500;
                 truth[key as usize] += 1;
                 counts.add_hash(mix(key), 1);
@@ -441,7 +442,7 @@ mod tests {
                 error += estimate - truth;
                 plain_error += by_plain - truth;
             }
-            assert!(error * 4 < plain_error * 3, "{width}: {error} in all, plain {plain_error}");
+            assert!(error * 4 < plain_error * 3, "{width}: total error {error}, plain count-min {plain_error}");
         }
     }
 
@@ -459,7 +460,7 @@ mod tests {
                 met[rows] += 1;
             }
             let (mut sum, mut sets) = (0.0, 0.0);
-            // Sets of rows with few such pairs count as one set.
+            // All sets of rows with fewer than ten expected pairs count as one set.
             let (mut rare_expected, mut rare_met) = (0.0, 0.0);
             for (rows, &met) in (0_u32..).zip(&met) {
                 let meeting = f64::from(width).recip();
@@ -481,7 +482,7 @@ mod tests {
             // The mean is the number of sets minus one, and the variance is twice that. The bound is five standard
             // deviations.
             let free: f64 = sets - 1.0;
-            assert!(sum < free + 5.0 * (2.0 * free).sqrt(), "{width}: {sum} for {free}");
+            assert!(sum < free + 5.0 * (2.0 * free).sqrt(), "{width}: chi-squared is {sum} with {free} degrees of freedom");
         }
     }
 }

@@ -60,14 +60,14 @@ impl CountMin {
         Self::try_new(width, depth)
     }
 
-    /// Computes the width and the depth of a sketch that limits each key to `limit` units per window. All keys
-    /// together count `units` in a window. A key at half its limit is then denied wrongly with probability at most
-    /// `wrong_denials`.
+    /// Computes the width and the depth of a sketch that limits each key to `limit` units per window. `units` is the
+    /// total of all keys in a window. With this size, a key at half its limit is denied wrongly with probability at
+    /// most `wrong_denials`.
     ///
     /// A key is denied wrongly if, in every row, the other keys add more to its counter than the unused part of its
-    /// limit. Let `ρ` be the used share of the limit, here ½. The other keys add `units / width` to a counter on
-    /// average. By Markov's inequality, they add more than `(1 − ρ) × limit` with probability at most `units / (width
-    /// × (1 − ρ) × limit)`. With
+    /// limit. Let `ρ` be the used share of the limit, here ½. On average, the other keys add `units / width` to a
+    /// counter. By Markov's inequality, they add more than `(1 − ρ) × limit` with probability at most
+    /// `units / (width × (1 − ρ) × limit)`. With
     ///
     /// ```text
     /// width = e × units / ((1 − ρ) × limit)        depth = ⌈ln(1 / wrong_denials)⌉
@@ -105,14 +105,14 @@ fn checked_depth(depth: usize) -> Result<usize, SketchError> {
     if (1..=MAX_DEPTH).contains(&depth) { Ok(depth) } else { Err(SketchReason::Depth { got: depth }.into()) }
 }
 
-/// Returns the number of rows at which all rows fail together with at most this probability, if each row fails with
+/// Returns the number of rows that fail all together with probability at most `failures`, if each row fails with
 /// probability 1/e.
 fn rows(failures: f64) -> usize {
     whole((1.0 / failures).ln())
 }
 
-/// Returns the factor by which a row must be wider than its mean error requires, so that eight rows fail together
-/// with at most this probability.
+/// Returns the factor by which a row must be wider than its mean error requires, so that eight rows fail all together
+/// with probability at most `failures`.
 fn widening(failures: f64) -> f64 {
     failures.powf(-1.0 / MAX_DEPTH as f64)
 }
@@ -121,7 +121,7 @@ fn widening(failures: f64) -> f64 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "saturates; what is so large is refused"
+    reason = "saturates; the allocation of so large a sketch fails"
 )]
 fn whole(number: f64) -> usize {
     (number.ceil() as usize).max(1)
@@ -131,9 +131,8 @@ fn whole(number: f64) -> usize {
 mod tests {
     use super::*;
 
-    /// Each rejected configuration, with its error message.
     fn refused<T>(result: Result<T, SketchError>) -> String {
-        result.err().expect("it is refused").to_string()
+        result.err().expect("the parameters are invalid").to_string()
     }
 
     #[test]
@@ -145,10 +144,10 @@ mod tests {
         }
         for width in [usize::MAX, usize::MAX / 4, usize::MAX / 8, isize::MAX as usize / 4] {
             for depth in [1, 3, 8] {
-                assert!(refused(CountMin::try_new(width, depth)).contains("no memory"), "{width}");
+                assert!(refused(CountMin::try_new(width, depth)).contains("cannot allocate"), "{width}");
             }
         }
-        assert!(refused(CountMin::for_memory(usize::MAX, 4)).contains("no memory"));
+        assert!(refused(CountMin::for_memory(usize::MAX, 4)).contains("cannot allocate"));
         assert!(refused(CountMin::for_memory(15, 4)).contains("at least 16"));
         assert_eq!(CountMin::for_memory(16, 4).unwrap().width(), 1);
         for nonsense in [f64::NAN, 0.0, -0.0, -1.0, 1.0, 2.0, f64::INFINITY, f64::NEG_INFINITY] {
@@ -160,7 +159,7 @@ mod tests {
             );
         }
         assert!(refused(CountMin::size_for_limit(1, 0, 0.5)).contains("limit is 0"));
-        assert!(refused(CountMin::for_error(f64::MIN_POSITIVE, 0.5)).contains("no memory"));
+        assert!(refused(CountMin::for_error(f64::MIN_POSITIVE, 0.5)).contains("cannot allocate"));
     }
 
     #[test]
@@ -177,7 +176,7 @@ mod tests {
         }
     }
 
-    /// The width in the error message reaches the bound: (1 / (width × epsilon))^8 is delta.
+    /// The width in the error message is the smallest that reaches delta: (1 / (width × epsilon))^8 ≤ delta.
     #[test]
     fn rarer_failures_than_eight_rows_allow_are_refused_with_a_width_that_does() {
         let error = refused(CountMin::for_error(0.01, 1e-6));

@@ -1,4 +1,4 @@
-//! Guards that count requests as in flight until they are dropped.
+//! The guards of [`InFlight`]: each counts its requests as in flight until it is dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::{InFlight, KeyCounters, Rows};
 
 /// Counts `n` requests of a key as in flight until it is dropped; created by [`InFlight::enter`] and
 /// [`InFlight::try_enter`].
-#[must_use = "it is no longer in flight once this is dropped"]
+#[must_use = "the requests are no longer in flight once the guard is dropped"]
 pub struct Guard<'a> {
     rows: &'a Rows,
     place: KeyCounters,
@@ -30,7 +30,7 @@ impl Drop for Guard<'_> {
 }
 
 /// A [`Guard`] that keeps the counters alive; created by [`InFlight::enter_owned`] and [`InFlight::try_enter_owned`].
-#[must_use = "it is no longer in flight once this is dropped"]
+#[must_use = "the requests are no longer in flight once the guard is dropped"]
 pub struct OwnedGuard<H = ahash::RandomState> {
     in_flight: Arc<InFlight<H>>,
     place: KeyCounters,
@@ -55,8 +55,8 @@ impl<H> Drop for OwnedGuard<H> {
 macro_rules! guard {
     ($name:literal, [$($parameters:tt)*] $type:ty, $self:ident => $rows:expr) => {
         impl $($parameters)* $type {
-            /// Returns the key's count in flight right after this guard entered, including its own `n`: at least the
-            /// true number.
+            /// Returns the key's count in flight at the time when this guard was created, including its own `n`: at
+            /// least the true number.
             #[must_use]
             pub fn count(&self) -> u64 {
                 self.count

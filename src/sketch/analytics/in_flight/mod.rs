@@ -1,9 +1,9 @@
 //! The number of requests of each key in flight.
 //!
-//! The sketch is a plain count-min sketch: an entering caller adds to each of the key's counters, and a leaving
-//! caller subtracts the same number. So each counter is the sum for all callers that are in, of this key and of other
-//! keys. The smallest of a key's counters is at least the key's own sum. (Conservative update does not work here: a
-//! counter that it did not raise could not be decreased later.)
+//! The sketch is a plain count-min sketch. A caller that enters adds to each of the key's counters. A caller that
+//! leaves subtracts the same number. So each counter is the sum of all requests in flight whose keys use it. The
+//! smallest of a key's counters is at least the key's own number. (Conservative update does not work here. An entry
+//! would raise only some of the counters, and the caller could not subtract from the others when it leaves.)
 //!
 //! # Entering with a limit
 //! `try_enter` counts first and decides afterwards:
@@ -12,20 +12,29 @@
 //! 2. Read all counters. The smallest value is the count.
 //! 3. If the count is above the limit, subtract `n` from all counters again.
 //!
-//! Why the limit holds: suppose that callers with more than the limit of one key were admitted and are in at the same
-//! time. One of them was the last to add to the key's last counter. In that counter it read the additions of all the
-//! others. So it also saw all their earlier additions (all additions are Acquire and Release), and none of them had
-//! left yet. So it read their sum in every counter, its own part included, and was denied. This is a contradiction.
-//! (A decision from the values that the additions return admits two callers, because each may be the first in another
-//! counter. Relaxed additions also admit two. The models show both.)
+//! Why the limit holds: suppose that several callers of one key were admitted, are in flight at the same time, and
+//! exceed the limit together. One of them, L, was the last to add to the key's last counter. There L followed the
+//! additions of all the others. All additions are Acquire and Release, so L also saw their additions to the other
+//! counters. None of them had left yet. So L read at least their sum, its own `n` included, in every counter, and was
+//! denied. This is a contradiction.
+//!
+//! Two simpler schemes admit one caller too many, which the models show. The first decides from the values that the
+//! additions return: each of two callers may be the first in a different counter. The second uses Relaxed additions.
 //!
 //! # No counter wraps
-//! One addition is below 2³². A counter at 2⁶² or more is *stuck*. The thread that finds it sets it to 3 × 2⁶², and
-//! each later thread that adds to it sets it to that value again. A leaving caller subtracts nothing from a stuck
-//! counter. Each thread can move a stuck counter only once, by less than 2³²: by its own addition before it sets the
-//! counter, or by a subtraction that it decided on before the counter got stuck. So a stuck counter stays between 2⁶²
-//! and 2⁶⁴ if there are fewer than 2²⁹ threads. It reports for ever that the count is unknown. A counter gets stuck
-//! only after 2³⁰ guards with the largest numbers were leaked (`mem::forget`).
+//! A counter at 2⁶² or more is *stuck*: it reports that the count is unknown.
+//!
+//! 1. The first thread whose addition finds the counter at 2⁶² or more sets it to 3 × 2⁶². Each later thread that adds
+//!    to it sets it to this value again.
+//! 2. A caller that leaves subtracts nothing from a stuck counter.
+//!
+//! So a counter that was set once stays between 2⁶² and 2⁶⁴, and is stuck for ever, if there are fewer than 2²⁹
+//! threads. Each addition and each subtraction is below 2³². At any time, a thread has at most one addition after
+//! which it has not yet set the counter. A thread can also make one subtraction that it decided on before the counter
+//! got stuck. So all threads together move the counter by less than 2⁶¹ from 3 × 2⁶².
+//!
+//! A counter gets stuck only if guards for 2⁶² requests exist at the same time: for example, after 2³⁰ guards with
+//! the largest `n` were leaked (`mem::forget`).
 
 mod guard;
 #[cfg(all(test, tollgate_loom))]
@@ -57,17 +66,17 @@ const STUCK: u64 = 3 << 62;
 /// Counts the requests in flight per key, for any number of keys in constant memory; the counts are never too low.
 ///
 /// `InFlight` is a count-min sketch of 64-bit counters, with four counters for each key. A call to
-/// [`enter`](Self::enter) counts a request until its guard is dropped. The count of a key is too high if requests of
-/// other keys share all of its four counters. With a thousand other keys in flight, this affects one key in 1,300
-/// with 256 KiB (the default), and one key in 42,000 with 1 MiB.
+/// [`enter`](Self::enter) counts a request until its guard is dropped. The count of a key is too high if each of its
+/// four counters is shared with a key that is also in flight. With a thousand other keys in flight, this affects one
+/// key in 1,300 with 256 KiB (the default), and one key in 42,000 with 1 MiB.
 ///
 /// To limit the requests in flight, use [`try_enter`](Self::try_enter), which decides from the count that includes
 /// the new request. A comparison after a separate `enter` admits too many requests when threads race.
 ///
 /// # Consistency
 /// All methods take `&self`, never wait and can be called from any number of threads. A count includes every request
-/// that entered before the count began and has not left. It also includes, for a moment, requests that are being
-/// denied.
+/// that entered before the call began and has not left. It may also include requests that other threads are being
+/// denied at that moment.
 ///
 /// # Keys that clients choose
 /// The default hasher has a secret. Clients can find keys that share counters only by trial.
@@ -133,7 +142,7 @@ impl Full {
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in flight, of {} that may be at once", self.count, self.limit)
+        write!(f, "{} in flight, limit {}", self.count, self.limit)
     }
 }
 
@@ -158,7 +167,7 @@ impl Rows {
     fn read(&self, place: &KeyCounters) -> u64 {
         let mut least = u64::MAX;
         for &index in &place.0 {
-            // Ordering: Acquire; pairs with the additions. Each request that is counted here entered before.
+            // Ordering: Acquire; pairs with the Release of the additions: see the module docs.
             least = least.min(self.counters[index].load(Acquire));
         }
         if least >= STUCK_FROM { u64::MAX } else { least }
@@ -169,8 +178,8 @@ impl Rows {
     fn add(&self, place: &KeyCounters, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
-            // Ordering: AcqRel. A thread that adds to the last counter after other threads sees everything that they
-            // added. See the module docs.
+            // Ordering: AcqRel. A thread that adds to the last counter after other threads also sees their additions
+            // to the other counters: see the module docs.
             if counter.fetch_add(n.into(), AcqRel) >= STUCK_FROM {
                 stick(counter);
             }
@@ -182,24 +191,24 @@ impl Rows {
     fn take_away(&self, place: &KeyCounters, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
-            // Ordering: Relaxed. A stuck counter is stuck for ever. A counter may get stuck after this load; the
-            // module docs allow for that.
+            // Ordering: Relaxed. The load needs no other data. If the counter gets stuck after this load, the thread
+            // subtracts once from a stuck counter, which the module docs allow.
             if counter.load(Relaxed) < STUCK_FROM {
-                // Ordering: Release; pairs with the Acquire of the next entry. That caller sees the work that was
-                // done inside.
+                // Ordering: Release; pairs with the Acquire of the next entry. The next caller sees everything that
+                // this caller did while it was in flight.
                 counter.fetch_sub(n.into(), Release);
             }
         }
     }
 
-    /// Adds `n` and returns the count then: at least `n` plus everything that was added before.
+    /// Adds `n` and returns the new count: at least `n` plus all requests in flight that entered before.
     #[inline]
     fn enter(&self, place: &KeyCounters, n: u32) -> u64 {
         self.add(place, n);
         self.read(place)
     }
 
-    /// Adds `n` if the count is then at most `limit`.
+    /// Adds `n`, and subtracts it again if the new count is above `limit`.
     #[inline]
     fn try_enter(&self, place: &KeyCounters, n: u32, limit: u64) -> Result<u64, Full> {
         let count = self.enter(place, n);
@@ -280,13 +289,14 @@ impl<H: BuildHasher> InFlight<H> {
         Guard::new(&self.rows, place, n, self.rows.enter(&place, n))
     }
 
-    /// Counts `n` in flight for a key if the count is then at most `limit`. Otherwise the call changes nothing.
+    /// Counts `n` in flight for a key if the new count is at most `limit`. Otherwise the call changes nothing.
     ///
     /// # Consistency
     /// The requests of a key that this method admitted never exceed `limit` at any time. A race can cause a false
-    /// denial: requests that are being denied are counted for a moment. So if two requests race for the last place,
-    /// both may be denied. A request is always admitted if it fits within the limit *together with* all requests that
-    /// are in and all that are trying at the same time.
+    /// denial, because a request that is being denied is counted for a moment. So if two requests race for the last
+    /// place, both may be denied. A request is always admitted if it fits within the limit *together with* all
+    /// requests of the sketch that use the same counters: those in flight and those that try to enter at the same
+    /// time.
     ///
     /// # Errors
     /// [`Full`], with the current count.
@@ -300,8 +310,8 @@ impl<H: BuildHasher> InFlight<H> {
         Ok(Guard::new(&self.rows, place, n, count))
     }
 
-    /// Like [`InFlight::enter`], with a guard that keeps the counters alive. It is for tasks and threads that outlive
-    /// the caller.
+    /// Like [`InFlight::enter`], with a guard that keeps the counters alive. Use it for tasks and threads that may
+    /// outlive the caller's reference.
     ///
     /// # Examples
     /// ```
@@ -372,7 +382,7 @@ mod tests {
     fn a_counter_that_is_full_is_stuck_and_never_wraps() {
         let rows = Rows::new(Rows::MIN_BYTES).unwrap();
         let place = rows.place(7);
-        // The leaked guards leave room for two more.
+        // Leaked guards have left room for two more guards with the largest number.
         for counter in rows.counters.iter() {
             counter.store(STUCK_FROM - 2 * u64::from(u32::MAX), Relaxed);
         }

@@ -16,7 +16,7 @@ fn rows() -> Arc<Rows> {
 
 type Try = fn(&Rows, &KeyCounters) -> bool;
 
-/// Tries to enter with a limit of one, and returns whether the request was admitted.
+/// Tries to enter with a limit of one. Returns whether the request was admitted.
 fn ours(rows: &Rows, place: &KeyCounters) -> bool {
     rows.try_enter(place, 1, 1).is_ok()
 }
@@ -35,12 +35,12 @@ fn two_that_try_for_one_place_are_never_both_let_in() {
     model(3, || {
         let rows = rows();
         let admitted = admitted::<1>(&rows, ours);
-        assert!(admitted <= 1, "one place, {admitted} let in");
-        assert_eq!(rows.read(&rows.place(X)), admitted as u64, "who is turned away leaves nothing behind");
+        assert!(admitted <= 1, "limit 1, {admitted} admitted");
+        assert_eq!(rows.read(&rows.place(X)), admitted as u64, "a denied request leaves no count");
     });
 }
 
-/// Requests above the limit do not leave again, because that has too many interleavings.
+/// Requests above the limit do not subtract again, because that has too many interleavings.
 #[test]
 fn three_that_try_for_two_places_are_never_all_let_in() {
     fn stay(rows: &Rows, place: &KeyCounters) -> bool {
@@ -48,7 +48,7 @@ fn three_that_try_for_two_places_are_never_all_let_in() {
     }
     model(2, || {
         let admitted = admitted::<2>(&rows(), stay);
-        assert!(admitted <= 2, "two places, {admitted} let in");
+        assert!(admitted <= 2, "limit 2, {admitted} admitted");
     });
 }
 
@@ -64,8 +64,8 @@ fn a_place_that_is_given_back_can_be_taken() {
         };
         let admitted = u64::from(ours(&rows, &place));
         leaving.join().unwrap();
-        assert_eq!(rows.read(&place), admitted, "what was taken is given back");
-        assert!(ours(&rows, &place) != (admitted == 1), "one place, one let in");
+        assert_eq!(rows.read(&place), admitted, "the first request has left");
+        assert!(ours(&rows, &place) != (admitted == 1), "limit 1: exactly one more is admitted");
     });
 }
 
@@ -86,15 +86,15 @@ fn a_count_is_never_below_those_who_are_in() {
         };
         let seen = rows.read(&place);
         let count = passing.join().unwrap();
-        assert!((1..=3).contains(&seen), "between those who stay and all: {seen}");
-        assert_eq!(count, 3, "who enters counts itself and all others");
-        assert_eq!(rows.read(&place), 1, "and nothing stays of it");
+        assert!((1..=3).contains(&seen), "at least the request that stays, at most all requests: {seen}");
+        assert_eq!(count, 3, "an entry counts itself and all others");
+        assert_eq!(rows.read(&place), 1, "a request that left leaves no count");
     });
 }
 
 /// The control decides from the values that the additions return.
 #[test]
-#[should_panic(expected = "one place, 2 let in")]
+#[should_panic(expected = "limit 1, 2 admitted")]
 fn control_judging_by_the_additions_lets_two_in() {
     fn by_additions(rows: &Rows, place: &KeyCounters) -> bool {
         let before = place.0.map(|index| rows.counters[index].fetch_add(1, AcqRel));
@@ -102,13 +102,13 @@ fn control_judging_by_the_additions_lets_two_in() {
     }
     model(3, || {
         let admitted = admitted::<1>(&rows(), by_additions);
-        assert!(admitted <= 1, "one place, {admitted} let in");
+        assert!(admitted <= 1, "limit 1, {admitted} admitted");
     });
 }
 
-/// The control uses relaxed additions, after which each thread may miss the other's addition.
+/// The control uses Relaxed additions, so each thread may miss the other's addition.
 #[test]
-#[should_panic(expected = "one place, 2 let in")]
+#[should_panic(expected = "limit 1, 2 admitted")]
 fn control_relaxed_additions_let_two_in() {
     fn relaxed(rows: &Rows, place: &KeyCounters) -> bool {
         for &index in &place.0 {
@@ -118,6 +118,6 @@ fn control_relaxed_additions_let_two_in() {
     }
     model(3, || {
         let admitted = admitted::<1>(&rows(), relaxed);
-        assert!(admitted <= 1, "one place, {admitted} let in");
+        assert!(admitted <= 1, "limit 1, {admitted} admitted");
     });
 }

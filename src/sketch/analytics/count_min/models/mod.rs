@@ -49,7 +49,7 @@ fn neighbour(counts: &Counts, shared: usize) -> u64 {
 
 fn no_count_is_lost(told: [u64; 2], estimate: u64) {
     let [one, other] = told;
-    assert!(one != other && one.max(other) >= 2, "the later of two counts holds the earlier: {told:?}");
+    assert!(one != other && one.max(other) >= 2, "the later add includes the earlier one: {told:?}");
     assert!(estimate >= one.max(other), "no count is lost: {told:?}, {estimate}");
 }
 
@@ -59,7 +59,7 @@ fn two_counts_of_a_key_are_two() {
         let counts = counts(1);
         let told = racing(&counts, add, [KEY, KEY]);
         no_count_is_lost(told, counts.estimate_hash(KEY));
-        assert_eq!(counts.estimate_hash(KEY), 2, "nobody else counted there");
+        assert_eq!(counts.estimate_hash(KEY), 2, "the estimate is exact, because no other key counts there");
     });
 }
 
@@ -67,7 +67,7 @@ fn two_counts_of_a_key_are_two() {
 fn two_counts_from_different_rows_are_two() {
     model(|| {
         let counts = counts(2);
-        // One of the key's counters holds another key's count, so an add may commit in either.
+        // Another key has raised one of the key's counters, so two adds may commit in different counters.
         counts.add_hash(neighbour(&counts, 0), 1);
         let told = racing(&counts, add, [KEY, KEY]);
         no_count_is_lost(told, counts.estimate_hash(KEY));
@@ -83,7 +83,7 @@ fn counts_of_different_sizes_are_all_there() {
             thread::spawn(move || counts.add_hash(KEY, 3))
         };
         let (one, three) = (counts.add_hash(KEY, 1), three.join().unwrap());
-        assert!(one.max(three) >= 4, "the later of two counts holds the earlier: {one}, {three}");
+        assert!(one.max(three) >= 4, "the later add includes the earlier one: {one}, {three}");
         assert!(counts.estimate_hash(KEY) >= 4, "no count is lost");
     });
 }
@@ -122,7 +122,7 @@ fn an_estimate_holds_what_was_counted_before() {
             })
         };
         let before = counted.load(Acquire);
-        assert!(counts.estimate_hash(KEY) >= before.into(), "an estimate holds the counts before it");
+        assert!(counts.estimate_hash(KEY) >= before.into(), "an estimate includes the adds that returned before it began");
         counter.join().unwrap();
     });
 }
@@ -138,13 +138,13 @@ fn what_is_counted_after_a_clear_is_there() {
         };
         counts.clear();
         counts.add_hash(KEY, 1);
-        assert!(counts.add_hash(KEY, 1) >= 2, "what begins after a clear is counted in full");
+        assert!(counts.add_hash(KEY, 1) >= 2, "an add that begins after a clear is counted in full");
         racing.join().unwrap();
-        assert!(counts.estimate_hash(KEY) >= 2, "and stays so");
+        assert!(counts.estimate_hash(KEY) >= 2, "the racing add does not remove it");
     });
 }
 
-/// Raises every counter.
+/// Raises every counter of the key to the new estimate.
 fn raise_all(counts: &Counts, key: u64) -> u64 {
     let next = counts.estimate_rows::<DEPTH>(key) + 1;
     for place in counts.places::<DEPTH>(key) {
@@ -153,9 +153,9 @@ fn raise_all(counts: &Counts, key: u64) -> u64 {
     next.into()
 }
 
-/// The control raises every counter by a maximum.
+/// The control raises every counter with an atomic maximum and does not commit.
 #[test]
-#[should_panic(expected = "the later of two counts holds the earlier")]
+#[should_panic(expected = "the later add includes the earlier one")]
 fn control_raising_all_loses_a_count() {
     model(|| {
         let counts = counts(1);
@@ -163,7 +163,7 @@ fn control_raising_all_loses_a_count() {
     });
 }
 
-/// Exchanges a smallest counter, and then raises the others.
+/// Exchanges the smallest counter, and then raises the others.
 fn commit_first(counts: &Counts, key: u64) -> u64 {
     let places = counts.places::<DEPTH>(key);
     loop {
@@ -182,7 +182,7 @@ fn commit_first(counts: &Counts, key: u64) -> u64 {
 
 /// The control exchanges the smallest counter first and then raises the others.
 #[test]
-#[should_panic(expected = "the later of two counts holds the earlier")]
+#[should_panic(expected = "the later add includes the earlier one")]
 fn control_committing_first_loses_a_count() {
     model(|| {
         let counts = counts(1);
