@@ -28,7 +28,7 @@ const DEFAULT_LARGEST: u64 = (1 << 24) - 1;
 /// # Ok::<(), tollgate::sketch::SketchError>(())
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until a rate is made"]
+#[must_use = "a builder does nothing until `build` is called"]
 pub struct RateBuilder<C = (), H = ahash::RandomState> {
     window: Duration,
     bytes: usize,
@@ -88,8 +88,8 @@ impl<C: IntoClock, H: BuildHasher> RateBuilder<C, H> {
     /// Creates the `Rate`. If no clock was set, it uses a `QuantaClock`.
     ///
     /// # Errors
-    /// If the window or the largest count is 0. If the largest count needs more bits than the window leaves. If the
-    /// memory limit is below 256 bytes, or if the memory cannot be allocated.
+    /// If the window or the largest count is 0. If the largest count needs more bits than a word has next to its window
+    /// tag. If the memory limit is below 256 bytes, or if the memory cannot be allocated.
     pub fn build(self) -> Result<Rate<C::Clock, H>, SketchError> {
         let counts = RateCounters::new(saturating_nanos(self.window), self.largest, self.bytes)?;
         Ok(Rate { counts, clock: self.clock.into_clock(), hasher: self.hasher })

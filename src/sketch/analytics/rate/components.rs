@@ -46,8 +46,8 @@ impl RateComponents {
     }
 
     /// Estimates the number of events in the last `window` of time. The estimate is the count of the current window,
-    /// plus the part of the previous window's count that is still within this time. It assumes that the events of the
-    /// previous window were evenly spread.
+    /// plus a part of the previous window's count: the part of that window that is still within the last `window` of
+    /// time. It assumes that the events of the previous window were evenly spread.
     #[must_use]
     pub fn sliding_count(&self) -> f64 {
         float(self.previous) * (1.0 - self.fraction) + float(self.current)

@@ -1,8 +1,8 @@
 //! Rates: the number of events of a key in the current window and in the previous one.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
-//! | [`counts`] | counting, and clock readings that lag |
+//! | [`counts`] | counts of events, and what happens if a thread's clock reading lags |
 //! | [`components`] | estimates from the two counts |
 //! | [`builder`] | the options |
 
@@ -46,22 +46,24 @@ use crate::base::clock::{Clock, QuantaClock, Timestamp};
 ///
 /// # Consistency
 /// All methods take `&self`, are lock-free and can be called from any number of threads. No event is ever lost. Each
-/// event is counted in the window that its thread's clock showed. If the thread was then held up for more than a
-/// window, the event is counted in a later window. So the count of the previous window may still grow while other
-/// threads are late.
+/// event is counted in the window of its thread's clock reading. If the thread is then preempted for more than a
+/// window, the event is counted in a later window. The count of the previous window may still grow, because of
+/// threads that are late.
 ///
 /// # Times that step back
 /// Clocks of threads may differ, and a caller may mix clock readings with its own times
-/// ([`observe_at`](Self::observe_at)). An event that is more than a window late counts in the latest window that any
-/// of the key's counters shows. A time that is more than two windows (or a second, if that is longer) behind the
-/// newest time counts as two windows (or that second) behind the newest time. Suppose that such times continue for a
-/// second (or a window, if that is longer), and that no other call has a newer time. Then the newest time was wrong,
-/// and counting restarts at the older times.
+/// ([`observe_at`](Self::observe_at)).
+///
+/// - An event that is more than a window late counts in the latest window that any of the key's counters shows.
+/// - Let the allowed lag be two windows, or one second if that is longer. A time that is further behind the newest
+///   time counts as the newest time minus the allowed lag.
+/// - Suppose that such times continue for one second, or one window if that is longer, and that no other call has a
+///   newer time. Then the newest time was wrong, and counting restarts at the older times.
 ///
 /// # Range
 /// Each word of counters stores its window in a tag of 16 bits or more. Suppose that no thread writes a key's
 /// counters for exactly 2¹⁶ windows (18 hours of one-second windows, and never less than a minute). Then the key has
-/// its old counts again for one window, instead of none.
+/// its old counts again for one window, instead of zero.
 ///
 /// # Keys that clients choose
 /// The default hasher has a secret. Clients can find keys that share counters only by trial. Two keys with the same
@@ -225,7 +227,7 @@ impl<C: Clock, H> Rate<C, H> {
         let window_ns = self.counts.window_ns();
         #[expect(clippy::cast_precision_loss, reason = "a share, rounded in the sixteenth digit")]
         let fraction = passed_ns as f64 / window_ns as f64;
-        // Two large numbers may differ by less than the rounding error, so the quotient may be 1.
+        // If the two numbers differ by less than the rounding error, the quotient is 1.
         let fraction = fraction.min(1.0 - f64::EPSILON);
         RateComponents { previous, current, window: Duration::from_nanos(window_ns), fraction }
     }

@@ -87,8 +87,8 @@ fn two_events_at_once(largest: u64, preemptions: usize) {
         let shared = Shared::new(largest);
         let other = spawn(&shared, |shared| shared.observe(1));
         let all = [shared.observe(1), other.join().unwrap()];
-        assert_eq!(told(W, &all), [1, 2], "each event is told a count of its own");
-        assert_eq!(shared.look().current, 2, "and none is lost");
+        assert_eq!(told(W, &all), [1, 2], "each event gets a count of its own");
+        assert_eq!(shared.look().current, 2, "no event is lost");
     });
 }
 
@@ -108,7 +108,7 @@ fn three_events_at_once_are_counted_one_after_the_other() {
         let shared = Shared::new(TOGETHER);
         let others = [(); 2].map(|()| spawn(&shared, |shared| shared.observe(1)));
         let [one, two] = others.map(|thread| thread.join().unwrap());
-        assert_eq!(told(W, &[shared.observe(1), one, two]), [1, 2, 3], "each is told a count of its own");
+        assert_eq!(told(W, &[shared.observe(1), one, two]), [1, 2, 3], "each event gets a count of its own");
     });
 }
 
@@ -120,15 +120,15 @@ fn at_a_turn_each_event_is_counted_in_its_own_window() {
         shared.clock.set(W + 1);
         let all = [shared.observe(2), late.join().unwrap()];
         let (last, present) = (told(W, &all), told(W + 1, &all));
-        assert_eq!(last.len() + present.len(), 2, "in the one window or the other");
+        assert_eq!(last.len() + present.len(), 2, "each event is counted in one of the two windows");
         let LastTwoWindows { previous, current, .. } = shared.look();
-        assert_eq!(previous, last.iter().sum::<u64>(), "the last window has what was counted there");
-        assert_eq!(current, present.last().copied().unwrap(), "the present one has what was counted here");
-        assert_eq!(previous + current, 3, "nothing is lost, and nothing carried over");
+        assert_eq!(previous, last.iter().sum::<u64>(), "the previous window has the events that were counted in it");
+        assert_eq!(current, present.last().copied().unwrap(), "the current window has the events that were counted in it");
+        assert_eq!(previous + current, 3, "no event is lost, and none is carried over");
     });
 }
 
-/// The thread raises words that are the words of the window two later.
+/// A thread is preempted for two windows. The words that it writes then belong to the window two later.
 fn held_up_for_two_windows(largest: u64, before: u64, preemptions: usize) {
     model(preemptions, move || {
         let shared = Shared::new(largest);
@@ -138,10 +138,10 @@ fn held_up_for_two_windows(largest: u64, before: u64, preemptions: usize) {
         let all = [shared.observe(4), late.join().unwrap()];
         let present = told(W + 2, &all);
         match told(W, &all)[..] {
-            [] => assert!(present == [4, 5] || present == [1, 5], "both in the later window: {present:?}"),
+            [] => assert!(present == [4, 5] || present == [1, 5], "both events are counted in the later window: {present:?}"),
             [old] => {
-                assert_eq!(old, before + 1, "in its own window, with what was there before");
-                assert_eq!(present, [4], "and nothing of it in the later one");
+                assert_eq!(old, before + 1, "the late event is counted in its own window, with the events before it");
+                assert_eq!(present, [4], "the late event is not counted in the later window");
             }
             _ => unreachable!(),
         }
@@ -171,11 +171,11 @@ fn events_of_given_times_are_counted_in_their_window_or_the_latest() {
         let late = spawn(&shared, |shared| shared.observe_at(W, 1));
         let all = [shared.observe_at(W + 2, 4), late.join().unwrap()];
         let present = told(W + 2, &all);
-        assert_eq!(present.len() + told(W, &all).len(), 2, "in the one window or the other");
+        assert_eq!(present.len() + told(W, &all).len(), 2, "each event is counted in one of the two windows");
         assert_eq!(
             shared.look_at(W + 2),
             (0, *present.last().unwrap()),
-            "nothing is lost, and nothing carried"
+            "no event is lost, and none is carried over"
         );
     });
 }
@@ -192,14 +192,14 @@ fn a_look_never_takes_a_later_windows_counts_for_the_past() {
         let LastTwoWindows { previous, current, .. } = looker.join().unwrap();
         assert!(
             [(3, 0), (0, 0), (0, 1)].contains(&(previous, current)),
-            "as of the one window or the other: {previous}, {current}"
+            "the counts of one of the two windows: {previous}, {current}"
         );
     });
 }
 
-/// The control raises all words, as a maximum would, and does not commit.
+/// The control raises all words with an atomic maximum and does not commit.
 #[test]
-#[should_panic(expected = "each event is told a count of its own")]
+#[should_panic(expected = "each event gets a count of its own")]
 fn control_raising_all_words_tells_one_count_twice() {
     fn observe(windows: &Windows, counters: &WindowCounters) -> u64 {
         let rows = counters.rows::<2, 2>(&counters.lines(X));
@@ -217,12 +217,12 @@ fn control_raising_all_words_tells_one_count_twice() {
         };
         let mut told = [observe(&shared.0, &shared.1), other.join().unwrap()];
         told.sort_unstable();
-        assert_eq!(told, [1, 2], "each event is told a count of its own");
+        assert_eq!(told, [1, 2], "each event gets a count of its own");
     });
 }
 
-/// In the control, a thread does not know the newest window. It takes every word that is ahead for an old word with
-/// the same tag.
+/// In the control, one thread does not know the newest window. So it takes each word of a later window for an old
+/// word whose tag value has repeated.
 #[test]
 #[should_panic(expected = "the counts of the later window are kept")]
 fn control_without_the_newest_window_a_later_one_is_lost() {
@@ -242,7 +242,7 @@ fn control_without_the_newest_window_a_later_one_is_lost() {
         let shared = Arc::new((windows, counters));
         let late = {
             let shared = shared.clone();
-            // The thread has its own windows, which know of no newer window.
+            // The thread's own copy of the newest window, which no other thread raises.
             let windows = Windows::new(1, 16, u64::MAX);
             thread::spawn(move || observe(&windows, &shared.1, W))
         };

@@ -1,6 +1,6 @@
 //! Maps a hash to a slot: open addressing with linear probing, at most half full.
 //!
-//! The map of the standard library would store the keys a second time.
+//! `TopKeys` does not use the map of the standard library, because that map would store the keys a second time.
 
 use crate::sketch::hash::{mix, scale};
 

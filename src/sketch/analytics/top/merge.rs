@@ -1,4 +1,4 @@
-//! Merging two summaries.
+//! Merges two summaries.
 
 use std::hash::Hash;
 
@@ -7,9 +7,9 @@ use super::{Slot, TopKey, TopKeys, rank};
 impl<K: Hash + Eq> TopKeys<K> {
     /// Adds the counts of another summary to this one. Errors add up as well.
     ///
-    /// Suppose that both summaries have `m` entries, and `n1` and `n2` units. After the merge, every bound of `n / m`
-    /// holds with `(n1 + n2) / m`. If one summary has fewer entries, `m` is the smaller number. Among equal counts,
-    /// this summary's entries come before the entries of `other`.
+    /// Suppose that both summaries have room for `m` entries, and have counted `n1` and `n2` units. After the merge,
+    /// every bound of `n / m` holds with `(n1 + n2) / m`. If the capacities differ, `m` is the smaller one. Among equal
+    /// counts, this summary's entries come before the entries of `other`.
     ///
     /// # Complexity
     /// O(m log m). It allocates temporary memory.

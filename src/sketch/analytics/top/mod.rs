@@ -4,9 +4,13 @@
 //! entry = [ key | count | error ]     count − error ≤ units of the key ≤ count
 //! floor                               units of a key without an entry ≤ floor ≤ all units / entries
 //! ```
-//! If a key has an entry, an add raises the count of that entry. Otherwise the key takes a free entry. If no entry is
-//! free, it takes the entry with the smallest count, and this count becomes the floor. The new key may have been in
-//! the stream before, so its count starts at the floor, and the floor is also its error.
+//! An add of `n` units works in these steps:
+//!
+//! 1. If the key has an entry, add `n` to its count.
+//! 2. Otherwise the key takes a free entry. If no entry is free, it takes the entry with the smallest count, and this
+//!    count becomes the floor.
+//! 3. The key may have been in the stream before, with at most `floor` units. So the count of the new entry is the
+//!    floor plus `n`, and its error is the floor.
 //!
 //! *Why the floor stays low.* For `m` entries, after any adds and merges,
 //!
@@ -15,18 +19,21 @@
 //! ```
 //! An add of `n` units adds `n` to both sides. When an entry is replaced, the floor rises by the difference between
 //! the smallest count and the old floor. Each of the `m` entries loses this difference in the sum, and `m × floor`
-//! gains the total. A merge adds the counts and the floors; a key without an entry in one of the two summaries counts
-//! as the floor there. The merge keeps the `m` largest entries and raises the floor to the largest count that it
-//! drops. Again each of the `m` entries loses in the sum, and `m × floor` gains the same total.
+//! gains the total.
+//!
+//! A merge adds the counts and the floors. If a key has an entry in only one of the two summaries, the floor of the
+//! other summary counts as its count there. The merge keeps the `m` largest entries and raises the floor to the
+//! largest count that it drops. Again each of the `m` entries loses in the sum, and `m × floor` gains the same total.
 //!
 //! *Why not HeavyKeeper.* Its counts decay at random when keys collide. On skewed traffic this ranks keys better in
 //! the same memory. But its bounds hold only with some probability, no count has an error of its own, and no merge
 //! with a bound is known. The bounds of Space-Saving hold for every stream, including streams that an attacker
-//! chooses. They also survive a merge, which the stripes of [`SampledTopKeys`] need. On flat streams Space-Saving is
-//! less exact, and its errors show this.
+//! chooses. They also hold after a merge, which the stripes of [`SampledTopKeys`] need. If all keys are about equally
+//! frequent, Space-Saving is less exact, and the reported errors show this.
 //!
-//! *Eviction.* Counts only grow, so the heap of smallest counts is lazy. It holds old values of the counts. An add to
-//! a key that has an entry does not touch the heap; only the root of the heap is updated, when it is needed.
+//! *Eviction.* A heap finds the entry with the smallest count. Counts only grow, so the heap may hold old values of
+//! the counts. An add to a key that has an entry does not touch the heap. When the smallest count is needed, the root
+//! of the heap is updated until its value is current.
 //!
 //! Sources: Metwally, Agrawal and El Abbadi 2005 (Space-Saving); Agarwal, Cormode, Huang, Phillips, Wei and
 //! Yi 2012, and Cafaro, Pulimeno and Tempesta 2016 (merging); Gong, Yang et al. 2018 (HeavyKeeper).
@@ -60,8 +67,8 @@ const MAX_ENTRIES: usize = 1 << 30;
 ///   [`error`](TopKey::error), which is at most `n / m` and usually much smaller.
 /// - As long as the stream has at most `m` keys, every count is exact.
 ///
-/// [`max_error`](Self::max_error) returns the current bound in place of `n / m`. Counts and `n` stop at `u64::MAX`,
-/// which then means this number or more.
+/// [`max_error`](Self::max_error) returns the current bound, which is at most `n / m`. Counts and `n` stop at
+/// `u64::MAX`, which then means this number or more.
 ///
 /// Keys are of any type that can be compared and hashed: for example an address, or a text of bounded length
 /// ([`CutText`]). For keys that should not be stored, use the hash that
@@ -74,7 +81,8 @@ const MAX_ENTRIES: usize = 1 << 30;
 ///
 /// # Keys that clients choose
 /// The hasher has a secret, so clients cannot choose keys that are slow to look up. A flood of new keys replaces
-/// light keys but no heavy keys. The flood's entries have large errors, which identify them.
+/// light keys but no heavy keys. The entries of the flood can be recognised: their errors are nearly as large as their
+/// counts.
 ///
 /// # Memory
 /// All memory is allocated at creation. Each entry takes the key and 32 bytes, 16 bytes of heap, and 16 to 32 bytes
@@ -102,7 +110,7 @@ const MAX_ENTRIES: usize = 1 << 30;
 pub struct TopKeys<K> {
     slots: Vec<Slot<K>>,
     capacity: usize,
-    /// Old values of the counts, each with its slot.
+    /// The counts, or old values of them, each with its slot. See *Eviction* in the module docs.
     least: BinaryHeap<Reverse<(u64, u32)>>,
     index: Index,
     /// The largest number of units that a key without an entry can have.
@@ -161,8 +169,8 @@ fn rank<K>(slot: &Slot<K>) -> (Reverse<u64>, u64) {
 }
 
 impl<K> TopKeys<K> {
-    /// Creates a summary with room for `entries` keys. Choose about ten times the number of keys that the caller
-    /// wants to see, because light keys also pass through.
+    /// Creates a summary with room for `entries` keys. Choose about ten times the number of keys that you want to see,
+    /// because light keys also take entries.
     ///
     /// # Errors
     /// If `entries` is 0, or if the memory cannot be allocated.
@@ -213,8 +221,8 @@ impl<K> TopKeys<K> {
     }
 
     /// Returns the largest number of units that a key without an entry can have. No count is too high by more than
-    /// this number. It is 0 as long as every key has found an entry. It is never more than `total / capacity`; after
-    /// a merge, the smaller capacity of the two summaries counts.
+    /// this number. It is 0 as long as no key was replaced. It is never more than `total / capacity`; after a merge,
+    /// the smaller capacity of the two summaries counts.
     #[must_use]
     pub fn max_error(&self) -> u64 {
         self.floor

@@ -1,18 +1,23 @@
-//! Counting from many threads, outside the request path.
+//! Counts the records of many threads by sampling, outside the request path.
 //!
-//! *Cost of a record.* A record that is not sampled reads the thread's number and touches one cache line, which
-//! hardly any other thread uses. It takes a load, a store and a few multiplications. A record that is sampled tries
-//! the lock of its stripe. If another thread or a reader holds the lock, the record tries the lock of each other
-//! stripe once. If all locks are taken, the sample is dropped and counted as dropped. So a record never waits and
-//! never allocates. A reader waits in each stripe for the record that is running there. That record then wakes the
-//! reader with a system call, which is the only system call that a record may make.
+//! *Protocol.* A record works in these steps:
 //!
-//! Locks are held for a tenth of a microsecond. So samples are dropped only because of threads that are preempted
-//! while they hold a lock. For this reason there are more stripes than processors.
+//! 1. Draw a random number from the thread's stripe. If the record is not sampled, return. This takes a load, a store
+//!    and a few multiplications, in a cache line that hardly any other thread uses.
+//! 2. If the record is sampled, try the lock of the thread's stripe.
+//! 3. If another thread or a reader holds that lock, try the lock of each other stripe once.
+//! 4. If all locks are taken, drop the sample and count it as dropped.
 //!
-//! *Sampling.* Each call is sampled with probability `1 / every`. Each stripe has its own generator: a counter that
-//! is mixed with a secret (SplitMix64). Sampling every 64th call would cost the same. But it would miss a key that
-//! comes only at other positions in each 64 calls, by chance or on purpose.
+//! So a record never waits and never allocates. A reader locks one stripe after the other, and waits for a record that
+//! holds the lock. That record then wakes the reader with a system call, which is the only system call that a record
+//! may make.
+//!
+//! A record holds a lock for a tenth of a microsecond. So samples are dropped only if threads are preempted while they
+//! hold a lock. For this reason there are more stripes than processors.
+//!
+//! *Sampling.* Each call is sampled with probability `1 / every`. Each stripe has its own random generator: a counter
+//! that is mixed with a secret (SplitMix64). Sampling every 64th call would cost the same. But a key could then avoid
+//! all samples, by chance or on purpose, if its calls are never at a 64th position.
 
 use std::fmt;
 use std::hash::Hash;
@@ -28,17 +33,16 @@ use crate::sketch::hash::mix;
 
 /// The increment of SplitMix64, from the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// For each thread that can run at the same time: one stripe for the running thread, and one for an interrupted
-/// thread.
+/// For each thread that can run at the same time: one stripe for the running thread, and one for a preempted thread
+/// that holds a lock.
 const STRIPES_PER_THREAD: usize = 2;
 const MAX_STRIPES: usize = 16;
 
 /// Finds the heaviest keys among the records of many threads, by sampling: for example, the most-denied keys.
 ///
-/// One in `every` records is sampled at random into one of a few [`TopKeys`], which threads share as little as
-/// possible. [`take`](Self::take) and [`snapshot`](Self::snapshot) merge these and multiply counts and bounds by
-/// `every`. No code here runs inside a limiter's check. The caller records a request separately, for example after a
-/// denial.
+/// One in `every` records is sampled at random. A sample goes into one of several [`TopKeys`], which threads share as
+/// little as possible. [`take`](Self::take) and [`snapshot`](Self::snapshot) merge these and multiply counts and bounds
+/// by `every`. A limiter never calls this type: the caller records a request itself, for example after a denial.
 ///
 /// # Error
 /// There are two errors, which add up:
@@ -50,8 +54,8 @@ const MAX_STRIPES: usize = 16;
 ///   is 8 % of 10,000 records and 2.5 % of 100,000. For a key with less than a few hundred records, the result is
 ///   little more than a guess.
 ///
-/// With `every` at 1, each record is sampled, and only the first error remains. [Dropped](TopSample::dropped) samples
-/// are missing in both cases.
+/// If `every` is 1, each record is sampled, and only the first error remains. In both cases,
+/// [dropped](TopSample::dropped) samples are missing from the counts.
 ///
 /// # Consistency
 /// Records take `&self`, never wait, never allocate, and can be made from any number of threads. If other threads use
@@ -59,8 +63,8 @@ const MAX_STRIPES: usize = 16;
 /// sample or counted as dropped. Each record belongs to one period: before or after a [`take`](Self::take) that runs
 /// at the same time.
 ///
-/// The keys' own `Hash`, `Eq`, `Clone` and `Drop` may panic. They must not read the sample that they are in, because
-/// it is locked.
+/// The `Hash`, `Eq`, `Clone` and `Drop` implementations of the keys may panic. They must not use the sample that
+/// contains the key, because its lock is held.
 ///
 /// # Memory
 /// All memory is allocated at creation. There are two [`TopKeys`] of `entries` entries for each thread that can run
@@ -168,7 +172,8 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
 
     /// Records `n` units for a key; all of them are sampled, or none. `key` is called only if they are sampled.
     ///
-    /// Unequal costs increase the variance of a key's count: it is `every − 1` times the sum of the squared costs.
+    /// The variance of a key's count is `every − 1` times the sum of the squared `n`. So unequal values of `n` increase
+    /// it.
     #[inline]
     pub fn record_with(&self, n: u64, key: impl FnOnce() -> K) {
         let own = thread_number() & (self.stripes.len() - 1);

@@ -10,10 +10,10 @@ static HASHER: LazyLock<ahash::RandomState> = LazyLock::new(ahash::RandomState::
 
 /// A text cut to at most `N` bytes. Two cut texts are equal only if the whole texts are equal.
 ///
-/// A longer text keeps its beginning, up to the last whole character that fits, and a hash and the length of the
-/// whole text. So two texts with the same beginning stay different. (An exception is a pair of equal length with the
-/// same 64-bit hash, which has a secret: one pair in 10¹⁹.) `Display` prints a cut text with a mark and the hash. The
-/// hash differs in each process, so the printed form of a cut text differs too.
+/// A longer text keeps three things: its beginning, up to the last whole character that fits; a hash of the whole
+/// text; and the length of the whole text. So two texts with the same beginning stay different. (An exception is a
+/// pair of equal length with the same 64-bit hash: about one pair in 10¹⁹. The hash has a secret.) `Display` prints a
+/// cut text with a mark and the hash. The hash differs in each process, so the printed form of a cut text differs too.
 ///
 /// The value has a fixed size and never allocates.
 ///
@@ -130,7 +130,7 @@ mod tests {
             }
         }
         let [c, d] = ["abc", "abd"].map(|text| CutText::<2>::new(text).to_string());
-        assert_ne!(c, d, "nor are they printed alike");
+        assert_ne!(c, d, "two cut texts are printed differently");
         assert_eq!(CutText::<2>::new("abcd").whole_len(), 4);
     }
 }
