@@ -1,16 +1,23 @@
-//! Theoretical arrival times in a count-min sketch: four 16-bit cells for each key, and one word for each group of
-//! keys.
+//! Theoretical arrival times (TATs) in a count-min sketch: four 16-bit cells for each key, and one 64-bit word for each
+//! group of keys.
 //!
-//! The estimate of a key is the smallest of these five values. Each of the five is at least the debt of the key.
-//! Cells hold *coarse* states: a coarse state is a state shifted right and rounded up. Cells hold times, so they age
-//! without any work.
+//! ```text
+//! cells of a key   [ 12 ] [ 40 ]   one line    each cell is a time, shared by several keys
+//!                  [ 12 ] [ 95 ]   one line
+//! end of its group [ 63 ]                      the latest time at which a key of the group has a debt
+//! estimate = the smallest of the five = 12
+//! ```
+//! Each of the five values is at least the key's debt, so the estimate is never too low. A cell holds a *coarse*
+//! state: a state shifted right and rounded up. Cells hold times, so they age without any work.
 //!
 //! *Cells wrap.* A 16-bit cell covers a few times the longest debt. If no thread writes a cell for that long, the old
 //! value reads as a time in the future again. So each group of keys has an *end*: the latest time at which any of its
-//! keys still has a debt, as a 64-bit state. An end does not wrap. Once the end has passed, no key of the group has a
-//! debt, whatever its cells hold. Before that, no debt in the group lasts longer than the end. (64 bits hold 584
-//! years if a tick is a nanosecond or longer, and at least one year for any quota. An end that no thread raises for
-//! half of that time reads as a time in the future; then the cells alone decide.)
+//! keys still has a debt, as a 64-bit state. Once the end has passed, no key of the group has a debt, whatever its
+//! cells hold. Before that, no debt in the group lasts longer than the end.
+//!
+//! An end wraps too, but much later. 64 bits hold 584 years if a tick is a nanosecond or longer, and at least one year
+//! for any quota. An end that no thread raises for half of that time reads as a time in the future. Then the cells
+//! alone decide.
 //!
 //! *Charging: raise, then commit.* A charge works in these steps:
 //!
@@ -19,15 +26,19 @@
 //! 3. Replace the smallest value by the new state with a compare-exchange, which expects exactly the value that was
 //!    read. This step is the commit. If the value has changed, start again at step 1.
 //!
-//! So at the commit, all five values are at least the key's debt. If two threads saw the same estimate, one of them
-//! finds that its word has changed. If two words tied for the smallest value, each thread may commit in a different
-//! one; then the other thread has raised that word. (Two simpler schemes admit twice: exchanging the smallest value
-//! first, and raising all of them by a maximum. The models show this.) A charge that starts again leaves the other
-//! values raised, which can only deny more.
+//! So after the commit, all five values are at least the key's debt. Why two threads do not both commit from the same
+//! estimate:
 //!
-//! *Raising.* A debt that is only recorded admits nothing, so it needs no commit: each cell below the debt is raised
-//! to it. The estimate is the smallest value, so this is conservative update: only cells that would be too low are
-//! changed.
+//! - If both commit in the same word, one of them finds that the word has changed.
+//! - If two words tie for the smallest value, the threads may commit in different words. Each thread raises the
+//!   other's word before its own commit. So at least one of them finds its word raised. (`CountMin` has the proof.)
+//!
+//! A charge that starts again leaves the other values raised, which can only deny more. Two simpler schemes admit
+//! twice, which the models show. The first exchanges the smallest value and then raises the others. The second raises
+//! all values with an atomic maximum.
+//!
+//! *Recording.* A debt that is only recorded (for an evicted key) admits nothing, so it needs no commit. Each value
+//! below the debt is raised to it. This is conservative update: only values that would be too low are changed.
 //!
 //! *Layout.* A key has two cache lines, one in each half of the sketch, and two cells in each line. This causes half
 //! the cache misses of four rows, at nearly the same accuracy. (Four lines with one cell each were no better in
@@ -54,11 +65,11 @@ use crate::sketch::hash::{mix, places, scale};
 
 const BITS: u32 = u16::BITS;
 /// The largest debt takes between 2^`HORIZON_BITS` coarse ticks and twice that number. Half the range of a cell is
-/// then at least 4 horizons, which a thread may lag by. Fewer ticks round debts up by more each time that a key is
-/// evicted: 2^11 gave 2.7 times the wrong denials where memory is tight.
+/// then at least 4 horizons, and a thread may lag by that much. With fewer ticks, each eviction rounds a debt up by
+/// more: 2^11 caused 2.7 times as many wrong denials when memory was short.
 const HORIZON_BITS: u32 = 12;
-/// The same for a standalone sketch. There, units are whole ticks, and no other part denies a key because its cells
-/// wrapped.
+/// The same for a standalone sketch. Fewer bits suffice there, because an interval is a whole number of ticks. They also
+/// make cells wrap later. This matters more there: a compact store reads its sketch only while a debt is spilled.
 const ALONE_HORIZON_BITS: u32 = 10;
 /// The number of cells in a line of 64 bytes. In the models, it is the smallest number that keeps a key's cells
 /// apart.
@@ -100,8 +111,8 @@ pub(crate) struct Cells {
     shift: u32,
     /// The largest distance that a coarse state can be ahead.
     horizon: u64,
-    /// The largest distance that a coarse state can be ahead of the newest time, which may be out of date by the
-    /// word's slack.
+    /// The largest distance that a coarse state can be ahead of the newest time. The newest time may be out of date by
+    /// the word's slack.
     slack_horizon: u64,
 }
 
@@ -111,12 +122,12 @@ impl Cells {
 
     /// Creates cells in at most `bytes` bytes (at least two lines), and `ends` ends, for a word's states.
     ///
-    /// States without slack belong to windows. A window state that is as far ahead as the horizon would belong to a
-    /// future window with little use. So a cell with this distance is from an earlier round of the cell's range.
+    /// States without slack belong to windows. No normal window state is as far ahead as the horizon: it would belong
+    /// to a future window. So a cell at this distance is from an earlier round of the cell's range.
     pub(crate) fn new<N: CompactState>(bytes: usize, ends: usize, word: &N, shift: u32) -> Option<Self> {
         let lines = (bytes / Self::MIN_BYTES).max(1);
-        // The numbers added below cover the rounding up by the shift, the rounding down of the reference, and the
-        // step past zero.
+        // The additions of 3 cover three roundings: the state is rounded up, the reference is rounded down, and a
+        // cell steps past zero.
         let (horizon, slack) = (word.horizon(), word.slack());
         let (horizon, slack_horizon) = if slack == 0 {
             ((horizon >> shift) - 1, (horizon >> shift) - 1)
@@ -163,10 +174,11 @@ impl Cells {
     }
 
     /// Returns how many coarse ticks a cell is ahead of a reference. `latest` returns the reference of the newest
-    /// time. The method calls it only for a cell that seems too far ahead, after it has loaded the cell.
+    /// time. It is called only for a cell that seems too far ahead, and after the cell was loaded.
     #[inline]
     fn ahead(&self, cell: u16, reference: u64, latest: &impl Fn() -> u64) -> u64 {
-        // The cell was never written. Without this check, all such cells would wrap at the same time.
+        // The cell was never written. Without this check, all such cells would read as debts at the same time, whenever
+        // the reference wraps.
         if cell == UNTOUCHED {
             return 0;
         }
@@ -175,8 +187,8 @@ impl Cells {
             SlotStanding::Ahead(ahead) => ahead,
             // A cell that is further ahead of the newest time than any debt is from an earlier round.
             SlotStanding::Unsure(ahead) => {
-                // Ordering: Acquire; pairs with the exchange that wrote the cell. The writer had raised the newest
-                // time before.
+                // Ordering: Acquire; pairs with the exchange that wrote the cell. The writer raised the newest time
+                // before that exchange, so `latest` returns at least the writer's time.
                 fence(Acquire);
                 match standing::<BITS>(u64::from(cell), latest() >> self.shift, self.slack_horizon) {
                     SlotStanding::Unsure(_) => 0,
@@ -206,15 +218,14 @@ impl Cells {
     /// Returns the end of a key's group.
     #[inline]
     fn end(&self, hash: u64) -> &AtomicU64 {
-        // It uses other bits of the hash than those that choose lines and cells.
+        // The rotation selects other bits of the hash than those that choose lines and cells.
         &self.ends[scale(hash.rotate_left(u32::BITS), self.ends.len())]
     }
 
     /// Returns an upper bound of how far a key is ahead of `reference`.
     #[inline]
     pub(crate) fn estimate(&self, hash: u64, reference: u64, latest: &impl Fn() -> u64) -> u64 {
-        // Ordering: Acquire, here and below. It pairs with the raise of an evicted key's debt: the caller has seen
-        // that the key has lost its slot.
+        // Ordering: Acquire, here and below; pairs with the Release of raises and commits.
         let longest = left(self.end(hash).load(Acquire), reference);
         if longest == 0 {
             return 0;
@@ -231,7 +242,7 @@ impl Cells {
     fn cell(&self, coarse: u64, reference: u64) -> u16 {
         #[expect(clippy::cast_possible_truncation, reason = "modulo 2^16 is what a cell is")]
         let cell = (reference >> self.shift).wrapping_add(coarse) as u16;
-        // The value `UNTOUCHED` has another meaning, so this time moves by one tick.
+        // `UNTOUCHED` means that the cell was never written, so a time of this value moves by one tick.
         if cell == UNTOUCHED { 1 } else { cell }
     }
 
@@ -254,8 +265,8 @@ impl Cells {
         }
     }
 
-    /// Returns the end `seen`, which is `longest` ahead. If no debt can last that long, a clock was wrong when the
-    /// end was written. Then the method returns the latest end that a debt can have.
+    /// Returns the end `seen`, which is `longest` ahead of the reference. If no debt can last that long, a clock was
+    /// wrong when the end was written. Then the method returns the latest end that a debt can have.
     fn credible(&self, seen: u64, longest: u64, latest: &impl Fn() -> u64) -> u64 {
         let far = Self::half_range(self.shift);
         if longest <= far {
@@ -271,12 +282,12 @@ impl Cells {
     /// Raises one cell to at least `coarse` ticks ahead.
     fn raise_cell(&self, place: usize, coarse: u64, reference: u64, latest: &impl Fn() -> u64) {
         let cell = &self.cells[place];
-        // Ordering: Acquire, here and for a failed exchange. If this thread finds a value that another thread raised,
-        // its own commit comes after the writes that led to that value.
+        // Ordering: Acquire, here and for a failed exchange; pairs with the Release below. If another thread has raised
+        // the cell high enough, this thread's commit comes after that thread's earlier writes.
         let mut seen = cell.load(Acquire);
         while self.ahead(seen, reference, latest) < coarse {
-            // Ordering: Release. A thread that sees this debt, and then the commit or the slot that the debt was
-            // written for, sees them in order. AcqRel, to pass on the writes that the replaced value published.
+            // Ordering: AcqRel. Release: a thread that reads this value also sees this thread's earlier writes: its
+            // raises, and the newest time (see `ahead`). Acquire: the same for the value that the exchange replaces.
             match cell.compare_exchange(seen, self.cell(coarse, reference), AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(other) => seen = other,
@@ -297,7 +308,8 @@ impl Cells {
     /// strict, by raise-then-commit.
     ///
     /// Lock-free: it retries only if a write of another thread took effect. It calls `is_near` before it writes
-    /// anything. If `is_near` returns false, the time is too far behind, and the method returns `None`.
+    /// anything, to announce the time. If `is_near` returns false, the time is too far behind the newest time, and the
+    /// method returns `None`.
     pub(crate) fn charge<N: CompactState>(
         &self,
         word: &N,
@@ -392,8 +404,8 @@ impl Cells {
             })
     }
 
-    /// Writes an image that was taken at `then`, as of `now`, and leaves out the debts that have been paid by now. If
-    /// `passed` is false, no time has passed, and `now` stands for the same moment as `then`.
+    /// Writes an image that was taken at the reference `then`, as of the reference `now`. It leaves out the debts that
+    /// have been paid since. If `passed` is false, no time has passed, and `now` stands for the same moment as `then`.
     pub(crate) fn replace(&self, image: &[(u64, u16)], then: u64, now: u64, passed: bool) {
         let passed = if passed { (now >> self.shift).wrapping_sub(then >> self.shift) } else { 0 };
         for &(index, ahead) in image {
@@ -415,17 +427,17 @@ impl Cells {
 /// GCRA for any number of keys in constant memory and without slots; keys share 16-bit cells, four for each key.
 ///
 /// The sketch never admits more than GCRA with a clock of the same ticks, in any interleaving of threads. Keys that
-/// share cells may be denied too early, and more often with more busy keys. About one conforming request in a
-/// thousand is denied wrongly if there is one cell for every two busy keys of few units. The
-/// [`Compact`](crate::Compact) store has such a sketch behind its slots. It is better in all memory sizes except the
-/// smallest.
+/// share cells may be denied too early, and more often with more busy keys. For example, with one cell for every two
+/// busy keys, each with a debt of few units, about one conforming request in a thousand is denied wrongly. The
+/// [`Compact`](crate::Compact) store has such a sketch behind its slots. Prefer that store: it is more accurate in all
+/// memory sizes except the smallest.
 ///
-/// If no request writes a cell for the time of 64 bursts, the cell wraps: its old debt reads as a new one. This
-/// denies a key only while another key of its group has a debt, and for no longer than that debt lasts. There is one
-/// group for each 128 bytes. A key that is alone in its group is never denied wrongly.
+/// If no request writes a cell for the time of 64 bursts, the cell wraps: its old debt reads as a new one. A key is
+/// denied because of this only while another key of its group has a debt, and for no longer than that debt lasts.
+/// There is one group for each 128 bytes. A key that is alone in its group is never denied wrongly.
 ///
-/// The sketch counts time in ticks of about `interval × burst / 1024`; an interval is a whole number of ticks. It
-/// decides each request as of the tick that contains the request's time.
+/// The sketch counts time in ticks of about `interval × burst / 1024`. The emission interval is a whole number of
+/// ticks. The sketch decides each request as of the tick that contains the request's time.
 ///
 /// # Examples
 /// ```
@@ -459,7 +471,7 @@ impl TatSketch {
         }
         let ends = (bytes / BYTES_FOR_AN_END).max(1);
         let cells = Cells::new(bytes.saturating_sub(ends * size_of::<AtomicU64>()), ends, &word, 0);
-        // A quarter of a cell's range, and not of a word's range.
+        // The allowed lag is a quarter of a cell's range. (In the tables, it is a quarter of a word's range.)
         let (slack_ns, lag_ns) = (word.span_ns(word.slack()), word.span_ns(Cells::half_range(0) / 2));
         let newest = Newest::new(slack_ns, lag_ns, word.span_ns(word.horizon()).max(1_000_000_000));
         let cells =
@@ -477,7 +489,8 @@ impl TatSketch {
     pub fn check_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
         let mut now_ns = now.as_nanos();
         loop {
-            // The time is too far behind the cells: the sketch could not tell debts from wrapped cells.
+            // The time is too far behind the newest time, so the sketch could not distinguish debts from wrapped cells.
+            // It decides as of a later time.
             if now_ns < self.newest.low() {
                 now_ns = self.newest.as_of(now_ns);
             }
@@ -508,7 +521,7 @@ mod tests {
 
     const NOW: u64 = 1 << 50;
     const HORIZON: u64 = 1_000;
-    /// Longer than any debt, and more than half the range of a cell.
+    /// Further ahead than any debt, and more than half the range of a cell.
     const FAR: u64 = 100_000;
 
     /// All keys are in one group.
@@ -521,7 +534,7 @@ mod tests {
     #[test]
     fn end_is_ahead_until_it_passes() {
         for reference in [0, 1, NOW, u64::MAX / 2, u64::MAX - 5, u64::MAX] {
-            assert_eq!(left(NO_END, reference), 0, "none");
+            assert_eq!(left(NO_END, reference), 0, "an end that was never written");
             for ahead in [1, 2, 6, HORIZON] {
                 let end = end(ahead, reference);
                 let put_off = u64::from(reference.wrapping_add(ahead) == NO_END);
@@ -543,7 +556,7 @@ mod tests {
         cells.raise(mix(1), HORIZON, NOW, &|| NOW);
         for round in 1..5 {
             let now = NOW + round * (1 << BITS);
-            assert_eq!(cells.estimate(mix(1), now, &|| now), 0, "paid {round} rounds ago");
+            assert_eq!(cells.estimate(mix(1), now, &|| now), 0, "the debt was paid {round} rounds ago");
             cells.raise(mix(1), 7, now, &|| now);
             assert_eq!(cells.estimate(mix(1), now, &|| now), 7, "{round}");
         }
@@ -555,7 +568,7 @@ mod tests {
         cells.raise(mix(1), HORIZON, NOW + FAR, &|| NOW + FAR);
         cells.raise(mix(2), HORIZON, NOW, &|| NOW);
         assert_eq!(cells.estimate(mix(2), NOW, &|| NOW), HORIZON);
-        // The longest possible debt is paid.
+        // The longest possible debt is paid by then.
         assert_eq!(cells.estimate(mix(1), NOW + 3 * HORIZON, &|| NOW + 3 * HORIZON), 0);
         assert_eq!(left(cells.end(0).load(Acquire), NOW + 3 * HORIZON), 0);
     }
@@ -565,6 +578,6 @@ mod tests {
         let cells = cells();
         cells.raise(mix(1), HORIZON, NOW + FAR, &|| NOW + FAR);
         cells.raise(mix(2), 5, NOW, &|| NOW + FAR);
-        assert_eq!(cells.estimate(mix(1), NOW + FAR, &|| NOW + FAR), HORIZON, "its debt is kept");
+        assert_eq!(cells.estimate(mix(1), NOW + FAR, &|| NOW + FAR), HORIZON, "the debt of key 1 is kept");
     }
 }

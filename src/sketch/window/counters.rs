@@ -11,13 +11,19 @@
 //!    read.
 //! 3. If any word has changed, start again at step 1.
 //!
-//! Why no two charges of a key start from the same estimate: take two charges A and B that both result in the count
-//! `c`. Each of them exchanges every word of the key that it read below `c`, its smallest word included. Within a
-//! window counters only grow, so a word rises from below `c` to `c` only once. So B's smallest word was at `c` or
-//! above when A read it; otherwise A would also have exchanged it from below `c`. So B had exchanged that word, and
-//! had read all words before. In the same way, A had exchanged its own smallest word before B read that word. So A
-//! had read all words before B's exchange. This is a contradiction. A charge that starts again leaves its exchanged
-//! words raised, as if another key had counted there.
+//! Why no two charges of a key start from the same estimate: suppose that two charges A and B succeed from the estimate
+//! `e`. Let `a` be the word in which A found `e`, and `b` the word in which B found `e`. Counters only grow within a
+//! window.
+//!
+//! - If A read `b` before B's exchange, A also found `e` there, and had to exchange `b` too. Both exchanges expect the
+//!   word with the count `e`, so only one of them succeeds. So A read `b` after B's exchange of `b`.
+//! - In the same way, B read `a` after A's exchange of `a`.
+//! - A charge reads all words before its first exchange. So B's read of `a` came before B's exchange of `b`, which came
+//!   before A's read of `b`, which came before A's exchange of `a`, which came before B's read of `a`. This is a
+//!   contradiction.
+//!
+//! A charge that starts again leaves its exchanged words raised, as if another key had counted there.
+//!
 //! The compiler knows the number of words of a key ([`Rows`]), so it keeps them in registers.
 
 use super::{Late, Windows, WordAge, parity};
@@ -42,7 +48,7 @@ pub(crate) struct WindowCounters {
     odd: usize,
     /// The complement of `odd`.
     even: usize,
-    /// The number of places in a line, minus one. A place is a word or a pair of words.
+    /// The number of places in a line, minus one. A place is a word, or a pair of words for even and odd windows.
     other_places: usize,
     count_bits: u32,
     /// The largest value of a counter.
@@ -51,8 +57,8 @@ pub(crate) struct WindowCounters {
     counters: usize,
 }
 
-/// The location of a key's lines: the first word in each line, and the rest of the hash, which chooses the counters.
-/// If even and odd windows have separate words, it is the word of even windows.
+/// The location of a key's lines: the key's first word in each line, and the rest of the hash, which chooses the
+/// counters. If even and odd windows have separate words, the index is that of the word for even windows.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Lines([(usize, Fraction); 2]);
 
@@ -61,8 +67,8 @@ pub(crate) struct Lines([(usize, Fraction); 2]);
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Rows<const N: usize, const PER: usize>([Spot<PER>; N]);
 
-/// One of a key's words, and the location of the counters in it. If even and odd windows have separate words, it is
-/// the word of even windows.
+/// One of a key's words, and the location of the counters in it. If even and odd windows have separate words, the index
+/// is that of the word for even windows.
 #[derive(Copy, Clone, Debug)]
 struct Spot<const PER: usize> {
     index: usize,
@@ -75,10 +81,10 @@ pub(crate) struct Read<'a, const N: usize, const PER: usize> {
     words: [&'a AtomicU64; N],
     shifts: [[u32; PER]; N],
     seen: [u64; N],
-    /// The words as they count in the window: empty if they are older.
+    /// The same words, but empty if they belong to an older window.
     current: [u64; N],
     counts: [[u64; PER]; N],
-    /// Whether a word belongs to an older window, or may never have been written.
+    /// Whether any word belongs to an older window, or may never have been written.
     is_older: bool,
     /// The key's estimate: at least its count.
     pub(crate) least: u64,
@@ -152,7 +158,7 @@ impl WindowCounters {
             let first = self.shift(rest.draw(self.counters));
             spots[0] = Spot { index, shifts: [first; PER] };
             if PER == 2 {
-                // Another counter, at a random distance after the first one, with wrap-around in the word.
+                // The second counter of the word, at a random distance after the first one, with wrap-around.
                 let second = first + self.shift(1 + rest.draw(self.counters - 1));
                 let end = self.shift(self.counters);
                 spots[0].shifts[PER - 1] = if second < end { second } else { second - end };
@@ -212,7 +218,7 @@ impl WindowCounters {
         word
     }
 
-    /// Returns a word as it counts in the current window: empty if it is older.
+    /// Returns the word, or an empty word if it belongs to an older window.
     #[inline(always)]
     fn current(windows: &Windows, word: u64, window: u64) -> Result<u64, Late> {
         match windows.age(word, window)? {
@@ -290,7 +296,8 @@ impl WindowCounters {
         self.estimate_of(windows, rows, (window.wrapping_sub(1), WordAge::Last), window)
     }
 
-    /// Raises a key's counters to at least `count`, each by a maximum. This admits no request.
+    /// Raises each of a key's counters to at least `count`, word by word. Use it only to record: it does not detect
+    /// other charges, so it must not admit a request.
     #[inline(never)]
     pub(crate) fn raise<const N: usize, const PER: usize>(
         &self,
@@ -303,7 +310,8 @@ impl WindowCounters {
         })
     }
 
-    /// Sets a key to `count`, which is above its estimate, from the words in `read`: see the module docs.
+    /// Raises a key's counters to `count`, which is above its estimate, if its words are still as in `read`. See the
+    /// module docs.
     #[inline(always)]
     pub(crate) fn charge<const N: usize, const PER: usize>(
         &self,
@@ -382,7 +390,7 @@ impl WindowCounters {
                 looked_at += 1.0;
             }
         }
-        // A key has two such words, or four.
+        // A key has two or four such words, and all of them must be at `count` or more.
         let words = if self.is_together() { 2 } else { 4 };
         (reached / looked_at).powi(words)
     }
@@ -505,7 +513,7 @@ mod tests {
                 assert!(all.iter().all(|(_, shift)| shift + counters.count_bits <= windows.payload_bits()));
                 all.sort_unstable();
                 all.dedup();
-                assert_eq!(all.len(), 4, "{largest}: counters of their own");
+                assert_eq!(all.len(), 4, "{largest}: four different counters");
             }
         }
     }
@@ -515,8 +523,8 @@ mod tests {
         for (bytes, taken) in [(0, 128), (128, 128), (255, 128), (256, 256), (1_000_000, 999_936)] {
             assert_eq!(TestCounters::new(bytes, 100, true).unwrap().counters.bytes(), taken);
         }
-        assert!(TestCounters::new(4_096, 1 << 41, false).is_none(), "no room for such a counter");
-        assert!(TestCounters::new(usize::MAX, 1, false).is_none(), "no such memory");
+        assert!(TestCounters::new(4_096, 1 << 41, false).is_none(), "a word has no room for such a counter");
+        assert!(TestCounters::new(usize::MAX, 1, false).is_none(), "the memory cannot be allocated");
     }
 
     /// Uses three windows, with far more keys than counters.
@@ -533,9 +541,9 @@ mod tests {
                 }
                 for (hash, count) in counted {
                     let estimate = held.estimate(hash, window).unwrap();
-                    assert!(estimate >= count, "{} of {}", estimate, held.largest);
+                    assert!(estimate >= count, "estimate {}, largest {}", estimate, held.largest);
                     let later = held.last(hash, window + 1);
-                    assert!(!held.last || later == Ok(estimate), "read as the last window");
+                    assert!(!held.last || later == Ok(estimate), "the same estimate as the previous window");
                 }
             }
         }
@@ -606,8 +614,8 @@ mod tests {
                 });
                 assert_eq!(raised, Err(late), "{back}");
             }
-            // A word of the next window, which another thread's clock may show. If odd windows have separate words,
-            // it is in such a word.
+            // A caller one window behind finds a word of the next window. With separate words for even and odd windows,
+            // it finds that word when it reads the previous window.
             let next = if held.last { held.last(key, NOW - 1) } else { held.estimate(key, NOW - 1) };
             assert_eq!(next, Err(Late { window: NOW }));
         }
@@ -645,7 +653,12 @@ mod tests {
             let strangers = (1 << 40..(1 << 40) + 4_000).map(mix);
             let met = strangers.filter(|&hash| held.estimate(hash, NOW) != Ok(0)).count();
             let share = f64::from(u32::try_from(met).unwrap()) / 4_000.0;
-            assert!((share - reached(1)).abs() < 0.1, "{share}, and not {}: {}", reached(1), held.largest);
+            assert!(
+                (share - reached(1)).abs() < 0.1,
+                "measured {share}, computed {}: {}",
+                reached(1),
+                held.largest
+            );
             assert!(reached(2) <= reached(1));
             assert!(held.counters.reached(&held.windows, NOW + 1, 1, 4_096) == 0.0, "a new window");
         }

@@ -3,10 +3,16 @@
 //! ```text
 //! word = [ tag | payload ]        tag: the index of the payload's window, modulo 2^bits
 //! ```
-//! Time is divided into windows of equal length, aligned to the Unix epoch. Each word stores its window in the tag. A
-//! reader in a later window takes the word as empty. The next write in a later window replaces the payload and the
-//! tag in one exchange. So no code clears or swaps memory, and no call is slow because a new window begins. If the
-//! previous window counts too, words come in pairs: one for even windows and one for odd windows.
+//! Time is divided into windows of equal length, aligned to the Unix epoch. A word works in these steps:
+//!
+//! 1. A writer raises the *newest window* ([`Newest`]) to its own window before it writes the word.
+//! 2. It writes the payload and the tag of its window in one exchange.
+//! 3. A caller in the same window reads the payload.
+//! 4. A caller in a later window takes the word as empty. Its next write replaces payload and tag in one exchange.
+//! 5. A caller in an earlier window is *late*. It starts again in the word's window.
+//!
+//! So no code clears or swaps memory, and no call is slow because a new window begins. If the previous window counts
+//! too, words come in pairs: one for even windows and one for odd windows.
 //!
 //! | part | a word's payload |
 //! |---|---|
@@ -14,15 +20,14 @@
 //! | [`WindowedBloom`] | bits: a register-blocked Bloom filter that detects the first request of a key in a window |
 //!
 //! # Threads that lag, and clocks that differ
-//! If a caller finds a word of a *later* window, the caller is late. It starts again as of that window. So a caller
-//! never takes the counts of a later window for those of a past window. A tag alone cannot distinguish a later window
-//! from an old tag value that has repeated. The newest window of any write ([`Newest`]) decides this; each writer
-//! raises it before it writes the word.
+//! A late caller starts again in the later window. So it never takes the counts of a later window for those of a past
+//! window. A tag alone cannot distinguish a later window from an old window whose tag value has repeated. The newest
+//! window decides: if the tag stands for a window up to the newest window, the caller is late. Otherwise the word is
+//! old.
 //!
 //! Suppose that no thread writes a word for exactly as many windows as there are tag values. Then the word seems to
-//! belong to the current window for one window. Its old counts are charged to the keys that share it. There are
-//! enough tag values for three months, if that leaves room ([`tag_bits`]).
-//! months, if that leaves room ([`tag_bits`]).
+//! belong to the current window for one window, and its old counts are charged to the keys that share it. There are
+//! enough tag values for three months, if the payload leaves room ([`tag_bits`]).
 
 mod counters;
 #[cfg(all(test, tollgate_loom))]
@@ -54,7 +59,7 @@ pub(crate) struct Windows {
     payload_bits: u32,
     /// A mask of the payload bits.
     payload_mask: u64,
-    /// The newest window that any word was written for. All callers read it; it is written once per window.
+    /// The newest window of any write. All callers read it; it is written once per window.
     newest: Newest,
 }
 
@@ -64,8 +69,8 @@ pub(crate) struct Late {
     pub(crate) window: u64,
 }
 
-/// A clock reading, and the window that it counts in. The window is later than that of the clock reading if other
-/// threads are already there.
+/// A clock reading, and the window in which it counts. This window is later than the window of the clock reading if the
+/// caller is late.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Moment {
     pub(crate) now_ns: u64,
@@ -74,8 +79,8 @@ pub(crate) struct Moment {
     pub(crate) to_end_ns: u64,
 }
 
-/// Returns which word of a place belongs to a window. In a pair (`odd` is 1), it is the word of even windows or of
-/// odd windows; otherwise it is the only word.
+/// Returns the number of the word that belongs to a window. If words come in pairs (`odd` is 1), the number is 0 for
+/// even windows and 1 for odd windows. Otherwise it is 0.
 #[inline(always)]
 fn parity(window: u64, odd: usize) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "one bit, or none")]
@@ -120,7 +125,7 @@ impl Windows {
         }
     }
 
-    /// Moves a moment to a later window that other threads are in.
+    /// Moves the moment of a late caller to the later window.
     #[cold]
     pub(crate) fn catch_up(&self, moment: Moment, late: Late) -> Moment {
         self.moment_in(late.window.max(self.index(moment.now_ns)), moment.now_ns)
@@ -163,7 +168,7 @@ impl Windows {
         self.newest.newest()
     }
 
-    /// Returns the first nanosecond of a window; saturates at the end of time.
+    /// Returns the first nanosecond of a window; saturates at `u64::MAX`.
     pub(crate) fn start_ns(&self, window: u64) -> u64 {
         window.saturating_mul(self.window_ns)
     }
@@ -184,8 +189,8 @@ impl Windows {
         self.payload_mask
     }
 
-    /// Returns the shortest allowed window if half the tag values take less than a second. A thread may be held up
-    /// for that long.
+    /// Returns the shortest allowed window if this window is shorter. Half the tag values must take at least a second,
+    /// because a thread may be preempted for that long.
     pub(crate) fn too_short(&self) -> Option<u64> {
         let half = 1 << (u64::BITS - self.payload_bits - 1);
         let min_ns = 1_000_000_000_u64.div_ceil(half);
@@ -242,7 +247,7 @@ impl Windows {
 
     #[inline(always)]
     fn stand(&self, word: u64, window: u64) -> Result<WordAge, Late> {
-        // The word was never written, so its tag has no meaning.
+        // The word was never written, so its tag means nothing.
         if word == 0 {
             return Ok(WordAge::Past);
         }
@@ -306,8 +311,8 @@ mod tests {
         }
     }
 
-    /// First, the caller counts as the allowed lag behind the newest window. After such windows continue for a
-    /// second, callers count in their own windows.
+    /// At first, a caller counts as being behind the newest window by the allowed lag. After a second of such windows,
+    /// the newest window is given up, and callers count in their own windows.
     #[test]
     fn a_wrong_window_is_given_up() {
         for wrong in [1_010, 1_000_000, u64::MAX / 500_000_000] {
@@ -322,7 +327,8 @@ mod tests {
         }
     }
 
-    /// Regression test: times near zero were once in the last window of all, whose end is past the end of time.
+    /// Regression test. The end of the last window is past `u64::MAX` nanoseconds. Times near zero were once taken to
+    /// be in that window.
     #[test]
     fn the_present_window_is_the_one_that_the_time_is_in() {
         for window_ns in [1_000, 1_000_000_007, 60_000_000_000, u64::MAX / 2, u64::MAX] {

@@ -1,8 +1,13 @@
 //! Detects the first request of a key in a window: a register-blocked Bloom filter whose words store their window.
 //!
-//! All bits of a key are in one word, so one exchange both tests and inserts the key. If several threads insert the
-//! same key at once, exactly one of them gets the answer that it was first. A negative answer is certain. A positive
-//! answer is not: other keys may have set all bits of a key.
+//! All bits of a key are in one word, so one exchange both tests and inserts the key:
+//!
+//! 1. Load the word. If it belongs to the current window and has all bits of the key, the key may be there.
+//! 2. Otherwise exchange the word for one with the key's bits, exactly from the loaded value. A word of an older window
+//!    counts as empty. If the word has changed, start again at step 1.
+//!
+//! If several threads insert the same new key at once, exactly one of them succeeds in step 2, and gets the answer that
+//! it was first. A negative answer is certain. A positive answer is not: other keys may have set all bits of a key.
 
 use super::{Late, Windows, WordAge, parity};
 use crate::base::memory::prefetch::prefetch;
@@ -11,8 +16,8 @@ use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
 use crate::sketch::hash::{Fraction, MULTIPLIER};
 
-/// The square of the multiplier that chooses a key's second line of counters. So the key's word here is independent
-/// of both lines.
+/// The square of the multiplier that chooses a key's second line of counters. With it, the key's word in this filter is
+/// independent of both lines.
 const SPREAD: u64 = MULTIPLIER.wrapping_mul(MULTIPLIER);
 
 /// See the module docs.
@@ -85,12 +90,12 @@ impl WindowedBloom {
         &self.words[probe.index | parity(window, self.odd)]
     }
 
-    /// Reads a key's word, which shows whether the key may have been inserted in this window.
+    /// Reads a key's word. The result shows whether the key may have been inserted in this window.
     #[inline(always)]
     pub(crate) fn look(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<Known<'_>, Late> {
         let word = self.word(probe, window);
-        // Ordering: Acquire; pairs with `insert`. A thread that sees a key's bits also sees the counts from before
-        // the insert.
+        // Ordering: Acquire; pairs with the Release of `insert`. A thread that sees a key's bits also sees the counts
+        // that were written before the insert.
         let seen = word.load(Acquire);
         let is_in = windows.age(seen, window)? == WordAge::Now && seen & probe.bits == probe.bits;
         Ok(Known { word, bits: probe.bits, seen, is_in })
@@ -148,8 +153,8 @@ impl Known<'_> {
                 WordAge::Now => seen,
                 WordAge::Last | WordAge::Past => windows.renewed(window),
             };
-            // Ordering: AcqRel. Release publishes the counts from before; Acquire receives what the word's last
-            // writer published.
+            // Ordering: AcqRel. Release publishes the counts that this thread wrote before. Acquire receives the counts
+            // that the word's last writer published.
             match word.compare_exchange(seen, current | bits, AcqRel, Acquire) {
                 Ok(_) => return Ok(Insert::First),
                 Err(other) => seen = other,
@@ -207,7 +212,7 @@ mod tests {
                     assert_eq!(held.insert(key, window), Ok(Insert::Again));
                     assert_eq!(held.contains(key, window), Ok(true));
                     let before = last && window > NOW - 10;
-                    assert_eq!(held.contained(key, window), Ok(before), "the window before");
+                    assert_eq!(held.contained(key, window), Ok(before), "inserted in the previous window");
                 }
             }
         }
@@ -223,7 +228,7 @@ mod tests {
                 for hash in (0..20_000).map(mix).chain([0, u64::MAX]) {
                     let probe = seen.probe(&windows, hash);
                     assert!((1..=3).contains(&probe.bits.count_ones()));
-                    assert!(probe.bits >> windows.payload_bits() == 0, "the tag is none of them");
+                    assert!(probe.bits >> windows.payload_bits() == 0, "no bit is in the tag");
                     assert!(probe.index < seen.words.len() && probe.index.is_multiple_of(1 << seen.odd));
                     all |= probe.bits;
                 }
@@ -252,16 +257,16 @@ mod tests {
             assert_eq!(held.contains(1, NOW - back), Err(late));
             assert_eq!(held.contains(1, NOW), Ok(true));
         }
-        // The words of the two windows are separate. A caller that reads the previous window finds a word of the next
-        // one.
+        // With separate words for even and odd windows, a caller that lags by one window finds the later word when it
+        // reads the previous window.
         let held = TestBloom::new(0, true).unwrap();
         assert_eq!(held.insert(1, NOW), Ok(Insert::First));
         assert_eq!(held.contained(1, NOW - 1), Err(Late { window: NOW }));
         assert_eq!(held.contained(1, NOW), Ok(false));
     }
 
-    /// With six bits of memory per key and three of 41 bits per word, about a fifth of new keys are reported as
-    /// inserted.
+    /// There are six bits of memory per key, a word has 41 payload bits, and a key has three of them. Then less than a
+    /// fifth of the keys that were not inserted are reported as inserted.
     #[test]
     fn strangers_are_mistaken_as_often_as_it_says() {
         for last in [false, true] {
@@ -278,7 +283,7 @@ mod tests {
             let mistaken = strangers.filter(|&key| held.contains(key, NOW) == Ok(true)).count();
             let share = f64::from(u32::try_from(mistaken).unwrap()) / 20_000.0;
             let said = seen.false_positives(windows, NOW, 4_096);
-            assert!((said - share).abs() < 0.15 * share, "{said} and {share}");
+            assert!((said - share).abs() < 0.15 * share, "computed {said}, measured {share}");
             assert!(share < 0.2, "{share}");
             assert!(seen.false_positives(windows, NOW + 1, 4_096) == 0.0);
             seen.clear();

@@ -442,7 +442,10 @@ mod tests {
                 error += estimate - truth;
                 plain_error += by_plain - truth;
             }
-            assert!(error * 4 < plain_error * 3, "{width}: total error {error}, plain count-min {plain_error}");
+            assert!(
+                error * 4 < plain_error * 3,
+                "{width}: total error {error}, plain count-min {plain_error}"
+            );
         }
     }
 
@@ -482,7 +485,10 @@ mod tests {
             // The mean is the number of sets minus one, and the variance is twice that. The bound is five standard
             // deviations.
             let free: f64 = sets - 1.0;
-            assert!(sum < free + 5.0 * (2.0 * free).sqrt(), "{width}: chi-squared is {sum} with {free} degrees of freedom");
+            assert!(
+                sum < free + 5.0 * (2.0 * free).sqrt(),
+                "{width}: chi-squared is {sum} with {free} degrees of freedom"
+            );
         }
     }
 }

@@ -122,8 +122,16 @@ fn at_a_turn_each_event_is_counted_in_its_own_window() {
         let (last, present) = (told(W, &all), told(W + 1, &all));
         assert_eq!(last.len() + present.len(), 2, "each event is counted in one of the two windows");
         let LastTwoWindows { previous, current, .. } = shared.look();
-        assert_eq!(previous, last.iter().sum::<u64>(), "the previous window has the events that were counted in it");
-        assert_eq!(current, present.last().copied().unwrap(), "the current window has the events that were counted in it");
+        assert_eq!(
+            previous,
+            last.iter().sum::<u64>(),
+            "the previous window has the events that were counted in it"
+        );
+        assert_eq!(
+            current,
+            present.last().copied().unwrap(),
+            "the current window has the events that were counted in it"
+        );
         assert_eq!(previous + current, 3, "no event is lost, and none is carried over");
     });
 }
@@ -138,9 +146,16 @@ fn held_up_for_two_windows(largest: u64, before: u64, preemptions: usize) {
         let all = [shared.observe(4), late.join().unwrap()];
         let present = told(W + 2, &all);
         match told(W, &all)[..] {
-            [] => assert!(present == [4, 5] || present == [1, 5], "both events are counted in the later window: {present:?}"),
+            [] => assert!(
+                present == [4, 5] || present == [1, 5],
+                "both events are counted in the later window: {present:?}"
+            ),
             [old] => {
-                assert_eq!(old, before + 1, "the late event is counted in its own window, with the events before it");
+                assert_eq!(
+                    old,
+                    before + 1,
+                    "the late event is counted in its own window, with the events before it"
+                );
                 assert_eq!(present, [4], "the late event is not counted in the later window");
             }
             _ => unreachable!(),

@@ -5,10 +5,11 @@ use crate::base::sync::sample;
 
 const SCHEDULES: usize = 1_500;
 
-/// Creates two lines of two cells in each half, so that only some keys share cells.
+/// The hashes of four keys.
 const KEYS: [u64; 4] =
     [0x1111_2222_3333_4444, 0x9111_2222_3333_4441, 0x5555_6666_7777_8888, 0xD555_0000_7777_8883];
 
+/// Creates two lines of two cells in each half, so that only some keys share cells.
 fn wide(burst: u64) -> Arc<Shared> {
     let word = Shared::new(burst).word;
     let cells = Cells::new(2 * Cells::MIN_BYTES, 2, &word, 0).unwrap();
@@ -30,7 +31,7 @@ fn four_keys(check: fn(&Shared, u64) -> bool) {
         assert!(admitted <= 2, "two units, two admissions: {admitted}");
         assert!(shared.estimate(hash) >= admitted * T, "an estimate is never below what was charged");
     }
-    assert!(admitted.iter().any(|&admitted| admitted > 0), "somebody is admitted");
+    assert!(admitted.iter().any(|&admitted| admitted > 0), "at least one request is admitted");
 }
 
 #[test]
@@ -44,11 +45,15 @@ fn eight_checks_of_a_key_admit_its_burst() {
         let shared = Shared::new(3);
         let admitted = racing(&shared, Shared::check, [7; 8]);
         assert!((1..=3).contains(&admitted), "three units, {admitted} admitted");
-        assert_eq!(shared.estimate(7), 3 * T, "what was charged, or raised by who was denied later");
+        assert_eq!(
+            shared.estimate(7),
+            3 * T,
+            "all three units are charged; a denied check may have raised a value first"
+        );
     });
 }
 
-/// Recorders and chargers run in parallel. The largest debt stays.
+/// Four threads record debts, and four threads charge. The largest debt stays.
 #[test]
 fn of_eight_debts_and_charges_the_largest_stays() {
     sample(SCHEDULES, || {

@@ -57,7 +57,7 @@ fn two_checks_of_a_key_with_one_unit_admit_one() {
     model(|| {
         let shared = Shared::new(1);
         assert_eq!(racing(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
-        assert_eq!(shared.estimate(7), T, "and its charge");
+        assert_eq!(shared.estimate(7), T, "the key owes the charge");
     });
 }
 
@@ -82,9 +82,9 @@ fn two_checks_after_cells_wrapped_admit_one() {
         for place in shared.cells.places(7) {
             shared.cells.raise_cell(place, T, NOW, &|| NOW);
         }
-        assert_eq!(shared.estimate(7), 0, "no key of its group owes anything");
+        assert_eq!(shared.estimate(7), 0, "no key of the group owes anything");
         assert_eq!(racing(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
-        assert_eq!(shared.estimate(7), T, "and its charge");
+        assert_eq!(shared.estimate(7), T, "the key owes the charge");
     });
 }
 
@@ -98,12 +98,12 @@ fn a_debt_that_is_recorded_beside_a_charge_is_kept() {
         };
         let admitted = shared.check(7);
         recorder.join().unwrap();
-        assert!(admitted, "there is room for one");
-        assert!(shared.estimate(7) >= 2 * T, "the debt is there");
+        assert!(admitted, "there is room for one unit");
+        assert!(shared.estimate(7) >= 2 * T, "the recorded debt is kept");
     });
 }
 
-/// Raises every cell.
+/// Raises every cell of the key and its end.
 fn all(shared: &Shared, hash: u64) -> bool {
     match shared.decide(shared.estimate(hash)) {
         Verdict::Deny | Verdict::Never => false,
@@ -114,7 +114,7 @@ fn all(shared: &Shared, hash: u64) -> bool {
     }
 }
 
-/// The control raises every cell by a maximum.
+/// The control raises every cell with an atomic maximum and does not commit.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
@@ -124,7 +124,7 @@ fn control_raising_all_admits_twice() {
     });
 }
 
-/// Exchanges a smallest cell, and then raises the others.
+/// Exchanges the smallest cell, and then raises the others.
 fn commit_first(shared: &Shared, hash: u64) -> bool {
     let cells = &shared.cells;
     let places = cells.places(hash);
@@ -143,13 +143,13 @@ fn commit_first(shared: &Shared, hash: u64) -> bool {
     }
 }
 
-/// The control exchanges a smallest cell first and then raises the others.
+/// The control exchanges the smallest cell first and then raises the others.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {
     model(|| {
         let shared = Shared::new(1);
-        // Another key has raised one cell, so the two threads may choose different cells.
+        // The two threads may choose different cells.
         assert_eq!(racing(&shared, commit_first, [7, 7]), 1, "one unit, one admission");
     });
 }

@@ -5,7 +5,7 @@ use crate::base::sync::sample;
 
 const SCHEDULES: usize = 1_000;
 
-/// X, and a key that shares one counter with X.
+/// Eight threads check two keys: X, and a key that shares one counter with X.
 fn two_keys(charge: Charge) {
     let counts = Counts::new(3);
     let y = counts.sharing([1, 0]);
@@ -15,7 +15,7 @@ fn two_keys(charge: Charge) {
         assert!(admitted <= 3, "three units, three admissions: {admitted}");
         assert!(counts.read(key).least >= admitted, "a count is never below the charges");
     }
-    assert!(admitted(&answers) > 0, "somebody is admitted");
+    assert!(admitted(&answers) > 0, "at least one request is admitted");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn of_eight_at_a_turn_one_is_first_in_each_window() {
 }
 
 #[test]
-#[should_panic(expected = "one is the first in a window")]
+#[should_panic(expected = "exactly one insert is the first in a window")]
 fn control_of_eight_who_do_not_know_who_is_late_two_are_first() {
     sample(SCHEDULES, || two_are_first([0, 0, 0, 2, 2, 2, 2, 2].map(|later| NOW + later)));
 }

@@ -18,7 +18,7 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
     explore(3, run);
 }
 
-/// With a lower bound on preemptions, because three long threads have too many interleavings.
+/// Like [`model`], with fewer preemptions, because three long threads have too many interleavings.
 fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     explore(2, run);
 }
@@ -37,7 +37,7 @@ struct Counts {
 /// A key's two words, as they were read.
 type Two<'a> = Read<'a, 2, 2>;
 
-/// The way in which a check charges a key, from the words that were read.
+/// Charges a key, from the words that the check has read.
 type Charge = fn(&Counts, u64, &Two<'_>) -> Commit;
 
 impl Counts {
@@ -107,7 +107,7 @@ fn two_checks_of_a_key_with_one_unit_admit_one() {
         let counts = Counts::new(1);
         let answers = racing(&counts, Counts::charge, [X, X]);
         assert_eq!(admitted(&answers), 1, "one unit, one admission");
-        assert_eq!(counts.read(X).least, 1, "and its charge");
+        assert_eq!(counts.read(X).least, 1, "the charge is counted");
     });
 }
 
@@ -117,7 +117,7 @@ fn two_checks_of_a_key_with_two_units_admit_both() {
         let counts = Counts::new(2);
         let answers = racing(&counts, Counts::charge, [X, X]);
         assert_eq!(admitted(&answers), 2, "two units, two admissions");
-        assert_eq!(counts.read(X).least, 2, "and their charges");
+        assert_eq!(counts.read(X).least, 2, "both charges are counted");
     });
 }
 
@@ -129,8 +129,8 @@ fn a_key_that_shares_a_counter_of_a_word_takes_no_unit_and_loses_none() {
         let y = counts.sharing([1, 0]);
         let [one, two, other] = racing(&counts, Counts::charge, [X, X, y]);
         assert_eq!(admitted(&[one, two]), 1, "one unit, one admission");
-        assert!(other, "one unit of its own");
-        assert_eq!((counts.read(X).least, counts.read(y).least), (1, 1), "and their charges");
+        assert!(other, "the other key has one unit of its own");
+        assert_eq!((counts.read(X).least, counts.read(y).least), (1, 1), "both charges are counted");
     });
 }
 
@@ -142,20 +142,20 @@ fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
         let y = counts.sharing([2, 0]);
         let [one, two, other] = racing(&counts, Counts::charge, [X, X, y]);
         assert!(admitted(&[one, two]) <= 1, "one unit, one admission");
-        // Each may have been denied because of a raise by the other, which did not commit.
-        assert!(other || admitted(&[one, two]) == 1, "somebody is admitted");
+        // A check may be denied because of words that a failed charge of the other key has raised.
+        assert!(other || admitted(&[one, two]) == 1, "at least one request is admitted");
         assert_eq!(counts.read(X).least, 1, "charges and raised counts stay");
     });
 }
 
-/// Raises every word.
+/// Raises every word of the key.
 fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
     let at = (NOW, read.least + 1);
     counts.counters.raise(&counts.windows, &counts.rows(hash), at).unwrap();
     Commit::Done
 }
 
-/// The control raises every word, as a maximum would.
+/// The control raises every word with an atomic maximum and does not commit.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
@@ -219,7 +219,7 @@ fn one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
     let told = threads.map(|thread| thread.join().unwrap());
     for window in told.map(|(window, _)| window) {
         let firsts = told.iter().filter(|&&told| told == (window, Insert::First));
-        assert_eq!(firsts.count(), 1, "one is the first in a window: {told:?}");
+        assert_eq!(firsts.count(), 1, "exactly one insert is the first in a window: {told:?}");
     }
     let newest = windows.into_iter().max().unwrap();
     let probe = doors.seen.probe(&doors.windows, X);
@@ -242,7 +242,7 @@ fn of_those_who_come_at_a_turn_one_is_first_in_each_window() {
     }
 }
 
-/// Threads insert X in these windows and do not know the newest window of the others.
+/// Threads insert X in these windows. Each thread has its own newest window, which the others do not raise.
 fn two_are_first<const N: usize>(windows: [u64; N]) {
     fn insert(doors: &Doors, window: u64) -> (u64, Insert) {
         let windows = super::models::windows();
@@ -256,11 +256,11 @@ fn two_are_first<const N: usize>(windows: [u64; N]) {
     });
     let told = threads.map(|thread| thread.join().unwrap());
     let firsts = told.iter().filter(|&&told| told == (NOW + 2, Insert::First));
-    assert_eq!(firsts.count(), 1, "one is the first in a window: {told:?}");
+    assert_eq!(firsts.count(), 1, "exactly one insert is the first in a window: {told:?}");
 }
 
 #[test]
-#[should_panic(expected = "one is the first in a window")]
+#[should_panic(expected = "exactly one insert is the first in a window")]
 fn control_without_knowing_who_is_late_two_are_first() {
     model(|| two_are_first([NOW, NOW + 2, NOW + 2]));
 }

@@ -122,7 +122,10 @@ fn an_estimate_holds_what_was_counted_before() {
             })
         };
         let before = counted.load(Acquire);
-        assert!(counts.estimate_hash(KEY) >= before.into(), "an estimate includes the adds that returned before it began");
+        assert!(
+            counts.estimate_hash(KEY) >= before.into(),
+            "an estimate includes the adds that returned before it began"
+        );
         counter.join().unwrap();
     });
 }
