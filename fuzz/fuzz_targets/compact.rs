@@ -257,7 +257,7 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
 fn refused<A: CompactAlgorithm>(limiter: &Limiter<A>, snapshot: &[u8]) {
     let before = limiter.snapshot();
     let error = limiter.restore(snapshot).expect_err("the limiter rejects bytes that it did not write").to_string();
-    assert!(error.len() > "snapshot refused: ".len());
+    assert!(error.len() > "cannot restore the snapshot: ".len());
     assert_eq!(limiter.snapshot(), before);
 }
 

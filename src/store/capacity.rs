@@ -9,16 +9,17 @@ use core::str::FromStr;
 use crate::base::quota::Quota;
 
 const DEFAULT_BYTES: usize = 4 << 20;
-/// Bytes of a sketch for each key that could spend its full limit with the units admitted in one window.
-/// Measured with keys by Zipf 1.0 and limits of 10 or more: at 20 to 33 bytes, one deserving request in ten thousand is
-/// denied.
+/// Bytes of a sketch for each key, if every key spends its full limit. In other words: the bytes for each `limit` units
+/// that are admitted in one window. Measured with Zipf-distributed keys (exponent 1.0) and limits of 10 or more: with
+/// 20 to 33 bytes, one deserving request in ten thousand is denied.
 const SKETCH_BYTES: usize = 40;
 
 /// The size of a store: in slots, in bytes, or by the traffic that it must hold.
 ///
-/// A key needs a slot only while it *owes* something. Each admitted unit keeps its key busy for one emission interval,
-/// so `admitted units per second × seconds per unit` slots are in use, whatever the number of keys. For example,
-/// 10 M keys (Zipf 1.0) at 1 M checks per second need about 50,000 slots at 10/s each, and 240,000 slots at 100/min.
+/// A key needs a slot only while it *owes* something. Each admitted unit keeps its key busy for one emission interval.
+/// So `admitted units per second × seconds per unit` slots are in use, whatever the number of keys. For example, take
+/// 10 M keys (Zipf 1.0) and 1 M checks per second for all keys together. They need about 50,000 slots with a quota of
+/// 10/s per key, and 240,000 slots with a quota of 100/min per key.
 ///
 /// # Examples
 /// ```
@@ -40,7 +41,7 @@ pub struct Capacity(pub(super) Size);
 pub(super) enum Size {
     Slots(usize),
     Bytes(usize),
-    /// Keys that owe at the same time, each with this burst.
+    /// The number of keys that owe at the same time, each with this burst.
     Busy {
         keys: usize,
         burst: u64,
@@ -74,16 +75,16 @@ impl Capacity {
         Self(Size::Bytes(bytes))
     }
 
-    /// Enough room to admit `admitted_per_second` units, for all keys together, under this quota.
+    /// Enough room to admit `admitted_per_second` units per second, for all keys together, under this quota.
     ///
-    /// Fewer than one in ten thousand deserving requests is denied because the store is full. This takes about 12 bytes
-    /// for each key that owes.
+    /// With this capacity, a full store denies fewer than one in ten thousand deserving requests. It takes about 12
+    /// bytes for each key that owes.
     ///
     /// Count only *admitted* units. Denied requests need no room. A flood of fresh keys does need room, because the
     /// first request of each key is admitted.
     ///
-    /// The [`Sketch`](crate::Sketch) store takes about 40 bytes for each key that could spend its limit with the units
-    /// admitted in one window. Sliding windows take twice as much.
+    /// The [`Sketch`](crate::Sketch) store takes about 40 bytes for each `limit` units that are admitted in one window.
+    /// Sliding windows take twice as much.
     ///
     /// # Examples
     /// ```
@@ -94,7 +95,8 @@ impl Capacity {
     /// ```
     #[must_use]
     pub fn for_traffic(admitted_per_second: u64, quota: &Quota) -> Self {
-        // One hour of requests is at most what one hour's limit keeps busy: units × period / limit, in seconds.
+        // Each unit keeps its key busy for `period / limit` seconds. So `units per second × period / limit` keys are
+        // busy at most.
         let units_ns = u128::from(admitted_per_second) * u128::from(quota.period_ns());
         let keys = units_ns.div_ceil(u128::from(quota.limit()) * 1_000_000_000);
         Self(Size::Busy { keys: usize::try_from(keys).unwrap_or(usize::MAX), burst: quota.burst_size() })
@@ -131,8 +133,8 @@ impl Capacity {
         match self.0 {
             Size::Slots(_) => None,
             Size::Bytes(bytes) => Some(bytes),
-            // Keys that spend their full limit. Keys that spend less can be more numerous, because each takes less.
-            // See `Capacity::for_traffic`.
+            // `keys` is the number of keys that spend their full limit. There may be more keys that spend less, because
+            // each of them takes less memory. See `Capacity::for_traffic`.
             Size::Busy { keys, .. } => Some(keys.saturating_mul(SKETCH_BYTES).max(DEFAULT_BYTES >> 6)),
         }
     }
@@ -204,9 +206,9 @@ impl FromStr for Capacity {
         let parts = 10_u128.pow(fraction.len().min(9) as u32);
         let bytes = u128::from(whole) * u128::from(scale) + u128::from(cut) * u128::from(scale) / parts;
         match usize::try_from(bytes) {
-            Ok(0) => Err(refused("it is nothing")),
+            Ok(0) => Err(refused("it is zero")),
             Ok(bytes) if bytes <= isize::MAX as usize => Ok(Self::memory(bytes)),
-            _ => Err(refused("no machine has so much")),
+            _ => Err(refused("it is larger than the address space")),
         }
     }
 }
@@ -235,8 +237,8 @@ mod tests {
             ("1.2.3MiB", "two points"),
             ("1.123456789.2MiB", "two points"),
             ("99999999999999999999", "too large"),
-            ("9999999TiB", "no machine"),
-            ("0", "nothing"),
+            ("9999999TiB", "address space"),
+            ("0", "zero"),
         ] {
             let error = text.parse::<Capacity>().unwrap_err().to_string();
             assert!(error.contains(problem) && error.contains("4MiB"), "{text}: {error}");

@@ -182,7 +182,7 @@ fn refused<A: CompactAlgorithm>(limiter: &Limiter<A>, snapshot: &[u8], reason: &
     let before = (limiter.snapshot(), limiter.gauges());
     let error = limiter.restore(snapshot).expect_err("not a snapshot of this limiter").to_string();
     assert!(
-        error.starts_with("snapshot refused: ") && error.contains(reason),
+        error.starts_with("cannot restore the snapshot: ") && error.contains(reason),
         "{reason:?} is not in {error:?}"
     );
     assert_eq!((limiter.snapshot(), limiter.gauges()), before, "{error}");
@@ -198,21 +198,21 @@ fn every_cut_and_every_flipped_bit_is_refused() {
         assert!(snapshot.len() > 150);
         clock.advance(Duration::from_millis(300));
 
-        refused(&limiter, &[], "do not begin as a snapshot does");
+        refused(&limiter, &[], "are not a tollgate snapshot");
         for cut in 1..snapshot.len() {
-            let reason = if cut < 8 { "do not begin as a snapshot does" } else { "it ends after" };
+            let reason = if cut < 8 { "are not a tollgate snapshot" } else { "truncated after" };
             refused(&limiter, &snapshot[..cut], reason);
         }
         for extra in [1, 8, 16, 1_000] {
             let mut long = snapshot.clone();
             long.resize(snapshot.len() + extra, 0);
-            refused(&limiter, &long, &format!("{extra} bytes follow its end"));
+            refused(&limiter, &long, &format!("{extra} extra bytes after the end"));
         }
         for bit in 0..8 * snapshot.len() {
             let mut flipped = snapshot.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let reason = match bit / 8 {
-                0..8 => "do not begin as a snapshot does",
+                0..8 => "are not a tollgate snapshot",
                 8..12 => "and this library reads version 2",
                 // With a wrong count, the end comes too soon or too late. The checksum finds all other changes.
                 _ => "",
@@ -256,7 +256,7 @@ fn snapshots_of_other_limiters_are_refused() {
     };
     let tiers = build(&[Quota::per_hour(60)], 8, Overflow::Spill, 1 << 12);
     refused(&own, &tiers.snapshot(), "other tiers or another overdraft");
-    refused(&own, &build(&[], 9, Overflow::Spill, 1 << 12).snapshot(), "under another hasher");
+    refused(&own, &build(&[], 9, Overflow::Spill, 1 << 12).snapshot(), "with another hasher");
     for bytes in [1 << 11, 1 << 13] {
         refused(&own, &build(&[], 8, Overflow::Spill, bytes).snapshot(), "slots");
     }
@@ -272,9 +272,9 @@ fn snapshots_of_other_limiters_are_refused() {
     own.restore(&build(&[], 8, Overflow::Spill, 1 << 12).snapshot())
         .expect("a snapshot of a limiter like it");
 
-    refused(&own, b"TOLLGAT", "do not begin as a snapshot does");
-    refused(&own, b"PK\x03\x04 and so on", "do not begin as a snapshot does");
-    refused(&own, b"TOLLGATE", "it ends after 8 bytes");
+    refused(&own, b"TOLLGAT", "are not a tollgate snapshot");
+    refused(&own, b"PK\x03\x04 and so on", "are not a tollgate snapshot");
+    refused(&own, b"TOLLGATE", "truncated after 8 bytes");
 }
 
 /// Some of these limiters have states of the same size and rate. In the past each accepted the other's snapshots.
@@ -386,7 +386,7 @@ fn impossible_snapshot_with_valid_checksum_is_refused() {
     // More entries than the snapshot has room for.
     for at in [slots, cells] {
         for count in [u64::MAX, 1 << 60, number(at) + 1_000] {
-            refused(&limiter, &forged(at, &count.to_le_bytes()), "it ends after");
+            refused(&limiter, &forged(at, &count.to_le_bytes()), "truncated after");
         }
     }
     // Every time is possible for a clock.

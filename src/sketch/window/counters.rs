@@ -296,8 +296,8 @@ impl WindowCounters {
         self.estimate_of(windows, rows, (window.wrapping_sub(1), WordAge::Last), window)
     }
 
-    /// Raises each of a key's counters to at least `count`, word by word. Use it only to record: it does not detect
-    /// other charges, so it must not admit a request.
+    /// Raises each of a key's counters to at least `count`, word by word. It does not detect other charges, so it is
+    /// never the step that admits a request.
     #[inline(never)]
     pub(crate) fn raise<const N: usize, const PER: usize>(
         &self,

@@ -1,4 +1,4 @@
-//! Counts events inside the store.
+//! Counts what the store does because of a lack of room.
 
 use alloc::boxed::Box;
 
@@ -26,7 +26,8 @@ use crate::base::sync::{AtomicU64, Ordering};
 pub struct Gauges {
     /// The number of slots. Each slot holds one key.
     pub slots: usize,
-    /// Keys that still owed when a new key took their slot. Their debt was spilled, forgotten or inherited.
+    /// Keys that were evicted: they still owed when a new key took their slot. Their debt was spilled, forgotten or
+    /// inherited.
     pub evicted: u64,
     /// New keys that began with a debt, from the sketch or by inheritance. The debt may be their own or that of another
     /// key.
@@ -36,12 +37,12 @@ pub struct Gauges {
     /// The debt may have been their own. A key that was admitted with the debt of another key may be denied for it
     /// later; this is not counted.
     pub denied_for_debt: u64,
-    /// First checks that the store decided again.
+    /// Retreats: first checks that the store undid and decided again.
     ///
     /// Either several first checks of one key raced, or the key's debt in the sketch grew in the meantime.
     pub retreats: u64,
-    /// Retreats that failed because a third thread had used the slot. After each, the key may have been admitted its
-    /// burst once more. The count is a part of `retreats`.
+    /// Retreats that failed because a third thread had charged the slot. For each of them, the key may have been
+    /// admitted its burst once more. They are included in `retreats`.
     pub raced: u64,
 }
 
@@ -53,10 +54,11 @@ pub(super) struct GaugeStripe {
     pub(super) denied_for_debt: AtomicU64,
     pub(super) retreats: AtomicU64,
     pub(super) raced: AtomicU64,
-    /// Idle words whose slots new keys took in these buckets: when the last of these words was paid, in nanoseconds.
+    /// The latest time, in nanoseconds, at which an idle word was paid whose slot a new key has taken since. It covers
+    /// all buckets of this stripe.
     pub(super) replaced_ns: AtomicU64,
-    /// Debts that were evicted from these buckets into the sketch: when the last of these debts is paid, in
-    /// nanoseconds.
+    /// The latest time, in nanoseconds, at which a debt is paid that was evicted into the sketch. It covers all buckets
+    /// of this stripe.
     pub(super) spilled_ns: AtomicU64,
 }
 
@@ -84,7 +86,7 @@ impl GaugeCounters {
 
     /// Resets the times of a table that holds nothing any more.
     pub(super) fn forget_times(&self) {
-        // Ordering: Relaxed. The caller has cleared the slots, and that is not a single step either.
+        // Ordering: Relaxed. The caller has cleared the slots one by one, so no order between them is promised.
         for stripe in &self.0 {
             stripe.replaced_ns.store(0, Ordering::Relaxed);
             stripe.spilled_ns.store(0, Ordering::Relaxed);

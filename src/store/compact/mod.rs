@@ -1,13 +1,15 @@
 //! The compact store: it takes any hashable key, keeps no key, and fixes its memory at creation.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
-//! | [`crate::algorithm::compact::slot`] | the word of one slot; how a state relates to the current time |
-//! | `table` | buckets of slots: find, charge, insert, evict |
+//! | [`crate::algorithm::compact::slot`] | the word of one slot, and how its state relates to the current time |
+//! | `table` | buckets of slots: search, charge, insert, evict |
 //! | `spill` | the sketch that keeps the debts of evicted keys |
-//! | `sizes` | from slots, bytes or traffic to sizes |
-//! | `snapshot` | the state as bytes, and its restoration |
-//! | here | hashing, batches, the interface to the limiter |
+//! | `sizes` | the sizes of table and sketch for a capacity |
+//! | `gauges` | counts of evictions and other events |
+//! | `snapshot` | the state as bytes: save and restore |
+//! | `exhaustive` | tests that visit every interleaving, with small words |
+//! | this file | hashing, batches, the interface to the limiter |
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod exhaustive;
@@ -85,16 +87,15 @@ pub enum Overflow {
 /// owes nothing any more, another key can use its slot, so no thread ever sweeps the table. The memory in use follows
 /// the debts: `admitted units per second × seconds per unit` slots, whatever the number of keys.
 ///
-/// A key shares its limit with another key with a probability of about 6 × 10⁻⁷. In that case both have the same
-/// fingerprint (one of 2²⁴) in the same bucket (sixteen slots).
+/// With a probability of about 6 × 10⁻⁷, a key shares its limit with another key: both have the same fingerprint (one
+/// of 2²⁴) in the same bucket (sixteen slots).
 ///
-/// The store counts time in ticks. A full burst has about 2²⁰ ticks. It has more if the burst is above 4,096, because
-/// each unit has at least 256 ticks. The store decides each request as of the start of the tick that contains its time.
-/// See the [design text](crate::design).
+/// The store counts time in ticks. A full burst takes about 2²⁰ ticks. If the burst is above 4,096, it takes more,
+/// because each unit takes at least 256 ticks. The store decides each request as of the start of the tick that contains
+/// the request's time. See the [design text](crate::design).
 ///
 /// Times are kept modulo 2⁴⁰ ticks, which is a million bursts (two years at 10/60s). A key that returns after exactly
-/// that time meets its old debt again, unless another key has used the slot. The debt then lasts until it is paid a
-/// second time.
+/// that time has its old debt again, unless another key has used the slot. It must then pay the debt a second time.
 ///
 /// Created by [`RateLimiter::new`](crate::RateLimiter::new) and [`Builder::compact`](crate::Builder::compact).
 ///
@@ -120,7 +121,7 @@ pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
     word: A::CompactState,
     hasher: H,
     table: SlotTable<A::CompactState, WAYS>,
-    /// Whether the table and the algorithm can both refund.
+    /// Whether both the table and the algorithm can refund.
     can_refund: bool,
     /// The layout from the builder. A rebuild for another quota uses it again.
     layout: CompactLayout,
@@ -195,7 +196,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     /// Returns the word of a tier if it was made for this layout, or the store's own word if not.
     fn readable<'a>(&'a self, tier: &'a Tier<A>) -> &'a A::CompactState {
         let reads = self.word.reads(&tier.word);
-        debug_assert!(reads, "a tier is made by the limiter that it is used with");
+        debug_assert!(reads, "use a tier only with the limiter that created it");
         if reads { &tier.word } else { &self.word }
     }
 
@@ -375,7 +376,8 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Inherit<Q> for Compa
         self.table.holds(self.hash(key))
     }
 
-    /// A spilled key leaves only its debt here, so every key counts as known.
+    /// Of a spilled key, the store has only the debt. So it cannot tell which keys it knew, and every key counts as
+    /// known.
     fn knew(&self, _key: &Q) -> bool {
         true
     }

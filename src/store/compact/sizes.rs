@@ -1,4 +1,4 @@
-//! Converts a capacity to the sizes of the table and the sketch.
+//! Computes the sizes of the table and the sketch for a capacity.
 
 use super::Overflow;
 use crate::sketch::tat::Cells;
@@ -62,8 +62,8 @@ const fn whole(bytes: usize, unit: usize) -> usize {
     if units == 0 { unit } else { units * unit }
 }
 
-/// Bytes for keys that owe at the same time: 12.3 bytes each with a sketch. Without a sketch, the size depends on how
-/// full the buckets may be before it affects small bursts.
+/// The bytes for `keys` keys that owe at the same time. With a sketch, each takes 12.3 bytes. Without a sketch, a bucket
+/// overflows more often the fuller the table is, and small bursts suffer most. So the table is larger for them.
 fn busy_bytes(keys: usize, burst: u64, spills: bool) -> usize {
     let percent = if spills {
         65

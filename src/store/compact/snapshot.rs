@@ -3,11 +3,12 @@
 //! ```text
 //! magic 8 | version u32 | sections … | checksum u64
 //!   header:  layout of states 6 × u64, hasher's probe u64, time ns u64, buckets, ways, cells, shift: u64 each
-//!   slots:   count u64, then for each slot that owes: index u64, ahead in the low 40 bits of a u64 and fingerprint above
-//!   cells:   count u64, then for each cell that owes: index u64, ahead u16 (coarse)
+//!   slots:   count u64, then for each slot with a debt: index u64, and a u64: ahead (low 40 bits), fingerprint (above)
+//!   cells:   count u64, then for each cell with a debt: index u64, ahead u16 (coarse)
 //! ```
-//! All numbers are little-endian. Each state is written as its distance *ahead* of the snapshot's time, so the start of
-//! the tick count does not matter. A restore subtracts the time that has passed since.
+//! All numbers are little-endian. Each state is written as its distance *ahead* of the snapshot's time. So a limiter
+//! whose ticks are counted from another start can restore it. A restore subtracts the time that has passed since the
+//! snapshot.
 
 use alloc::vec::Vec;
 use core::error::Error;
@@ -56,30 +57,30 @@ enum Problem {
 
 impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "snapshot refused: ")?;
+        write!(f, "cannot restore the snapshot: ")?;
         match &self.0 {
-            Problem::NotOne => write!(f, "these bytes do not begin as a snapshot does"),
+            Problem::NotOne => write!(f, "these bytes are not a tollgate snapshot"),
             Problem::Version { got } => {
                 write!(f, "it has version {got}, and this library reads version {VERSION}")
             }
             Problem::Truncated { len, at } => {
-                write!(f, "it ends after {len} bytes, in the middle of what begins at byte {at}")
+                write!(f, "truncated after {len} bytes, in the field at byte {at}")
             }
-            Problem::TooLong { extra } => write!(f, "{extra} bytes follow its end"),
-            Problem::Checksum => write!(f, "its checksum does not match: it was changed or cut on the way"),
+            Problem::TooLong { extra } => write!(f, "{extra} extra bytes after the end"),
+            Problem::Checksum => write!(f, "the data is damaged: its checksum does not match"),
             Problem::Hasher => write!(
                 f,
-                "it was made under another hasher, so none of its keys would be found; build both limiters with one \
-                 hasher of fixed keys (Builder::hasher)"
+                "it was made with another hasher, so its keys would not be found; build both limiters with the same \
+                 seeds (Builder::seeds) or the same hasher (Builder::hasher)"
             ),
             Problem::Layout { got, own } => differs(f, got, own),
             Problem::Size { got, own } => write!(
                 f,
-                "it is of a store of {} slots and {} sketch cells, and this one has {} and {}: build it with the same \
+                "it has {} slots and {} sketch cells, and this store has {} and {}; build both limiters with the same \
                  capacity and overflow",
                 got[0], got[1], own[0], own[1]
             ),
-            Problem::Content { what } => write!(f, "its {what} cannot be (though its checksum matches)"),
+            Problem::Content { what } => write!(f, "its {what} is invalid, although the checksum matches"),
         }
     }
 }
@@ -91,13 +92,13 @@ fn differs(f: &mut fmt::Formatter<'_>, got: &[u64; LAYOUT], own: &[u64; LAYOUT])
     let (&[states, burst, num, den, ..], &[own_states, own_burst, own_num, own_den, ..]) = (got, own);
     let name = |states: u64| {
         let name = usize::try_from(states).ok().and_then(|states| STATES.get(states));
-        name.copied().unwrap_or("states unknown here")
+        name.copied().unwrap_or("unknown states")
     };
     if states != own_states {
         let (got, own) = (name(states), name(own_states));
-        return write!(f, "it was made under another algorithm: it holds {got}, and this limiter {own}");
+        return write!(f, "it was made with another algorithm: it holds {got}, and this limiter {own}");
     }
-    write!(f, "it was made under ")?;
+    write!(f, "it was made with ")?;
     if burst != own_burst {
         write!(f, "another quota: its limit or burst is {burst} units, and this limiter's {own_burst}")
     } else if (num, den) != (own_num, own_den) {
@@ -106,7 +107,7 @@ fn differs(f: &mut fmt::Formatter<'_>, got: &[u64; LAYOUT], own: &[u64; LAYOUT])
             "another quota: its windows or units take {num}/{den} ns, and this limiter's {own_num}/{own_den} ns"
         )
     } else {
-        write!(f, "other tiers or another overdraft, so its states are counted in other steps")
+        write!(f, "other tiers or another overdraft, so its states use another tick length")
     }
 }
 
@@ -155,7 +156,7 @@ const fn content(what: &'static str) -> SnapshotError {
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
-    /// The layout, and the other values that must be equal.
+    /// The layout, and the other header values that a snapshot and this store must have in common.
     fn header(&self) -> ([u64; LAYOUT], [u64; 5]) {
         let [slots, cells, shift] = self.table.shape();
         (self.word.layout(), [self.hasher.hash_one(PROBE), WAYS as u64, slots, cells, shift])
@@ -205,7 +206,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
             *number = reader.u64()?;
         }
         let then_ns = reader.u64()?;
-        // Reads everything, so that the error can distinguish a truncated snapshot from a changed one.
+        // Reads everything first, so that the error can distinguish a truncated snapshot from a changed one.
         let mut image = Image::default();
         for _ in 0..reader.count(16)? {
             image.slots.push((reader.u64()?, reader.u64()?.rotate_right(STATE_BITS)));

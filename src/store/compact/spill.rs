@@ -11,21 +11,26 @@ use crate::base::sync::Ordering::{AcqRel, Acquire, Release};
 use crate::sketch::hash::mix;
 use crate::sketch::tat::{Cells, end, left};
 
-/// Half the range of a cell must be longer than any time for which a thread is preempted.
+/// Half the range of a cell must be at least this long: longer than a thread is preempted.
 const MIN_HALF_RANGE_NS: u64 = 1_000_000_000;
 
-/// A sketch of debts.
+/// A sketch of the debts of evicted keys.
+///
+/// 1. The evicting thread raises `newest`, then the end and the cells of the evicted key.
+/// 2. It exchanges the key's word in the table. So a thread that sees that the key is gone also sees its debt.
+/// 3. A new key reads `newest`. Only if a debt may be unpaid, it reads its end and its cells.
 #[derive(Debug)]
 pub(super) struct Spill {
     cells: Cells,
     /// A time at which all debts in the sketch are paid.
     ///
-    /// Each new key reads this word, and about one write per horizon changes it. If no debt is spilled, new keys read
-    /// no other word of the sketch.
+    /// Each new key reads this word. It changes about once per horizon. If all debts are paid, new keys read no other
+    /// word of the sketch.
     newest: CachePadded<AtomicU64>,
 }
 
-/// The identity of a key in the spill: bucket and fingerprint. Nothing else of the key is known at its eviction.
+/// The identity of a key in the spill: its bucket and its fingerprint. At the eviction, nothing else of the key is
+/// known.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Identity(u64);
 
@@ -54,7 +59,7 @@ impl Spill {
         Some(Self { cells, newest: CachePadded::new(AtomicU64::new(0)) })
     }
 
-    /// A spill whose cells are as fine as states. Times in the models are small, and no thread stops for a second.
+    /// A spill whose cells are as fine as states, for models: their times are small, and no thread stops for a second.
     #[cfg(all(test, tollgate_loom))]
     pub(super) fn for_models<N: CompactState>(word: &N, sizes: &Sizes) -> Self {
         Self::with_shift(word, sizes, 0).unwrap()
@@ -85,7 +90,7 @@ impl Spill {
     fn begin(&self, ahead: u64, reference: u64) {
         let mut seen = self.newest.load(Acquire);
         while left(seen, reference) < ahead {
-            // One horizon later than necessary, so that writes are rare.
+            // Later than necessary by one horizon, so that writes are rare.
             let next = end(ahead + self.cells.horizon(), reference);
             // Ordering: AcqRel; pairs with the load in `is_used`: a thread that sees the evicted slot also sees this
             // write.

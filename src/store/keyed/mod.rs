@@ -12,7 +12,7 @@
 //! 3. One exchange publishes the node. So a charge by another thread can only come after the first charge.
 
 #[cfg(not(target_pointer_width = "64"))]
-compile_error!("the keyed store's words are as wide as pointers of 64 bits");
+compile_error!("the keyed store requires 64-bit pointers");
 
 mod carry;
 #[cfg(all(test, tollgate_loom))]

@@ -3,10 +3,11 @@
 use crate::algorithm::compact::STATE_BITS;
 use crate::algorithm::compact::slot::{FINGERPRINT_BITS, SlotWord, distance};
 
-/// The address of a key. The top bits of the hash give the bucket, the lowest bits the fingerprint, and the bits next
-/// to them the home.
+/// The address of a key. The top bits of the hash give the bucket, the lowest bits give the fingerprint, and the bits
+/// next to them give the home slot.
 ///
-/// It is one word. The code computes each part where it needs it. This takes fewer instructions than to keep the parts.
+/// The address is one word: the hash. The code computes each part where it is needed. This takes fewer instructions
+/// than storing the parts.
 #[derive(Copy, Clone, Debug)]
 pub struct SlotAddress {
     hash: u64,
@@ -26,7 +27,7 @@ impl SlotAddress {
     #[inline(always)]
     pub(super) const fn fingerprint(self) -> u64 {
         match self.hash & (u64::MAX >> STATE_BITS) {
-            // Zero marks an empty slot, so fingerprint 1 gets the keys of two fingerprints.
+            // Zero marks an empty slot, so the keys with fingerprint 0 get fingerprint 1.
             0 => 1,
             fingerprint => fingerprint,
         }

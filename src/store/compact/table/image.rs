@@ -1,4 +1,4 @@
-//! The content of a table at one time, for snapshots and for the load.
+//! The content of a table at one time: for snapshots, for a change of the quota, and for the load.
 
 use alloc::vec::Vec;
 
@@ -9,12 +9,12 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 
-/// The content of a table at one time. It contains only what is ahead of that time.
+/// The debts in a table at one time. Words and cells that are not ahead of that time are left out.
 #[derive(Debug, Default)]
 pub(in crate::store::compact) struct Image {
-    /// Slots in ascending order. Each has one word with its fingerprint and how far ahead it is.
+    /// The index of each slot, in ascending order, and a word with the slot's fingerprint and how far ahead it is.
     pub(in crate::store::compact) slots: Vec<(u64, u64)>,
-    /// Cells and ends of the sketch in ascending order, each with how many coarse ticks it is ahead.
+    /// The index of each cell or end of the sketch, in ascending order, and how many coarse ticks it is ahead.
     pub(in crate::store::compact) cells: Vec<(u64, u16)>,
 }
 
@@ -30,7 +30,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         [self.len() as u64, cells, shift]
     }
 
-    /// The debts at a time. It reads slots before cells, so a debt that is evicted in between is in the cells by then.
+    /// The debts at a time. The slots are read before the cells. So if a debt is evicted in between, it is in the cells.
     pub(in crate::store::compact) fn image(&self, word: &N, time: CheckTime) -> Image {
         let now_ns = time.ns();
         let at = Moment::new(word, now_ns);
@@ -45,7 +45,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 image.slots.push((index, SlotWord::pack(SlotWord::unpack(seen).fingerprint, ahead)));
             }
         }
-        // If nothing is spilled, cells that have wrapped around are not taken for debts.
+        // If no debt is spilled, the cells are skipped. So cells that have wrapped around are not taken for debts.
         if let Full::Spill(spill) = &self.full
             && spill.is_used(at.reference)
         {
@@ -72,8 +72,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Replaces the content of the table by the image of `then_ns`, at `now_ns`.
     ///
-    /// The time between the two counts. If the clock is behind the time of the image, the table begins at the time of
-    /// the image.
+    /// Debts are paid during the time between the two. If the clock is behind the time of the image, no time counts as
+    /// passed.
     pub(in crate::store::compact) fn replace(&self, word: &N, image: &Image, then_ns: u64, now_ns: u64) {
         let reference = word.reference(now_ns);
         let passed = if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
@@ -108,8 +108,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Calls `visit` with a hash that leads to each key that owes, and with the key's decision.
     ///
-    /// Returns false if keys can owe debts that are in no slot (spilled or inherited debts), or if only the whole hash
-    /// leads to a place.
+    /// Returns false if keys can owe debts that are in no slot (spilled or inherited debts), or if the bits that the
+    /// table keeps of a hash do not lead back to the bucket.
     ///
     /// The hash has the key's bucket and fingerprint. Its home is the slot that the key is in, which may differ from
     /// the key's own home. So an insert by this hash can take another slot than an insert by the key. The table detects

@@ -1,11 +1,16 @@
 //! Buckets of slots.
 //!
-//! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A search
-//! for the fingerprint begins there:
+//! ```text
+//! word = [ fingerprint | state ]     state: the time when the key's debt is paid. A word is *ahead* by the rest of its
+//!                                    debt, and *idle* if this time has passed.
+//! ```
+//! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A check
+//! works in these steps:
 //!
-//! - If the key is found, an exchange replaces its word by a word that is further ahead.
-//! - If the key is not found, the new key takes the slot that is least ahead. If several slots are equal, it takes the
-//!   one nearest to its home.
+//! 1. Search the bucket for the fingerprint, from the home slot on.
+//! 2. If the key is found, exchange its word for a word that is further ahead.
+//! 3. If the key is not found, take the slot that is least ahead. If several slots are equal, take the first of them in
+//!    the order of the search.
 //!
 //! # No key in two slots
 //! A new key takes the slot that is *least ahead*, not *the first idle slot*. Whether a slot is idle depends on the
@@ -21,11 +26,11 @@
 //!    before m.
 //! 5. So both threads took the same slot, and one exchange failed.
 //!
-//! The time of each thread plays no part, because the threads compare states only with each other.
+//! The times of the threads do not matter, because each thread compares states only with each other.
 //!
-//! There is one exception. A word can wrap around between the two clock readings, when it is just half the range old.
-//! One thread then sees it as behind, and the other treats it as empty. Then both threads may insert. See
-//! `exhaustive::bucket`.
+//! There is one exception. If a word is half the range old, it can wrap around between the two clock readings. One
+//! thread then sees it as far behind, and the other treats it as empty. Then both threads may insert the key, into
+//! different slots. See `exhaustive::bucket`.
 //!
 //! # Words that shrink
 //! Under [`Full::Inherit`], a new key starts from the word that it replaces. So words only grow, and the proof above
@@ -53,13 +58,13 @@
 //!
 //! - A thread that charges the word of its key charges exactly the state that it saw.
 //! - A thread that evicts a key has recorded exactly the debt that the key has again.
-//! - A new key looks again after its insertion. It finds its key in another slot, or a larger debt, if either appeared
-//!   in the meantime. Under `Inherit` it does not look again, but this policy allows no refunds.
+//! - A new key looks again after its insertion. If its key has appeared in another slot in the meantime, or a larger
+//!   debt in the sketch, it finds this. Under `Inherit` it does not look again, but this policy allows no refunds.
 //!
-//! A new key that has looked and then retreats must find its word unchanged. So a key gets no refund if it is in two
-//! slots, or if it is in one slot and the sketch has a debt for it. The refunding thread always sees an insert into
-//! another slot or a spilled debt. The gap of three threads stays as it is. A key that came back before its debt was
-//! paid also gets no refund. Its debt would stay in the sketch anyway.
+//! *When a refund is refused.* A new key that retreats expects its own word, unchanged by a refund. So a key gets no
+//! refund if it is in two slots, or if the sketch has a debt for it. The refunding thread always sees the insert into
+//! the other slot, or the spilled debt. (The gap of three threads stays as it is.) For the same reason, a key gets no
+//! refund if it returned before its spilled debt was paid. A refund would not lower the debt in the sketch anyway.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -153,9 +158,9 @@ enum FoundSlot {
 }
 
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
-    /// A table of empty slots, or `None` if no address space can hold it.
+    /// A table of empty slots, or `None` if the memory cannot be allocated.
     pub(super) fn new(buckets: usize, horizon: u64, full: Full, newest: Newest) -> Option<Self> {
-        const { assert!(WAYS.is_power_of_two(), "places in a bucket are found by masking") };
+        const { assert!(WAYS.is_power_of_two(), "slots in a bucket are found by masking") };
         Some(Self {
             buckets: Array::zeroed(buckets)?,
             horizon,
@@ -168,7 +173,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// The address for a hash.
     #[inline(always)]
-    #[expect(clippy::unused_self, reason = "it is this table's")]
+    #[expect(clippy::unused_self, reason = "an address belongs to a table")]
     pub(super) const fn place(&self, hash: u64) -> SlotAddress {
         SlotAddress::new(hash)
     }
@@ -237,7 +242,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         cost: u64,
     ) -> Option<Decision> {
         // The charge is added to the loaded word, not to its distance from the reference. The result is the same, but
-        // the way from the load to the exchange is shorter. All checks on a processor queue up for that way.
+        // fewer instructions depend on each other between the load and the exchange. Checks on one processor cannot
+        // overlap in this part.
         let idle = place.word(reference);
         let distance = distance(seen, idle)?;
         // One comparison for the common case, and one more for a word that is just idle.
@@ -282,8 +288,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         None
     }
 
-    /// [`SlotTable::check`] for a key that is not at home, or that takes more than one exchange. A separate function,
-    /// so that the code at each call is short.
+    /// [`SlotTable::check`] for a key that is not in its home slot, or that takes more than one exchange. A separate
+    /// function, so that the inlined code at each call is short.
     #[inline(never)]
     fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
         let (slots, at) = (self.bucket_of(place), (now_ns, word.reference(now_ns)));
@@ -297,7 +303,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 }
                 break;
             }
-            // A new key takes the first empty slot, so a key is rarely after an empty slot.
+            // A new key takes the first empty slot, so a key is rarely in a slot after an empty one.
             if seen == EMPTY {
                 break;
             }
@@ -305,7 +311,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.charge_slowly(word, place, now_ns, cost)
     }
 
-    /// A check that lost an exchange, did not find its key, found a state too far ahead, or is the first at its time.
+    /// A check that lost an exchange, did not find its key, found a state too far ahead, or must raise the newest time.
     #[cold]
     #[inline(never)]
     fn charge_slowly(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
@@ -493,8 +499,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             FoundSlot::Absent { slot, word: word_of_least, ahead: u64::try_from(least).unwrap_or(0) };
         self.near(at)?;
         let stripe = self.counters.stripe(self.number_of(place));
-        // If a key was here and was idle when its slot was taken, it begins no earlier than the time when its debt was
-        // paid. A time later than all others is wrong.
+        // The key may have been here, and may have been idle when another key took its slot. Then it begins no earlier
+        // than the time when its debt was paid. A recorded time later than `high` is wrong, and is ignored.
         let mut from_ns = match stripe.replaced_ns.load(Acquire) {
             replaced_ns if replaced_ns <= self.newest.high() => replaced_ns,
             _ => 0,
@@ -507,7 +513,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         if from_ns > at.now_ns { Err(Again::AsOf(from_ns)) } else { Ok(absent) }
     }
 
-    /// The debt of an absent key, in a bucket whose slot with the smallest debt is `least` ahead.
+    /// The debt with which an absent key begins. `least` is the smallest debt in its bucket.
     fn debt(&self, word: &N, place: SlotAddress, least: u64, at: &Moment) -> u64 {
         match &self.full {
             Full::Forget => 0,
@@ -526,7 +532,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 
-    /// Inserts a new key into a slot that held the word `seen`, which was `ahead` of now.
+    /// Inserts a new key into a slot that held the word `seen`, which was `ahead` of now. See the module docs for the
+    /// order of the steps.
     fn insert(
         &self,
         word: &N,
@@ -546,7 +553,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 counters.spilled_ns.fetch_max(paid_ns, AcqRel);
             }
             let later = self.later(word, at);
-            // A debt that is paid by then needs no record.
+            // A debt that is paid by the newest time needs no record.
             if let Some(left @ 1..) = ahead.checked_sub(later) {
                 let latest = || at.reference.wrapping_add(self.later(word, at));
                 spill.record(evicted, left, at.reference.wrapping_add(later), &latest);
@@ -612,7 +619,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let FoundSlot::Absent { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(());
             };
-            // For a thread that lags, this state may be further ahead than any normal state.
+            // If this thread's time lags, the state may be further ahead than any normal state.
             let (SlotStanding::Ahead(left) | SlotStanding::Unsure(left)) =
                 standing::<STATE_BITS>(state, at.reference, self.horizon)
             else {
@@ -632,13 +639,13 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Whether the table can refund charges.
     ///
-    /// It cannot under `Inherit`. There a new key takes over the smallest debt in its bucket, and this requires words
-    /// that only grow.
+    /// It cannot under `Inherit`: there a new key does not look again after its insertion, so words must only grow.
     pub(super) const fn can_refund(&self) -> bool {
         !matches!(self.full, Full::Inherit)
     }
 
-    /// Takes back up to `units` of a charge, as far as they are still owed, if the key has kept its slot since.
+    /// Takes back up to `units` of a charge, as far as they are still owed. The key must be in a slot, and in no other
+    /// place.
     ///
     /// Returns the number of units taken back.
     pub(super) fn refund(
@@ -661,7 +668,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 return Ok(0);
             };
             let next = place.word(at.reference.wrapping_add(ahead));
-            // Without this check, the new key may be about to retreat: see the module docs.
+            // The thread that inserted the key may be about to retreat: see the module docs.
             if !self.is_sole_slot(word, PendingInsert { place, next, started: 0 }, slot, at) {
                 return Ok(0);
             }
@@ -677,7 +684,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     pub(super) fn reset(&self, word: &N, hash: u64, time: CheckTime) -> bool {
         let place = self.place(hash);
         self.retry(word, time.ns(), |at| {
-            // This word is also idle for callers whose times lag.
+            // So far behind that the word is idle even for callers whose times lag.
             let next = place.word(at.reference.wrapping_sub(Self::MOST_AHEAD));
             match self.find(word, place, at)? {
                 FoundSlot::Here { slot, word: seen, ahead } => {

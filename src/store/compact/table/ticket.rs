@@ -1,4 +1,4 @@
-//! A check in two parts, for several limits on one request: a look, and the exchange that charges.
+//! A check in two parts, for several limits on one request: first the decision, then the exchange that charges.
 
 use super::{SlotAddress, SlotTable};
 use crate::algorithm::compact::slot::{EMPTY, SlotWord, distance, is_behind};
@@ -30,8 +30,8 @@ pub struct SlotTicket<'t, N, const WAYS: usize> {
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// A ticket that is not decided yet.
     ///
-    /// It loads no word, and computes all values that do not depend on one. After an Acquire load, the compiler would
-    /// compute them a second time.
+    /// This function loads no word. It computes all values that do not depend on a word. If they were computed after an
+    /// Acquire load, the compiler would compute them for each load again.
     #[inline(always)]
     pub(in crate::store::compact) fn aim<'t>(
         &'t self,
@@ -46,7 +46,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         SlotTicket { table: self, word, place, slot, seen, idle, ahead, now_ns, verdict, cost }
     }
 
-    /// For a key that takes more than one exchange: returns how far ahead it is, and the time as of which this holds.
+    /// For a key that takes more than one exchange: returns how far ahead its state is, and the time for which this
+    /// holds.
     #[cold]
     #[inline(never)]
     fn look_slowly(&self, word: &N, place: SlotAddress, now_ns: u64) -> (u64, u64) {

@@ -7,10 +7,11 @@ use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::{AcqRel, Relaxed};
 
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
-    /// Raises the newest time, before the call writes anything as of a moment.
+    /// Raises the newest time to a moment, before the call writes anything as of this moment.
     ///
-    /// If the moment is later than the caller's own time, it was not after `high` when it was chosen. If it is after
-    /// `high` now, `high` has been lowered in the meantime, and the call begins again at its own time.
+    /// A moment may be later than the caller's own time. When the call chose such a moment, it was not after `high`. If
+    /// it is after `high` now, the newest time was wrong and has been given up in the meantime. Then the call begins
+    /// again at its own time.
     pub(super) fn announce(&self, word: &N, at: &Moment) -> Result<(), Again> {
         if at.now_ns > at.own_ns && at.now_ns > self.newest.high() {
             return Err(Again::AsOf(at.own_ns));
@@ -41,7 +42,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// paid yet.
     pub(super) fn replaces(&self, stripe: &GaugeStripe, paid_ns: u64) {
         let mut seen_ns = stripe.replaced_ns.load(Relaxed);
-        // A time that is later than all others was wrong.
+        // A recorded time after `high` was wrong, and is replaced.
         while seen_ns < paid_ns || seen_ns > self.newest.high() {
             // Ordering: AcqRel: before the exchange that replaces the word.
             match stripe.replaced_ns.compare_exchange(seen_ns, paid_ns, AcqRel, Relaxed) {
@@ -62,8 +63,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.counters.take_times_of(&last.counters);
     }
 
-    /// The newest time that a state `ahead` of a time requires. It is later than that time if the state was charged at
-    /// a later time.
+    /// The newest time that must be announced for a state that is `ahead` of a time. If the state is further ahead than
+    /// the horizon, it was charged at a later time, and the newest time is later accordingly.
     pub(super) fn covering_ns(&self, word: &N, now_ns: u64, ahead: u64) -> u64 {
         match ahead.saturating_sub(self.horizon) {
             0 => word.last_ns(now_ns),
@@ -98,14 +99,14 @@ mod tests {
         let (right_ns, wrong_ns) = (5_000, u64::MAX / 2);
         table.newest.raise(wrong_ns, |now_ns| now_ns);
         let Err(Again::AsOf(low_ns)) = table.near(&Moment::new(&word, right_ns)) else {
-            panic!("a time that is far behind is decided as of a later one")
+            panic!("a request that is far behind is decided as of a later time")
         };
         let under_way = Moment { own_ns: right_ns, ..Moment::new(&word, low_ns) };
-        assert_eq!(table.announce(&word, &under_way), Ok(()), "while the wrong time is believed");
+        assert_eq!(table.announce(&word, &under_way), Ok(()), "the wrong time is still in force");
 
         let later_ns = right_ns + 2_000_000_000;
         assert_eq!(table.near(&Moment::new(&word, later_ns)), Ok(()), "the wrong time is given up");
         assert_eq!(table.announce(&word, &under_way), Err(Again::AsOf(right_ns)));
-        assert_eq!(table.newest().ns(), later_ns, "and stays given up");
+        assert_eq!(table.newest().ns(), later_ns, "the wrong time does not return");
     }
 }
