@@ -1,11 +1,11 @@
 //! The sketch store: it counts windows for any number of keys in constant memory.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
 //! | [`crate::sketch::window`] | the doorkeeper, which detects the first request of a key in a window, and the counts of windows |
-//! | `sizes` | from bytes or traffic to sizes |
+//! | `sizes` | the sizes of the doorkeeper and the counters for a capacity |
 //! | `saturation` | how full the sketch is |
-//! | here | deciding, hashing, batches |
+//! | this file | decisions, hashing, batches |
 //!
 //! # Deciding
 //! The estimate of a key in a window is never below its true count. It is the minimum of the key's counters, plus one
@@ -22,8 +22,10 @@
 //!
 //! *The doorkeeper knows the key.* The store decides from the estimate, and charges by exchanges that succeed only if
 //! the counters still hold the values of that estimate ([`WindowCounters`]). Under a fixed window with a limit of one,
-//! the key has used its limit, so the store does not read its counters. A denial writes nothing, except in the cases
-//! below.
+//! the key has used its limit, so the store does not read its counters.
+//!
+//! A denial writes nothing, except after a lost race: the raised counters of step 2 stay, and so does the charge of a
+//! sliding window that is denied in step 3 below.
 //!
 //! # Sliding windows
 //! The decision also includes the estimate of the last window. So a thread that lags in the last window must not add
@@ -64,36 +66,36 @@ use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store};
 /// The sketch does not store keys. Each key has a few bits and counters that it shares with other keys, so the count
 /// for a key is never below its true count. No key is ever admitted more than its limit. A key may be denied early, and
 /// this is more frequent when the sketch is fuller ([`Saturation`]). For example, 4 MiB count 17 M admitted units of
-/// 10 M keys (Zipf 1.0) in one window with a limit of 100 per key. They deny about one deserving request in ten
-/// thousand.
+/// 10 M keys (Zipf 1.0) in one window with a limit of 100 per key. About one deserving request in ten thousand is then
+/// denied.
 ///
 /// Prefer [`Compact`](crate::Compact) if it has room for the keys that owe. It frees room as each key pays its debt,
-/// and a sketch frees room only at the end of a window. Use a sketch if there are more busy keys than the memory can
-/// hold, at 1 to 8 bytes per key. In a flood of fresh keys, each key takes three bits. The flood denies no other key as
-/// long as the doorkeeper has room.
+/// and a sketch frees room only at the end of a window. Use a sketch if the memory has only 1 to 8 bytes for each busy
+/// key, which is too little for slots. In a flood of fresh keys, each key takes three bits. The flood causes no denial
+/// of another key as long as the doorkeeper has room.
 ///
-/// Created by [`Builder::sketch`](crate::Builder::sketch). Windows are aligned to the Unix epoch. They turn without any
-/// work, so no call pays for a turn.
+/// Created by [`Builder::sketch`](crate::Builder::sketch). Windows are aligned to the Unix epoch. A new window begins
+/// without any work, so no call is slow because of it.
 ///
 /// # Consistency
 /// In one window, a key is never admitted more than its limit, under any interleaving. Races can deny a request
 /// although there was room for it, once, in three cases:
 ///
 /// - First checks of one key race in a window, and one of them costs more than one unit.
-/// - Checks of one key race on both sides of the turn of a sliding window.
+/// - Checks of one key race on both sides of the boundary between two sliding windows.
 /// - Checks lose a race for counters that are all shared with other keys.
 ///
 /// The units that such a check charged or raised are not given back.
 ///
-/// A thread can stop for more than half of the range of tags (45 days for windows of a minute, 2 hours for windows of a
-/// millisecond). It then treats newer counts as old ones. If the limiter's own clock is set back by two windows or
-/// more, counting starts again from zero, so a clock that was wrong does not lock out any client.
+/// If a thread is preempted for more than half of the range of tags (45 days for windows of a minute, 2 hours for
+/// windows of a millisecond), it treats newer counts as old ones. If the limiter's own clock is set back by two windows
+/// or more, counting starts again from zero, so a clock that was wrong does not lock out any client.
 ///
-/// A word knows only one window. If a check is in an earlier window than the window of a word of its key, the check is
-/// counted in that later window. So times from the caller ([`check_at`](crate::RateLimiter::check_at)) that step back
-/// are counted in some window between their own and the newest one. Each of these windows admits the limit. If calls by
-/// the clock are made too, given times must be ahead of the clock by less than two windows. Otherwise each kind of call
-/// treats the counts of the other kind as old.
+/// A word holds the counts of one window only. If a check's time is in an earlier window than a word of its key, the
+/// check counts in the later window. So if times that the caller passes ([`check_at`](crate::RateLimiter::check_at))
+/// step back, a check counts in some window between its own and the newest one. Each of these windows admits the limit.
+/// If some calls use the clock and others pass times, the passed times must be ahead of the clock by less than two
+/// windows. Otherwise each kind of call treats the counts of the other kind as old.
 ///
 /// # Source
 /// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update); Einziger, Friedman and
@@ -389,8 +391,8 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         attempt.unwrap_or_else(Attempt::Late)
     }
 
-    /// Charges a key after a failed attempt. Out of line, and takes only the hash, so that an attempt keeps nothing for
-    /// this call.
+    /// Charges a key after a failed attempt. It is out of line and takes only the hash, so that the first attempt does
+    /// not have to keep other values for this call.
     #[cold]
     #[inline(never)]
     fn charge_again(&self, hash: u64, now_ns: u64, request: Request, mut late: Option<Late>) -> Decision {
@@ -411,7 +413,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 
 impl<A: WindowAlgorithm, H> ManyKeys for Sketch<A, H> {}
 
-/// A sketch cannot take over debts.
+/// A sketch cannot take over debts, so no key owes anything that was carried over.
 impl<A: WindowAlgorithm, H> Debts for Sketch<A, H> {
     fn paid_in_ns(&self, _at_ns: u64, _units: u64) -> u64 {
         0

@@ -29,7 +29,7 @@ pub struct Saturation {
     pub overcounted: f64,
     /// The chance that a key is denied although it used less than half of its limit.
     ///
-    /// This happens when other keys used all of its counters more.
+    /// This happens if other keys have raised all of its counters.
     pub denied: f64,
 }
 
@@ -54,8 +54,8 @@ impl Saturation {
     ) -> Self {
         let false_positive = seen.false_positives(windows, window, SAMPLE);
         let reached = |count| counters.reached(windows, window, count, SAMPLE);
-        // With a limit of one, a key is denied wrongly only if the doorkeeper takes it for one that it has seen. A key
-        // that really comes again has used its unit.
+        // With a limit of one, a new key is denied wrongly if the doorkeeper takes it for a key that it has seen. A key
+        // that was really seen has used its unit, so its denial is right.
         let denied = if limit == 1 { false_positive } else { reached((limit / 2).max(1)) };
         Self { false_positive, overcounted: reached(1), denied }
     }

@@ -1,4 +1,4 @@
-//! Converts memory or traffic to the sizes of the doorkeeper and the counters.
+//! Computes the sizes of the doorkeeper and the counters for a capacity.
 
 use crate::base::quota::{QuotaError, Reason};
 use crate::sketch::window::WindowCounters;
@@ -25,9 +25,9 @@ impl Sizes {
         if bytes < MIN_BYTES {
             return Err(Reason::TooSmall { got: bytes as u64, min: MIN_BYTES as u64 }.into());
         }
-        // The doorkeeper's share of the memory, in eighths. The doorkeeper keeps one unit per key, and a key that is
-        // mistaken for another loses one unit. Both matter more when the limit is small. Measured on 10 M keys (Zipf
-        // 1.0) in 2 and 4 MiB.
+        // The doorkeeper's share of the memory, in eighths. The doorkeeper keeps the first unit of each key, and a false
+        // positive costs a new key one unit. Both matter more when the limit is small. Measured on 10 M keys (Zipf 1.0)
+        // in 2 and 4 MiB.
         let eighths = match limit {
             1 => 8,
             2 => 6,

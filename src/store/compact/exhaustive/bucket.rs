@@ -10,7 +10,7 @@ const KEYS: usize = 3;
 /// How far a clock may be behind another: more than a horizon, and less than a quarter of the range.
 const LAG: u8 = 3;
 
-/// The policy for a full bucket. Some variants break the rules on purpose.
+/// The policy for a full bucket. The last three variants break a rule on purpose.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Rule {
     Inherit,
@@ -18,7 +18,7 @@ enum Rule {
     Spill,
     /// Inherit, but takes the first slot that is idle by the thread's own clock: must fail.
     FirstIdle,
-    /// Spill, but takes the slot before it writes the debt: must fail.
+    /// Spill, but takes the slot before it records the evicted debt: must fail.
     TakeFirst,
     /// Inherit, but does not read the newest time for a word that is too far ahead: must fail.
     Late,
@@ -111,8 +111,8 @@ impl Model {
         Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatVariant::Meter).unwrap() }
     }
 
-    /// How far the clock moves on. It stays still if a new key is admitted only some steps after its exchange, because
-    /// the order of the debts would be unknown.
+    /// The number of ticks by which the clock may advance. It does not advance under rules that look again: there a new
+    /// key is admitted only some steps after its exchange, so the order of the debts would be unknown.
     fn passes(&self) -> u8 {
         if self.rule.looks_again() { 0 } else { PASSES }
     }
@@ -142,7 +142,7 @@ impl Model {
             }
         }
         let first_idle = self.rule == Rule::FirstIdle && near.2 == 0;
-        // In the first-idle control, all threads compare slots by their numbers.
+        // The first-idle control prefers the near slot if it is idle, whatever the other slot holds.
         let place = u8::from(!first_idle && far.1 < near.1);
         let started = match self.rule {
             Rule::Inherit | Rule::FirstIdle | Rule::Late => thread.seen[usize::from(place)].2,
@@ -162,7 +162,7 @@ impl Model {
         let place = |place: u8| (self.home(thread.key) + usize::from(place)) % WAYS;
         let key = usize::from(thread.key) - 1;
         let low = |time: u8| time & MASK;
-        // Decides again as of the same time. What the thread has seen does not matter.
+        // Decides again as of the same time, without what the thread has seen.
         let again = |thread: &mut Thread| {
             let Thread { key, lag, now, .. } = *thread;
             *thread = Thread { lag, now, at: At::Load(0), ..Thread::new(key) };
@@ -262,8 +262,8 @@ impl Model {
             At::Done => unreachable!("a thread that is done takes no step"),
         }
         if thread.at == At::Done && thread.admitted {
-            // Checks whether the key's debt left room, as of now. A thread whose time lags may still see a debt that is
-            // paid by now and was therefore forgotten.
+            // Checks whether the key's debt left room, as of the present time. A thread whose time lags may see a debt
+            // that is already paid at the present time.
             let owed = &mut bucket.owed[key];
             let ahead = owed.saturating_sub(bucket.clock);
             bucket.over += u8::from(u64::from(ahead) + 1 > self.horizon());
@@ -287,7 +287,7 @@ impl Model {
             return;
         }
         if step == 0 {
-            // Found at home, so what an earlier look found in the other place does not matter.
+            // The key is in its home slot, so the content of the other slot does not matter.
             thread.seen[1] = Default::default();
         }
         thread.chosen = self.chosen(thread);
@@ -329,15 +329,15 @@ struct FoundSlot {
 }
 
 impl Model {
-    /// Runs threads that check these keys, one unit each, with these slots: once with one clock, and then with the
-    /// first thread's clock behind.
+    /// Runs threads that check these keys, one unit each, with these slots: first with equal clocks, and then with the
+    /// first thread's clock behind by 1 to `LAG`.
     fn run<const N: usize>(&self, keys: [u8; N], slots: [Slot; WAYS], found: &mut FoundSlot) {
-        // Words that wrap around between the times of two threads are a separate case: see the last test.
+        // Words that wrap around between the times of two threads are excluded: see the last test.
         let of_all = |slot: &Slot| {
             let ahead = order::<BITS>(slot.state.into(), BEGINNING.into());
             slot.key == 0 || (-4..=2).contains(&ahead)
         };
-        // The order of debts is known only if an exchange admits: see `passes`.
+        // The order of the debts is known only if the exchange itself admits: see `passes`.
         let lags = !self.rule.looks_again() && slots.iter().all(of_all);
         for lag in 0..=if lags { LAG } else { 0 } {
             let mut threads = keys.map(Thread::new);
@@ -422,7 +422,7 @@ fn two_threads_from_every_beginning() {
         for (burst, threads) in [(1, &TWO[..]), (2, &TWO[..1])] {
             let found = Model::new(rule, burst).all(threads, |_| false);
             assert_eq!(found.duplicates, 0, "no key is in two slots under {rule:?}: {found:?}");
-            assert_eq!(found.over, 0, "no key is admitted more than it has under {rule:?}: {found:?}");
+            assert_eq!(found.over, 0, "no key is admitted more than its room under {rule:?}: {found:?}");
         }
     }
 }
@@ -445,9 +445,9 @@ fn three_threads_from_some_beginnings() {
             }
         }
         assert_eq!(found.duplicates, 0, "no key is in two slots unless a retreat failed: {rule:?} {found:?}");
-        assert_eq!(found.over, 0, "each failed retreat lets one more in, and no more: {rule:?} {found:?}");
-        assert!(found.most_raced < 3, "and fewer fail than threads race: {rule:?} {found:?}");
-        assert!(found.most_raced == 0 || rule != Rule::Inherit, "under Inherit none does: {found:?}");
+        assert_eq!(found.over, 0, "each failed retreat admits at most one more: {rule:?} {found:?}");
+        assert!(found.most_raced < 3, "fewer retreats fail than there are threads: {rule:?} {found:?}");
+        assert!(found.most_raced == 0 || rule != Rule::Inherit, "no retreat fails under Inherit: {found:?}");
     }
 }
 
@@ -456,16 +456,19 @@ fn three_threads_from_some_beginnings() {
 fn each_rule_that_is_broken_is_found_out() {
     let both = |found: &FoundSlot| found.duplicates > 0 && found.over > 0;
     let first_idle = Model::new(Rule::FirstIdle, 1).all(&TWO, both);
-    assert!(both(&first_idle), "the first idle slot: a key is in two, and admitted more: {first_idle:?}");
+    assert!(
+        both(&first_idle),
+        "the first idle slot: a key is in two slots and is admitted too much: {first_idle:?}"
+    );
     let admits_more = |found: &FoundSlot| found.over > 0;
     for rule in [Rule::TakeFirst, Rule::Late] {
         let found = Model::new(rule, 1).all(&TWO, admits_more);
-        assert!(admits_more(&found), "{rule:?} admits a key more than it has: {found:?}");
+        assert!(admits_more(&found), "{rule:?} admits a key more than its room: {found:?}");
     }
 }
 
-/// The limit of the strict law. A word just half the range old is behind for one thread, and has wrapped around for the
-/// next. So its rank is before all others, or among the empty ones.
+/// The exception to the law that a key has one slot. If a word is half the range old, it is far behind for one thread,
+/// and wraps around for a thread with a later time. So the threads rank it differently.
 #[test]
 fn as_a_word_comes_round_a_key_may_get_two_slots() {
     let old = Slot { key: 2, state: (BEGINNING + MASK / 2 + 1) & MASK };

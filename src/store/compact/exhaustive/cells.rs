@@ -1,4 +1,4 @@
-//! Two rows of two cells, and one row of ends. The steps follow `charge`, `raise_end` and `raise_cell` in
+//! The sketch: two rows of two cells, and one row of ends. The steps follow `charge`, `raise_end` and `raise_cell` in
 //! `sketch::tat`.
 
 use super::{BEGINNING, BITS, MASK, PASSES, visit};
@@ -75,7 +75,7 @@ struct FoundSlot {
     admitted: usize,
 }
 
-/// As in the code: one extra tick, to be past the value that means untouched.
+/// One tick more than the burst, as in the code, because a cell steps past the value that means untouched.
 const HORIZON: u64 = BURST + 1;
 
 /// How far ahead a word of a row is. For a cell that seems too far ahead, the clock is read again.
@@ -270,26 +270,26 @@ impl Model {
     }
 }
 
-/// Cells that were never touched, paid long ago, and one, two and three units ahead.
+/// The values of cells: never written, paid long ago, one tick ahead, and three ticks ahead.
 const VALUES: [u8; 4] = [
     UNTOUCHED,
     (BEGINNING - 7) & MASK,
     (BEGINNING + 1) & MASK,
-    // The natural value would be the untouched one.
+    // Two ticks ahead would be the untouched value, so the cell steps past it.
     1,
 ];
 
-/// Ends that were never written, that have passed, and that are as far ahead as any debt, so that only the cells
-/// decide.
+/// The values of ends: never written; one passed and one ahead; and both as far ahead as any debt, so that only the
+/// cells decide.
 const ENDS: [[u8; 2]; 3] = [[0, 0], [BEGINNING - 7, BEGINNING + 1], [BEGINNING + 2; 2]];
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn two_threads_from_every_beginning() {
     let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0], [0, 1]], &ENDS[1..], &VALUES);
-    assert_eq!(found.over, 0, "no key is admitted more than it has: {found:?}");
+    assert_eq!(found.over, 0, "no key is admitted more than its room: {found:?}");
     assert_eq!(found.below, 0, "an estimate is never below what the key owes: {found:?}");
-    assert!(found.admitted > 0, "somebody is admitted");
+    assert!(found.admitted > 0, "at least one request is admitted");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn two_threads_from_every_beginning() {
 fn three_threads_from_an_empty_sketch_and_from_full_cells() {
     let values = [UNTOUCHED, (BEGINNING + 1) & MASK];
     let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0, 1]], &ENDS[..1], &values);
-    assert_eq!(found.over, 0, "no key is admitted more than it has: {found:?}");
+    assert_eq!(found.over, 0, "no key is admitted more than its room: {found:?}");
     assert_eq!(found.below, 0, "an estimate is never below what the key owes: {found:?}");
 }
 
@@ -307,6 +307,6 @@ fn raising_all_and_committing_first_admit_more() {
     let values = [UNTOUCHED, (BEGINNING + 1) & MASK];
     for rule in [Rule::RaiseAll, Rule::CommitFirst] {
         let found = Model::new(rule).all(&[[0, 0]], &ENDS, &values);
-        assert!(found.over > 0, "{rule:?} admits a key more than it has: {found:?}");
+        assert!(found.over > 0, "{rule:?} admits a key more than its room: {found:?}");
     }
 }

@@ -1,13 +1,13 @@
-//! Exhaustive checks of the two protocols that rest on words alone. The words are small: times have four bits and wrap
-//! while the threads run, buckets have two slots, and sketches have two rows of two cells.
+//! Exhaustive checks of the two protocols of the compact store: the buckets of its table, and the cells of its sketch.
+//! The words are small: times have four bits and wrap while the threads run, buckets have two slots, and sketches have
+//! two rows of two cells.
 //!
 //! Loom and shuttle run the real code with large words, from a few starting states and up to bounds. Here the threads
-//! are small state machines with the steps of the code. A step is one load, or one exchange with the value decided for
-//! it. All arithmetic (how a word relates to the time, how words compare, what is admitted) uses the code's own
-//! functions, at four bits.
+//! are small state machines with the same steps as the code. A step is one load, or one exchange. All arithmetic (how a
+//! word relates to the time, how words compare, what is admitted) uses the code's own functions, with four bits.
 //!
-//! In return, these checks visit *every* interleaving from *every* starting state, and the clock may move on between
-//! any two steps. They cover only sequentially consistent executions. Loom covers the effects of weaker orderings.
+//! These checks visit *every* interleaving from *every* starting state, and the clock may advance between any two
+//! steps. They cover only sequentially consistent executions. Loom covers the effects of weaker orderings.
 
 mod bucket;
 mod cells;
@@ -20,7 +20,7 @@ const BITS: u32 = 4;
 const MASK: u8 = (1 << BITS) - 1;
 /// The time at the start. The low four bits of the clock wrap during the run.
 const BEGINNING: u8 = 14;
-/// How far the clock may move on.
+/// The number of ticks by which the clock may advance.
 const PASSES: u8 = 2;
 
 /// Visits every state that can be reached from `beginning`, and returns the number of states.

@@ -27,15 +27,12 @@ fn eight_threads_at_a_turn_are_admitted_a_windows_units_on_each_side() {
             assert!(new <= 2, "two units, two admissions in the new window");
             // A late check is counted in the new window.
             assert!(admitted(&answers) <= 4, "two windows of two units");
-            assert!(
-                !check(&sketch, NOW, 3 - new as u64),
-                "what was admitted in the new window is remembered"
-            );
+            assert!(!check(&sketch, NOW, 3 - new as u64), "a charge in the new window is remembered");
         });
     }
 }
 
-/// At the very beginning of a window, the whole last window counts.
+/// At the start of a window, the whole last window counts.
 #[test]
 fn eight_threads_at_a_sliding_turn_share_its_units() {
     sample(SCHEDULES, || {

@@ -1,7 +1,8 @@
 //! Loom models of the decisions of a sketch: every interleaving of two or three threads, up to a bound on preemptions.
 //! See `store::compact::table::models` for the meaning of a control.
 //!
-//! The sketch is as small as possible, so the words of key X are next to no other words. Each window is one second.
+//! The sketch is as small as possible: two lines of counters and a doorkeeper of the same size. Each window is one
+//! second.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -26,7 +27,7 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
     explore(3, run);
 }
 
-/// For three threads with many steps. Without this lower bound there are too many interleavings to explore.
+/// Like [`model`], with fewer preemptions: three threads with many steps have too many interleavings.
 fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     explore(2, run);
 }
@@ -109,7 +110,7 @@ fn of_two_first_checks_of_two_units_of_three_one_is_admitted() {
     model(|| {
         let sketch = fixed(3);
         let answers = beside(&sketch, [(check, NOW, 2), (check, NOW, 2)]);
-        assert_eq!(admitted(&answers), 1, "two and two are more than three");
+        assert_eq!(admitted(&answers), 1, "2 + 2 units exceed 3");
         assert!(!check(&sketch, NOW, 2), "the charge is remembered");
     });
 }
@@ -119,21 +120,21 @@ fn first_checks_of_one_unit_and_of_two() {
     model(|| {
         let sketch = fixed(2);
         let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 2)]);
-        assert_eq!(admitted(&answers), 1, "one and two are more than two");
+        assert_eq!(admitted(&answers), 1, "1 + 2 units exceed 2");
         let left = u64::from(answers[0]);
         assert!(!check(&sketch, NOW, left + 1), "the charge is remembered");
     });
     model(|| {
         let sketch = fixed(3);
         let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 2)]);
-        // The check of two units may be denied because of the units that it raised itself before the other check was
-        // first.
-        assert!(answers[0], "there is room for one");
+        // The check of two units may raise the counters and then lose the race for the doorkeeper. Its own raise may
+        // then cause its denial.
+        assert!(answers[0], "there is room for the check of one unit");
         assert!(!check(&sketch, NOW, if answers[1] { 1 } else { 3 }), "the charge is remembered");
     });
 }
 
-/// All three steps of a charge: first the insert into the doorkeeper, then the counters.
+/// The first check inserts the key into the doorkeeper. The other checks use the counters.
 #[test]
 fn three_checks_of_two_units_admit_two() {
     model_of_three(|| {
@@ -161,9 +162,9 @@ fn on_both_sides(check: Check<FixedWindow>, cost: u64, apart: u64) {
     let next = NOW + apart * SEC;
     let answers = beside(&sketch, [(check, next - 1, cost), (check, next, cost)]);
     // A late check is counted in the new window, and may be the only one there.
-    assert!(answers[1] || answers[0], "somebody is admitted in the new window");
-    assert!(!check(&sketch, next, 1), "what was admitted in the new window is remembered");
-    assert!(check(&sketch, next + SEC, cost), "and forgotten in the one after it");
+    assert!(answers[1] || answers[0], "at least one check is admitted in the new window");
+    assert!(!check(&sketch, next, 1), "a charge in the new window is remembered");
+    assert!(check(&sketch, next + SEC, cost), "no charge counts in the window after it");
 }
 
 #[test]
@@ -180,13 +181,13 @@ fn three_threads_at_a_turn() {
     model_of_three(|| {
         let sketch = fixed(1);
         let answers = beside(&sketch, [(check, NOW - 1, 1), (check, NOW, 1), (check, NOW, 1)]);
-        assert!((1..=2).contains(&admitted(&answers)), "a unit a window, two windows");
+        assert!((1..=2).contains(&admitted(&answers)), "one unit per window, two windows");
         assert!(admitted(&answers[1..]) <= 1, "one unit, one admission");
-        assert!(!check(&sketch, NOW, 1), "what was admitted in the new window is remembered");
+        assert!(!check(&sketch, NOW, 1), "a charge in the new window is remembered");
     });
 }
 
-/// The doorkeeper knows X in the old window when other checks come in the new one.
+/// The doorkeeper knows X in the old window. One check is in the old window, and one check is in the new window.
 #[test]
 fn a_key_that_is_known_at_a_turn_is_new_behind_it() {
     model(|| {
@@ -195,7 +196,7 @@ fn a_key_that_is_known_at_a_turn_is_new_behind_it() {
         let answers = beside(&sketch, [(check, NOW - 1, 1), (check, NOW, 1)]);
         // Each check is decided in one of the windows, and there is room in both.
         assert_eq!(admitted(&answers), 2, "nothing of the old window is carried over");
-        assert!(!check(&sketch, NOW, 2), "what was admitted in the new window is remembered");
+        assert!(!check(&sketch, NOW, 2), "a charge in the new window is remembered");
     });
 }
 
@@ -216,8 +217,8 @@ fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: fn(&S
         thread::spawn(move || late(&sketch, &clock))
     };
     let (on_time, late) = (on_time.join().unwrap(), late.join().unwrap());
-    assert!(on_time || late, "somebody is admitted in the later window");
-    assert!(!check(&sketch, then, 1), "what was admitted in the later window is remembered");
+    assert!(on_time || late, "at least one check is admitted in the later window");
+    assert!(!check(&sketch, then, 1), "a charge in the later window is remembered");
 }
 
 /// Checks by the clock.
@@ -276,8 +277,8 @@ fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
         };
         let late = check(&sketch, NOW, 1);
         let on_time = on_time.join().unwrap();
-        assert!(on_time || late, "somebody is admitted in the later window");
-        assert!(!check(&sketch, then, 1), "what was admitted in the later window is remembered");
+        assert!(on_time || late, "at least one check is admitted in the later window");
+        assert!(!check(&sketch, then, 1), "a charge in the later window is remembered");
     });
 }
 
@@ -302,7 +303,7 @@ fn a_sliding_window_admits_no_more_at_its_turn() {
     }
 }
 
-/// Charges, and does not look again.
+/// Charges, and does not look at the windows again after the charge.
 fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
     let Tables { windows, seen, counters } = &*sketch.tables;
     let key = sketch.prepare_hash(X);

@@ -30,12 +30,13 @@ fn eight_first_checks_of_a_key_take_one_slot() {
         assert_eq!(
             shared.words().map(|word| word.state).into_iter().max(),
             Some(100 + 3 * T),
-            "and its charge"
+            "the slot holds the charge"
         );
     });
 }
 
-/// Eight first checks by clocks that show different times, while two other keys become idle one after the other.
+/// Eight first checks by clocks that show different times. Two other keys become idle at these times, one after the
+/// other.
 fn by_eight_clocks(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
     let shared = Shared::new(1, overflow);
     shared.set(0, Y, 95);
@@ -87,7 +88,7 @@ fn crowd(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
         assert!(shared.slots_of(key) as u64 <= 1 + gauges.raced, "a key has one slot");
     }
     if overflow == Overflow::Inherit {
-        assert_eq!(gauges.raced, 0, "words only grow, and nobody races");
+        assert_eq!(gauges.raced, 0, "words only grow, so no retreat fails");
     }
 }
 
@@ -119,8 +120,8 @@ fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
     sample(SCHEDULES, || crowd(Overflow::Spill, forgetful));
 }
 
-/// Each of six threads checks all six units of a key, while two threads evict. At most one is admitted, plus one for
-/// each retreat that failed.
+/// Each of six threads checks all six units of one key, while two threads evict. At most one check is admitted, plus one
+/// for each retreat that failed.
 fn first_checks_amid_evictions(overflow: Overflow, check: fn(&Shared) -> bool) {
     let shared = Shared::new(6, overflow);
     shared.set(0, Z, 150);
@@ -143,7 +144,7 @@ fn first_checks_amid_evictions(overflow: Overflow, check: fn(&Shared) -> bool) {
         // An evicted key counts as a new one.
         Overflow::Forget => gauges.raced + gauges.evicted,
     };
-    assert!(gauges.raced < 6, "at most the racing threads but one: {gauges:?}");
+    assert!(gauges.raced < 6, "fewer than the six racing threads: {gauges:?}");
     let admitted = admitted(&answers) as u64;
     assert!(admitted <= 1 + again, "six units, one admission of six: {admitted}, {gauges:?}");
     assert!(shared.slots_of(X) as u64 <= 1 + gauges.raced, "a key has one slot");
@@ -185,7 +186,11 @@ fn charges_and_refunds(overflow: Overflow, refund: fn(&Shared, u64, &Decision) -
     }
     for (&key, owed) in KEYS.iter().zip(owed) {
         assert!(owed <= BURST, "a key is admitted its burst: {owed}");
-        assert_eq!(shared.admits(key, 100), BURST - owed, "what was not given back is owed, and no more");
+        assert_eq!(
+            shared.admits(key, 100),
+            BURST - owed,
+            "units that were not refunded are owed, and no more"
+        );
         assert_eq!(shared.slots_of(key), 1, "a key has one slot");
     }
 }
@@ -197,9 +202,9 @@ fn eight_threads_charge_and_give_back() {
     });
 }
 
-/// The control: writes the lower word without an exchange.
+/// The control: stores the lower word instead of an exchange.
 #[test]
-#[should_panic(expected = "what was not given back is owed")]
+#[should_panic(expected = "units that were not refunded are owed")]
 fn control_of_eight_a_refund_by_a_store_loses_charges() {
     fn store(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
         let place = shared.table.place(hash);

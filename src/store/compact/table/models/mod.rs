@@ -1,8 +1,8 @@
 //! Loom models of a bucket: every interleaving of two or three threads, up to a bound on preemptions.
 //!
-//! The assertion of each model states its law. A *control* is the same model with a broken protocol. A control must
-//! fail, which shows that the model can detect the fault. Buckets have two slots, a tick is a nanosecond, and the times
-//! are small.
+//! The message of each assertion states the law that the model checks. A *control* is the same model with a broken
+//! protocol. A control must fail, which shows that the model can detect the fault. Buckets have two slots, a tick is a
+//! nanosecond, and the times are small.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -57,7 +57,7 @@ impl Shared {
             Overflow::Spill => Full::Spill(Box::new(Spill::for_models(&word, &sizes))),
         };
         let table = SlotTable::new(1, word.horizon(), full, newest_of(&word)).unwrap();
-        // The time of most models. They do not raise the newest time further.
+        // Most models run at time 100, so they do not raise the newest time further.
         table.newest.raise(100, |now_ns| now_ns);
         Arc::new(Self { table, word })
     }
@@ -100,7 +100,7 @@ fn of_two_checks_of_a_key_with_one_unit_left_one_is_admitted() {
         shared.set(0, X, 100);
         let answers = beside(&shared, [|shared| shared.check(X, 100, 1), |shared| shared.check(X, 100, 1)]);
         assert_eq!(admitted(&answers), 1, "one unit, one admission");
-        assert_eq!(shared.words()[0].state, 100 + T, "and its charge");
+        assert_eq!(shared.words()[0].state, 100 + T, "the slot holds the charge");
     });
 }
 
@@ -172,14 +172,14 @@ fn a_revival_and_a_takeover_of_one_slot_do_not_both_succeed() {
             let answers =
                 beside(&shared, [|shared| shared.check(Y, 100, 1), |shared| shared.check(X, 100, 1)]);
             // The second check found a full bucket of keys that owe, so it may be denied under Inherit.
-            assert!(answers[0] || answers[1], "one of them had the slot");
+            assert!(answers[0] || answers[1], "at least one of the two checks is admitted");
             if overflow == Overflow::Inherit {
-                assert_eq!(admitted(&answers), 1, "what the slot held was charged once");
+                assert_eq!(admitted(&answers), 1, "only one of the two checks is admitted");
             }
             for (hash, answer) in [(Y, answers[0]), (X, answers[1])] {
                 assert!(shared.slots_of(hash) <= 1, "a key has one slot");
                 if answer && overflow == Overflow::Spill {
-                    assert!(!shared.check(hash, 100, 1), "what was admitted is remembered");
+                    assert!(!shared.check(hash, 100, 1), "an admitted charge is remembered");
                 }
             }
         });
@@ -209,10 +209,12 @@ fn a_key_that_is_evicted_while_it_checks_keeps_its_debt() {
     }
 }
 
-/// Under `Forget` the key may be admitted again what it owed, and no more.
+/// Under `Forget`, the key may be admitted the amount of its dropped debt again, but no more.
 #[test]
 fn a_forgotten_key_gets_no_more_than_its_debt_back() {
-    model(|| assert!(evicted_while_it_checks(Overflow::Forget) <= 1 + 2, "one unit was left, and two owed"));
+    model(|| {
+        assert!(evicted_while_it_checks(Overflow::Forget) <= 1 + 2, "one unit was left, and two were owed")
+    });
 }
 
 #[test]
@@ -227,15 +229,15 @@ fn charges_of_several_units_are_whole() {
         let shared = Shared::new(5, Overflow::Spill);
         let answers = beside(&shared, [|shared| shared.check(X, 100, 3), |shared| shared.check(X, 100, 2)]);
         let third = shared.check(X, 100, 1);
-        assert_eq!((answers, third), ([true, true], false), "three and two are five");
-        assert_eq!(shared.words()[0].state, 100 + 5 * T, "the state moved by all of both");
+        assert_eq!((answers, third), ([true, true], false), "3 + 2 units fit into 5");
+        assert_eq!(shared.words()[0].state, 100 + 5 * T, "the state includes both charges in full");
     });
     model(|| {
         let shared = Shared::new(4, Overflow::Spill);
         let answers = beside(&shared, [|shared| shared.check(X, 100, 3), |shared| shared.check(X, 100, 2)]);
         let charged = 3 * u64::from(answers[0]) + 2 * u64::from(answers[1]);
-        assert_eq!(admitted(&answers), 1, "three and two are more than four");
-        assert_eq!(shared.words()[0].state, 100 + charged * T, "and nothing was charged in part");
+        assert_eq!(admitted(&answers), 1, "3 + 2 units exceed 4");
+        assert_eq!(shared.words()[0].state, 100 + charged * T, "no charge is partial");
     });
 }
 
@@ -248,10 +250,10 @@ const LATER: u64 = WRAP + 20 * T;
 fn clocks_that_differ(fast: fn(&Shared) -> bool) {
     let shared = Shared::new(1, Overflow::Inherit);
     let [fast, slow] = beside(&shared, [fast, |shared| shared.check(X, WRAP, 1)]);
-    assert!(fast || slow, "one of them was admitted");
+    assert!(fast || slow, "at least one check is admitted");
     for now_ns in [LATER, WRAP, LATER] {
         let again = shared.check(X, now_ns, 1);
-        assert!(!(fast && again), "what was admitted by the faster clock is remembered");
+        assert!(!(fast && again), "a charge by the faster clock is remembered");
     }
 }
 
@@ -260,9 +262,9 @@ fn clocks_that_differ_by_more_than_a_horizon_admit_no_more() {
     model(|| clocks_that_differ(|shared| shared.check(X, LATER, 1)));
 }
 
-/// The control: publishes a word without a raise of the newest time to the time of this word.
+/// The control: publishes a word without first raising the newest time.
 #[test]
-#[should_panic(expected = "what was admitted by the faster clock is remembered")]
+#[should_panic(expected = "a charge by the faster clock is remembered")]
 fn control_without_the_newest_time_a_live_word_is_taken_for_an_ancient_one() {
     fn unannounced(shared: &Shared) -> bool {
         let place = shared.table.place(X);
@@ -295,7 +297,7 @@ fn a_thread_that_is_held_up_while_time_moves_on_twice_admits_no_more() {
                 |shared| shared.check(X, WRAP, 1),
             ],
         );
-        assert!(!shared.check(X, latest, 1), "what was admitted at the latest time is remembered");
+        assert!(!shared.check(X, latest, 1), "a charge at the latest time is remembered");
     });
 }
 
@@ -368,7 +370,7 @@ impl Shared {
     }
 }
 
-/// [`racing_first_checks`], where the second thread refunds its charge.
+/// Like [`racing_first_checks`], but the second thread refunds its charge.
 fn racing_first_checks_and_a_refund(overflow: Overflow, refund: fn(&Shared, &Decision) -> u64) {
     let shared = Shared::new(2, overflow);
     shared.set(0, Z, 115);
@@ -387,7 +389,7 @@ fn racing_first_checks_and_a_refund(overflow: Overflow, refund: fn(&Shared, &Dec
     };
     let owed = one.join().unwrap() + two.join().unwrap();
     assert!(owed <= 2, "two units, one admission of two");
-    assert!(shared.admits(X, 100) <= 2 - owed, "what was not given back is owed");
+    assert!(shared.admits(X, 100) <= 2 - owed, "units that were not refunded are owed");
 }
 
 #[test]
@@ -397,7 +399,7 @@ fn a_refund_beside_a_first_check_gives_back_its_own() {
     crate::base::sync::explore(1, move || racing_first_checks_and_a_refund(Overflow::Spill, refund));
 }
 
-/// Lowers the word of a key by a charge, without a check that this is the only word of the key.
+/// Refunds a charge from the first word of a key, without checking that it is the key's only word.
 fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     let place = shared.table.place(hash);
     let slots = shared.table.bucket(0);
@@ -414,7 +416,7 @@ fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
 }
 
 #[test]
-#[should_panic(expected = "what was not given back is owed")]
+#[should_panic(expected = "units that were not refunded are owed")]
 fn control_a_refund_that_does_not_look_for_a_second_slot_takes_anothers() {
     model(|| racing_first_checks_and_a_refund(Overflow::Forget, |shared, charge| lower(shared, X, charge)));
 }
@@ -430,7 +432,7 @@ fn refunded_while_evicted(overflow: Overflow) -> (u64, u64) {
     let refund = thread::spawn(move || one.refund(X, 100, &charge));
     let evict = thread::spawn(move || two.check(Y, 100, 1));
     let back = refund.join().unwrap();
-    assert!(evict.join().unwrap(), "a newcomer is not denied for the debts of others");
+    assert!(evict.join().unwrap(), "a new key is not denied for the debts of other keys");
     (shared.admits(X, 100), 1 + back)
 }
 
@@ -438,11 +440,11 @@ fn refunded_while_evicted(overflow: Overflow) -> (u64, u64) {
 fn a_refund_beside_an_eviction_loses_no_debt() {
     model(|| {
         let (admitted, room) = refunded_while_evicted(Overflow::Spill);
-        assert!(admitted <= room, "what was not given back is owed, in a slot or in the sketch");
+        assert!(admitted <= room, "units that were not refunded are owed, in a slot or in the sketch");
     });
     model(|| {
         let (admitted, _) = refunded_while_evicted(Overflow::Forget);
-        assert!(admitted <= 3, "a forgotten key is a new one");
+        assert!(admitted <= 3, "a forgotten key counts as a new key");
     });
 }
 
@@ -460,12 +462,12 @@ fn a_refund_beside_a_return_gives_nothing_back_twice() {
         let back = thread::spawn(move || two.check(X, 100, 1));
         let given = refund.join().unwrap();
         let charged = u64::from(back.join().unwrap());
-        assert!(shared.admits(X, 100) <= 3 - (2 - given) - charged, "what was not given back is owed");
+        assert!(shared.admits(X, 100) <= 3 - (2 - given) - charged, "units that were not refunded are owed");
     });
 }
 
-/// Two first checks of x under `Inherit`, which does not look again. Another key's word comes between them; `refund`
-/// lowers it.
+/// Two first checks of x under `Inherit`, which does not look again. Between them, `refund` lowers the word of another
+/// key.
 fn first_checks_beside_a_refund(refund: fn(&Shared, &Decision) -> u64) {
     let shared = Shared::new(9, Overflow::Inherit);
     shared.set(0, Z, 150);
@@ -485,7 +487,7 @@ fn nothing_is_given_back_where_newcomers_inherit() {
     model(|| {
         first_checks_beside_a_refund(|shared, charge| {
             let back = shared.refund(Y, 100, charge);
-            assert_eq!(back, 0, "words only grow");
+            assert_eq!(back, 0, "there is no refund under Inherit");
             back
         });
     });
