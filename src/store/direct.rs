@@ -1,4 +1,4 @@
-//! The direct store: one key with one padded word.
+//! The direct store: one state for all requests, without keys.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -34,7 +34,7 @@ use crate::store::op::{
 /// ```
 pub struct Direct<A: Algorithm = Gcra> {
     algorithm: A,
-    // Padded: every admitted check writes this line, and would slow down any other data on it.
+    // Padded: every admitted check writes this cache line, which would slow down access to other data on the line.
     state: CachePadded<KeyState<A::Tail, Infallible>>,
 }
 
@@ -48,7 +48,7 @@ impl<A: Algorithm> Direct<A> {
         &self.algorithm
     }
 
-    /// Checks under another algorithm that can read the state of this store's algorithm.
+    /// Checks with another algorithm that can read the state of this store's algorithm.
     #[inline(always)]
     pub(crate) fn check_with(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
         let Ok(decision) = self.state.charge(algorithm, now_ns, cost);

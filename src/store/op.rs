@@ -12,7 +12,8 @@ use crate::base::quota::{Quota, QuotaError};
 pub enum Operation {
     /// Charges all of the cost if there is room for it now, or nothing.
     Check,
-    /// Charges all of the cost if there is room now for the cost and the headroom, or nothing. A denial is about both.
+    /// Charges all of the cost if there is room now for the cost and the headroom, or nothing. The figures of a denial
+    /// are for the sum of both.
     CheckKeeping {
         /// The units that stay free.
         headroom: u64,
@@ -38,7 +39,7 @@ pub(crate) const BATCH: usize = 16;
 
 /// A store that takes keys of type `Q`. Public in a private module: sealed.
 ///
-/// 1. A caller prepares a key and prefetches its memory.
+/// 1. The caller prepares a key and prefetches its memory.
 /// 2. The caller reads its clock while the memory arrives.
 /// 3. The caller applies one operation.
 ///
@@ -90,7 +91,7 @@ pub trait Store<Q: ?Sized> {
     /// Decides as [`Operation::Check`] would, and leaves the charge to the ticket.
     fn decide(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_>;
 
-    /// The first part of [`Store::decide`]: returns a ticket, which [`Ticket::look`] decides.
+    /// The first part of [`Store::decide`]: returns a ticket. [`Ticket::look`] then makes the decision.
     #[inline(always)]
     fn aim(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
         self.decide(key, at, cost)
@@ -99,7 +100,7 @@ pub trait Store<Q: ?Sized> {
     /// Takes back up to `units` of a charge, as far as they are still owed. Returns the number of units taken back.
     fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64;
 
-    /// Whether a charge can be taken back even after later charges.
+    /// Whether a charge can be taken back, even after later charges.
     fn can_refund(&self) -> bool;
 }
 
@@ -198,7 +199,7 @@ pub(crate) fn in_batches<P: Copy>(
 /// A store that finds keys by a 64-bit hash and does not keep them: [`Compact`](crate::Compact) and
 /// [`Sketch`](crate::Sketch). Sealed.
 ///
-/// It prepares keys of all types in the same way, so the trait requires only one type.
+/// Such a store prepares keys of all types in the same way: by their hash. So the trait requires only `Store<u64>`.
 pub trait HashedStore: Store<u64> + ManyKeys {
     /// The hash of a key.
     #[doc(hidden)]
@@ -244,7 +245,7 @@ pub struct CarryOver<'a> {
     pub owed: &'a dyn Fn(&Decision) -> (u64, u64),
 }
 
-/// The result of a carry-over of the debts of all keys.
+/// Whether the debts of all keys were carried over.
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum CarriedOver {
@@ -265,7 +266,7 @@ pub trait Migrate: Sized {
     /// The debts of the keys in this store.
     fn debts(&self) -> &dyn Debts;
 
-    /// Whether no key owes more than the burst.
+    /// Whether it is known that no key owes more than the burst.
     fn is_known(&self) -> bool;
 
     /// Charges the debt of each key to the same key in another store, if the other store does not have it yet.

@@ -1,4 +1,4 @@
-//! Carries keys over into another store.
+//! Carries the debts of keys over into another keyed store, for a change of the quota.
 
 use std::hash::{BuildHasher, Hash};
 

@@ -1,15 +1,18 @@
 //! The keyed store: every key has its own state, which the store keeps until the key is idle.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
 //! | `nodes` | memory for nodes: each holds a key and its state |
-//! | `table` | shards, their indices, growth, the sweep position |
-//! | here | hashing, first sight of a key, the cap |
+//! | `table` | shards with indices that find the nodes; growth, removal and the sweep for idle keys |
+//! | `carry` | the debts of all keys, for a change of the quota |
+//! | this file | hashing, first sight of a key, the cap |
 //!
 //! 1. A check of a known key takes one hash, one cache line of an index, one node and one exchange. It takes no lock,
 //!    and the only shared memory that it writes is the word of the key.
 //! 2. The first admitted check of a key (*first sight*) creates a node. The state of this node already holds the charge.
 //! 3. One exchange publishes the node. So a charge by another thread can only come after the first charge.
+//! 4. A key that is idle may be removed: by an insert, by a search for room under the cap, or by the caller. The
+//!    removing thread first marks the state of the node *dead*. A check that finds a dead node searches again.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the keyed store requires 64-bit pointers");
@@ -95,8 +98,8 @@ pub enum WhenFull {
 /// keys that have been idle for a second. So memory follows the active keys, not all keys ever seen.
 /// [`RateLimiter::retain_active`](crate::RateLimiter::retain_active) removes all idle keys at once.
 ///
-/// A removed key is dropped some time later, by any thread that uses a keyed store. So a panic in its `Drop` does not
-/// reach any caller. The panic hook runs, and all other keys are still dropped.
+/// A removed key is dropped some time later, by any thread that uses a keyed store. So a panic in its `Drop` is caught
+/// and does not reach any caller. The panic hook runs, and all other keys are still dropped.
 ///
 /// # Complexity
 /// A check is O(1) expected. A keyed hasher computes the hashes, so clients cannot choose keys that collide.
@@ -160,9 +163,9 @@ where
         &self.algorithm
     }
 
-    /// The bytes kept for the keys: their nodes, their part of the table, and words that the algorithm keeps elsewhere.
+    /// The bytes kept for the keys: their nodes, their part of the table, and tail words in allocations of their own.
     pub(crate) fn state_bytes(&self) -> usize {
-        // Only an allocated tail needs to be dropped.
+        // Only a tail that is an allocation of its own needs to be dropped.
         let is_boxed = std::mem::needs_drop::<A::Tail>();
         let elsewhere = if is_boxed { self.algorithm.tail_len() * size_of::<u64>() } else { 0 };
         self.table.bytes() + self.len() * elsewhere
@@ -186,8 +189,8 @@ where
         self.table.find(hash, guard, |held| key.is(held)).ok()
     }
 
-    /// Checks under an algorithm that reads this one's states.
-    // Always inlined, as `KeyState::charge`.
+    /// Checks with another algorithm that can read the states of this store's algorithm.
+    // Always inlined, like `KeyState::charge`.
     #[inline(always)]
     pub(crate) fn check_with<Q>(
         &self,
@@ -229,7 +232,7 @@ where
         )
     }
 
-    /// Decides and charges by an operation that is rarer than a check.
+    /// Decides and charges an operation that is rarer than a check.
     fn apply_rarely<Q>(&self, key: &Q, hash: u64, operation: Operation, now_ns: u64, cost: u64) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -255,7 +258,7 @@ where
         self.first_sight_at(ask.now_ns, ask, key, hash, guard)
     }
 
-    /// [`Keyed::first_sight`] with a separate time for the search for idle keys.
+    /// Like [`Keyed::first_sight`], but searches for idle keys as of `now_ns`.
     fn first_sight_at<Q>(
         &self,
         now_ns: u64,
@@ -269,7 +272,7 @@ where
     {
         let decision = self.fresh(ask);
         if decision.cost() == 0 || decision.is_denied() {
-            // There is nothing to insert. But another thread may have inserted the key.
+            // A new key has nothing to insert. But another thread may have inserted the key in the meantime.
             return match self.live(key, hash, guard) {
                 Some(node) => node.state.apply(ask).unwrap_or(decision),
                 None => decision,
@@ -381,7 +384,7 @@ where
     }
 
     /// The decision for a key that has no room under the cap.
-    #[expect(clippy::too_many_arguments, reason = "what first sight knows")]
+    #[expect(clippy::too_many_arguments, reason = "all values that first sight has computed")]
     fn beyond_cap<'s, Q>(
         &'s self,
         now_ns: u64,
@@ -516,7 +519,7 @@ where
 
     #[inline(always)]
     fn prefetch(&self, (_, hash): (&Q, u64)) {
-        // Reading the clock and pinning take about as long as a cache line takes to arrive from another core.
+        // The line arrives from another core while the caller reads the clock and pins, which takes about as long.
         self.table.prefetch_line(hash);
     }
 
@@ -576,7 +579,7 @@ where
         KeyedTicket { node, admission, algorithm, now_ns, _guard: guard }
     }
 
-    /// A removed key owes nothing.
+    /// Returns 0 for a key that was removed.
     fn refund(&self, (key, hash): (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let (guard, refund) = (epoch::pin(), Refund { charge, units, now_ns: at.ns() });
         let node = self.live(key, hash, &guard);
@@ -637,7 +640,8 @@ impl<K, A: Algorithm> fmt::Debug for KeyedTicket<'_, K, A> {
     }
 }
 
-/// The room of one key under the cap. Dropping gives it back unless a node took it, even if the key's own code panics.
+/// The room of one key under the cap. When it is dropped, the room is given back, unless a node has taken it. This also
+/// happens if the key's own code panics.
 struct Room<'s>(Option<&'s Cap>);
 
 impl Room<'_> {

@@ -24,8 +24,8 @@
 //! the counters still hold the values of that estimate ([`WindowCounters`]). Under a fixed window with a limit of one,
 //! the key has used its limit, so the store does not read its counters.
 //!
-//! A denial writes nothing, except after a lost race: the raised counters of step 2 stay, and so does the charge of a
-//! sliding window that is denied in step 3 below.
+//! A denial writes nothing, with two exceptions. After a lost race, the counters that the lost attempt raised stay
+//! raised. Under a sliding window, the charge of a request that is denied in step 3 below stays.
 //!
 //! # Sliding windows
 //! The decision also includes the estimate of the last window. So a thread that lags in the last window must not add

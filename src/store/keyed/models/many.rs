@@ -35,18 +35,18 @@ fn eight(sweep: fn(&Store)) {
         owed = std::array::from_fn(|key| owed[key] + admitted[key]);
     }
     for (key, owed) in KEYS.into_iter().zip(owed) {
-        // Each key is checked twice, and only the first key may be removed.
+        // Each key is checked twice. Two threads may remove the first key, and no other key.
         let held = !held(&store, key, 110).reset_after().is_zero();
         if key == KEYS[0] {
             assert!(owed <= 1, "one unit, and one more for each removal: {owed}");
-            assert!(owed <= 0 || held, "a charge is on a node that look-ups find");
+            assert!(owed <= 0 || held, "lookups find the node with the charge");
         } else {
-            assert_eq!(owed, 1, "one unit, one admission: a charge is on a node that look-ups find");
-            assert!(held, "a charge is on a node that look-ups find");
+            assert_eq!(owed, 1, "one unit, one admission: lookups find the node with the charge");
+            assert!(held, "lookups find the node with the charge");
         }
     }
     let there = KEYS.iter().filter(|key| store.contains(*key)).count();
-    assert_eq!(store.len(), there, "what is counted is there");
+    assert_eq!(store.len(), there, "the length is the number of keys that are there");
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn eight_threads_grow_a_table_and_miss_no_key() {
             thread::spawn(move || [number, (number + 1) % 8].map(|key| u64::from(check(&store, key, 100))))
         });
         let admitted: u64 = threads.into_iter().flat_map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(admitted, 8, "of two first sights of each of eight keys one is admitted");
+        assert_eq!(admitted, 8, "each of eight keys is admitted by one of its two first sights");
         assert_eq!(store.len(), 8, "a key has one node");
-        assert!((0..8_u64).all(|key| store.contains(&key)), "and look-ups find it");
+        assert!((0..8_u64).all(|key| store.contains(&key)), "lookups find every key");
     });
 }
 
@@ -90,9 +90,9 @@ fn eight_newcomers_to_a_full_store_hold_no_more_than_its_cap() {
                 thread::spawn(move || usize::from(check(&store, number as u64, 100)))
             });
             let admitted: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-            assert!(store.len() <= 3, "three places: {}", store.len());
+            assert!(store.len() <= 3, "room for three keys: {}", store.len());
             if when_full == WhenFull::Deny {
-                assert!(admitted <= 3, "three places for eight keys: {admitted}");
+                assert!(admitted <= 3, "room for three of eight keys: {admitted}");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! Loom models of the keyed store: shards begin with two words, and the hasher makes the place of each key known.
+//! Loom models of the keyed store. Shards begin with two words, and the hasher determines the place of each key.
 
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
@@ -79,12 +79,12 @@ fn racing_first_sights_make_one_key() {
         let store = store(1);
         let (a, b) = both(&store, |s| check(s, 1, 100), |s| check(s, 1, 100));
         assert!(a ^ b, "two first sights of a key with a burst of one: one is admitted");
-        assert_eq!(store.len(), 1, "and one node is made");
-        assert_eq!(held(&store, 1, 100).reset_after(), Duration::from_nanos(10), "which holds the charge");
+        assert_eq!(store.len(), 1, "one node is created");
+        assert_eq!(held(&store, 1, 100).reset_after(), Duration::from_nanos(10), "the node holds the charge");
     });
 }
 
-/// The control: stores a word instead of an exchange.
+/// The control: publishes a node by a store instead of an exchange.
 #[test]
 #[should_panic(expected = "one is admitted")]
 fn control_storing_a_word_makes_two_nodes() {
@@ -126,13 +126,13 @@ fn a_charge_survives_the_reclaiming_of_its_idle_node() {
         assert_eq!(
             held(&store, 1, 110).reset_after(),
             Duration::from_nanos(10),
-            "the charge is on a node that look-ups find"
+            "lookups find the node with the charge"
         );
         assert_eq!(store.len(), 1);
     });
 }
 
-/// Removes the keys that it saw idle, even if they were charged since.
+/// Removes the keys that it has seen idle, even if they were charged in the meantime.
 fn kill_whatever_was_charged(store: &Store) {
     store.remove_if(|node| {
         let idle = node.state.peek(&store.algorithm, 110, 0).is_ok_and(|held| held.reset_after().is_zero());
@@ -142,7 +142,7 @@ fn kill_whatever_was_charged(store: &Store) {
 
 /// The control: checks whether a node is idle, and kills it in a separate step.
 #[test]
-#[should_panic(expected = "the charge is on a node that look-ups find")]
+#[should_panic(expected = "lookups find the node with the charge")]
 fn control_killing_what_was_idle_loses_a_charge() {
     model(3, || {
         let store = store(1);
@@ -153,7 +153,7 @@ fn control_killing_what_was_idle_loses_a_charge() {
         };
         both(&store, |s| check(s, 1, 110), sweep);
         let held = held(&store, 1, 110).reset_after();
-        assert_eq!(held, Duration::from_nanos(10), "the charge is on a node that look-ups find");
+        assert_eq!(held, Duration::from_nanos(10), "lookups find the node with the charge");
     });
 }
 
@@ -185,7 +185,7 @@ fn an_insert_beside_a_removal_is_not_lost() {
         // A second word in the line of key 0 makes the index grow.
         let (a, b) = both(&store, |s| check(s, 1, 100), |s| s.remove(&0));
         assert!(a && b);
-        assert!(store.contains(&1), "the new node is found though its neighbour went away");
+        assert!(store.contains(&1), "the new node is found although its neighbour was removed");
         assert!(!store.contains(&0));
         assert_eq!(store.len(), 1);
     });
@@ -198,7 +198,7 @@ fn two_removals_remove_once() {
         assert!(check(&store, 0, 100));
         take_retired();
         let (a, b) = both(&store, |s| s.remove(&0), |s| s.remove(&0));
-        assert!(a ^ b, "one of two removals removes");
+        assert!(a ^ b, "exactly one of two removals succeeds");
         assert_eq!(store.len(), 0);
         assert_eq!(take_retired(), 1, "the removed node is retired once");
     });
@@ -212,7 +212,7 @@ fn growth_hides_no_key() {
         assert!(check(&store, 1, 100));
         let (a, b) = both(&store, |s| check(s, 3, 100) && check(s, 2, 100), |s| check(s, 1, 100));
         assert!(a, "new keys are admitted");
-        assert!(!b, "a key that is there is found in an index that grows");
+        assert!(!b, "a known key is found while its index grows");
         for key in [1, 2, 3] {
             assert!(store.contains(&key), "{key}");
         }
@@ -233,7 +233,7 @@ fn an_insert_beside(rebuild: fn(&Store, u64, &Guard)) {
         let (a, _) = both(&store, |s| check(s, 1, 100), grow);
         assert!(a, "a new key is admitted");
         assert!(store.contains(&0), "a key that was there is found");
-        assert!(store.contains(&1), "and one that was inserted while its index was copied");
+        assert!(store.contains(&1), "so is a key that was inserted while its index was copied");
     });
 }
 
@@ -256,7 +256,7 @@ fn a_removal_beside_growth(unlink: fn(&Store, &Held<'_, u64, ()>, &Guard)) {
         let hash = store.prepare(&0).1;
         let remove = move |store: &Store| {
             let guard = epoch::pin();
-            let held = store.held(&0, hash, &guard).expect("nobody else removes it");
+            let held = store.held(&0, hash, &guard).expect("no other thread removes it");
             assert!(held.node.state.kill() == Kill::Done);
             unlink(store, &held, &guard);
         };
@@ -303,14 +303,14 @@ fn memory_is_used_again_when_no_reader_has_it() {
 fn control_using_memory_again_at_once_charges_another_key() {
     reuse_beside_a_reader(|store| {
         let guard = epoch::pin();
-        let held = store.held(&0, store.prepare(&0).1, &guard).expect("nobody else removes it");
+        let held = store.held(&0, store.prepare(&0).1, &guard).expect("no other thread removes it");
         assert!(held.node.state.kill() == Kill::Done);
         store.table.free_at_once(&held, &guard);
     });
 }
 
-/// Two new keys race for one place. Each searches for an idle key to remove before it is denied, so there are many
-/// states to visit.
+/// Two new keys race for room for one key. Each searches for an idle key to remove before it is denied, so there are
+/// many states to visit.
 fn one_place_for_two(preemptions: usize) {
     model(preemptions, || {
         take_retired();
@@ -318,7 +318,7 @@ fn one_place_for_two(preemptions: usize) {
         let layout = KeyedLayout { capacity: 0, cap: Some((1, WhenFull::Deny)) };
         let store: Arc<Store> = Arc::new(Keyed::new(Gcra::new(quota), LowBits::default(), layout));
         let (a, b) = both(&store, |s| check(s, 1, 100), |s| check(s, 2, 100));
-        assert!(!(a && b), "one place for two keys");
+        assert!(!(a && b), "room for one of two keys");
         assert!(store.len() <= 1);
     });
 }
@@ -329,7 +329,7 @@ fn a_full_store_holds_no_more_than_its_cap() {
 }
 
 #[test]
-#[ignore = "takes five minutes: one preemption more"]
+#[ignore = "takes five minutes, because it allows one more preemption"]
 fn a_full_store_holds_no_more_than_its_cap_at_length() {
     one_place_for_two(2);
 }

@@ -5,26 +5,27 @@
 //! levels. Each level is twice as large as the one before, and no level moves. A block of the first level is one
 //! segment, so small stores stay small.
 //!
-//! One word of a segment tells which of its nodes are taken. Its 64th bit means that a stripe *holds* the segment: the
-//! stripe takes new nodes from this segment. Each change of that word is one exchange:
+//! One word of a segment has a bit for each of its nodes, which is set while the node is taken. The 64th bit means that
+//! a stripe *holds* the segment: the stripe takes new nodes from this segment. Each change of the word is one atomic
+//! operation:
 //!
 //! - A thread takes a node by setting its bit. It returns the node by clearing the bit, after it has dropped the key.
 //! - A stripe whose segment is full takes another segment that has room and that no stripe holds, or opens a new one.
 //! - A thread that leaves a word without nodes and without a holder *closes* the segment: it sets all bits. No thread
 //!   takes a node from a closed segment.
 //!
-//! One word of a block tells which of its segments are open, by the same rules. To open a segment, a thread sets its
-//! bit. After a segment was closed, a thread clears its bit. A thread that leaves that word empty closes the block. The
-//! block then leaves the directory, and is freed.
+//! One word of a block has a bit for each of its segments, which is set while the segment is open. The rules are the
+//! same. To open a segment, a thread sets its bit. A thread that closes a segment clears the segment's bit. A thread
+//! that leaves that word empty closes the block. It then removes the block from the directory and retires it.
 //!
 //! A node is returned, and a block is freed, when all threads that could have seen it have unpinned. Then another key
 //! can use the memory of the node. So a store never takes more memory than for its largest number of keys at one time.
 //! A block without nodes gives its memory back.
 //!
-//! Threads write nodes at each charge. If two hot keys shared a cache line, threads that charge them would wait for
-//! each other. So the first 200 nodes or so lie far enough apart that no two share a cache line. A store of many keys
-//! does not need this, because its keys are seldom charged at the same moment. Its further nodes lie close together, so
-//! more of them fit into a cache.
+//! Each charge writes a node. If two hot keys shared a cache line, threads that charge them would wait for each other.
+//! So the first nodes (about 200) lie far enough apart that no two of them share a cache line. In a store of many keys,
+//! two given keys are seldom charged at the same moment. So further nodes lie close together, and more of them fit into
+//! a cache.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -66,11 +67,11 @@ const SPREAD: u32 = 16;
 const BLOCK_BYTES: usize = 1 << 16;
 /// A stripe holds the segment, or the segment is closed.
 const HELD: u64 = 1 << NODES;
-/// No thread takes a node of this segment, or a segment of this block, any more.
+/// The segment or block is closed: no thread takes a node of the segment, or opens a segment of the block.
 const CLOSED: u64 = u64::MAX;
 /// Marks a retired item as a block. Without this bit it is a node.
 const WHOLE: usize = 1 << 63;
-/// The number of segments that a stripe searches for room before it makes one.
+/// The number of segments that a stripe searches for room before it opens a new one.
 const LOOKED_AT: u32 = 4;
 /// The value of a stripe that has no segment yet.
 const NONE: u32 = u32::MAX;
@@ -80,15 +81,16 @@ type Entry<K, T> = AtomicPtr<Segment<K, T>>;
 
 /// The directory of the blocks of a store. Each block keeps it alive.
 struct Directory<K, T> {
-    /// The address of each level, less the blocks of the levels before it. So a block's own number leads to its entry.
+    /// The address of each level, minus the number of blocks in the levels before it. So the block's number, added to
+    /// this address, gives the block's entry.
     levels: [AtomicPtr<Entry<K, T>>; LEVELS],
     /// The number of segments that were ever opened.
     len: AtomicU32,
     nodes: PhantomData<Box<KeyNode<K, T>>>,
 }
 
-/// Laid out in source order. So nodes of sixteen bytes begin at a multiple of their size, and none lies on two cache
-/// lines.
+/// The fields are laid out in source order. So a node of sixteen bytes begins at a multiple of its size and lies in one
+/// cache line.
 #[repr(C)]
 struct Segment<K, T> {
     taken: AtomicU64,
@@ -178,11 +180,11 @@ impl<K, T> Directory<K, T> {
         let held = Segment::<K, T>::never(id) | HELD;
         if let Some(segments) = self.segments(block, guard) {
             let unless_open = |open| if open >> place & 1 == 0 { Some(open | 1 << place) } else { None };
-            // Ordering: Acquire pairs with `release`: no thread uses the nodes of the segment any more.
+            // Ordering: Acquire; pairs with `release`. All uses of the segment's nodes by other threads come before.
             let opened =
                 segments[0].open.fetch_update(Ordering::Acquire, Ordering::Relaxed, unless_open).is_ok();
             if opened {
-                // Ordering: Release passes what was acquired above on to the threads that take nodes.
+                // Ordering: Release; passes on what was acquired above to the threads that take nodes.
                 segments[place].taken.store(held, Ordering::Release);
             }
             return opened;
@@ -197,7 +199,7 @@ impl<K, T> Directory<K, T> {
         let made =
             entry.compare_exchange(null, new.as_mut_ptr(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if made {
-            // The directory owns the block. The block has a share in the directory.
+            // The directory owns the block now. The block keeps the directory alive.
             forget((new, Arc::clone(self)));
         }
         made
@@ -208,7 +210,7 @@ impl<K, T> Directory<K, T> {
     fn release(self: &Arc<Self>, id: u32, bit: u64, guard: &Guard) {
         let (block, place) = Segment::<K, T>::block(id);
         let Some(segments) = self.segments(block, guard) else {
-            debug_assert!(false, "a block with an open segment is there");
+            debug_assert!(false, "a block with an open segment is in the directory");
             return;
         };
         let closes = |word: &AtomicU64, bit: u64, empty: u64| {
@@ -379,15 +381,15 @@ impl<K, T> Nodes<K, T> {
     pub(super) unsafe fn get<'g>(&'g self, number: u64, _guard: &'g Guard) -> &'g KeyNode<K, T> {
         let (id, place) = split(number);
         // SAFETY: the node was written before its number was published, and its level, block and entry were made before
-        // that. By epoch, the node is returned and its block freed only after the number left the index, and it was in
-        // the index under the guard. Places are below NODES. Ordering: Relaxed, because the number was acquired.
+        // that. The number was in the index under the guard. So the node is returned, and its block freed, only after
+        // the guard is dropped. Places are below NODES. Ordering: Relaxed, because the number was acquired.
         unsafe {
             let first = |level: usize, block: u32| {
                 let level = self.directory.levels[level].load(Ordering::Relaxed);
                 (*level.wrapping_add(block as usize)).load(Ordering::Relaxed)
             };
             let node = if id < FIRST_LEVEL {
-                // This saves one read where a check is shortest.
+                // A shorter path for small stores: it saves one read.
                 Segment::node(first(0, id), 0, place)
             } else {
                 let (block, segment) = Segment::<K, T>::block(id);
@@ -413,8 +415,7 @@ impl<K, T> Nodes<K, T> {
     pub(super) unsafe fn retire(&self, number: u64, guard: &Guard) {
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let part = number as usize;
-        // SAFETY: a block is not closed while it has a node, and it keeps the directory alive. The caller guarantees
-        // the rest.
+        // SAFETY: a block with a node is not closed, and it keeps the directory alive. The caller guarantees the rest.
         unsafe { guard.retire(Arc::as_ptr(&self.directory).cast_mut(), part, free) };
         guard.collect_sometimes();
     }
@@ -443,7 +444,7 @@ impl<K, T> Nodes<K, T> {
                 Ok(old) => old,
                 Err(_) => next,
             };
-            // A held segment is not closed.
+            // A held segment is open, so it must be released.
             if release != NONE {
                 self.directory.release(release, HELD, guard);
             }
@@ -494,8 +495,8 @@ fn split(number: u64) -> (u32, usize) {
 
 /// Drops a node and returns its place.
 ///
-/// This function catches a panic of the key's `Drop`, and the panic hook reports it. Otherwise the panic would leave
-/// another key's check, whose thread frees this node, and the nodes that are freed after it would leak.
+/// This function catches a panic of the key's `Drop`, and the panic hook reports it. Without this, the panic would reach
+/// the caller of a check of another key, whose thread frees this node. The nodes after it would not be freed.
 ///
 /// # Safety
 /// A thread took the place of the node and wrote it, and no thread uses the node any more. `directory` is from an
@@ -509,7 +510,7 @@ unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
     unsafe {
         let directory = ManuallyDrop::new(Arc::from_raw(directory.cast_const()));
         let Some(segment) = directory.segment(id, &guard) else {
-            debug_assert!(false, "a block is there while it has a node");
+            debug_assert!(false, "a block with a node is in the directory");
             return;
         };
         let node = segment.nodes[place].get();
@@ -520,14 +521,14 @@ unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
     }
 }
 
-/// Frees a closed block, and its share in the directory.
+/// Frees a closed block, and its reference to the directory.
 ///
 /// # Safety
 /// The block was closed, no thread uses it any more, and this is called only once for it.
 unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize) {
-    #[expect(clippy::cast_possible_truncation, reason = "without the bit that says that it is a block")]
+    #[expect(clippy::cast_possible_truncation, reason = "drops the bit that marks a block")]
     let block = block as u32;
-    // SAFETY: the share and the block are those that `open` forgot, with this length. The caller guarantees the rest.
+    // SAFETY: `open` has forgotten this reference and this block, which has this length. The caller guarantees the rest.
     // Nodes are dropped when they are returned, and not here.
     unsafe {
         let directory = Arc::from_raw(directory.cast_const());

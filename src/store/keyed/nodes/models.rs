@@ -10,7 +10,7 @@ type Blocks = Directory<u64, ()>;
 const ONE: u32 = FIRST_LEVEL;
 const OTHER: u32 = FIRST_LEVEL + 1;
 
-/// One thread closes the only open segment of a block while another thread opens the other one.
+/// One thread closes the only open segment of a block, while another thread opens the other segment.
 fn opening_beside_closing(close: fn(&Arc<Blocks>, &Guard)) {
     explore(3, move || {
         let directory = Arc::new(Blocks::new());
@@ -21,7 +21,7 @@ fn opening_beside_closing(close: fn(&Arc<Blocks>, &Guard)) {
         let opened = directory.open(OTHER, &epoch::pin());
         closing.join().unwrap();
         let opened = opened || directory.open(OTHER, &epoch::pin());
-        assert!(opened, "a segment can be opened again when nobody uses it");
+        assert!(opened, "a segment that no thread uses can be opened again");
         let guard = epoch::pin();
         let segment = directory.segment(OTHER, &guard).expect("an open segment is in the directory");
         assert_eq!(segment.take(), Some(0));
@@ -41,7 +41,7 @@ fn a_segment_opened_beside_the_closing_of_its_block_is_there() {
 #[should_panic(expected = "an open segment is in the directory")]
 fn control_closing_a_block_without_a_second_look_loses_a_segment() {
     opening_beside_closing(|directory, guard| {
-        let segments = directory.segments(FIRST_LEVEL, guard).expect("it has an open segment");
+        let segments = directory.segments(FIRST_LEVEL, guard).expect("the block has an open segment");
         segments[0].taken.store(CLOSED, Ordering::Relaxed);
         if segments[0].open.fetch_and(!1, Ordering::AcqRel) == 1 {
             segments[0].open.store(CLOSED, Ordering::Relaxed);

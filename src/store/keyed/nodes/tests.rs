@@ -47,7 +47,10 @@ fn nodes_of_many_keys_lie_close_and_their_memory_is_used_again() {
     let kept: Vec<_> = nodes.into_iter().enumerate().filter(|(index, _)| index % 10 == 0).collect();
     drop((place(), kept));
     let more = allocator.directory.len.load(Ordering::Relaxed) as usize;
-    assert!(more < segments * 5 / 4, "{segments} segments for all, {more} with a tenth of them twice");
+    assert!(
+        more < segments * 5 / 4,
+        "{segments} segments for all keys, {more} after a second set of keys and a tenth of the first"
+    );
 }
 
 #[test]
@@ -61,7 +64,7 @@ fn empty_blocks_are_freed() {
             assert!(Arc::strong_count(&allocator.directory) > 256);
             drop(nodes);
         };
-        scope.spawn(work).join().expect("it does not panic");
+        scope.spawn(work).join().expect("the thread does not panic");
     });
     // Later pins free them, after all threads have unpinned that were pinned at that time.
     for _ in 0..10_000_000 {

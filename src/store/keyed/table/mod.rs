@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! empty       0
-//! tombstone   a node that was removed
+//! tombstone   the node was removed
 //! filled      28 bits of the hash (the tag) | 1 | the node's number | frozen
 //! ```
 //! The first bits of a tag are the line number of a key. Its last three bits are the slot in that line where a search
@@ -32,11 +32,11 @@
 //! 3. One exchange of the shard's word publishes the new index. The thread retires the old one.
 //!
 //! A thread that must change a frozen word does all of these steps itself, and then begins again in the current index.
-//! One of several such threads succeeds, so no thread waits for a thread that is preempted. Charges and lookups
-//! continue during the growth, because they read frozen words like any other word.
+//! One of several such threads publishes its copy, so no thread waits for a thread that is preempted. Charges and
+//! lookups continue during the growth, because they read frozen words like any other word.
 //!
 //! *Why these races are safe:*
-//! - All copies of an index are equal, so it does not matter which thread's copy is published.
+//! - All copies of an index contain the same words, so it does not matter which thread's copy is published.
 //! - A word stays in every later index until the thread that killed its node has exchanged it in the current index. If
 //!   the current index is frozen, that thread looks in the next one. After the exchange has succeeded, no later index
 //!   has the word, because a copy is made from frozen words. So a thread that pins afterwards does not find the node.
@@ -48,9 +48,9 @@
 //!
 //! *Sweeping.* Each insert into a shard that is more than half full looks at the next few words of the shard, and
 //! removes nodes that have been idle for a grace period ([`GRACE_NS`]). So each word is looked at about once before the
-//! shard is rebuilt. Idle nodes stay in proportion to the keys in use, however long new keys arrive. Sweeping needs no
-//! thread of its own, and only inserts pay for it. The grace period exists because a key that returns is more expensive
-//! to create than to keep.
+//! shard is rebuilt. However long new keys arrive, the number of idle nodes stays in proportion to the keys in use.
+//! Sweeping needs no thread of its own, and only inserts pay for it. The grace period exists because a key that returns
+//! is more expensive to create again than to keep.
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
@@ -72,8 +72,8 @@ const SHARD_BITS: u32 = if cfg!(tollgate_loom) { 1 } else { 9 };
 const SHARDS: usize = 1 << SHARD_BITS;
 /// The number of words in a line: the same as in a cache line.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
-/// The maximum number of lines of a first index. The insert that creates it then takes no longer than an insert that
-/// rebuilds one.
+/// The maximum number of lines of a shard's first index. With this limit, the insert that creates the index takes no
+/// longer than an insert that rebuilds one.
 const MOST_AT_FIRST: usize = 1 << 12;
 /// The number of words that an insert sweeps.
 const SWEPT: usize = SLOTS / 2;
@@ -124,8 +124,8 @@ fn is_filled(word: u64) -> bool {
     word & FILLED != 0
 }
 
-/// An index as stored in the shard's word: the address of its lines. The low bits tell how far to shift a tag to get a
-/// line number.
+/// An index as stored in the shard's word: the address of its lines. A tag, shifted right by the low bits of the
+/// address, is a line number.
 #[derive(Copy, Clone, PartialEq, Eq)]
 struct Index(*mut Line);
 
@@ -136,7 +136,8 @@ impl Index {
         Self(Box::into_raw(lines).cast::<Line>().map_addr(|address| address | shift as usize))
     }
 
-    /// The index of all shards that never had a key: a line of frozen words. Its shift differs from all other shifts.
+    /// The index that all shards without keys share at first: one line of frozen words. Its shift differs from all other
+    /// shifts.
     fn vacant() -> Self {
         let index = Self::of(new_lines(1, EMPTY | FROZEN));
         Self(index.0.map_addr(|address| address + 1))
@@ -186,8 +187,8 @@ fn new_lines(len: usize, word: u64) -> Box<[Line]> {
 fn freeze(lines: &[Line]) -> (usize, usize) {
     let (mut filled, mut used) = (0, 0);
     for slot in lines.iter().flat_map(|line| &line.0) {
-        // Ordering: Acquire, so that the copy passes the nodes on. Release, because the word remains one that another
-        // thread published.
+        // Ordering: Acquire, so that the copy passes the nodes on. Release, so that a thread that reads the frozen word
+        // also sees the node that another thread published with it.
         let word = match slot.load(Ordering::Acquire) {
             frozen if frozen & FROZEN != 0 => frozen,
             _ => slot.fetch_or(FROZEN, Ordering::AcqRel),
@@ -416,8 +417,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         let published =
             self.shards[shard].compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if published {
-            // Subtracts the number of dropped words, so the count is correct in the end, whatever other threads count
-            // in the meantime.
+            // A subtraction, and not a store, keeps the changes that other threads make to the count in the meantime.
             let dropped = u32::try_from(dropped).unwrap_or(0);
             self.counts[shard].used.fetch_sub(dropped, Ordering::Relaxed);
         }
@@ -437,7 +437,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             let (index, lines) = self.lines(shard, guard);
             let slot = search(lines, tag(word)).find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == word);
             let Some(slot) = slot else {
-                debug_assert!(false, "a word stays until its node's killer replaces it");
+                debug_assert!(false, "a word stays until the thread that killed its node replaces it");
                 return;
             };
             // Ordering: Relaxed. The node died earlier, by an exchange of its own.
@@ -454,7 +454,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(super) fn sweep(&self, hash: u64, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         let shard = Self::shard(hash);
         let (_, lines) = self.lines(shard, guard);
-        // If two threads are at one position, they only share the work.
+        // Ordering: Relaxed. The position only divides the work among threads.
         let hand = self.counts[shard].hand.fetch_add(SWEPT, Ordering::Relaxed);
         for place in (0..SWEPT).map(|step| hand.wrapping_add(step)) {
             let slot = &lines[place / SLOTS % lines.len()].0[place % SLOTS];
@@ -466,8 +466,8 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Visits live nodes, different ones each time, until `visit` breaks. The search may end early in a table that is
-    /// almost empty.
+    /// Visits live nodes until `visit` breaks. Each call starts at another position. The search may end early in a
+    /// table that is almost empty.
     pub(super) fn search<'g>(
         &'g self,
         hash: u64,
@@ -573,7 +573,7 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
     }
 }
 
-/// Wrong variants of the operations, for the controls of the models.
+/// Operations with a fault, for the controls of the models.
 #[cfg(all(test, tollgate_loom))]
 pub(super) mod broken {
     use super::*;
@@ -611,7 +611,7 @@ pub(super) mod broken {
         /// Frees the node while other threads may still look at it.
         pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Guard) {
             self.unlink_once(held, guard);
-            // SAFETY: none. The control exists to show this error.
+            // SAFETY: violated on purpose. The control exists to show this error.
             drop(unsafe { self.nodes.own(number(held.word)) });
         }
     }
@@ -632,8 +632,8 @@ impl<K, T> Drop for NodeTable<K, T> {
         let index = |place: &AtomicPtr<Line>| Index(place.load(Ordering::Relaxed));
         let indices = self.shards.iter().map(index).filter(|index| !index.is_vacant());
         for index in indices.chain([index(&self.vacant)]) {
-            // SAFETY: `Index::of` made the index. This is its last use, because no other thread uses the table any
-            // more. The same holds for the nodes of its words. Nodes that were unlinked have no words.
+            // SAFETY: `Index::of` made the index. No other thread uses the table any more, so this is the last use of
+            // the index and of the nodes of its words. Nodes that were unlinked have no words.
             unsafe {
                 let lines = Box::from_raw(std::ptr::slice_from_raw_parts_mut(index.base(), index.len()));
                 for slot in lines.iter().flat_map(|line| &line.0) {
