@@ -7,26 +7,27 @@
 //!                Generation n − 1 ──► …
 //! ```
 //! 1. A quota change creates an empty store for the new quota and publishes it. It moves no keys.
-//! 2. When a key is not in the new store yet, the new store looks it up in the store before, as of the time of the
-//!    change. The new store *seeds* the key with the debt that the change [carries over](Carry).
-//! 3. After the time in which the largest possible debt is paid under the new quota, the new store does not ask the old
-//!    one any more.
-//! 4. If the quota changes again before that time, the store first takes over all keys. So a chain of several stores
-//!    forms in two cases only: a store cannot list all of its debts (a compact store that has spilled or inherited
-//!    debts), or the next store has no room for a key.
+//! 2. When a request comes for a key that is not in the new store yet, the new generation looks the key up in the old
+//!    store, as of the time of the change. It *seeds* the key in the new store: it charges the debt that the change
+//!    [carries over](Carry).
+//! 3. Once the largest possible debt would be paid under the new quota, the new generation does not look keys up in the
+//!    old store any more.
+//! 4. If the quota changes again before that time, the new store first takes over all keys of the old store. So a chain
+//!    of several stores forms in two cases only: a store cannot list all of its debts (a compact store that has spilled
+//!    or inherited debts), or the next store has no room for a key.
 //!
 //! # A charge that is made while the quota changes
-//! Such a charge could land in the old store after its key was looked up there, and be lost. So after each charge, the
-//! caller checks whether its generation is still the current one. If not, the caller decides again.
+//! The charge could land in the old store after another thread has looked its key up there. Then it would be lost. So
+//! after each charge, the charging thread checks whether its generation is still the current one. If not, it refunds the
+//! charge and decides the request again.
 //!
-//! Both sides write and then look, with a fence in between:
+//! Both sides write first and then look, with a fence in between:
 //!
-//! - The charging thread writes the charge, then looks at the generation.
-//! - The changing thread writes the generation, then the seeding thread (which has seen that generation) looks at the
-//!   charge.
+//! - The charging thread writes the charge, and then looks at the current generation.
+//! - The changing thread writes the new generation. A seeding thread has seen this generation, and then looks at the
+//!   charges in the old store.
 //!
 //! So at least one side sees the write of the other. Either the seed contains the charge, or the charge is made again.
-//! Before the caller makes it again, it gives the old charge back.
 //!
 //! A charge can be in the seed and also be made again in two cases: another thread looked the key up between the charge
 //! and its refund, or the old store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). The
@@ -47,9 +48,9 @@ use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Opera
 /// Converts the debt of a key under the old quota to a debt under the new one. See
 /// [`RateLimiter::set_quota`](crate::RateLimiter::set_quota).
 ///
-/// With 40 of 100 units left:
+/// For example, a key has 40 of 100 units left. After the change it has:
 ///
-/// | | left of a new burst of 200 | left of 20 |
+/// | | with a new burst of 200 | with a new burst of 20 |
 /// |---|---|---|
 /// | as is | 40 | 20 |
 /// | proportional | 80 | 8 |
@@ -57,12 +58,12 @@ use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Opera
 /// | reset | 200 | 20 |
 /// | used | 140 | 0 |
 ///
-/// A key that owes nothing has the whole new burst under each of these rules. Parts of units are rounded up into the
-/// debt. For window algorithms the burst is the limit.
+/// A key that owes nothing has the whole new burst under each of these rules. A fraction of a unit is rounded up to the
+/// larger debt. For window algorithms, the burst is the limit.
 ///
 /// # Bursts that go down and up again
-/// If the burst becomes smaller and then returns to its old value, each such cycle can forgive a part of the debt. With
-/// bursts of 40, then 20, then 40:
+/// If the burst becomes smaller and then returns to its old value, each such cycle can forgive a part of the debt. For
+/// example, the burst changes from 40 to 20 and back to 40:
 ///
 /// | | forgiven in each cycle |
 /// |---|---|
@@ -112,7 +113,7 @@ pub enum Carry {
 impl Carry {
     /// The units that a key owes of a burst of `new`, if it owed `owed` units of a burst of `old`.
     fn owed(self, owed: u64, old: u64, new: u64) -> u64 {
-        // The number of units left stays the same, so the debt changes with the burst.
+        // The debt at which the number of units left stays the same.
         let moved = (u128::from(owed) + u128::from(new)).saturating_sub(u128::from(old));
         let carried = match self {
             _ if owed == 0 => 0,
@@ -151,8 +152,9 @@ struct Past<S> {
     carry: Carry,
     /// The time of the change, in nanoseconds.
     at_ns: u64,
-    /// The time when all debts that could be carried over are paid: a full burst, plus the calculated debts beyond it.
+    /// The time when all debts that could be carried over are paid: full bursts, and the counted debts beyond the burst.
     paid_until_ns: AtomicU64,
+    /// The largest debt beyond the burst that `paid_until_ns` covers.
     counted_debt: AtomicU64,
 }
 
@@ -187,7 +189,7 @@ impl<S: Migrate> Generation<S> {
             if last.pending() >= MOST_PENDING {
                 return Err(Reason::Pending { changes: MOST_PENDING }.into());
             }
-            // Twice the time, because a charge of this same moment may belong to the next window.
+            // Twice the time, because a charge at the moment of the change may belong to the next window.
             let paid =
                 |at_ns: u64| at_ns.saturating_add(store.debts().paid_in_ns(at_ns, store.debts().burst()));
             let paid_until_ns = paid(paid(at_ns));
@@ -218,7 +220,7 @@ impl<S: Migrate> Generation<S> {
         Self { held: Arc::clone(&self.held), from: None }
     }
 
-    /// A copy of this generation without the older generations that a question as of `now_ns` does not need any more.
+    /// A copy of this generation without the older generations in which no look-up is necessary from `now_ns` on.
     fn pruned(self: &Arc<Self>, now_ns: u64) -> Arc<Self> {
         let Some(past) = &self.from else {
             return Arc::clone(self);
@@ -226,17 +228,17 @@ impl<S: Migrate> Generation<S> {
         if !self.asks(past, now_ns) {
             return Arc::new(self.without_past());
         }
-        // The recursion is at most `MOST_PENDING` deep. It asks the last generation as of the change, so unpaid debts
-        // of that time count.
+        // The recursion is at most `MOST_PENDING` deep. The last generation is looked up as of the change, so it still
+        // needs the debts that were unpaid at that time.
         let last = past.last.pruned(past.at_ns);
-        // Ordering: Relaxed: a value that is calculated too early is calculated again.
+        // Ordering: Relaxed. If the copies are out of date, `extends_debt` computes them again.
         let copy = |of: &AtomicU64| AtomicU64::new(of.load(Ordering::Relaxed));
         let (counted_debt, paid_until_ns) = (copy(&past.counted_debt), copy(&past.paid_until_ns));
         let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns, counted_debt });
         Arc::new(Self { held: Arc::clone(&self.held), from })
     }
 
-    /// The number of generations that this one asks.
+    /// The number of older generations in this one's chain.
     fn pending(&self) -> u32 {
         let mut pending = 0;
         let mut past = &self.from;
@@ -258,7 +260,7 @@ impl<S: Migrate> Generation<S> {
     /// Records the largest debt at `now_ns` of any key that was not looked up here since the last change, if it exceeds
     /// the burst.
     ///
-    /// This is necessary because the next generation does not ask any older generation for this debt.
+    /// The next generation reads `most_owed` of this generation only, so this generation must know such a debt.
     fn inherit_most(&self, past: &Past<S>, now_ns: u64) {
         // A charge of the last generation that this thread does not see will see this generation, and is made again.
         full_fence();
@@ -269,10 +271,10 @@ impl<S: Migrate> Generation<S> {
         self.owes(debts.left(past.at_ns, owed, now_ns), debts.burst());
     }
 
-    /// Whether any key can still owe a debt from an older generation.
+    /// Whether any key can still owe a debt from an older generation, so that look-ups there are necessary.
     #[inline]
     fn asks(&self, past: &Past<S>, now_ns: u64) -> bool {
-        // Ordering: Relaxed: the code below corrects an earlier value.
+        // Ordering: Relaxed. If the value is out of date, `extends_debt` reads it again.
         now_ns < past.paid_until_ns.load(Ordering::Relaxed) || self.extends_debt(past, now_ns)
     }
 
@@ -284,7 +286,7 @@ impl<S: Migrate> Generation<S> {
             let (old, new) = (past.last.held.store.debts(), self.held.store.debts());
             let owed = past.carry.owed(most, old.burst(), new.burst());
             let paid_until_ns = past.at_ns.saturating_add(new.paid_in_ns(past.at_ns, owed));
-            // Ordering: Release for the second: a thread that sees the debt as calculated also sees its end time.
+            // Ordering: Release for `counted_debt`: a thread that sees that a debt is counted also sees the end time.
             past.paid_until_ns.fetch_max(paid_until_ns, Ordering::Relaxed);
             past.counted_debt.fetch_max(most, Ordering::AcqRel);
         }
@@ -351,7 +353,8 @@ impl<S: Migrate> Generation<S> {
         if let Some(refusal) = past.last.take_over(key, then) {
             return Some(refusal);
         }
-        // Other threads have seen this generation. After the fence, this thread sees the charges of the one before.
+        // This thread has seen the new generation. After the fence, it sees each charge in the old store whose thread
+        // has not seen the new generation: see the module docs.
         full_fence();
         let last = &past.last.held.store;
         if !last.knew(key) {
@@ -363,7 +366,8 @@ impl<S: Migrate> Generation<S> {
         }
     }
 
-    /// The debt here of a key with this decision before, and the time of the debt.
+    /// The debt that a key has in this generation, given its decision in the generation before, and the time of the
+    /// debt.
     fn carried(&self, past: &Past<S>, before: &Decision) -> (u64, u64) {
         let burst = self.held.store.debts().burst();
         let owed = past.carry.owed(past.last.held.store.debts().owed(before), before.limit(), burst);
@@ -371,7 +375,7 @@ impl<S: Migrate> Generation<S> {
         (before.owed_as_of_ns(), owed)
     }
 
-    /// Takes over the debts of all keys, if the store can list them. After that, the past is not asked any more.
+    /// Takes over the debts of all keys, if the old store can list them. After that, the past is not needed any more.
     fn take_over_all(&self, past: &Past<S>, when: CheckTime) -> CarriedOver {
         let then = CheckTime::from_ns(past.at_ns);
         // The recursion is at most `MOST_PENDING` deep.
@@ -390,8 +394,8 @@ impl<S: Migrate> Generation<S> {
 /// A store whose quota can change while requests are decided: [`Direct`](crate::Direct), [`Keyed`](crate::Keyed) or
 /// [`Compact`](crate::Compact). Created by [`RateLimiter::adjustable`](crate::RateLimiter::adjustable).
 ///
-/// A check loads the current store from a shared pointer, without a lock. After the charge, it checks whether that
-/// store is still the current one. This takes some nanoseconds more than in a store that is not adjustable.
+/// A check loads the current store from a shared pointer, without a lock. After the charge, it checks whether that store
+/// is still the current one. A check takes some nanoseconds longer than in a store that is not adjustable.
 ///
 /// # Consistency
 /// Every request is decided by one quota, either the old one or the new one. No charge is lost in a change.
@@ -399,8 +403,8 @@ impl<S: Migrate> Generation<S> {
 /// If the quota changes during a check, the check gives its charge back and is decided again. The key keeps both
 /// charges, or the request is denied because of its own charge, in two cases: another thread looks the key up in
 /// between, or the store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). This can happen
-/// once for each check that runs during a change. Two threads that checked without a pause left 7 to 380 such units in
-/// 40,000 changes.
+/// once for each check that runs during a change. In a measurement, two threads checked without a pause during 40,000
+/// changes. They lost 7 to 380 units in this way.
 ///
 /// A charge from an old quota cannot be refunded any more ([`refund`](crate::RateLimiter::refund)).
 ///
@@ -428,7 +432,7 @@ pub struct Adjustable<S> {
 #[derive(Debug)]
 pub(crate) struct Published<T> {
     present: Swap<T>,
-    /// The number of the current value. For a moment during a change, the number of the next value.
+    /// The number of the current value. For a moment during a change, it is the number of the next value.
     newest: AtomicU64,
 }
 
@@ -462,7 +466,7 @@ impl<T: Numbered> Published<T> {
         self.present.store(next);
     }
 
-    /// Whether no other value was published since this one was loaded. The caller must call this after a fence.
+    /// Whether `value` is still the current value. The caller must call this after a fence.
     #[inline]
     pub(crate) fn is_present(&self, value: &T) -> bool {
         // Ordering: Relaxed, after the fence: see the module docs.
@@ -504,7 +508,7 @@ impl<S: Rebuild> Adjustable<S> {
 impl<S: ManyKeys> ManyKeys for Adjustable<S> {}
 
 impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
-    // Each generation looks up the key by itself.
+    // Not prepared: each generation prepares the key itself.
     type Prepared<'k>
         = &'k Q
     where
@@ -534,7 +538,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
             if self.present.is_present(&generation) {
                 return decision;
             }
-            // Without this refund, the key would be taken over with this charge, although the charge is made again.
+            // Without this refund, the new store would take this charge over, although the charge is made again.
             let store = &generation.held.store;
             let _ = store.refund(store.prepare(key), at, &decision, decision.cost());
         }
@@ -584,8 +588,8 @@ mod tests {
     use super::*;
     use crate::{Direct, Gcra, ManualClock, Timestamp};
 
-    /// A turn is requested as of the turn before it, which may be before the change. The turn still belongs to the new
-    /// quota, and is given back in full.
+    /// A request may be decided as of a time before the change. Its charge still belongs to the new quota, and is
+    /// refunded in full.
     #[test]
     fn a_charge_as_of_before_a_change_is_of_the_new_quota() {
         let clock = ManualClock::new(Timestamp::from_secs(1_000));
@@ -599,7 +603,7 @@ mod tests {
         assert_eq!(Store::<()>::refund(&store, &(), CheckTime::read(&clock), &charge, 1), 1);
     }
 
-    /// Bucket4j's table, and debts beyond the burst.
+    /// Checks the values of Bucket4j's table, and debts beyond the burst.
     #[test]
     fn what_is_carried_over_is_as_the_table_says() {
         let left = |carry: Carry, owed: u64, old: u64, new: u64| {
@@ -618,9 +622,9 @@ mod tests {
         assert_eq!(left(Carry::Proportional, 150, 100, 200), -100);
         assert_eq!(left(Carry::Additive, 150, 100, 200), 50);
         assert_eq!(left(Carry::AsIs, 150, 100, 20), -50);
-        assert_eq!(Carry::Proportional.owed(1, 3, 1), 1, "against the client");
+        assert_eq!(Carry::Proportional.owed(1, 3, 1), 1, "a fraction is rounded up, against the client");
         for carry in [Carry::AsIs, Carry::Proportional, Carry::Additive, Carry::Reset, Carry::Used] {
-            assert_eq!(carry.owed(0, 100, 200), 0, "who owes nothing is new");
+            assert_eq!(carry.owed(0, 100, 200), 0, "a key that owes nothing has the whole burst");
             let _ = carry.owed(u64::MAX, 0, u64::MAX);
         }
     }

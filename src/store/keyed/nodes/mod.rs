@@ -444,7 +444,7 @@ impl<K, T> Nodes<K, T> {
                 Ok(old) => old,
                 Err(_) => next,
             };
-            // A held segment is open, so it must be released.
+            // A held segment is not closed, so its block is in the directory.
             if release != NONE {
                 self.directory.release(release, HELD, guard);
             }

@@ -5,7 +5,7 @@ use crate::base::sync::sample;
 
 const SCHEDULES: usize = 1_000;
 
-/// One unit under every quota. Counts what the checks are admitted, and one more check at the end.
+/// There is one unit under every quota. Counts the admitted checks, and one more check at the end.
 fn eight(check: fn(&Shared) -> bool) {
     let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
     let threads: [_; 8] = std::array::from_fn(|number| {
@@ -21,7 +21,7 @@ fn eight(check: fn(&Shared) -> bool) {
     });
     let admitted: u32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     let admitted = admitted + u32::from(check(&store));
-    // No unit is admitted if each check is denied for a charge that it made before the quota changed.
+    // No check is admitted if each one is denied because of the charge that it made before the quota changed.
     assert!(admitted <= 1, "one unit is admitted, under whichever quota: {admitted}");
 }
 

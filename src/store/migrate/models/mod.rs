@@ -32,7 +32,7 @@ fn check(store: &Shared, cost: u64) -> bool {
     Store::<()>::apply(store, &(), Operation::Check, CheckTime::read(&Still), cost).is_allowed()
 }
 
-/// A check that does not look again for a change of the quota.
+/// A check that does not look for a change of the quota after its charge.
 fn check_carelessly(store: &Shared) -> bool {
     let when = CheckTime::read(&Still);
     let generation = store.present.load();
@@ -40,7 +40,7 @@ fn check_carelessly(store: &Shared) -> bool {
     Store::<()>::apply(&generation.held.store, (), Operation::Check, when, 1).is_allowed()
 }
 
-/// A check that is made again but leaves its first charge in place.
+/// A check that decides again after a change of the quota, but does not refund its first charge.
 fn check_and_keep(store: &Shared) -> bool {
     loop {
         let generation = store.present.load();
@@ -56,7 +56,7 @@ fn change(store: &Shared, quota: Quota, carry: Carry) {
     store.set_quota(&quota, carry, || CheckTime::read(&Still)).unwrap();
 }
 
-/// The units that a thread is admitted while another thread changes the quota and then also checks.
+/// One thread checks, while another thread changes the quota and then also checks.
 fn admitted_by_two(check: fn(&Shared) -> bool) {
     let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
     let other = Arc::clone(&store);
@@ -100,11 +100,11 @@ fn a_check_is_decided_by_one_quota_or_the_other() {
         change(&store, Quota::per_hour(3), Carry::Reset);
         let admitted = checker.join().unwrap();
         let left = Store::<()>::peek(&*store, &(), CheckTime::read(&Still), 0).remaining();
-        assert_eq!(left, if admitted { 0 } else { 3 }, "three units go under the new quota only");
+        assert_eq!(left, if admitted { 0 } else { 3 }, "three units are admitted only under the new quota");
     });
 }
 
-/// The units that a thread is charged for one of two units, while another thread changes the quota.
+/// One thread checks one of two units, while another thread changes the quota.
 fn charged_for_one(check: fn(&Shared) -> bool) {
     let of_two = Quota::per_hour(2);
     let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_two))));
@@ -113,7 +113,7 @@ fn charged_for_one(check: fn(&Shared) -> bool) {
     change(&store, of_two, Carry::AsIs);
     assert!(checker.join().unwrap());
     let left = Store::<()>::peek(&*store, &(), CheckTime::read(&Still), 0).remaining();
-    assert_eq!(left, 1, "one unit is charged for one that is admitted");
+    assert_eq!(left, 1, "one unit is charged for one admitted unit");
 }
 
 #[test]

@@ -31,12 +31,13 @@ fn eight_at_once_are_admitted_the_burst() {
     });
 }
 
-/// Times around a boundary, so close to it that two weighted counts are also exact. At most the limit is admitted.
+/// Charges at times around a boundary. They are so close to it that two weighted counts are also exact. At most the
+/// limit is admitted.
 fn around_a_boundary<A: Algorithm>(algorithm: A) {
     let shared = Shared::new(algorithm, 0);
     assert!(shared.check_at(50, 1));
     let admitted = 1 + eight(&shared, [80, 90, 90, 100, 100, 100, 110, 110], check);
-    assert!(admitted <= 3, "three units in any period: none is lost, and none left behind: {admitted}");
+    assert!(admitted <= 3, "three units in any period, and no count is lost: {admitted}");
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn eight_charges_and_refunds_leave_what_was_not_given_back() {
             let charge = shared.charge_at(100, 1);
             charge.is_allowed() && !(number % 2 == 0 && shared.refund_at(100, &charge) == 1)
         });
-        assert!(kept <= 4, "four units, four that keep one");
-        assert_eq!(shared.head(), 100 + 10 * kept as u64, "what was not given back is owed");
+        assert!(kept <= 4, "four units, at most four charges that were not refunded");
+        assert_eq!(shared.head(), 100 + 10 * kept as u64, "units that were not refunded are owed");
     });
 }

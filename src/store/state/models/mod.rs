@@ -1,7 +1,7 @@
 //! Loom models of the state of one key: every interleaving of two or three threads, up to a bound on preemptions.
 //!
-//! The assertion of each model states its law. A *control* is the same model with a broken protocol, as its text
-//! describes. A control must fail, which shows that the model can detect the fault.
+//! The message of each assertion states the law that the model checks. A *control* is the same model with a broken
+//! protocol, as its text describes. A control must fail, which shows that the model can detect the fault.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn no_charge_is_lost_while_time_passes() {
         let admitted = a.iter().chain(&b).filter(|allowed| **allowed).count() as u64;
         assert!(admitted <= 2 + 1, "admitted <= burst + elapsed / T");
         assert!(shared.head() >= 100 + admitted * 10, "every admission moved the TAT by T");
-        assert!(shared.head() <= 110 + admitted * 10, "and nothing else moved it");
+        assert!(shared.head() <= 110 + admitted * 10, "nothing else moved the TAT");
     });
 }
 
@@ -109,7 +109,7 @@ fn a_weighted_charge_is_whole_or_nothing() {
         let shared = Shared::new(Gcra::new(quota(1, 10).burst(3)), 100);
         let (a, b) = both(&shared, |s| s.check(2), |s| s.check(2));
         assert!(a ^ b, "two of three units are left for one of two");
-        assert_eq!(shared.head(), 120, "no part of a refused charge stays");
+        assert_eq!(shared.head(), 120, "no part of a denied charge stays");
     });
 }
 
@@ -120,7 +120,7 @@ fn window_turns<A: Algorithm>(algorithm: A, charge: fn(&Shared<A>, u64) -> bool)
     let (a, b) = both(&shared, move |s| charge(s, 9), move |s| charge(s, 10));
     let c = shared.check_at(10, 1);
     let admitted = 1 + u64::from(a) + u64::from(b) + u64::from(c);
-    assert!(admitted <= 2, "counts of the ended window are neither lost nor left behind: {admitted} > 2");
+    assert!(admitted <= 2, "no count of the ended window is lost: {admitted} > 2");
 }
 
 #[test]
@@ -149,17 +149,14 @@ fn commit_first<A: Algorithm>(shared: &Shared<A>, now_ns: u64) -> bool {
 }
 
 #[test]
-#[should_panic(expected = "neither lost nor left behind")]
+#[should_panic(expected = "no count of the ended window is lost")]
 fn control_raising_after_the_exchange_loses_counts() {
     model(|| {
         let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
         assert!(shared.check_at(5, 2));
         // The other thread makes the turn. This thread checks in between.
         let (_, b) = both(&shared, |s| commit_first(s, 19), |s| s.check_at(12, 1));
-        assert!(
-            !b,
-            "counts of the ended window are neither lost nor left behind: 2 x 8/10 leaves no room for 1"
-        );
+        assert!(!b, "no count of the ended window is lost: 2 x 8/10 leaves no room for 1");
     });
 }
 
@@ -169,10 +166,7 @@ fn a_turn_seen_by_a_third_thread_is_whole() {
         let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
         assert!(shared.check_at(5, 2));
         let (_, b) = both(&shared, |s| s.check_at(19, 1), |s| s.check_at(12, 1));
-        assert!(
-            !b,
-            "counts of the ended window are neither lost nor left behind: 2 x 8/10 leaves no room for 1"
-        );
+        assert!(!b, "no count of the ended window is lost: 2 x 8/10 leaves no room for 1");
     });
 }
 
@@ -187,8 +181,8 @@ fn a_lap_begins_once_and_within_its_beginners_call() {
         assert!(a ^ b, "a window of two holds one of 1 + 2");
         let anchor = shared.state.read(1);
         assert!((100..=103).contains(&anchor), "the window began at a time that a caller read: {anchor}");
-        assert!(!shared.check_at(109, 2), "and lasts a period from it");
-        assert!(shared.check_at(113, 2), "and no longer than one from the last reading");
+        assert!(!shared.check_at(109, 2), "the window lasts a period from its anchor");
+        assert!(shared.check_at(113, 2), "the window ends at most a period after the last reading");
     });
 }
 
@@ -219,7 +213,7 @@ fn a_claimed_place_is_never_taken_for_an_expired_one() {
         let (a, b) = both(&shared, |s| s.check_at(110, 1), |s| s.check_at(111, 1));
         assert!(a ^ b, "one unit in any 10 ns: one of two at 110 and 111");
         assert!(!shared.check_at(119, 1), "the one admitted holds its place for 10 ns");
-        assert!(shared.check_at(121, 1), "and no longer than from the later time");
+        assert!(shared.check_at(121, 1), "the place expires 10 ns after the later time");
     });
 }
 
@@ -234,7 +228,7 @@ fn helpers_and_claimers_leave_one_log() {
     });
 }
 
-/// The log, except that it ignores the lap bit.
+/// A [`SlidingLog`] that ignores the lap bit.
 #[derive(Clone, Debug)]
 struct Blind(SlidingLog);
 
@@ -345,12 +339,13 @@ impl<A: Algorithm> Shared<A> {
     }
 }
 
-/// A refund of one of two units, in parallel with a charge of the other. `refund` defines how the unit is taken back.
+/// A refund of one of two units, in parallel with a charge of the other unit. `refund` defines how the unit is taken
+/// back.
 fn refunded_while_charged(refund: fn(&Shared<Gcra>, &Decision) -> u64) {
     let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
     let charge = shared.charge_at(100, 1);
     let (back, charged) = both(&shared, move |s| refund(s, &charge), |s| u64::from(s.check_at(100, 1)));
-    assert_eq!(back, 1, "all of it is owed");
+    assert_eq!(back, 1, "the whole unit is still owed");
     assert_eq!(shared.head(), 100 + 10 * charged, "neither the charge nor the refund is lost");
 }
 
@@ -372,7 +367,7 @@ fn control_a_refund_by_a_store_loses_a_charge() {
     });
 }
 
-/// Two threads refund their own charges, one of them earlier in the queue, while time passes.
+/// Two threads refund one charge each, at different times. A third charge came after both.
 #[test]
 fn refunds_of_two_threads_leave_what_the_others_charged() {
     model(|| {
@@ -381,8 +376,8 @@ fn refunds_of_two_threads_leave_what_the_others_charged() {
         assert!(shared.check_at(100, 1));
         let (a, b) =
             both(&shared, move |s| s.refund_at(100, &charges[0]), move |s| s.refund_at(105, &charges[1]));
-        assert_eq!((a, b), (1, 1), "each is owed, of the second the half");
-        assert_eq!(shared.head(), 115, "the third charge, and the half of the second that was paid");
+        assert_eq!((a, b), (1, 1), "each refund takes back its unit, which is owed in full or by half");
+        assert_eq!(shared.head(), 115, "the third charge, and the paid half of the second charge");
     });
 }
 
@@ -393,9 +388,9 @@ fn refunded_while_the_window_turns<A: Algorithm>(algorithm: A) {
     assert!(shared.check_at(5, 1));
     let (back, charged) =
         both(&shared, move |s| s.refund_at(9, &charge), |s| if s.check_at(10, 2) { 2 } else { 0 });
-    assert!(charged == 0 || back == 2, "two of three units are left only if two were given back");
+    assert!(charged == 0 || back == 2, "two of three units are left only if two were refunded");
     let owed = 1 + (2 - back) + charged;
-    assert!(shared.remaining_at(10) <= 3 - owed, "what was not given back is counted in the ended window");
+    assert!(shared.remaining_at(10) <= 3 - owed, "units that were not refunded count in the ended window");
 }
 
 #[test]
@@ -411,7 +406,7 @@ fn a_lap_whose_use_is_taken_back_begins_once() {
         let charge = shared.charge_at(100, 2);
         let (back, charged) =
             both(&shared, move |s| s.refund_at(104, &charge), |s| if s.check_at(105, 1) { 1 } else { 0 });
-        assert_eq!(back, 2, "the window is that of the charge");
+        assert_eq!(back, 2, "the window of the charge has not ended");
         assert_eq!(shared.remaining_at(106), 2 - charged, "neither the charge nor the refund is lost");
         assert!(charged == 0 || !shared.check_at(114, 2), "a window lasts a period from its first use");
     });
@@ -431,9 +426,9 @@ fn turns<A: Algorithm>(algorithm: A) {
     let expected: Vec<u64> = (0..given.len() as u64).map(|turn| 100 + 10 * turn).collect();
     assert_eq!(
         given, expected,
-        "turns are distinct, an interval apart, and a check goes only if it is the first"
+        "turns are distinct and an interval apart, and a check is admitted only as the first"
     );
-    assert!(given.len() >= 2, "those who wait for long enough have turns");
+    assert!(given.len() >= 2, "requests that may wait long enough get turns");
 }
 
 #[test]
