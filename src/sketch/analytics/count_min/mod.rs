@@ -1,9 +1,9 @@
 //! Counts of any number of keys: a count-min sketch with conservative update.
 //!
 //! ```text
-//! row 0  | . . 5 . . . |     a key has a counter in each row, chosen by a hash of the row's own;
-//! row 1  | 9 . . . . . |     others may count there too, so each is at least the key's count,
-//! row 2  | . . . . 5 . |     and the least of them, here 5, is the estimate
+//! row 0  | . . 5 . . . |     A key has one counter in each row. Each row has its own hash function.
+//! row 1  | 9 . . . . . |     Other keys may share a counter, so each counter is at least the key's count.
+//! row 2  | . . . . 5 . |     The estimate is the smallest of the key's counters, here 5.
 //! ```
 //! *Conservative update.* An add raises only the counters that are below the new estimate.
 //!
@@ -19,26 +19,30 @@
 //!
 //! - Both commit in one counter. Counters only grow, so the later add commits from the value that the earlier add
 //!   left, or from a higher one.
-//! - They commit in two counters. A raised B's counter before A committed, and B raised A's counter before B
-//!   committed. Suppose that each of them raised the other's counter only after the other's commit. Then each saw the
-//!   other's commit before its own, which is a contradiction (all orderings are Acquire and Release). So one of them,
-//!   say A, raised B's counter before B committed there. Then B committed from the value that A had raised the
-//!   counter to, or from a higher one.
+//! - They commit in two different counters. Before its commit, each add raised the counter in which the other add
+//!   commits. Suppose that each of them reached that counter only after the other's commit there. Then each saw the
+//!   other's commit before its own commit, which is a contradiction (all orderings are Acquire and Release). So one
+//!   of them, say A, raised B's counter before B committed there. Then B committed from the value that A had raised
+//!   the counter to, or from a higher one.
 //!
 //! In both cases, one add commits from an estimate that includes the other's count. So the adds of a key form a
-//! sequence. Each one starts from an estimate that includes all adds before it. After each one, all counters of the
-//! key are at its result or above. (Two simpler schemes lose counts: exchanging the smallest counter first, and
-//! raising all counters by a maximum. The models show this.) An add that starts again leaves the other counters
-//! raised, as if another key had counted there.
+//! sequence. Each add starts from an estimate that includes all earlier adds. After an add, all counters of the key
+//! are at its result or above. An add that starts again leaves the other counters raised, as if another key had
+//! counted there.
+//!
+//! Two simpler schemes lose counts, which the models show. The first exchanges the smallest counter and then raises
+//! the others. The second raises every counter with an atomic maximum.
 //!
 //! *Rows.* Each row has its own multiplier, which is a power of one base multiplier. The top bits of hash ×
 //! multiplier choose the counter in the row. Two keys share a counter in a row if the difference of their hashes,
 //! times the row's multiplier, is small. The multiples of a random difference by 1, a, a², … are successive numbers
 //! of a linear congruential generator. The base multiplier passes the spectral test in up to eight dimensions, so the
-//! rows are as independent as the top bits of those numbers. Double hashing (Kirsch and Mitzenmacher) lacks this
-//! property: two keys that share counters in two rows usually share counters in all rows. This happens to one pair in
-//! width² instead of one pair in width^depth, which is frequent in narrow sketches. A full mix for each row makes an
-//! estimate take nearly twice as long.
+//! rows are as independent as the top bits of those numbers.
+//!
+//! Two other schemes were dropped. With double hashing (Kirsch and Mitzenmacher), two keys that share counters in two
+//! rows usually share counters in all rows. So one pair in width² shares all counters, instead of one pair in
+//! width^depth, which is frequent in narrow sketches. With a full mix for each row, an estimate takes nearly twice as
+//! long.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
