@@ -206,7 +206,7 @@ impl FromStr for Capacity {
         let parts = 10_u128.pow(fraction.len().min(9) as u32);
         let bytes = u128::from(whole) * u128::from(scale) + u128::from(cut) * u128::from(scale) / parts;
         match usize::try_from(bytes) {
-            Ok(0) => Err(refused("it is zero")),
+            Ok(0) => Err(refused("it is nothing")),
             Ok(bytes) if bytes <= isize::MAX as usize => Ok(Self::memory(bytes)),
             _ => Err(refused("it is larger than the address space")),
         }
@@ -238,7 +238,7 @@ mod tests {
             ("1.123456789.2MiB", "two points"),
             ("99999999999999999999", "too large"),
             ("9999999TiB", "address space"),
-            ("0", "zero"),
+            ("0", "nothing"),
         ] {
             let error = text.parse::<Capacity>().unwrap_err().to_string();
             assert!(error.contains(problem) && error.contains("4MiB"), "{text}: {error}");

@@ -159,7 +159,7 @@ fn wrong_flags_are_refused_with_the_reason() {
         ("4MeB", "the unit is not"),
         ("-4MiB", "the unit is not"),
         ("1.2.3MiB", "two points"),
-        ("0", "it is zero"),
+        ("0", "it is nothing"),
         ("9999999TiB", "it is larger than the address space"),
     ] {
         for command in ["replay", "suggest"] {

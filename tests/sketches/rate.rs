@@ -318,7 +318,7 @@ fn what_cannot_be_is_refused_with_advice() {
     assert!(refused(builder(SEC).largest(1 << 48)).contains("at most 281474976710655"));
     assert!(refused(builder(1).largest(1 << 28)).contains("at most 268435455"));
     assert!(refused(builder(SEC).memory(LEAST - 1)).contains("at least 256"));
-    assert!(refused(builder(SEC).memory(usize::MAX)).contains("no memory"));
+    assert!(refused(builder(SEC).memory(usize::MAX)).contains("cannot allocate"));
     assert!(Rate::try_new(Duration::ZERO).is_err());
     assert!(Rate::try_new(Duration::MAX).is_ok());
 }
