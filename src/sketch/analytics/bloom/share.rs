@@ -6,7 +6,7 @@
 //! 3. All keys of the word together leave these bits unset with probability `e^(−λ (1 − q(j)))`.
 //! 4. By inclusion and exclusion, all of `t` given bits are set with probability `Σ (−1)^j (t over j) e^(−λ (1 −
 //!    q(j)))`, with `j` from 0 to `t`.
-//! 5. The tested key has `k` bits, and `t` of them differ. The result is the average of step 4 over the distribution
+//! 5. The `k` bits of the tested key are `t` different bits. The result is the average of step 4 over the distribution
 //!    of `t`.
 
 use super::{MAX_BITS, WORD_BITS};

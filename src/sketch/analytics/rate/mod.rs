@@ -1,4 +1,4 @@
-//! Rates: the number of events of a key in the current window and in the previous one.
+//! Rates: the numbers of events of a key in the current window and in the previous one.
 //!
 //! | part | contents |
 //! |---|---|

@@ -1,9 +1,10 @@
 //! Buckets of slots.
 //!
 //! ```text
-//! word = [ fingerprint | state ]     state: the time when the key's debt is paid. A word is *ahead* by the rest of its
-//!                                    debt, and *idle* if this time has passed.
+//! word = [ state | fingerprint ]     state: the time when the key's debt is paid
 //! ```
+//! A word is *ahead* if this time is in the future: by the rest of the debt. It is *idle* if this time has passed.
+//!
 //! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A check
 //! works in these steps:
 //!
