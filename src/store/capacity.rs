@@ -77,8 +77,8 @@ impl Capacity {
 
     /// Enough room to admit `admitted_per_second` units per second, for all keys together, under this quota.
     ///
-    /// With this capacity, a full store denies fewer than one in ten thousand deserving requests. It takes about 12
-    /// bytes for each key that owes.
+    /// With this capacity, fewer than one in ten thousand deserving requests is denied because of a lack of room. It
+    /// takes about 12 bytes for each key that owes.
     ///
     /// Count only *admitted* units. Denied requests need no room. A flood of fresh keys does need room, because the
     /// first request of each key is admitted.

@@ -11,14 +11,14 @@ use crate::base::sync::Ordering::{AcqRel, Acquire, Release};
 use crate::sketch::hash::mix;
 use crate::sketch::tat::{Cells, end, left};
 
-/// Half the range of a cell must be at least this long: longer than a thread is preempted.
+/// The minimum of half the range of a cell. No thread may be preempted for longer.
 const MIN_HALF_RANGE_NS: u64 = 1_000_000_000;
 
 /// A sketch of the debts of evicted keys.
 ///
 /// 1. The evicting thread raises `newest`, then the end and the cells of the evicted key.
 /// 2. It exchanges the key's word in the table. So a thread that sees that the key is gone also sees its debt.
-/// 3. A new key reads `newest`. Only if a debt may be unpaid, it reads its end and its cells.
+/// 3. A new key reads `newest`. If a debt may be unpaid, the new key also reads its end and its cells.
 #[derive(Debug)]
 pub(super) struct Spill {
     cells: Cells,

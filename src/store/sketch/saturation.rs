@@ -29,7 +29,7 @@ pub struct Saturation {
     pub overcounted: f64,
     /// The chance that a key is denied although it used less than half of its limit.
     ///
-    /// This happens if other keys have raised all of its counters.
+    /// This happens if other keys have raised each of its counters to half of the limit or more.
     pub denied: f64,
 }
 

@@ -162,7 +162,7 @@ impl Model {
         let place = |place: u8| (self.home(thread.key) + usize::from(place)) % WAYS;
         let key = usize::from(thread.key) - 1;
         let low = |time: u8| time & MASK;
-        // Decides again as of the same time, without what the thread has seen.
+        // Decides again as of the same time, and clears what the thread has seen.
         let again = |thread: &mut Thread| {
             let Thread { key, lag, now, .. } = *thread;
             *thread = Thread { lag, now, at: At::Load(0), ..Thread::new(key) };

@@ -3,7 +3,7 @@
 //! ```text
 //! word = [ state | fingerprint ]     state: the time when the key's debt is paid
 //! ```
-//! A word is *ahead* if this time is in the future: by the rest of the debt. It is *idle* if this time has passed.
+//! A word is *ahead* by its unpaid debt, and *idle* if its debt is paid.
 //!
 //! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A check
 //! works in these steps:
@@ -27,7 +27,7 @@
 //!    before m.
 //! 5. So both threads took the same slot, and one exchange failed.
 //!
-//! The times of the threads do not matter, because each thread compares states only with each other.
+//! The times of the threads do not matter, because a thread compares a state only with other states.
 //!
 //! There is one exception. If a word is half the range old, it can wrap around between the two clock readings. One
 //! thread then sees it as far behind, and the other treats it as empty. Then both threads may insert the key, into
