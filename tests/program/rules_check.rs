@@ -42,7 +42,7 @@ fn good_rules_are_a_table() {
             "edge|remote_address ",
             &["10/s burst 20", "gcra", "compact 2MiB", "named calls; soft 15", " 5"][..],
         ),
-        ("edge|remote_address=203.0.113.7", &["refuses all"]),
+        ("edge|remote_address=203.0.113.7", &["denies all"]),
         ("edge|path ", &["1000/h", "fixed-window", "keyed, 5,000 keys", "shadow; enforced 12.50 %"]),
         ("edge|path=/free", &["none", "replaces calls"]),
     ] {
@@ -93,7 +93,7 @@ fn rules_in_redis_are_checked() {
     assert_eq!(json["domains"][0]["rules"][0]["store"], "redis");
     place.file("wrong.yaml", text.replace("unit: hour", "unit: hour, algorithm: sliding-log"));
     let run = place.run("rules check wrong.yaml");
-    assert!(run.code != 0 && run.stderr.contains("does not know sliding-log"), "{}", run.stderr);
+    assert!(run.code != 0 && run.stderr.contains("does not support sliding-log"), "{}", run.stderr);
 }
 
 #[test]
@@ -103,10 +103,10 @@ fn all_that_is_wrong_is_told_with_its_place() {
     place.run("rules check edge.yaml wrong.yaml missing.toml notes.txt").fails(
         1,
         &[
-            "error: wrong.yaml:4:25: descriptors[0].rate_limit.unit: \"fortnight\" is no unit; use second,",
+            "error: wrong.yaml:4:25: descriptors[0].rate_limit.unit: no unit is called \"fortnight\"; use second,",
             "error: wrong.yaml:6:52: descriptors[1].rate_limit.requests_per_unit: -1 is negative",
             "error: missing.toml: cannot be read: no such file or directory",
-            "error: notes.txt: the name says no format; end it in .yaml",
+            "error: notes.txt: the file name has no known extension; use .yaml",
             "error: 4 problems in 4 files",
         ],
     );
@@ -124,7 +124,7 @@ fn warnings_do_not_fail() {
     place.file("a.yaml", "domain: a\ndescriptors: [{ key: k, rate_limit: { unit: day } }]");
     let run = place.run("rules check a.yaml").ok();
     assert!(run.stderr.starts_with("warning: a.yaml:2:"), "{}", run.stderr);
-    assert!(run.stderr.contains("refuses every request"), "{}", run.stderr);
+    assert!(run.stderr.contains("denies all requests"), "{}", run.stderr);
 }
 
 #[test]
@@ -142,8 +142,9 @@ fn domains_are_merged_if_that_is_asked_for() {
     let named = rule("z").replace("{ unit:", "{ name: a.x, unit:");
     let run = place.file("named.yaml", named).run("rules check one.yaml named.yaml --merge-domains").ok();
     assert!(
-        run.stderr
-            .starts_with("warning: named.yaml:2:1: this rule is called \"a.x\", like that of one.yaml:2"),
+        run.stderr.starts_with(
+            "warning: named.yaml:2:1: this rule and the rule in one.yaml:2 are both named \"a.x\""
+        ),
         "{}",
         run.stderr
     );

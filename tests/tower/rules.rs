@@ -95,8 +95,10 @@ async fn refusals_name_the_rules_that_refuse() {
 #[test]
 fn layer_of_an_unknown_domain_is_an_error() {
     let error = RateLimitLayer::rules(rules(TEXT), "apii", describe).unwrap_err().to_string();
-    for part in ["\"apii\"", "the nearest is \"api\", of test.yaml", "name that one, or load a file"] {
-        assert!(error.contains(part), "expected {part} in the error {error}");
+    for part in
+        ["\"apii\"", "the most similar domain is \"api\", in test.yaml", "use that name, or load a file"]
+    {
+        assert!(error.contains(part), "{part} is not in {error}");
     }
     let none = Rules::builder().clock(ManualClock::new(START)).load([]).unwrap();
     let error = RateLimitLayer::rules(Arc::new(none), "api", describe).unwrap_err().to_string();

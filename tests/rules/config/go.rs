@@ -35,11 +35,11 @@ fn tags_say_what_a_scalar_is() {
         let text = one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}"));
         refused(&text, &[said]);
     };
-    said("!!str 5", &["\"5\" is a text"]);
-    said("!!float 5", &["\"5\" is no whole number"]);
+    said("!!str 5", &["found the text \"5\""]);
+    said("!!float 5", &["expected a whole number, found \"5\""]);
     refused(
         &one("key: a, value: !!int five, shadow_mode: !!bool 'true'"),
-        &[&["test.yaml:3:22: \"five\" is no !!int; remove the tag"]],
+        &[&["test.yaml:3:22: \"five\" does not have the type of its tag !!int; remove the tag"]],
     );
 }
 
@@ -52,7 +52,7 @@ fn underscores_may_stand_anywhere_behind_a_prefix() {
     }
     for text in ["0x_", "_1"] {
         let text = one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}"));
-        refused(&text, &[&["is no whole number"]]);
+        refused(&text, &[&["expected a whole number"]]);
     }
 }
 
@@ -69,7 +69,7 @@ fn documents_without_content_are_skipped() {
     ] {
         assert_eq!(good(&text).rules().len(), 1, "{text}");
     }
-    refused("---\n---\n", &[&["the file says nothing"]]);
+    refused("---\n---\n", &[&["the file is empty"]]);
     for second in ["domain: e", "[]", "text", "''"] {
         let text = format!("---\n{file}---\n---\n{second}\n");
         refused(&text, &[&["test.yaml:6:1: a second document begins here"]]);
@@ -80,7 +80,7 @@ fn documents_without_content_are_skipped() {
 #[test]
 fn metadata_is_a_map() {
     for (text, said) in
-        [("text", "\"text\" is no map"), ("[a]", "a list is no map"), ("1", "\"1\" is no map")]
+        [("text", "expected a map, found \"text\""), ("[a]", "found a list"), ("1", "found \"1\"")]
     {
         refused(&one(&format!("key: a, metadata: {text}")), &[&["descriptors[0].metadata: ", said]]);
     }
@@ -95,10 +95,13 @@ fn integers_beyond_go_range_are_not_text() {
         refused(
             &one(&format!("key: a, value: {text}")),
             &[&[&format!(
-                "test.yaml:3:22: descriptors[0].value: {text} is no text; put it in quotes: \"{text}\""
+                "test.yaml:3:22: descriptors[0].value: expected text, found {text}; put it in quotes: \"{text}\""
             )]],
         );
-        refused(&one(&format!("key: a, name: {text}")), &[&["is no whole number; put it in quotes"]]);
+        refused(
+            &one(&format!("key: a, name: {text}")),
+            &[&["expected text or a whole number, found", "; put it in quotes"]],
+        );
         good(&one(&format!("key: a, value: '{text}'")));
     }
     for text in ["9223372036854775807", "-9223372036854775808", "+5", "017", "0", "-0x1F", "0b11"] {

@@ -25,20 +25,20 @@ fn our_keys_are_asked_for() {
     refused(
         text,
         &[&[
-            "descriptors[0].rate_limit.burst: \"burst\" is no key of rate_limit",
+            "descriptors[0].rate_limit.burst: rate_limit has no key \"burst\"",
             "add `tollgate: {}` at the top",
         ]],
     );
-    refused("domain: d\ndescriptors: [{ key: a, tiers: {} }]", &[&["it is one of ours", "of a descriptor"]]);
+    refused("domain: d\ndescriptors: [{ key: a, tiers: {} }]", &[&["it is an extra key of a descriptor"]]);
     let misplaced = "domain: d\ntollgate: {}\ndescriptors: [{ key: a, burst: 2 }]";
-    refused(misplaced, &[&["\"burst\" is no key of a descriptor; it belongs into rate_limit"]]);
+    refused(misplaced, &[&["a descriptor has no key \"burst\"; move it to rate_limit"]]);
     refused(
         "domain: d\ntollgate: { algorithm: leaky }",
-        &[&["\"leaky\" is no algorithm; use fixed-window, gcra,"]],
+        &[&["no algorithm is called \"leaky\"; use fixed-window, gcra,"]],
     );
-    refused("domain: d\ntollgate: { unit: day }", &[&["\"unit\" is no key of tollgate"]]);
+    refused("domain: d\ntollgate: { unit: day }", &[&["tollgate has no key \"unit\""]]);
     refused("domain: d\ntollgate: { charging: twice }", &[&["use all-or-nothing or count-first"]]);
-    refused("domain: d\ntollgate: 5", &[&["\"5\" is no map"]]);
+    refused("domain: d\ntollgate: 5", &[&["expected a map, found \"5\""]]);
 }
 
 #[test]
@@ -84,25 +84,25 @@ fn stores_have_their_sizes() {
 #[test]
 fn what_does_not_go_together_is_refused() {
     for (fields, part) in [
-        ("burst: 5", "fixed-window has no burst; remove it, or use algorithm: gcra"),
-        ("algorithm: gcra, strict: true", "gcra has no strict"),
-        ("algorithm: sliding-window, parts: 5", "sliding-window has no parts"),
+        ("burst: 5", "fixed-window does not use burst; remove it, or use algorithm: gcra"),
+        ("algorithm: gcra, strict: true", "gcra does not use strict"),
+        ("algorithm: sliding-window, parts: 5", "sliding-window does not use parts"),
         ("algorithm: sub-window, parts: 0", "0 is less than 1"),
         ("algorithm: sub-window, parts: 1000000", "number of parts"),
-        ("algorithm: gcra, store: sketch", "the sketch cannot count by gcra"),
+        ("algorithm: gcra, store: sketch", "the sketch store does not support gcra"),
         (
             "algorithm: sliding-log, store: compact",
-            "the compact store cannot hold sliding-log; use store: keyed",
+            "the compact store does not support sliding-log; use store: keyed",
         ),
-        ("algorithm: sub-window, memory: 1MiB", "the compact store cannot hold sub-window"),
+        ("algorithm: sub-window, memory: 1MiB", "the compact store does not support sub-window"),
         ("store: keyed, memory: 1MiB", "the keyed store has no fixed size"),
-        ("store: compact, max_keys: 5", "only the keyed store counts its keys"),
+        ("store: compact, max_keys: 5", "max_keys applies only to the keyed store"),
         ("memory: much", "invalid amount of memory \"much\""),
         ("memory: 100B", "too little"),
         ("max_keys: 0", "0 is less than 1"),
         ("soft: 101", "101 is above the limit of 100"),
         ("algorithm: gcra, burst: 5, soft: 6", "6 is above the burst of 5"),
-        ("enforced: half", "\"half\" is no share from 0% to 100%"),
+        ("enforced: half", "expected a percentage from 0% to 100%, found \"half\""),
         ("every: 0", "0 is less than 1"),
         ("every: 400000", "292 years"),
         ("algorithm: gcra, burst: 0", "0 is less than 1"),
@@ -118,7 +118,7 @@ fn what_does_not_go_together_is_refused() {
     refused(&word, &[&["the burst, in the compact store, is 100000000, but can be at most"]]);
     let log = limit("unit: day, requests_per_unit: 65537, algorithm: sliding-log");
     refused(&log, &[&["can be at most 65536"]]);
-    refused(&limit("unlimited: true, burst: 5"), &[&["what is unlimited has no burst"]]);
+    refused(&limit("unlimited: true, burst: 5"), &[&["burst cannot be used with unlimited: true"]]);
 }
 
 #[test]
@@ -149,7 +149,7 @@ domain: d
 descriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 10, algorithm: sub-window } }]
 tollgate: { store: compact }
 ";
-    refused(text, &[&["the compact store, the file's default, cannot hold sub-window"]]);
+    refused(text, &[&["the compact store, the file's default, does not support sub-window"]]);
     refused(
         "domain: d\ntollgate: { store: keyed, memory: 1MiB }",
         &[&["tollgate.memory: the keyed store has no fixed size"]],
@@ -187,14 +187,14 @@ descriptors:
     refused(
         &same,
         &[&[
-            "8:9: descriptors[0].rate_limits[1]: two limits here are of the same unit, second",
-            "give one of them a name",
+            "8:9: descriptors[0].rate_limits[1]: two limits here have the same unit, second",
+            "give each a name",
         ]],
     );
     let same = text.replace("name: second", "name: hourly");
     refused(&same, &[&["two limits here are named \"hourly\""]]);
     let both = "domain: d\ntollgate: {}\ndescriptors: [{ key: a, rate_limit: { unlimited: true }, rate_limits: [] }]";
-    refused(both, &[&["rate_limit and rate_limits cannot stand together"]]);
+    refused(both, &[&["rate_limit and rate_limits cannot be used together"]]);
 }
 
 #[test]
@@ -221,16 +221,16 @@ descriptors:
     assert_eq!(identities, expected);
     assert_eq!(&*config.rules()[3].name, "d.tenant.tier_gold.hour");
     for (from, to, part) in [
-        ("[acme, 7]", "[acme, acme]", "\"acme\" is a member already, of \"premium\""),
+        ("[acme, 7]", "[acme, acme]", "\"acme\" is already a member of \"premium\""),
         (
             "      gold:\n",
             "      gold:\n        members: [acme]\n",
-            "\"acme\" is a member already, of \"premium\"",
+            "\"acme\" is already a member of \"premium\"",
         ),
-        ("key: tenant", "key: tenant\n    value: x", "this entry has one value only"),
-        ("key: tenant", "key: tenant\n    value: 'x*'", "\"acme\" does not match the entry's value"),
-        ("[acme, 7]", "acme", "\"acme\" is no list"),
-        ("[acme, 7]", "[acme, {}]", "a map is no text"),
+        ("key: tenant", "key: tenant\n    value: x", "this descriptor matches one value only"),
+        ("key: tenant", "key: tenant\n    value: 'x*'", "\"acme\" does not match the descriptor's value"),
+        ("[acme, 7]", "acme", "expected a list, found \"acme\""),
+        ("[acme, 7]", "[acme, {}]", "expected text, found a map"),
         ("        rate_limit: { unit: day, requests_per_unit: 100 }\n", "", "this tier has no limit"),
         ("premium:", "'':", "a tier has no name"),
     ] {

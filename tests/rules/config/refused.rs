@@ -12,53 +12,58 @@ fn what_envoy_refuses_is_refused() {
         (
             "{ key: a, rate_limit: { unit: fortnight, requests_per_unit: 1 } }",
             &[
-                "test.yaml:3:35: descriptors[0].rate_limit.unit: \"fortnight\" is no unit; use second, minute, hour, day, \
+                "test.yaml:3:35: descriptors[0].rate_limit.unit: no unit is called \"fortnight\"; use second, minute, hour, day, \
              week, month or year",
             ],
         ),
         (
             "{ key: a, rate_limit: { requests_per_unit: 1 } }",
-            &["3:27: descriptors[0].rate_limit: there is no unit"],
+            &["3:27: descriptors[0].rate_limit: the unit is missing"],
         ),
         (
             "{ key: '', rate_limit: { unit: day, requests_per_unit: 1 } }",
-            &["3:12: descriptors[0].key: there is no key"],
+            &["3:12: descriptors[0].key: the key is missing"],
         ),
-        ("{ value: a }", &["3:5: descriptors[0].key: there is no key"]),
+        ("{ value: a }", &["3:5: descriptors[0].key: the key is missing"]),
         (
             "{ key: a, requests_per_second: 5 }",
-            &["3:15: descriptors[0].requests_per_second: \"requests_per_second\" is no key of a descriptor"],
+            &["3:15: descriptors[0].requests_per_second: a descriptor has no key \"requests_per_second\""],
         ),
         (
             "{ key: a, rate_limit: { unit: day, requests_per_second: 5 } }",
             &["did you mean requests_per_unit?"],
         ),
-        ("just a text", &["3:5: descriptors[0]: \"just a text\" is no map"]),
-        ("{ key: a, 5: b }", &["3:15: descriptors[0]: the key 5 is no text"]),
+        ("just a text", &["3:5: descriptors[0]: expected a map, found \"just a text\""]),
+        ("{ key: a, 5: b }", &["3:15: descriptors[0]: keys must be text, found 5"]),
         (
             "{ key: a, value: b }\n  - { key: a, value: b }",
-            &["4:5: descriptors[1]: key \"a\", value \"b\" is here twice; remove it, or the one in line 3"],
+            &[
+                "4:5: descriptors[1]: the descriptor with key \"a\", value \"b\" occurs twice; remove it here or in line 3",
+            ],
         ),
-        ("{ key: a }\n  - { key: a }", &["4:5: descriptors[1]: key \"a\" without a value is here twice"]),
+        (
+            "{ key: a }\n  - { key: a }",
+            &["4:5: descriptors[1]: the descriptor with key \"a\" without a value occurs twice"],
+        ),
         (
             "{ key: a, rate_limit: { unlimited: true, unit: day } }",
-            &["3:52: descriptors[0].rate_limit.unit: what is unlimited"],
+            &["3:52: descriptors[0].rate_limit.unit: unit cannot be used with unlimited: true"],
         ),
         (
             "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, name: x, replaces: [{ name: x }] } }",
-            &["3:90: descriptors[0].rate_limit.replaces[0].name: a rule cannot replace itself, \"x\""],
+            &["3:90: descriptors[0].rate_limit.replaces[0].name: a rule cannot replace itself: \"x\""],
         ),
         (
             "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: '' }] } }",
-            &["there is no name"],
+            &["the name is missing"],
         ),
         (
             "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{}] } }",
-            &["there is no name"],
+            &["the name is missing"],
         ),
         (
             "{ key: a, value: b, share_threshold: true }",
-            &["3:42: descriptors[0].share_threshold: only values that match a `*`"],
+            &["3:42: descriptors[0].share_threshold: only descriptors with a `*`"],
         ),
         ("{ key: a, share_threshold: true }", &["share_threshold"]),
         (
@@ -73,24 +78,30 @@ fn what_envoy_refuses_is_refused() {
             "{ key: a, rate_limit: { unit: day, requests_per_unit: 99999999999999999999 } }",
             &["is more than 4294967295"],
         ),
-        ("{ key: a, rate_limit: { unit: day, requests_per_unit: 1.5 } }", &["\"1.5\" is no whole number"]),
+        (
+            "{ key: a, rate_limit: { unit: day, requests_per_unit: 1.5 } }",
+            &["expected a whole number, found \"1.5\""],
+        ),
         (
             "{ key: a, rate_limit: { unit: day, requests_per_unit: '10' } }",
-            &["\"10\" is a text; remove the quotes"],
+            &["found the text \"10\"; remove the quotes"],
         ),
         ("{ key: a, rate_limit: { unit: day, requests_per_unit: 010 } }", &["begins with a zero"]),
         (
             "{ key: a, value: 1.10 }",
-            &["3:22: descriptors[0].value: 1.10 is no text; put it in quotes: \"1.10\""],
+            &["3:22: descriptors[0].value: expected text, found 1.10; put it in quotes: \"1.10\""],
         ),
-        ("{ key: a, value: [b] }", &["descriptors[0].value: a list is no text"]),
-        ("{ key: a, rate_limit: [] }", &["descriptors[0].rate_limit: a list is no map"]),
-        ("{ key: a, descriptors: { key: b } }", &["3:28: descriptors[0].descriptors: a map is no list"]),
+        ("{ key: a, value: [b] }", &["descriptors[0].value: expected text, found a list"]),
+        ("{ key: a, rate_limit: [] }", &["descriptors[0].rate_limit: expected a map, found a list"]),
+        (
+            "{ key: a, descriptors: { key: b } }",
+            &["3:28: descriptors[0].descriptors: expected a list, found a map"],
+        ),
         ("{ key: a, shadow_mode: maybe }", &["\"maybe\" is neither true nor false; write true or false"]),
         ("{ key: a, shadow_mode: 'true' }", &["remove the quotes"]),
-        ("{ key: a, name: { what: 1 } }", &["descriptors[0].name.what: \"what\" is no key"]),
-        ("{ key: a, unit: 1.5 }", &["descriptors[0].unit: 1.5 is no whole number"]),
-        ("{ key: a, replaces: [x] }", &["descriptors[0].replaces[0]: \"x\" is no map"]),
+        ("{ key: a, name: { what: 1 } }", &["descriptors[0].name.what: no key is called \"what\""]),
+        ("{ key: a, unit: 1.5 }", &["descriptors[0].unit: expected text or a whole number, found 1.5"]),
+        ("{ key: a, replaces: [x] }", &["descriptors[0].replaces[0]: expected a map, found \"x\""]),
     ];
     for (descriptor, parts) in rows {
         refused(&envoy(descriptor), &[parts]);
@@ -99,13 +110,13 @@ fn what_envoy_refuses_is_refused() {
 
 #[test]
 fn a_file_needs_a_domain() {
-    refused("", &[&["test.yaml:1:1: the file says nothing"]]);
-    refused("descriptors: []", &[&["1:1: domain: there is no domain"]]);
-    refused("domain: ''", &[&["1:9: domain: there is no domain"]]);
-    refused("domain: ~", &[&["1:1: domain: there is no domain"]]);
-    refused("domain: [a]", &[&["1:9: domain: a list is no text"]]);
-    refused("- a", &[&["1:1: a list is no map; write a map of domain, descriptors"]]);
-    refused("domain: d\ndescriptors: 5", &[&["2:14: descriptors: \"5\" is no list"]]);
+    refused("", &[&["test.yaml:1:1: the file is empty"]]);
+    refused("descriptors: []", &[&["1:1: domain: the domain is missing"]]);
+    refused("domain: ''", &[&["1:9: domain: the domain is missing"]]);
+    refused("domain: ~", &[&["1:1: domain: the domain is missing"]]);
+    refused("domain: [a]", &[&["1:9: domain: expected text, found a list"]]);
+    refused("- a", &[&["1:1: expected a map, found a list; write a map with the keys domain, descriptors"]]);
+    refused("domain: d\ndescriptors: 5", &[&["2:14: descriptors: expected a list, found \"5\""]]);
     assert!(good("domain: d").rules().is_empty());
 }
 
@@ -130,21 +141,21 @@ fn a_flood_of_problems_is_cut() {
     let text = format!("domain: d\ndescriptors:\n{}", "  - nothing\n".repeat(1000));
     let said = bad(&text);
     assert_eq!(said.len(), 101);
-    assert_eq!(said[100], "test.yaml: and 900 problems more");
+    assert_eq!(said[100], "test.yaml: and 900 more problems");
 }
 
 #[test]
 fn yaml_that_is_ambiguous_is_refused() {
     refused(
         "domain: d\ndomain: e",
-        &[&["2:1: the key \"domain\" is here twice; remove it, or the one in line 1"]],
+        &[&["2:1: the key \"domain\" occurs twice; remove it here or in line 1"]],
     );
     refused("domain: d\n---\ndomain: e", &[&["a second document begins here"]]);
-    refused("domain: d\ndescriptors: [", &[&["this is no YAML"]]);
-    refused("domain: &a d\nname: *b", &[&["this is no YAML", "2:"]]);
+    refused("domain: d\ndescriptors: [", &[&["this is not valid YAML"]]);
+    refused("domain: &a d\nname: *b", &[&["this is not valid YAML", "2:"]]);
     let merge = "domain: d\ndescriptors:\n  - &a { key: a }\n  - { <<: *a, value: b }";
     let said = bad(merge);
-    assert!(said.iter().any(|said| said.contains("merge keys are not read")), "{said:?}");
+    assert!(said.iter().any(|said| said.contains("merge keys are not supported")), "{said:?}");
     // An alias to a value that contains the alias.
     assert!(!bad("domain: d\nmetadata: &a [*a]").is_empty());
 }
@@ -166,7 +177,7 @@ descriptors:
         let before = format!("*a{}", level - 1);
         laughs += &format!("  - &a{level} [{}]\n", [&*before; 10].join(", "));
     }
-    refused(&laughs, &[&["the file's aliases repeat too much"]]);
+    refused(&laughs, &[&["the file's aliases expand to too many values"]]);
 }
 
 #[test]
@@ -180,7 +191,7 @@ fn depth_is_bounded() {
         text + &"  ".repeat(levels) + "rate_limit: { unit: day, requests_per_unit: 1 }\n"
     };
     assert_eq!(good(&nested(32)).rules()[0].counted_by, u32::MAX);
-    refused(&nested(33), &[&["descriptors lie more than 32 levels deep"]]);
+    refused(&nested(33), &[&["descriptors may be at most 32 levels deep"]]);
     for depth in [99, 1_000, 100_000] {
         let text = format!("domain: d\nmetadata: {}{}", "[".repeat(depth), "]".repeat(depth));
         match depth {

@@ -72,31 +72,34 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
     for (fields, part) in [
         (
             "store: redis, algorithm: sliding-log",
-            "the script in redis does not know sliding-log; use fixed-window, sliding-window, gcra,",
+            "the redis store does not support sliding-log; use fixed-window, sliding-window, gcra,",
         ),
-        ("store: redis, algorithm: sub-window", "does not know sub-window"),
-        ("store: redis, mode: fast", "\"fast\" is no mode; use atomic, lease or write-back"),
+        ("store: redis, algorithm: sub-window", "does not support sub-window"),
+        ("store: redis, mode: fast", "no mode is called \"fast\"; use atomic, lease or write-back"),
         ("store: redis, on_failure: panic", "use open, closed or local"),
         ("store: redis, processes: 0", "0 is less than 1"),
         ("store: redis, processes: 4294967296", "more than 4294967295"),
-        ("store: redis, timeout: 40", "\"40\" is no time to wait for the server; write 1ms to 60s"),
-        ("store: redis, timeout: 0ms", "write 1ms to 60s, with the unit, as 40ms"),
-        ("store: redis, timeout: 2m", "write 1ms to 60s"),
-        ("store: redis, timeout: 61s", "write 1ms to 60s"),
-        ("store: redis, memory: 1MiB", "redis is not of this process's memory; remove it"),
-        ("store: redis, max_keys: 5", "only the keyed store counts its keys; remove it, or use store: keyed"),
-        ("mode: lease", "only limits in redis have mode; remove it, or write store: redis"),
-        ("store: keyed, on_failure: open", "only limits in redis have on_failure"),
-        ("processes: 2", "only limits in redis have processes"),
-        ("store: compact, timeout: 1s", "only limits in redis have timeout"),
-        ("store: redi", "\"redi\" is no store; use compact, keyed, sketch or redis"),
+        ("store: redis, timeout: 40", "expected a time from 1ms to 60s, found \"40\"; write a whole number"),
+        ("store: redis, timeout: 0ms", "write a whole number with its unit, such as 40ms"),
+        ("store: redis, timeout: 2m", "expected a time from 1ms to 60s"),
+        ("store: redis, timeout: 61s", "expected a time from 1ms to 60s"),
+        ("store: redis, memory: 1MiB", "the redis store uses no memory of this process; remove memory"),
+        (
+            "store: redis, max_keys: 5",
+            "max_keys applies only to the keyed store; remove it, or use store: keyed",
+        ),
+        ("mode: lease", "mode applies only to limits with store: redis; remove it, or write store: redis"),
+        ("store: keyed, on_failure: open", "on_failure applies only to limits with store: redis"),
+        ("processes: 2", "processes applies only to limits with store: redis"),
+        ("store: compact, timeout: 1s", "timeout applies only to limits with store: redis"),
+        ("store: redi", "no store is called \"redi\"; use compact, keyed, sketch or redis"),
     ] {
         refused(
             &limit(&format!("unit: day, requests_per_unit: 100, {fields}")),
             &[&[part, "descriptors[0].rate_limit", "test.yaml:5"]],
         );
     }
-    refused(&limit("unlimited: true, mode: lease"), &[&["what is unlimited has no mode"]]);
+    refused(&limit("unlimited: true, mode: lease"), &[&["mode cannot be used with unlimited: true"]]);
     let file = |settings: &str, limit: &str| {
         format!(
             "domain: d\ntollgate: {{ {settings} }}\ndescriptors:\n  - {{ key: a, rate_limit: {{ unit: day, requests_per_unit: 1{limit} }} }}\n"
@@ -105,14 +108,20 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
     refused(
         &file("processes: 2, mode: lease", ""),
         &[
-            &["test.yaml:2", "tollgate.processes: processes is for limits in redis, and no rule here is one"],
-            &["tollgate.mode", "write store: redis, here or in the rules that are"],
+            &[
+                "test.yaml:2",
+                "tollgate.processes: processes applies only to limits with store: redis, and this file has none",
+            ],
+            &["tollgate.mode", "write store: redis, here or in a rate_limit"],
         ],
     );
-    refused(&file("store: redis, memory: 1MiB", ""), &[&["tollgate.memory: redis is not of this"]]);
+    refused(
+        &file("store: redis, memory: 1MiB", ""),
+        &[&["tollgate.memory: the redis store uses no memory of this"]],
+    );
     refused(
         &file("store: redis", ", algorithm: sliding-log"),
-        &[&["test.yaml:4", "the script in redis, the file's default, does not know sliding-log"]],
+        &[&["test.yaml:4", "the redis store, the file's default, does not support sliding-log"]],
     );
     // The reader reports all mistakes in one pass.
     refused(
@@ -121,7 +130,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
     );
     refused(
         "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, mode: lease } }]",
-        &[&["it is one of ours, of tollgate"]],
+        &[&["it is an extra key of tollgate"]],
     );
 }
 
@@ -160,6 +169,6 @@ fn of_several_files_the_one_of_the_rule_is_named() {
             files.push(file("three.yaml", "c", ""));
         }
         let error = Rules::builder().merge_domains(merged).load(files).unwrap_err().to_string();
-        assert!(error.starts_with("two.yaml:4: rule \"d|b\" says store: redis"), "{error}");
+        assert!(error.starts_with("two.yaml:4: rule \"d|b\" has store: redis"), "{error}");
     }
 }

@@ -22,7 +22,7 @@ fn a_limit_without_a_number_refuses_all() {
     warned(
         "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day } }]",
         &[&[
-            "test.yaml:2:37: descriptors[0].rate_limit: without requests_per_unit this refuses every request",
+            "test.yaml:2:37: descriptors[0].rate_limit: without requests_per_unit, this limit denies all requests",
             "requests_per_unit: 0",
         ]],
     );
@@ -30,7 +30,7 @@ fn a_limit_without_a_number_refuses_all() {
     warned("domain: d\ndescriptors: [{ key: a, rate_limit: { unlimited: true } }]", &[]);
     warned(
         "domain: d\ndescriptors: [{ key: a, rate_limit: { unlimited: true, requests_per_unit: 1 } }]",
-        &[&["no effect beside unlimited"]],
+        &[&["no effect together with unlimited"]],
     );
 }
 
@@ -47,10 +47,10 @@ descriptors:
     warned(
         text,
         &[
-            &["3:1: key: key has no effect in the top of the file; it belongs into a descriptor"],
-            &["5:5: key \"a\" without a value says nothing"],
-            &["descriptors[0].rate_limit: this says nothing, so there is no limit; indent what it says"],
-            &["7:5: descriptors[0].unit: unit has no effect in a descriptor; it belongs into rate_limit"],
+            &["3:1: key: key has no effect in the file's top-level map; move it to a descriptor"],
+            &["5:5: key \"a\" without a value has no limit and no descriptors"],
+            &["descriptors[0].rate_limit: this is empty, so there is no limit; indent its lines"],
+            &["7:5: descriptors[0].unit: unit has no effect in a descriptor; move it to rate_limit"],
         ],
     );
 }
@@ -73,7 +73,11 @@ descriptors:
     warned(
         &text,
         &[
-            &["test.yaml:5:5:", "\"/v1/admin/*\" is never reached", "\"/v1/*\" in line 4 matches all of it"],
+            &[
+                "test.yaml:5:5:",
+                "\"/v1/admin/*\" is never used",
+                "\"/v1/*\" in line 4 matches the same requests",
+            ],
             &["test.yaml:8:5:", "\"/v1/*/edit\"", "line 4"],
             &["test.yaml:10:5:", "key \"x-y-*\", value \"a\"", "line 9"],
         ],
@@ -97,20 +101,23 @@ descriptors:
     );
     warned(
         &text,
-        &[&["test.yaml:6:5: requests that are just key \"path\", value \"/login\" have no limit", "line 4"]],
+        &[&["test.yaml:6:5: requests with only key \"path\", value \"/login\" have no limit", "line 4"]],
     );
 }
 
 #[test]
 fn entries_and_names_that_lead_nowhere() {
-    warned("domain: d\ndescriptors: [{ key: a }]", &[&["2:15: key \"a\" without a value says nothing"]]);
+    warned(
+        "domain: d\ndescriptors: [{ key: a }]",
+        &[&["2:15: key \"a\" without a value has no limit and no descriptors"]],
+    );
     let text = "
 domain: d
 descriptors:
   - { key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: b }, { name: c }] } }
   - { key: b, rate_limit: { name: c, unit: day, requests_per_unit: 1 } }
 ";
-    warned(text, &[&["no rule of this file is named \"b\""]]);
+    warned(text, &[&["no rule in this file is named \"b\""]]);
 }
 
 #[test]
@@ -122,7 +129,10 @@ descriptors:
   - { key: b, rate_limit: { name: y, unit: day, requests_per_unit: 1 } }
   - { key: c, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
 ";
-    warned(text, &[&["test.yaml:6:1: this rule is called \"x\", like that of line 4", "name of its own"]]);
+    warned(
+        text,
+        &[&["test.yaml:6:1: this rule and the rule in line 4 are both named \"x\"", "another name"]],
+    );
 }
 
 #[test]
@@ -148,11 +158,11 @@ fn nor_can_those_of_files_that_are_merged() {
     let warnings = said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "y"), ("f", "y"), ("g", "x")])]);
     assert_eq!(warnings.len(), 2, "{warnings:#?}");
     assert!(
-        warnings[0].starts_with("two.yaml:4:1: this rule is called \"y\", like that of one.yaml:4:"),
+        warnings[0].starts_with("two.yaml:4:1: this rule and the rule in one.yaml:4 are both named \"y\":"),
         "{warnings:#?}"
     );
     assert!(
-        warnings[1].starts_with("two.yaml:6:1: this rule is called \"x\", like that of one.yaml:3:"),
+        warnings[1].starts_with("two.yaml:6:1: this rule and the rule in one.yaml:3 are both named \"x\":"),
         "{warnings:#?}"
     );
 }
@@ -168,7 +178,7 @@ descriptors:
   - {{ key: e, detailed_metric: true, {DAY} }}
 "
     );
-    warned(&text, &[&["test.yaml:5:1: value_to_metric and detailed_metric are read, but labels"]]);
+    warned(&text, &[&["test.yaml:5:1: value_to_metric and detailed_metric do not change metrics: labels"]]);
 }
 
 #[test]

@@ -93,8 +93,8 @@ fn domain_that_nobody_uses_may_go() {
     let rules = Rules::from_yaml(&text("shop")).unwrap();
     rules.replace([config(&text("store"))]).unwrap();
     let error = rules.require_domain("shop").unwrap_err().to_string();
-    for part in ["\"shop\"", "the nearest is \"store\", of test.yaml", "load a file"] {
-        assert!(error.contains(part), "expected {part} in the error {error}");
+    for part in ["\"shop\"", "the most similar domain is \"store\", in test.yaml", "load a file"] {
+        assert!(error.contains(part), "{part} is not in {error}");
     }
 }
 

@@ -59,7 +59,7 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
     let without_store = |text: &str| [text.to_owned(), String::new(), String::new()];
     match &rule.limit {
         Limit::Unlimited => without_store("none"),
-        Limit::Blocked { .. } => without_store("refuses all"),
+        Limit::Blocked { .. } => without_store("denies all"),
         Limit::Quota { quota, algorithm, store } => {
             let store = store.as_ref().map_or("default".to_owned(), kept);
             [quota.to_string(), algorithm.to_string(), store]

@@ -83,7 +83,7 @@ impl Checker {
         let path = FieldPath::Root;
         if matches!(root.kind, Value::Null) {
             let remedy = "write a domain and its descriptors";
-            self.problems.add(root.at, path, "the file says nothing", remedy);
+            self.problems.add(root.at, path, "the file is empty", remedy);
             return None;
         }
         // The mere presence of the map enables the extensions, wherever in the file's map it is.
@@ -96,8 +96,8 @@ impl Checker {
         }
         let domain = self.read(&fields, "domain", FileNode::text);
         if domain.map_or(!fields.has("domain"), str::is_empty) {
-            let remedy = "write the name that requests come with, as `domain: edge`";
-            self.wrong(&fields, "domain", "there is no domain", remedy);
+            let remedy = "write the domain that requests name, such as `domain: edge`";
+            self.wrong(&fields, "domain", "the domain is missing", remedy);
         }
         let domain = domain.unwrap_or_default();
         self.domain = domain.into();
@@ -120,8 +120,8 @@ impl Checker {
         // For each branch, its index among the items.
         let mut places: Vec<(u32, u32)> = Vec::with_capacity(items.len());
         if way.levels() == MAX_LEVELS && !items.is_empty() {
-            let message = format!("descriptors lie more than {MAX_LEVELS} levels deep");
-            self.wrong(fields, "descriptors", message, "requests with so many entries are not known");
+            let message = format!("descriptors may be at most {MAX_LEVELS} levels deep");
+            self.wrong(fields, "descriptors", message, "use fewer levels");
             return branches;
         }
         for (index, item) in items.iter().enumerate() {
@@ -143,10 +143,10 @@ impl Checker {
         for (one, other) in places.iter().zip(places.iter().skip(1)) {
             let (first, second) = (branch(one), branch(other));
             if first.pair() == second.pair() {
-                let message = format!("{} is here twice", second.shown());
-                let mut remedy = format!("remove it, or the one in line {}", first.at.line);
+                let message = format!("the descriptor with {} occurs twice", second.shown());
+                let mut remedy = format!("remove it here or in line {}", first.at.line);
                 if self.extended {
-                    remedy += "; for two limits write rate_limits";
+                    remedy += "; to set two limits, write rate_limits";
                 }
                 self.problems.add(second.at, path.index(other.1 as usize), message, remedy);
             }
@@ -157,16 +157,21 @@ impl Checker {
         let fields = self.fields(node, MapKind::DESCRIPTOR, path)?;
         let key = self.read(&fields, "key", FileNode::text);
         if key.is_none_or(str::is_empty) && fields.get("key").is_none_or(|node| node.as_key().is_some()) {
-            let remedy = "write the key of the request's entry, as `key: remote_address`";
-            self.wrong(&fields, "key", "there is no key", remedy);
+            let remedy = "write the key of the request's entry, such as `key: remote_address`";
+            self.wrong(&fields, "key", "the key is missing", remedy);
         }
         let key = key.unwrap_or_default();
         let value = self.read(&fields, "value", FileNode::text).filter(|value| !value.is_empty());
         let wildcard = key.contains('*') || value.is_some_and(|value| value.contains('*'));
         let share_threshold = self.flag(&fields, "share_threshold");
         if share_threshold && !wildcard {
-            let message = "only values that match a `*` can share a counter";
-            self.wrong(&fields, "share_threshold", message, "remove it, or write a value with a `*`");
+            let message = "only descriptors with a `*` can share a counter";
+            self.wrong(
+                &fields,
+                "share_threshold",
+                message,
+                "remove it, or write a `*` in the value or the key",
+            );
         }
         let value_to_metric = self.flag(&fields, "value_to_metric");
         way.push(key, value, LevelFlags { wildcard, share_threshold, value_to_metric });
@@ -184,8 +189,13 @@ impl Checker {
         let values = many.then(|| value.and_then(Pattern::new));
         let tiers = self.tiers(&fields, place, values.as_ref());
         if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Value::Null)) {
-            let (path, message) = (path.key("rate_limit"), "this says nothing, so there is no limit");
-            self.warnings.add(node.at, path, message, "indent what it says deeper than it, or remove it");
+            let (path, message) = (path.key("rate_limit"), "this is empty, so there is no limit");
+            self.warnings.add(
+                node.at,
+                path,
+                message,
+                "indent its lines further than rate_limit, or remove it",
+            );
         }
         let children = self.descriptors(&fields, way);
         way.pop();
@@ -201,8 +211,8 @@ impl Checker {
             self.rule(draft, place, None);
         }
         if fields.has("rate_limit") && fields.has("rate_limits") {
-            let message = "rate_limit and rate_limits cannot stand together";
-            self.wrong(fields, "rate_limits", message, "move the one limit into the list");
+            let message = "rate_limit and rate_limits cannot be used together";
+            self.wrong(fields, "rate_limits", message, "move rate_limit into the list");
         }
         let items = self.read(fields, "rate_limits", FileNode::list).unwrap_or_default();
         let path = fields.path.key("rate_limits");
@@ -213,13 +223,13 @@ impl Checker {
             let label = draft.label.clone();
             if !seen.insert(label.clone()) {
                 let (message, remedy) = match &label {
-                    LimitLabel::Name(name) => {
-                        (format!("two limits here are named {}", quoted(name)), "name one of them otherwise")
-                    }
-                    LimitLabel::Unit(unit) => (
-                        format!("two limits here are of the same unit, {unit}, and cannot be told apart"),
-                        "give one of them a name",
+                    LimitLabel::Name(name) => (
+                        format!("two limits here are named {}", quoted(name)),
+                        "give one of them another name",
                     ),
+                    LimitLabel::Unit(unit) => {
+                        (format!("two limits here have the same unit, {unit}"), "give each a name")
+                    }
                 };
                 self.problems.add(item.at, path, message, remedy);
             }
@@ -240,8 +250,8 @@ impl Checker {
         let name = draft.name.unwrap_or_else(|| metric.name(&self.domain, &[]).into());
         self.texts = self.texts.saturating_sub(identity.len() + name.len());
         if self.texts == 0 {
-            let message = "the rules up to here repeat too many long keys and values";
-            let remedy = "write shorter ones, or fewer descriptors below them";
+            let message = "up to this line, the names of the rules repeat too many long keys and values";
+            let remedy = "write shorter keys and values, or fewer descriptors below them";
             self.problems.add(Position::new(line, 1), "", message, remedy);
             return;
         }
@@ -269,22 +279,23 @@ impl Checker {
         place: RulePlace<'_>,
         values: Option<&Option<Pattern>>,
     ) -> Vec<Tier> {
-        let entries =
-            self.read(fields, "tiers", |node| node.map("write a map from tiers' names to their limits"));
+        let entries = self
+            .read(fields, "tiers", |node| node.map("write a map from the names of tiers to their limits"));
         let entries = entries.unwrap_or_default();
         let path = fields.path.key("tiers");
         let mut tiers = Vec::with_capacity(entries.len());
         let mut whose: HashMap<&str, &str> = HashMap::new();
         for (key, value) in entries {
             let Some(name) = self.take(key, &path, key.text()).filter(|name| !name.is_empty()) else {
-                self.problems.add(key.at, path, "a tier has no name", "write its name before the colon");
+                self.problems.add(key.at, path, "a tier has no name", "write its name as its key in the map");
                 continue;
             };
             let path = path.key(name);
             let Some(fields) = self.fields(value, MapKind::TIER, &path) else { continue };
             let rules = self.limits(&fields, RulePlace { tier: Some(name), ..place });
             if !fields.has("rate_limit") && !fields.has("rate_limits") {
-                let remedy = "write rate_limit or rate_limits; for no limit, rate_limit: { unlimited: true }";
+                let remedy =
+                    "write rate_limit or rate_limits; to set no limit, write rate_limit: { unlimited: true }";
                 self.problems.add(key.at, path, "this tier has no limit", remedy);
             }
             let items = self.read(&fields, "members", FileNode::list).unwrap_or_default();
@@ -295,7 +306,7 @@ impl Checker {
                 let Some(member) = self.take(item, &path, item.text()) else { continue };
                 self.take(item, &path, check_member(member, values));
                 if let Some(other) = whose.insert(member, name) {
-                    let message = format!("{} is a member already, of {}", quoted(member), quoted(other));
+                    let message = format!("{} is already a member of {}", quoted(member), quoted(other));
                     self.problems.add(item.at, path, message, "remove it from one of them");
                 }
                 members.push(member.into());
@@ -310,12 +321,12 @@ impl Checker {
 fn check_member(member: &str, values: Option<&Option<Pattern>>) -> Result<(), BadValue> {
     match values {
         None => {
-            let remedy = "write members where the value is left out or has a `*`";
-            Err(BadValue::new("this entry has one value only", remedy))
+            let remedy = "remove the members, or remove the descriptor's value, or write a `*` in it";
+            Err(BadValue::new("this descriptor matches one value only", remedy))
         }
         Some(Some(pattern)) if !pattern.matches(member) => {
-            let message = format!("{} does not match the entry's value", quoted(member));
-            Err(BadValue::new(message, "remove it, or change the pattern"))
+            let message = format!("{} does not match the descriptor's value", quoted(member));
+            Err(BadValue::new(message, "remove it, or change the descriptor's value"))
         }
         Some(_) => Ok(()),
     }

@@ -76,8 +76,8 @@ impl Domain {
                 Some(files) => {
                     if let (false, Some(first)) = (merge_domains, files.first()) {
                         let message =
-                            format!("the domain {:?} is that of {} too", &*config.domain, at_domain(first));
-                        let remedy = "name it otherwise, or merge domains";
+                            format!("{} already has the domain {:?}", at_domain(first), &*config.domain);
+                        let remedy = "rename one of them, or merge domains";
                         problems.push(Problem::new(
                             &config.file,
                             config.domain_at,
@@ -189,14 +189,14 @@ fn clashes(files: &[Config]) -> Vec<Problem> {
         {
             if !same {
                 let path = format!("tollgate.{what}");
-                let message = format!("{what} is not as in {}, of the same domain", at_domain(first));
-                problems.add(file.domain_at, path, message, "write the same in both files");
+                let message = format!("{what} differs from {}, which has the same domain", at_domain(first));
+                problems.add(file.domain_at, path, message, "write the same value in both files");
             }
         }
         for branch in &file.branches {
             let pair = (&*branch.key, branch.value.as_deref());
             if let Some((other, before)) = seen.insert(pair, (file, branch)) {
-                let message = format!("{} is in {}:{} too", branch.shown(), other.file, before.at.line);
+                let message = format!("{} is also in {}:{}", branch.shown(), other.file, before.at.line);
                 problems.add(branch.at, "descriptors", message, "remove one of them");
             }
         }

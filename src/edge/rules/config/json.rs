@@ -11,12 +11,12 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     if let Err(error) = serde_json::from_str::<&RawValue>(text) {
         let (at, reason) = (Position::new(error.line(), error.column()), reason(&error));
         let remedy = match reason.as_str() {
-            "key must be a string" => "put the key in double quotes, or remove the comma before",
-            "trailing characters" => "remove what stands behind the end",
-            "control character (\\u0000-\\u001F) found while parsing a string" => "write \\n or \\t for it",
-            _ => "look for a quote, comma or bracket that is missing or too many; comments are not read",
+            "key must be a string" => "put the key in double quotes, or remove the comma before it",
+            "trailing characters" => "remove the text after the end of the document",
+            "control character (\\u0000-\\u001F) found while parsing a string" => "write it as \\n or \\t",
+            _ => "look for a missing or extra quote, comma or bracket; comments are not allowed",
         };
-        return problems.fail(at, format!("this is no JSON: {reason}"), remedy);
+        return problems.fail(at, format!("this is not valid JSON: {reason}"), remedy);
     }
     let lines = LineIndex::of(text);
     JsonReader { text, lines: &lines, offset: 0, allowance: MemoryAllowance::of(text), problems }.value(0)
@@ -107,8 +107,8 @@ impl JsonReader<'_, '_> {
             Ok(text) => Some(Value::Scalar(Scalar::Quoted, text.into())),
             // An unpaired surrogate in a `\u` escape; only the conversion detects it.
             Err(error) => {
-                let remedy = "write the character itself, or both halves of it";
-                self.problems.fail(at, format!("this is no JSON: {}", reason(&error)), remedy)
+                let remedy = "write the character itself, or both halves of the surrogate pair";
+                self.problems.fail(at, format!("this is not valid JSON: {}", reason(&error)), remedy)
             }
         }
     }

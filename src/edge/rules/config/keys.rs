@@ -53,7 +53,7 @@ pub(super) struct MapKind {
 
 impl MapKind {
     pub(super) const ROOT: Self =
-        Self { called: "the top of the file", envoys: "domain descriptors", ours: "tollgate" };
+        Self { called: "the file's top-level map", envoys: "domain descriptors", ours: "tollgate" };
     pub(super) const SETTINGS: Self = Self {
         called: "tollgate",
         envoys: "",
@@ -188,9 +188,9 @@ impl Checker {
         path: &FieldPath<'p>,
     ) -> Option<MapFields<'n, 'p>> {
         let Value::Map(map) = &node.kind else {
-            let message = format!("{} is no map", node.shown());
+            let message = format!("expected a map, found {}", node.shown());
             let keys = self.keys(kind).join(", ");
-            self.problems.add(node.at, path, message, format!("write a map of {keys}"));
+            self.problems.add(node.at, path, message, format!("write a map with the keys {keys}"));
             return None;
         };
         let mut entries = Vec::with_capacity(map.len());
@@ -202,7 +202,7 @@ impl Checker {
             } else if let Some(right) = MapKind::of_envoy(name).filter(|_| kind != MapKind::SETTINGS) {
                 let place = right.called;
                 let message = format!("{name} has no effect in {}", kind.called);
-                self.warnings.add(key.at, path.key(name), message, format!("it belongs into {place}"));
+                self.warnings.add(key.at, path.key(name), message, format!("move it to {place}"));
                 self.known(value, &path.key(name), name);
             } else {
                 self.unknown(key, name, kind, path);
@@ -215,23 +215,23 @@ impl Checker {
     fn name<'n>(&mut self, key: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n str> {
         let name = key.as_key().ok_or_else(|| {
             let message = match &key.kind {
-                Value::Scalar(_, text) => format!("the key {text} is no text"),
+                Value::Scalar(_, text) => format!("keys must be text, found {text}"),
                 _ => format!("{} cannot be a key", key.shown()),
             };
-            BadValue::new(message, "keys are words such as key, value or rate_limit")
+            BadValue::new(message, "use words such as key, value or rate_limit")
         });
         self.take(key, path, name)
     }
 
     fn unknown(&mut self, key: &FileNode, name: &str, kind: MapKind, path: &FieldPath<'_>) {
-        let message = format!("{} is no key of {}", quoted(name), kind.called);
+        let message = format!("{} has no key {}", kind.called, quoted(name));
         let remedy = match MapKind::of_ours(name) {
             Some(right) if !self.extended => format!(
-                "it is one of ours, of {}; to use those, add `tollgate: {{}}` at the top of the file",
+                "it is an extra key of {}; to use extra keys, add `tollgate: {{}}` at the top of the file",
                 right.called
             ),
-            Some(right) => format!("it belongs into {}", right.called),
-            None if name == "<<" => "merge keys are not read; write the keys out".to_owned(),
+            Some(right) => format!("move it to {}", right.called),
+            None if name == "<<" => "merge keys are not supported; write the keys out".to_owned(),
             None => {
                 let keys = self.keys(kind);
                 match nearest(name, &keys) {
@@ -248,7 +248,12 @@ impl Checker {
         match &node.kind {
             _ if name == "metadata" => {}
             Value::Scalar(scalar @ (Scalar::Float | Scalar::Integer), text) if !scalar.is_text(text) => {
-                self.problems.add(node.at, path, format!("{text} is no whole number"), "put it in quotes");
+                self.problems.add(
+                    node.at,
+                    path,
+                    format!("expected text or a whole number, found {text}"),
+                    "put it in quotes",
+                );
             }
             Value::Null | Value::Scalar(..) => {}
             Value::List(items) => {
@@ -265,7 +270,7 @@ impl Checker {
                     if MapKind::of_envoy(name).is_some() {
                         self.known(value, &path.key(name), name);
                     } else {
-                        let message = format!("{} is no key", quoted(name));
+                        let message = format!("no key is called {}", quoted(name));
                         self.problems.add(key.at, path.key(name), message, "remove it");
                     }
                 }

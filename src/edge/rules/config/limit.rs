@@ -48,8 +48,8 @@ impl Checker {
         let limit = if fields.has("requests_per_unit") {
             self.number(&fields, "requests_per_unit", 0, u32::MAX)
         } else {
-            let message = "without requests_per_unit this refuses every request";
-            let remedy = "write requests_per_unit: 0 if that is meant, else the limit, or unlimited: true";
+            let message = "without requests_per_unit, this limit denies all requests";
+            let remedy = "write the limit, or requests_per_unit: 0 if this is intended, or unlimited: true";
             self.warnings.add(node.at, path, message, remedy);
             Some(0)
         };
@@ -64,13 +64,13 @@ impl Checker {
     fn unit(&mut self, fields: &MapFields<'_, '_>) -> Option<Unit> {
         let remedy = "use second, minute, hour, day, week, month or year";
         if !fields.has("unit") {
-            self.problems.add(fields.node.at, fields.path, "there is no unit", remedy);
+            self.problems.add(fields.node.at, fields.path, "the unit is missing", remedy);
             return None;
         }
         self.read(fields, "unit", |node| {
             let text = node.text()?;
             let unit = UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(text)).map(|&(_, unit)| unit);
-            unit.ok_or_else(|| BadValue::new(format!("{} is no unit", quoted(text)), remedy))
+            unit.ok_or_else(|| BadValue::new(format!("no unit is called {}", quoted(text)), remedy))
         })
     }
 
@@ -79,14 +79,14 @@ impl Checker {
         for key in ours.chain(["unit"]) {
             let Some(node) = fields.get(key) else { continue };
             if !matches!(&node.kind, Value::Scalar(_, text) if text.is_empty()) {
-                let message = format!("what is unlimited has no {key}");
-                self.wrong(fields, key, message, "remove it, or unlimited");
+                let message = format!("{key} cannot be used with unlimited: true");
+                self.wrong(fields, key, message, "remove one of them");
             }
         }
         if fields.has("requests_per_unit") {
             self.number(fields, "requests_per_unit", 0, u32::MAX);
             let (at, path) = (fields.at("requests_per_unit"), fields.path.key("requests_per_unit"));
-            self.warnings.add(at, path, "has no effect beside unlimited: true", "remove one of them");
+            self.warnings.add(at, path, "has no effect together with unlimited: true", "remove one of them");
         }
     }
 
@@ -100,11 +100,11 @@ impl Checker {
             let name = if fields.has("name") { self.read(&fields, "name", FileNode::text) } else { Some("") };
             match name {
                 Some("") => {
-                    let remedy = "write the name of the rule that this one switches off";
-                    self.wrong(&fields, "name", "there is no name", remedy);
+                    let remedy = "write the name of the rule that this rule switches off";
+                    self.wrong(&fields, "name", "the name is missing", remedy);
                 }
                 Some(name) if Some(name) == own => {
-                    let message = format!("a rule cannot replace itself, {}", quoted(name));
+                    let message = format!("a rule cannot replace itself: {} is its own name", quoted(name));
                     self.wrong(&fields, "name", message, "name another rule");
                 }
                 Some(name) => names.push(name.into()),
@@ -133,7 +133,7 @@ impl Checker {
         ] {
             if !fits && fields.has(key) {
                 let remedy = format!("remove it, or use algorithm: {right}");
-                self.wrong(fields, key, format!("{algorithm} has no {key}"), remedy);
+                self.wrong(fields, key, format!("{algorithm} does not use {key}"), remedy);
             }
         }
         let algorithm = match algorithm {
@@ -176,33 +176,30 @@ impl Checker {
         };
         if let Some(algorithm) = algorithm {
             let refused = match store {
-                Store::Compact(_) if !algorithm.is_compact() => {
-                    Some(("compact store", "cannot hold", "store: keyed"))
-                }
+                Store::Compact(_) if !algorithm.is_compact() => Some(("compact", "store: keyed")),
                 Store::Sketch(_) if !algorithm.is_sketched() => {
-                    Some(("sketch", "cannot count by", "fixed-window or sliding-window, or another store"))
+                    Some(("sketch", "fixed-window or sliding-window, or another store"))
                 }
                 Store::Redis(_) if !algorithm.is_compact() => Some((
-                    "script in redis",
-                    "does not know",
+                    "redis",
                     "fixed-window, sliding-window, gcra, token-bucket or leaky-bucket, or another store",
                 )),
                 _ => None,
             };
-            if let Some((what, why, holds)) = refused {
+            if let Some((what, supported)) = refused {
                 let is_default = named.is_none() && defaults.store.is_some();
                 let whose = if is_default { ", the file's default," } else { "" };
-                let message = format!("the {what}{whose} {why} {algorithm}");
-                self.wrong(fields, "store", message, format!("use {holds}"));
+                let message = format!("the {what} store{whose} does not support {algorithm}");
+                self.wrong(fields, "store", message, format!("use {supported}"));
             }
         }
-        self.sizeless(fields, Some(store), "; for a cap on keys write max_keys");
+        self.sizeless(fields, Some(store), "; to limit the number of keys, write max_keys");
         if !matches!(store, Store::Keyed { .. }) && fields.has("max_keys") {
             let remedy = match store {
                 Store::Redis(_) => "remove it, or use store: keyed",
-                _ => "remove it, or use store: keyed; for the size of this store write memory",
+                _ => "remove it, or use store: keyed; to set the size of this store, write memory",
             };
-            self.wrong(fields, "max_keys", "only the keyed store counts its keys", remedy);
+            self.wrong(fields, "max_keys", "max_keys applies only to the keyed store", remedy);
         }
         Some(store)
     }
@@ -231,8 +228,8 @@ impl Checker {
         let quota = quota.map_err(|error| misfit(error, "choose another limit, period or burst"));
         let mut quota = self.take(fields.node, &path, quota)?;
         if let Some(most) = fits::most_in_window(&quota).filter(|_| algorithm == Algorithm::FixedWindow) {
-            let message = format!("{limit} is more than a window so short can count; {most} is used instead");
-            self.warnings.add(at, path, message, "for no limit write unlimited: true");
+            let message = format!("a window this short cannot count to {limit}; {most} is used instead");
+            self.warnings.add(at, path, message, "to set no limit, write unlimited: true");
             quota = Quota::try_new(most, period).ok()?;
         }
         let remedy = match store {
@@ -244,7 +241,7 @@ impl Checker {
         let most = algorithm.most(&quota);
         if let Some(soft) = soft.filter(|&soft| soft > most) {
             let what = if algorithm.has_burst() { "burst" } else { "limit" };
-            let message = format!("{soft} is above the {what} of {most}, so nothing would be marked");
+            let message = format!("{soft} is above the {what} of {most}, so no request would be marked");
             self.wrong(fields, "soft", message, format!("write a number below {most}"));
             return None;
         }
@@ -253,7 +250,7 @@ impl Checker {
             && fields.has("soft")
         {
             let message =
-                format!("has no effect in the mode {}, where no process knows what is in use", how.mode);
+                format!("has no effect in the mode {}: no process knows how many units are in use", how.mode);
             let remedy = "remove it, or write mode: atomic";
             self.warnings.add(fields.at("soft"), path.key("soft"), message, remedy);
         }

@@ -109,8 +109,8 @@ impl Config {
             Some("json") => json::read,
             Some("toml") => toml::read,
             _ => {
-                let message = "the name says no format".to_owned();
-                return unreadable(message, "end it in .yaml, .yml, .json or .toml");
+                let message = "the file name has no known extension".to_owned();
+                return unreadable(message, "use .yaml, .yml, .json or .toml");
             }
         };
         // Reads one byte more than the maximum, to detect a longer file.
@@ -120,7 +120,7 @@ impl Config {
             let text = error.to_string();
             // Omits "(os error 2)", which does not help the reader.
             let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
-            return unreadable(format!("cannot be read: {reason}"), "");
+            return unreadable(format!("cannot be read: {reason}"), "check the path and its permissions");
         }
         let text = String::from_utf8(bytes).map_err(|error| problem::no_utf8(&name, &error))?;
         Self::from_text(&name, &text, read)

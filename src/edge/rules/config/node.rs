@@ -72,7 +72,7 @@ impl MemoryAllowance {
         if self.spend(node.own_bytes()) {
             return Some(());
         }
-        problems.fail(node.at, "the file has too many small values to be read up to here", "write fewer")
+        problems.fail(node.at, "up to here, the file has too many small values", "write fewer values")
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn check_depth(depth: usize, at: Position, problems: &mut Problems) -
     if depth <= MAX_DEPTH {
         return Some(());
     }
-    problems.fail(at, format!("more than {MAX_DEPTH} lists and maps lie in each other here"), "write fewer")
+    problems.fail(at, format!("lists and maps may be nested at most {MAX_DEPTH} deep"), "use fewer levels")
 }
 
 impl FileNode {
@@ -181,8 +181,8 @@ pub(super) fn map(entries: Vec<(FileNode, FileNode)>, problems: &mut Problems) -
                 true
             }
             std::collections::hash_map::Entry::Occupied(taken) => {
-                let message = format!("the key {} is here twice", quoted(text));
-                problems.add(key.at, "", message, format!("remove it, or the one in line {}", taken.get()));
+                let message = format!("the key {} occurs twice", quoted(text));
+                problems.add(key.at, "", message, format!("remove it here or in line {}", taken.get()));
                 false
             }
         }

@@ -80,7 +80,7 @@ impl Problem {
 }
 
 impl fmt::Display for Problem {
-    /// Writes `limits.yaml:7:13: descriptors[2].rate_limit.unit: "fortnight" is no unit; use second, …`.
+    /// Writes `limits.yaml:7:13: descriptors[2].rate_limit.unit: no unit is called "fortnight"; use …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file)?;
         if self.at.line > 0 {
@@ -117,7 +117,7 @@ impl fmt::Display for Problem {
 /// let error = Config::from_yaml("limits.yaml", text).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "limits.yaml:5:25: descriptors[0].rate_limit.unit: \"fortnight\" is no unit; \
+///     "limits.yaml:5:25: descriptors[0].rate_limit.unit: no unit is called \"fortnight\"; \
 ///      use second, minute, hour, day, week, month or year"
 /// );
 /// assert_eq!(error.problems()[0].line(), 5);
@@ -227,7 +227,7 @@ impl Problems {
     pub(super) fn into_sorted(mut self) -> Vec<Problem> {
         self.found.sort_by_key(|problem| problem.at);
         if self.more > 0 {
-            let message = format!("and {} problems more", self.more);
+            let message = format!("and {} more problems", self.more);
             self.found.push(Problem::new(&self.file, Position::default(), "", message, ""));
         }
         self.found
@@ -245,6 +245,6 @@ pub(super) fn no_utf8(name: &str, error: &FromUtf8Error) -> ConfigError {
     let before = text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
     let column = String::from_utf8_lossy(before).chars().count() + 1;
     let byte = rest.first().copied().unwrap_or_default();
-    let message = format!("this is no UTF-8: a byte {byte:#04x} stands here");
+    let message = format!("this is not UTF-8: found the byte {byte:#04x}");
     ConfigError::unreadable(name, Position::new(line, column), message, "save the file as UTF-8")
 }

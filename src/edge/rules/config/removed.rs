@@ -21,13 +21,13 @@ pub(in crate::edge::rules) fn removed(
         (&*first.file, first.domain_at, "descriptors", "this load would leave it without any rule".to_owned())
     } else if let Some(other) = configs.iter().find(was_there) {
         // The author probably renamed the domain.
-        let message = format!("this file has {:?} in its place", &*other.domain);
+        let message = format!("this file now has the domain {:?} instead", &*other.domain);
         (&*other.file, other.domain_at, "domain", message)
     } else {
         let file = before.names().next().unwrap_or_default();
-        (file, Position::default(), "", "no file has rules of it any more".to_owned())
+        (file, Position::default(), "", "no file has rules for it any more".to_owned())
     };
     let message = format!("the domain {name:?} is in use, and {message}");
-    let remedy = "put its rules back, or allow such loads by RulesBuilder::allow_removals";
+    let remedy = "put its rules back, or allow such loads with RulesBuilder::allow_removals";
     Some(Problem::new(file, at, path, message, remedy))
 }

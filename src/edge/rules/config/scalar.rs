@@ -15,9 +15,9 @@ impl BadValue {
         Self { message: message.into(), remedy: remedy.into() }
     }
 
-    /// The problem of a value of another kind: `"x" is no list`.
-    fn is_no(node: &FileNode, what: &str, remedy: &str) -> Self {
-        Self::new(format!("{} is no {what}", node.shown()), remedy)
+    /// Returns the problem of a value of another kind: `expected a list, found "x"`.
+    fn expected(what: &str, node: &FileNode, remedy: &str) -> Self {
+        Self::new(format!("expected {what}, found {}", node.shown()), remedy)
     }
 }
 
@@ -29,10 +29,13 @@ impl FileNode {
             Value::Scalar(scalar, text) if scalar.is_text(text) => Ok(text),
             Value::Scalar(_, text) => {
                 let text = short(text);
-                Err(BadValue::new(format!("{text} is no text"), format!("put it in quotes: \"{text}\"")))
+                Err(BadValue::new(
+                    format!("expected text, found {text}"),
+                    format!("put it in quotes: \"{text}\""),
+                ))
             }
             Value::Null | Value::List(_) | Value::Map(_) => {
-                Err(BadValue::is_no(self, "text", "write a text"))
+                Err(BadValue::expected("text", self, "write a word, or text in quotes"))
             }
         }
     }
@@ -63,16 +66,16 @@ impl FileNode {
                 Ok(_) | Err(BadNumber::TooLarge) => format!("{} is more than {most}", short(text)),
                 Err(BadNumber::Negative) => format!("{} is negative", short(text)),
                 Err(BadNumber::Octal) => {
-                    remedy = "write it without the zero, or as 0o17 if it is octal".to_owned();
-                    format!("{} begins with a zero, which some read as octal", short(text))
+                    remedy = "remove the leading zero, or write an octal number as 0o17".to_owned();
+                    format!("{} begins with a zero, and some parsers read it as octal", short(text))
                 }
-                Err(BadNumber::Other) => format!("{} is no whole number", quoted(text)),
+                Err(BadNumber::Other) => format!("expected a whole number, found {}", quoted(text)),
             },
             Value::Scalar(Scalar::Quoted, text) if whole(text).is_ok() => {
                 remedy = "remove the quotes".to_owned();
-                format!("{} is a text", quoted(text))
+                format!("expected a whole number, found the text {}", quoted(text))
             }
-            _ => format!("{} is no whole number", self.shown()),
+            _ => format!("expected a whole number, found {}", self.shown()),
         };
         Err(BadValue::new(message, remedy))
     }
@@ -81,7 +84,7 @@ impl FileNode {
     pub(super) fn list(&self) -> Result<&[FileNode], BadValue> {
         match &self.kind {
             Value::List(items) => Ok(items),
-            _ => Err(BadValue::is_no(self, "list", "write a list, each item after a dash")),
+            _ => Err(BadValue::expected("a list", self, "write a list; in YAML, each item follows a dash")),
         }
     }
 
@@ -89,7 +92,7 @@ impl FileNode {
     pub(super) fn map(&self, remedy: &str) -> Result<&[(FileNode, FileNode)], BadValue> {
         match &self.kind {
             Value::Map(entries) => Ok(entries),
-            _ => Err(BadValue::is_no(self, "map", remedy)),
+            _ => Err(BadValue::expected("a map", self, remedy)),
         }
     }
 
@@ -97,8 +100,8 @@ impl FileNode {
     pub(super) fn share(&self) -> Result<u32, BadValue> {
         let text = self.text()?;
         millionths(text).ok_or_else(|| {
-            let message = format!("{} is no share from 0% to 100%", quoted(text));
-            BadValue::new(message, "write a percentage with at most four decimals, as 25% or 0.5%")
+            let message = format!("expected a percentage from 0% to 100%, found {}", quoted(text));
+            BadValue::new(message, "write at most four decimals, such as 25% or 0.5%")
         })
     }
 }

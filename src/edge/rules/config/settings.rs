@@ -30,7 +30,10 @@ impl Checker {
             let found = words.iter().find(|(word, _)| *word == text).map(|&(_, value)| value);
             found.ok_or_else(|| {
                 let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-                BadValue::new(format!("{} is no {what}", quoted(text)), format!("use {}", one_of(&all)))
+                BadValue::new(
+                    format!("no {what} is called {}", quoted(text)),
+                    format!("use {}", one_of(&all)),
+                )
             })
         })
     }
@@ -39,21 +42,22 @@ impl Checker {
     pub(super) fn sizeless(&mut self, fields: &MapFields<'_, '_>, store: Option<Store>, keyed_remedy: &str) {
         let (message, more) = match store {
             Some(Store::Keyed { .. }) => ("the keyed store has no fixed size", keyed_remedy),
-            Some(Store::Redis(_)) => ("redis is not of this process's memory", ""),
+            Some(Store::Redis(_)) => ("the redis store uses no memory of this process", ""),
             _ => return,
         };
         if fields.has("memory") {
-            let remedy = format!("remove it, or use store: compact or sketch{more}");
+            let remedy = format!("remove memory, or use store: compact or sketch{more}");
             self.wrong(fields, "memory", message, remedy);
         }
     }
 
     /// Reads a map's settings of shared limits. Missing settings come from `default`.
     pub(super) fn shared(&mut self, fields: &MapFields<'_, '_>, default: Shared) -> Shared {
-        let going_on = "way of going on without the server";
         Shared {
             mode: self.word(fields, "mode", "mode", MODES).unwrap_or(default.mode),
-            on_failure: self.word(fields, "on_failure", going_on, ON_FAILURE).unwrap_or(default.on_failure),
+            on_failure: self
+                .word(fields, "on_failure", "on_failure policy", ON_FAILURE)
+                .unwrap_or(default.on_failure),
             processes: self.number(fields, "processes", 1, u32::MAX).unwrap_or(default.processes),
             timeout: self.read(fields, "timeout", timeout).unwrap_or(default.timeout),
         }
@@ -62,7 +66,7 @@ impl Checker {
     /// Reports settings of shared limits on a limit that is not shared.
     pub(super) fn unshared(&mut self, fields: &MapFields<'_, '_>) {
         for key in SHARED_KEYS.into_iter().filter(|key| fields.has(key)) {
-            let message = format!("only limits in redis have {key}");
+            let message = format!("{key} applies only to limits with store: redis");
             self.wrong(fields, key, message, "remove it, or write store: redis");
         }
     }
@@ -72,8 +76,9 @@ impl Checker {
         let Value::Map(entries) = &node.kind else { return };
         for (key, _) in entries {
             if let Some(name) = key.as_key().filter(|name| SHARED_KEYS.contains(name)) {
-                let message = format!("{name} is for limits in redis, and no rule here is one");
-                let remedy = "remove it, or write store: redis, here or in the rules that are";
+                let message =
+                    format!("{name} applies only to limits with store: redis, and this file has none");
+                let remedy = "remove it, or write store: redis, here or in a rate_limit";
                 self.problems.add(key.at, path.key(name), message, remedy);
             }
         }
@@ -81,7 +86,7 @@ impl Checker {
 
     pub(super) fn settings(&mut self, node: &FileNode, path: &FieldPath<'_>) -> FileSettings {
         let Some(fields) = self.fields(node, MapKind::SETTINGS, path) else { return FileSettings::DEFAULT };
-        let charging = self.word(&fields, "charging", "way of charging", CHARGING).unwrap_or_default();
+        let charging = self.word(&fields, "charging", "charging mode", CHARGING).unwrap_or_default();
         let algorithm = self.word(&fields, "algorithm", "algorithm", ALGORITHMS);
         let store = self.word(&fields, "store", "store", STORES);
         let memory = self.read(&fields, "memory", memory);
@@ -99,18 +104,18 @@ pub(super) fn memory(node: &FileNode) -> Result<Capacity, BadValue> {
     let text = node.text()?;
     let message = match text.parse::<Capacity>() {
         Ok(memory) if memory.bytes().is_some_and(|bytes| bytes >= LEAST) => return Ok(memory),
-        Ok(_) => format!("{} is too little for a store", quoted(text)),
+        Ok(_) => format!("{} is too little memory for a store", quoted(text)),
         Err(error) => error.to_string(),
     };
-    Err(BadValue::new(message, format!("write {LEAST} bytes or more, as 512KiB, 4MiB or 1.5GiB")))
+    Err(BadValue::new(message, format!("write at least {LEAST} bytes, such as 512KiB, 4MiB or 1.5GiB")))
 }
 
 fn timeout(node: &FileNode) -> Result<Duration, BadValue> {
     let text = node.text()?;
     let time = time(text).filter(|time| (Duration::from_millis(1)..=MAX_TIMEOUT).contains(time));
     time.ok_or_else(|| {
-        let message = format!("{} is no time to wait for the server", quoted(text));
-        BadValue::new(message, "write 1ms to 60s, with the unit, as 40ms")
+        let message = format!("expected a time from 1ms to 60s, found {}", quoted(text));
+        BadValue::new(message, "write a whole number with its unit, such as 40ms")
     })
 }
 

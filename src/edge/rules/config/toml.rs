@@ -13,16 +13,15 @@ const MAX_BYTES: usize = 4 << 20;
 /// Reads the document and reports its problems. `None` means that the text cannot be read further.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     if text.len() > MAX_BYTES {
-        let message = format!("{} bytes are too many for TOML", text.len());
-        let remedy = format!("write at most {MAX_BYTES}, or YAML or JSON");
-        return problems.fail(Position::default(), message, remedy);
+        let message = format!("a TOML file may have at most {MAX_BYTES} bytes, found {}", text.len());
+        return problems.fail(Position::default(), message, "write fewer rules, or use YAML or JSON");
     }
     let lines = LineIndex::of(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let at = error.span().map_or_else(Position::default, |span| lines.place(span.start));
-        let remedy = "write key = value, texts in quotes, and close what is open";
-        problems.add(at, "", format!("this is no TOML: {}", error.message()), remedy);
+        let remedy = "write key = value, put text in quotes, and close all quotes and brackets";
+        problems.add(at, "", format!("this is not valid TOML: {}", error.message()), remedy);
     }
     if !errors.is_empty() {
         return None;

@@ -17,8 +17,9 @@ pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems)
             if told.insert(&**name) {
                 let at = Position::new(rule.line, 1);
                 let message =
-                    format!("no rule of this file is named {}, which is replaced here", quoted(name));
-                warnings.add(at, "", message, "");
+                    format!("no rule in this file is named {}, but this rule replaces it", quoted(name));
+                let remedy = "correct the name in replaces, or give a rule this name";
+                warnings.add(at, "", message, remedy);
             }
         }
     }
@@ -40,11 +41,11 @@ fn same_names(rules: &[Rule], warnings: &mut Problems) {
 
 fn alike(rule: &Rule, other: &str, warnings: &mut Problems) {
     let message = format!(
-        "this rule is called {}, like that of {other}: metrics have the counts of both as one, and the gauges of one",
+        "this rule and the rule in {other} are both named {}: metrics add their counts, and show the gauges of one rule",
         quoted(&rule.name)
     );
     let at = Position::new(rule.line, 1);
-    warnings.add(at, "", message, "give it a name of its own, by `name` in its rate_limit");
+    warnings.add(at, "", message, "give it another name, with `name` in its rate_limit");
 }
 
 /// Does the same for merged files, after each file was checked alone. Reports a name once for each file.
@@ -68,9 +69,8 @@ pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
 /// A name with values that it never has while requests are counted: keys are no labels. Said once, however many rules have it.
 fn shown_values(rules: &[Rule], warnings: &mut Problems) {
     if let Some(rule) = rules.iter().find(|rule| rule.metric.with_value != 0) {
-        let message =
-            "value_to_metric and detailed_metric are read, but labels of metrics never hold requests' values";
-        let remedy = "write a rule for each value that is to be counted by itself";
+        let message = "value_to_metric and detailed_metric do not change metrics: labels never contain values of requests";
+        let remedy = "write one rule for each value that needs its own counter";
         warnings.add(Position::new(rule.line, 1), "", message, remedy);
     }
 }
@@ -80,8 +80,8 @@ fn level(branches: &[Branch], warnings: &mut Problems) {
     hidden(branches, warnings);
     for branch in branches {
         if branch.has_no_limit() && branch.children.is_empty() && branch.value.is_none() {
-            let message = format!("{} says nothing: no limit, no descriptors", branch.shown());
-            warnings.add(branch.at, "", message, "");
+            let message = format!("{} has no limit and no descriptors", branch.shown());
+            warnings.add(branch.at, "", message, "add a limit or descriptors, or remove it");
         }
         level(&branch.children, warnings);
     }
@@ -98,12 +98,12 @@ fn unreached(branches: &[Branch], warnings: &mut Problems) {
         let Some(first) = first.filter(|&first| first < at) else { continue };
         if let Some(earlier) = branches.get(first as usize) {
             let message = format!(
-                "{} is never reached: the first wildcard that matches counts, and {} in line {} matches all of it",
+                "{} is never used: the first matching wildcard wins, and {} in line {} matches the same requests",
                 branch.shown(),
                 earlier.shown(),
                 earlier.at.line
             );
-            warnings.add(branch.at, "", message, "move it before that one");
+            warnings.add(branch.at, "", message, "move it before that line");
         }
     }
 }
@@ -119,11 +119,11 @@ fn hidden(branches: &[Branch], warnings: &mut Problems) {
         }
         if let Some(sibling) = limited.iter().find(|sibling| sibling.key == branch.key) {
             let message = format!(
-                "requests that are just {} have no limit: that of line {} is for other values",
+                "requests with only {} have no limit: the limit in line {} applies to other values",
                 branch.shown(),
                 sibling.at.line
             );
-            warnings.add(branch.at, "", message, "if they should have one, write it here too");
+            warnings.add(branch.at, "", message, "to limit them, write a limit here too");
         }
     }
 }

@@ -79,19 +79,15 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     while let Some(next) = parser.next_event() {
         if ahead.replace(0) > most {
             let at = next.map_or_else(|error| place(*error.marker()), |(_, span)| place(span.start));
-            let message = "a list or map in brackets is too long to be read here";
-            return reader.problems.fail(
-                at,
-                message,
-                "write its items in lines of their own, without brackets",
-            );
+            let message = "this list or map in brackets is too long";
+            return reader.problems.fail(at, message, "write each item on its own line, without brackets");
         }
         match next {
             Ok((Event::StreamEnd, _)) => break,
             Ok((event, span)) => reader.take(event, span)?,
             Err(error) => {
                 let (at, info) = (place(*error.marker()), error.info());
-                let message = format!("this is no YAML: {info}");
+                let message = format!("this is not valid YAML: {info}");
                 return reader.problems.fail(at, message, remedy(text, at, info));
             }
         }
@@ -107,9 +103,9 @@ fn remedy(text: &str, at: Position, info: &str) -> &'static str {
     if indent.contains('\t') || info.split([' ', ',']).any(|word| matches!(word, "tab" | "tabs")) {
         "indent with spaces, not with tabs"
     } else if info.starts_with("mapping values") {
-        "indent this line as those around it, and put a text with a colon in quotes"
+        "indent this line like the lines around it, and put text with a colon in quotes"
     } else {
-        "look for a quote or bracket that is not closed, and for lines that are indented otherwise, here and above"
+        "look for an unclosed quote or bracket, and for lines with a different indentation, here and above"
     }
 }
 
@@ -161,8 +157,8 @@ impl YamlReader<'_> {
                 Value::Scalar(Scalar::Bool, text)
             }
             (Some(tag @ ("int" | "float" | "bool" | "null")), _) => {
-                let message = format!("{} is no !!{tag}", node::quoted(text));
-                self.problems.add(at, "", message, "remove the tag, or write what it says");
+                let message = format!("{} does not have the type of its tag !!{tag}", node::quoted(text));
+                self.problems.add(at, "", message, "remove the tag, or write a value of this type");
                 quoted()
             }
             (_, kind) if style == ScalarStyle::Plain => kind,
@@ -173,7 +169,7 @@ impl YamlReader<'_> {
     /// Called before a value begins. `None` if it is the first value of a second document.
     fn first(&mut self) -> Option<()> {
         if self.open.is_empty() && self.root.is_some() {
-            let remedy = "put each domain into a file of its own";
+            let remedy = "put each domain into its own file";
             return self.problems.fail(self.document, "a second document begins here", remedy);
         }
         Some(())
@@ -197,11 +193,15 @@ impl YamlReader<'_> {
 
     fn repeat(&mut self, at: Position, anchor: usize) -> Option<()> {
         let Some(node) = self.anchors.get(&anchor) else {
-            let message = "this alias repeats the value that it stands in";
+            let message = "this alias refers to a value that contains it";
             return self.problems.fail(at, message, "write the value out");
         };
         if !self.allowance.spend(weight(node)) || depth(node) + self.open.len() > MAX_DEPTH {
-            return self.problems.fail(at, "the file's aliases repeat too much", "write less by aliases");
+            return self.problems.fail(
+                at,
+                "the file's aliases expand to too many values",
+                "use fewer aliases",
+            );
         }
         let node = node.clone();
         self.put(node, 0)
@@ -214,8 +214,8 @@ impl YamlReader<'_> {
             if !self.allowance.spend(weight(&node)) {
                 return self.problems.fail(
                     node.at,
-                    "the file's anchors hold too much",
-                    "write fewer anchors",
+                    "the file's anchors contain too many values",
+                    "use fewer anchors",
                 );
             }
             self.anchors.insert(anchor, node.clone());

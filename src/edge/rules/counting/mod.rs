@@ -101,23 +101,23 @@ impl fmt::Display for NoCounter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Quota(error) if error.is_pending() => f.write_str(
-                "has changed so often, in a store that cannot list who owes, that what clients owe from before is not paid yet; \
+                "was changed too often: its store cannot list the keys in debt, and debts from earlier changes are not paid yet; \
                  give it more `memory`, or change it again later",
             ),
-            Self::Quota(error) => write!(f, "has no store: {error}"),
+            Self::Quota(error) => write!(f, "cannot be counted: {error}"),
             Self::Algorithm => f.write_str(
-                "has a store that does not hold its algorithm; leave `store` out, or take `keyed`",
+                "has a store that does not support its algorithm; remove `store`, or use `store: keyed`",
             ),
             Self::NoServer => {
                 let why = if cfg!(feature = "redis") {
-                    "was given no server: give one to `RulesBuilder::redis`"
+                    "was given no server: pass one to `RulesBuilder::redis`"
                 } else {
-                    "was built without Redis: build it with the feature `redis`"
+                    "was built without Redis: enable the feature `redis`"
                 };
-                write!(f, "says store: redis, and this program {why}, or choose another store")
+                write!(f, "has store: redis, but this program {why}, or choose another store")
             }
             #[cfg(feature = "redis")]
-            Self::Task(why) => write!(f, "has nothing to fetch or post for it: {why}"),
+            Self::Task(why) => write!(f, "has no background task for its server: {why}"),
         }
     }
 }

@@ -41,24 +41,24 @@ impl RulesError {
 
     /// There is no source to load from.
     pub(in crate::edge::rules) fn no_source() -> Self {
-        Self::other("these rules were not read from files: give the new ones to `replace`")
+        Self::other("these rules were not read from files: pass the new rules to `replace` instead")
     }
 
     /// A domain has no rules. Includes the most similar domain, with its file.
     pub(super) fn no_domain(domain: &str, nearest: Option<(&str, &str)>) -> Self {
         let why = match nearest {
             Some((name, file)) => format!(
-                "; the nearest is {name:?}, of {file}: name that one, or load a file whose domain is {domain:?}"
+                "; the most similar domain is {name:?}, in {file}: use that name, or load a file whose domain is {domain:?}"
             ),
-            None => ", nor of any other: load a file of it first".to_owned(),
+            None => ", or for any other domain: load a file with this domain first".to_owned(),
         };
-        Self::other(format!("there are no rules of the domain {domain:?}{why}"))
+        Self::other(format!("there are no rules for the domain {domain:?}{why}"))
     }
 
     /// The system cannot watch files.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn watch(error: &str) -> Self {
-        Self::other(format!("the rules' files cannot be watched: {error}"))
+        Self::other(format!("the files of these rules cannot be watched: {error}"))
     }
 
     fn other(message: impl Into<Box<str>>) -> Self {

@@ -285,7 +285,7 @@ const NONE: &str = "none";
 fn limit(rule: &Rule) -> String {
     match &rule.limit {
         Limit::Unlimited => "unlimited".to_owned(),
-        Limit::Blocked { .. } => "refuses all".to_owned(),
+        Limit::Blocked { .. } => "denies all".to_owned(),
         Limit::Quota { quota, .. } => quota.to_string(),
     }
 }

@@ -198,7 +198,7 @@ impl<C: Clock> Rules<C> {
     /// ");
     /// let rules = Rules::from_yaml(&text("shop"))?;
     /// let error = rules.require_domain("shopp").unwrap_err();
-    /// assert!(error.to_string().contains("the nearest is \"shop\""));
+    /// assert!(error.to_string().contains("the most similar domain is \"shop\""));
     ///
     /// rules.require_domain("shop")?;
     /// let renamed = Config::from_yaml("limits.yaml", &text("store"))?;
