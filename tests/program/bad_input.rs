@@ -30,7 +30,7 @@ fn files_that_cannot_be_read_are_named() {
     place.run("replay folder").fails(1, &["folder", "is a directory"]);
     place.run("replay empty").fails(1, &["empty is empty"]);
     place.run("replay empty.gz").fails(1, &["empty.gz is empty"]);
-    place.run("replay blank").fails(1, &["blank: cannot tell the format"]);
+    place.run("replay blank").fails(1, &["blank: cannot detect the format"]);
     place.run("replay -").fails(1, &["standard input is empty"]);
     place.file("log", clf(1));
     place.run("replay log missing.log").fails(1, &["missing.log"]);
@@ -78,7 +78,7 @@ fn binary_junk_is_refused() {
         junk.push(seed.to_be_bytes()[0]);
     }
     place.file("junk", &junk);
-    place.run("replay junk").fails(1, &["junk: cannot tell the format", "--format"]);
+    place.run("replay junk").fails(1, &["junk: cannot detect the format", "--format"]);
     place.run("replay junk --format clf").fails(1, &["no usable record in junk", "junk:1: "]);
     place.run("replay junk --format jsonl").fails(1, &["junk", "no JSON object"]);
     place.run("replay junk --format tsv").fails(1, &["junk: which field is the time"]);
@@ -200,9 +200,9 @@ fn invalid_numbers_are_refused_with_a_hint() {
     let place = Place::new();
     for (line, parts) in [
         ("replay --limit -5/60s", ["'-5/60s'", "as in 100/60s"]),
-        ("replay --burst -1", ["--burst", "expected a whole number, as 20"]),
-        ("replay --burst x", ["--burst", "expected a whole number, as 20"]),
-        ("replay --top -1", ["--top", "expected a whole number, as 20"]),
+        ("replay --burst -1", ["--burst", "expected a whole number, such as 20"]),
+        ("replay --burst x", ["--burst", "expected a whole number, such as 20"]),
+        ("replay --top -1", ["--top", "expected a whole number, such as 20"]),
         ("replay --sub-windows 0", ["--sub-windows", "1 or more"]),
         ("replay --sub-windows -3", ["--sub-windows", "1 or more"]),
     ] {
@@ -214,12 +214,10 @@ fn invalid_numbers_are_refused_with_a_hint() {
 fn invalid_time_is_refused_with_the_format() {
     let place = Place::new();
     place.file("a.csv", "ts,client\nnoon,a\n");
-    place
-        .run("replay a.csv")
-        .fails(1, &["a.csv:2: the time \"noon\" is written in no way that is known", "--time-format"]);
+    place.run("replay a.csv").fails(1, &["a.csv:2: the time \"noon\" has no known format", "--time-format"]);
     place
         .run("replay a.csv --time-format %H:%M")
-        .fails(1, &["a.csv:2: the time \"noon\" is not written as %H:%M"]);
+        .fails(1, &["a.csv:2: the time \"noon\" does not have the format %H:%M"]);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn ports_are_cut_off_clients() {
         log(&["192.0.2.5:55512", "192.0.2.5:55513", "192.0.2.5", "[2001:db8::1]:1", "[2001:db8::2]:2"]);
     assert_eq!(place.decisions(&format!("log {ONE}")), "10010");
     let run = place.run(&format!("replay log {ONE}")).ok();
-    says(&run, &["4 records with a port, which is cut off", "of 2 keys"]);
+    says(&run, &["4 records with a port, which is removed", "of 2 keys"]);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn lists_give_the_client_that_the_proxies_saw() {
     // The nearest proxy wrote the right end of the list. A client can forge the left end.
     assert_eq!(place.decisions(&format!("log {ONE}")), "1001");
     let run = place.run(&format!("replay log {ONE}")).ok();
-    says(&run, &["3 records with a list of addresses: the last address counts", "--proxies N"]);
+    says(&run, &["3 records with a list of addresses: the client is the last address", "--proxies N"]);
     // With two trusted proxies, a request with only one address bypassed a proxy. The program skips it, as the
     // middleware rejects it.
     let run = place.run(&format!("replay log {ONE} --proxies 2 --json"));
@@ -88,8 +88,8 @@ fn the_prefix_in_use_is_said() {
          - key: remote_address\n    value: '2001:db8::'\n    rate_limit: { unit: hour, requests_per_unit: 2 }\n",
     );
     for args in ["replay log", "suggest log", "replay log --rules rules.yaml"] {
-        says(&place.run(args).ok(), &["Client   IPv6 addresses count by /64 (2 records)"]);
-        says(&place.run(&format!("{args} --ipv6-prefix 56")).ok(), &["count by /56"]);
+        says(&place.run(args).ok(), &["Client   IPv6 addresses are grouped by /64 (2 records)"]);
+        says(&place.run(&format!("{args} --ipv6-prefix 56")).ok(), &["grouped by /56"]);
         let json = place.run(&format!("{args} --json")).json();
         assert_eq!(json["input"]["ipv6_prefix"], 64, "{args}");
     }
@@ -113,7 +113,7 @@ fn keys_that_are_no_clients_are_warned_of() {
         says(&on(&lines, command), &["Warning  key \"192.0.2.77\" has 92 of 100 requests", "--key"]);
     }
     let each = on(&(0..100).map(|n| format!("user-{n}")).collect::<Vec<_>>(), "replay log");
-    says(&each, &["Warning  nearly every request has a key of its own (100 keys of 100 requests)"]);
+    says(&each, &["Warning  nearly every request has its own key (100 keys of 100 requests)"]);
 
     // With rules, the warning is about the field of the address.
     let place = log(&["192.0.2.1"; 40]);

@@ -98,7 +98,7 @@ fn enough_memory_decides_as_the_keyed_store() {
         assert!(compact == place.decisions(&args), "{algorithm}");
     }
     let table = place.run(&format!("replay {FLOOD} --store compact --memory 1MiB")).ok().stdout;
-    assert!(table.contains("Memory is enough: every decision is the keyed store's."), "{table}");
+    assert!(table.contains("Memory is enough: every decision is the same as the keyed store's."), "{table}");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn wrong_flags_are_refused_with_the_reason() {
         }
         place
             .run(&format!("{command} log --store compact --algorithm sliding-window --overflow inherit"))
-            .fails(2, &["sliding-window", "--overflow inherit is not for it", "use --overflow forget"]);
+            .fails(2, &["sliding-window", "--overflow inherit is not possible", "use --overflow forget"]);
     }
 }
 

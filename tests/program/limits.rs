@@ -125,7 +125,7 @@ fn times_out_of_order_are_sorted_stably() {
     // Sorted by time: a at 100, b at 100, a at 105, a at 110.
     assert_eq!(place.decisions(args), "1101");
     let run = place.run(&format!("replay {args}")).ok();
-    assert!(run.stdout.contains("1 request older than the one before: sorted"), "{}", run.stdout);
+    assert!(run.stdout.contains("1 request older than the previous one: sorted"), "{}", run.stdout);
     // Without the sort, the older requests of a are denied. b is another client.
     assert_eq!(place.decisions(&format!("{args} --no-sort")), "1010");
     let json = place.run(&format!("replay {args} --no-sort --json")).json();
@@ -160,14 +160,19 @@ fn differences_from_an_exact_log_are_counted() {
     assert_eq!(against_log(&place, args), [(1, 0), (2, 0), (0, 0)]);
     assert_eq!(against_log(&place, "--algorithm gcra --burst 1 --limit 2/60s"), [(0, 3)]);
     let table = place.run(&format!("replay log {args}")).ok().stdout;
-    for part in ["Beside an exact sliding log", "Wrongly admitted", "16.67 %", "33.33 %", "judged by itself"]
-    {
+    for part in [
+        "Compared with an exact sliding log",
+        "Wrongly admitted",
+        "16.67 %",
+        "33.33 %",
+        "compared on its own",
+    ] {
         assert!(table.contains(part), "{part}: {table}");
     }
     // If times step back, there is no exact window to compare with.
     let place = log("120,a 119,a");
     let run = place.run("replay log --no-sort").ok();
-    assert!(!run.stdout.contains("Beside an exact sliding log"), "{}", run.stdout);
+    assert!(!run.stdout.contains("Compared with an exact sliding log"), "{}", run.stdout);
     let json = place.run("replay log --no-sort --json --algorithm gcra").json();
     assert_eq!(json["results"][0]["against_log"], serde_json::Value::Null);
 }

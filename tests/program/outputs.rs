@@ -111,7 +111,7 @@ fn the_fields_chosen_are_said() {
 fn without_a_file_it_replays_a_made_up_day() {
     let place = Place::new();
     let run = place.run("replay").ok();
-    assert!(run.stdout.contains("made-up"), "{}", run.stdout);
+    assert!(run.stdout.contains("generated requests"), "{}", run.stdout);
     let json = place.run("replay --algorithm gcra --json").json();
     let records = json["input"]["records"].as_u64().unwrap();
     assert!((250_000..350_000).contains(&records), "{records}");
@@ -317,7 +317,11 @@ fn tables_fit_the_terminal() {
         }
     }
     let run = place.run_in(Some(80), "replay log --limit 5/60s", b"").ok();
-    assert!(run.stdout.contains("(Without Most denied key: the terminal is too narrow"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("(Columns left out: Most denied key. The terminal is too narrow"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]
@@ -330,7 +334,7 @@ fn unusual_columns_are_explained() {
     for (args, explained) in [
         ("", &["Keys denied: ", "State: ", "Differs: "][..]),
         ("--store compact --memory 64KiB", &["When full: ", "Evicted: ", "Indebted: ", "Wrongly: "]),
-        ("--store sketch --memory 64KiB", &["mistaken", "overcounted", "Wrongly: "]),
+        ("--store sketch --memory 64KiB", &["False positive: ", "Overcounted: ", "Wrongly: "]),
         ("--rules rules.yaml", &["Shadow: ", "Uncharged: ", "Near and Soft: ", "No domain: "]),
     ] {
         let run = place.run(&format!("replay log {args}")).ok();

@@ -133,7 +133,7 @@ fn tables_say_the_same() {
         "{}",
         run.stdout
     );
-    assert!(run.stdout.contains("Asked as remote_address=ip (worked out from the rules"), "{}", run.stdout);
+    assert!(run.stdout.contains("Asked as remote_address=ip (derived from the rules"), "{}", run.stdout);
     assert_eq!(row(&run, "10 6"), "10 6 4 40.00 % 59 min 59 s; 1 never 0 0 0");
     assert_eq!(row(&run, "path=bare_path"), "path=bare_path,remote_address=ip 9 3");
     assert_eq!(
@@ -235,11 +235,7 @@ fn rules_in_redis_count_as_of_one_machine() {
     place.file("shared.yaml", format!("tollgate: {{ store: redis, mode: atomic, processes: 4 }}\n{EDGE}"));
     assert_eq!(place.decisions("log --rules shared.yaml"), DECIDED);
     let run = place.run("replay log --rules shared.yaml").ok();
-    assert!(
-        run.stderr.contains("2 rules with store: redis: counted as of one machine alone"),
-        "{}",
-        run.stderr
-    );
+    assert!(run.stderr.contains("2 rules with store: redis: replayed as on one machine"), "{}", run.stderr);
 }
 
 #[test]
@@ -326,7 +322,7 @@ fn constants_are_given_or_worked_out() {
          rate_limit: { unit: hour, requests_per_unit: 4 }\n",
     );
     let run = place.run("replay log --rules rules.yaml --decisions out").ok();
-    assert!(run.stdout.contains("Asked as generic_key:='a,b' (worked out"), "{}", run.stdout);
+    assert!(run.stdout.contains("Asked as generic_key:='a,b' (derived"), "{}", run.stdout);
     assert!(row(&run, "d|generic_key=a,b (all together)").ends_with(" 6 0"));
     assert_eq!(place.read("out"), b"1111000000");
     assert_eq!(place.decisions("log --rules rules.yaml --descriptor generic_key:='a,b'"), "1111000000");
@@ -340,7 +336,7 @@ fn constants_are_given_or_worked_out() {
     );
     let run = place.run("replay log --rules two.yaml --decisions out").ok();
     assert!(run.stdout.contains("Note     the rules have 2 constants"), "{}", run.stdout);
-    assert!(run.stdout.contains("Note     rule d|generic_key: its key has no field"), "{}", run.stdout);
+    assert!(run.stdout.contains("Note     rule d|generic_key: no field can be derived"), "{}", run.stdout);
     assert_eq!(place.read("out"), b"1110000000");
 }
 
@@ -376,13 +372,13 @@ fn a_store_that_is_short_of_room_is_told() {
         place.file(&format!("{name}.yaml"), rules(settings));
     }
     let small = place.run("replay log.csv --rules small.yaml --json");
-    assert!(small.stderr.contains("Note     rule d|ip: its store was short of room"), "{}", small.stderr);
+    assert!(small.stderr.contains("Note     rule d|ip: its store was full"), "{}", small.stderr);
     let small = small.json();
     let count = |name: &str| small["rules"][0][name].as_u64().unwrap();
     assert!(count("evictions") > 0 && count("debt_denials") > 0, "{small:#}");
     assert!(count("denied") > 20_000, "{small:#}");
     let roomy = place.run("replay log.csv --rules roomy.yaml --json");
-    assert!(!roomy.stderr.contains("short of room"), "{}", roomy.stderr);
+    assert!(!roomy.stderr.contains("store was full"), "{}", roomy.stderr);
     has(
         &roomy.json()["rules"][0],
         &json!({ "evictions": 0, "debt_denials": 0, "denied": 20_000, "keys_denied": 20_000 }),
@@ -397,7 +393,7 @@ fn the_made_up_day_has_clients() {
     let place = place();
     let run = place.run("replay --rules edge.yaml --chart out.svg").ok();
     assert!(run.stdout.contains("Asked as remote_address=client"), "{}", run.stdout);
-    assert!(run.stdout.contains("Note     no field is known to be path"), "{}", run.stdout);
+    assert!(run.stdout.contains("Note     no field matches path"), "{}", run.stdout);
     assert_eq!(row(&run, "path=?"), "path=?,remote_address=client 0 0");
     let chart = String::from_utf8(place.read("out.svg")).unwrap();
     assert!(chart.contains("edge.yaml") && chart.contains("3 rules"), "{chart:.500}");
@@ -424,7 +420,7 @@ fn what_is_wrong_is_told() {
         .fails(1, &["log: there is no field \"cookie\"; the fields are: ip, ident,"]);
     with("remote_address").fails(2, &["--descriptor", "expected KEY=FIELD or KEY:=TEXT"]);
     with("k:='x").fails(2, &["the quote is not closed"]);
-    with("a=ip --descriptor a=ip").fails(2, &["--descriptor a=ip is there twice"]);
+    with("a=ip --descriptor a=ip").fails(2, &["--descriptor a=ip is given twice"]);
     place.file("log.jsonl", "{\"ts\":1,\"ip\":\"a\"}\n");
     place
         .run("replay log.jsonl --rules edge.yaml --descriptor remote_address=id")

@@ -251,7 +251,7 @@ fn a_limit_alone_refuses_all_that_is_denied() {
         assert_eq!(refused(result), [result["denied"].as_u64().unwrap()]);
     }
     let table = place.run("replay log --time-format s --limit 6/6s").ok().stdout;
-    assert!(!table.contains("Denied by which limit"), "{table}");
+    assert!(!table.contains("Denied requests by limit"), "{table}");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn the_table_says_which_limit_refused() {
         log(&[(100, 0, 1), (100, 0, 1), (101, 0, 1), (102, 0, 1), (103, 0, 1), (110, 0, 1), (110, 1, 1)]);
     let args = "replay log --time-format s --algorithm sliding-log --limit 1/s --limit 3/10s";
     let table = place.run(args).ok().stdout;
-    let (_, after) = table.split_once("Denied by which limit").expect(&table);
+    let (_, after) = table.split_once("Denied requests by limit").expect(&table);
     let mut lines = after.lines().skip(1);
     let words = |line: Option<&str>| line.unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(lines.next()), ["Algorithm", "1/s", "3/10s"]);

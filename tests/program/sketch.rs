@@ -102,7 +102,7 @@ fn enough_memory_decides_as_the_keyed_store() {
     }
     let table = place.run(&format!("replay {BUSY} --store sketch --memory 256KiB")).ok().stdout;
     for part in
-        ["Sketch store of 256KiB", "Mistaken", "Memory is enough: every decision is the keyed store's."]
+        ["Sketch store of 256KiB", "False positive", "Memory is enough: every decision is the same as"]
     {
         assert!(table.contains(part), "{part}: {table}");
     }
@@ -121,7 +121,8 @@ fn too_little_memory_denies_early_and_says_so() {
         assert!(chance(result, "denied") > 0.5, "{result}");
     }
     let table = place.run(&args).ok().stdout;
-    let warning = "Warning: memory is short for fixed-window, sliding-window: more than one in a thousand";
+    let warning =
+        "Warning: memory is short for fixed-window, sliding-window: more than one request in a thousand";
     for part in ["Sketch store of 512B, at its fullest", warning, "Try --memory 1KiB."] {
         assert!(table.contains(part), "{part}: {table}");
     }
@@ -154,7 +155,7 @@ fn how_full_it_got_is_told_of_the_fullest_window() {
     for (both, one) in results(&both).iter().zip(results(&json)) {
         assert!(
             chance(both, "false_positive") > chance(one, "false_positive"),
-            "each of two limits has half of the memory"
+            "each has half of the memory"
         );
     }
 }
@@ -198,7 +199,7 @@ fn wrong_flags_are_refused_with_the_reason() {
         for overflow in ["spill", "forget", "inherit"] {
             place.run(&format!("{command} log --store sketch --overflow {overflow} --memory 1MiB")).fails(
                 2,
-                &[&format!("--overflow {overflow}"), "no slots", "leave the flag out", "--store compact"],
+                &[&format!("--overflow {overflow}"), "no slots", "remove the flag", "--store compact"],
             );
         }
         place
@@ -326,8 +327,8 @@ fn help_tells_when_to_use_which() {
     for part in [
         "tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB",
         "right for most servers",
-        "more busy clients than there is memory for",
-        "nobody gets more than the limit",
+        "more busy clients than fit in memory",
+        "No client gets more than the limit",
         "for fixed-window and sliding-window only",
         "\"sketch\"",
         "wrongly_denied",

@@ -124,8 +124,8 @@ fn the_table_explains_itself() {
     let run = place.run(&format!("{args} --period d --period s")).ok();
     for part in [
         "Goal     deny at most 15% of requests, periods 1 d and 1 s\n",
-        "Method   from the longest period to the shortest",
-        "the k-th of 2 to k/2",
+        "Method   finds the limits from the longest period to the shortest",
+        "the k-th of 2: k/2",
         "◀ --limit 16/d ",
         "◀ --limit 9/s ",
         "15/d",
@@ -144,7 +144,10 @@ fn the_table_explains_itself() {
     }
     let help = place.run("suggest --help").ok().stdout;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(help.contains("the k-th of n to k/n") && help.contains("\"limits\""), "{help}");
+    assert!(
+        help.contains("The k-th of n limits is the smallest one") && help.contains("\"limits\""),
+        "{help}"
+    );
 }
 
 /// Asserts that the answer meets the goal, and that no limit of the answer could be one lower.
@@ -243,7 +246,9 @@ fn bad_periods_are_refused_with_the_reason() {
     let place = Place::new();
     // The flags are checked before any input is read. There is no log.
     for twice in ["--period 60s --period min", "--period s --period 1h --period 1000ms"] {
-        place.run(&format!("suggest log {twice}")).fails(2, &["--period: 1 ", "named twice", "of its own"]);
+        place
+            .run(&format!("suggest log {twice}"))
+            .fails(2, &["--period: 1 ", "given twice", "a different period"]);
     }
     place.run("suggest log --period 1s --period soon").fails(2, &["60s", "soon"]);
     place.run("suggest log --period 1s --period 0s").fails(2, &["--period"]);
@@ -261,7 +266,7 @@ fn what_cannot_be_met_names_the_period() {
     // A burst of one never admits two requests at the same time.
     place.run(&format!("{args} --period s --period h --burst 1")).fails(
         1,
-        &["gcra: no limit with --period h can keep to 1/2 of the goal to deny at most 1%", "burst of 1"],
+        &["gcra: no limit with --period h can meet 1/2 of the goal to deny at most 1%", "burst of 1"],
     );
     // Forty requests at once exceed the highest rate.
     place.run(&format!("{args} --period h --period ns")).fails(

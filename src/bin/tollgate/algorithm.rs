@@ -18,7 +18,7 @@ pub enum AlgorithmName {
     LeakyBucket,
     /// A counter that restarts at every period since 1970; up to twice the limit around a boundary
     FixedWindow,
-    /// The times of the last admissions; exact in every window, 8 bytes a unit
+    /// The times of the last admissions; exact in every window, 8 bytes per unit
     SlidingLog,
     /// The current window's count and a share of the previous one's; close to the log, 16 bytes
     SlidingWindow,
@@ -59,7 +59,7 @@ impl AlgorithmName {
 
 /// The values of `--algorithm`: all algorithms, or one.
 fn values() -> impl Iterator<Item = PossibleValue> {
-    let all = PossibleValue::new("all").help("Every one of them, side by side");
+    let all = PossibleValue::new("all").help("All algorithms, side by side");
     std::iter::once(all)
         .chain(AlgorithmName::value_variants().iter().filter_map(ValueEnum::to_possible_value))
 }

@@ -28,7 +28,7 @@ pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) 
                 && last.extension().is_some_and(|extension| extension == "json") =>
         {
             Err(Error::Run(format!(
-                "{message}\n(to write JSON to a file, join it by =, as in --json={})",
+                "{message}\n(to write JSON to a file, use an equals sign: --json={})",
                 last.display()
             )))
         }
@@ -39,7 +39,7 @@ pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) 
 /// The generated day; its requests have a client and no other field.
 fn made_up_fields(mut fields: Fields) -> Result<Trace, Error> {
     let mut trace = synthetic::day();
-    let names = fields.resolve(Format::Tsv, &["client".to_owned()], "the made-up day")?;
+    let names = fields.resolve(Format::Tsv, &["client".to_owned()], "the generated day")?;
     let mut row = Row::new(None);
     for record in &mut trace.records {
         row.clear();
@@ -47,7 +47,9 @@ fn made_up_fields(mut fields: Fields) -> Result<Trace, Error> {
         for name in &names {
             row.add_field(name.as_ref().map(|_| client.as_bytes()));
         }
-        record.key = fields.intern(&row).ok_or_else(|| Error::run("too many keys"))?;
+        record.key = fields
+            .intern(&row)
+            .ok_or_else(|| Error::run("more than 2^32 keys; choose fields with fewer values"))?;
     }
     trace.fields = Some(fields);
     Ok(trace)

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `args/` | the command line |
 //! | `input/` | files to records: decompression, formats, fields, times, keys |
-//! | `load`, `synthetic` | the files that the command line names, or the made-up day |
+//! | `load`, `synthetic` | the files that the command line names, or the generated day |
 //! | `algorithm`, `store` | the algorithms and the stores by name |
 //! | `replay/`, `suggest/`, `rules/` | the work of each command, and what people and programs see of it |
 //! | `output/` | tables, charts, files, progress |

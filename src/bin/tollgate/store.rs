@@ -37,7 +37,7 @@ pub struct StoreArgs {
     /// bytes for each client that comes twice in a window, and 3 bits for each other client. It keeps no state per
     /// client: clients share counters. No client gets more than the limit, and some clients are denied early, more
     /// often when the counters are fuller. The output shows three
-    /// chances, each at the end of its worst window. "Mistaken": a new client is taken for an earlier client.
+    /// chances, each at the end of its worst window. "False positive": a new client is taken for an earlier client.
     /// "Overcounted": a new client is counted at least one unit too high. "Denied early": a new client is denied after
     /// less than half of its limit (one in a thousand is too many).
     ///
@@ -183,26 +183,25 @@ impl StoreArgs {
             (StoreArg::Keyed, None, None) => return Ok(storage),
             (StoreArg::Keyed, Some(memory), _) => {
                 return Err(Error::usage(format!(
-                    "--memory {memory}: the keyed store takes as much memory as its active clients need; for one of \
-                     fixed size add --store compact or --store sketch"
+                    "--memory {memory}: the keyed store takes as much memory as its active clients need; for a fixed size, \
+                     use --store compact or --store sketch"
                 )));
             }
             (StoreArg::Keyed, None, Some(overflow)) => {
                 return Err(Error::usage(format!(
-                    "--overflow {}: the keyed store never overflows; for one of fixed size add --store compact",
+                    "--overflow {}: the keyed store never overflows; remove the flag, or use --store compact",
                     name(overflow)
                 )));
             }
             (StoreArg::Sketch, _, Some(overflow)) => {
                 return Err(Error::usage(format!(
-                    "--overflow {}: the sketch store has no slots that could run out; when it fills up, clients are \
-                     denied early for what others used, and that is all it can do; leave the flag out, or use \
-                     --store compact",
+                    "--overflow {}: the sketch store has no slots, so it has no overflow policy; when it fills up, it \
+                     denies some clients early; remove the flag, or use --store compact",
                     name(overflow)
                 )));
             }
             (StoreArg::Sketch, ..) => "1 to 8 for each client that comes twice in one window",
-            (StoreArg::Compact, ..) => "some 12 for each client that owes at the same time",
+            (StoreArg::Compact, ..) => "about 12 for each client that has a debt at the same time",
         };
         if memory.bytes >= least {
             return Ok(storage);
@@ -253,7 +252,7 @@ impl Storage {
             (StoreArg::Compact, SlidingWindow) => {
                 let overflow = self.overflow.filter(|&overflow| overflow != OverflowArg::Forget)?;
                 let why = format!(
-                    "in the compact store its two counts can only be forgotten, so --overflow {} is not for it",
+                    "in the compact store, its two counts can only be forgotten, so --overflow {} is not possible",
                     name(overflow)
                 );
                 return Some((why, "use --overflow forget".to_owned()));

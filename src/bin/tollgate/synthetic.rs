@@ -99,7 +99,7 @@ pub fn day() -> Trace {
     }
     trace.records.sort_by_key(|record| record.at);
     trace.notes.push(
-        "made-up requests, since no file was named: a day of 20,000 clients, a sudden crowd at 20:15,\n         \
+        "generated requests, because no file was named: a day of 20,000 clients, a sudden crowd at 20:15,\n         \
          a scraper from 02:00 to 05:00, a cron job, a poller and a client stuck retrying"
             .to_owned(),
     );

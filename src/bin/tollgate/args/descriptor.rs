@@ -34,7 +34,7 @@ impl FromStr for DescriptorArg {
                 text.find(['=', ',']).map(|at| at - usize::from(text[..at].ends_with(':')))
             })?;
             let expected =
-                || format!("{:?}: expected KEY=FIELD or KEY:=TEXT, as remote_address=ip", rest.trim());
+                || format!("{:?}: expected KEY=FIELD or KEY:=TEXT, such as remote_address=ip", rest.trim());
             if key.is_empty() {
                 return Err(expected());
             }
@@ -46,7 +46,7 @@ impl FromStr for DescriptorArg {
             let quoted = after.trim_start().starts_with('\'');
             let (value, after) = word(after, |text| text.find(','))?;
             if value.is_empty() && !(is_text && quoted) {
-                let what = if is_text { "text; an empty one is written ''" } else { "field" };
+                let what = if is_text { "text; write '' for an empty text" } else { "field" };
                 return Err(format!("{key:?} has no {what}"));
             }
             entries.push((key, if is_text { EntryValue::Text(value) } else { EntryValue::Field(value) }));
@@ -54,7 +54,7 @@ impl FromStr for DescriptorArg {
                 Some(after) => rest = after,
                 None if after.is_empty() => return Ok(Self(entries)),
                 None => {
-                    return Err(format!("{after:?} follows a quoted text; entries are separated by commas"));
+                    return Err(format!("{after:?} follows a quoted text; separate entries with commas"));
                 }
             }
         }
@@ -71,7 +71,9 @@ fn word(text: &str, end: impl Fn(&str) -> Option<usize>) -> Result<(String, &str
     let mut word = String::new();
     loop {
         let Some((part, after)) = rest.split_once('\'') else {
-            return Err(format!("{trimmed:?}: the quote is not closed"));
+            return Err(format!(
+                "{trimmed:?}: the quote is not closed; add a single quote at the end of the text"
+            ));
         };
         word.push_str(part);
         match after.strip_prefix('\'') {
@@ -142,7 +144,7 @@ mod tests {
             ("a,b=c", "\"a,b=c\": expected"),
             ("a=", "\"a\" has no field"),
             ("a=''", "\"a\" has no field"),
-            ("a:=", "an empty one is written ''"),
+            ("a:=", "write '' for an empty text"),
             ("a:='x", "not closed"),
             ("'a=x", "not closed"),
             ("a:='x'y", "\"y\" follows"),

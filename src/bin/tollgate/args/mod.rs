@@ -56,13 +56,13 @@ pub enum Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  A made-up day through every algorithm:
+  A generated day through every algorithm:
     tollgate replay
   Your own log, at 100 requests a minute for each address:
     tollgate replay access.log --limit 100/60s
-  The smallest limit that denies anything to one client in a hundred at most:
+  The smallest limit that denies requests of at most one client in a hundred:
     tollgate suggest access.log --deny-clients 1%
-  Whether a server could load these rules, and what they would have denied:
+  Check that a server can load these rules, and see what they would have denied:
     tollgate rules check limits.yaml
     tollgate replay access.log --rules limits.yaml
 
@@ -73,51 +73,51 @@ Examples:
   tollgate rules check limits.yaml
   tollgate replay access.log --rules limits.yaml
 
-What such a file says: tollgate rules check --help";
+The language of rule files: tollgate rules check --help";
 
 const REPLAY_EXAMPLES_SHORT: &str = "Examples and details: tollgate replay --help";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
-  A made-up day through every algorithm:
+  A generated day through every algorithm:
     tollgate replay
-  A web server's logs, old ones compressed, at 100 requests a minute for each address:
+  A web server's logs, one of them compressed, at 100 requests a minute for each address:
     tollgate replay access.log.2.gz access.log.1 --limit 100/60s
-  Two limits on every request, both of which must admit it, with one algorithm, and how often each refuses:
+  Two limits on every request, which must both admit it. The output shows how often each of them denies:
     tollgate replay access.log --limit 10/s --limit 300/h --algorithm sliding-window
-  JSON lines with nested fields, each user on each route apart, and a picture:
+  JSON lines with nested fields, a separate limit for each user on each route, and a chart:
     tollgate replay requests.jsonl --time ts --key user.id+route --limit 5/min --chart denied.svg
-  CSV whose date and time are two columns, IPv6 clients by their /56, results for a program:
+  CSV with date and time in two columns, IPv6 clients by their /56, and JSON output:
     zcat log.csv.gz | tollgate replay - --time date+time --key ip --ipv6-prefix 56 --json
-  Whether 64 KiB are enough for this traffic in the store of fixed size, however many clients there are:
+  Check that the compact store needs no more than 64 KiB for this traffic:
     tollgate replay access.log --limit 100/60s --store compact --memory 64KiB
-  The same for counters that clients share, with more clients than that has room for:
+  The same for the sketch store, if there are more busy clients than the compact store has room for:
     tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB
-  Which requests a file of rules would deny, by which rule and for which key; see below:
+  The requests that a rule file would deny, by rule and by key; see below:
     tollgate replay access.log --rules limits.yaml
-  Which limit would deny one request in a thousand:
+  The smallest limit that denies at most one request in a thousand:
     tollgate suggest access.log --deny-requests 0.1%
-  The same for a limit an hour and one a second beside it, so that an hour's units are not gone in a second:
+  The same for two limits, per hour and per second, so that no client uses an hour's units in one second:
     tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
 
-Files of rules, as limits.yaml:
+Rule files, such as limits.yaml:
     domain: edge
     descriptors:
-      - key: remote_address             # each address apart
+      - key: remote_address             # each address separately
         rate_limit: { unit: second, requests_per_unit: 10 }
       - key: path
         value: /login
         descriptors:                    # requests with both entries, in this order
           - key: remote_address
             rate_limit: { unit: minute, requests_per_unit: 5 }
-  Rules decide by descriptors: lists of keys and values that a request says of itself. Which fields of a log they are is worked
-  out from the keys, or said:
+  Rules decide by descriptors: lists of keys and values that describe a request. The program derives the fields of the log from
+  the keys, or you name them:
     tollgate replay access.log --rules limits.yaml \\
       --descriptor remote_address=ip --descriptor path=bare_path,remote_address=ip
-  Nested JSON, a constant, tiers, and a picture:
+  Nested JSON, a constant, tiers, and a chart:
     tollgate replay requests.jsonl --rules limits.yaml --rules more.toml --domain api \\
       --descriptor generic_key:=api,tenant=user.tenant --tier user.plan --chart denied.svg
-  The same rules, charged as Envoy's service does, with results for a program and a byte a request:
+  The same rules, charged as in Envoy's service, with JSON output and one byte per request:
     tollgate replay access.log --rules limits.yaml --charging count-first --json --decisions out.bin
 
 Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
@@ -142,7 +142,7 @@ pub struct AlgorithmArgs {
     #[arg(long, value_parser = algorithm::parser(), value_name = "NAME", help_heading = "Limiter")]
     pub algorithm: Vec<Option<AlgorithmName>>,
 
-    /// Units that may come at once, for gcra, token-bucket and leaky-bucket [default: the limit]
+    /// Units that may be used at once, for gcra, token-bucket and leaky-bucket [default: the limit]
     #[arg(long, value_name = "UNITS", value_parser = whole::<u64>, allow_negative_numbers = true, help_heading = "Limiter")]
     pub burst: Option<u64>,
 
@@ -169,7 +169,7 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub input: Selection,
 
-    /// Units per period for each key, as 100/60s, 5/min, 1000/h or "10/s burst 50" [default: 60/min]
+    /// Units per period for each key, such as 100/60s, 5/min, 1000/h or "10/s burst 50" [default: 60/min]
     ///
     /// Repeat it to apply several limits to every request: a request is admitted, and charged to all of them, only if
     /// all admit it. Units of time: ns, us, ms, s, min, h, d.
@@ -193,7 +193,7 @@ pub struct ReplayArgs {
     ///
     /// With --store compact each result has the store's counters in an object "compact", with --store sketch in an
     /// object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1, saturation
-    /// (mistaken, overcounted, denied); see --store.
+    /// (false_positive, overcounted, denied); see --store.
     ///
     /// With --rules, "results" is one object, and "rules" has the text and the counts of each rule. Of the "matched"
     /// requests, the rule "allowed" some, denied some, or would have denied some ("shadow_denied"). "unlimited_allowed"
@@ -209,7 +209,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub decisions: Option<PathBuf>,
 
-    /// Draw admitted and denied requests over time, as out.svg or out.png
+    /// Draw admitted and denied requests over time, in a file such as out.svg or out.png
     #[arg(long, value_name = "FILE", value_parser = chart_path, help_heading = "Output")]
     pub chart: Option<PathBuf>,
 
@@ -263,7 +263,6 @@ pub struct SuggestArgs {
     /// limits is the smallest one that, together with the limits before it, uses at most k/n of the goal. Then each
     /// limit is lowered, in the same order, as far as the goal allows with all others in force. So no limit of the
     /// answer could be lower by one.
-    /// lower.
     #[arg(long, value_name = "PERIOD", default_value = "60s", value_parser = period, help_heading = "Goal")]
     pub period: Vec<Duration>,
 
@@ -290,7 +289,7 @@ impl SuggestArgs {
         match twice {
             None => Ok(&self.period),
             Some((_, &period)) => Err(Error::usage(format!(
-                "--period: {} is named twice, but each limit needs a period of its own",
+                "--period: {} is given twice; give each limit a different period",
                 human::duration(period)
             ))),
         }
@@ -347,7 +346,7 @@ impl FromStr for Share {
         };
         match decimal::scaled(number.as_bytes(), power) {
             Ok(scaled) if scaled.value <= 1_000_000_000 => Ok(Self { billionths: scaled.value }),
-            _ => Err("expected a share from 0% to 100%, as 0.1% or 0.001"),
+            _ => Err("expected a share from 0% to 100%, such as 0.1% or 0.001"),
         }
     }
 }
@@ -372,7 +371,7 @@ fn period(text: &str) -> Result<Duration, String> {
 
 /// Parses a number; the error states the valid range.
 fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
-    text.parse().map_err(|_| "expected a whole number, as 20")
+    text.parse().map_err(|_| "expected a whole number, such as 20")
 }
 
 fn chart_path(text: &str) -> Result<PathBuf, String> {

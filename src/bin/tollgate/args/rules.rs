@@ -22,13 +22,13 @@ pub enum RulesCommand {
 }
 
 const CHECK_EXAMPLES: &str = "\
-A file of rules, limits.yaml:
+A rule file, limits.yaml:
   domain: edge
   descriptors:
-    - key: remote_address             # each address apart
+    - key: remote_address             # each address separately
       rate_limit: { unit: second, requests_per_unit: 10 }
     - key: remote_address
-      value: 198.51.100.20            # but for this one, which has no limit
+      value: 198.51.100.20            # this address has no limit
     - key: path
       value: /login
       descriptors:                    # requests with both entries, in this order
@@ -41,7 +41,7 @@ Examples:
   tollgate rules check rules/*.yaml --merge-domains
   tollgate rules check limits.yaml --log access.log --descriptor path=bare_path,remote_address=ip
 
-Exit codes: 0 the files can be used, 1 they cannot, 2 the command line is wrong. Warnings change nothing about that.";
+Exit codes: 0 the files can be used, 1 they cannot, 2 the command line is wrong. Warnings do not change the exit code.";
 
 /// `tollgate rules check`.
 #[derive(Args, Debug)]
@@ -72,7 +72,7 @@ pub struct CheckArgs {
     pub mapping: MappingArgs,
 }
 
-/// The rule files of a replay.
+/// Turns the input files into the flag `--log`.
 fn log(files: Arg) -> Arg {
     files
         .long("log")
@@ -80,8 +80,8 @@ fn log(files: Arg) -> Arg {
         .help("Log in which to look for rules that apply to no request; repeat it for several files")
         .long_help(
             "Log in which to look for rules that apply to no request; repeat it for several files; - is standard input\n\n\
-             Every request is described and decided as by `tollgate replay --rules`. Each rule that applied to none is a \
-             warning: its keys or values may be misspelt, or another rule hides it.",
+             Requests get descriptors and are decided as in `tollgate replay --rules`. The program warns of each rule that \
+             applied to no request: its keys or values may be misspelt, or another rule hides it.",
         )
 }
 
@@ -118,7 +118,7 @@ pub struct RulesArgs {
     #[command(flatten)]
     pub mapping: MappingArgs,
 
-    /// Charge for requests that are denied [default: as the files say]
+    /// Whether denied requests are charged [default: the setting in the files]
     #[arg(long, value_enum, value_name = "HOW", requires = "rules", help_heading = "Rules")]
     pub charging: Option<ChargingArg>,
 

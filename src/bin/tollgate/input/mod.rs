@@ -175,7 +175,7 @@ pub fn warning(counts: &[u64], name: impl Fn(u32) -> String, flag: &str) -> Opti
         ))
     } else if nearly_all(values) {
         Some(format!(
-            "nearly every request has a key of its own ({} of {}), and no limit acts on those: choose another field with {flag}",
+            "nearly every request has its own key ({} of {}), so limits have no effect: choose another field with {flag}",
             human::counted(values, "key"),
             human::counted(requests, "request"),
         ))
@@ -199,8 +199,8 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         Format::Auto => Format::guess(&source.head).ok_or_else(|| {
             let start = printable(&source.head[..source.head.len().min(60)], 60);
             Error::run(format!(
-                "{name}: cannot tell the format: neither log lines, JSON lines, nor a header with commas or tabs \
-                 (it begins \"{start}\"); name it with --format"
+                "{name}: cannot detect the format: neither log lines, JSON lines, nor a header with commas or tabs \
+                 (it begins \"{start}\"); name the format with --format"
             ))
         })?,
         format => format,

@@ -51,7 +51,7 @@ pub fn input_lines(trace: &Trace, no_sort: bool) -> String {
     if trace.out_of_order > 0 {
         let how = if no_sort { "replayed as they are (--no-sort)" } else { "sorted" };
         let old = human::counted(trace.out_of_order, "request");
-        let _ = writeln!(text, "Order    {old} older than the one before: {how}");
+        let _ = writeln!(text, "Order    {old} older than the previous one: {how}");
     }
     for warning in &trace.warnings {
         let _ = writeln!(text, "Warning  {warning}");
@@ -65,8 +65,8 @@ fn client_lines(trace: &Trace) -> String {
     let AddressCounts { networks, ports, lists, virtual_hosts } = trace.seen;
     let records = |n| human::counted(n, "record");
     let by = match clients.ipv6_prefix {
-        128 => "IPv6 addresses count one by one".to_owned(),
-        bits => format!("IPv6 addresses count by /{bits} ({})", records(networks)),
+        128 => "each IPv6 address is one client".to_owned(),
+        bits => format!("IPv6 addresses are grouped by /{bits} ({})", records(networks)),
     };
     let mut text = format!("Client   {by}\n");
     if virtual_hosts > 0 {
@@ -77,13 +77,13 @@ fn client_lines(trace: &Trace) -> String {
         );
     }
     if ports > 0 {
-        let _ = writeln!(text, "         {} with a port, which is cut off", records(ports));
+        let _ = writeln!(text, "         {} with a port, which is removed", records(ports));
     }
     if lists > 0 {
         let which = match clients.proxies {
-            1 => "the last address counts, which the nearest proxy wrote; --proxies N trusts more".to_owned(),
+            1 => "the client is the last address, which the nearest proxy wrote; --proxies N trusts more proxies".to_owned(),
             proxies => {
-                format!("the address that the first of {proxies} proxies saw counts (--proxies {proxies})")
+                format!("the client is the address that the first of {proxies} proxies saw (--proxies {proxies})")
             }
         };
         let _ = writeln!(text, "         {} with a list of addresses: {which}", records(lists));

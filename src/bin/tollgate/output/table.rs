@@ -92,7 +92,10 @@ fn in_width(mut table: Table, droppable: &[usize], width: usize) -> String {
     }
     dropped.sort_unstable();
     let names: Vec<&str> = dropped.iter().filter_map(|&at| names.get(at)).map(String::as_str).collect();
-    format!("{table}\n(Without {}: the terminal is too narrow. --json has all.)", names.join(", "))
+    format!(
+        "{table}\n(Columns left out: {}. The terminal is too narrow; --json shows all.)",
+        names.join(", ")
+    )
 }
 
 fn texts(row: Option<&Row>) -> Vec<String> {
@@ -131,7 +134,10 @@ mod tests {
         // Then a column is left out and named.
         let text = in_width(table(), &[3], 45);
         assert!(!text.contains("12,345") && text.contains("1,234"), "{text}");
-        assert!(text.ends_with("(Without Line: the terminal is too narrow. --json has all.)"), "{text}");
+        assert!(
+            text.ends_with("(Columns left out: Line. The terminal is too narrow; --json shows all.)"),
+            "{text}"
+        );
         // If the width is too small, the table is wider, and no column is lost.
         assert!(in_width(table(), &[], 5).contains("1 h 20 min"));
     }

@@ -234,7 +234,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
                   let `tollgate suggest` find one.\n";
     }
     if args.algorithms.burst.is_some() && algorithms.iter().any(|algorithm| !algorithm.heeds_burst()) {
-        about += "         The burst is for gcra, token-bucket and leaky-bucket; windows ignore it.\n";
+        about += "         The burst applies to gcra, token-bucket and leaky-bucket; window algorithms ignore it.\n";
     }
     about += &storage.line(quotas.len());
     left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
@@ -305,7 +305,7 @@ fn replay_all(
     let mut left_out = Vec::new();
     for &algorithm in algorithms {
         let name = algorithm.name();
-        let exact = if setup.beside { ", and exactly beside it" } else { "" };
+        let exact = if setup.beside { ", with an exact store in parallel" } else { "" };
         progress.set_message(format!("{name}{exact}"));
         match replay(trace, algorithm, quotas, setup, progress) {
             Ok(mut replay) => {

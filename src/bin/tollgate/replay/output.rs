@@ -56,7 +56,7 @@ pub fn all_limits(quotas: &[Quota]) -> String {
 
 /// The limits in one line.
 pub fn limits_line(quotas: &[Quota]) -> String {
-    let all = if quotas.len() > 1 { ", all of which must admit" } else { "" };
+    let all = if quotas.len() > 1 { ", and all of them must admit" } else { "" };
     format!("Limit    {} for each key{all}\n", all_limits(quotas))
 }
 
@@ -81,11 +81,11 @@ pub fn tables(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, mos
     let header = "Algorithm|Admitted|Denied|Share|Keys denied|Longest wait|State|Most denied key";
     let mut text = format!("{}\n{ABOUT_RESULTS}\n", table(header, 1..7, replays.iter().map(row), &[7, 6, 5]));
     if let Some(table) = refused_table(replays) {
-        let about = "Denied by which limit; if by several, the one with the longest wait";
+        let about = "Denied requests by limit; if several limits deny, the one with the longest wait counts";
         let _ = write!(text, "\n{about}\n{table}\n");
     }
     if let Some(table) = log_table(replays) {
-        let _ = write!(text, "\nBeside an exact sliding log\n{table}\n{ABOUT_LOG}\n");
+        let _ = write!(text, "\nCompared with an exact sliding log\n{table}\n{ABOUT_LOG}\n");
     }
     let results = replays.iter().map(|AlgorithmReplay { algorithm, tally, figures, .. }| {
         let (admitted, denied) = (tally.decisions.admitted(), tally.decisions.denials.denied);
@@ -101,14 +101,14 @@ pub fn tables(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, mos
 }
 
 const ABOUT_RESULTS: &str = "\
-Keys denied: keys with a denied request. Longest wait: the longest that a denied
-request was told to wait; never: it costs more than the limit. State: the most
-memory that the limiter's states took.";
+Keys denied: keys with a denied request. Longest wait: the longest wait of all
+denied requests; never: a request costs more than the limit. State: the most
+memory that the limiter's states used.";
 
 const ABOUT_LOG: &str = "\
-Differs: the share of decisions that an exact sliding log with the same limits
-would have made otherwise. The log holds what the algorithm itself admitted, so
-each decision is judged by itself. It has no burst.";
+Differs: the share of decisions that differ from those of an exact sliding log
+with the same limits. The log holds what the algorithm itself admitted, so each
+decision is compared on its own. The log has no burst.";
 
 /// Writes how many decisions differ from an exact sliding log's; nothing if times step back.
 fn log_table(replays: &[AlgorithmReplay]) -> Option<String> {

@@ -88,7 +88,7 @@ impl Mapping {
         for (at, arg) in args.iter().enumerate() {
             if args[..at].contains(arg) {
                 return Err(Error::usage(format!(
-                    "--descriptor {arg} is there twice, but a request that is counted twice is seldom meant"
+                    "--descriptor {arg} is given twice, so every request would count twice; remove one of them"
                 )));
             }
             let entries = arg.0.iter().map(|(key, value)| {

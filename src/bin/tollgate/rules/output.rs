@@ -48,13 +48,14 @@ pub struct RulesReplay {
 }
 
 const ABOUT_REQUESTS: &str = "\
-Shadow-denied: admitted, but only because a rule or its domain merely reports.
+Shadow-denied: admitted only because a rule or its domain is in shadow mode.
 No rule: no rule of the domain applied. No domain: the domain has no rules.";
 
 const ABOUT_RULES: &str = "\
-Matched: requests that the rule applied to. Shadow: would be denied if it did
-not merely report. Uncharged: refused by another rule, replaced by one, or of no
-cost. Near and Soft: units above four fifths of the limit, and above a soft one.";
+Matched: requests that the rule applied to. Shadow: requests that it would deny
+if it did not only report. Uncharged: requests that another rule denied or
+replaced, or that cost nothing. Near and Soft: units above four fifths of the
+limit, and above the soft limit.";
 
 impl RulesReplay {
     /// Returns the whole JSON, with this many of the most denied keys. New fields may be added; these fields keep their

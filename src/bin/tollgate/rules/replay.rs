@@ -42,9 +42,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     let shared = files.domains.iter().flat_map(Domain::rules).filter(|rule| rule.is_shared()).count();
     if shared > 0 {
         let rules = human::counted(shared as u64, "rule");
-        say(&format!(
-            "Note     {rules} with store: redis: counted as of one machine alone, without a server\n"
-        ));
+        say(&format!("Note     {rules} with store: redis: replayed as on one machine, without a server\n"));
     }
     let loaded = loaded(by, &files)?;
     writable(args.outputs())?;
@@ -52,7 +50,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     for CountedRule { rule, pressed, .. } in &replay.rules {
         if let Some((_, denials @ 1..)) = pressed {
             about += &format!(
-                "Note     rule {}: its store was short of room, and denied {} for debts that may not have been theirs; give it \
+                "Note     rule {}: its store was full, and denied {} because of debts that may belong to other keys; give it \
                  more memory\n",
                 rule.identity,
                 human::counted(*denials, "new key")
@@ -76,8 +74,8 @@ pub fn unmatched(by: &RulesArgs, input: &Selection, files: &RuleFiles) -> Result
     let requests = human::counted(replay.trace.records.len() as u64, "request");
     let problem = |(_, rule): (Box<str>, Rule)| {
         let file = loaded.files.get(&rule.identity).map_or("", String::as_str);
-        let message = format!("the rule {:?} applies to none of {requests} of the log", rule.identity);
-        let remedy = "correct its keys and values, or say by --descriptor what requests are";
+        let message = format!("the rule {:?} applies to none of the {requests} of the log", rule.identity);
+        let remedy = "correct its keys and values, or describe the requests with --descriptor";
         Problem::of_line(file, rule.line, &message, remedy)
     };
     Ok(loaded.rules.unmatched().into_iter().map(problem).collect())
@@ -158,12 +156,12 @@ fn domain(args: &MappingArgs, domains: &[Domain]) -> Result<String, Error> {
         _ if args.domain_field.is_some() => Ok(String::new()),
         (Some(name), _) if domains.iter().any(|domain| domain.name() == name) => Ok(name.clone()),
         (Some(name), _) => Err(Error::usage(format!(
-            "--domain {name:?}: there are no rules for it; the files have {}",
+            "--domain {name:?}: no file has rules for this domain; use one of {}",
             known()
         ))),
         (None, [domain]) => Ok(domain.name().to_owned()),
         (None, _) => Err(Error::usage(format!(
-            "which domain do the requests belong to? The files have {}; choose one with --domain, or let a field say it \
+            "which domain do the requests belong to? The files have {}; choose one with --domain, or name its field \
              with --domain-field",
             known()
         ))),
@@ -216,32 +214,33 @@ fn about_rules(
     if described.is_empty() {
         let keys = if lacking.is_empty() { "none".to_owned() } else { lacking.join(", ") };
         return Err(Error::run(format!(
-            "no field of the input is known to be a key of the rules ({keys}); say which with --descriptor KEY=FIELD"
+            "no field of the input matches a key of the rules ({keys}); name the fields with --descriptor KEY=FIELD"
         )));
     }
     for (at, shown) in described.iter().enumerate() {
         let derived =
-            if mapping.derived && at == 0 { " (worked out from the rules; see --descriptor)" } else { "" };
+            if mapping.derived && at == 0 { " (derived from the rules; see --descriptor)" } else { "" };
         about += &format!("Asked as {shown}{derived}\n");
     }
     if mapping.derived && mapping.constants() > 1 {
         about += &format!(
-            "Note     the rules have {} constants, and every request is asked as with each of them; say which with --descriptor\n",
+            "Note     the rules have {} constants, and every request gets descriptors with each of them; choose with --descriptor\n",
             mapping.constants()
         );
     }
     if !lacking.is_empty() {
         about += &format!(
-            "Note     no field is known to be {}, so rules for it are not asked; say which with --descriptor\n",
+            "Note     no field matches {}, so rules for it apply to no request; name the field with --descriptor\n",
             lacking.join(", ")
         );
     }
     for rule in &mapping.left_out {
-        about +=
-            &format!("Note     rule {rule}: its key has no field of its own; say which with --descriptor\n");
+        about += &format!(
+            "Note     rule {rule}: no field can be derived from its keys; name one with --descriptor\n"
+        );
     }
     if input.files.is_empty() {
-        about += "Note     the made-up day has clients and no other field; name a log to replay\n";
+        about += "Note     the generated day has clients and no other fields; name a log to replay\n";
     }
     Ok(about)
 }

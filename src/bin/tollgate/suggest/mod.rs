@@ -80,7 +80,7 @@ impl Goal {
     /// Returns the goal as text.
     pub fn text(self) -> String {
         let requests = self.requests.map(|share| format!("deny at most {share} of requests"));
-        let clients = self.clients.map(|share| format!("deny anything to at most {share} of clients"));
+        let clients = self.clients.map(|share| format!("deny requests of at most {share} of clients"));
         [requests, clients].into_iter().flatten().collect::<Vec<_>>().join(", and ")
     }
 }
@@ -204,7 +204,7 @@ impl Search<'_> {
 
     fn described(&self, trial: Trial) -> String {
         format!(
-            "{} of requests and something to {} of clients",
+            "{} of requests, from {} of clients",
             human::share(trial.denied, self.trace.records.len() as u64),
             human::share(trial.keys_denied, self.trace.keys.len() as u64)
         )
@@ -315,7 +315,7 @@ impl Trials<'_> {
         let what = match limits.len() {
             1 if all == 1 => format!("no limit can {goal}"),
             part if part < all => {
-                format!("no limit with {flag} can keep to {part}/{all} of the goal to {goal}")
+                format!("no limit with {flag} can meet {part}/{all} of the goal to {goal}")
             }
             _ => format!("no limit with {flag} can {goal}"),
         };

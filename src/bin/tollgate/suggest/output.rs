@@ -22,9 +22,9 @@ impl Search<'_> {
             1 => format!("Goal     {goal}, period {periods}{note}\n"),
             all => format!(
                 "Goal     {goal}, periods {periods}{note}\n\
-                 Method   from the longest period to the shortest, each the smallest limit that, with those found before in \
-                 force,\n         keeps to its share of the goal, the k-th of {all} to k/{all}; then each lowered as far as \
-                 the goal allows\n"
+                 Method   finds the limits from the longest period to the shortest: each is the smallest that, with the limits \
+                 before it,\n         uses at most its share of the goal (the k-th of {all}: k/{all}); then lowers each limit as far \
+                 as the goal allows\n"
             ),
         }
     }
@@ -35,7 +35,7 @@ impl Search<'_> {
         let share = human::share(answer.trial.denied, records);
         self.denies_many_requests(answer.trial).then(|| {
             format!(
-                "few clients are denied, but they send {share} of all requests. To bound both, add --deny-requests {MANY_REQUESTS}"
+                "few clients are denied, but {share} of all requests are. To limit both, add --deny-requests {MANY_REQUESTS}"
             )
         })
     }
@@ -107,7 +107,7 @@ pub fn tables(search: &Search<'_>, suggestions: &[Suggestion]) -> String {
         }
         if !suggestion.monotone {
             text += &format!(
-                "  Not monotone: with {name} a higher limit can deny more here, so a smaller one might do as well.\n"
+                "  Not monotone: with {name}, a higher limit can deny more here, so a smaller limit may also meet the goal.\n"
             );
         }
     }

@@ -38,9 +38,9 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
 }
 
 const ABOUT: &str = "\
-When full: what is done without room for a new key (--overflow). Evicted: keys
-that lost their slot while they owed. Indebted: new keys that began with such a
-debt. Wrongly: not as a store that keeps every key.";
+When full: the policy if there is no room for a new key (--overflow). Evicted:
+keys that lost their slot while they had a debt. Indebted: new keys that started
+with such a debt. Wrongly: unlike a store that keeps every key.";
 
 /// Returns whether the memory is enough, from the decisions that differ from the keyed store's, and their cause.
 fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
@@ -57,16 +57,18 @@ fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     let names: Vec<_> = results.iter().filter(short).map(|result| result.algorithm.name()).collect();
     if !names.is_empty() {
         let (names, more) = (names.join(", "), storage.memory.doubled());
-        format!("Memory is short for {names}: some decisions are not the keyed store's. Try --memory {more}.")
+        format!(
+            "Memory is short for {names}: some decisions differ from the keyed store's. Try --memory {more}."
+        )
     } else if results.iter().any(differs) {
-        "Memory is enough. What differs are requests within a tick of the time at which they may go (a tick is at \
-         most\n1/256 of the time for one unit), or clients that hash alike, about one in two million."
+        "Memory is enough. Decisions differ only for requests within a tick of their conforming time (a tick is at most\n\
+         1/256 of the time for one unit), and for clients with equal fingerprints, about one in two million."
             .to_owned()
     } else if results.iter().any(|result| result.figures.compact.evicted > 0) {
-        "Memory is enough: some clients lost their slots to others, but every decision is the keyed store's."
+        "Memory is enough: some clients lost their slots, but every decision is the same as the keyed store's."
             .to_owned()
     } else {
-        "Memory is enough: every decision is the keyed store's.".to_owned()
+        "Memory is enough: every decision is the same as the keyed store's.".to_owned()
     }
 }
 
@@ -93,7 +95,7 @@ mod tests {
             ..StoreFigures::default()
         };
         let short =
-            "Memory is short for gcra: some decisions are not the keyed store's. Try --memory 128KiB.";
+            "Memory is short for gcra: some decisions differ from the keyed store's. Try --memory 128KiB.";
         for (overflow, figures, verdict) in [
             ("spill", figures(0, 0, 0), "Memory is enough: every decision"),
             ("spill", figures(5, 0, 0), "Memory is enough: some clients lost their slots"),
@@ -101,9 +103,13 @@ mod tests {
             ("inherit", figures(5, 9, 0), short),
             ("forget", figures(5, 0, 9), short),
             // No client lost a slot, or the policy never errs in this direction.
-            ("spill", figures(0, 9, 9), "Memory is enough. What differs are requests within a tick"),
-            ("spill", figures(5, 0, 9), "Memory is enough. What differs are requests within a tick"),
-            ("forget", figures(5, 9, 0), "Memory is enough. What differs are requests within a tick"),
+            ("spill", figures(0, 9, 9), "Memory is enough. Decisions differ only for requests within a tick"),
+            ("spill", figures(5, 0, 9), "Memory is enough. Decisions differ only for requests within a tick"),
+            (
+                "forget",
+                figures(5, 9, 0),
+                "Memory is enough. Decisions differ only for requests within a tick",
+            ),
         ] {
             let text = told(overflow, figures);
             assert!(text.contains(verdict), "{overflow}: {text}");

@@ -30,16 +30,16 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
         let chances = [false_positive, overcounted, denied].map(human::chance);
         [result.algorithm.name()].into_iter().chain(chances).chain(result.wrong()).collect()
     };
-    let header = "Algorithm|Mistaken|Overcounted|Denied early|Wrongly denied|Wrongly admitted";
+    let header = "Algorithm|False positive|Overcounted|Denied early|Wrongly denied|Wrongly admitted";
     let table = table::table(header, 1..6, results.iter().map(row), &[2, 1]);
     let verdict = verdict(storage, results);
     format!("Sketch store of {}, at its fullest\n{table}\n{ABOUT}\n{verdict}\n", storage.memory)
 }
 
 const ABOUT: &str = "\
-Chances that a new key is mistaken for one that came before, that a key is
-overcounted by a unit or more, and that one is denied below half of its limit.
-Wrongly: not as a store that keeps every key.";
+Chances for a new key. False positive: it is taken for an earlier key.
+Overcounted: it is counted at least one unit too high. Denied early: it is denied
+below half of its limit. Wrongly: unlike a store that keeps every key.";
 
 /// Returns whether the memory is enough, from the wrong denials, and from how full the sketch became.
 fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
@@ -48,10 +48,11 @@ fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
         let names: Vec<_> = of.map(|result| result.algorithm.name()).collect();
         (!names.is_empty()).then(|| format!("Warning: memory is short for {}: {why}", names.join(", ")))
     };
-    let did = short_for(Cause::Denied, "more than one in a thousand was denied for what others used.");
+    let did =
+        short_for(Cause::Denied, "more than one request in a thousand was denied because of other clients.");
     let full = short_for(
         Cause::Full,
-        "at its fullest, more than one newcomer in a thousand would have been denied below half of its limit.",
+        "at its fullest, it would have denied more than one new client in a thousand below half of its limit.",
     );
     let mut lines: Vec<String> = did.into_iter().chain(full).collect();
     let differences = || results.iter().map(|result| result.figures.differences);
@@ -61,16 +62,16 @@ fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     } else if stepped_back {
         "Memory is enough.".to_owned()
     } else if differences().any(|wrong| wrong.wrongly_denied > 0) {
-        "Memory is enough: fewer than one in a thousand were denied for what others used. With more --memory, fewer \
-         still."
+        "Memory is enough: fewer than one request in a thousand was denied because of other clients. More --memory lowers \
+         this share."
             .to_owned()
     } else {
-        "Memory is enough: every decision is the keyed store's.".to_owned()
+        "Memory is enough: every decision is the same as the keyed store's.".to_owned()
     });
     if stepped_back {
         lines.push(
-            "Times step back (--no-sort): a request older than what others did counts in their window here, and in \
-             its own in\nthe keyed store. Decisions differ by that too."
+            "Times step back (--no-sort): the sketch counts an old request in the newest window, and the keyed store in\n\
+             the request's own window. Some decisions differ for this reason too."
                 .to_owned(),
         );
     }
@@ -118,12 +119,12 @@ mod tests {
 
     #[test]
     fn memory_is_blamed_for_what_it_does() {
-        let denied = "Warning: memory is short for fixed-window: more than one in a thousand was denied for what others \
-                      used.\nTry --memory 128KiB.";
-        let full = "Warning: memory is short for fixed-window: at its fullest, more than one newcomer";
+        let denied = "Warning: memory is short for fixed-window: more than one request in a thousand was denied because \
+                      of other clients.\nTry --memory 128KiB.";
+        let full = "Warning: memory is short for fixed-window: at its fullest, it would have denied more than one new client";
         for (saturation, wrongly_denied, wrongly_admitted, verdict) in [
-            (0.0, 0, 0, "Memory is enough: every decision is the keyed store's."),
-            (0.001, 9, 0, "Memory is enough: fewer than one in a thousand"),
+            (0.0, 0, 0, "Memory is enough: every decision is the same as the keyed store's."),
+            (0.001, 9, 0, "Memory is enough: fewer than one request in a thousand"),
             (0.0, 10, 0, denied),
             (0.0011, 10, 0, denied),
             (0.0011, 9, 0, full),
