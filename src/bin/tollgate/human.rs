@@ -21,7 +21,7 @@ pub fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// Writes a part of a whole in percent, with enough digits to distinguish it from 0 % and from 100 %.
+/// Writes a part of a whole in percent, with enough digits to differ from 0 % and from 100 %.
 pub fn share(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {
         return "0 %".to_owned();

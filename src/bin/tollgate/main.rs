@@ -6,9 +6,9 @@
 //! | `input/` | files to records: decompression, formats, fields, times, keys |
 //! | `load`, `synthetic` | the files that the command line names, or the generated day |
 //! | `algorithm`, `store` | the algorithms and the stores by name |
-//! | `replay/`, `suggest/`, `rules/` | the work of each command, and what people and programs see of it |
+//! | `replay/`, `suggest/`, `rules/` | the work of each command, and its output, as tables and as JSON |
 //! | `output/` | tables, charts, files, progress |
-//! | `decimal`, `human`, `error` | numbers that are read, numbers that are shown, failures |
+//! | `decimal`, `human`, `error` | parsing of numbers, display of numbers, errors |
 //!
 //! The program uses only the library's public interface, with one exception: `forwarded`, the middleware's reader of
 //! client addresses. That file needs no other module, and the program includes it. So the program reads a log as a

@@ -1,12 +1,12 @@
 //! A generated day of requests, the same on every machine: integer arithmetic and a fixed seed.
 //!
-//! | who | how many | when |
+//! | client | requests | when |
 //! |---|---|---|
 //! | 20,000 clients, popularity by Zipf's law | 230,000 | all day, four times as busy in the evening as at night |
-//! | the most popular of them | 9,000 | within twenty minutes from 20:15, as when a link spreads |
+//! | the most popular of them | 9,000 | within twenty minutes from 20:15, as after a link is shared widely |
 //! | `scraper` | 21,600 | two a second from 02:00 to 05:00 |
 //! | `cron` | 8,640 | ninety within four seconds around a full minute, every quarter of an hour |
-//! | `poller` | 15,157 | 16:00 to 20:00, each 0.9 to 1 s: just too often for 60 a minute |
+//! | `poller` | 15,157 | 16:00 to 20:00, every 0.9 to 1 s: slightly more than 60 a minute |
 //! | `stuck-retrying` | 16,000 | from 11:00, a hundred tries in thirty seconds, then a minute's rest |
 
 use crate::input::{Record, Trace};

@@ -178,8 +178,8 @@ impl Lines {
 
     /// The next line, or `None` at the end.
     ///
+    /// # Errors
     /// Returns an error if reading or decompressing fails; the message names the position.
-    /// If reading or decompressing fails; the message names the place.
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, Error> {
         self.line.clear();
         self.position.line += 1;

@@ -154,7 +154,7 @@ pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBa
     Ok(trace)
 }
 
-/// Fewer requests may normally belong to one client, or to one client each.
+/// With fewer requests there is no warning: one client for all of them, or one client for each, is normal.
 const FEW: u64 = 20;
 
 /// Returns the likely problem with a key, from the number of requests per value: one value has nearly all requests, or

@@ -1,10 +1,10 @@
-//! The common result of all formats: one record's raw fields, or the reason why there are none.
+//! The common result of all formats: the raw fields of one record, or an error.
 
 use std::net::IpAddr;
 
 use super::client::{AddressCounts, Client, Clients};
 
-/// Between the parts of a key of several fields. Shown as ` + `.
+/// Separates the parts of a key of several fields. Shown as ` + `.
 pub const SEPARATOR: u8 = 0x1f;
 
 /// The error for a key with an empty part.

@@ -71,7 +71,7 @@ pub struct ReplaySetup {
     /// The store.
     pub storage: Storage,
     /// Whether a keyed store runs in parallel, to count the decisions that differ.
-    pub beside: bool,
+    pub with_exact_store: bool,
 }
 
 /// Denied requests, and the longest wait that the limiter returned.
@@ -223,7 +223,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     let trace = load::requests(&args.input, args.json.as_deref(), None)?;
     let progress = progress::bar(trace.records.len() as u64 * algorithms.len() as u64, "replaying");
     let options = args.algorithms.windows;
-    let setup = ReplaySetup { options, storage, beside: storage.store != StoreArg::Keyed };
+    let setup = ReplaySetup { options, storage, with_exact_store: storage.store != StoreArg::Keyed };
     let (replays, unfit) = replay_all(&trace, &algorithms, by_name, &quotas, setup, &progress)?;
     left_out.extend(unfit);
     progress.finish_and_clear();
@@ -305,7 +305,7 @@ fn replay_all(
     let mut left_out = Vec::new();
     for &algorithm in algorithms {
         let name = algorithm.name();
-        let exact = if setup.beside { ", with an exact store in parallel" } else { "" };
+        let exact = if setup.with_exact_store { ", with an exact store in parallel" } else { "" };
         progress.set_message(format!("{name}{exact}"));
         match replay(trace, algorithm, quotas, setup, progress) {
             Ok(mut replay) => {
@@ -313,7 +313,8 @@ fn replay_all(
                 replays.push(replay);
             }
             Err(error) => {
-                let why = setup.refusal(&error, algorithm, quotas, |quota| format!("--limit {quota}"));
+                let why =
+                    setup.quota_error_text(&error, algorithm, quotas, |quota| format!("--limit {quota}"));
                 if by_name {
                     return Err(Error::usage(format!("{name}: {why}")));
                 }
@@ -330,7 +331,7 @@ fn replay_all(
 impl ReplaySetup {
     /// Rewrites an error in the terms of the command line, with the flag that caused it: always for the sketch store,
     /// and for the compact store if the memory is the cause. `limit` names the flag of a quota.
-    pub fn refusal(
+    pub fn quota_error_text(
         &self,
         error: &QuotaError,
         algorithm: AlgorithmName,
@@ -354,8 +355,11 @@ impl ReplaySetup {
 
     /// Returns whether the store can hold this quota, with any amount of memory.
     fn fits(self, algorithm: AlgorithmName, quota: Quota) -> bool {
-        let setup =
-            Self { storage: Storage { memory: Memory::LEAST, ..self.storage }, beside: false, ..self };
+        let setup = Self {
+            storage: Storage { memory: Memory::LEAST, ..self.storage },
+            with_exact_store: false,
+            ..self
+        };
         replay(&Trace::default(), algorithm, &[quota], setup, &ProgressBar::hidden()).is_ok()
     }
 }
@@ -477,7 +481,7 @@ impl ReplayRun<'_> {
 
     /// Builds the parallel keyed store, if one is wanted.
     fn ledger<A: Algorithm>(&self, algorithms: &[A]) -> Option<Ledger<A>> {
-        self.setup.beside.then(|| Ledger::new(algorithms.to_vec(), self.quotas, self.algorithm))
+        self.setup.with_exact_store.then(|| Ledger::new(algorithms.to_vec(), self.quotas, self.algorithm))
     }
 
     /// Runs the loop over the records. It calls `decided` for each decision. At regular samples it calls `looked` with
@@ -499,7 +503,7 @@ impl ReplayRun<'_> {
             let mut now = 0;
             for record in records {
                 let decision = L::decide(limiters, record);
-                tally.decisions.add(decision.err().map(|refusal| refusal.wait));
+                tally.decisions.add(decision.err().map(|denial| denial.wait));
                 if let Err(Denial { by, .. }) = decision {
                     tally.refused[by] += 1;
                     tally.denied_by_key[record.key as usize] += 1;
@@ -538,7 +542,7 @@ mod tests {
     fn decisions(trace: &Trace, algorithm: AlgorithmName, limits: &[&str]) -> (String, Tally) {
         let quotas: Vec<Quota> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
         let storage = Storage { store: StoreArg::Keyed, memory: Memory::default(), overflow: None };
-        let setup = ReplaySetup { options: OPTIONS, storage, beside: false };
+        let setup = ReplaySetup { options: OPTIONS, storage, with_exact_store: false };
         let tally = replay(trace, algorithm, &quotas, setup, &ProgressBar::hidden()).unwrap().tally;
         (String::from_utf8(tally.decisions.bytes.clone()).unwrap(), tally)
     }
@@ -596,7 +600,7 @@ mod tests {
         };
         let quota: Quota = "10/min".parse().unwrap();
         let storage = Storage { store: StoreArg::Sketch, memory: "1KiB".parse().unwrap(), overflow: None };
-        let setup = ReplaySetup { options: OPTIONS, storage, beside: true };
+        let setup = ReplaySetup { options: OPTIONS, storage, with_exact_store: true };
         let worst = [0, 1_000].map(trace).map(|trace| {
             let replay =
                 replay(&trace, AlgorithmName::FixedWindow, &[quota], setup, &ProgressBar::hidden()).unwrap();

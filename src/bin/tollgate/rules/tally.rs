@@ -206,7 +206,7 @@ impl<'t> RulesRun<'t> {
             soft |= applied.verdict() == Verdict::SoftLimited;
             let by_rule = &mut self.tally.by_rule[rule];
             by_rule.matched += 1;
-            // Rules that only deny together deny nothing if one of them admits.
+            // Rules with `quota_mode` deny nothing if one of them admits.
             let refuses = match applied.verdict() {
                 Verdict::Denied => is_denied,
                 Verdict::ShadowDenied => false,

@@ -7,12 +7,12 @@
 //! A single limit has one smallest value. With several limits, one can be lower if another is higher, so there are many
 //! answers that meet the goal and cannot be lowered. The program finds the answer that divides the denials evenly:
 //!
-//! ```text
-//! find   from the longest period to the shortest, the k-th of n: the smallest limit that, with those found before in force,
-//!        denies no more than k/n of what the goal allows. The last replay has all limits in force, and meets the goal.
-//! lower  what is left of the goal, since limits are whole numbers: each again, in the same order, to the smallest
-//!        limit that meets the whole goal with all others in force. It takes one replay where nothing is left.
-//! ```
+//! 1. *Find.* The search goes from the longest period to the shortest. The k-th of n limits is the smallest limit that,
+//!    together with the limits found before, denies at most k/n of what the goal allows. The last replay has all limits in
+//!    force and meets the goal.
+//! 2. *Lower.* Limits are whole numbers, so a part of the goal may be unused. The search lowers each limit once more, in
+//!    the same order, to the smallest limit that meets the whole goal with all other limits in force. If no limit can be
+//!    lowered, this takes one replay for each limit.
 
 mod output;
 
@@ -117,7 +117,7 @@ pub struct Suggestion {
 pub struct FoundLimit {
     /// The limit, its period and burst.
     pub quota: Quota,
-    /// Every limit that was tried in its place, with the answer's other limits in force.
+    /// Every limit that the search tried instead of this one, with the answer's other limits in force.
     pub trials: BTreeMap<u64, Trial>,
 }
 
@@ -159,7 +159,7 @@ impl Search<'_> {
         let found = |period: &Duration| {
             let place = trials.periods.iter().position(|known| known == period).unwrap_or(0);
             let quota = self.quota(limits[place], *period)?;
-            Ok(FoundLimit { quota, trials: trials.beside(&limits, place) })
+            Ok(FoundLimit { quota, trials: trials.trials_in_place(&limits, place) })
         };
         let limits = self.periods.iter().map(found).collect::<Result<_, Error>>()?;
         Ok(Suggestion { algorithm, limits, trial, monotone: trials.monotone(), figures })
@@ -241,7 +241,7 @@ impl Trials<'_> {
             self.find_next(&mut limits)?;
         }
         for place in 0..limits.len() {
-            // Nearly always the limit below misses the goal, and this ends at once.
+            // In nearly all cases the next lower limit misses the goal, and this loop does nothing.
             let below = limits[place] - 1;
             if below > 0 && self.meets(&with(&limits, place, below))? {
                 limits[place] = below;
@@ -252,8 +252,8 @@ impl Trials<'_> {
         Ok(limits)
     }
 
-    /// Finds the smallest limit for the next period that, together with the limits before it, keeps to their part of
-    /// the goal.
+    /// Finds the smallest limit for the next period that, together with the limits before it, uses at most their part
+    /// of the goal.
     fn find_next(&mut self, limits: &mut Vec<u64>) -> Result<(), Error> {
         let (place, highest) = (limits.len(), self.search.highest());
         let mut low = 0;
@@ -285,7 +285,7 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// Tries the neighbours that bisection did not try, and those for the table.
+    /// Tries the neighbouring limits that bisection did not try, and the limits for the table.
     fn look_around(&mut self, limits: &[u64]) {
         for (place, &limit) in limits.iter().enumerate() {
             let most = self.search.highest().max(limit.saturating_add(1));
@@ -342,25 +342,25 @@ impl Trials<'_> {
         Ok(trial)
     }
 
-    fn replay(&self, limits: &[u64], beside: bool) -> Result<AlgorithmReplay, Error> {
+    fn replay(&self, limits: &[u64], with_exact_store: bool) -> Result<AlgorithmReplay, Error> {
         let (search, algorithm) = (self.search, self.algorithm);
         let quotas = limits.iter().zip(&self.periods).map(|(&limit, &period)| search.quota(limit, period));
         let quotas = quotas.collect::<Result<Vec<_>, _>>()?;
         // A limit has the memory that it has when all limits are in force.
         let storage = search.storage.part(limits.len(), self.periods.len());
-        let setup = ReplaySetup { options: search.options, storage, beside };
+        let setup = ReplaySetup { options: search.options, storage, with_exact_store };
         replay(search.trace, algorithm, &quotas, setup, search.progress).map_err(|error| {
             let setup = ReplaySetup { storage: search.storage, ..setup };
             Error::usage(format!(
                 "{}: {}",
                 algorithm.name(),
-                setup.refusal(&error, algorithm, &quotas, period_flag)
+                setup.quota_error_text(&error, algorithm, &quotas, period_flag)
             ))
         })
     }
 
     /// Returns the trials in the place of one of these limits, with the other limits in force.
-    fn beside(&self, limits: &[u64], place: usize) -> BTreeMap<u64, Trial> {
+    fn trials_in_place(&self, limits: &[u64], place: usize) -> BTreeMap<u64, Trial> {
         let tried = self
             .made
             .iter()

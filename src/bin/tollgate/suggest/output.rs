@@ -13,7 +13,7 @@ use crate::replay::accuracy::{self, Accuracy};
 use crate::replay::output::limit_json;
 
 impl Search<'_> {
-    /// The goal, and how several limits share it; `note` is said after it.
+    /// Returns the goal, `note`, and how several limits share the goal.
     pub fn lines(&self, note: &str) -> String {
         let goal = self.goal.text();
         let periods: Vec<String> = self.periods.iter().map(|&period| human::duration(period)).collect();

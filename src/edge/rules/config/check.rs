@@ -67,7 +67,7 @@ pub(super) fn check(
     })
 }
 
-/// The owner of the limits that are being read: a descriptor or one of its tiers, with its other settings.
+/// The descriptor or tier whose limits are being read, with its other settings.
 #[derive(Copy, Clone, Debug)]
 struct RulePlace<'p> {
     way: &'p RulePath,
@@ -132,12 +132,12 @@ impl Checker {
             places.push((place(branches.len()), place(index)));
             branches.push(branch);
         }
-        self.twice(&branches, places, path);
+        self.report_duplicates(&branches, places, path);
         branches
     }
 
     /// Reports branches of one level with the same key and value.
-    fn twice(&mut self, branches: &[Branch], mut places: Vec<(u32, u32)>, path: &FieldPath<'_>) {
+    fn report_duplicates(&mut self, branches: &[Branch], mut places: Vec<(u32, u32)>, path: &FieldPath<'_>) {
         let branch = |&(place, _): &(u32, u32)| &branches[place as usize];
         places.sort_by(|one, other| branch(one).pair().cmp(&branch(other).pair()));
         for (one, other) in places.iter().zip(places.iter().skip(1)) {

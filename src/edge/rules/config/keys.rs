@@ -42,8 +42,8 @@ fn short(key: &str) -> &str {
     key.char_indices().nth(40).map_or(key, |(end, _)| &key[..end])
 }
 
-/// A kind of map in a file: its name in messages, and the keys that have an effect in it, of Envoy's language and of
-/// this crate.
+/// A kind of map in a file: its name in messages, and the keys that have an effect in it. Some keys belong to Envoy's
+/// language, and some to this crate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct MapKind {
     called: &'static str,
@@ -180,7 +180,7 @@ impl Checker {
         kind.envoys().chain(kind.ours().filter(|_| self.extended)).collect()
     }
 
-    /// Returns a map with checked keys. `None` if the node is no map, which is reported.
+    /// Returns a map with checked keys. `None` if the node is not a map, which is reported.
     pub(super) fn fields<'n, 'p>(
         &mut self,
         node: &'n FileNode,

@@ -34,12 +34,12 @@ fn same_names(rules: &[Rule], warnings: &mut Problems) {
     for rule in rules {
         let other = *first.entry(&rule.name).or_insert(rule);
         if !std::ptr::eq(other, rule) {
-            alike(rule, &format!("line {}", other.line), warnings);
+            warn_same_name(rule, &format!("line {}", other.line), warnings);
         }
     }
 }
 
-fn alike(rule: &Rule, other: &str, warnings: &mut Problems) {
+fn warn_same_name(rule: &Rule, other: &str, warnings: &mut Problems) {
     let message = format!(
         "this rule and the rule in {other} are both named {}: metrics add their counts, and show the gauges of one rule",
         quoted(&rule.name)
@@ -58,7 +58,7 @@ pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
         for rule in file.rules.iter().filter(|rule| seen.insert(&rule.name)) {
             let (other, line) = *first.entry(&rule.name).or_insert((file, rule.line));
             if !std::ptr::eq(other, file) {
-                alike(rule, &format!("{}:{line}", other.file), &mut warnings);
+                warn_same_name(rule, &format!("{}:{line}", other.file), &mut warnings);
             }
         }
         found.extend(warnings.into_sorted());
@@ -66,7 +66,8 @@ pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
     found
 }
 
-/// A name with values that it never has while requests are counted: keys are no labels. Said once, however many rules have it.
+/// Warns about settings that would put values of requests into metric names. Metric labels never contain such values. Warns
+/// only once, for any number of rules.
 fn shown_values(rules: &[Rule], warnings: &mut Problems) {
     if let Some(rule) = rules.iter().find(|rule| rule.metric.with_value != 0) {
         let message = "value_to_metric and detailed_metric do not change metrics: labels never contain values of requests";

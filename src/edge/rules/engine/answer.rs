@@ -26,9 +26,9 @@ pub enum Code {
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The quota sufficed.
+    /// The rule admits the request.
     Allowed,
-    /// The quota sufficed, but more units are in use than the soft limit.
+    /// The rule admits the request, but more units are in use than the soft limit.
     SoftLimited,
     /// The quota did not suffice.
     Denied,

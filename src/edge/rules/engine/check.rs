@@ -379,11 +379,11 @@ impl<'r> RequestCheck<'r> {
 
     #[inline]
     fn look_at(&mut self, place: usize, when: CheckTime) {
-        let besides = self.besides(place, |_| true);
+        let other_cost = self.cost_of_earlier_rules(place, |_| true);
         if let Some((check, decided)) = self.at(place)
             && decided.part.refuses()
         {
-            check.look(decided, besides, when);
+            check.look(decided, other_cost, when);
         }
     }
 
@@ -407,13 +407,13 @@ impl<'r> RequestCheck<'r> {
             decided.part.refuses() && check.counted.is_shared() && check.cost > 0 && !check.counted.undoes()
         };
         let all = self.rules.iter().zip(&*self.decided).enumerate().filter(|(_, both)| must(*both));
-        let cost = |place, cost: u64| cost.saturating_add(self.besides(place, Part::refuses));
+        let cost = |place, cost: u64| cost.saturating_add(self.cost_of_earlier_rules(place, Part::refuses));
         let all: Few<_> = all.map(|(place, (check, _))| (place, cost(place, check.cost))).collect();
         if all.len() > 1 { all } else { Few::new() }
     }
 
     /// Returns the units that earlier rules with this part would charge to the same key.
-    fn besides(&self, place: usize, part: impl Fn(Part) -> bool) -> u64 {
+    fn cost_of_earlier_rules(&self, place: usize, part: impl Fn(Part) -> bool) -> u64 {
         let Some((check, before)) = self.rules.get(..=place).and_then(<[_]>::split_last) else { return 0 };
         let same = before.iter().zip(&*self.decided).filter(|(_, decided)| part(decided.part));
         let same = same.filter(|(other, _)| {
@@ -659,10 +659,10 @@ impl<'r> RuleCheck<'r> {
         self.charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
     }
 
-    /// Decides without a charge. `besides` is the number of units that other rules of the request charge to the same
+    /// Decides without a charge. `other_cost` is the number of units that other rules of the request charge to the same
     /// key.
-    fn look(&mut self, decided: &mut Decided, besides: u64, when: CheckTime) {
-        let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(besides) };
+    fn look(&mut self, decided: &mut Decided, other_cost: u64, when: CheckTime) {
+        let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(other_cost) };
         decided.decision = match self.counted {
             CountedBy::Local { .. } => self.looked(cost, when),
             // A shared rule is asked once. Its charge has been refunded.

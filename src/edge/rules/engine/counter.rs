@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! Rule, and the Counter that it had before ──prepare──► Prepared ──finish──► Counter
-//!                                             stores are made   │  from the moment of the change on, a counter of this process
-//!                                                               ▼  takes over what keys owe in the one before
+//!                                           creates the store   │  puts the counter in force; from then on, a counter of
+//!                                                               ▼  this process takes over debts from the previous one
 //! ```
 
 use std::sync::Arc;

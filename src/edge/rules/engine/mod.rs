@@ -1,7 +1,6 @@
 //! Rules in force: checks, refunds and reloads.
 //!
 //! # How a load replaces the rules
-//! # How rules are replaced
 //! ```text
 //! Rules ──► RuleSet n: trees, and for each rule the generation that counts for it
 //!              │ an unchanged rule keeps its generation
@@ -140,7 +139,7 @@ impl<C: Clock> Rules<C> {
     /// One search for each descriptor by its entries, and one check of a store for each rule that applies. The search
     /// takes constant time, except for wildcards that begin with `*`. Never allocates for up to two rules that count by
     /// one value each. Takes no lock.
-    #[must_use = "an answer that nobody reads limits nothing"]
+    #[must_use = "the rules limit nothing unless the caller obeys the answer"]
     pub fn check(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
         self.decide(domain, descriptors, 1, CheckTime::read(&self.clock))
     }
@@ -148,14 +147,14 @@ impl<C: Clock> Rules<C> {
     /// Does what [`Rules::check`] does for a request that costs `hits`, unless its descriptors set a cost. A cost of 0
     /// only peeks. (A server of Envoy's protocol must pass 1 if a request's `hits_addend` is 0, but 0 if a descriptor's
     /// `hits_addend` is 0.)
-    #[must_use = "an answer that nobody reads limits nothing"]
+    #[must_use = "the rules limit nothing unless the caller obeys the answer"]
     pub fn check_n(&self, domain: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
         self.decide(domain, descriptors, hits, CheckTime::read(&self.clock))
     }
 
     /// Does what [`Rules::check_n`] does, at a time that the caller gives. To load rules between such calls, use
     /// [`Rules::replace_at`].
-    #[must_use = "an answer that nobody reads limits nothing"]
+    #[must_use = "the rules limit nothing unless the caller obeys the answer"]
     pub fn check_at(
         &self,
         domain: &str,
