@@ -12,7 +12,7 @@
 //!    force and meets the goal.
 //! 2. *Lower.* Limits are whole numbers, so a part of the goal may be unused. The search lowers each limit once more, in
 //!    the same order, to the smallest limit that meets the whole goal with all other limits in force. If no limit can be
-//!    lowered, this takes one replay for each limit.
+//!    lowered, this takes at most one replay for each limit.
 
 mod output;
 
