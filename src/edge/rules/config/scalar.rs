@@ -40,6 +40,11 @@ impl FileNode {
         }
     }
 
+    /// Reads a text. `remedy` states which texts are valid.
+    pub(super) fn text_or(&self, remedy: &str) -> Result<&str, BadValue> {
+        self.text().map_err(|bad| BadValue::new(bad.message, remedy))
+    }
+
     /// Reads a boolean.
     pub(super) fn yes(&self) -> Result<bool, BadValue> {
         let remedy = match &self.kind {
@@ -98,9 +103,8 @@ impl FileNode {
 
     /// Reads a share, in millionths.
     pub(super) fn share(&self) -> Result<u32, BadValue> {
-        let text = self.text()?;
-        millionths(text).ok_or_else(|| {
-            let message = format!("expected a percentage from 0% to 100%, found {}", quoted(text));
+        self.text().ok().and_then(millionths).ok_or_else(|| {
+            let message = format!("expected a percentage from 0% to 100%, found {}", self.shown());
             BadValue::new(message, "write at most four decimals, such as 25% or 0.5%")
         })
     }

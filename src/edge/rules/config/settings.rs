@@ -26,15 +26,11 @@ impl Checker {
         words: &[(&str, T)],
     ) -> Option<T> {
         self.read(fields, key, |node| {
-            let text = node.text()?;
+            let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
+            let remedy = format!("use {}", one_of(&all));
+            let text = node.text_or(&remedy)?;
             let found = words.iter().find(|(word, _)| *word == text).map(|&(_, value)| value);
-            found.ok_or_else(|| {
-                let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-                BadValue::new(
-                    format!("no {what} is called {}", quoted(text)),
-                    format!("use {}", one_of(&all)),
-                )
-            })
+            found.ok_or_else(|| BadValue::new(format!("no {what} is called {}", quoted(text)), remedy))
         })
     }
 
@@ -101,20 +97,24 @@ impl Checker {
 /// Reads an amount of memory, for a store of fixed size.
 pub(super) fn memory(node: &FileNode) -> Result<Capacity, BadValue> {
     const LEAST: usize = 272;
-    let text = node.text()?;
+    let remedy = format!("write at least {LEAST} bytes, such as 512KiB, 4MiB or 1.5GiB");
+    let text = node.text_or(&remedy)?;
     let message = match text.parse::<Capacity>() {
         Ok(memory) if memory.bytes().is_some_and(|bytes| bytes >= LEAST) => return Ok(memory),
         Ok(_) => format!("{} is too little memory for a store", quoted(text)),
-        Err(error) => error.to_string(),
+        Err(error) => {
+            let message = error.to_string();
+            // Omits the error's own remedy.
+            message.rsplit_once("; write").map_or(&*message, |(message, _)| message).to_owned()
+        }
     };
-    Err(BadValue::new(message, format!("write at least {LEAST} bytes, such as 512KiB, 4MiB or 1.5GiB")))
+    Err(BadValue::new(message, remedy))
 }
 
 fn timeout(node: &FileNode) -> Result<Duration, BadValue> {
-    let text = node.text()?;
-    let time = time(text).filter(|time| (Duration::from_millis(1)..=MAX_TIMEOUT).contains(time));
-    time.ok_or_else(|| {
-        let message = format!("expected a time from 1ms to 60s, found {}", quoted(text));
+    let read = node.text().ok().and_then(time);
+    read.filter(|time| (Duration::from_millis(1)..=MAX_TIMEOUT).contains(time)).ok_or_else(|| {
+        let message = format!("expected a time from 1ms to 60s, found {}", node.shown());
         BadValue::new(message, "write a whole number with its unit, such as 40ms")
     })
 }

@@ -170,8 +170,8 @@ impl AnyStore {
         each!(self, store => check(&**store, key, at, cost))
     }
 
-    /// Returns a sketch that continues the counts of this one under another limit. `None` if this is no sketch, or if
-    /// its windows differ.
+    /// Returns a sketch that continues the counts of this one under another limit. `None` if this is not a sketch, or
+    /// if its windows differ.
     pub(crate) fn with_limit_of(&self, algorithm: &WithQuota) -> Option<Self> {
         Some(match (self, algorithm) {
             (Self::SketchFixed(sketch), WithQuota::FixedWindow(window)) => {

@@ -30,10 +30,10 @@ pub enum Verdict {
     Allowed,
     /// The rule admits the request, but more units are in use than the soft limit.
     SoftLimited,
-    /// The quota did not suffice.
+    /// The rule denies the request.
     Denied,
-    /// The quota did not suffice, but the rule denies nothing: it only reports, or another rule with `quota_mode` had
-    /// quota left.
+    /// The request exceeds the rule's limit, but the rule denies nothing: it only reports, or another rule with
+    /// `quota_mode` had quota left.
     ShadowDenied,
     /// The rule admits everything without counting.
     Unlimited,

@@ -35,9 +35,9 @@ struct Group {
 /// The wildcards with a `*` in their key.
 #[derive(Debug)]
 struct AnyKey {
-    /// Those found by a literal of the key.
+    /// The wildcards that are found by a literal of the key.
     by_key: Literals<WildKey>,
-    /// Those found by a literal of the value.
+    /// The wildcards that are found by a literal of the value.
     by_value: Literals<WildKey>,
     /// The first wildcard that matches every key and value.
     any: u32,
@@ -66,7 +66,7 @@ impl Wildcards {
             let value = value.filter(|value| !value.is_empty());
             let pattern = value.and_then(Pattern::new);
             let Some(wild_key) = Pattern::new(key) else {
-                // Without a pattern in the key or the value, it is no wildcard.
+                // An entry without a pattern in its key or value is not a wildcard.
                 by_key.entry(key).or_default().extend(pattern.map(|like| (like, node)));
                 continue;
             };
@@ -116,7 +116,7 @@ impl<'t> Shared<'t> {
         found.filter(|_| !literal.is_empty()).unwrap_or(usize::MAX)
     }
 
-    /// Returns the literal that the fewest patterns have; of several, the longest.
+    /// Returns the literal that the fewest patterns have. If several qualify, returns the longest.
     fn rarest(&self, place: usize, literals: impl Iterator<Item = &'t [u8]>) -> Option<(usize, &'t [u8])> {
         let all = literals.map(|literal| (self.count(place, literal), literal));
         all.min_by_key(|&(count, literal)| (count, Reverse(literal.len())))
