@@ -186,7 +186,7 @@ fn rules_that_match_nothing_in_a_log_are_warnings() {
     for part in [
         "warning: edge.yaml:7: the rule \"edge|path=/log-in\" applies to none of the 2 requests of the log; correct",
         "warning: edge.yaml:9: the rule \"edge|user_agnet\" applies",
-        "Asked as remote_address=ip",
+        "Request  remote_address=ip",
         "no field matches user_agnet",
     ] {
         assert!(run.stderr.contains(part), "{part:?} is not in {}", run.stderr);

@@ -133,7 +133,7 @@ fn tables_say_the_same() {
         "{}",
         run.stdout
     );
-    assert!(run.stdout.contains("Asked as remote_address=ip (derived from the rules"), "{}", run.stdout);
+    assert!(run.stdout.contains("Request  remote_address=ip (derived from the rules"), "{}", run.stdout);
     assert_eq!(row(&run, "10 6"), "10 6 4 40.00 % 59 min 59 s; 1 never 0 0 0");
     assert_eq!(row(&run, "path=bare_path"), "path=bare_path,remote_address=ip 9 3");
     assert_eq!(
@@ -322,7 +322,7 @@ fn constants_are_given_or_worked_out() {
          rate_limit: { unit: hour, requests_per_unit: 4 }\n",
     );
     let run = place.run("replay log --rules rules.yaml --decisions out").ok();
-    assert!(run.stdout.contains("Asked as generic_key:='a,b' (derived"), "{}", run.stdout);
+    assert!(run.stdout.contains("Request  generic_key:='a,b' (derived"), "{}", run.stdout);
     assert!(row(&run, "d|generic_key=a,b (all together)").ends_with(" 6 0"));
     assert_eq!(place.read("out"), b"1111000000");
     assert_eq!(place.decisions("log --rules rules.yaml --descriptor generic_key:='a,b'"), "1111000000");
@@ -392,7 +392,7 @@ fn a_store_that_is_short_of_room_is_told() {
 fn the_made_up_day_has_clients() {
     let place = place();
     let run = place.run("replay --rules edge.yaml --chart out.svg").ok();
-    assert!(run.stdout.contains("Asked as remote_address=client"), "{}", run.stdout);
+    assert!(run.stdout.contains("Request  remote_address=client"), "{}", run.stdout);
     assert!(run.stdout.contains("Note     no field matches path"), "{}", run.stdout);
     assert_eq!(row(&run, "path=?"), "path=?,remote_address=client 0 0");
     let chart = String::from_utf8(place.read("out.svg")).unwrap();

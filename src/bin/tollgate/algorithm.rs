@@ -36,7 +36,7 @@ pub struct WindowOptions {
     /// Let sliding-window and sub-window round up, so that they deny more instead of admitting more
     ///
     /// sub-window then also counts the part of the window that has partly expired, and never admits more than the limit
-    /// in any window; sliding-window requires room for the whole request (Cloudflare's rounds the other way).
+    /// in any window; sliding-window requires room for the whole request (Cloudflare's algorithm rounds the other way).
     #[arg(id = "strict_windows", long = "strict-windows", help_heading = "Limiter")]
     pub strict: bool,
 }

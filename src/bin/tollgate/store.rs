@@ -36,10 +36,10 @@ pub struct StoreArgs {
     /// Sketch: for windows with more busy clients than fit in memory, and for floods of new clients. It takes 1 to 8
     /// bytes for each client that comes twice in a window, and 3 bits for each other client. It keeps no state per
     /// client: clients share counters. No client gets more than the limit, and some clients are denied early, more
-    /// often when the counters are fuller. The output shows three
-    /// chances, each at the end of its worst window. "False positive": a new client is taken for an earlier client.
-    /// "Overcounted": a new client is counted at least one unit too high. "Denied early": a new client is denied after
-    /// less than half of its limit (one in a thousand is too many).
+    /// often when the counters are fuller. The output shows three chances, each at the end of its worst window. "False
+    /// positive": a new client is taken for an earlier client. "Overcounted": a new client is counted at least one unit
+    /// too high. "Denied early": a new client is denied after less than half of its limit (one in a thousand is too
+    /// many).
     ///
     /// To check whether the memory is enough for your traffic, a keyed store runs in parallel. It is charged with what
     /// the compact or sketch store admits, and decides every request: "wrongly denied" are the requests that it would
@@ -68,11 +68,11 @@ pub struct StoreArgs {
 /// The kind of store.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum StoreArg {
-    /// Each active client separately: exact, in as much memory as that takes
+    /// Each active client separately: exact, with as much memory as the clients need
     Keyed,
     /// A fingerprint of each client, in fixed memory; not for sliding-log and sub-window
     Compact,
-    /// Counters that clients share, in fixed memory, the least of all stores; for fixed-window and sliding-window only
+    /// Counters that clients share, in the smallest fixed memory; for fixed-window and sliding-window only
     Sketch,
 }
 

@@ -18,7 +18,7 @@ use crate::input::Selection;
 use crate::store::StoreArgs;
 use crate::{decimal, human};
 
-/// The quota if the command line gives none.
+/// The quota if the command line has none.
 pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
 
 /// Replay an access log through every rate-limiting algorithm and see which requests would have been denied
@@ -41,7 +41,7 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Find the smallest limit that denies no more than a given share of requests, of clients, or of both
     ///
-    /// Replays the requests with one limit after another, by bisection, and checks the answer and its neighbours. With
+    /// Replays the requests with one limit after another, by bisection, and then tries the neighbours of the answer. With
     /// several periods it finds several limits that apply together.
     #[command(after_help = SUGGEST_EXAMPLES)]
     Suggest(SuggestArgs),
@@ -156,7 +156,7 @@ pub struct AlgorithmArgs {
 }
 
 impl AlgorithmArgs {
-    /// Whether each algorithm was named, instead of selected as one of all.
+    /// Whether the user named each algorithm, instead of `all`.
     pub fn by_name(&self) -> bool {
         !self.algorithm.is_empty() && !self.algorithm.contains(&None)
     }
@@ -188,20 +188,21 @@ pub struct ReplayArgs {
     ///
     /// Durations are in nanoseconds. Each result's "against_log" counts the decisions that differ from those of an
     /// exact sliding log. That log has the same limits and holds what the algorithm admitted. The value is null if
-    /// times step back (--no-sort). Each entry of a result's "limits" has the number of requests "refused" by that
-    /// limit; a request that several limits deny counts for the limit with the longest wait.
+    /// times step back (--no-sort). In each entry of a result's "limits", "refused" is the number of requests that this
+    /// limit denied. If several limits deny a request, it counts for the limit with the longest wait.
     ///
     /// With --store compact each result has the store's counters in an object "compact", with --store sketch in an
     /// object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1, saturation
     /// (false_positive, overcounted, denied); see --store.
     ///
-    /// With --rules, "results" is one object, and "rules" has the text and the counts of each rule. Of the "matched"
-    /// requests, the rule "allowed" some, denied some, or would have denied some ("shadow_denied"). "unlimited_allowed"
-    /// requests were admitted without being counted. "uncharged" requests were denied by another rule, or matched a
-    /// replaced rule, or cost nothing. "hits", "near_limit", "over_limit" and "soft_limited" are in units, as in the
-    /// library's metrics; "evictions" and "debt_denials" are those of a compact store. Keys are the values by which the
-    /// rule counts; "" if all requests share one. In the results, "unmatched" requests matched no rule; the
-    /// "undescribed" ones among them lack a field for every descriptor.
+    /// With --rules, "results" is one object, and "rules" has the content and the counts of each rule. "matched" counts the
+    /// requests that the rule applies to: it "allowed" some of them, "denied" some, and would have denied some if it did
+    /// not only report ("shadow_denied"). "unlimited_allowed" requests were admitted without being counted. "uncharged"
+    /// requests were denied by another rule, matched a replaced rule, or cost nothing. "hits", "near_limit", "over_limit"
+    /// and "soft_limited" are in units, as in the library's metrics. "evictions" and "debt_denials" are figures of a
+    /// compact store. Keys are the values by which the rule counts, or "" if all requests share one counter. In the
+    /// results, "unmatched" requests matched no rule. "undescribed" requests are the unmatched requests that lack a field
+    /// for every descriptor.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,
 

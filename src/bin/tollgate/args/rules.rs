@@ -13,10 +13,10 @@ use crate::input::Selection;
 pub enum RulesCommand {
     /// Check files of rules, and show their contents
     ///
-    /// Reads each file as YAML, JSON or TOML, by the ending of its name, in the language of Envoy's rate limit service
-    /// with this library's extensions. Prints every error with file, line and column, and the valid form. Also warns of
-    /// rules that are valid but probably not intended, such as a wildcard that is never reached. Valid files are shown
-    /// as the rules that a server would load.
+    /// Reads each file as YAML, JSON or TOML, by its file extension. The language is that of Envoy's rate limit service
+    /// with this library's extensions. Prints every error with file, line, column and remedy. Also warns of rules that
+    /// are valid but probably not intended, such as a wildcard that is never used. Shows the rules that a server would
+    /// load from the files.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
 }

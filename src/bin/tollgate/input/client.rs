@@ -16,7 +16,7 @@ use super::forwarded::{FromRight, Syntax, node};
 pub struct Clients {
     /// Cut IPv6 addresses in keys and descriptors to this many bits, as the server does; 128 keeps them whole
     ///
-    /// Addresses are read as the middleware reads them: a port is cut off, and ::ffff:192.0.2.1 is 192.0.2.1.
+    /// Addresses are read as in the middleware: a port is removed, and ::ffff:192.0.2.1 is 192.0.2.1.
     #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
     pub ipv6_prefix: u8,
 

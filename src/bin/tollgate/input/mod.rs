@@ -85,9 +85,9 @@ pub struct Selection {
     #[arg(long, value_enum, default_value_t = Format::Auto, help_heading = "Input", hide_possible_values = false)]
     pub format: Format,
 
-    /// Field of the request's time; several are joined by a space [default: ts, time, date+time and the like]
+    /// Field of the request's time; several are joined by a space [default: a usual name, such as ts, time or date+time]
     ///
-    /// For nested JSON a dotted path: request.time. A name that itself holds dots (id.orig_h) works as well.
+    /// For nested JSON, use a dotted path: request.time. A name that contains dots (id.orig_h) works too.
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub time: Option<FieldList>,
 
@@ -98,7 +98,7 @@ pub struct Selection {
     #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
     pub time_format: TimeFormat,
 
-    /// Field of the client that the limits apply to; several make one key [default: client, ip, user and the like]
+    /// Field of the client that the limits apply to; several make one key [default: a usual name, such as client, ip or user]
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
 
@@ -108,7 +108,7 @@ pub struct Selection {
 
     /// Field of the request's cost, in whole units [default: every request costs 1]
     ///
-    /// In log format, bytes makes the limit one of bytes: --cost bytes --limit 1000000/min.
+    /// To limit bytes in log format: --cost bytes --limit 1000000/min.
     #[arg(long, value_name = "FIELD", help_heading = "Input")]
     pub cost: Option<String>,
 

@@ -220,7 +220,7 @@ fn about_rules(
     for (at, shown) in described.iter().enumerate() {
         let derived =
             if mapping.derived && at == 0 { " (derived from the rules; see --descriptor)" } else { "" };
-        about += &format!("Asked as {shown}{derived}\n");
+        about += &format!("Request  {shown}{derived}\n");
     }
     if mapping.derived && mapping.constants() > 1 {
         about += &format!(
