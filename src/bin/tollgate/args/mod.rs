@@ -195,14 +195,14 @@ pub struct ReplayArgs {
     /// object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1, saturation
     /// (false_positive, overcounted, denied); see --store.
     ///
-    /// With --rules, "results" is one object, and "rules" has the content and the counts of each rule. "matched" counts the
-    /// requests that the rule applies to: it "allowed" some of them, "denied" some, and would have denied some if it did
-    /// not only report ("shadow_denied"). "unlimited_allowed" requests were admitted without being counted. "uncharged"
-    /// requests were denied by another rule, matched a replaced rule, or cost nothing. "hits", "near_limit", "over_limit"
-    /// and "soft_limited" are in units, as in the library's metrics. "evictions" and "debt_denials" are figures of a
-    /// compact store. Keys are the values by which the rule counts, or "" if all requests share one counter. In the
-    /// results, "unmatched" requests matched no rule. "undescribed" requests are the unmatched requests that lack a field
-    /// for every descriptor.
+    /// With --rules, "results" is one object, and "rules" has the content and the counts of each rule. "matched" counts
+    /// the requests that the rule applies to: it "allowed" some of them, "denied" some, and would have denied some if
+    /// it did not only report ("shadow_denied"). "unlimited_allowed" requests were admitted without being counted.
+    /// "uncharged" requests were denied by another rule, matched a replaced rule, or cost nothing. "hits",
+    /// "near_limit", "over_limit" and "soft_limited" are in units, as in the library's metrics. "evictions" and
+    /// "debt_denials" are figures of a compact store. Keys are the values by which the rule counts, or "" if all
+    /// requests share one counter. In the results, "unmatched" requests matched no rule. "undescribed" requests are the
+    /// unmatched requests that lack a field for every descriptor.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,
 

@@ -1,8 +1,9 @@
 //! The conversion of a log field's text to the client that a server would limit.
 //!
-//! A log contains the peer's address, with or without a port, or a header field with the addresses of several proxies. `tower::ClientIp` reads such a field from the right, because the server's own proxies
-//! wrote the right end. This module uses the same reader. The layer trusts no header unless the caller states the
-//! number of proxies. A list in a log was written by at least one proxy, so one is the default here.
+//! A log contains the peer's address, with or without a port, or a header field with the addresses of several proxies.
+//! `tower::ClientIp` reads such a field from the right, because the server's own proxies wrote the right end. This
+//! module uses the same reader. The layer trusts no header unless the caller states the number of proxies. A list in a
+//! log was written by at least one proxy, so one is the default here.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZero;

@@ -98,7 +98,8 @@ pub struct Selection {
     #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
     pub time_format: TimeFormat,
 
-    /// Field of the client that the limits apply to; several make one key [default: a usual name, such as client, ip or user]
+    /// Field of the client that the limits apply to; several make one key [default: a usual name, such as client, ip or
+    /// user]
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
 

@@ -1,8 +1,9 @@
 //! The decisions of an algorithm that differ from those of an exact sliding log with the same limits.
 //!
-//! The log holds what the algorithm itself admitted, so each decision is compared on its own. In an independent log, one
-//! difference would cause further differences in later decisions, although these decisions are right. The library's
-//! sliding log cannot hold more than its limit, so this log is a queue. Tests compare the two: the library's own log never differs.
+//! The log holds what the algorithm itself admitted, so each decision is compared on its own. In an independent log,
+//! one difference would cause further differences in later decisions, although these decisions are right. The library's
+//! sliding log cannot hold more than its limit, so this log is a queue. Tests compare the two: the library's own log
+//! never differs.
 //!
 //! It takes one more pass over the records, with constant work per record on average, and at most 16 bytes per admitted
 //! request.

@@ -8,8 +8,8 @@
 //! answers that meet the goal and cannot be lowered. The program finds the answer that divides the denials evenly:
 //!
 //! 1. *Find.* The search goes from the longest period to the shortest. The k-th of n limits is the smallest limit that,
-//!    together with the limits found before, denies at most k/n of what the goal allows. The last replay has all limits in
-//!    force and meets the goal.
+//!    together with the limits found before, denies at most k/n of what the goal allows. The last replay has all limits
+//!    in force and meets the goal.
 //! 2. *Lower.* Limits are whole numbers, so a part of the goal may be unused. The search lowers each limit once more, in
 //!    the same order, to the smallest limit that meets the whole goal with all other limits in force. If no limit can be
 //!    lowered, this takes at most one replay for each limit.

@@ -4,8 +4,8 @@ use crate::edge::rules::counting::{AnyStore, Hasher, NoCounter, StoreKind};
 use crate::edge::rules::rule::{Algorithm, Store};
 use crate::{Capacity, FixedWindow, Quota, QuotaError};
 
-/// The maximum memory of the sketch that [`check`] creates. If the file sets less memory, the sketch gets that amount, so
-/// that a sketch that is too small is rejected.
+/// The maximum memory of the sketch that [`check`] creates. If the file sets less memory, the sketch gets that amount,
+/// so that a sketch that is too small is rejected.
 const ENOUGH: usize = 1 << 10;
 
 /// Creates the store that the engine would create, but small.

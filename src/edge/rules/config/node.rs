@@ -119,8 +119,8 @@ impl FileNode {
 }
 
 impl Scalar {
-    /// Whether the scalar needs no quotes where text is expected. Go's parser reads two kinds of whole numbers as fractions, and
-    /// these need quotes: numbers beyond 64 bits, and numbers that begin with a zero and are not octal.
+    /// Whether the scalar needs no quotes where text is expected. Go's parser reads two kinds of whole numbers as
+    /// fractions, and these need quotes: numbers beyond 64 bits, and numbers that begin with a zero and are not octal.
     pub(super) fn is_text(self, text: &str) -> bool {
         match self {
             Self::Quoted | Self::Text | Self::Bool => true,

@@ -66,8 +66,8 @@ pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
     found
 }
 
-/// Warns about settings that would put values of requests into metric names. Metric labels never contain such values. Warns
-/// only once, for any number of rules.
+/// Warns about settings that would put values of requests into metric names. Metric labels never contain such values.
+/// Warns only once, for any number of rules.
 fn shown_values(rules: &[Rule], warnings: &mut Problems) {
     if let Some(rule) = rules.iter().find(|rule| rule.metric.with_value != 0) {
         let message = "value_to_metric and detailed_metric do not change metrics: labels never contain values of requests";
