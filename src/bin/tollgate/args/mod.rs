@@ -275,7 +275,7 @@ pub struct SuggestArgs {
     ///
     /// Durations are in nanoseconds. Each suggestion has its "limits", in the order of the --period flags, and what
     /// they deny together. "limit", "period_ns" and "burst" are those of the first limit; "tried" lists the limits that
-    /// were tried in its place with the others in force.
+    /// were tried instead of the first limit, with the other limits in force.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,
 }

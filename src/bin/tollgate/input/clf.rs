@@ -155,7 +155,7 @@ const FIELDS: [NamedField; 14] = [
     ("bare_path cs-uri-stem", |line| request_part(line, 1).split(|&b| b == b'?').next().unwrap_or(b"-")),
     ("protocol", |line| request_part(line, 2)),
     ("status", |line| line.status),
-    // No body is no bytes.
+    // A response without a body has 0 bytes.
     ("bytes size body_bytes_sent", |line| if line.bytes == b"-" { b"0" } else { line.bytes }),
     ("referer referrer", |line| line.referer),
     ("agent user_agent http_user_agent", |line| line.agent),

@@ -137,7 +137,7 @@ pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBa
         let (files, skipped) = (names(&selection.files), trace.skipped);
         let lines: String = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
         return Err(Error::run(match skipped {
-            0 => format!("no records in {files}"),
+            0 => format!("no records in {files}: only empty lines, or only a header"),
             _ => format!("no usable record in {files}: {skipped} lines skipped{lines}"),
         }));
     }

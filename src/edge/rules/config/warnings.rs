@@ -11,10 +11,10 @@ use crate::edge::rules::rule::Rule;
 /// Returns the warnings about a valid file.
 pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems) {
     let names: HashSet<&str> = rules.iter().filter(|rule| rule.is_named).map(|rule| &*rule.name).collect();
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     for rule in rules {
         for name in rule.replaces.iter().filter(|name| !names.contains(&***name)) {
-            if told.insert(&**name) {
+            if reported.insert(&**name) {
                 let at = Position::new(rule.line, 1);
                 let message =
                     format!("no rule in this file is named {}, but this rule replaces it", quoted(name));

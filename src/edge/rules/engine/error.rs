@@ -39,7 +39,7 @@ impl RulesError {
         Self(Why::Other(message.into(), quota))
     }
 
-    /// There is no source to load from.
+    /// The rules were not read from files, so there is nothing to read again.
     pub(in crate::edge::rules) fn no_source() -> Self {
         Self::other("these rules were not read from files: pass the new rules to `replace` instead")
     }

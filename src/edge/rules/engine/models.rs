@@ -70,7 +70,7 @@ fn check_carelessly(rules: &Shared) -> bool {
     checks.decide(domain.charging, when) == Outcome::Allowed
 }
 
-/// Returns the units that a thread is admitted while another thread loads rules and then checks too.
+/// Asserts that two threads together admit at most one unit. One thread checks; the other loads rules and then checks.
 fn admitted_by_two(check: fn(&Shared) -> bool) {
     let rules = rules();
     let other = Arc::clone(&rules);
@@ -100,8 +100,8 @@ fn a_rule_that_stays_is_charged_once() {
         let other = Arc::clone(&rules);
         let checker = thread::spawn(move || check(&other));
         rules.replace([window()]).expect("a model's rules are right");
-        assert!(checker.join().unwrap(), "a load that changes nothing denies nobody");
-        assert!(!check(&rules), "and forgets nothing");
+        assert!(checker.join().unwrap(), "a load that changes nothing denies no request");
+        assert!(!check(&rules), "a load that changes nothing keeps the charge");
     });
 }
 
@@ -125,14 +125,14 @@ fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> b
         })
 }
 
-/// Returns the units that two threads are admitted, one of them under its own limit.
+/// Asserts that two threads together admit at most one unit. One of them checks with its own limit.
 fn admitted_beside_own_limit(check: fn(&Shared) -> bool, own: fn(&Shared) -> bool) {
     let rules = rules();
     let other = Arc::clone(&rules);
     let checker = thread::spawn(move || check(&other));
     let here = own(&rules);
     let admitted = u32::from(here) + u32::from(checker.join().unwrap());
-    assert!(admitted <= 1, "the rule and the request's own limit are one counter: {admitted}");
+    assert!(admitted <= 1, "the rule and the request's own limit share one counter: {admitted}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn rule_and_request_limit_are_one_counter() {
 }
 
 #[test]
-#[should_panic(expected = "are one counter")]
+#[should_panic(expected = "share one counter")]
 fn control_without_a_second_look_both_are_admitted() {
     let check = |rules: &Shared| check_without_a_second_look(rules, &Descriptor::new(&[("a", "x")]));
     let own = |rules: &Shared| {

@@ -5,7 +5,7 @@ use crate::base::clock::Clock;
 use crate::edge::telemetry::{publish_rule, publish_unmatched};
 
 /// Publishes the readings of all rules' stores. The labels are the domain and the rule's name, as for the rule's
-/// counters. If several rules of a domain have the same name, only one is visible, so give each a name of its own.
+/// counters. If several rules of a domain have the same name, only one is visible, so give each rule its own name.
 /// [`Config::warnings`](crate::rules::Config::warnings) and [`Domain::warnings`](crate::rules::Domain::warnings) report
 /// such names.
 ///

@@ -15,7 +15,7 @@ const MAX_LINKS: usize = 40;
 /// ```text
 /// /etc/limits.yaml ──► ..data/limits.yaml      folder /etc for the names `limits.yaml` and `..data`,
 /// /etc/..data ──► ..2026                       folder /etc/..2026 for the name `limits.yaml`,
-///                                              and the file itself: it may have other names, or be a mount of its own
+///                                              and the file itself: it may have other names, or be a separate mount
 /// ```
 /// If a path does not exist, the nearest existing folder above it is watched for the name of the missing part.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

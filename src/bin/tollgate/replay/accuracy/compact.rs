@@ -80,7 +80,7 @@ mod tests {
     use crate::replay::CompactFigures;
     use crate::store::StoreArg;
 
-    fn told(overflow: &str, figures: StoreFigures) -> String {
+    fn table_for(overflow: &str, figures: StoreFigures) -> String {
         let overflow = OverflowArg::from_str(overflow, false).ok();
         let storage = Storage { store: StoreArg::Compact, memory: "64KiB".parse().unwrap(), overflow };
         let result = Accuracy { algorithm: AlgorithmName::Gcra, admitted: 90, denied: 10, figures: &figures };
@@ -111,7 +111,7 @@ mod tests {
                 "Memory is enough. Decisions differ only for requests within a tick",
             ),
         ] {
-            let text = told(overflow, figures);
+            let text = table_for(overflow, figures);
             assert!(text.contains(verdict), "{overflow}: {text}");
         }
     }
@@ -121,7 +121,7 @@ mod tests {
         // Of 90 admitted, 5 should have been denied; of 10 denied, 3 should have been admitted. So 88 deserved it, and
         // 12 did not.
         let differences = Differences { wrongly_denied: 3, wrongly_admitted: 5 };
-        let text = told("forget", StoreFigures { differences, ..StoreFigures::default() });
+        let text = table_for("forget", StoreFigures { differences, ..StoreFigures::default() });
         assert!(text.contains("3 (3.41 %)") && text.contains("5 (41.67 %)"), "{text}");
     }
 }

@@ -105,7 +105,7 @@ mod tests {
     use crate::replay::ledger::Differences;
     use crate::store::StoreArg;
 
-    fn told(denied: f64, wrongly_denied: u64, wrongly_admitted: u64) -> String {
+    fn table_for(denied: f64, wrongly_denied: u64, wrongly_admitted: u64) -> String {
         let memory = "64KiB".parse().unwrap();
         let storage = Storage { store: StoreArg::Sketch, memory, overflow: None };
         let mut figures = StoreFigures::default();
@@ -133,7 +133,7 @@ mod tests {
             (0.0011, 10, 7, full),
             (0.001, 10, 7, "Memory is enough.\nTimes step back (--no-sort)"),
         ] {
-            let text = told(saturation, wrongly_denied, wrongly_admitted);
+            let text = table_for(saturation, wrongly_denied, wrongly_admitted);
             assert!(text.contains(verdict), "{saturation} {wrongly_denied} {wrongly_admitted}: {text}");
             assert_eq!(text.contains("(--no-sort)"), wrongly_admitted > 0, "{text}");
         }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn chances_are_shown_as_shares() {
-        let text = told(0.0123, 0, 0);
+        let text = table_for(0.0123, 0, 0);
         for part in ["Sketch store of 64KiB, at its fullest", "25.00 %", "<0.001 %", "1.23 %"] {
             assert!(text.contains(part), "{part}: {text}");
         }
