@@ -86,7 +86,7 @@ fn word(text: &str, end: impl Fn(&str) -> Option<usize>) -> Result<(String, &str
     }
 }
 
-/// Writes a word in the syntax of a descriptor.
+/// Returns a word in the syntax of a descriptor, in quotes if needed.
 fn written(word: &str) -> String {
     let bare =
         !word.is_empty() && word.trim() == word && !word.contains(['=', ',', '\'']) && !word.ends_with(':');

@@ -161,7 +161,7 @@ pub struct MappingArgs {
     pub tier: Option<String>,
 }
 
-/// The charge for requests that are denied.
+/// How denied requests are charged.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ChargingArg {
     /// Charge all limits of a request, or none.

@@ -62,7 +62,7 @@ impl TsvLine {
     }
 }
 
-/// Returns a CSV record's position and the first part of its text, for a message.
+/// Returns the first 20 fields of a CSV record as text, for a message.
 pub fn shown(record: &csv::ByteRecord) -> Vec<u8> {
     record.iter().take(20).collect::<Vec<_>>().join(&b',')
 }

@@ -101,7 +101,7 @@ impl Fields {
         Ok(resolved)
     }
 
-    /// Records a record, and gives its combination of values a number; `None` after 2³² combinations.
+    /// Stores the values of a record and returns the number of their combination; `None` after 2³² combinations.
     pub fn intern(&mut self, row: &Row) -> Option<u32> {
         let mut values = std::mem::take(&mut self.values);
         values.clear();

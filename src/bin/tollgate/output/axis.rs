@@ -220,7 +220,7 @@ mod tests {
 
     const T: u64 = 1_498_780_801 * SECOND;
 
-    /// So that no gap is left.
+    /// Returns times at equal distances, so that the axis leaves out no gap.
     fn evenly(first: u64, last: u64) -> Vec<u64> {
         (0..=10).map(|n| first + (last - first) / 10 * n).chain([last]).collect()
     }

@@ -37,7 +37,7 @@ const FOOT: i32 = 52;
 const PANEL_TITLE: i32 = 30;
 const PANEL_GAP: i32 = 16;
 const MOST_COLUMNS: u64 = 300;
-/// The height of the label for the day on which a piece begins.
+/// The width of the label for the day on which a piece begins.
 const DAY_WIDTH: i32 = 90;
 /// The least height of a nonzero value.
 const LEAST: i32 = 2;
@@ -299,14 +299,14 @@ impl<B: DrawingBackend> Canvas<B> {
         self.area.draw_text(text, &style, self.point(at))
     }
 
-    /// Draws text turned to be read from below, around the point.
+    /// Draws text rotated by 90 degrees, centred at the point. It reads from bottom to top.
     fn upright(&self, text: &str, at: (i32, i32), size: i32, color: &RGBColor) -> Drawn<B> {
         let font = (FONT, size * self.scale).into_font().transform(FontTransform::Rotate270);
         let style = TextStyle::from(font).color(color).pos(Pos::new(HPos::Center, VPos::Top));
         self.area.draw_text(text, &style, self.point(at))
     }
 
-    /// Fills from one corner up to, but not including, the other.
+    /// Fills a rectangle from one corner to the other. The second corner is not included.
     fn rectangle(&self, from: (i32, i32), to: (i32, i32), color: &RGBColor) -> Drawn<B> {
         let (from, to) = (self.point(from), self.point(to));
         self.area.draw(&Rectangle::new([from, to], color.filled()))

@@ -55,7 +55,7 @@ fn place_of<T: PartialEq>(one: T, all: &mut Vec<T>) -> usize {
 /// The source of an entry's value, by number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ValueSource {
-    /// A field that is wanted.
+    /// A field of the log.
     Field(usize),
     /// A text in [`Fields`].
     Text(u32),

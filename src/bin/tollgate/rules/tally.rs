@@ -160,7 +160,8 @@ struct RulesRun<'t> {
 }
 
 impl<'t> RulesRun<'t> {
-    /// The entries of the record's descriptors; and which descriptors those are, with their ends.
+    /// Lists the entries of all descriptors that the record has. `present` receives the number of each such descriptor and
+    /// the end of its entries.
     fn describe(
         &mut self,
         record: &Record,

@@ -86,7 +86,7 @@ impl Checker {
             self.problems.add(root.at, path, "the file is empty", remedy);
             return None;
         }
-        // The mere presence of the map enables the extensions, wherever in the file's map it is.
+        // The key `tollgate` enables the extensions, even with an empty map and at any place in the top-level map.
         if let Value::Map(entries) = &root.kind {
             self.extended = entries.iter().any(|(key, _)| key.as_key() == Some("tollgate"));
         }
@@ -104,7 +104,7 @@ impl Checker {
         let mut way = RulePath::new(domain);
         let branches = self.descriptors(&fields, &mut way);
         if let Some(node) = fields.get("tollgate") {
-            // The file sets how limits are shared, but none is shared.
+            // The file sets how limits are shared, but no limit is shared.
             if self.problems.is_empty() && !self.rules.iter().any(Rule::is_shared) {
                 self.unshared_file(node, &path.key("tollgate"));
             }
@@ -112,7 +112,7 @@ impl Checker {
         Some((fields.at("domain"), branches))
     }
 
-    /// `descriptors`.
+    /// Reads the `descriptors` of the file or of a descriptor. Returns their branches.
     fn descriptors(&mut self, fields: &MapFields<'_, '_>, way: &mut RulePath) -> Vec<Branch> {
         let items = self.read(fields, "descriptors", FileNode::list).unwrap_or_default();
         let path = &fields.path.key("descriptors");
@@ -272,7 +272,7 @@ impl Checker {
         });
     }
 
-    /// Reads `tiers`, of an entry that lists these values or has a single one.
+    /// Reads `tiers`. `values` is the pattern that members must match: `None` if the descriptor matches a single value.
     fn tiers(
         &mut self,
         fields: &MapFields<'_, '_>,
@@ -317,7 +317,7 @@ impl Checker {
     }
 }
 
-/// Checks that a value can belong to an entry.
+/// Checks that a member matches the value of its descriptor.
 fn check_member(member: &str, values: Option<&Option<Pattern>>) -> Result<(), BadValue> {
     match values {
         None => {

@@ -211,7 +211,7 @@ impl Checker {
         Some(MapFields { node, path: *path, entries })
     }
 
-    /// The text of a key, which must be one.
+    /// Returns the text of a key. `None` if the key is not text, which is reported.
     fn name<'n>(&mut self, key: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n str> {
         let name = key.as_key().ok_or_else(|| {
             let message = match &key.kind {

@@ -139,7 +139,7 @@ impl Scalar {
     }
 }
 
-/// The digits of a whole number without its sign, and their base.
+/// Returns the digits of a whole number that has no sign, and their base.
 pub(super) fn digits_of(unsigned: &str) -> (&str, u32) {
     match unsigned.get(..2) {
         Some("0x" | "0X") => (&unsigned[2..], 16),
@@ -162,7 +162,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Grows a list by a quarter. Doubling could take twice the memory that it needs.
+/// Adds an item to a list. A full list grows by a quarter, because doubling could take twice the needed memory.
 pub(super) fn push<T>(items: &mut Vec<T>, item: T) {
     if items.len() == items.capacity() {
         items.reserve_exact(items.len() / 4 + 4);
@@ -170,7 +170,7 @@ pub(super) fn push<T>(items: &mut Vec<T>, item: T) {
     items.push(item);
 }
 
-/// A map under construction. It rejects duplicate keys.
+/// Creates a map. Reports duplicate keys and drops them.
 pub(super) fn map(entries: Vec<(FileNode, FileNode)>, problems: &mut Problems) -> Value {
     let mut first: HashMap<Rc<str>, u32> = HashMap::with_capacity(entries.len());
     let unique = entries.into_iter().filter(|(key, _)| {

@@ -66,7 +66,7 @@ impl Iterator for LookaheadGuard<'_> {
 
 /// Reads the document and reports its problems. `None` means that the text cannot be read further.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
-    // The usual cause is one large map in brackets.
+    // The YAML parser rejects long lists and maps in brackets. A JSON file is one large map in brackets.
     if text.trim_start().starts_with('{') && json::is_json(text) {
         return json::read(text, problems);
     }
@@ -114,7 +114,7 @@ fn place(marker: Marker) -> Position {
 }
 
 impl YamlReader<'_> {
-    /// Returns `None` to stop.
+    /// Handles one event of the parser. Returns `None` to stop.
     fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
         let at = place(span.start);
         match event {
@@ -207,7 +207,7 @@ impl YamlReader<'_> {
         self.put(node, 0)
     }
 
-    /// Returns `None` to stop.
+    /// Adds a complete node to the list or map that contains it. Returns `None` to stop.
     fn put(&mut self, node: FileNode, anchor: usize) -> Option<()> {
         self.allowance.spend_on(&node, self.problems)?;
         if anchor > 0 {
@@ -232,7 +232,7 @@ impl YamlReader<'_> {
     }
 }
 
-/// Returns the approximate number of bytes.
+/// Returns the approximate memory of a node with all values in it, in bytes.
 fn weight(node: &FileNode) -> usize {
     let below = match &node.kind {
         Value::Null | Value::Scalar(..) => 0,

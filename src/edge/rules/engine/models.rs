@@ -29,7 +29,7 @@ fn config(of: &'static OnceLock<Config>, limits: &str) -> Config {
             "model.yaml",
             &format!("{{ domain: d, tollgate: {{}}, descriptors: [ {limits} ] }}"),
         )
-        .expect("a model's rules are right")
+        .expect("the model's rules are valid")
     };
     of.get_or_init(read).clone()
 }
@@ -47,7 +47,7 @@ fn bucket() -> Config {
 }
 
 fn rules() -> Arc<Shared> {
-    let mut rules = Rules::builder().clock(Still).load([window()]).expect("a model's rules are right");
+    let mut rules = Rules::builder().clock(Still).load([window()]).expect("the model's rules are valid");
     // With a fixed seed, each exploration finds keys at the same places.
     rules.hasher = Hasher::with_seeds(1, 2, 3, 4);
     Arc::new(rules)
@@ -75,7 +75,7 @@ fn admitted_by_two(check: fn(&Shared) -> bool) {
     let rules = rules();
     let other = Arc::clone(&rules);
     let checker = thread::spawn(move || check(&other));
-    rules.replace([bucket()]).expect("a model's rules are right");
+    rules.replace([bucket()]).expect("the model's rules are valid");
     let here = check(&rules);
     let admitted = u32::from(here) + u32::from(checker.join().unwrap());
     assert!(admitted <= 1, "one unit is admitted, under the old rules or the new: {admitted}");
@@ -99,7 +99,7 @@ fn a_rule_that_stays_is_charged_once() {
         let rules = rules();
         let other = Arc::clone(&rules);
         let checker = thread::spawn(move || check(&other));
-        rules.replace([window()]).expect("a model's rules are right");
+        rules.replace([window()]).expect("the model's rules are valid");
         assert!(checker.join().unwrap(), "a load that changes nothing denies no request");
         assert!(!check(&rules), "a load that changes nothing keeps the charge");
     });
