@@ -272,7 +272,8 @@ impl Checker {
         });
     }
 
-    /// Reads `tiers`. `values` is the pattern that members must match: `None` if the descriptor matches a single value.
+    /// Reads `tiers`. `values` is the pattern that members must match: `None` if the descriptor matches a single value, and
+    /// `Some(None)` if it matches every value.
     fn tiers(
         &mut self,
         fields: &MapFields<'_, '_>,

@@ -66,7 +66,8 @@ impl Iterator for LookaheadGuard<'_> {
 
 /// Reads the document and reports its problems. `None` means that the text cannot be read further.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
-    // The YAML parser rejects long lists and maps in brackets. A JSON file is one large map in brackets.
+    // This reader rejects long lists and maps in brackets. A JSON file is a map in brackets, and the JSON reader has no
+    // such limit.
     if text.trim_start().starts_with('{') && json::is_json(text) {
         return json::read(text, problems);
     }
