@@ -420,7 +420,7 @@ mod tests {
             .command
         {
             Command::Replay(args) => args,
-            Command::Suggest(_) | Command::Rules { .. } => unreachable!("replay was asked for"),
+            Command::Suggest(_) | Command::Rules { .. } => unreachable!("the command is replay"),
         };
         let args = parse(&["--json", "access.log"]);
         assert_eq!((args.json, args.input.files), (Some("-".into()), vec!["access.log".into()]));

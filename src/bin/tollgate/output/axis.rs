@@ -266,7 +266,7 @@ mod tests {
         };
         let axis = TimeAxis::new(blocks(60 * DAY), 270);
         assert_eq!((axis.column(), axis.pieces.len()), (Duration::from_secs(120), 2));
-        let [one, other] = &axis.pieces[..] else { unreachable!("there are two") };
+        let [one, other] = &axis.pieces[..] else { unreachable!("the axis has two pieces") };
         assert_eq!((one.columns, other.first - one.columns, other.columns), (91, 3, 61));
         assert_eq!(axis.columns, 155);
         assert_eq!(axis.column_of(other.start), 94);

@@ -120,7 +120,7 @@ fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> b
     checks.look_together(when);
     checks.outcome() == Outcome::Allowed
         && checks.each(|_| true).all(|(check, _)| {
-            let counter = check.active.counter.local().expect("it counts");
+            let counter = check.active.counter.local().expect("this process counts the rule");
             counter.generation.apply(check.key.as_str(), Operation::Check, when, 1).is_allowed()
         })
 }

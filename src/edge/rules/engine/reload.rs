@@ -287,11 +287,11 @@ mod tests {
         let config = |domain: &str| {
             let limit = "{ unit: hour, requests_per_unit: 1 }";
             let text = format!("{{ domain: {domain}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}");
-            Config::from_yaml("test.yaml", &text).expect("it is right")
+            Config::from_yaml("test.yaml", &text).expect("the file is valid")
         };
-        let rules = Rules::builder().load([config("shop")]).expect("they load");
+        let rules = Rules::builder().load([config("shop")]).expect("the rules load");
         let found = rules.in_force.load();
-        rules.replace([config("shop")]).expect("they load");
+        rules.replace([config("shop")]).expect("the rules load");
         found.domain("shop").expect("there are rules").note_asked();
         assert!(rules.replace([config("store")]).is_err());
     }
