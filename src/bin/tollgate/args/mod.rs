@@ -41,8 +41,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Find the smallest limit that denies no more than a given share of requests, of clients, or of both
     ///
-    /// Replays the requests with one limit after another, by bisection, and then tries the neighbours of the answer. With
-    /// several periods it finds several limits that apply together.
+    /// Replays the requests with one limit after another, by bisection, and then tries the neighbours of the answer.
+    /// With several periods it finds several limits that apply together.
     #[command(after_help = SUGGEST_EXAMPLES)]
     Suggest(SuggestArgs),
     /// Check files of rate limiting rules
