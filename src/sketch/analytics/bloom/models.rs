@@ -48,7 +48,11 @@ fn neighbour(filter: &Filter) -> u64 {
 }
 
 fn one_is_first(told: [bool; 2]) {
-    assert_eq!(told.iter().filter(|&&was_there| !was_there).count(), 1, "exactly one insert finds the key new");
+    assert_eq!(
+        told.iter().filter(|&&was_there| !was_there).count(),
+        1,
+        "exactly one insert finds the key new"
+    );
 }
 
 #[test]
