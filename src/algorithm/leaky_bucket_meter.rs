@@ -16,7 +16,7 @@ use crate::base::quota::{Quota, QuotaError};
 /// use std::time::Duration;
 /// use tollgate::{LeakyBucketMeter, ManualClock, Quota, RateLimiter};
 ///
-/// // Ten units deep, draining one unit per second.
+/// // The bucket holds ten units, and drains one unit per second.
 /// let clock = ManualClock::default();
 /// let bucket = LeakyBucketMeter::new(Quota::per_second(1).burst(10));
 /// let limiter = RateLimiter::builder(bucket).clock(clock.clone()).direct();

@@ -8,7 +8,6 @@
 //! 1. A writer checks that its time is at most [`Newest::high`]. If not, it raises `high`, *before* it publishes its word.
 //! 2. So at any moment every live word is at most one horizon after `high`, for every caller and every clock.
 //! 3. A reader loads a word, then loads `high`. A word beyond that bound is from an earlier round: it is idle. Any
-//! 3. A reader loads a word, then loads `high`. A word beyond that bound is from an earlier round: it is idle. Any
 //!    other word that is ahead is live: the reader is behind, and the answer is "not yet".
 //! 4. A word behind the reader by up to half the range reads as idle. So a reader must not be further behind the words
 //!    than that. A call whose time is below [`Newest::low`], a quarter of the range behind the newest, is decided at

@@ -43,7 +43,6 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// 1,024 ns of the limiter's [`lease_life`](crate::Builder::lease_life) (at least 127 units: 16,383 for 10 ms). A
     /// larger deposit takes several slots. A deposit is kept whole if it is at most [`RateLimiter::wanted`], is made
     /// at once, and lasts for the whole life.
-    /// whole life, is kept whole.
     ///
     /// # Complexity
     /// O(slots) for each slot that the deposit takes. Lock-free.

@@ -75,6 +75,7 @@ impl Quota {
         }
         Ok(Self { limit, period_ns, burst })
     }
+
     /// Creates a quota of `limit` units per `period`, with a burst of `limit`.
     ///
     /// # Panics

@@ -28,7 +28,6 @@
 //! takes its units off the line before it charges them. No unit is therefore counted twice, but a unit may be missed.
 //! The estimate also leaves out waiters in line if the algorithm cannot predict their turns. In these cases the
 //! deadline decides.
-//! is left out as well. Then the deadline decides.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
