@@ -57,7 +57,7 @@ impl WindowCounts {
         window_ns: u64,
         history: u32,
     ) -> Result<Self, Reason> {
-        match Split::holding(algorithm, "the limit, in windows so short,", window_ns, limit) {
+        match Split::holding(algorithm, "the limit, in windows of this length,", window_ns, limit) {
             Ok(split) => Ok(Self { limit, window_ns, history, split }),
             Err(reason) => Err(reason),
         }

@@ -154,7 +154,7 @@ impl MinimumSpacing {
     /// Returns the rate: one event per spacing, with a spacing of at most 2⁶³ ns, the longest period of a quota.
     fn rate(&self) -> Result<UnitRate, QuotaError> {
         if self.spacing_ns == 0 {
-            let instead = "spacings of 1 ns and more";
+            let instead = "a spacing of 1 ns or more";
             return Err(Reason::NoCompactForm { algorithm: NAME, instead }.into());
         }
         Ok(UnitRate { interval: Interval { num: self.spacing_ns.min(i64::MAX as u64), den: 1 }, burst: 1 })

@@ -121,7 +121,7 @@ impl<const QUEUED: bool> Pace<QUEUED> {
     /// Returns another quota in the same ticks; its interval is rounded up to whole ticks.
     pub(crate) fn requota(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
         Self::at_scale(quota, self.scale).ok_or_else(|| {
-            let same = "order of magnitude of the time that a full burst takes to refill";
+            let same = "range of times: its full burst takes too long to refill";
             Reason::Layout { algorithm, same }.into()
         })
     }

@@ -295,7 +295,7 @@ impl Stepper for SlidingLog {
 impl Algorithm for SlidingLog {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         if quota.limit() > self.ring {
-            let what = "the limit, in a log made for fewer,";
+            let what = "the limit, in a log that was made for a lower limit,";
             return Err(Reason::Word { algorithm: NAME, what, got: quota.limit(), max: self.ring }.into());
         }
         if quota.period_ns() != self.window_ns {

@@ -195,7 +195,7 @@ impl Tail for Box<[AtomicU64]> {
 /// Values are small, immutable and cheap to clone. A limiter holds one value and applies it to every key's state.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an algorithm",
-    note = "of a `Quota` make one first: `Gcra::new(quota)`, for a rate and a burst; `RateLimiter::new` alone takes the quota itself"
+    note = "make an algorithm from a `Quota` first, such as `Gcra::new(quota)`; only `RateLimiter::new` takes the quota itself"
 )]
 pub trait Algorithm: Stepper + Clone + Debug + Send + Sync + 'static {
     /// Returns the same algorithm with another quota, able to read the state that this value wrote. For per-call quotas

@@ -593,7 +593,7 @@ impl fmt::Debug for Decision {
 /// assert!(upload(&limiter, "alice", 60).is_ok());
 /// let denied = upload(&limiter, "alice", 101).unwrap_err();
 /// assert!(denied.decision().is_never());
-/// assert_eq!(denied.to_string(), "rate limited: 101 units can never go, at most 100 at once");
+/// assert_eq!(denied.to_string(), "rate limited: 101 units exceed the limit of 100 at once");
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Denied(Decision);
@@ -609,8 +609,8 @@ impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision { cost, limit, .. } = self.0;
         match self.0.retry_after() {
-            Some(wait) => write!(f, "rate limited: {cost} of at most {limit} units can go in {wait:?}"),
-            None => write!(f, "rate limited: {cost} units can never go, at most {limit} at once"),
+            Some(wait) => write!(f, "rate limited: retry in {wait:?} (cost {cost}, limit {limit})"),
+            None => write!(f, "rate limited: {cost} units exceed the limit of {limit} at once"),
         }
     }
 }

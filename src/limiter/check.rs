@@ -49,7 +49,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// assert!(limiter.check("bob").is_allowed());
     /// ```
     #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check<Q: ?Sized>(&self, key: &Q) -> Decision
     where
         S: Store<Q>,
@@ -59,7 +59,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
 
     /// Checks `cost` units for `key` now, and charges all of them or none.
     #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
     where
         S: Store<Q>,
@@ -79,7 +79,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// newer time, the newest time was wrong. The newest time then falls back to theirs, and each key may get one more
     /// burst.
     #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
     where
         S: Store<Q>,
@@ -93,7 +93,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     ///
     /// # Complexity
     /// The same as a check. Writes nothing.
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn peek<Q: ?Sized>(&self, key: &Q) -> Decision
     where
         S: Store<Q>,
@@ -102,7 +102,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 
     /// Returns the decision that [`RateLimiter::check_n`] would make now, without a charge. Never inserts the key.
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn peek_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
     where
         S: Store<Q>,
@@ -111,7 +111,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 
     /// Returns the decision that [`RateLimiter::check_at`] would make, without a charge. Never inserts the key.
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn peek_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
     where
         S: Store<Q>,

@@ -17,7 +17,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     ///
     /// If a limiter of another layout made the tier, this limiter uses its own quota instead; debug builds panic.
     #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_with<Q: Hash + ?Sized>(
         &self,
         key: &Q,

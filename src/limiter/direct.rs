@@ -12,7 +12,7 @@ impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
     /// An algorithm that was not made from this limiter's own would read the state differently. The limiter then uses
     /// its own algorithm instead; debug builds panic.
     #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_with(&self, algorithm: &A, cost: u64, now: Timestamp) -> Decision {
         self.store.check_with(super::readable(self.store.algorithm(), algorithm), now.as_nanos(), cost)
     }

@@ -32,14 +32,14 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// assert!(limiter.check("alice").is_denied());
     /// ```
     #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_hash(&self, hash: u64, cost: u64) -> Decision {
         self.check_prepared(self.store.prepare_hash(hash), cost, None)
     }
 
     /// Checks `cost` units for the key with this hash at the time `now`; see [`RateLimiter::check_hash`].
     #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_hash_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
         self.check_prepared(self.store.prepare_hash(hash), cost, Some(now))
     }

@@ -37,7 +37,7 @@ where
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_with<Q: Lookup<K> + ?Sized>(
         &self,
         key: &Q,

@@ -64,14 +64,14 @@ macro_rules! checks {
             /// nothing. A [striped](crate::Leases) limiter writes a cache line that no other core writes, and charges
             /// its source once per block.
             #[inline]
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn check(&self) -> Decision {
                 self.check_n(1)
             }
 
             /// Checks `cost` units now, and charges all of them or none.
             #[inline]
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn check_n(&self, cost: u64) -> Decision {
                 Keyless::check(&self.store, self.time(None), cost)
             }
@@ -81,7 +81,7 @@ macro_rules! checks {
             /// A `now` before an earlier call's time can only deny more, by less than the step back. A striped limiter
             /// may spend units for up to one lease life after it charged them.
             #[inline]
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
                 Keyless::check(&self.store, self.time(Some(now)), cost)
             }
@@ -91,19 +91,19 @@ macro_rules! checks {
             ///
             /// # Complexity
             /// The same as a check, and writes nothing. For a striped limiter: O(stripes).
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn peek(&self) -> Decision {
                 self.peek_n(1)
             }
 
             /// Returns the decision that [`RateLimiter::check_n`] would make now, without a charge.
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn peek_n(&self, cost: u64) -> Decision {
                 Keyless::peek(&self.store, self.time(None), cost)
             }
 
             /// Returns the decision that [`RateLimiter::check_at`] would make, without a charge.
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn peek_at(&self, cost: u64, now: Timestamp) -> Decision {
                 Keyless::peek(&self.store, self.time(Some(now)), cost)
             }
@@ -134,13 +134,13 @@ macro_rules! charges {
 
             /// Charges as many of `most` units as the limiter can admit now. [`Decision::cost`] returns how many it
             /// charged. Denies if it can admit none.
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn take_up_to(&self, most: u64) -> Decision {
                 self.apply(&(), Operation::Take, most, None)
             }
 
             /// [`RateLimiter::take_up_to`] at the time `now`.
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn take_up_to_at(&self, most: u64, now: Timestamp) -> Decision {
                 self.apply(&(), Operation::Take, most, Some(now))
             }
@@ -224,13 +224,13 @@ macro_rules! charges {
             /// }
             /// assert!(limiter.reserve(1, Duration::from_secs(5)).is_denied());
             /// ```
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn reserve(&self, cost: u64, max_wait: Duration) -> Decision {
                 self.apply(&(), reserve(max_wait), cost, None)
             }
 
             /// [`RateLimiter::reserve`] at the time `now`.
-            #[must_use = "a decision that nobody reads limits nothing"]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn reserve_at(&self, cost: u64, max_wait: Duration, now: Timestamp) -> Decision {
                 self.apply(&(), reserve(max_wait), cost, Some(now))
             }

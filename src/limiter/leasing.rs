@@ -9,7 +9,7 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// [`RateLimiter::check_at`] as the thread with this number would call it. Thread numbers map to stripes in
     /// rotation. For tests.
     #[doc(hidden)]
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_on(&self, thread: usize, cost: u64, now: Timestamp) -> Decision {
         self.store.charge_on(thread, now.as_nanos(), cost)
     }

@@ -94,7 +94,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     ///
     /// # Complexity
     /// O(1) and lock-free, as a check. If another thread charges first, this call takes the units that are left.
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn take_up_to<Q: ?Sized>(&self, key: &Q, most: u64) -> Decision
     where
         S: Store<Q>,
@@ -103,7 +103,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 
     /// [`RateLimiter::take_up_to`] at the time `now`.
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn take_up_to_at<Q: ?Sized>(&self, key: &Q, most: u64, now: Timestamp) -> Decision
     where
         S: Store<Q>,
@@ -294,7 +294,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     ///
     /// # Complexity
     /// O(1) and lock-free, as a check.
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn reserve<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration) -> Decision
     where
         S: Store<Q>,
@@ -303,7 +303,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 
     /// [`RateLimiter::reserve`] at the time `now`.
-    #[must_use = "a decision that nobody reads limits nothing"]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn reserve_at<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration, now: Timestamp) -> Decision
     where
         S: Store<Q>,

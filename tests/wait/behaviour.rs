@@ -94,10 +94,10 @@ async fn deadline_refuses_later_turns_at_once() {
     let late = limiter.until_ready().within(ms(9)).await.unwrap_err();
     assert!(late.is_too_late() && !late.is_never());
     assert_eq!(late.retry_after(), Some(ms(10)));
-    assert_eq!(late.to_string(), "not ready in time: 1 units can go in 10ms or later");
+    assert_eq!(late.to_string(), "not ready in time: the turn would come in 10ms or later (cost 1)");
     let never = limiter.until_ready_n(2).within(ms(100)).await.unwrap_err();
     assert!(never.is_never() && never.decision().is_never());
-    assert_eq!(never.to_string(), "never ready: 2 units can never go, at most 1 at once");
+    assert_eq!(never.to_string(), "never ready: 2 units exceed the limit of 1 at once");
     let waits = [20, 19, 20].map(|within| limiter.until_ready().within(ms(within)));
     let [first, second, third] = waits;
     let mut first = pin!(first);

@@ -74,8 +74,8 @@ pub(crate) enum Reason {
     },
     /// The windows are so short that the index of the spill sketch would wrap too soon.
     SpillRange,
-    /// An overflow policy that moves debts, for a word of two counts. Such words have no order, so only `Forget` is
-    /// possible.
+    /// An overflow policy that moves debts, for a word of two counts. Neither of two such words need cover the other's
+    /// debt, so only `Forget` is possible.
     Overflow,
     /// A per-call quota would read the limiter's words in another layout.
     Layout {
@@ -105,18 +105,18 @@ impl Reason {
             Self::TooFast { .. } => "quota: the rate must be at most 32 units a nanosecond",
             Self::TooLong { .. } => "quota: refilling the burst must take at most 292 years",
             Self::Word { .. } => "quota: out of the algorithm's range",
-            Self::Apart { .. } => "quota: too far from the others of its table",
-            Self::Undeclared { .. } => "quota: beyond those that the table was made for",
+            Self::Apart { .. } => "quota: too different from the other quotas of its compact table",
+            Self::Undeclared { .. } => "quota: the compact table has no room for it; name it to the builder (tiers)",
             Self::ShortWindow { .. } => "quota: the period is too short for the compact store",
             Self::NoCompactForm { .. } => "quota: the compact store cannot hold this kind",
             Self::Memory { .. } => "capacity: there is no memory for a table of this size",
             Self::NoSlots => "capacity: a sketch has no slots",
             Self::TooSmall { .. } => "capacity: too small for a sketch",
-            Self::SpillRange => "overflow: windows too short to spill",
-            Self::Overflow => "overflow: two counts can only be forgotten",
-            Self::Layout { .. } => "quota: differs from the limiter's in a part that must be the same",
-            Self::Pending { .. } => "quota: too many changes are not paid for yet",
-            Self::Worded => "quota: not for this kind of limiter",
+            Self::SpillRange => "overflow: the windows are too short to spill debts",
+            Self::Overflow => "overflow: a sliding window supports only Overflow::Forget",
+            Self::Layout { .. } => "quota: differs from the limiter's own in a part that must be the same",
+            Self::Pending { .. } => "quota: the debts of too many earlier changes are not paid yet",
+            Self::Worded => "quota: this kind of limiter cannot hold it",
             Self::Syntax { .. } => "quota: expected LIMIT/PERIOD [burst N]",
             Self::NumberTooLarge => "quota: a number is above 18446744073709551615",
         }
@@ -196,48 +196,49 @@ impl fmt::Display for QuotaError {
             }
             Reason::Apart { algorithm } => write!(
                 f,
-                "{algorithm}: one compact table counts all its quotas in one tick, of which the shortest interval \
-                 takes at least 256 and the longest burst at most 2^33; these are too far apart"
+                "{algorithm}: the quotas of one compact table are too far apart: they share one tick, and the \
+                 shortest interval must be at least 256 ticks, the longest burst at most 2^33 ticks"
             )?,
             Reason::Undeclared { algorithm } => write!(
                 f,
-                "{algorithm}: more than this compact table was made for; name it to the builder (tiers) too"
+                "{algorithm}: this compact table has no room for the quota; name it to the builder (tiers)"
             )?,
             Reason::ShortWindow { algorithm, got_ns, min_ns } => write!(
                 f,
                 "{algorithm}: the period is {got_ns} ns, but with this limit the store needs at least {min_ns} ns"
             )?,
             Reason::NoCompactForm { algorithm, instead } => {
-                write!(f, "{algorithm}: the store cannot hold this kind; it holds {instead}")?;
+                write!(f, "{algorithm}: the store cannot hold this kind; use {instead}")?;
             }
             Reason::Memory { bytes } => write!(f, "there is no memory for a table of {bytes} bytes")?,
             Reason::NoSlots => write!(
                 f,
-                "a sketch has no slots to be counted: say its memory (Capacity::memory, \"4MiB\") or its traffic \
+                "a sketch has no slots; give its memory (Capacity::memory, \"4MiB\") or its traffic \
                  (Capacity::for_traffic)"
             )?,
             Reason::TooSmall { got, min } => write!(
                 f,
-                "a sketch of {got} bytes would count all keys as a few; it needs at least {min}, and for a deny or two in \
-                 ten thousand about 40 for each key that spends its limit in a window (Capacity::for_traffic)"
+                "a sketch of {got} bytes is too small, because nearly all keys would share their counters; it needs \
+                 at least {min} bytes. For one or two false denials in ten thousand, give it about 40 bytes for each \
+                 key that spends its limit in a window (Capacity::for_traffic)"
             )?,
             Reason::SpillRange => write!(
                 f,
-                "windows so short cannot be spilled (the sketch's cells would come round within a second); use \
-                 Overflow::Inherit or Overflow::Forget"
+                "the windows are too short to spill debts: the window numbers in the sketch would repeat within a \
+                 second; use Overflow::Inherit or Overflow::Forget"
             )?,
             Reason::Overflow => write!(
                 f,
-                "the sliding window's two counts have no order by which one debt covers another, so the compact store \
-                 can only forget them: use Overflow::Forget"
+                "the compact store cannot move the debt of an evicted key if the algorithm is a sliding window; use \
+                 Overflow::Forget"
             )?,
             Reason::Layout { algorithm, same } => {
                 write!(f, "{algorithm}: a quota for single calls must have the limiter's own {same}")?;
             }
             Reason::Pending { changes } => write!(
                 f,
-                "what keys owe is carried over from {changes} earlier changes still; change it less often than a burst \
-                 refills, with Carry::Reset, or after forget_past"
+                "the debts of {changes} earlier changes are not paid yet; change the quota less often than a burst \
+                 refills, use Carry::Reset, or call forget_past first"
             )?,
             Reason::Worded => {}
             Reason::Syntax { expected } => write!(f, "expected {expected}")?,

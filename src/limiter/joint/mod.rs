@@ -84,14 +84,14 @@ use crate::base::clock::Timestamp;
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[inline(always)]
-#[must_use = "a decision that nobody reads limits nothing"]
+#[must_use = "the limiter does not stop the request: the caller must read the decision"]
 pub fn check_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
     limits.decide(None)
 }
 
 /// [`check_all`] at the time `now`.
 #[inline]
-#[must_use = "a decision that nobody reads limits nothing"]
+#[must_use = "the limiter does not stop the request: the caller must read the decision"]
 pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
     limits.decide(Some(CheckTime::given(now)))
 }
@@ -107,13 +107,13 @@ pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::De
 /// assert_eq!(peek_all(limits).remaining(), 10);
 /// assert_eq!(peek_all(limits).remaining(), 10);
 /// ```
-#[must_use = "a decision that nobody reads limits nothing"]
+#[must_use = "the limiter does not stop the request: the caller must read the decision"]
 pub fn peek_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
     limits.peek(limits.now())
 }
 
 /// [`peek_all`] at the time `now`.
-#[must_use = "a decision that nobody reads limits nothing"]
+#[must_use = "the limiter does not stop the request: the caller must read the decision"]
 pub fn peek_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
     limits.peek(CheckTime::given(now))
 }

@@ -139,7 +139,7 @@ pub struct LeaseRequest {
 
 /// A block of units that were charged at a [`LeaseSource`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[must_use = "what a lease holds has been charged"]
+#[must_use = "the units of a lease are charged, and lost if the lease is not used"]
 pub struct Lease {
     units: u64,
     pub(super) life_ns: u64,

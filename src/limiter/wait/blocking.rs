@@ -22,7 +22,7 @@ const LONGEST_NS: u64 = 1_000_000;
 /// starts it.
 ///
 /// See [`guide::waiting`](crate::guide::waiting) for how lines are served.
-#[must_use = "nobody waits until `block` is called"]
+#[must_use = "the wait does not begin until `block` is called"]
 pub struct Wait<'a, S, C, Q = ()>(Turn<'a, S, C, Q>)
 where
     S: Store<Q>,

@@ -29,7 +29,7 @@ pub struct NotReady {
 }
 
 impl NotReady {
-    /// The turn would come `turn_ns` after the decision's time.
+    /// Creates the error of a wait whose turn would come `turn_ns` after the decision's time.
     pub(super) const fn new(decision: Decision, turn_ns: u64) -> Self {
         Self { decision, turn_ns }
     }
@@ -65,8 +65,8 @@ impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (cost, limit) = (self.decision.cost(), self.decision.limit());
         match self.retry_after() {
-            Some(turn) => write!(f, "not ready in time: {cost} units can go in {turn:?} or later"),
-            None => write!(f, "never ready: {cost} units can never go, at most {limit} at once"),
+            Some(turn) => write!(f, "not ready in time: the turn would come in {turn:?} or later (cost {cost})"),
+            None => write!(f, "never ready: {cost} units exceed the limit of {limit} at once"),
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::store::Store;
 /// # Complexity
 /// O(1) if no waiter waits for a key of the same shard and capacity is free: one hash more than a check, no lock and
 /// no allocation. Otherwise each poll holds a mutex for a moment, and takes O(log n) for n waiters.
-#[must_use = "nobody waits until this is polled"]
+#[must_use = "the wait does not begin until the future is polled"]
 pub struct UntilReady<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized = ()> {
     turn: Turn<'a, S, C, Q>,
     /// Boxed if the task has to wait, so that the whole future can be moved.
