@@ -28,12 +28,17 @@
 //! - **Cost**: the units that a request needs. The limiter charges the cost when it admits the request.
 //! - **Key**: the client, account or route that a limit applies to. Each key has its own quota.
 //! - **Burst**: the most units that a key can spend at once.
-//! - **Debt**: the charged units that time has not paid yet. A key *owes* its debt. An *idle* key owes nothing.
+//! - **Debt**: the charged units that have not refilled yet. A key *owes* its debt, and time *pays* it at the rate of
+//!   the quota. An *idle* key owes nothing.
 //! - **Slot**: a place in a table that holds the state of one key. A *bucket* of the table is a small group of slots.
 //! - **Evict**: to give the slot of one key to another key.
 //! - **Spill**: to move the debt of an evicted key into a *sketch*, an array of counters that keys share. The debt
 //!   still counts there.
 //! - **Window**: a span of time in which an algorithm counts units, such as a calendar minute.
+//! - **Stripe** and **lease**: a stripe is one core's own supply of units. A lease charges these units in advance, and
+//!   they expire.
+//!
+//! The [glossary](design#glossary) defines all terms.
 //!
 //! # Choosing an algorithm
 //!
@@ -80,15 +85,15 @@
 //! ```
 //! use tollgate::{Capacity, Gcra, Quota, RateLimiter};
 //!
-//! // 50,000 admitted a second at 100 a minute each, which is one in 0.6 s: 30,000 keys owe at once.
+//! // 50,000 admitted units per second, and 0.6 seconds per unit: 30,000 keys owe at once.
 //! let quota = Quota::per_minute(100);
 //! let capacity = Capacity::for_traffic(50_000, &quota);
 //! assert_eq!(capacity.busy_keys(), Some(30_000));
 //!
 //! let limiter = RateLimiter::builder(Gcra::new(quota)).capacity(capacity).compact()?;
-//! assert!((360_000..380_000).contains(&limiter.state_bytes())); // of ten thousand clients, or ten million
+//! assert!((360_000..380_000).contains(&limiter.state_bytes())); // for ten thousand clients, or ten million
 //!
-//! // The default, 4 MiB, is room for eleven times as many.
+//! // The default, 4 MiB, has room for eleven times as many keys.
 //! assert!(RateLimiter::new(quota).state_bytes() > 11 * limiter.state_bytes());
 //! # Ok::<(), tollgate::QuotaError>(())
 //! ```
@@ -115,14 +120,14 @@
 //! | Clock | Use it for |
 //! |---|---|
 //! | [`QuantaClock`], the default | servers: reads the processor's time-stamp counter, in about 10 ns |
-//! | [`StdClock`] | machines whose counters differ between cores, stop or are set (some virtual machines, and machines that suspend): reads the system's monotonic clock |
+//! | [`StdClock`] | machines whose counters differ between cores, or can stop or jump (some virtual machines, and machines that suspend): reads the system's monotonic clock |
 //! | [`CoarseClock`] | event loops: one load; its time is as recent as your loop's last update |
 //! | [`ManualClock`] | tests, simulations, replays |
 //! | `TokioClock` (feature `tokio`) | tests in tokio's paused time |
 //! | your own [`Clock`] | other time sources: implement one method, or pass the time with each call ([`RateLimiter::check_at`]) |
 //!
 //! A [`Timestamp`] counts nanoseconds since the clock's origin. The real clocks read the wall clock once, when they
-//! are created, and count on from that reading. Windows therefore begin with the calendar's minutes and days, in UTC.
+//! are created. They continue from that reading. Windows therefore begin with the calendar's minutes and days, in UTC.
 //!
 //! Later steps of the wall clock change nothing. If the wall clock is changed by one hour while the server runs,
 //! windows stay where they were. On most systems the monotonic clock stops while the machine is suspended. Nothing
@@ -141,8 +146,8 @@
 //!   its clock reading and its charge. The exceptions are:
 //!   - A compact limiter counts time in ticks of at most 1/256 of a unit's time.
 //!   - A compact limiter that has no free slot follows its overflow policy ([`Overflow`]).
-//!   - A striped limiter ([`Striped`]) may be ahead by the units that the algorithm admits in the life of one lease
-//!     (10 ms). Around the end of a window it may be ahead by half a limit.
+//!   - A striped limiter ([`Striped`]) may admit more than the bound: up to the units that the algorithm admits in the
+//!     life of one lease (10 ms). Around the end of a window, it may admit up to half a limit more.
 //! - A denied request is not charged, and a denial does not write to memory that threads share. There are two
 //!   exceptions. A compact limiter counts the new keys that it denies only because it has no room. A [`Sketch`] may
 //!   write in a race.
@@ -191,7 +196,8 @@
 //! | `guide::redis` | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
 //! | [`telemetry`] | figures for operators |
 //! | [`guide::from_governor`], [`guide::from_pingora_limits`], `guide::from_tower_governor` | moving from another crate, call by call |
-//! | [`guide::guarantees`], [`design`] | each guarantee with its evidence; how the crate works, and why |
+//! | [`guide::guarantees`], [`guide::models`] | each guarantee with its evidence; the models of the concurrent parts |
+//! | [`design`] | how the crate works, and why; the glossary |
 //!
 //! The folder `examples/` contains whole programs: `quick_start`, `tiers`, `login`, `token_budget`, `outbound`,
 //! `axum`, `axum_layer`, `hyper`, `tonic` and `axum_redis`. In `axum_redis`, two processes share a limit.
