@@ -1,17 +1,17 @@
 //! The one shim for model checking: only this module names the atomics of core, loom or shuttle.
 //!
-//! Every other module takes its atomics from here. So the loom models explore the same protocols that ship. The flag
-//! has the crate's name (`--cfg tollgate_loom`), because plain `--cfg loom` would reach every dependency.
+//! Every other module takes its atomics from here, so the loom models explore the code that ships. The flag contains
+//! the crate's name (`--cfg tollgate_loom`), because plain `--cfg loom` would reach every dependency.
 //!
 //! `--cfg tollgate_shuttle`, together with that flag, replaces loom by shuttle. Loom explores every interleaving of two
 //! or three threads; shuttle explores a sample of the interleavings of many threads. Shuttle treats every ordering as
 //! sequentially consistent.
 
 #[cfg(not(target_has_atomic = "64"))]
-compile_error!("tollgate needs atomics of 64 bits, which this target does not have");
+compile_error!("tollgate needs 64-bit atomics, which this target does not have");
 
 #[cfg(all(tollgate_loom, not(test)))]
-compile_error!("--cfg tollgate_loom is for the models: ci/loom.sh and ci/shuttle.sh");
+compile_error!("--cfg tollgate_loom works only with the tests: run ci/loom.sh or ci/shuttle.sh");
 
 #[cfg(not(tollgate_loom))]
 pub(crate) use core::sync::atomic::{
@@ -58,7 +58,7 @@ pub(crate) fn thread_number() -> usize {
     }
 }
 
-/// In models each thread states its own number.
+/// In models, each thread passes its own number to the function that needs it.
 #[cfg(tollgate_loom)]
 pub(crate) const fn thread_number() -> usize {
     0
@@ -68,7 +68,7 @@ pub(crate) const fn thread_number() -> usize {
 /// two threads each write one word, call this function and read the other thread's word, then at least one of them sees
 /// the other's write.
 ///
-/// On x86-64 every read-modify-write is such a fence already, and only the compiler must be held back
+/// On x86-64 every read-modify-write is already such a fence, so only the compiler must not reorder the accesses
 /// (crossbeam-epoch's `pin` relies on the same fact).
 #[inline]
 pub(crate) fn fence_after_rmw() {
@@ -79,8 +79,8 @@ pub(crate) fn fence_after_rmw() {
     fence(Ordering::SeqCst);
 }
 
-/// Orders everything that the calling thread did before with everything that it does after. Pairs with
-/// [`fence_after_rmw`] and with itself.
+/// Orders all earlier accesses of the calling thread before all of its later ones. Pairs with [`fence_after_rmw`] and
+/// with itself.
 #[inline]
 pub(crate) fn full_fence() {
     // Ordering: SeqCst; see `fence_after_rmw`.
@@ -88,8 +88,7 @@ pub(crate) fn full_fence() {
 }
 
 /// Returns how many threads can run at once, if the system reports it. Callers divide shared state by this number. In
-/// models the number is always one, on every machine. A model that asked the system would spend more time on that than
-/// on most interleavings.
+/// models the number is always one, because asking the system would take longer than most interleavings.
 #[cfg(feature = "std")]
 pub(crate) fn processors() -> Option<usize> {
     if cfg!(tollgate_loom) { Some(1) } else { std::thread::available_parallelism().ok().map(usize::from) }
@@ -130,7 +129,8 @@ impl<T> Swap<T> {
 #[derive(Debug)]
 pub(crate) struct Swap<T> {
     present: AtomicUsize,
-    /// A std mutex: the model never switches threads while it is held, so it adds no ordering to that of the index.
+    /// A mutex of the standard library. The model never switches threads while it is held, so it orders nothing; only
+    /// the index orders accesses.
     values: std::sync::Mutex<Vec<std::sync::Arc<T>>>,
 }
 
@@ -183,8 +183,8 @@ pub(crate) mod epoch {
         ///
         /// # Safety
         /// If no thread that pins from now on can reach the part, then it must be sound to call `free` with these
-        /// arguments once, on any thread, at any later time. The caller must make sure that no such thread can reach
-        /// the part.
+        /// arguments once, on any thread, at any later time. The caller must ensure that no such thread can reach the
+        /// part.
         pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, free: unsafe fn(*mut T, usize)) {
             // SAFETY: the caller's duty is exactly this function's contract.
             unsafe {
@@ -192,9 +192,9 @@ pub(crate) mod epoch {
             }
         }
 
-        /// Frees what can be freed, in one of 64 calls of a thread. Callers that retire much must call this function:
-        /// crossbeam-epoch by itself collects once in 128 pins, however much they retire. Do not call it while an item
-        /// is being freed, because a collection may allocate.
+        /// Frees retired items, in one of 64 calls of a thread. A caller that retires many items must call this
+        /// function, because crossbeam-epoch itself collects only once in 128 pins. Do not call it while an item is
+        /// being freed, because a collection may allocate.
         pub(crate) fn collect_sometimes(&self) {
             // A thread that is ending does not collect.
             let retired = RETIRED.try_with(|retired| retired.replace(retired.get().wrapping_add(1)));
@@ -211,19 +211,20 @@ pub(crate) mod epoch {
     }
 }
 
-/// In the models an item is freed as soon as no thread is pinned. (The state space of crossbeam-epoch would be larger
-/// than that of the models.) The module remembers each retired item until then, so that a second retire of the same
-/// item fails the model.
+/// In the models an item is freed as soon as no thread is pinned. (crossbeam-epoch itself would have more
+/// interleavings than the models.) The module remembers each retired item until then, so that a second retire of the
+/// same item fails the model.
 #[cfg(tollgate_loom)]
 pub(crate) mod epoch {
     use std::cell::RefCell;
 
     use super::{AtomicUsize, Ordering, modelled};
 
-    /// Orders a thread's work before an item is freed before the work of threads that pin afterwards, as
+    /// Orders the accesses of a thread before its unpin before the accesses of threads that pin later, as
     /// crossbeam-epoch does.
     struct Order {
-        /// A std atomic: whether anything was retired. Until then nothing is freed, so nothing needs an order.
+        /// Whether anything was retired; an atomic of the standard library. Until then nothing is freed, so no order
+        /// is needed.
         needed: std::sync::atomic::AtomicBool,
         unpins: AtomicUsize,
     }
@@ -287,7 +288,7 @@ pub(crate) mod epoch {
         }
 
         /// Does nothing: the models free at each last unpin.
-        #[expect(clippy::unused_self, reason = "as the other form")]
+        #[expect(clippy::unused_self, reason = "the same signature as outside the models")]
         pub(crate) fn collect_sometimes(&self) {}
 
         /// Unpins and pins again, as outside the models.
@@ -298,7 +299,7 @@ pub(crate) mod epoch {
 
     impl Drop for Guard {
         fn drop(&mut self) {
-            // A thread that panics ends the model, and with it everything that was retired.
+            // A panic ends the model, so nothing needs to be freed.
             if std::thread::panicking() {
                 return;
             }
@@ -356,7 +357,7 @@ pub(crate) fn sample(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
 
     const SEED: u64 = 0x7011_6A7E;
     let mut config = shuttle::Config::new();
-    // Shuttle's decisions are large, and unoptimised stack frames are larger.
+    // A `Decision` is large, and the stack frames of an unoptimised build are larger than usual.
     config.stack_size = 1 << 18;
     config.failure_persistence = shuttle::FailurePersistence::None;
     // Silences shuttle's warning that it supports only one ordering.

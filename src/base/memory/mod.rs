@@ -1,9 +1,9 @@
 //! Lazily zeroed arrays of atomic words, aligned to cache lines; and `prefetch`, which requests a cache line in
 //! advance.
 //!
-//! The operating system provides large arrays as untouched zero pages, so a table uses memory only as it fills. The
-//! standard allocator must zero, and so touch, every page of a zeroed allocation whose alignment is above 16. So this
-//! module requests a larger allocation with alignment 16, and aligns the array itself.
+//! The operating system provides large arrays as untouched pages of zeros, so a table uses memory only as it fills. If
+//! a zeroed allocation has an alignment above 16, the standard allocator writes zeros to every page, which touches it.
+//! This module therefore requests a larger allocation with alignment 16, and aligns the array itself.
 
 pub(crate) mod prefetch;
 
@@ -16,7 +16,7 @@ const ALIGN: usize = 128;
 /// A value that is an atomic integer, for which zero bytes are the value 0.
 ///
 /// # Safety
-/// All bytes zero must be a valid value, and dropping one must do nothing.
+/// A value whose bytes are all zero must be valid, and dropping a value must do nothing.
 pub(crate) unsafe trait Zeroed: Send + Sync {
     /// Returns the value 0.
     #[cfg(tollgate_loom)]
@@ -135,13 +135,14 @@ mod raw {
     }
 }
 
-/// Arrays of at least this size ask for huge pages: to look up one of 40,000 small pages costs about as much as to load
-/// the cache line itself. Smaller arrays gain little, and would only use memory in larger steps.
+/// Arrays of at least this size ask for huge pages. With 40,000 small pages, the translation of an address costs about
+/// as much as the load of the cache line. Smaller arrays gain little, and huge pages would make their memory grow in
+/// larger steps.
 #[cfg(not(tollgate_loom))]
 const HUGE_FROM: usize = 16 << 20;
 
-/// Tells the kernel that an area is used throughout, so that the kernel may use huge pages. It is a hint; a failure
-/// does not matter.
+/// Tells the kernel that all of an area will be used, so that the kernel may use huge pages. This is only a hint, so a
+/// failure is ignored.
 #[cfg(all(feature = "std", target_os = "linux", not(tollgate_loom), not(miri)))]
 fn ask_for_huge_pages(start: core::ptr::NonNull<u8>, bytes: usize) {
     use core::ffi::{c_int, c_void};
@@ -161,8 +162,8 @@ fn ask_for_huge_pages(start: core::ptr::NonNull<u8>, bytes: usize) {
         return;
     }
     let whole = (bytes - offset) & !(HUGE - 1);
-    // SAFETY: the area lies within an allocation of this module (`offset + whole <= bytes`) and begins on a page; this
-    // advice changes neither its contents nor its accessibility.
+    // SAFETY: 1. the area lies within an allocation of this module (`offset + whole <= bytes`) and begins on a page;
+    // 2. this advice changes neither the contents of the area nor the access to it.
     unsafe {
         let _ = madvise(start.as_ptr().add(offset).cast(), whole, MADV_HUGEPAGE);
     }
@@ -171,7 +172,7 @@ fn ask_for_huge_pages(start: core::ptr::NonNull<u8>, bytes: usize) {
 #[cfg(all(any(not(feature = "std"), not(target_os = "linux"), miri), not(tollgate_loom)))]
 fn ask_for_huge_pages(_start: core::ptr::NonNull<u8>, _bytes: usize) {}
 
-/// Loom's atomics carry their own state, so the models build them one by one.
+/// A loom atomic has state of its own, so zero bytes are not a valid value. The models build each atomic separately.
 #[cfg(tollgate_loom)]
 pub(crate) struct Array<T>(Box<[T]>);
 

@@ -65,7 +65,7 @@ pub(crate) enum Reason {
     Memory {
         bytes: u64,
     },
-    /// A size in slots, for a store that has no slots.
+    /// The capacity is a number of slots, but the store has no slots.
     NoSlots,
     /// The sketch has so few bytes that all keys would share its counters.
     TooSmall {
@@ -77,7 +77,7 @@ pub(crate) enum Reason {
     /// An overflow policy that moves debts, for a word of two counts. Neither of two such words need include the other's
     /// debt, so only `Forget` is possible.
     Overflow,
-    /// A per-call quota would read the limiter's words in another layout.
+    /// A per-call quota would need another layout of the limiter's words.
     Layout {
         algorithm: &'static str,
         same: &'static str,
@@ -86,7 +86,7 @@ pub(crate) enum Reason {
     Pending {
         changes: u32,
     },
-    /// Another part of the crate found the error and wrote its text.
+    /// Another module found the error and wrote its text.
     Worded,
     Syntax {
         expected: &'static str,

@@ -48,8 +48,8 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// The highest rate, in units per nanosecond. Emission intervals below its inverse would round to zero in the words
-    /// that hold them.
+    /// The highest rate, in units per nanosecond. The words count time in ticks of at least 1/32 ns, so the emission
+    /// interval of a higher rate would be less than one tick.
     pub(crate) const MAX_UNITS_PER_NS: u64 = 32;
 
     /// The longest time that a full burst may take to refill. With this bound a theoretical arrival time fits 64 bits
@@ -69,7 +69,7 @@ impl Quota {
         if limit as u128 > Self::MAX_UNITS_PER_NS as u128 * period_ns as u128 {
             return Err(Reason::TooFast { limit, period_ns });
         }
-        // The time per unit is rounded up to whole nanoseconds, as the coarsest word counts.
+        // The time per unit is rounded up to whole nanoseconds, because the coarsest words count nanoseconds.
         if burst as u128 * period_ns.div_ceil(limit) as u128 > Self::MAX_REFILL_NS as u128 {
             return Err(Reason::TooLong { limit, period_ns, burst });
         }
@@ -135,7 +135,7 @@ impl Quota {
         or_panic(Self::checked(limit, 86_400 * NANOS_PER_SEC, limit))
     }
 
-    /// Sets the burst: the units that may come at once. The rate stays the same.
+    /// Sets the burst: the most units that a key can spend at once. The rate stays the same.
     ///
     /// # Panics
     /// Panics if `burst` is 0 or takes more than 292 years to refill; in a constant, at compile time.
@@ -146,7 +146,7 @@ impl Quota {
         or_panic(Self::checked(self.limit, self.period_ns, burst))
     }
 
-    /// Sets the burst: the units that may come at once. The rate stays the same.
+    /// Sets the burst: the most units that a key can spend at once. The rate stays the same.
     ///
     /// # Errors
     /// Returns an error if `burst` is 0 or takes more than 292 years to refill.
@@ -166,7 +166,7 @@ impl Quota {
         Duration::from_nanos(self.period_ns)
     }
 
-    /// Returns the burst: the units that may come at once after a time without requests.
+    /// Returns the burst: the most units that a key can spend at once.
     #[must_use]
     pub const fn burst_size(&self) -> u64 {
         self.burst
@@ -194,7 +194,7 @@ mod tests {
         ];
         for (result, needle) in cases {
             let text = result.unwrap_err().to_string();
-            assert!(text.contains(needle), "{text:?} does not say {needle:?}");
+            assert!(text.contains(needle), "{text:?} does not contain {needle:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! quota  = limit "/" period [ "burst" limit ]
 //! limit  = digits, "_" allowed between them
-//! period = [ digits ] unit                     a unit alone means one of it
+//! period = [ digits ] unit                     without digits: one unit
 //! unit   = ns | us | ms | s | min | h | d      and their long names
 //! ```
 
