@@ -1,26 +1,31 @@
 //! The time of a check, and the newest time that a store has written.
 //!
-//! A narrow word keeps its time modulo a range. So a word far ahead of a caller's time has one of two meanings. The
-//! word may be live: another caller, or another clock, is ahead. Or the word may be left from an earlier round of the
-//! range: no caller used it for almost a whole range. [`Newest`] distinguishes the two cases without a second clock
-//! reading:
+//! A narrow word keeps its time modulo a range. A word far ahead of a caller's time therefore has one of two meanings:
+//!
+//! - The word is *live*: another caller, or another clock, is ahead.
+//! - The word is left from an earlier round of the range: no caller used it for almost a whole range.
+//!
+//! [`Newest`] distinguishes the two cases without a second clock reading:
 //!
 //! 1. A writer checks that its time is at most [`Newest::high`]. If not, it raises `high`, *before* it publishes its word.
-//! 2. So at any moment every live word is at most one horizon after `high`, for every caller and every clock.
+//! 2. At any moment, every live word is therefore at most one horizon after `high`, whichever caller and clock wrote
+//!    it. (The horizon is how far a word can be ahead of the time of its charge.)
 //! 3. A reader loads a word, then loads `high`. A word beyond that bound is from an earlier round: it is idle. Any
 //!    other word that is ahead is live: the reader is behind, and the answer is "not yet".
-//! 4. A word behind the reader by up to half the range reads as idle. So a reader must not be further behind the words
-//!    than that. A call whose time is below [`Newest::low`], a quarter of the range behind the newest, is decided at
-//!    `low`.
+//! 4. A word reads as idle if it is behind the reader by up to half the range. A word that is too far ahead would read
+//!    as behind, so a reader must not lag too far. A call whose time is below [`Newest::low`], a quarter of the range
+//!    behind the newest, is therefore decided at `low`.
 //!
 //! Times are compared as whole numbers, never modulo a range.
 //!
 //! # A wrong time
-//! One call with a time far ahead (`u64::MAX`, for example) raises `high` and `low`. Then callers with the right time
-//! are decided at `low`, where time does not advance: each key gets what its quota has room for at one instant.
+//! One call with a time far ahead (`u64::MAX`, for example) raises `high` and `low`. The limiter then decides the calls
+//! with the right time at `low`, where time does not advance. At that instant, each key can spend only the units that
+//! its quota still has room for.
 //!
-//! [`Newest::as_of`] notes the first time below `low`. If such times advance by [`Newest`]'s `patience`, and no call
-//! raises `high` in the meantime, `high` falls to them. Each time that `high` falls, each key may get one more burst.
+//! [`Newest::as_of`] records the first time below `low`. If such times advance by [`Newest`]'s `patience`, and no call
+//! raises `high` in the meantime, `high` falls to their time. Each time that `high` falls, each key may get one more
+//! burst.
 
 use crossbeam_utils::CachePadded;
 
@@ -59,7 +64,7 @@ impl CheckTime {
     }
 }
 
-/// The value of `lagging` while no time below `low` is noted.
+/// The value of `lagging` while no time below `low` is recorded.
 const NO_LAG: u64 = u64::MAX;
 
 /// The newest time that a store has written, in nanoseconds or in windows. See the module documentation.
@@ -93,8 +98,8 @@ impl Newest {
         Self { bounds: CachePadded::new(Bounds { high, newest, lagging }), slack, span, patience }
     }
 
-    /// Returns whether a time is between `low` and `high`. Then the caller may publish a word at that time without a
-    /// raise.
+    /// Returns whether a time is between `low` and `high`. The caller may then publish a word at that time without
+    /// raising `high`.
     ///
     /// Call it after an Acquire load of the word.
     #[inline(always)]
@@ -123,8 +128,8 @@ impl Newest {
         self.high() - self.span
     }
 
-    /// Raises `high` if needed; call it before a word is published at `time`. `last` returns the latest time whose
-    /// words are no further ahead.
+    /// Raises `high` if needed. Call this before a word is published at `time`. `last` returns the latest time whose
+    /// words are no further ahead than those of `time`.
     #[inline(always)]
     pub(crate) fn raise(&self, time: u64, last: impl FnOnce(u64) -> u64) {
         // Ordering: Acquire; pairs with `raise_to`. If another thread raised it, this thread publishes its word after
@@ -138,11 +143,11 @@ impl Newest {
     #[cold]
     pub(crate) fn raise_to(&self, time: u64) {
         let Bounds { high, newest, lagging } = &*self.bounds;
-        // Ordering: Release, for all three: they come before the word that is published next. `high` first: see
-        // `raise`.
+        // Ordering: Release, for all three, so that they are visible before the word that this thread publishes next.
+        // `high` comes first: `raise` relies on it when it reads `newest`.
         high.fetch_max(time.saturating_add(self.slack), Ordering::AcqRel);
         newest.fetch_max(time, Ordering::AcqRel);
-        // The newest time advances, so slower callers do not wait for it to fall.
+        // The newest time advances, so `high` does not fall to slower callers now.
         if lagging.load(Ordering::Relaxed) != NO_LAG {
             lagging.store(NO_LAG, Ordering::Release);
         }
@@ -157,11 +162,12 @@ impl Newest {
         if time >= seen_low {
             return time;
         }
-        // Ordering: Relaxed. This is only a note for later calls; the exchange below checks its consequence.
+        // Ordering: Relaxed. The value is only a hint for later calls; the exchange below checks that `high` is still
+        // the same.
         let since = lagging.load(Ordering::Relaxed);
         if time < since {
-            // The first time below `low`, or one before the noted time. (A wait that began at a wrong time might never
-            // end.)
+            // The first time below `low`, or a time before the recorded one. (If the recorded time is wrong, a wait
+            // from that time might never end.)
             lagging.store(time, Ordering::Relaxed);
             return seen_low;
         }
@@ -169,8 +175,8 @@ impl Newest {
             return seen_low;
         }
         let next = time.saturating_add(self.slack).max(self.span);
-        // Ordering: AcqRel, as in `raise_to`. If another call won, it lowered `high` for the same reason, or raised it
-        // again.
+        // Ordering: AcqRel, as in `raise_to`. If another call changes `high` first, that call lowered it for the same
+        // reason, or raised it again.
         if high.compare_exchange(seen_high, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return self.low().max(time);
         }
@@ -211,7 +217,7 @@ mod tests {
                 assert!(newest.low() <= time.saturating_sub(LAG) && newest.is_near(time), "{time}");
             }
             newest.raise(7, |time| time);
-            assert_eq!(newest.high(), u64::MAX, "it does not step back");
+            assert_eq!(newest.high(), u64::MAX, "`high` does not step back");
         }
     }
 

@@ -16,8 +16,8 @@ use crate::base::quota::Quota;
 /// let limiter = RateLimiter::new(Quota::per_hour(10));
 /// let status = |cost| match limiter.check_n("alice", cost).outcome() {
 ///     Outcome::Allowed => 200,
-///     Outcome::Denied => 429, // come back
-///     Outcome::Never => 413,  // ask for less
+///     Outcome::Denied => 429, // retry later
+///     Outcome::Never => 413,  // the request is too large
 /// };
 /// assert_eq!([7, 7, 11].map(status), [200, 429, 413]);
 /// ```
@@ -191,7 +191,7 @@ impl Decision {
         }
     }
 
-    /// Returns whether later requests got a turn that depends on this request's turn.
+    /// Returns whether the turns of later requests depend on this request's turn.
     pub(crate) fn has_turn(&self) -> bool {
         matches!(self.facts, Facts::Pace { queued: true, .. } | Facts::Ticks { queued: true, .. })
             || (matches!(self.charge, Charge::Made) && self.delay() > Duration::ZERO)
@@ -205,9 +205,11 @@ impl Decision {
         self.at_ns
     }
 
-    /// Returns this decision for a limit that is `spare` units below the store's limit. If the request is denied, this
-    /// decision is about its cost plus `spare` units. `next` decides one unit plus `spare` units: the store's own
-    /// figures give only the time at which one unit fits.
+    /// Returns this decision for a limit that is `spare` units below the store's limit.
+    ///
+    /// If the request is denied, `self` must be the store's decision for the cost plus `spare` units. `next` returns
+    /// the store's decision for one unit plus `spare` units. It is called only if no unit fits under the lower limit,
+    /// because the store's own figures contain only the time at which one unit fits.
     pub(crate) fn for_lower_limit(
         self,
         outcome: Outcome,
@@ -232,7 +234,7 @@ impl Decision {
         Self { outcome, cost, limit, facts, ..self }
     }
 
-    /// Returns this decision of a fixed window as if one counter also held the `others` units of another counter.
+    /// Returns this decision of a fixed window as if its counter also held the `others` units of another counter.
     pub(crate) fn with_other_units(self, others: u64) -> Self {
         let Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } = self.facts else { return self };
         if others == 0 {
@@ -323,8 +325,7 @@ impl Decision {
         }
     }
 
-    /// Returns the key's debt after this decision, in units rounded up: charged and not yet paid, including debts
-    /// beyond the burst.
+    /// Returns the key's debt after this decision, in units rounded up. The debt can exceed the burst.
     pub(crate) fn owed(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, interval, .. } | Facts::Ticks { ahead, interval, .. } => {
@@ -373,7 +374,7 @@ impl Decision {
                 in_queue(full, ahead, queued).div_ceil(u64::from(scale))
             }
             Facts::Ticks { ahead, interval, queued, .. } => {
-                // Denied, so the cost fits the limit, or the cost does not matter because there is only one batch.
+                // Denied, so the cost is at most the limit, or it does not matter: minimum spacing admits any cost.
                 let free = self.limit.saturating_sub(self.cost.min(self.limit));
                 self.ticks_ns(in_queue(ahead.saturating_sub(free.saturating_mul(interval)), ahead, queued))
             }
@@ -384,9 +385,9 @@ impl Decision {
             }
             Facts::Blend { previous, current, to_end_ns, window_ns, ceil, .. } => {
                 let room = |used: u64| self.limit.saturating_sub(used).checked_sub(self.cost);
-                // Try the current window first: the request fits once the previous window's weight is small enough.
-                // Then try the next window, where the current count becomes the previous one. In the window after that
-                // both counts are gone.
+                // In the current window, the request fits once the previous window's weight is small enough. In the
+                // next window, the current count becomes the previous one. In the window after that, both counts are
+                // gone.
                 if let Some(left) = room(current).and_then(|room| most_left(previous, room, window_ns, ceil))
                 {
                     return to_end_ns.saturating_sub(left);
@@ -404,13 +405,13 @@ impl Decision {
         Self::new(Outcome::Never, 1, 0, at_ns, facts)
     }
 
-    /// Returns the time until one unit fits, if none fits after this decision. The time is later if the algorithm has
-    /// computed only when a greater cost fits.
+    /// Returns the time until one unit fits, if none fits after this decision. The result is later than that if the
+    /// algorithm has computed the time only for a greater cost.
     pub(crate) fn until_one_ns(&self) -> u64 {
         self.for_cost(1).retry_ns()
     }
 
-    /// Returns the time left in this window, if units return at its end, all at once or in batches.
+    /// Returns the time left in this window or period, if units return only at its end.
     pub(crate) const fn window_left_ns(&self) -> Option<u64> {
         match self.facts {
             Facts::Batch { to_boundary_ns, .. } => Some(to_boundary_ns),
@@ -533,8 +534,8 @@ const fn saturate(value: u128) -> u64 {
     }
 }
 
-/// Returns the time until there is room. A queue can have room and still deny, because the wait was too long; then it
-/// returns the time until there is no wait.
+/// Returns the time until there is room. A queue can have room and still deny, because the wait would be too long; the
+/// result is then the time until there is no wait.
 const fn in_queue(full: u64, ahead: u64, queued: bool) -> u64 {
     if queued && full == 0 { ahead } else { full }
 }
@@ -562,7 +563,7 @@ fn most_left(previous: u64, room: u64, window_ns: u64, ceil: bool) -> Option<u64
     } else {
         ((room + 1) * window).div_ceil(u128::from(previous)) - 1
     };
-    // With no time left the window has ended, and this count is no longer the previous one.
+    // With no time left, the window has ended, so this count no longer has a weight.
     (left > 0).then(|| saturate(left).min(window_ns))
 }
 
