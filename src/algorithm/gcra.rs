@@ -8,7 +8,7 @@ use crate::base::quota::{Quota, QuotaError};
 ///
 /// Its state is one number, the theoretical arrival time (TAT) of the next unit. With the emission interval `T = period
 /// / limit` and the burst tolerance `τ = (burst − 1) × T`, a unit conforms if the TAT is at most `τ` ahead of now. The
-/// TAT then moves to `max(TAT, now) + T`. So admissions are smooth: after the burst, one unit per `T`.
+/// TAT then moves to `max(TAT, now) + T`. Admissions are therefore smooth: after the burst, one unit per `T`.
 ///
 /// In any interval of length `t` it admits at most `burst + t / T` units.
 ///

@@ -22,7 +22,7 @@ use crate::base::quota::{Quota, QuotaError};
 /// let limiter = RateLimiter::builder(bucket).clock(clock.clone()).direct();
 /// assert_eq!(limiter.check_n(8).remaining(), 2); // the level is 8
 /// clock.advance(Duration::from_secs(1));
-/// assert_eq!(limiter.peek().remaining(), 3); // and now 7
+/// assert_eq!(limiter.peek().remaining(), 3); // the level is 7
 /// ```
 /// # Source
 /// ITU-T Recommendation I.371, continuous-state leaky bucket form; J. Turner, "New directions in

@@ -63,7 +63,7 @@ impl LeakyBucketQueue {
             + 1;
         let mut queue = Self::new(quota.try_burst(u64::try_from(units).unwrap_or(u64::MAX))?);
         // The word's interval may be rounded up, so the queue may be too long. A shorter queue may allow finer ticks,
-        // which change the rounding. There are 32 sizes of ticks, so this ends after 32 rounds.
+        // which change the rounding. There are 32 sizes of ticks, so the loop runs at most 32 times.
         loop {
             let units = queue.pace.units_within(saturating_nanos(wait));
             if units >= queue.pace.burst() {

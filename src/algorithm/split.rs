@@ -9,9 +9,9 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// Creates a layout with room for every index of windows of `window_ns` in 64-bit time, and two more, for "never"
-    /// and for a phase. The count gets the other bits. A word of all ones is [`DEAD`](super::step::DEAD), so counts end
-    /// one below all ones.
+    /// Creates a layout for windows of `window_ns`. The index field has room for every window in 64-bit time, and for
+    /// two more values: one for "never", and one for a phase. The count gets the other bits. A word of all ones is
+    /// [`DEAD`](super::step::DEAD), so the largest count is one below all ones.
     pub(super) const fn for_windows(window_ns: u64) -> Option<Self> {
         let largest = (u64::MAX / window_ns) as u128 + 2;
         let high_bits = u128::BITS - largest.leading_zeros();
@@ -21,7 +21,7 @@ impl Split {
         }
     }
 
-    /// Returns the largest count that is not all ones.
+    /// Returns the largest count: one below all ones.
     pub(super) const fn max_low(self) -> u64 {
         (1 << self.low_bits) - 2
     }

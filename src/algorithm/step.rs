@@ -1,20 +1,29 @@
 //! The interface between an algorithm and a store: a pure function from words, a time and a cost to an effect.
 //!
 //! A limit's state is one *head* word and, for some algorithms, a few *tail* words. Every admission and every refund is
-//! one compare-and-swap of the head, from exactly the value on which the decision was based. Tail words only grow (they
-//! are written by atomic maximum). They are written before and after that exchange:
+//! one compare-and-swap (CAS) of the head, from exactly the value on which the decision was based. Tail words only grow:
+//! a thread *raises* a tail word, which is an atomic maximum.
 //!
 //! ```text
-//! load head (and the tail words it speaks of)
-//! step: deny              -> done, nothing written
-//!       admit             -> 1. raise one tail word     what the new head will need is there before it
-//!                            2. CAS head                the decision takes effect here, or all begins again
-//!                            3. fill tail words         what the new head says is owed; anyone may help
-//!       help              -> fill what an earlier admission owes, begin again
+//! load the head, and the tail words that it refers to
+//! step returns:
+//!   Deny    -> done; nothing is written
+//!   Admit   -> 1. raise one tail word    the new head needs this word, so it must be visible before the head
+//!              2. CAS the head           success: the decision takes effect; failure: start again
+//!              3. fill tail words        the words that the new head refers to; any thread may write them
+//!   Help    -> write the tail words of an earlier admission, then start again
 //! ```
 //!
-//! Two values of the head belong to the store: 0 is a key that was never seen, and [`DEAD`] is a node that is being
-//! unlinked. Algorithms never produce them.
+//! Why the races are right:
+//!
+//! 1. Only the CAS of the head decides. If another thread changed the head first, the CAS fails, and nothing is charged.
+//! 2. The tail word that was raised before a failed CAS stays raised. Each algorithm explains why this can only deny
+//!    more, or has no effect.
+//! 3. A thread that stops between the CAS and the fill blocks no other thread. The next thread sees that words are
+//!    missing (`Help`) and writes them itself.
+//!
+//! Two values of the head belong to the store: 0 means a key that was never seen, and [`DEAD`] means a node that is
+//! being unlinked. Algorithms never produce them.
 
 use core::fmt::Debug;
 
@@ -23,7 +32,7 @@ use crate::base::quota::{Quota, QuotaError};
 use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
-/// The head of a node that is being unlinked; no charge can land on it.
+/// The head of a node that is being unlinked. No thread can charge this node.
 pub(crate) const DEAD: u64 = u64::MAX;
 
 /// The effect of a step.
@@ -42,7 +51,7 @@ pub enum Step {
         /// The tail words to raise after the exchange.
         fill: Option<Fill>,
     },
-    /// The tail words of an earlier admission are not all written; the caller writes them and starts again.
+    /// Some tail words of an earlier admission are not written yet. The caller writes them and starts again.
     Help(Fill),
 }
 
@@ -58,7 +67,7 @@ impl Step {
 pub struct Raise {
     /// The index of the tail word.
     pub index: usize,
-    /// The least value of the word afterwards.
+    /// The word is at least this value afterwards.
     pub value: u64,
 }
 
@@ -198,18 +207,18 @@ impl Tail for Box<[AtomicU64]> {
     note = "make an algorithm from a `Quota` first, such as `Gcra::new(quota)`; only `RateLimiter::new` takes the quota itself"
 )]
 pub trait Algorithm: Stepper + Clone + Debug + Send + Sync + 'static {
-    /// Returns the same algorithm with another quota, able to read the state that this value wrote. For per-call quotas
-    /// ([`RateLimiter::check_with`](crate::RateLimiter::check_with)).
+    /// Returns the same algorithm with another quota, which can read the state that this value wrote. Use it for
+    /// per-call quotas ([`RateLimiter::check_with`](crate::RateLimiter::check_with)).
     ///
     /// # Errors
     /// Returns an error if the two quotas cannot share a state. Window algorithms need the same period; the sliding log
     /// needs a limit no larger than its own.
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError>;
 
-    /// Returns the same kind of algorithm with another quota, for a state of its own.
+    /// Returns the same kind of algorithm with another quota, for a new state.
     ///
     /// # Errors
-    /// Returns an error if the algorithm has no room for the quota; the error states the maximum.
+    /// Returns an error if the algorithm has no room for the quota. The error states the maximum.
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
 }
 
@@ -223,14 +232,14 @@ pub trait Stepper {
         0
     }
 
-    /// Decides `cost` units at `now_ns`. Pure: `read` returns tail words, and nothing is written.
+    /// Decides `cost` units at `now_ns`. This function is pure: `read` returns tail words, and nothing is written.
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step;
 
     /// Charges `cost` units at `now_ns` without a check for room; never denies. Units that the word cannot hold are not
     /// charged: the decision's cost is the number that was charged.
     fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step;
 
-    /// Charges `units` at `now_ns` to a key that was never seen: the debt that it has in another state.
+    /// Charges `units` at `now_ns` to a key that was never seen: its debt from another state.
     fn seed(&self, now_ns: u64, units: u64) -> Step {
         self.force(0, |_| 0, now_ns, units)
     }
@@ -241,7 +250,7 @@ pub trait Stepper {
         decision.owed()
     }
 
-    /// Decides `cost` units that may proceed within `wait_ns`, and charges them now. The default is the same as `step`.
+    /// Decides `cost` units whose turn comes within `wait_ns`, and charges them now. The default is the same as `step`.
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let _ = wait_ns;
         self.step(head, read, now_ns, cost)

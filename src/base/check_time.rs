@@ -12,9 +12,9 @@
 //!    it. (The horizon is how far a word can be ahead of the time of its charge.)
 //! 3. A reader loads a word, then loads `high`. A word beyond that bound is from an earlier round: it is idle. Any
 //!    other word that is ahead is live: the reader is behind, and the answer is "not yet".
-//! 4. A word reads as idle if it is behind the reader by up to half the range. A word that is too far ahead would read
-//!    as behind, so a reader must not lag too far. A call whose time is below [`Newest::low`], a quarter of the range
-//!    behind the newest, is therefore decided at `low`.
+//! 4. A word reads as idle if it is behind the reader by up to half the range. A live word that is ahead by more than
+//!    half the range would therefore read as idle, so a reader must not lag that far. A call whose time is below
+//!    [`Newest::low`], a quarter of the range behind the newest, is decided at `low`.
 //!
 //! Times are compared as whole numbers, never modulo a range.
 //!

@@ -1,4 +1,4 @@
-//! Clocks: an open trait, four clocks, one unit.
+//! Clocks: a trait that anyone can implement, and four clocks.
 //!
 //! All times are nanoseconds since the clock's origin, in a `u64`. The shipped real clocks read the wall clock *once*,
 //! when they are built, and count monotonically from that reading. Their origin is the Unix epoch, so windows align to

@@ -15,7 +15,7 @@ pub(crate) fn unix_nanos() -> u64 {
 
 /// Returns the clock from which all other clocks of the process start. The process reads the wall clock once, so the
 /// clocks' times agree.
-#[expect(clippy::disallowed_methods, reason = "this is where the clocks begin that others are sent to")]
+#[expect(clippy::disallowed_methods, reason = "the lint sends all other code to these clocks")]
 fn process_clock() -> &'static StdClock {
     static CLOCK: OnceLock<StdClock> = OnceLock::new();
     CLOCK.get_or_init(|| StdClock { start: Instant::now(), origin_ns: unix_nanos().min(u64::MAX / 2) })
@@ -179,11 +179,11 @@ impl Clock for StdClock {
 
 /// A clock that returns the time of the last [`CoarseClock::refresh`], from one shared word.
 ///
-/// Use it in servers that already have a tick, such as a turn of an event loop: a reading costs one load instead of 10
-/// to 20 ns. Clones share the word.
+/// Use it in servers that already have a regular tick, such as each iteration of an event loop. A reading costs one load
+/// instead of 10 to 20 ns. Clones share the word.
 ///
-/// Between refreshes all checks see the same time. So in any interval of length `t`, a limiter may admit what its bound
-/// allows for `t` plus the longest time between two refreshes, and no more.
+/// Between refreshes all checks see the same time. In any interval of length `t`, a limiter therefore admits at most its
+/// bound for `t` plus the longest time between two refreshes.
 ///
 /// # Examples
 /// ```
@@ -192,7 +192,7 @@ impl Clock for StdClock {
 /// let clock = CoarseClock::new();
 /// let turn = clock.now();
 /// assert_eq!(clock.now(), turn); // the same reading until the next refresh
-/// clock.refresh(); // at the next turn of the loop
+/// clock.refresh(); // at the next iteration of the loop
 /// assert!(clock.now() >= turn);
 /// ```
 #[derive(Clone, Debug)]
@@ -245,7 +245,8 @@ mod tests {
         }
     }
 
-    /// The scale agrees with quanta within a nanosecond, now and after thirty years of three counts per nanosecond.
+    /// The scale agrees with quanta within a nanosecond, now and after 2^61 counts (about 24 years at three counts per
+    /// nanosecond).
     #[test]
     fn counter_that_is_read_here_is_quantas() {
         let clock = QuantaClock::new();
@@ -259,7 +260,7 @@ mod tests {
         }
         for count in (0..=61).map(|bits| 1_u64 << bits) {
             let (ours, quantas) = (multiply_high(count, clock.scale), clock.clock.delta_as_nanos(0, count));
-            assert!(ours.abs_diff(quantas) <= 1, "{count} counts: {ours} ns, and by quanta {quantas}");
+            assert!(ours.abs_diff(quantas) <= 1, "{count} counts: {ours} ns here, {quantas} ns in quanta");
         }
     }
 
