@@ -11,18 +11,22 @@
 //! ```
 //!
 //! *First use.* A full bucket has no memory: the next use starts a new *lap*, and the lap's periods start at that use.
+//! The *anchor* is the time at which the lap's first period starts.
 //!
-//! 1. The new anchor and the count cannot share a word, because both need all their bits. So the caller first raises
-//!    the anchor into the slot of the next lap. Then it exchanges the head, which begins the lap.
-//! 2. Two threads may race to begin one lap. The anchor is then the later of their times. The winner's call was in
-//!    progress at that time: the loser read its clock before it loaded the head that the winner replaced. So the lap
-//!    begins as if the winner had read its clock at that time.
-//! 3. `steps` counts the boundaries that were applied. It is part of the head, so a thread that loses an exchange also
+//! 1. The new anchor and the count cannot share a word, because both need all their bits. The caller therefore first
+//!    raises the tail word of the next lap to its anchor. It then exchanges the head, which begins the lap.
+//! 2. `steps` counts the boundaries that were applied. It is part of the head, so a thread whose exchange fails also
 //!    loses its refill.
 //!
-//! A thread can stall between its clock reading and its raise, while another lap begins. It can then raise the anchor
-//! of that lap, but only to a time before the exchange that began the lap; `steps` never decreases. Boundaries come
-//! later by less than that span, which can only deny more.
+//! Why the races are right:
+//!
+//! - *Two threads begin one lap.* The anchor is then the later of their times. The winner's call was in progress at that
+//!   time, because the loser read its clock before it loaded the head that the winner replaced. The lap begins as if the
+//!   winner had read its clock at that time.
+//! - *A thread stalls* between its clock reading and its raise, while another thread begins the lap. The stalled thread
+//!   can still raise the anchor of that lap, but only to a time before the exchange that began the lap. `steps` never
+//!   decreases. The boundaries come later by less than the time between the old anchor and that exchange, which can only
+//!   deny more.
 
 use super::split::Split;
 use super::step::{Raise, Refund, Refunded, Step, Stepper};
@@ -31,7 +35,7 @@ use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, Reason};
 use crate::base::sync::AtomicU64;
 
-/// Bits of the lap: the parity selects the anchor; the other bits make a stalled thread's exchange fail.
+/// Bits of the lap. The lowest bit selects the anchor. The other bits make a stalled thread's exchange fail.
 const LAP_BITS: u32 = 16;
 /// Bits of the count beyond the capacity, for debts, as long as 24 bits hold the whole count.
 const DEBT_BITS: u32 = 8;
@@ -50,7 +54,7 @@ pub struct Batch {
 /// The position of the periods.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Start {
-    /// Boundaries at `phase_ns + k × period`, for every whole k, also before the phase, back to the beginning of time.
+    /// Boundaries at `phase_ns + k × period`, for every whole k. Negative k give the boundaries before the phase.
     Aligned { phase_ns: u64, split: Split, adaptive: bool },
     /// Periods start at a key's first use of a full bucket.
     FirstUse { used_bits: u32 },
@@ -91,7 +95,8 @@ impl Batch {
             let what = "the number of units at once";
             return Err(Reason::Word { algorithm, what, got: capacity, max: MAX });
         }
-        // Room for one more than the capacity, so that no word is all ones; and for debts, if steps can spare the bits.
+        // Room for one more than the capacity, so that no word is all ones. Debts also get bits, if enough are left for
+        // steps.
         let bits = u64::BITS - (capacity + 1).leading_zeros();
         let used_bits = if bits + DEBT_BITS < 24 {
             bits + DEBT_BITS
@@ -181,7 +186,7 @@ impl Batch {
         if cost > self.capacity {
             return self.decide(Outcome::Never, now_ns, cost, present);
         }
-        // With a quota by call, more may be used than this capacity.
+        // With a per-call quota, more units may be used than this capacity.
         if cost > 0 && cost > self.capacity.saturating_sub(present.used) {
             return self.decide(Outcome::Denied, now_ns, cost, present);
         }
@@ -213,8 +218,8 @@ impl Batch {
         }
     }
 
-    /// Returns the period that counts, and the state in that period. It is never a period before the word's: an earlier
-    /// time is taken as the beginning of the word's period.
+    /// Returns the current period and the state in it. The period is never before the word's own: an earlier time counts
+    /// as the beginning of the word's period.
     #[inline]
     fn aligned_present(&self, head: u64, now_ns: u64, phase_ns: u64, split: Split) -> (u64, Present) {
         // Period 0 ends at the phase; period k ends at phase + k × period.
@@ -272,8 +277,9 @@ impl Batch {
     ) -> Step {
         let lap = Lap::unpack(head, used_bits);
         let here = self.lap_present(&lap, read, now_ns, used_bits);
-        // Full: the periods start now. Worn out (after 2^16 or more periods in which the bucket was never full): they
-        // start now too, and the used units stay. So the next batch comes later by less than a period.
+        // If the bucket is full, the periods start now. If the lap is worn out (after 2^16 or more periods in which the
+        // bucket was never full), the periods also start now, and the used units stay. The next batch then comes later
+        // by less than a period.
         let new_lap = here.used == 0 || here.worn_out;
         let to_boundary_ns = if new_lap { self.period_ns } else { here.to_boundary_ns };
         let present = Present { used: here.used, to_boundary_ns };
@@ -327,8 +333,8 @@ impl Stepper for Batch {
 
     /// Charges units of later batches if they come within `wait_ns`.
     ///
-    /// A turn k boundaries away belongs to a bucket that has received k batches by then, and the bucket holds at most
-    /// its capacity. So units that are still in the bucket now, and would overflow by then, are charged too.
+    /// By a turn that is k boundaries away, the bucket has received k batches, but it holds at most its capacity. Units
+    /// that are in the bucket now, and would overflow by then, are therefore charged too.
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         self.step_by(head, read, now_ns, |present| {
             let now = self.judge(present, now_ns, cost);
@@ -348,8 +354,7 @@ impl Stepper for Batch {
 
     const CAN_REFUND: bool = true;
 
-    /// Refunds up to `units` of a charge, if its period is still the one that counts: a boundary pays units in whole
-    /// batches.
+    /// Refunds up to `units` of a charge, if its period is still the current one. At a boundary, time pays a whole batch.
     fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
 
@@ -395,7 +400,7 @@ impl Stepper for Batch {
 
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         match self.start {
-            // An absent key would start with what its first partial period gives, so no state is idle.
+            // An absent key starts with the share of its first, partial period, so no other state is equal to it.
             Start::Aligned { adaptive: true, .. } => head == 0,
             Start::Aligned { phase_ns, split, .. } => {
                 self.aligned_present(head, now_ns, phase_ns, split).1.used == 0

@@ -6,23 +6,25 @@
 //! ```
 //!
 //! *A new window.* The exchange that begins a window must not lose the count of the window that it ends, and one word
-//! has no room for both counts. So the caller does two steps:
+//! has no room for both counts. The caller therefore does two steps:
 //!
-//! 1. It raises the ended window's word into that window's place in the ring.
-//! 2. It exchanges the head from exactly that word. If the head changed in the meantime (another caller was admitted to
+//! 1. It raises the ring's word for the ended window to the value of the head.
+//! 2. It exchanges the head from exactly that value. If the head changed in the meantime (another caller was admitted to
 //!    the ended window), the exchange fails, and the next try raises the larger count.
 //!
-//! Once the head has moved on, the ring's word for the ended window is final. A stalled thread may raise an older value
-//! at any later time without harm, because words only grow: first by index, then by count. Only the head's count
-//! decreases, when units are refunded. If a refund comes between a raise and its exchange, the exchange fails and the
-//! ring keeps the larger count, which can only deny more.
+//! Why the races are right:
 //!
-//! The ring has one place more than there are windows to remember. So the end of window k never overwrites a window
-//! that a reader of the old head still counts. A reader with an outdated head may find newer words in place of older
-//! ones. It takes those as zero, which can only admit, and then its exchange fails. A denial would also be right with
-//! the correct words.
+//! - *A stalled thread raises an old value.* Once the head has moved on, the ring's word for the ended window is final.
+//!   An older value cannot replace it, because words only grow: first by index, then by count.
+//! - *A refund comes between a raise and its exchange.* Only the head's count can decrease, by a refund. The exchange
+//!   then fails, and the ring keeps the larger count, which can only deny more.
+//! - *The end of window k overwrites another window.* The ring has one place more than there are windows to remember, so
+//!   a reader of the old head does not count the overwritten window.
+//! - *A reader has an outdated head.* It may find newer words in the places of older ones, and counts these as zero. If
+//!   this leads to an admission, the exchange fails. If the reader denies in spite of it, it would also deny with the
+//!   correct words.
 //!
-//! A time before the head's window is taken as the beginning of that window.
+//! A time before the head's window counts as the beginning of that window.
 
 use super::split::Split;
 use super::step::{Raise, Refunded, Step};
@@ -142,7 +144,7 @@ impl WindowCounts {
             return Step::admit(decision, head);
         }
         let next = self.split.pack(view.index + 1, view.current + cost);
-        // A window that no later check reads needs no place.
+        // The ended window needs no place if no later check counts it.
         let raise = match view.ended {
             Some((ended, _)) if view.index - ended <= u64::from(self.history) => {
                 Some(Raise { index: self.place(ended), value: head })

@@ -70,8 +70,8 @@ impl Stepper for MinimumSpacing {
 
     /// Charges the next turn, although the event proceeds at once.
     ///
-    /// (The spacing could restart now instead. But then an event that comes just after another event hardly moves the
-    /// word, so the word could no longer tell whether either charge can be refunded.)
+    /// (The spacing could restart now instead. But an event just after another event would then hardly move the word,
+    /// and a refund could not find out from the word which of the two charges was the last.)
     fn force(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let delay_ns = head.saturating_sub(now_ns);
         let next = self.after(head.max(now_ns));
@@ -121,7 +121,7 @@ impl Stepper for MinimumSpacing {
         if charged == 0 || units < charged || !is_last || head <= now_ns {
             return None;
         }
-        // The turn that the event had: not before the time of the word that it replaced.
+        // The turn of the event. It is not before the word that the event replaced.
         Some(Refunded { next: at_ns.saturating_add(delay_ns).min(head), units: charged })
     }
 

@@ -1,26 +1,28 @@
 //! The sliding-window log.
 //!
 //! ```text
-//! head = units ever admitted                            unit p is the p-th, from 0
-//! tail = ring of [ time, ns : 63 | lap : 1 ]            unit p at p mod length; lap is odd on the first round
+//! head = number of units ever admitted                  units are numbered from 0
+//! tail = ring of [ time, ns : 63 | lap : 1 ]            unit p is at place p mod length; lap is 1 in the first round
 //! ```
 //!
-//! `cost` units are admitted if the unit admitted `limit` before the last of them has left the window. So a check reads
-//! one word, however long the log is. The log is never swept: a time is overwritten only after it has expired.
+//! `cost` units are admitted if the unit that is `limit` places before the last of them has left the window. A check
+//! therefore reads one word, however long the log is. No call sweeps the log: a time is overwritten only after it has
+//! expired.
 //!
 //! *Claim, then write.*
 //!
-//! 1. The exchange of the head claims places. Then the claimer writes their times, oldest first.
-//! 2. A claimed place that is not yet written still shows its time of the previous round, one window ago or more. That
+//! 1. The exchange of the head claims places. The claimer then writes their times, oldest first.
+//! 2. A claimed place that is not written yet still shows its time of the previous round, one window ago or more. That
 //!    time alone would wrongly admit a request, but its lap bit shows that it is old.
-//! 3. Each caller looks at the newest place before it claims. Times are written in order, so if the newest place is
-//!    written, all are.
-//! 4. If the newest place is unwritten, the caller writes the times instead of the claimer (it *helps*) and starts
-//!    again. So no thread ever waits for another.
+//! 3. Each caller reads the newest place before it claims. Times are written in order, so if the newest place is
+//!    written, all places are.
+//! 4. If the newest place is unwritten, the caller *helps*: it writes the missing times instead of the claimer and
+//!    starts again. No thread ever waits for another.
 //!
 //! A helper does not know the claimer's time. It writes its own time, or the earliest time that the claim can have had,
-//! if that is later. The claimer still raises the time to the true one. Until then the time can be early by the age of
-//! the helper's clock reading. Every limiter of this kind allows for that staleness.
+//! if that is later. The claimer still raises the time to the true one. Until then the time can be too early, by at
+//! most the age of the helper's clock reading. The bound of every limiter already allows for callers with old clock
+//! readings.
 //!
 //! Times in the ring never decrease: an admission at a time before the newest is written with the newest time.
 
@@ -105,8 +107,8 @@ impl SlidingLog {
         place
     }
 
-    /// Returns the lap bit of a unit's place once it is written. The first round has an odd bit, so a place that was
-    /// never written (0) belongs to the round before.
+    /// Returns the lap bit of a unit's place once it is written. It is 1 in the first round, so a place that was never
+    /// written (0) looks like a place of the round before.
     #[inline]
     const fn lap(&self, unit: u64) -> u64 {
         (unit / self.ring + 1) & 1
@@ -116,8 +118,8 @@ impl SlidingLog {
     /// may change between two readings. The store checks that the head is still the same.
     #[cold]
     fn owed(&self, newest: u64, word: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Step {
-        // The claim came after the claim of the unit before it, and after the unit of the previous round had left its
-        // last place.
+        // The claim came after the claim of the unit before it, and after the unit of the previous round in the same
+        // place had left the window.
         let left_ns = if newest < self.ring { 0 } else { (word >> 1).saturating_add(self.window_ns) };
         let (mut from, mut before_ns) = (newest, 0);
         while from > 0 && newest - from + 1 < self.ring {
@@ -169,7 +171,7 @@ impl SlidingLog {
 
     /// Returns the time of the newest unit, or the step that must first write missing times.
     #[inline]
-    #[expect(clippy::result_large_err, reason = "a step is what is returned in either case")]
+    #[expect(clippy::result_large_err, reason = "the caller returns the step")]
     fn newest(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Result<u64, Step> {
         let Some(newest) = head.checked_sub(1) else {
             return Ok(0);

@@ -10,14 +10,14 @@ use alloc::boxed::Box;
 /// The sub-window counter: divides the period into `parts` aligned sub-windows, each with a count, and admits `limit`
 /// units in the last `parts` of them. The burst is ignored.
 ///
-/// The current sub-window is one of the `parts`. So the counted time is between `(parts − 1) / parts` of a period and a
+/// The current sub-window is one of the `parts`, so the counted time is between `(parts − 1) / parts` of a period and a
 /// whole period.
 ///
 /// - *Lenient*, the default, never admits more than the limit in any interval of `(parts − 1) / parts` of a period. It
 ///   can admit up to **twice the limit** in a whole period: the limit at the end of one sub-window, and again as soon
 ///   as that sub-window is no longer counted.
-/// - [`SubWindow::strict`] also counts the sub-window before those, which is partly expired. So it never admits more
-///   than the limit in any period; a unit is then held for up to one sub-window too long.
+/// - [`SubWindow::strict`] also counts the sub-window before those, which is partly expired. It therefore never admits
+///   more than the limit in any period, but it counts a unit for up to one sub-window too long.
 ///
 /// A check reads up to `parts` words; 50 or 60 parts are usual. Sub-windows are `period / parts` long, rounded up to a
 /// nanosecond.
@@ -98,8 +98,8 @@ impl SubWindow {
         used: u64,
         excess: u64,
     ) -> u64 {
-        // The oldest units expire first. This finds the sub-window whose expiry makes room: the newer ones hold at most
-        // `most`.
+        // The oldest units expire first. The loop finds the sub-window whose expiry makes room: the sub-windows after it
+        // hold at most `most` units.
         let most = used.saturating_sub(excess);
         let mut newer = 0u64;
         let present = core::iter::once((0, view.current));
@@ -218,8 +218,8 @@ impl Stepper for SubWindow {
         let &Facts::Plain { reset_ns, .. } = charge.facts() else {
             return None;
         };
-        // The charge is in the newest sub-window that expires at the reset time. That is a later sub-window than the
-        // one of the charge's time, if the charge came late.
+        // The charge was counted in the sub-window that expires at the reset time. If the caller's time was late, that
+        // sub-window is later than the one that contains the charge's time.
         let counted_until =
             (u128::from(charge.at_ns()) + u128::from(reset_ns)) / u128::from(self.counts.window_ns);
         let index = u64::try_from(counted_until).ok()?.checked_sub(u64::from(self.counts.history) + 1)?;
