@@ -18,7 +18,7 @@
 //! of 1/32 ns are 9 years. A key that is idle for longer than that, and was not removed, may read as busy. A caller's
 //! time that steps back by more than that may read a busy key as idle.
 //!
-//! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved to 1, which can only deny more.
+//! Zero means "never used". A wrapping TAT that would be 0 or [`DEAD`] becomes 1, which can only deny more.
 
 use super::step::{DEAD, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
@@ -152,8 +152,7 @@ impl<const QUEUED: bool> Pace<QUEUED> {
         self.burst
     }
 
-    /// Returns the length, in units, of the longest queue in which no single unit waits longer than `wait_ns`; at least
-    /// 1.
+    /// Returns the length of the longest queue in which no unit waits longer than `wait_ns`: in units, at least 1.
     pub(crate) const fn units_within(&self, wait_ns: u64) -> u64 {
         wait_ns.saturating_mul(self.scale as u64) / self.interval + 1
     }
@@ -250,7 +249,7 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
         Step::Deny(self.decide(Outcome::Denied, now_ns, cost, ahead))
     }
 
-    /// Charges `cost` units without a check for room, as far ahead as a word can be.
+    /// Charges `cost` units without a check for room, but only as many as the word can hold.
     fn force(&self, word: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let now = self.ticks(now_ns);
         let before = self.ahead(word, now);
@@ -269,13 +268,15 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
     /// Refunds the unpaid part of up to `units` of a charge. All time since the charge's turn counts as payment of this
     /// charge, and the refund takes the charge's last units.
     ///
-    /// The time does not count as payment of earlier charges. Those may have been refunded since, and then the time has
-    /// paid this charge. The word does not record earlier charges, so this is all that is certainly owed.
+    /// The time does not count as payment of earlier charges. Earlier charges may have been refunded since, and then the
+    /// time has paid this charge. The word does not record earlier charges, so only this part of the charge is certainly
+    /// still owed.
     ///
     /// Why the bound holds: let W be the TAT, and W' the TAT if all refunded units had never been charged. After a
-    /// charge of c ticks at time t, W' is at least c − (u − t) ahead at every later time u. Every later charge adds to
-    /// that. So without r ticks of the charge, W' decreases by r or by the rest of c, whichever is less. A refund moves
-    /// W back by no more than that. So W is never before W', whose admissions keep within the bound.
+    /// charge of c ticks at time t, W' is at least c − (u − t) ahead at every later time u, and every later charge adds
+    /// to that. Without r ticks of the charge, W' therefore decreases by r or by the rest of c, whichever is less. A
+    /// refund moves W back by no more than that. W is therefore never before W', and the admissions of W' keep within
+    /// the bound.
     ///
     /// Of the requests that wait, only the last one can be refunded: the later requests already have their turns.
     fn refund(&self, word: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
@@ -301,7 +302,7 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
             return None;
         }
         let next = self.tat(now, ahead - back)?;
-        // Zero would mean a key that was never seen, which owes nothing. That is right if this key owes nothing.
+        // `next` may be zero, which means a key that was never seen. That is right, because this key then owes nothing.
         Some(Refunded { next, units: back.div_ceil(interval) })
     }
 

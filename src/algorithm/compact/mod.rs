@@ -2,7 +2,7 @@
 //!
 //! A *state* is a number modulo 2⁴⁰ that only grows, with admissions and with time. At every time there is a
 //! *reference*: the state that an idle key has at that time. Only the distance from the reference to the state matters:
-//! how far the state is *ahead*. So stores can compare states without knowledge of the algorithm:
+//! how far the state is *ahead*. Stores can therefore compare states without knowledge of the algorithm:
 //!
 //! | word | state | reference | ahead |
 //! |---|---|---|---|
@@ -10,8 +10,9 @@
 //! | [`FixedWord`] | window index, then count | this window's index, count 0 | count |
 //! | [`SlidingWord`] | window index, previous count, count | the last window's index, nothing counted | both counts |
 //!
-//! A state that is not ahead means the same as an absent key. If two keys with the first or second word are merged, the
-//! state that is further ahead is right for both, or denies more (*domination*). For the third word this does not hold.
+//! A state that is not ahead means the same as an absent key. If a store merges two keys with the first or second word,
+//! the state that is further ahead is right for both keys, or denies more (*domination*). This does not hold for the
+//! third word.
 
 pub(crate) mod slot;
 mod tat;
@@ -68,8 +69,9 @@ pub trait IntoCompact: Sized {
 
 /// The result of a compact algorithm for a request.
 ///
-/// It fits a few registers. The store builds the [`Decision`] only after it has exchanged the state. A decision built
-/// earlier would be written to memory before the exchange, and the exchange waits for all earlier writes.
+/// It fits a few registers. The store builds the [`Decision`] only after it has exchanged the state. If it built the
+/// decision earlier, the processor would write the decision to memory first, and the exchange waits for all earlier
+/// writes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Denied for now.
@@ -107,7 +109,7 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
     /// Whether the state that is further ahead is right for both of two merged keys, or denies more.
     const DOMINATES: bool;
 
-    /// The most bits by which a sketch may shift a state, if a thousandth of the horizon is too fine for the sketch.
+    /// The most bits that a sketch may cut off a state, if a thousandth of the horizon is too fine for the sketch.
     const COARSEST: u32;
 
     /// Returns the state of an idle key at `now_ns`, modulo 2⁶⁴. States are compared with it modulo 2⁴⁰.
@@ -151,18 +153,18 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
         self.decision(outcome, ahead, at, cost).uncharged()
     }
 
-    /// Returns how far a state of this quota can be ahead of a clock that does not lag.
+    /// Returns how far a state of this quota can be ahead of the reference, for a caller whose clock does not lag.
     fn horizon(&self) -> u64;
 
-    /// Returns by how many states of time the newest time may be out of date. A larger slack makes writes of the newest
-    /// time rarer. But a key that returns just before a whole range has passed is then denied for longer.
+    /// Returns by how much the newest time may be out of date, in states. With a larger slack, the newest time is
+    /// written less often, but a key that returns just before a whole range has passed is denied for longer.
     fn slack(&self) -> u64;
 
-    /// Returns the last time, in nanoseconds, whose words are no further ahead than those of `now_ns`. For windows it
-    /// is the last time of the window.
+    /// Returns the last time, in nanoseconds, whose words are no further ahead than those of `now_ns`. For windows this
+    /// is the last nanosecond of the window.
     fn last_ns(&self, now_ns: u64) -> u64;
 
-    /// Returns the least time, in nanoseconds, in which the reference advances by `states`.
+    /// Returns the shortest time, in nanoseconds, in which the reference advances by `states`.
     fn span_ns(&self, states: u64) -> u64;
 
     /// Returns whether the same state means the same to `other`.
@@ -178,7 +180,7 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
 pub(crate) fn newest_of<S: CompactState>(word: &S) -> Newest {
     let quarter_range = 1 << (STATE_BITS - 2);
     let slack_ns = word.span_ns(word.slack());
-    // A caller that is ahead, and checks once per burst time, raises `high` at least once in two slacks.
+    // A caller with the newest time that checks once per burst time raises `high` at least once in two slacks.
     let patience_ns = word.span_ns(word.horizon()).max(1_000_000_000).saturating_add(2 * slack_ns);
     Newest::new(slack_ns, word.span_ns(quarter_range), patience_ns)
 }
@@ -187,7 +189,7 @@ pub(crate) fn newest_of<S: CompactState>(word: &S) -> Newest {
 mod tests {
     use super::*;
 
-    /// A caller that is ahead, and checks once per burst time, keeps the newest time up against a caller that lags by
+    /// If a caller with the newest time checks once per burst time, `high` does not fall to another caller that lags by
     /// more than a quarter of the range.
     #[test]
     fn active_caller_keeps_its_newest_time() {

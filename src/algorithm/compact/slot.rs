@@ -3,8 +3,8 @@
 //! ```text
 //! word = [ state : 40 | fingerprint : 24 ]        0 = empty
 //! ```
-//! The state is in the upper bits, so that it wraps without a mask. One subtraction shows whether a word belongs to a
-//! key, and how far the word is ahead.
+//! The state is in the upper bits, so that it wraps without a mask. One subtraction tells whether a word belongs to a
+//! key, and how far its state is ahead.
 
 use crate::algorithm::compact::STATE_BITS;
 
@@ -39,9 +39,9 @@ impl SlotWord {
 /// ```text
 ///      reference        + horizon                    + half the range
 /// ---------+----------------+------------------------------+-------------------------------> state
-///  Idle    |  Ahead         |  Unsure: the reader's clock  |  Idle: behind, which is
-///          |                |  lags, or the slot is so old |  half a range of past
-///          |                |  that it has come round      |
+///  Idle    |  Ahead         |  Unsure: the reader's clock  |  Idle: the state is behind
+///          |                |  lags, or the word is from   |  by up to half the range
+///          |                |  an earlier round            |
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SlotStanding {
@@ -49,11 +49,12 @@ pub(crate) enum SlotStanding {
     Idle,
     /// Ahead by this distance.
     Ahead(u64),
-    /// Ahead by this distance, which is further than a writer whose clock agrees can set a state.
+    /// Ahead by this distance, which is more than the horizon. No writer whose clock agrees with the reader's can set
+    /// such a state.
     Unsure(u64),
 }
 
-/// Returns how far `word` is ahead of `from`, modulo 2^40, if both have the same fingerprint.
+/// Returns how far `word` is ahead of `from`, modulo 2^40, or `None` if their fingerprints differ.
 #[inline(always)]
 pub(crate) const fn distance(word: u64, from: u64) -> Option<u64> {
     // The fingerprints' difference is zero only if they are equal; then the states' difference has no borrow.

@@ -142,7 +142,7 @@ impl TatWord {
 
 impl CompactState for TatWord {
     const DOMINATES: bool = true;
-    // Coarser times are only later, which can only deny more.
+    // A coarser time is rounded up, which can only deny more.
     const COARSEST: u32 = 24;
 
     #[inline]
@@ -156,7 +156,7 @@ impl CompactState for TatWord {
             return Verdict::Admit(ahead);
         }
         let units = if self.kind == TatVariant::Event { 1 } else { cost };
-        // A burst is at least one unit, which the compiler cannot know.
+        // The first comparison is redundant, because a burst is at least one unit. The compiler does not know that.
         if units > 1 && units > self.burst {
             return Verdict::Never;
         }

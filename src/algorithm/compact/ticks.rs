@@ -1,4 +1,4 @@
-//! Ticks: the unit of time of a compact arrival time, and the choice of its length.
+//! Ticks: the unit of time in a compact arrival time. This module chooses the length of a tick.
 //!
 //! A tick is a rational number of nanoseconds. The limiter's own emission interval is a whole number of ticks, so no
 //! rate is ever rounded. The number of ticks per interval is a trade-off between three properties:
@@ -7,22 +7,24 @@
 //!   number of ticks, the decision is exact, ties included. Otherwise the request is treated as earlier, by less than a
 //!   tick. The error does not accumulate: over any interval of length t at most `burst + (t + tick) / interval` units
 //!   are admitted.
-//! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. If a key returns after exactly that time, and no key used its
-//!   slot in the meantime, the key meets its old debt again. This happens in a window of one full burst in 2⁴⁰ ticks.
+//! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. If a key returns after that time, and no key used its slot in
+//!   the meantime, its old word reads as a debt again. This happens only if the key returns within a span of one full
+//!   burst in each 2⁴⁰ ticks.
 //! - *Preemption.* A thread that is stopped between its clock reading and its exchange must continue within half the
 //!   range, which is at least a second.
 //!
-//! The choice is up to 2²⁰ ticks per full burst (and more than half as many), but never fewer than 256 per interval.
-//! The range is then 2²⁰ bursts: two years at `10/60s`. One in a million of such returns is misread, which is about the
-//! rate at which two keys share a fingerprint. (With 2²⁴ ticks, and so 45 days, a real trace had one such case.)
+//! The module chooses at most 2²⁰ ticks per full burst, and more than half as many, but never fewer than 256 per
+//! interval. The range is then 2²⁰ bursts: two years at `10/60s`. About one in a million keys that return so late is
+//! misread, which is about the rate at which two keys share a fingerprint. (With 2²⁴ ticks per burst, the range is 45
+//! days, and one key of a real trace was misread.)
 //!
-//! Among the possible numbers of ticks, the module prefers numbers that make 1 ns, 10 ns, 100 ns, … 1 s a whole number
-//! of ticks. It takes the shortest of these units that is possible. At `10/60s` a tick is 100 µs, and requests at whole
-//! milliseconds are decided exactly.
+//! Within these limits, the module tries the units 1 ns, 10 ns, 100 ns, … 1 s in this order, and takes the first unit
+//! that can be a whole number of ticks. At `10/60s` a tick is 100 µs, and requests at whole milliseconds are decided
+//! exactly.
 //!
-//! Times are not rounded up (which would only deny more), because then a burst that is sent within one tick would lose
-//! its last unit. The first unit would be charged from the next tick on. The last unit, still in the same tick, would
-//! find no room for that charge. Forty bits cannot distinguish that burst from one that began whole intervals ago.
+//! Times are rounded down, although rounding up would only deny more. With rounding up, a burst that is sent within one
+//! tick would lose its last unit: the first unit would be charged from the next tick on, and the last unit, still in the
+//! same tick, would find no room. Forty bits cannot distinguish this burst from one that began whole intervals ago.
 
 use crate::base::multiply_high;
 
@@ -37,7 +39,7 @@ const WANTED_HORIZON: u64 = 1 << 20;
 const HALF_RANGE: u64 = 1 << (STATE_BITS - 1);
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// Ticks per nanosecond, as a fraction, with constants that make the conversion exact and fast.
+/// The number of ticks per nanosecond, as a fraction. Its constants make the conversion of a time exact and fast.
 ///
 /// Let `M = ⌈rest × 2¹²⁸ / den⌉` and `rest = num mod den`. Then `⌊n × num / den⌋ = n × whole + ⌊n × M / 2¹²⁸⌋` for
 /// every 64-bit n. Proof: M is too large by less than 1, so the product is too large by less than 2⁻⁶⁴. A fraction
@@ -150,9 +152,8 @@ pub(crate) enum Unfit {
 pub(crate) fn choose(own: UnitRate, others: &[UnitRate]) -> Result<u64, Unfit> {
     let Interval { num, den } = own.interval;
     let (num, den) = (u128::from(num), u128::from(den));
-    // Ticks per interval of `own` that give at least, or at most, `ticks` per span of `times` intervals of `rate`.
+    // The span of `times` intervals of `rate`, divided by the interval of `own`. Both are in nanoseconds, as fractions.
     let scaled = |rate: &UnitRate, times: u64| {
-        // (span in ns) / (own interval in ns), as a fraction.
         (u128::from(rate.interval.num) * u128::from(times), num, u128::from(rate.interval.den), den)
     };
     let mut least = u128::from(MIN_TICKS);
@@ -195,13 +196,13 @@ pub(crate) fn choose(own: UnitRate, others: &[UnitRate]) -> Result<u64, Unfit> {
     Ok(to_u64(most))
 }
 
-/// `⌈count × (num × b) / (span × a)⌉`, saturating.
+/// Returns `⌈count × (num × b) / (span × a)⌉`, saturating.
 fn ratio_ceil(count: u64, num: u128, b: u128, span: u128, a: u128) -> u128 {
     let (top, bottom) = product_ratio(count, num, b, span, a);
     top.div_ceil(bottom)
 }
 
-/// `⌊count × (num × b) / (span × a)⌋`, saturating.
+/// Returns `⌊count × (num × b) / (span × a)⌋`, saturating.
 fn ratio_floor(count: u64, num: u128, b: u128, span: u128, a: u128) -> u128 {
     let (top, bottom) = product_ratio(count, num, b, span, a);
     top / bottom
@@ -220,7 +221,7 @@ fn to_u64(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// The common units of time, and their tenths, in nanoseconds.
+/// The powers of ten from 1 ns to 1 s, in nanoseconds.
 fn units() -> impl Iterator<Item = u128> {
     (0..=9).map(|power| 10_u128.pow(power))
 }

@@ -8,7 +8,7 @@ use crate::base::quota::{Quota, QuotaError, Reason};
 
 /// The fewest windows that an index can distinguish: half of them are 64.
 const MIN_INDEX_BITS: u32 = 7;
-/// Half the range of indices must last longer than any thread is preempted.
+/// Half the range of indices must last longer than a thread can be preempted.
 const MIN_HALF_RANGE_NS: u128 = 1_000_000_000;
 
 /// An algorithm of aligned windows, which the [`Sketch`](crate::Sketch) store can hold. Sealed.
@@ -19,7 +19,7 @@ pub trait WindowAlgorithm: Algorithm + IntoCompact<CompactState: WindowState> {}
 
 impl<A: Algorithm + IntoCompact<CompactState: WindowState>> WindowAlgorithm for A {}
 
-/// A compact algorithm whose state is a window and counts, which a store may also keep outside a single word.
+/// A compact algorithm whose state is a window and its counts. A store may also keep the counts outside a single word.
 pub trait WindowState: CompactState {
     /// Whether the previous window's count matters.
     const LAST: bool;
@@ -37,11 +37,12 @@ pub trait WindowState: CompactState {
     fn answer(&self, outcome: Outcome, counts: &WindowCounts, now_ns: u64, cost: u64) -> Decision;
 }
 
-/// The counts of a window.
+/// The counts that decide a request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WindowCounts {
-    /// The count of the window before, if it matters.
+    /// The count of the previous window, if the algorithm uses it.
     pub previous: u64,
+    /// The count of the current window.
     pub current: u64,
     /// The time from the decision to the window's end.
     pub to_end_ns: u64,
@@ -72,9 +73,9 @@ pub(crate) type FixedWord = WindowWord<1>;
 /// A sliding window of two counts.
 pub(crate) type SlidingWord = WindowWord<2>;
 
-/// A state as the counting window sees it.
+/// The counts of a state, as seen from the current window.
 struct CountsView {
-    /// How far ahead the state is, or the equal state in the current window.
+    /// How far ahead the state is. If its window has ended, how far ahead the equivalent state of the current window is.
     ahead: u64,
     /// How many windows the state is after the current one: above zero only if the clock stepped back.
     later: u64,
@@ -84,7 +85,7 @@ struct CountsView {
 
 /// Returns the bits per count for counts up to `largest`, in a word of `counts` counts, if the index keeps enough bits.
 ///
-/// The spill sketch may round a count up by 1/1024 of its range; the result must not reach the next window.
+/// The spill sketch may round a count up by 1/1024 of its range. The result must still be a count of the same window.
 fn count_bits(algorithm: &'static str, largest: u64, window_ns: u64, counts: u32) -> Result<u32, QuotaError> {
     let with_margin = u128::from(largest) + u128::from(largest >> 9) + 1;
     let bits = u128::BITS - with_margin.leading_zeros();
