@@ -1,4 +1,5 @@
-//! Spending, refilling, taking from other stripes, putting back: the docs of `striped` describe the protocol.
+//! The steps of the protocol that the docs of `striped` describe: spending, refilling, taking from other stripes, and
+//! putting back.
 
 use std::time::Duration;
 
@@ -45,18 +46,18 @@ impl Terms {
         is_spent.then(|| (units - cost, self.layout.expiry_of(word)))
     }
 
-    /// How long a lease lives at most, in nanoseconds.
+    /// Returns the longest life of a lease, in nanoseconds.
     pub(crate) const fn life_ns(&self) -> u64 {
         self.layout.life_ns()
     }
 
-    /// Returns the most units of one deposit into an empty word.
+    /// Returns the most units that one deposit can add to an empty word.
     pub(crate) const fn most(&self) -> u64 {
         self.layout.most()
     }
 }
 
-/// Words that hold units, with everything needed to spend them. Created for one call.
+/// The words of one limit, with its source and its constants. Created for one call.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Account<'a, P, W> {
     pub(crate) source: &'a P,
@@ -73,8 +74,8 @@ enum Settled {
 }
 
 impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
-    /// Decides and charges for the thread with this number. Also returns the first expiry of the spent units, or 0 if
-    /// no unit was spent.
+    /// Decides and charges for the thread with this number. Also returns the earliest expiry of the spent units, or 0
+    /// if no unit was spent.
     #[inline(always)]
     pub(crate) fn charge_on(&self, thread: usize, now_ns: u64, cost: u64) -> (Decision, u64) {
         if let Some((left, expiry)) = self.terms.take(self.words, thread, now_ns, cost) {
@@ -87,7 +88,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         {
             return (refused, 0);
         }
-        // A copy of `self` for the call, so that `self` itself need not be in memory.
+        // Passes a copy of `self`, so that the compiler can keep `self` itself in registers.
         let &Self { source, terms, words } = self;
         Self { source, terms, words }.gather(words.home(thread), now_ns, cost)
     }
@@ -155,8 +156,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
                 Err(refused) => refused,
             };
             let others = self.held_by_others(home, now_ns);
-            // The source has fewer units than it denied, whatever it reports. The loop therefore ends with an
-            // iteration that takes nothing.
+            // The source has fewer units than it denied, whatever it reports. The loop ends at the latest when the
+            // other words are empty.
             let left = || refused.remaining().min(missing - 1);
             if others == 0 || others < missing && others.saturating_add(left()) < missing {
                 let held = (cost - missing).saturating_add(others);
@@ -167,8 +168,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Spends `cost` from the stripe first and then from the hand, if together they hold enough. Leaves the rest in
-    /// the stripe.
+    /// Spends `cost`, if the stripe and the hand together hold enough: first from the stripe, then from the hand. Leaves
+    /// the rest in the stripe.
     fn settle(&self, home: &AtomicU64, now_ns: u64, cost: u64, hand: Gathered, log2: u32) -> Settled {
         loop {
             let word = home.load(Ordering::Relaxed);
@@ -181,7 +182,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
             let next = if hand.units == 0 {
                 word - cost
             } else {
-                // Both have units left only if another call has refilled the stripe.
+                // The stripe and the hand both have units left only if another call has refilled the stripe.
                 let from_hand = cost.saturating_sub(held);
                 let rest = Gathered { units: hand.units - from_hand, ..hand };
                 self.join(word, held - (cost - from_hand), rest, log2, now_ns)
@@ -242,8 +243,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// `own` units of a word and those of a hand, in one word. If both have some, all take the earlier
-    /// expiry: the later one would give units a longer life than they were charged for.
+    /// Returns a word with `own` units of the word `word` and the units of a hand. If both have units, all of them take
+    /// the earlier expiry. The later expiry would give some units a longer life than they were charged for.
     fn join(&self, word: u64, own: u64, hand: Gathered, log2: u32, now_ns: u64) -> u64 {
         let fresh = if self.terms.layout.is_alive(hand.expiry, now_ns) { hand.units } else { 0 };
         let expiry = match (own, fresh) {
@@ -269,10 +270,11 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Builds a denial of `missing` out of `cost` units, when stripes hold `held`.
+    /// Builds the denial of a request for `cost` units, when the source denied `missing` of them and stripes hold
+    /// `held`.
     fn denied(&self, now_ns: u64, cost: u64, held: u64, missing: u64, refused: Decision) -> Decision {
-        // Uses the wait for the whole cost, because the units in the stripes may have expired by then. Uses at least
-        // the wait of the denied units, because a peek may have no information.
+        // Uses the wait for the whole cost, because the units in the stripes may have expired by then. The wait is at
+        // least that of the denied units, because a source's peek may not know the true wait.
         let whole =
             if missing == cost { refused } else { self.source.peek(cost, Timestamp::from_nanos(now_ns)) };
         let outcome = if whole.is_never() || refused.is_never() { Outcome::Never } else { Outcome::Denied };
@@ -318,8 +320,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         self.with_held(outcome, now_ns, cost, [source; 2], held)
     }
 
-    /// Takes all units out and passes each word's units and expiry to `each`. The caller may return them to the
-    /// source; no other call can spend them.
+    /// Takes all units out, and passes each word's units and expiry to `each`. No other call can spend these units any
+    /// more, so the caller may return them to the source.
     pub(crate) fn take_all(&self, now_ns: u64, mut each: impl FnMut(u64, u64)) {
         for place in self.words.all(now_ns) {
             let Gathered { units, expiry } = self.take_from(place, now_ns, u64::MAX);
@@ -329,14 +331,15 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Puts a lease where all stripes find it. Returns the number of units that it kept.
+    /// Adds a lease to the deposits, where all stripes find it. Returns the number of units that were kept.
     pub(crate) fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
-        // A request time in the future would make the life longer.
+        // If `asked_ns` is in the future, the life begins now. Otherwise the lease would live too long.
         let expiry = self.terms.layout.expiry(asked_ns.min(now_ns), lease.life_ns);
         self.words.deposits().add(&self.terms.layout, Gathered { units: lease.units(), expiry }, now_ns)
     }
 
-    /// Returns how many units every stripe in use needs for its next block, up to the free room.
+    /// Returns how many units to fetch so that every recently used stripe finds its next block: twice the current blocks
+    /// of these stripes, less the units that are held already, and at most the free room of the deposits.
     pub(crate) fn wanted(&self, now_ns: u64) -> u64 {
         let recent = |word: &u64| self.terms.layout.is_recent(*word, now_ns);
         let words = || self.words.stripes().map(|stripe| stripe.load(Ordering::Relaxed));
@@ -345,18 +348,18 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         wanted.min(self.words.deposits().room(&self.terms.layout, now_ns))
     }
 
-    /// All words but one.
+    /// Returns all words except `home`.
     fn others(&self, home: &AtomicU64, now_ns: u64) -> impl Iterator<Item = &'a AtomicU64> {
         let home: *const AtomicU64 = home;
         self.words.all(now_ns).filter(move |word| !std::ptr::eq(*word, home))
     }
 
-    /// The units of all words but one.
+    /// Returns the units in all words except `home`.
     pub(super) fn held_by_others(&self, home: &AtomicU64, now_ns: u64) -> u64 {
         self.held_in(self.others(home, now_ns), now_ns)
     }
 
-    /// The units of all words.
+    /// Returns the units in all words.
     pub(crate) fn held(&self, now_ns: u64) -> u64 {
         self.held_in(self.words.all(now_ns), now_ns)
     }

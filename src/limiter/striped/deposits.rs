@@ -1,17 +1,20 @@
-//! Units that were deposited from outside, for all stripes to draw from.
+//! Units that were deposited from outside a check. All stripes can draw from them.
 //!
-//! A slot is a word like a stripe's word, without a block. As long as slots are free, deposits of different expiries
-//! stay apart. After that, and to fill slots of the same expiry, units are joined under the earlier expiry, as
-//! everywhere.
+//! A *slot* is a word like a stripe's word, without a block size. Deposits of different expiries go to different slots,
+//! as long as a slot is empty. When no slot is empty, a deposit joins a slot with another expiry. All units of the slot
+//! then take the earlier expiry. A deposit with the same expiry as a slot joins that slot.
 //!
-//! The *worth* of units is their number times the time for which they may still be spent. A deposit goes to the slot
-//! where it adds most to the worth of all slots. Its rest goes to the next best slot, as long as the worth grows. A
-//! deposit therefore never joins a slot that would lose more worth than the deposit adds.
+//! The *worth* of units is their number times the time for which they may still be spent:
+//!
+//! 1. A deposit goes to the slot where it adds most to the worth of all slots.
+//! 2. If that slot has no room for all units, the rest goes to the next best slot, and so on.
+//! 3. Units that would not increase the worth are lost. A deposit therefore never joins a slot that would lose more worth
+//!    than the deposit adds.
 
 use super::word::{Gathered, StripeLayout, exchange};
 use crate::base::sync::{AtomicU64, Ordering};
 
-/// Slots that hold deposited units. A reference may have any number of slots.
+/// Slots that hold deposited units. As a reference (`&Deposits`), the type hides the number of slots.
 #[derive(Debug)]
 pub(crate) struct Deposits<S: ?Sized = [AtomicU64]> {
     /// The latest expiry of all deposits. After that time no call needs to read the slots.
@@ -59,10 +62,10 @@ impl Deposits {
         }
         self.until_ns.fetch_max(hand.expiry, Ordering::Relaxed);
         let mut kept = 0;
-        // Each exchange but the last fills a slot up.
+        // Each exchange fills a slot, except the last one, so the loop ends.
         while hand.units > 0 {
             let choices = (0..self.slots.len()).map(|slot| self.join(slot, layout, hand, now_ns));
-            // Rather to a slot of the same expiry than to an empty one.
+            // Of equal gains, prefers the fuller slot: one of the same expiry to an empty one.
             let best = choices.max_by_key(|choice| (choice.gain, choice.next & layout.most()));
             let Some(Joined { slot, word, next, units, gain: 1.. }) = best else { break };
             if exchange(&self.slots[slot], word, next) {
@@ -73,7 +76,7 @@ impl Deposits {
         kept
     }
 
-    /// What a slot would become by units that are alive.
+    /// Returns the effect of adding a hand to a slot. The units of the hand must be alive.
     fn join(&self, slot: usize, layout: &StripeLayout, hand: Gathered, now_ns: u64) -> Joined {
         let word = self.slots[slot].load(Ordering::Relaxed);
         let (own, expiry) = (layout.held(word, now_ns), layout.expiry_of(word));

@@ -6,37 +6,40 @@
 //! | `source` | the trait of sources that grant leases, and the direct store as a source |
 //! | `deposits` | the units that were deposited from outside |
 //! | `words` | the stripes and the deposits: padded for many threads, or small for one of many keys |
-//! | `account` | spending, refilling, taking from other stripes, putting back |
-//! | here | one limit in stripes |
+//! | `account` | the steps below: spending, refilling, taking from other stripes, putting back |
+//! | this file | one limit in stripes |
 //!
-//! ```text
-//! check(cost):  own stripe holds the cost? -> one exchange, on a line that no other core writes
-//! otherwise, repeat until the call holds the cost:
-//!   1. own stripe + hand >= cost           -> exchange the stripe for the rest of both; done
-//!   2. a slot of the deposits, or the source,
-//!      grants at least the missing units   -> into the hand
-//!   3. the source denies: own stripe + hand + all other stripes + the source's remaining units
-//!        < cost                            -> put the hand back into the own stripe; denied
-//!        otherwise                         -> take the missing units from the others into the hand
-//! ```
+//! A *word* holds the units of one stripe, and the time at which they expire. The *hand* is the set of units that one
+//! call has collected so far. It belongs to that call alone.
 //!
-//! A word's lease is charged before the word is written. The important law is therefore that *no unit is spent twice,
-//! or after its lease has expired*:
+//! A check spends its cost from its own stripe by one exchange, if the stripe holds the cost. No other core usually
+//! writes that cache line. Otherwise the call repeats these steps until it ends:
 //!
-//! - Units leave a stripe only by an exchange from exactly the word that was read. A word is the whole state of its
-//!   stripe. A word that changed and changed back is therefore equivalent to an unchanged word.
-//! - The *hand* is the set of units that one call holds so far. It has one expiry, the earliest of its pieces. The
-//!   call spends the rest of a stripe at once, and the rest of the block becomes the new word under its own expiry.
-//!   Two pieces with units left can meet in one word, because another call refilled the stripe or because a hand is
-//!   put back. The word then takes the earlier expiry, so no unit ever gets a later one.
-//! - A stripe that is empty or expired is overwritten, and its units are lost.
+//! 1. If its own stripe and its hand together hold the cost, the call exchanges the stripe's word for the rest of both.
+//!    The request is admitted.
+//! 2. If a slot of the deposits holds the missing units, or the source grants them, the call adds them to its hand.
+//! 3. If the source denies, the call adds up its own stripe, its hand, all other stripes, the deposits, and the units
+//!    that remain at the source:
+//!    - If the sum is less than the cost, the call puts its hand back into its own stripe. The request is denied.
+//!    - Otherwise the call takes the missing units from the other words into its hand.
 //!
-//! *Lock-free.* An exchange fails, and an iteration of the loop fails, only after an exchange by another call. Hands
-//! only grow until their call ends, and every other exchange ends a call. The number of units is finite, so some call
-//! ends.
+//! A lease is charged at the source before its units are written into a word. The protocol must therefore only ensure
+//! that *no unit is spent twice, or after its lease has expired*:
 //!
-//! *A denial* comes after the source's denial and one read of each other word. It misses units in the hand of another
-//! call. It also misses units that move from a stripe not yet read to one already read, when a hand is put back.
+//! - Units leave a word only by an exchange from exactly the value that was read. A word is the whole state of its
+//!   stripe, so a word that changed and changed back is equivalent to an unchanged word.
+//! - A hand has one expiry, the earliest of its pieces. The call first spends the units of its stripe, so the units that
+//!   are left usually come from its hand alone, and keep the hand's expiry.
+//! - Units of two expiries can meet in one word if another call has refilled the stripe, or if a hand is put back. The
+//!   word then takes the earlier expiry, so no unit ever gets a later one.
+//! - A word that is empty or expired is overwritten. Its expired units are lost.
+//!
+//! *Lock-free.* An exchange fails only after an exchange by another call, and the same holds for an iteration of the
+//! loop. Hands only grow until their call ends, and every exchange that does not fill a hand ends a call. The number of
+//! units is finite, so some call ends.
+//!
+//! *A denial* comes after the source's denial and one read of each other word. It can miss two kinds of units: units in
+//! the hand of another call, and units of a hand that another call puts back into a word that was already read.
 //!
 //! Ordering: Relaxed everywhere. Words publish nothing but themselves. The protocol needs only that each word has one
 //! modification order, and that a thread sees every write that happened before its call.
@@ -80,10 +83,10 @@ const MAX_STRIPES: usize = 1024;
 /// number when it first uses any such limiter, and keeps it for all of them. Two threads of this limiter can therefore
 /// share a stripe while another stripe is free.
 ///
-/// Made by [`Builder::striped`](crate::Builder::striped), or by [`Builder::leases`](crate::Builder::leases) for your
-/// own source. Use it for a limit that several cores check hundreds of thousands of times per second. For all other
-/// limits, [`Direct`] is exact, as fast, and has more operations: a striped limiter cannot wait, reserve, refund,
-/// settle or adjust its quota, and policies have no leases.
+/// [`Builder::striped`](crate::Builder::striped) creates it, or [`Builder::leases`](crate::Builder::leases) for your own
+/// source. Use it for a limit that several cores check hundreds of thousands of times per second. For all other limits,
+/// [`Direct`] is exact, as fast, and has more operations: a striped limiter cannot wait, reserve, refund, settle or
+/// adjust its quota.
 ///
 /// # Guarantees
 ///
@@ -94,9 +97,10 @@ const MAX_STRIPES: usize = 1024;
 ///   for GCRA `burst + (t + life) / T`. A calendar window can admit its limit and, just after it begins, the units
 ///   that were charged to the previous window and are still held. That is up to half a limit more, the most that
 ///   stripes can hold (see below).
-/// - **Late times.** A time that lags by up to one life finds the leases that were taken since, and adds its lag to
-///   that interval. Your own source may grant shorter leases. Then times that lag by more than one life find them too:
-///   all times less than two lives before the expiry. Earlier times find no lease.
+/// - **Late times.** A caller whose time lags by up to one life can spend the leases that were taken since that time.
+///   The lag then adds to the interval of the bound above. Earlier times find no lease. (A lease can be spent at all
+///   times less than two lives before its expiry. If your own source grants shorter leases, callers that lag by more
+///   than one life can therefore spend them too.)
 /// - **A check is denied only if the source and all stripes together do not hold its cost.** Before a denial, the call
 ///   reads the other stripes and takes units from them. It does not see units that another call holds at that moment,
 ///   between two exchanges.
@@ -113,11 +117,12 @@ const MAX_STRIPES: usize = 1024;
 /// - All calls are lock-free. Contention never causes a denial.
 ///
 /// # Decisions
-/// If the stripe held enough units, the decision has only the stripe's figures: [`remaining`](Decision::remaining) is
-/// a lower bound, and [`reset_after`](Decision::reset_after) is zero. If the check charged a block, the decision has
-/// the source's figures after that charge. A denial also has the source's figures, and adds the units of all stripes
-/// to `remaining`. Its [`retry_after`](Decision::retry_after) is the source's own, so the request may be admitted
-/// earlier. A peek adds up all units.
+/// - If the stripe held enough units, the decision has only the stripe's figures: [`remaining`](Decision::remaining) is
+///   a lower bound, and [`reset_after`](Decision::reset_after) is zero.
+/// - If the check charged a block, the decision has the source's figures after that charge.
+/// - A denial has the source's figures, and its `remaining` includes the units of all stripes. Its
+///   [`retry_after`](Decision::retry_after) is the source's own, so the request may be admitted earlier.
+/// - The `remaining` of a peek includes the units of the source and of all stripes.
 ///
 /// # Complexity
 /// O(1) and one exchange if the stripe holds the cost. One check per block also charges the source. Denials and peeks

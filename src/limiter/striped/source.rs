@@ -18,10 +18,10 @@ use crate::store::Direct;
 /// Granted units are charged, whether they are spent or not. A limiter never returns units to the source.
 ///
 /// # Sources that are filled from outside
-/// If units are too far away for a check to wait for them, the source denies and records the wanted units. A task
-/// fetches that number, or [`RateLimiter::wanted`](crate::RateLimiter::wanted) if it is larger. The task then adds the
-/// units with [`RateLimiter::deposit`](crate::RateLimiter::deposit). Checks never wait for the task: they spend the
-/// units that are there.
+/// A check must not wait for a distant source, such as a server. Then the source denies and records the wanted units. A
+/// task fetches that number, or [`RateLimiter::wanted`](crate::RateLimiter::wanted) if it is larger. The task then adds
+/// the units with [`RateLimiter::deposit`](crate::RateLimiter::deposit). Checks never wait for the task: they spend the
+/// units that the limiter already holds.
 ///
 /// A lease's life begins at its request. [`lease_life`](crate::Builder::lease_life) must therefore exceed the time
 /// from one check to the next plus the round trip, with a sixteenth to spare. Otherwise the units fetched after one
@@ -34,10 +34,10 @@ use crate::store::Direct;
 /// use std::time::Duration;
 /// use tollgate::{Clock, Decision, Lease, LeaseRequest, LeaseSource, ManualClock, RateLimiter};
 ///
-/// /// Units come from a counter that processes share.
+/// /// A source whose units come from a counter that processes share.
 /// #[derive(Default)]
 /// struct Elsewhere {
-///     /// What checks have found missing since the task looked.
+///     /// The most units that a check was missing since the task last looked.
 ///     noted: Mutex<u64>,
 /// }
 ///
@@ -46,7 +46,7 @@ use crate::store::Direct;
 ///         1_000
 ///     }
 ///     fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
-///         // Somebody has just run out of units. Here the task would be woken, too.
+///         // A stripe has run out of units. A real program would also wake the task here.
 ///         let mut noted = self.noted.lock().unwrap();
 ///         *noted = request.wanted.max(*noted);
 ///         let retry_after = Duration::from_millis(5);
@@ -59,23 +59,23 @@ use crate::store::Direct;
 /// let mut left_elsewhere = 1_000;
 /// let mut admitted = 0;
 /// for _ in 0..100 {
-///     // What the program does, for 10 ms: 20 checks.
+///     // The program: 20 checks in 10 ms.
 ///     admitted += (0..20).filter(|_| limiter.check().is_allowed()).count();
 ///     clock.advance(Duration::from_millis(10));
 ///
-///     // What the task does.
+///     // The task: fetches the wanted units.
 ///     let noted = std::mem::take(&mut *limiter.source().noted.lock().unwrap());
 ///     let wanted = limiter.wanted().max(noted);
 ///     if wanted > 0 {
 ///         let asked = clock.now();
-///         let granted = wanted.min(left_elsewhere); // asks the counter, and waits for its answer
+///         let granted = wanted.min(left_elsewhere); // a real task would send a request and wait
 ///         left_elsewhere -= granted;
 ///         clock.advance(Duration::from_millis(2));
 ///         let kept = limiter.deposit(Lease::new(granted, life), asked);
 ///         assert_eq!(kept, granted);
 ///     }
 /// }
-/// // Blocks began with one unit, and have grown with use. In the end all was spent that was there.
+/// // Blocks began with one unit, and grew with use. In the end all units were spent.
 /// assert_eq!((admitted, left_elsewhere), (1_000, 0));
 /// ```
 pub trait LeaseSource {
@@ -127,11 +127,11 @@ pub trait LeaseSource {
 pub struct LeaseRequest {
     /// The fewest useful units: the units that the check is missing. Not 0.
     pub least: u64,
-    /// The units that should last the stripe for half a lease's life to a whole one. At least `least`.
+    /// The wanted units: enough for the stripe for half of a lease's life to a whole life. At least `least`.
     pub wanted: u64,
     /// The number of stripes that lease from this source. A source with few units left should grant each stripe at
-    /// most a fair part. Otherwise other stripes lack the units that one stripe holds: they can take them, but must
-    /// search for them.
+    /// most a fair share. Otherwise one stripe holds the units that the other stripes lack. They can take these units,
+    /// but must search for them.
     pub holders: u64,
     /// The time of the check, by the limiter's clock. The lease's life begins here.
     pub now: Timestamp,
@@ -227,7 +227,7 @@ impl<A: LeaseAlgorithm> LeaseSource for Direct<A> {
             let share = self.peek(now_ns, 1).remaining() / holders.saturating_mul(2).max(1);
             let units = wanted.min(share);
             if units > least {
-                // A denial here means that another thread has just taken most of the units.
+                // If this check is denied, another thread has just taken most of the units.
                 let decision = self.check_with(self.algorithm(), now_ns, units);
                 if decision.is_allowed() {
                     return Ok(Lease::charged(decision));

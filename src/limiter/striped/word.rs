@@ -1,7 +1,7 @@
 //! The word of a stripe: a lease, and how large the next one should be.
 //!
 //! ```text
-//! word = [ expiry : 64 - b | log2 of the block : 5 | units : b - 5 ]        0 = none
+//! word = [ expiry : 64 - b | log2 of the block : 5 | units : b - 5 ]        0 = no lease
 //! ```
 //!
 //! The expiry is a time in ticks of 2^b ns, rounded down. The word's upper bits are therefore the clock's upper bits.
@@ -11,19 +11,20 @@
 //!                 life            life
 //!          |<------------->|<------------->|
 //! ---------+---------------+---------------+---------------> now
-//!   none   |  here too,    |  the lease is |  none: expired
-//!          |  to late times|  alive        |
+//!   none   |  alive for    |  alive        |  none: expired
+//!          |  late times   |               |
 //!          |               taken           expiry
 //! ```
 //!
-//! A lease exists for times from one life before it was taken. A thread that read its clock and was then overtaken may
-//! therefore spend it. For earlier times the lease does not exist, however far the clock steps back.
+//! A lease is alive from one life before it was taken until its expiry. A thread that read its clock just before the
+//! lease was taken can therefore spend it. For earlier times the lease does not exist, however far the clock steps back.
 
 use crate::base::sync::{AtomicU64, Ordering};
 
 /// Bits of the block's logarithm.
 const BLOCK_BITS: u32 = 5;
-/// Bits of a tick's nanoseconds: a tick is at least 4 µs, and 127 units fit next to the block.
+/// The least number of bits below the expiry. A tick is at least 2^12 ns, about 4 µs, and at least 127 units fit in a
+/// word.
 const MIN_TICK_BITS: u32 = 12;
 /// An hour, in nanoseconds: more than any prepaid unit should live.
 const MAX_LIFE_NS: u64 = 3_600_000_000_000;
@@ -31,11 +32,11 @@ const MAX_LIFE_NS: u64 = 3_600_000_000_000;
 /// The fields of a word, for one life of leases.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct StripeLayout {
-    /// All bits below the expiry; a tick less one nanosecond.
+    /// A mask of all bits below the expiry. As a number: a tick less one nanosecond.
     below: u64,
-    /// The bits of the units, and the most of them.
+    /// A mask of the bits of the units. As a number: the most units that a word can hold.
     units: u64,
-    /// The longest life of a lease, in nanoseconds. At least a tick, or 0: then a word can hold nothing.
+    /// The longest life of a lease, in nanoseconds. At least one tick, or 0 if words hold no units.
     life_ns: u64,
     /// Two lives, in whole ticks.
     span_ns: u64,
@@ -63,8 +64,8 @@ impl StripeLayout {
         self.units
     }
 
-    /// Returns the expiry of units that are taken at `now_ns` for `life_ns`. Returns 0, which is always past, if a
-    /// word cannot represent the expiry.
+    /// Returns the expiry of units that are taken at `now_ns` for `life_ns`. Returns 0, an expiry that has always
+    /// passed, if a word cannot represent the expiry.
     pub(super) const fn expiry(&self, now_ns: u64, life_ns: u64) -> u64 {
         let life_ns = if life_ns < self.life_ns { life_ns } else { self.life_ns };
         match now_ns.checked_add(life_ns) {
@@ -94,8 +95,8 @@ impl StripeLayout {
     /// Returns whether a word's lease, or a lease with this expiry, exists at `now_ns`.
     #[inline(always)]
     pub(super) const fn is_alive(&self, word: u64, now_ns: u64) -> bool {
-        // Counts from the end of the present tick. This takes one comparison: for an expired lease the difference is
-        // 0, and wraps.
+        // The difference counts from the end of the present tick. One comparison is enough: for an expired lease the
+        // difference is 0, and wraps.
         word.saturating_sub(now_ns | self.below).wrapping_sub(1) < self.span_ns
     }
 
@@ -114,13 +115,13 @@ impl StripeLayout {
     /// Returns whether the stripe's lease is alive, or was alive within the last life.
     pub(super) const fn is_recent(&self, word: u64, now_ns: u64) -> bool {
         let expiry = self.expiry_of(word);
-        // No lease expires at time zero, so a stripe without a lease is never in use.
+        // An expiry of 0 means that there was no lease.
         self.is_alive(word, now_ns) || expiry > 0 && expiry <= now_ns && now_ns - expiry < self.life_ns
     }
 
-    /// Returns the logarithm of the next block, when the last block holds too few units at `now_ns`. The block doubles
-    /// if the last one was used up in the first half of its life. It halves if the last one expired with units left,
-    /// and for each life that passed since then.
+    /// Returns the logarithm of the next block, if the last block holds too few units at `now_ns`. The block doubles if
+    /// the last one was used up in the first half of its life. It halves if the last one expired with units left, and
+    /// again for each life that has passed since the expiry.
     pub(super) const fn next_log2(&self, word: u64, now_ns: u64) -> u32 {
         let (log2, expiry) = (self.block_log2(word), self.expiry_of(word));
         if self.is_alive(word, now_ns) {
@@ -132,7 +133,7 @@ impl StripeLayout {
             _ => return 0,
         };
         let lives = if lives < u32::MAX as u64 { lives } else { u32::MAX as u64 };
-        #[expect(clippy::cast_possible_truncation, reason = "at most the largest")]
+        #[expect(clippy::cast_possible_truncation, reason = "at most u32::MAX, by the line above")]
         let lives = lives as u32;
         log2.saturating_sub((word & self.units > 0) as u32).saturating_sub(lives)
     }
@@ -178,14 +179,14 @@ mod tests {
             for taken in [0, 1, tick - 1, tick, 1_700_000_000_000 * MS + 12_345, u64::MAX - life_ns] {
                 let word = layout.pack(layout.expiry(taken, life_ns), 3, 7);
                 assert_eq!(layout.held(word, taken), 7);
-                assert_eq!(layout.held(word, taken + life_ns - tick), 7, "{taken}: nearly to its end");
-                assert_eq!(layout.held(word, taken + life_ns), 0, "{taken}: not a nanosecond longer");
+                assert_eq!(layout.held(word, taken + life_ns - tick), 7, "{taken}: alive one tick before the end");
+                assert_eq!(layout.held(word, taken + life_ns), 0, "{taken}: expired after one life");
                 assert_eq!(layout.held(word, u64::MAX), 0, "{taken}");
                 if let Some(late) = taken.checked_sub(life_ns - tick) {
-                    assert_eq!(layout.held(word, late), 7, "to a late time");
+                    assert_eq!(layout.held(word, late), 7, "alive for a late time");
                 }
                 if let Some(long_ago) = taken.checked_sub(life_ns + tick) {
-                    assert_eq!(layout.held(word, long_ago), 0, "not to a time long before");
+                    assert_eq!(layout.held(word, long_ago), 0, "no lease for a much earlier time");
                     assert_eq!(layout.held(word, 0), 0);
                 }
             }
@@ -198,12 +199,12 @@ mod tests {
             let layout = StripeLayout::new(life_ns);
             for now in [0, 1, 1 << 40, u64::MAX] {
                 let word = layout.pack(layout.expiry(now, u64::MAX), 3, 7);
-                assert_eq!(layout.held(word, now), 0, "a life shorter than a tick holds nothing");
+                assert_eq!(layout.held(word, now), 0, "a word holds no units if the life is shorter than a tick");
                 assert_eq!(layout.next_log2(word, now), 0);
             }
         }
         let layout = StripeLayout::new(10 * MS);
-        assert_eq!(layout.expiry(u64::MAX - 1, u64::MAX), 0, "time ends before the lease");
+        assert_eq!(layout.expiry(u64::MAX - 1, u64::MAX), 0, "the expiry would be after the last time");
         assert_eq!(layout.held(layout.pack(0, 31, 9), 0), 0);
         assert_eq!(layout.held(0, 0), 0);
         assert_eq!(StripeLayout::new(u64::MAX), StripeLayout::new(MAX_LIFE_NS));
@@ -230,14 +231,14 @@ mod tests {
             layout.next_log2(word, taken + after)
         };
         assert_eq!(next(0, 0), 6, "used up at once");
-        assert_eq!(next(2, life_ns / 2 - 1), 6, "too little left in the first half");
+        assert_eq!(next(2, life_ns / 2 - 1), 6, "too few units left in the first half");
         assert_eq!(next(0, life_ns / 2), 5, "used up in the second half");
-        assert_eq!(next(0, life_ns), 5, "and not asked for since");
+        assert_eq!(next(0, life_ns), 5, "used up, and no request until the expiry");
         assert_eq!(next(1, life_ns), 4, "expired with units left");
-        assert_eq!(next(1, 3 * life_ns), 2, "and two lives passed since");
+        assert_eq!(next(1, 3 * life_ns), 2, "expired with units left two lives ago");
         assert_eq!(next(9, 1 << 55), 0);
         assert_eq!(layout.next_log2(0, taken), 0, "never used");
-        assert_eq!(layout.next_log2(layout.pack(1 << 60, 5, 9), taken), 0, "of a time far ahead");
+        assert_eq!(layout.next_log2(layout.pack(1 << 60, 5, 9), taken), 0, "taken at a time far ahead");
     }
 
     #[test]

@@ -5,39 +5,41 @@ use crossbeam_utils::CachePadded;
 use super::deposits::Deposits;
 use crate::base::sync::AtomicU64;
 
-/// Stripes, each with one lease, and deposits that all draw from.
+/// The words of one limit: stripes with one lease each, and deposits that all stripes draw from.
 pub(crate) trait Words {
     /// Returns the stripe of the thread with this number.
     fn home(&self, thread: usize) -> &AtomicU64;
-    /// All stripes.
+    /// Returns all stripes.
     fn stripes(&self) -> impl ExactSizeIterator<Item = &AtomicU64>;
+    /// Returns the deposits.
     fn deposits(&self) -> &Deposits;
 
-    /// How many stripes there are.
+    /// Returns the number of stripes.
     fn holders(&self) -> u64 {
         self.stripes().len() as u64
     }
 
-    /// All words in which anything may be alive.
+    /// Returns all words that may hold live units.
     fn all(&self, now_ns: u64) -> impl Iterator<Item = &AtomicU64> {
         self.stripes().chain(self.deposits().slots(now_ns))
     }
 }
 
-/// The slots for deposits to many stripes: nearly as many as the ticks in a life, so that units with different
-/// expiries seldom share a slot.
+/// The number of deposit slots for many stripes. A life has about 16 to 32 ticks, so units with different expiries seldom
+/// share a slot.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
-/// Stripes for cores that hit one limit at once.
+/// The words of a limit that many cores use at the same time.
 #[derive(Debug)]
 pub(crate) struct Padded {
-    /// A power of two of them. Padded: the threads that chose a stripe write it, and other threads read it seldom.
+    /// The number of stripes is a power of two. Each stripe is padded, because only the threads of that stripe write it
+    /// often; other threads read it seldom.
     pub(super) stripes: Box<[CachePadded<AtomicU64>]>,
     pub(super) deposits: CachePadded<Deposits<[AtomicU64; SLOTS]>>,
 }
 
 impl Padded {
-    /// `stripes` is a power of two.
+    /// Creates empty words. `stripes` must be a power of two.
     pub(crate) fn new(stripes: usize) -> Self {
         Self {
             stripes: (0..stripes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
@@ -61,10 +63,11 @@ impl Words for Padded {
     }
 }
 
-/// Slots for the deposits of a key: blocks last for a quarter of a life, so about four expiries are alive at once.
+/// The number of deposit slots for one key. Blocks last for a quarter of a life, so about four expiries are alive at
+/// once.
 const FEW: usize = if cfg!(tollgate_loom) { 2 } else { 4 };
 
-/// One stripe, for one of many keys: 48 bytes.
+/// The words of one of many keys: one stripe and four deposit slots, 48 bytes.
 #[derive(Debug)]
 pub(crate) struct Small {
     stripe: AtomicU64,
