@@ -86,7 +86,7 @@ const MAX_STRIPES: usize = 1024;
 /// [`Builder::striped`](crate::Builder::striped) creates it, or [`Builder::leases`](crate::Builder::leases) for your own
 /// source. Use it for a limit that several cores check hundreds of thousands of times per second. For all other limits,
 /// [`Direct`] is exact, as fast, and has more operations: a striped limiter cannot wait, reserve, refund, settle or
-/// adjust its quota.
+/// adjust its quota, and it cannot be one of several limits on a request ([`check_all`](crate::check_all)).
 ///
 /// # Guarantees
 ///

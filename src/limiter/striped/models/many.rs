@@ -1,11 +1,12 @@
-//! Eight holders of leases from one source, by shuttle: see `sync::sample`.
+//! Models of eight threads that spend leases of one source. Shuttle runs them in sampled interleavings; see
+//! `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
 
 const SCHEDULES: usize = 800;
 
-/// Eight threads that each do one thing beside the others; what they spent together.
+/// Runs eight threads, and returns the sum of the units that they spent.
 fn eight<P: LeaseSource + Send + Sync + 'static>(
     leases: &Arc<Leases<P>>,
     run: impl Fn(&Leases<P>, usize) -> u64 + Copy + Send + 'static,
@@ -23,7 +24,7 @@ fn eight_holders_on_four_stripes_spend_what_there_is() {
         let leases = Arc::new(of_pot(9, 4));
         leases.fill(3, T1, 0, 2);
         let spent = eight(&leases, |leases, number| leases.check(number, T1, 1 + number as u64 % 3));
-        assert_eq!(spent + leases.drain(T1), 11, "what was there is spent once, and all of it can be");
+        assert_eq!(spent + leases.drain(T1), 11, "each unit can be spent exactly once");
     });
 }
 
@@ -32,12 +33,12 @@ fn eight_holders_spend_what_their_parent_admits() {
     sample(SCHEDULES, || {
         let leases = Arc::new(leases(Direct::new(Gcra::new(Quota::new(10, HOUR))), 4));
         let spent = eight(&leases, |leases, number| leases.check(number, T1, 1 + number as u64 % 2));
-        assert!(spent <= 10, "ten units are charged at the parent: {spent}");
-        assert_eq!(spent + leases.drain(T1), 10, "and all of them can be spent");
+        assert!(spent <= 10, "the source charges at most ten units: {spent}");
+        assert_eq!(spent + leases.drain(T1), 10, "each unit can be spent exactly once");
     });
 }
 
-/// Two of eight put units in that were given out elsewhere.
+/// Two of eight threads deposit units that were charged elsewhere.
 #[test]
 fn six_spenders_beside_two_deposits_lose_nothing() {
     sample(SCHEDULES, || {
@@ -58,11 +59,11 @@ fn six_spenders_beside_two_deposits_lose_nothing() {
         });
         let spent: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
         let there = 2 + deposited.load(Ordering::SeqCst);
-        assert_eq!(spent + leases.drain(T1), there, "what was there is spent once, and all of it can be");
+        assert_eq!(spent + leases.drain(T1), there, "each unit can be spent exactly once");
     });
 }
 
-/// Some come half a life later than the others: nothing of the first time is there a life after it.
+/// Half of the threads check half a life later than the others. No unit of the first time is spent after its expiry.
 #[test]
 fn eight_refills_at_two_times_extend_no_lease() {
     sample(SCHEDULES, || {
@@ -72,13 +73,13 @@ fn eight_refills_at_two_times_extend_no_lease() {
         });
         leases.source.left.store(0, Ordering::SeqCst);
         let (late, granted) = (leases.drain(E1), leases.source.late.load(Ordering::SeqCst));
-        assert!(late <= granted, "no unit of the first time is spent a life after it: {late} > {granted}");
+        assert!(late <= granted, "no unit is spent after its lease has expired: {late} > {granted}");
         assert!(spent + late <= 12, "no unit is spent twice");
     });
 }
 
 #[test]
-#[should_panic(expected = "what was there is spent once")]
+#[should_panic(expected = "each unit can be spent exactly once")]
 fn control_of_eight_a_refill_by_a_plain_store_spends_twice() {
     sample(SCHEDULES, || {
         let leases = Arc::new(of_pot(9, 1));
@@ -89,6 +90,6 @@ fn control_of_eight_a_refill_by_a_plain_store_spends_twice() {
                     if number == 0 { refill_by_store(leases) } else { leases.check(0, T1, 1) }
                 },
             );
-        assert_eq!(spent + leases.drain(T1), 9, "what was there is spent once, and all of it can be");
+        assert_eq!(spent + leases.drain(T1), 9, "each unit can be spent exactly once");
     });
 }

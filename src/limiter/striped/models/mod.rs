@@ -1,7 +1,8 @@
-//! Loom models of leases: two holders and a source, or a clock, in every interleaving up to a bound on preemptions.
+//! Loom models of leases: two threads that spend, and a source or a clock, in every interleaving up to a bound on
+//! preemptions.
 //!
-//! The assertion of each model states its law. A *control* is the same model with one step done in the way that the
-//! protocol's docs warn about. It must fail, which shows that the model can detect the fault.
+//! The assertion of each model states its law. A *control* is the same model with one wrong step, which the docs of
+//! `striped` exclude. A control must fail, which shows that the model can detect the fault.
 
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
@@ -17,20 +18,20 @@ mod many;
 
 const LIFE: u64 = 1 << 20;
 const HOUR: Duration = Duration::from_secs(3600);
-/// When the first leases were taken, and when later ones are.
+/// The time of the first leases, and a later time at which other leases are taken.
 const T1: u64 = 1 << 40;
 const T2: u64 = T1 + LIFE / 2;
-/// When leases of the first time expire.
+/// The expiry of leases that were taken at `T1`.
 const E1: u64 = T1 + LIFE;
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
     crate::base::sync::explore(3, run);
 }
 
-/// A source in one word, which grants what is wanted as long as it has it.
+/// A source in one word. It grants the wanted units, or all that it has left.
 struct Pot {
     left: AtomicU64,
-    /// How much of it was granted at the later time.
+    /// The units that it granted at the later time, `T2`.
     late: AtomicU64,
 }
 
@@ -68,8 +69,8 @@ fn of_pot(units: u64, stripes: usize) -> Leases<Pot> {
 }
 
 impl<P: LeaseSource> Leases<P> {
-    /// Fills a stripe with `units` units that were taken at `taken_ns`. The next block is of `1 << log2` units, or of
-    /// twice that if it is requested in the first half of the life.
+    /// Fills a stripe with `units` units that were taken at `taken_ns`. The next block has `1 << log2` units, or twice
+    /// as many if it is requested in the first half of the life.
     fn fill(&self, stripe: usize, taken_ns: u64, log2: u32, units: u64) {
         let word = self.terms.layout.pack(self.terms.layout.expiry(taken_ns, LIFE), log2, units);
         self.words.stripes[stripe].store(word, Ordering::SeqCst);
@@ -119,7 +120,7 @@ fn two_holders_spend_what_their_parent_has_and_no_more() {
         leases.fill(0, T1, 1, 0);
         leases.fill(1, T1, 1, 0);
         let (leases, a, b) = both(leases, |l| l.check(0, T1, 1) + l.check(0, T1, 2), |l| l.check(1, T1, 3));
-        assert_eq!(a + b + leases.drain(T1), 8, "what was charged is spent once, and all of it can be");
+        assert_eq!(a + b + leases.drain(T1), 8, "each charged unit can be spent exactly once");
     });
 }
 
@@ -128,10 +129,10 @@ fn a_denial_has_seen_that_nobody_has_the_unit() {
     model(|| {
         let leases = of_pot(2, 2);
         leases.fill(0, T1, 3, 0);
-        // The call that asks the source first gets both units, and it carries them only for a moment.
+        // The call that asks the source first gets both units, and holds them in its hand for a moment.
         let (leases, a, b) = both(leases, |l| l.check(0, T1, 1), |l| l.check(1, T1, 1));
-        assert!(a + b >= 1, "one of two units is there for one of two");
-        assert_eq!(a + b + leases.drain(T1), 2, "and the other for the next, whoever that is");
+        assert!(a + b >= 1, "at least one of two threads gets one of two units");
+        assert_eq!(a + b + leases.drain(T1), 2, "a later check gets the other unit");
     });
 }
 
@@ -141,11 +142,11 @@ fn refill_against_spend(refill: fn(&Leases<Pot>) -> u64) {
     leases.fill(0, T1, 0, 1);
     let (leases, a, b) = both(leases, refill, |l| l.check(0, T1, 1));
     let spent = a + b + leases.drain(T1);
-    assert!(spent <= 3, "no unit of a stripe that is refilled is spent twice: {spent} > 3");
-    assert_eq!(spent, 3, "and none is lost");
+    assert!(spent <= 3, "a refill spends no unit of the stripe twice: {spent} > 3");
+    assert_eq!(spent, 3, "a refill loses no unit");
 }
 
-/// Takes two units from a stripe with one unit or none, and refills it by a plain store.
+/// Spends two units from a stripe that holds at most one, and refills the stripe by a plain store.
 fn refill_by_store(leases: &Leases<Pot>) -> u64 {
     let (word, hand) = leases.charged(0, T1, 1, 2);
     let Some(hand) = hand else { return 0 };
@@ -160,7 +161,7 @@ fn a_refill_races_with_a_spend() {
 }
 
 #[test]
-#[should_panic(expected = "no unit of a stripe that is refilled is spent twice")]
+#[should_panic(expected = "a refill spends no unit of the stripe twice")]
 fn control_refilling_by_a_plain_store_spends_twice() {
     model(|| refill_against_spend(refill_by_store));
 }
@@ -170,10 +171,10 @@ fn steal_against_spend(steal: fn(&Leases<Pot>) -> u64) {
     let leases = of_pot(0, 2);
     leases.fill(1, T1, 0, 2);
     let (leases, a, b) = both(leases, steal, |l| l.check(1, T1, 1));
-    assert!(a == 0 || b == 0, "two units are there for two or for one");
+    assert!(a == 0 || b == 0, "only one of the two threads gets units");
     let spent = a + b + leases.drain(T1);
-    assert!(spent <= 2, "no unit that is taken from a stripe is spent there too: {spent} > 2");
-    assert_eq!(spent, 2, "and none is lost");
+    assert!(spent <= 2, "a unit that is taken from a stripe is not spent there too: {spent} > 2");
+    assert_eq!(spent, 2, "no unit is lost when one thread takes from another's stripe");
 }
 
 #[test]
@@ -182,7 +183,7 @@ fn a_steal_races_with_a_spend() {
 }
 
 #[test]
-#[should_panic(expected = "two units are there for two or for one")]
+#[should_panic(expected = "only one of the two threads gets units")]
 fn control_stealing_by_a_plain_store_spends_twice() {
     model(|| {
         steal_against_spend(|l| {
@@ -204,8 +205,8 @@ fn two_thieves_share_nothing_and_lose_nothing() {
         leases.fill(2, T1, 0, 1);
         leases.fill(3, T1, 0, 1);
         let (leases, a, b) = both(leases, |l| l.check(0, T1, 2), |l| l.check(1, T1, 2));
-        assert!(a == 0 || b == 0, "two units are there for one of two that want two");
-        assert_eq!(a + b + leases.drain(T1), 2, "what a thief puts back is there");
+        assert!(a == 0 || b == 0, "only one of the two threads gets both units");
+        assert_eq!(a + b + leases.drain(T1), 2, "units that are put back can be spent");
     });
 }
 
@@ -220,17 +221,17 @@ fn a_lease_is_spent_before_it_expires_or_not_at_all() {
         let (leases, a, _) = both(
             leases,
             move |l| {
-                // Reading the clock is a schedule point.
+                // Loom can switch threads at this clock reading.
                 let now_ns = clock.load(Ordering::SeqCst);
                 let spent = l.check(0, now_ns, 1);
-                assert_eq!(spent, u64::from(now_ns < E1), "a unit is there until it expires, and not after");
+                assert_eq!(spent, u64::from(now_ns < E1), "a unit can be spent until it expires, and not later");
                 spent
             },
             |l| l.check(0, E1, 1),
         );
         ticker.join().unwrap();
         assert!(a <= 1);
-        assert_eq!(leases.drain(E1), 0, "what was left has expired");
+        assert_eq!(leases.drain(E1), 0, "the remaining unit has expired");
     });
 }
 
@@ -242,7 +243,7 @@ fn refills_at_two_times(late: fn(&Leases<Pot>) -> u64) {
     // Counts only the units in stripes: the source has no more.
     leases.source.left.store(0, Ordering::SeqCst);
     let (spent, granted) = (leases.drain(E1), leases.source.late.load(Ordering::SeqCst));
-    assert!(spent <= granted, "no unit of the first time is spent a life after it: {spent} > {granted}");
+    assert!(spent <= granted, "no unit is spent after its lease has expired: {spent} > {granted}");
 }
 
 #[test]
@@ -251,7 +252,7 @@ fn a_refill_extends_no_lease() {
 }
 
 #[test]
-#[should_panic(expected = "no unit of the first time is spent a life after it")]
+#[should_panic(expected = "no unit is spent after its lease has expired")]
 fn control_joining_under_the_later_expiry_extends_leases() {
     model(|| {
         refills_at_two_times(|l| {
@@ -268,15 +269,15 @@ fn control_joining_under_the_later_expiry_extends_leases() {
     });
 }
 
-/// A thief collects pieces of two expiries and is one unit short, because the other thread spends one.
+/// One thread takes units of two expiries from other stripes. One unit is missing, because another thread spends it.
 fn put_back_of_two_expiries(steal: fn(&Leases<Pot>) -> u64) {
     let leases = of_pot(0, 4);
     leases.fill(1, T1, 0, 1);
     leases.fill(2, T2, 0, 2);
     let (leases, a, b) = both(leases, steal, |l| l.check(2, T2, 1));
-    assert!(a == 0 || b == 0, "three units are there for three or for one");
+    assert!(a == 0 || b == 0, "only one of the two threads gets units");
     let (spent, later) = (leases.drain(E1), 2_u64.saturating_sub(a + b));
-    assert!(spent <= later, "what is put back lives no longer than it would have: {spent} > {later}");
+    assert!(spent <= later, "units that are put back keep the earlier expiry: {spent} > {later}");
 }
 
 #[test]
@@ -285,7 +286,7 @@ fn a_hand_that_is_put_back_lives_no_longer() {
 }
 
 #[test]
-#[should_panic(expected = "what is put back lives no longer than it would have")]
+#[should_panic(expected = "units that are put back keep the earlier expiry")]
 fn control_putting_back_under_the_later_expiry_extends_leases() {
     model(|| {
         put_back_of_two_expiries(|l| {
@@ -305,15 +306,15 @@ fn control_putting_back_under_the_later_expiry_extends_leases() {
     });
 }
 
-/// One thread draws the unit of a slot, while the other deposits two of the same expiry.
+/// One thread draws the unit of a deposit slot, while the other thread deposits two units of the same expiry.
 fn deposit_against_draw(deposit: fn(&Leases<Pot>) -> u64) {
     let leases = of_pot(0, 1);
     assert_eq!(leases.account().deposit(Lease::new(1, HOUR), T1, T1), 1);
     let (leases, a, b) = both(leases, |l| l.check(0, T1, 1), deposit);
-    assert_eq!((a, b), (1, 2), "a unit is there, and room for two");
+    assert_eq!((a, b), (1, 2), "the slot holds one unit, and has room for two more");
     let spent = a + leases.drain(T1);
-    assert!(spent <= 3, "no unit of a slot that is joined is spent twice: {spent} > 3");
-    assert_eq!(spent, 3, "and none is lost");
+    assert!(spent <= 3, "a deposit spends no unit of the slot twice: {spent} > 3");
+    assert_eq!(spent, 3, "a deposit loses no unit");
 }
 
 #[test]
@@ -322,7 +323,7 @@ fn a_deposit_races_with_a_draw() {
 }
 
 #[test]
-#[should_panic(expected = "no unit of a slot that is joined is spent twice")]
+#[should_panic(expected = "a deposit spends no unit of the slot twice")]
 fn control_depositing_by_overwriting_spends_twice() {
     model(|| {
         deposit_against_draw(|l| {
@@ -341,8 +342,8 @@ fn two_deposits_lose_nothing() {
     model(|| {
         let deposit = |units| move |l: &Leases<Pot>| l.account().deposit(Lease::new(units, HOUR), T1, T1);
         let (leases, a, b) = both(of_pot(0, 1), deposit(1), deposit(2));
-        assert_eq!((a, b), (1, 2), "there is room for all");
-        assert_eq!(leases.drain(T1), 3, "what is kept is there");
+        assert_eq!((a, b), (1, 2), "both deposits have room");
+        assert_eq!(leases.drain(T1), 3, "all deposited units can be spent");
     });
 }
 
@@ -368,7 +369,7 @@ fn giving_back(take: fn(&OneOfMany) -> u64) {
     let pot = Pot { left: AtomicU64::new(0), late: AtomicU64::new(0) };
     let of = OneOfMany { pot, terms: Terms::new(1_000, Duration::from_nanos(LIFE), 8), words: Small::new() };
     of.account().deposit(Lease::new(2, HOUR), T1, T1);
-    assert_eq!(of.spend(1), 1, "one is in the stripe, or in the deposits");
+    assert_eq!(of.spend(1), 1, "the other unit is in the stripe or in the deposits");
     let of = Arc::new(of);
     let (spender, depositor) = (of.clone(), of.clone());
     let spender = thread::spawn(move || spender.spend(1));
@@ -377,7 +378,7 @@ fn giving_back(take: fn(&OneOfMany) -> u64) {
     let (spent, deposited) = (spender.join().unwrap(), depositor.join().unwrap());
     let left = of.account().held(T1);
     assert!(taken + spent + left <= 1 + deposited, "no unit is both given back and spent");
-    assert_eq!(taken + spent + left, 2, "and none is lost");
+    assert_eq!(taken + spent + left, 2, "no unit is lost");
 }
 
 #[test]
@@ -408,14 +409,14 @@ fn control_taking_out_by_a_plain_store_gives_back_what_is_spent() {
     });
 }
 
-/// The limit of a denial's view: one call carries both of two units for a moment, and another call is then denied.
+/// Shows the known limit of denials: while one call holds both units in its hand, another call is denied.
 #[test]
-#[should_panic(expected = "two of two units are there for two")]
+#[should_panic(expected = "both of two threads get one of two units")]
 fn what_another_call_carries_is_not_seen() {
     model(|| {
         let leases = of_pot(2, 2);
         leases.fill(0, T1, 3, 0);
         let (_, a, b) = both(leases, |l| l.check(0, T1, 1), |l| l.check(1, T1, 1));
-        assert_eq!(a + b, 2, "two of two units are there for two");
+        assert_eq!(a + b, 2, "both of two threads get one of two units");
     });
 }

@@ -1,4 +1,4 @@
-//! A model of a head that asks while another waiter joins its line: the head's units are counted once.
+//! A model of a head that asks the limiter while another waiter joins its line. The head's units are counted once.
 
 use super::{Next, Turn, WaitLines};
 use crate::base::check_time::CheckTime;
@@ -31,9 +31,9 @@ fn models_who_comes_while_the_head_asks_is_not_refused_for_its_units_twice() {
         second.within(Duration::from_secs(6));
         let next = second.advance(Waker::noop());
         let head = asking.join().unwrap();
-        assert!(matches!(next, Next::Sleep { .. }), "five units before it and its own take six seconds");
+        assert!(matches!(next, Next::Sleep { .. }), "the five units before it and its own unit take six seconds");
         drop(second);
         drop(head);
-        assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
+        assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line is removed with its last waiter");
     });
 }

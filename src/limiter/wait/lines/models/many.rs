@@ -1,4 +1,4 @@
-//! Eight waiters in one line, with shuttle: see `sync::sample`.
+//! Models of eight waiters in one line. Shuttle runs them in sampled interleavings; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
@@ -18,7 +18,7 @@ impl Shared {
         self.left.fetch_or(1 << place.ticket, Ordering::SeqCst);
     }
 
-    /// Waits for the wake-up, or asserts that not all earlier waiters have left.
+    /// Waits for the wake-up. Fails if all earlier waiters have left without it.
     fn is_called(&self, place: LinePosition, calls: &Calls) {
         let before = (1 << place.ticket) - 1;
         loop {
@@ -26,13 +26,13 @@ impl Shared {
             if called(calls) {
                 return;
             }
-            assert!(left & before != before, "who was told to be behind is called when it is not any more");
+            assert!(left & before != before, "a waiter that saw a head is woken when it becomes the head");
             thread::yield_now();
         }
     }
 }
 
-/// All threads join. Two give up at once, and six wait for their turns.
+/// Eight threads join one line. Two give up at once, and six wait for their turns.
 fn eight(look: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
     let shared = Shared { lines: WaitLines::new(), inside: AtomicUsize::new(0), left: AtomicUsize::new(0) };
     let shared = Arc::new(shared);
@@ -49,8 +49,8 @@ fn eight(look: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
             {
                 shared.is_called(place, &calls);
             }
-            assert!(is_head(&shared.lines, place), "who is called is the head");
-            assert_eq!(shared.inside.fetch_add(1, Ordering::SeqCst), 0, "there is one head");
+            assert!(is_head(&shared.lines, place), "a waiter that is woken is the head");
+            assert_eq!(shared.inside.fetch_add(1, Ordering::SeqCst), 0, "a line has only one head");
             shared.inside.fetch_sub(1, Ordering::SeqCst);
             shared.leave(place);
         })
@@ -59,7 +59,7 @@ fn eight(look: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
         thread.join().unwrap();
     }
     let lines = &shared.lines;
-    assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
+    assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line is removed with its last waiter");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn models_of_eight_in_a_line_each_is_called_and_one_is_head() {
 }
 
 #[test]
-#[should_panic(expected = "is called when it is not any more")]
+#[should_panic(expected = "is woken when it becomes the head")]
 fn models_control_of_eight_to_leave_a_waker_without_a_look_loses_calls() {
     fn look(lines: &WaitLines, place: LinePosition, waker: &Waker) -> LineStanding {
         let standing = lines.look(place, Waker::noop());

@@ -1,4 +1,4 @@
-//! Models of lines: each waiter that becomes the head finds out.
+//! Models of lines. Each waiter that becomes the head sees this, or is woken.
 
 use super::{LinePosition, LineStanding, WaitLines};
 use crate::base::sync::Arc;
@@ -18,7 +18,7 @@ impl Wake for Calls {
     }
 }
 
-/// A waker, and how often it was called.
+/// Returns a waker and its counter of calls.
 fn waker() -> (Waker, std::sync::Arc<Calls>) {
     let calls = std::sync::Arc::new(Calls::default());
     (Waker::from(std::sync::Arc::clone(&calls)), calls)
@@ -46,13 +46,13 @@ fn models_who_joins_as_the_head_leaves_is_head_or_called() {
         let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
         let standing = lines.look(place, &waker);
         leaver.join().unwrap();
-        assert!(is_head(&lines, place), "the only one left is the head");
+        assert!(is_head(&lines, place), "the only waiter left is the head");
         assert!(
             matches!(standing, LineStanding::Head { .. }) || called(&calls),
-            "who was told to be behind is called when it is not any more"
+            "a waiter that saw a head is woken when it becomes the head"
         );
         lines.leave(place, 6, 6);
-        assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
+        assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line is removed with its last waiter");
     });
 }
 
@@ -67,18 +67,18 @@ fn models_of_two_that_leave_one_calls_the_third() {
             let lines = Arc::clone(&lines);
             move || lines.leave(first, 5, 5)
         });
-        // Gives up, woken or not.
+        // The second waiter gives up, whether it was woken or not.
         lines.leave(second, 4, 4);
         leaver.join().unwrap();
-        assert!(is_head(&lines, third), "the only one left is the head");
-        assert!(called(&calls), "whoever leaves last before it calls it");
+        assert!(is_head(&lines, third), "the only waiter left is the head");
+        assert!(called(&calls), "the last waiter to leave before it wakes it");
         lines.leave(third, 6, 6);
-        assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
+        assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line is removed with its last waiter");
     });
 }
 
 #[test]
-#[should_panic(expected = "is called when it is not any more")]
+#[should_panic(expected = "is woken when it becomes the head")]
 fn models_control_to_leave_a_waker_without_a_look_loses_calls() {
     explore(3, || {
         let lines = Arc::new(WaitLines::new());
@@ -89,7 +89,7 @@ fn models_control_to_leave_a_waker_without_a_look_loses_calls() {
         });
         let (waker, calls) = waker();
         let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
-        // Looks first, and leaves its waker in another critical section.
+        // The fault: looks in one critical section, and leaves its waker in another one.
         let standing = lines.look(place, Waker::noop());
         if let LineStanding::Behind { .. } = standing {
             lines.look(place, &waker);
@@ -97,7 +97,7 @@ fn models_control_to_leave_a_waker_without_a_look_loses_calls() {
         leaver.join().unwrap();
         assert!(
             matches!(standing, LineStanding::Head { .. }) || called(&calls),
-            "who was told to be behind is called when it is not any more"
+            "a waiter that saw a head is woken when it becomes the head"
         );
     });
 }
