@@ -17,7 +17,7 @@ use crate::store::{ManyKeys, Operation, Store};
 /// let requests = RateLimiter::new(Quota::per_minute(60));
 /// let bytes = RateLimiter::direct(Gcra::new(Quota::per_second(1_000_000)));
 /// let request = (requests.on("alice").named("requests"), bytes.on().cost(1_500).named("bandwidth"));
-/// assert!(check_all(request).is_allowed()); // may be copied, and asked again
+/// assert!(check_all(request).is_allowed()); // the limits are `Copy`, so the same request can be checked again
 /// assert!(check_all(request).is_allowed());
 /// ```
 #[derive(Debug)]
@@ -57,13 +57,13 @@ impl<'a, S, C, Q: ?Sized> BoundLimit<'a, S, C, Q> {
 }
 
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
-    /// Returns this limit for `key`, as one of several for [`check_all`](crate::check_all).
+    /// Returns this limit for `key`, as one of several limits in a [`check_all`](crate::check_all).
     pub const fn on<'a, Q: ?Sized>(&'a self, key: &'a Q) -> BoundLimit<'a, S, C, Q> {
         BoundLimit::new(self, key)
     }
 }
 
-/// A limit with any types of store, clock and key, for all but the fast path. Public in a private module.
+/// A limit with any types of store, clock and key. All code except the fast path uses it. Public in a private module.
 pub trait ErasedLimit {
     /// Returns the time of this limit's clock.
     fn now(&self) -> CheckTime;

@@ -18,7 +18,7 @@ use crate::base::decision::{Decision, Outcome};
 /// let (minute, day) = (RateLimiter::new(Quota::per_minute(10)), RateLimiter::new(Quota::per_day(100)));
 /// let decision = check_all((minute.on("alice").cost(4), day.on("alice")));
 /// assert!(decision.is_allowed());
-/// assert_eq!(decision.remaining(), 6); // the least
+/// assert_eq!(decision.remaining(), 6); // the lowest of both limits
 /// assert_eq!(decision.each()[1].remaining(), 99);
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
     }
 }
 
-/// Returns `Never` if any limit can never admit its cost: a wait helps only at the other limits.
+/// Returns the worst of the outcomes: `Never`, then `Denied`, then `Allowed`. `Never` comes first because no wait helps.
 #[inline(always)]
 pub(super) fn worst(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
     outcomes.fold(Outcome::Allowed, |worst, outcome| match (worst, outcome) {

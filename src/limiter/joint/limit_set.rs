@@ -56,9 +56,10 @@ pub trait LimitSet {
     }
 }
 
-/// Decides a request that one exchange at each limit could not charge, because a limit has a new key or lost a race.
+/// Finishes a request that one exchange at each limit did not charge, because a limit has a new key or an exchange lost a
+/// race.
 ///
-/// Charges the limits that are not charged yet, and first those that can refund. If one limit denies, refunds all.
+/// Charges the limits that are not charged yet; those that can refund come first. If one limit denies, refunds all.
 #[cold]
 #[inline(never)]
 fn finish<L: LimitSet>(
@@ -119,9 +120,9 @@ macro_rules! tuples {
                 let keys = ($(self.$index.prepare(),)+);
                 let at = given.unwrap_or_else(|| self.now());
                 let mut tickets = ($(self.$index.aim(keys.$index, at),)+);
-                // The slow parts get a copy of the limits, so that the fast part keeps its own copy in registers. The
-                // slow parts return only the decisions: a returned `JointDecision` would be in memory, and would force
-                // the fast part's own into memory too.
+                // The slow parts get a copy of the limits, so that the compiler keeps the fast part's copy in
+                // registers. The slow parts return only the decisions, because a returned `JointDecision` would be in
+                // memory, and would force the fast part's `JointDecision` into memory too.
                 let limits = *self;
                 let (outcome, each) = 'slow: {
                     if $(tickets.$index.look() == Look::Undecided)||+ {
@@ -132,7 +133,7 @@ macro_rules! tuples {
                         let outcome = worst([$(tickets.$index.outcome()),+].into_iter());
                         break 'slow (outcome, [$(tickets.$index.uncharged()),+]);
                     }
-                    // In order, if only the last limit cannot refund.
+                    // Only the last limit may be one that cannot refund.
                     let in_order = $((self.$index.can_refund() || $index + 1 == $len))&&+;
                     let mut done = 0;
                     if in_order && $({
@@ -163,7 +164,7 @@ tuples! {
     8: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5, 6 S6 C6 Q6, 7 S7 C7 Q7;
 }
 
-/// Reads limits of one type, and charges them in order if none denies. `answers` makes one place for each limit.
+/// Reads limits of one type, and charges them in order if none denies. `answers` returns one place for each limit.
 #[inline(always)]
 fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
     limits: &L,
@@ -180,7 +181,7 @@ fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
         let each = limits.answers(|index, _| tickets[index].uncharged());
         return JointDecision::with_outcome(outcome, limits.names(), each);
     }
-    // In order, if only the last limit cannot refund.
+    // Only the last limit may be one that cannot refund.
     let mut others = limits.each().take(tickets.len().saturating_sub(1));
     let in_order = others.all(|limit| limit.can_refund());
     let lost = |ticket| Ticket::exchange(ticket) == Exchange::Lost;

@@ -1,20 +1,19 @@
-//! Several limits on one request: the limiter charges all of them, or none.
+//! Several limits on one request: a call charges all of them, or none.
 //!
-//! ```text
-//! prepare  read at each limit: the current word, and the word that would replace it
-//! denied   by any limit: return the answer; nothing was written
-//! commit   exchange one word after another
-//! lost     a word changed in between: that limit decides again; if it now denies,
-//! undo     the charges made so far are refunded
-//! ```
+//! 1. *Prepare.* At each limit, the call reads the current word, and computes the word that would replace it.
+//! 2. *Deny.* If any limit denies, the call returns the answer. It has written nothing.
+//! 3. *Commit.* The call exchanges one word after another.
+//! 4. *Lost race.* If a word changed in between, that limit decides again.
+//! 5. *Undo.* If that limit now denies, the call refunds the charges that it has made so far.
+//!
 //! Each limit is charged only by its own exchange, after its own decision. No limit is therefore over-admitted,
-//! whatever happens at the others.
+//! whatever happens at the other limits.
 //!
-//! A request that loses a race may have charged some limits already. Until it refunds them, those charges can deny
-//! other requests. They amount to at most the request's cost, between its first exchange and its last refund.
+//! A call that loses a race may have charged some limits already. Between its first exchange and its last refund, these
+//! charges can deny other requests. At each limit they are at most the request's cost.
 //!
-//! Limits that cannot refund are charged last. Therefore a denied request can leave a charge behind only if it has two
-//! such limits.
+//! The call charges limits that cannot refund last. A denied request can therefore leave a charge behind only if it has
+//! two such limits.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -41,14 +40,14 @@ use crate::base::clock::Timestamp;
 /// # Consistency
 /// No limit ever admits more than its own bound, whatever other threads charge at the same time.
 ///
-/// If another thread is first and a limit then denies, the limits that are already charged are refunded at once. For
-/// that moment the charges may deny other requests, by at most this request's cost at each limit.
+/// If another thread charges a limit first, and that limit then denies, this call at once refunds the limits that it has
+/// charged. Until then, these charges may deny other requests. They are at most this request's cost at each limit.
 ///
 /// Logs, sketches, queues (except the last request in them) and compact stores with
 /// [`Overflow::Inherit`](crate::Overflow::Inherit) cannot refund, so they are charged last. If a request has two such
 /// limits and loses a race at the second, its charge stays in the first, to the client's disadvantage.
 ///
-/// In that moment, a charge can also stay in three other cases:
+/// A charge can also stay if one of these events happens between the charge and its refund:
 /// - A window ends or a quota changes.
 /// - A compact store has evicted the key.
 /// - A compact store has spilled the key's debt, or that of another key that looks the same to the store.
@@ -56,8 +55,8 @@ use crate::base::clock::Timestamp;
 /// If a thread is delayed between its charge and its refund, it refunds only the units that time has not paid by then.
 ///
 /// A limiter that appears twice with one key is charged twice, or not at all. Each appearance is checked separately,
-/// so the answer's figures are those of a single one. If such a limiter cannot refund and has capacity for only one
-/// charge, one charge stays in it.
+/// so the answer's figures are those of a single check. If such a limiter cannot refund and has capacity for only one
+/// charge, the request is denied and one charge stays.
 ///
 /// # Complexity
 /// The sum of the single checks, with one clock reading in all. Never allocates for tuples and arrays.
@@ -67,16 +66,16 @@ use crate::base::clock::Timestamp;
 /// use std::time::Duration;
 /// use tollgate::{Gcra, MinimumSpacing, Quota, RateLimiter, check_all};
 ///
-/// // Ten a minute, and two seconds between requests.
+/// // Ten per minute, with at least two seconds between requests.
 /// let per_minute = RateLimiter::new(Quota::per_minute(10));
 /// let spacing = RateLimiter::builder(MinimumSpacing::new(Duration::from_secs(2))).compact()?;
 ///
 /// assert!(check_all((per_minute.on("alice"), spacing.on("alice"))).is_allowed());
 /// let decision = check_all((per_minute.on("alice"), spacing.on("alice")));
-/// assert_eq!(decision.denied_by(), Some(1)); // too soon; and the minute was not charged:
+/// assert_eq!(decision.denied_by(), Some(1)); // too soon: denied by the spacing, and the minute was not charged
 /// assert_eq!(per_minute.peek("alice").remaining(), 9);
 ///
-/// // Different keys of one request, and costs of their own.
+/// // Each limit can have its own key and its own cost.
 /// let by_route = RateLimiter::new(Quota::per_second(1_000));
 /// let bytes = RateLimiter::direct(Gcra::new(Quota::per_second(1_000_000)));
 /// let decision = check_all((per_minute.on("bob"), by_route.on("GET /"), bytes.on().cost(1_500)));

@@ -1,4 +1,4 @@
-//! Eight threads at three limits, by shuttle: see `sync::sample`.
+//! Models of eight threads that check three limits. Shuttle runs them in sampled interleavings; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
@@ -24,8 +24,8 @@ fn eight(check: fn(&Three, usize) -> bool) {
         [of([true, true, true, false]), of([true, true, false, true]), of([true, false, true, true])];
     let left = [&limits.0, &limits.1, &limits.2].map(|limit| limit.peek().remaining());
     for ((charged, left), units) in charged.into_iter().zip(left).zip([5, 3, 4]) {
-        assert!(charged <= units, "no limit admits more than its own: {charged} of {units}");
-        assert_eq!(left, units - charged, "only what was admitted is charged");
+        assert!(charged <= units, "no limit admits more than its own units: {charged} of {units}");
+        assert_eq!(left, units - charged, "only admitted requests are charged");
     }
 }
 
@@ -42,7 +42,7 @@ fn eight_threads_share_three_limits_in_any_order() {
 }
 
 #[test]
-#[should_panic(expected = "only what was admitted is charged")]
+#[should_panic(expected = "only admitted requests are charged")]
 fn control_of_eight_that_check_and_then_act_charges_stay() {
     sample(SCHEDULES, || {
         eight(|(x, y, z), order| match order {

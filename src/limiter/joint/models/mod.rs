@@ -53,11 +53,11 @@ fn two_limits_of_one_unit_admit_one_of_two() {
     explore(3, || {
         let check = |(x, y): &(_, _)| check_all((on(x), on(y))).is_allowed();
         both((gcra(1), gcra(2)), check, check, |(x, y), a, b| {
-            assert!(a ^ b, "one unit goes to one of two who ask in the same order");
+            assert!(a ^ b, "one of two requests gets the unit, if both charge in the same order");
             assert_eq!(
                 (x.peek().remaining(), y.peek().remaining()),
                 (0, 1),
-                "only what was admitted is charged"
+                "only admitted requests are charged"
             );
         });
     });
@@ -67,8 +67,8 @@ fn on<A: Algorithm>(limiter: &Direct1<A>) -> BoundLimit<'_, Direct<A>, Still, ()
     limiter.on()
 }
 
-/// In opposite orders, both requests may be denied, each because of the charge that the other one refunds. This is the
-/// documented transient.
+/// If two requests charge the limits in opposite orders, both may be denied, each because of a charge that the other one
+/// then refunds. The docs of `check_all` describe this.
 #[test]
 fn a_lost_race_leaves_nothing_behind() {
     explore(3, || {
@@ -77,10 +77,10 @@ fn a_lost_race_leaves_nothing_behind() {
             |(x, y)| check_all((on(x), on(y))).is_allowed(),
             |(x, y)| check_all((on(y), on(x))).is_allowed(),
             |(x, y), a, b| {
-                assert!(!(a && b), "no limit admits more than its unit");
+                assert!(!(a && b), "no limit admits more than one unit");
                 let left = u64::from(!(a || b));
                 let (x, y) = (x.peek().remaining(), y.peek().remaining());
-                assert_eq!((x, y), (left, left), "only what was admitted is charged");
+                assert_eq!((x, y), (left, left), "only admitted requests are charged");
             },
         );
     });
@@ -94,9 +94,9 @@ fn a_single_check_beside_a_pair() {
             |(x, y)| check_all((on(x).cost(2), on(y))).is_allowed(),
             |(_, y)| y.check().is_allowed(),
             |(x, y), pair, single| {
-                assert!(pair ^ single, "the unit of the second limit goes to one of two");
+                assert!(pair ^ single, "one of two requests gets the unit of the second limit");
                 let (x, y) = (x.peek().remaining(), y.peek().remaining());
-                assert_eq!((x, y), (if pair { 0 } else { 2 }, 0), "only what was admitted is charged");
+                assert_eq!((x, y), (if pair { 0 } else { 2 }, 0), "only admitted requests are charged");
             },
         );
     });
@@ -112,9 +112,9 @@ fn what_cannot_be_undone_is_charged_last() {
             |(log, unit)| check_all((on(log), on(unit))).is_allowed(),
             |(_, unit)| unit.check().is_allowed(),
             |(log, unit), pair, single| {
-                assert!(pair ^ single, "the unit goes to one of two");
-                assert_eq!(unit.peek().remaining(), 0, "only what was admitted is charged");
-                assert_eq!(log.peek().remaining(), if pair { 1 } else { 2 }, "and the log as well");
+                assert!(pair ^ single, "one of two requests gets the unit");
+                assert_eq!(unit.peek().remaining(), 0, "only admitted requests are charged");
+                assert_eq!(log.peek().remaining(), if pair { 1 } else { 2 }, "the log is charged only for an admitted pair");
             },
         );
     });
@@ -130,9 +130,9 @@ fn three_threads_share_two_limits() {
         let b = thread::spawn(move || check(&b));
         let here = check(&limits);
         let admitted = u64::from(here) + u64::from(a.join().unwrap()) + u64::from(b.join().unwrap());
-        assert!(admitted <= 1, "one event a second: {admitted}");
+        assert!(admitted <= 1, "at most one event per second is admitted: {admitted}");
         let left = limits.0.peek().remaining();
-        assert_eq!(left, 2 - admitted, "only what was admitted is charged");
+        assert_eq!(left, 2 - admitted, "only admitted requests are charged");
     });
 }
 
@@ -142,7 +142,7 @@ fn check_then_act<A: Algorithm, B: Algorithm>(x: &Direct1<A>, y: &Direct1<B>) ->
 }
 
 #[test]
-#[should_panic(expected = "only what was admitted is charged")]
+#[should_panic(expected = "only admitted requests are charged")]
 fn control_without_undoing_a_charge_stays() {
     explore(3, || {
         both(
@@ -151,7 +151,7 @@ fn control_without_undoing_a_charge_stays() {
             |(x, y)| check_then_act(x, y),
             |(x, _), a, b| {
                 let admitted = u64::from(a) + u64::from(b);
-                assert_eq!(x.peek().remaining(), 2 - admitted, "only what was admitted is charged");
+                assert_eq!(x.peek().remaining(), 2 - admitted, "only admitted requests are charged");
             },
         );
     });

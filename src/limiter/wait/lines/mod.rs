@@ -10,13 +10,13 @@
 //! *No wake-up is lost.* The protocol has these steps:
 //!
 //! 1. The head changes only under the shard's mutex, when the present head leaves.
-//! 2. A waiter that is not the head finds that out, and leaves its waker, in one critical section.
+//! 2. A waiter that is not the head finds that out, and stores its waker, in one critical section.
 //! 3. A leaving head removes itself and takes the next waiter's waker, also in one critical section.
-//! 4. If the waiter comes first, the leaving head takes its waker and calls it. If the waiter comes second, it finds
-//!    that it is the head.
+//! 4. If the waiter's section comes first, the leaving head finds its waker and calls it. If the head's section comes
+//!    first, the waiter finds that it is the head.
 //!
-//! A waiter that is woken and then dropped before it looks is already the head. It passes the turn on as it leaves.
-//! Wakers are cloned, called and dropped outside the mutex. Each of these may run code of an executor, even the
+//! A waiter that is woken, and dropped before it looks, is already the head. It passes the turn on as it leaves. Wakers
+//! are cloned, called and dropped outside the mutex, because each of these may run code of an executor, even the
 //! destructor of another wait.
 //!
 //! *Keys by their hashes.* The hasher has its own secret. Two keys with equal hashes would share a line; the line
@@ -35,8 +35,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::sync::{AtomicUsize, Mutex, Ordering};
 
-/// Enough shards that waiters for different keys seldom use the same mutex. The mutex is held for a look into two
-/// small trees.
+/// The number of shards: enough that waiters for different keys seldom use the same mutex. A thread holds the mutex for
+/// one search in two small trees.
 const SHARDS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
 /// All lines of a limiter. Takes two words until the first wait.
@@ -72,9 +72,9 @@ struct WaitLine {
     units: u128,
     /// When the place of the head became free: the turn of the previous head, or the time at which it gave up.
     since_ns: u64,
-    /// When the head will go. If it has not asked yet, this is `since_ns`: the head goes no earlier than that.
+    /// The turn of the head. If the head has not asked yet, this is `since_ns`, and the head goes no earlier than that.
     turn_ns: u64,
-    /// When the line last moved, by the clock. A waiter sees its turn late.
+    /// The clock reading at which the line last moved. It is after the previous head's turn, because timers are late.
     moved_ns: u64,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Ahead {
     pub(crate) turn_ns: u64,
 }
 
-/// The standing of a place.
+/// Whether a place is at the head of its line.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum LineStanding {
     /// At the head of the line, which has had no head since `since_ns`.
@@ -133,8 +133,9 @@ impl WaitLines {
         };
         let hash = table.hasher.hash_one(key);
         let shard = table.shard(hash);
-        // Ordering: Relaxed. The value publishes nothing else. Zero means that no `join` happened before this load;
-        // the modification order of this word is enough for that. Everything else is decided under the mutex.
+        // Ordering: Relaxed. The value publishes nothing else. Zero means that no waiter whose `join` happened before
+        // this load is still in line, and the modification order of this word is enough for that. The mutex protects
+        // everything else.
         shard.waiting.load(Ordering::Relaxed) > 0 && shard.with(|held| held.lines.contains_key(&hash))
     }
 
@@ -176,7 +177,7 @@ impl WaitLines {
     /// Returns the standing of a place. If the place is not the head, calls `waker` when it becomes the head.
     pub(crate) fn look(&self, place: LinePosition, waker: &Waker) -> LineStanding {
         let mut waker = Some(waker.clone());
-        // The old waker left in `waker` is dropped after the mutex.
+        // `waker` then holds the old waker, which is dropped after the mutex is released.
         self.with(place, |line| {
             if line.is_head(place) {
                 return LineStanding::Head { since_ns: line.since_ns };
@@ -227,7 +228,7 @@ impl WaitLines {
             }
             Some((left, next))
         });
-        // Outside the mutex; the leaving waiter's own waker is dropped first.
+        // Outside the mutex. The leaving waiter's own waker is dropped first.
         if let Some((left, Some(next))) = gone {
             drop(left);
             next.wake();

@@ -1,33 +1,37 @@
 //! One wait: a state machine that a waiting thread or task drives.
 //!
 //! ```text
-//!         no waiters, has capacity                            ┌─ turn comes ─► (jitter) ─► admitted
-//! New ──────────────────────────► admitted      ┌─ Reserved ──┴─ dropped: refund
+//!      no other waiters, free capacity                        ┌─ turn comes ─► (jitter) ─► admitted
+//! New ─────────────────────────────► admitted   ┌─ Reserved ──┴─ dropped: refund
 //!  └────► InLine ─── head of the line: reserve ─┤
-//!            └ deadline: denied                 └─ Polling: the store cannot predict; asks again later
+//!            └ deadline: denied                 └─ Polling: the store cannot predict the turn; asks again later
 //! ```
 //!
-//! *The head's reservation.* The head is the first waiter of a line. Only the head asks the limiter, by
-//! [`Operation::Reserve`] with the longest wait that its deadline allows. Its reservation is the newest charge of the
-//! key, except for unchecked charges. Plain checks are therefore denied until the head has gone, and if the head is
-//! dropped, its refund is exact. The head leaves when its turn has come by the limiter's own clock. The next waiter
-//! then reserves its turn.
+//! *The head's reservation.*
 //!
-//! *The schedule does not drift.* Timers wake late. The next waiter therefore reserves as of the *turn* of the
-//! previous head, not as of the time at which that head woke, up to [`LATE_NS`] back. This has the same effect as a
-//! thread that is delayed between its clock reading and its charge. Turns are therefore the same as with timers that
-//! are never late. Each wait ends at its turn, or later by the timer's lateness. Lateness beyond [`LATE_NS`] is lost,
-//! so a stalled process does not catch up in a burst.
+//! 1. The head is the first waiter of a line. Only the head asks the limiter, by [`Operation::Reserve`] with the longest
+//!    wait that its deadline allows.
+//! 2. Its reservation is the newest charge of the key, except for unchecked charges. Plain checks are therefore denied
+//!    until the head has gone. If the head is dropped, its refund is exact.
+//! 3. The head leaves when its turn has come by the limiter's own clock. The next waiter then reserves its turn.
+//!
+//! *The schedule does not drift.* Timers wake late. The next waiter therefore reserves as of the *turn* of the previous
+//! head, not as of the time at which that head woke. The reservation goes back by at most [`LATE_NS`]. It has the same
+//! effect as a thread that is delayed between its clock reading and its charge. Turns are therefore the same as with
+//! timers that are never late, and each wait ends at its turn, or later by the timer's lateness. Lateness beyond
+//! [`LATE_NS`] is lost, so a stalled process does not catch up in a burst.
 //!
 //! *Polling.* Counts of windows, logs, sketches and compact stores without an overdraft cannot predict a turn. They
 //! deny a reservation and return a retry time. The head then asks again at that time. It holds no reservation in
 //! between, so plain checks may overtake it. Other waiters may not.
 //!
-//! *Immediate denial.* A wait is denied at once if its turn would come too late, given the units that the limiter has
-//! admitted and the units before it in line. The wait reads the limiter's figures before it joins the line. A head
-//! takes its units off the line before it charges them. No unit is therefore counted twice, but a unit may be missed.
-//! The estimate also leaves out waiters in line if the algorithm cannot predict their turns. In these cases the
-//! deadline decides.
+//! *Immediate denial.* A wait with a deadline estimates its turn when it joins the line, from the units that the limiter
+//! has admitted and the units before it in line. If that turn is after the deadline, the wait is denied at once.
+//!
+//! - The wait reads the limiter's figures before it joins the line, and a head takes its units off the line before it
+//!   charges them. The estimate therefore counts no unit twice, but it may miss a unit.
+//! - The estimate leaves out the waiters in line if the algorithm cannot predict their turns.
+//! - A wait whose estimate was too early is denied at the deadline.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -44,15 +48,15 @@ use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::store::{Operation, Store};
 
-/// How late a wake-up may be without a loss to the schedule. Tokio's timer has ticks of a millisecond, and so does the
-/// system call that it sleeps in.
+/// How late a wake-up may be without a delay of later turns. Tokio's timer has ticks of a millisecond, and so does the
+/// system call in which it sleeps.
 const LATE_NS: u64 = 2_000_000;
 
-/// How long a waiter at its deadline waits for a line that is moving at that moment. It counts from the deadline, or
-/// from the last move of the line.
+/// How long a waiter stays after its deadline, if the line may be moving at that moment. The time counts from the
+/// deadline, or from the last move of the line if that is later.
 const GRACE_NS: u64 = 1_000_000;
 
-/// The first and the longest pause of a head whose retry time is always now.
+/// The first and the longest pause of a head, if the store's retry time is always now.
 const PAUSES_NS: (u64, u64) = (1_000, 1_000_000);
 
 /// A wait for `cost` units of `key`.
@@ -64,7 +68,7 @@ pub(crate) struct Turn<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> {
     cost: u64,
     within_ns: u64,
     jitter: Option<Jitter>,
-    /// Set by the first step; the end of time if there is no deadline.
+    /// Set by the first step. `u64::MAX` if there is no deadline.
     deadline_ns: u64,
     arrived_ns: u64,
     stage: WaitStage,
@@ -77,6 +81,7 @@ enum WaitStage {
     /// At the head; must ask again later.
     Polling {
         place: LinePosition,
+        /// When to ask again.
         told_ns: u64,
         /// The minimum pause if the next reservation is denied too.
         pause_ns: u64,
@@ -99,8 +104,8 @@ enum WaitStage {
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Next {
     Done(Result<Decision, NotReady>),
-    /// Continue at `until_ns`, or when the waker is called. For a waiter behind others without a deadline, this is the
-    /// end of time.
+    /// Continue at `until_ns`, or when the waker is called. `u64::MAX` for a waiter without a deadline that is behind
+    /// other waiters.
     Sleep {
         now_ns: u64,
         until_ns: u64,
@@ -144,7 +149,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         }
     }
 
-    /// Moves to the next stage, or returns the time to wait for.
+    /// Moves to the next stage, or returns the time at which to call this method again.
     fn step(&mut self, now_ns: u64, waker: &Waker) -> Option<u64> {
         match self.stage {
             WaitStage::New => {
@@ -190,7 +195,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         let seen = if self.cost > 0 && self.lines.has(self.key) {
             self.look(now_ns)
         } else {
-            // With a wait of zero: a request that a queue would delay is not admitted yet.
+            // The wait is zero, because a request that a queue would delay must not be admitted yet.
             let decision = self.apply(Operation::Reserve { wait_ns: 0 }, now_ns);
             if decision.is_allowed() {
                 self.stage = WaitStage::Done(Ok(if self.cost > 0 { decision } else { at_once(&decision) }));
@@ -202,14 +207,14 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
             self.stage = WaitStage::Done(Err(NotReady::new(seen, u64::MAX)));
             return;
         }
-        // The cost exceeds the limit only for spacings, where each request is one event at any cost.
+        // The cost exceeds the limit only for minimum spacing, where each request is one event at any cost.
         let units = self.cost.min(seen.limit());
         let (place, before) = self.lines.join(self.key, units, now_ns, waker.clone());
         self.stage = WaitStage::InLine(place);
         if let Some(Ahead { units: before, turn_ns }) = before
             && self.deadline_ns < u64::MAX
         {
-            // The figures may start from a turn that has passed, if the head has not seen it yet.
+            // If the head's turn has passed and its timer is late, the next turn counts from the head's turn.
             let late_ns = now_ns.saturating_sub(turn_ns).min(LATE_NS);
             let turn_ns = turn_behind(&seen, before.saturating_add(u128::from(units)), units);
             let turn_ns = turn_ns.saturating_sub(late_ns);
@@ -228,7 +233,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         self.lines.asks(place);
         let mut decision = self.reserve(since_ns);
         if decision.outcome() == Outcome::Denied && since_ns < now_ns && now_ns <= self.deadline_ns {
-            // Capacity that the store could not predict may be there by now.
+            // Capacity that the store could not predict may be free by now.
             decision = self.reserve(now_ns);
         }
         match decision.outcome() {
@@ -244,7 +249,8 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
 
     /// Handles a denial: the turn is after the deadline, or the store cannot predict it.
     fn come_back(&mut self, place: LinePosition, denied: &Decision, now_ns: u64, pause_ns: u64) {
-        // The peek of a queue returns the length of the queue. The denied reservation returns only when to ask again.
+        // For a queue, the peek also contains the length of the queue. The denied reservation contains only the time to
+        // ask again.
         let turn_ns = turn(&self.look(denied.at().as_nanos()), self.cost);
         let retry_ns = denied.retry_after().map_or(u64::MAX, saturating_nanos).max(1);
         let told_ns = later(denied, retry_ns.max(pause_ns)).min(self.deadline_ns);
@@ -263,9 +269,8 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         if now_ns < self.deadline_ns || self.deadline_ns == u64::MAX {
             return Some(self.deadline_ns);
         }
-        // If the head goes at the deadline or before, it is leaving now, and this waiter's turn may be at the same
-        // moment. The same holds for a waiter that became the head by then: each leaving head gives the next one time
-        // to leave.
+        // If the head's turn is at the deadline or before, the head is leaving now, and this waiter's turn may come at
+        // the same moment. The next head may also leave at that moment, so each move of the line extends the time.
         let until_ns = self.deadline_ns.max(moved_ns).saturating_add(GRACE_NS);
         if turn_ns <= self.deadline_ns && now_ns < until_ns {
             return Some(until_ns);
@@ -344,7 +349,7 @@ fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
 }
 
 impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
-    /// Refunds the charge before it leaves the line, so that the next waiter finds the units free.
+    /// Refunds the charge, and then leaves the line, so that the next waiter finds the units free.
     fn drop(&mut self) {
         let (place, charge) = match self.stage {
             WaitStage::New | WaitStage::Done(_) => return,
@@ -370,7 +375,7 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
 struct Leaving<'a> {
     lines: &'a WaitLines,
     place: Option<LinePosition>,
-    /// The beginning of time, if it is not known.
+    /// The time of leaving, or 0 if the clock panicked.
     now_ns: u64,
 }
 
