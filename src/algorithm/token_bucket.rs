@@ -211,7 +211,8 @@ impl IntoCompact for TokenBucket {
         match &self.refill {
             Refill::Greedy(pace) => pace.compact(NAME, tiers, overdraft),
             Refill::Batch(_) => {
-                let instead = "greedy refill (TokenBucket::new), or FixedWindow if each refill fills the bucket";
+                let instead =
+                    "greedy refill (TokenBucket::new), or FixedWindow if each refill fills the bucket";
                 Err(Reason::NoCompactForm { algorithm: NAME, instead }.into())
             }
         }

@@ -106,7 +106,9 @@ impl Reason {
             Self::TooLong { .. } => "quota: refilling the burst must take at most 292 years",
             Self::Word { .. } => "quota: out of the algorithm's range",
             Self::Apart { .. } => "quota: too different from the other quotas of its compact table",
-            Self::Undeclared { .. } => "quota: the compact table has no room for it; name it to the builder (tiers)",
+            Self::Undeclared { .. } => {
+                "quota: the compact table has no room for it; name it to the builder (tiers)"
+            }
             Self::ShortWindow { .. } => "quota: the period is too short for the compact store",
             Self::NoCompactForm { .. } => "quota: the compact store cannot hold this kind",
             Self::Memory { .. } => "capacity: there is no memory for a table of this size",

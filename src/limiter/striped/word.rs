@@ -179,7 +179,11 @@ mod tests {
             for taken in [0, 1, tick - 1, tick, 1_700_000_000_000 * MS + 12_345, u64::MAX - life_ns] {
                 let word = layout.pack(layout.expiry(taken, life_ns), 3, 7);
                 assert_eq!(layout.held(word, taken), 7);
-                assert_eq!(layout.held(word, taken + life_ns - tick), 7, "{taken}: alive one tick before the end");
+                assert_eq!(
+                    layout.held(word, taken + life_ns - tick),
+                    7,
+                    "{taken}: alive one tick before the end"
+                );
                 assert_eq!(layout.held(word, taken + life_ns), 0, "{taken}: expired after one life");
                 assert_eq!(layout.held(word, u64::MAX), 0, "{taken}");
                 if let Some(late) = taken.checked_sub(life_ns - tick) {
@@ -199,7 +203,11 @@ mod tests {
             let layout = StripeLayout::new(life_ns);
             for now in [0, 1, 1 << 40, u64::MAX] {
                 let word = layout.pack(layout.expiry(now, u64::MAX), 3, 7);
-                assert_eq!(layout.held(word, now), 0, "a word holds no units if the life is shorter than a tick");
+                assert_eq!(
+                    layout.held(word, now),
+                    0,
+                    "a word holds no units if the life is shorter than a tick"
+                );
                 assert_eq!(layout.next_log2(word, now), 0);
             }
         }

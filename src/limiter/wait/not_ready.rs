@@ -65,7 +65,9 @@ impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (cost, limit) = (self.decision.cost(), self.decision.limit());
         match self.retry_after() {
-            Some(turn) => write!(f, "not ready in time: the turn would come in {turn:?} or later (cost {cost})"),
+            Some(turn) => {
+                write!(f, "not ready in time: the turn would come in {turn:?} or later (cost {cost})")
+            }
             None => write!(f, "never ready: {cost} units exceed the limit of {limit} at once"),
         }
     }

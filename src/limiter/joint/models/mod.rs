@@ -114,7 +114,11 @@ fn what_cannot_be_undone_is_charged_last() {
             |(log, unit), pair, single| {
                 assert!(pair ^ single, "one of two requests gets the unit");
                 assert_eq!(unit.peek().remaining(), 0, "only admitted requests are charged");
-                assert_eq!(log.peek().remaining(), if pair { 1 } else { 2 }, "the log is charged only for an admitted pair");
+                assert_eq!(
+                    log.peek().remaining(),
+                    if pair { 1 } else { 2 },
+                    "the log is charged only for an admitted pair"
+                );
             },
         );
     });

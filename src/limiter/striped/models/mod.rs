@@ -224,7 +224,11 @@ fn a_lease_is_spent_before_it_expires_or_not_at_all() {
                 // Loom can switch threads at this clock reading.
                 let now_ns = clock.load(Ordering::SeqCst);
                 let spent = l.check(0, now_ns, 1);
-                assert_eq!(spent, u64::from(now_ns < E1), "a unit can be spent until it expires, and not later");
+                assert_eq!(
+                    spent,
+                    u64::from(now_ns < E1),
+                    "a unit can be spent until it expires, and not later"
+                );
                 spent
             },
             |l| l.check(0, E1, 1),

@@ -31,7 +31,10 @@ fn models_who_comes_while_the_head_asks_is_not_refused_for_its_units_twice() {
         second.within(Duration::from_secs(6));
         let next = second.advance(Waker::noop());
         let head = asking.join().unwrap();
-        assert!(matches!(next, Next::Sleep { .. }), "the five units before it and its own unit take six seconds");
+        assert!(
+            matches!(next, Next::Sleep { .. }),
+            "the five units before it and its own unit take six seconds"
+        );
         drop(second);
         drop(head);
         assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line is removed with its last waiter");
