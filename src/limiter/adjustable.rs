@@ -32,13 +32,18 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// its own charge may then be carried over. The kind of algorithm stays the same: windows stay aligned, and a
     /// sub-window counter keeps its number of parts.
     ///
-    /// The limiter keeps the old states until the next change or [`RateLimiter::forget_past`], so memory doubles for
-    /// that time. A compact limiter may have [spilled](crate::Overflow::Spill) debts. If its quota changes again
-    /// before time can have paid the largest debt of any key, the limiter keeps the spilled debts of each change.
+    /// # Memory
+    /// The limiter keeps the old states until the next change or [`RateLimiter::forget_past`], so its memory doubles
+    /// for that time. A change is *paid* once time has paid the largest debt that it can have carried over. If the
+    /// quota changes again before that, the limiter first moves all debts into its present states. Two limiters cannot
+    /// do this: a compact limiter with [spilled](crate::Overflow::Spill) or [inherited](crate::Overflow::Inherit)
+    /// debts, and a keyed limiter whose cap leaves no room for a key. They keep the states of each change that is not
+    /// paid yet.
     ///
     /// # Errors
-    /// Returns an error if the algorithm or the store cannot hold the quota. A compact limiter that has spilled debts
-    /// also returns an error if 64 changes are not paid yet. An error changes nothing.
+    /// Returns an error if the algorithm or the store cannot hold the quota. Also returns an error if the limiter
+    /// already keeps the states of 64 changes that are not paid yet. With [`Carry::Reset`] no state is kept, so this
+    /// second error cannot occur. An error changes nothing.
     ///
     /// # Complexity
     /// That of a new limiter, and O(keys) or O(slots) if the last change is not paid yet. The first check of a key

@@ -1,4 +1,14 @@
-//! The limiter: a store with its algorithm, and a clock.
+//! The limiter: a store with its algorithm, and a clock. Each file adds methods to [`RateLimiter`].
+//!
+//! | file | holds |
+//! |---|---|
+//! | `check`, `verbs` | checks, charges, refunds and reservations of limiters with keys |
+//! | `keyless` | the same methods for limiters without keys |
+//! | `compact`, `keyed`, `sketch`, `direct`, `hashed`, `leasing`, `adjustable` | methods for one kind of store |
+//! | `builder` | constructors and options |
+//! | `joint` | several limits on one request |
+//! | `striped` | leases: one limit that all cores use at once |
+//! | `wait`, `waiting` | threads and tasks that wait for a turn |
 
 #[cfg(feature = "std")]
 mod adjustable;
@@ -68,7 +78,7 @@ use crate::store::Compact;
 pub struct RateLimiter<S = Compact, C = QuantaClock> {
     store: S,
     clock: C,
-    /// The threads and tasks that wait.
+    /// The threads and tasks that wait for a turn.
     #[cfg(feature = "std")]
     lines: WaitLines,
 }
@@ -97,11 +107,11 @@ impl<S, C: Clock> RateLimiter<S, C> {
     }
 }
 
-/// Returns the algorithm for a single call if it reads the limiter's words, and the limiter's own otherwise.
+/// Returns `wanted`, the algorithm for one call, if it can read the limiter's words. Otherwise returns the limiter's own.
 #[inline]
 fn readable<'a, A: Algorithm>(own: &'a A, wanted: &'a A) -> &'a A {
     let reads = own.reads(wanted);
-    debug_assert!(reads, "an algorithm for single calls is made by `requota` from the limiter's own");
+    debug_assert!(reads, "make the algorithm for a single call with `requota` from the limiter's own algorithm");
     if reads { wanted } else { own }
 }
 
