@@ -31,8 +31,9 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     /// Returns a quota for single calls ([`RateLimiter::check_with`]): for tiers, and for exceptions of single keys.
     /// Make it once and keep it.
     ///
-    /// The limiter rounds a tier's interval up to its ticks. The tier's rate may therefore be lower by up to 1/256,
-    /// but never higher. A debt from other tiers counts less against the tier by the same ratio.
+    /// The limiter rounds a tier's interval up to its ticks. The tier's rate may therefore be lower than its quota's by
+    /// up to 1/256, but never higher. A debt that was charged under another quota counts less under this tier, by the
+    /// same ratio.
     ///
     /// # Errors
     /// Returns an error if this limiter's words cannot hold the quota. Windows need the same period. Other quotas need
@@ -88,8 +89,8 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.reset(self.store.hash(key), CheckTime::given(now))
     }
 
-    /// Returns counts of the limiter's actions for lack of free slots. All counts are zero if the limiter is large
-    /// enough.
+    /// Returns the number of slots, and counts of the limiter's actions for lack of free slots, such as evictions. These
+    /// counts are zero if the limiter is large enough.
     ///
     /// # Examples
     /// ```
@@ -106,8 +107,8 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.gauges()
     }
 
-    /// Returns the share of slots whose keys owe now by the clock, from 0 to 1. An estimate for tables of 4,096 slots
-    /// or more. Above about 0.6, full buckets become common.
+    /// Returns the share of slots whose keys owe now by the clock, from 0 to 1. An estimate if the table has more than
+    /// 4,096 slots. Above about 0.6, full buckets become common.
     ///
     /// # Complexity
     /// O(1): it reads at most 4,096 slots.
@@ -135,8 +136,8 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
 
     /// Returns the debts of all keys as bytes, to keep them across a restart.
     ///
-    /// The snapshot is taken as of the newest time of a charge to this limiter, read from the clock or given. The
-    /// restore leaves out the debt that time has paid by then. If the times of some keys lag, call
+    /// The snapshot is taken as of the newest time of a charge to this limiter, whether that time was read from the
+    /// clock or given. It leaves out the debts that time has paid by then. If the times of some keys lag, call
     /// [`RateLimiter::snapshot_at`] with the oldest time that a check may still have, so that no debt is missing.
     ///
     /// Each key's debt in the snapshot is one that the key had at some time during the call.

@@ -6,8 +6,8 @@ use crate::limiter::RateLimiter;
 use crate::limiter::striped::{Lease, LeaseAlgorithm, LeaseSource, Leases, Striped};
 
 impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
-    /// [`RateLimiter::check_at`] as the thread with this number would call it. Thread numbers map to stripes in
-    /// rotation. For tests.
+    /// [`RateLimiter::check_at`], as if the thread with this number called it. Thread numbers map to stripes in rotation.
+    /// For tests.
     #[doc(hidden)]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_on(&self, thread: usize, cost: u64, now: Timestamp) -> Decision {
@@ -17,8 +17,8 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// Returns how many units to fetch now, so that every stripe in use finds its next block when its present block is
     /// empty.
     ///
-    /// This is twice the present blocks of the stripes that leased within the last life, less the units that are
-    /// already here. It is never more than a [`deposit`](RateLimiter::deposit) has room for.
+    /// This is twice the present blocks of the stripes that leased within the last life, less the units that the limiter
+    /// already holds. It is never more than the deposits have room for ([`deposit`](RateLimiter::deposit)).
     ///
     /// Use it with sources that are filled by deposits. It is zero while no check spends units. The first check after
     /// such a pause asks the source, which shows the source that units are wanted again.
@@ -35,14 +35,15 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     ///
     /// `asked` is the limiter's time ([`RateLimiter::clock`]) at the request for the lease. The lease's life begins at
     /// `asked`, because the units may have been charged as early as that. If `asked` is in the future, the life begins
-    /// now. Nothing of an expired lease is kept.
+    /// now. The limiter keeps no unit of an expired lease.
+    ///
+    /// A deposit is kept whole if it is at most [`RateLimiter::wanted`], is made at once, and lasts for the whole life.
     ///
     /// Sixteen slots keep deposits of different expiries apart. When all slots are in use, units of two expiries share
     /// a slot under the earlier expiry. The limiter chooses the slot that loses least, measured in units times time.
     /// It does not keep units that would cost a slot more than they add. A slot holds at most one unit for each 512 to
-    /// 1,024 ns of the limiter's [`lease_life`](crate::Builder::lease_life) (at least 127 units: 16,383 for 10 ms). A
-    /// larger deposit takes several slots. A deposit is kept whole if it is at most [`RateLimiter::wanted`], is made
-    /// at once, and lasts for the whole life.
+    /// 1,024 ns of the limiter's [`lease_life`](crate::Builder::lease_life): at least 127 units, and 16,383 units for
+    /// 10 ms. A larger deposit takes several slots.
     ///
     /// # Complexity
     /// O(slots) for each slot that the deposit takes. Lock-free.

@@ -111,7 +111,10 @@ impl<S, C: Clock> RateLimiter<S, C> {
 #[inline]
 fn readable<'a, A: Algorithm>(own: &'a A, wanted: &'a A) -> &'a A {
     let reads = own.reads(wanted);
-    debug_assert!(reads, "make the algorithm for a single call with `requota` from the limiter's own algorithm");
+    debug_assert!(
+        reads,
+        "make the algorithm for a single call with `requota` from the limiter's own algorithm"
+    );
     if reads { wanted } else { own }
 }
 

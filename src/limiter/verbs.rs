@@ -88,7 +88,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     ///
     /// let limiter = RateLimiter::new(Quota::per_minute(10));
     /// assert_eq!(limiter.take_up_to("alice", 7).cost(), 7);
-    /// assert_eq!(limiter.take_up_to("alice", 7).cost(), 3); // send three of the seven
+    /// assert_eq!(limiter.take_up_to("alice", 7).cost(), 3); // only three units were left
     /// assert!(limiter.take_up_to("alice", 7).is_denied());
     /// ```
     ///
@@ -119,8 +119,8 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// whole debt:
     /// - A direct or keyed state of time (GCRA, buckets, spacing) holds debts of 4 to 292 years.
     /// - Counts of windows and batches hold some multiple of the limit, within the window of the charge.
-    /// - The sliding log, the sketch, and a compact store without an [`overdraft`](crate::Builder::overdraft) hold the
-    ///   units that are left to the limit, or little more.
+    /// - The sliding log, the sketch, and a compact store without an [`overdraft`](crate::Builder::overdraft) charge
+    ///   only the units that are left up to the limit, or slightly more.
     ///
     /// [`Decision::delay`] returns when the debt is paid, except for counts of sliding windows, which cannot predict
     /// this. A keyed store that is full and denies new keys denies this call too.
@@ -132,7 +132,8 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     ///
     /// let clock = ManualClock::default();
     /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(60))).clock(clock.clone()).keyed::<String>();
-    /// assert_eq!(limiter.charge_unchecked("alice", 100).delay(), Duration::from_secs(40)); // of 60
+    /// // The burst is 60, so 40 of 100 units are a debt.
+    /// assert_eq!(limiter.charge_unchecked("alice", 100).delay(), Duration::from_secs(40));
     /// clock.advance(Duration::from_secs(40));
     /// assert!(limiter.check("alice").is_denied());
     /// clock.advance(Duration::from_secs(1));
@@ -159,13 +160,13 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// Refunds the part of a charge that the key still owes: for work that was not done. Returns the number of
     /// refunded units; the last one may be refunded only in part.
     ///
-    /// Units that time has already paid are not refunded. Admitted units without the refunded charges therefore stay
+    /// Units that time has already paid are not refunded. The admitted units, without the refunded ones, therefore stay
     /// within the algorithm's bound.
     ///
-    /// Time pays a charge from the moment of the charge, or from its turn if it was [reserved](RateLimiter::reserve).
-    /// A charge of n units can be refunded until the time of n units has passed. From the time of the n-th part on,
-    /// the refund is less than the whole charge. The time of earlier charges does not extend this, because those
-    /// charges may have been refunded in the meantime.
+    /// Time pays a charge from the moment of the charge, or from its turn if it was [reserved](RateLimiter::reserve). A
+    /// charge of n units can be refunded until the time of n units has passed. As soon as the time of one unit has
+    /// passed, the refund is at least one unit less than the charge. Earlier charges of the key do not extend this time,
+    /// because they may have been refunded in the meantime.
     ///
     /// What can be refunded depends on the algorithm and the store:
     /// - Windows and batches are paid at their ends. They refund only in the window, sub-window or period of the
@@ -175,9 +176,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// - Logs, sketches, and compact stores with [`Overflow::Inherit`](crate::Overflow::Inherit) refund nothing.
     /// - A compact store refunds nothing to a key that was evicted after the charge.
     ///
-    /// Refund each charge once, and not after the key was removed or reset. Outstanding reserved turns keep their
-    /// time; after them, as many units as were refunded may go sooner. A refund dated before later charges may return
-    /// too much: it also returns the units that time paid in between.
+    /// Refund each charge once, and not after the key was removed or reset. Reserved turns that have not come yet keep
+    /// their times. After these turns, the refunded units are available earlier. A refund dated before later charges may
+    /// return too much: it also returns the units that time paid in between.
     ///
     /// # Consistency
     /// Checks between the charge and the refund still see the charge.
@@ -233,16 +234,16 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// the difference as [`RateLimiter::refund`] does. If it was too low, this call charges the difference now, as
     /// [`RateLimiter::charge_unchecked`] does. Returns the state of the key afterwards.
     ///
-    /// With GCRA and greedy buckets, a charge that found no debt and is settled before time has paid it has the same
-    /// effect as a charge of `actual` from the start. A denied charge or a peek charged nothing, so this call then
-    /// charges all of `actual`.
+    /// With GCRA and greedy buckets, the result can equal that of a charge of `actual` from the start. This holds if the
+    /// key had no debt before the charge, and the charge is settled before time has paid it. A denied charge or a peek
+    /// charged nothing, so this call then charges all of `actual`.
     ///
     /// # Examples
     /// ```
     /// use tollgate::{Quota, RateLimiter};
     ///
     /// let tokens = RateLimiter::new(Quota::per_hour(1_000));
-    /// let charge = tokens.check_n("alice", 400); // at most so many
+    /// let charge = tokens.check_n("alice", 400); // the highest possible cost
     /// assert!(charge.is_allowed());
     /// let now = tokens.settle("alice", &charge, 150);
     /// assert_eq!(now.remaining(), 850);

@@ -26,7 +26,7 @@ use crate::store::{Capacity, Compact, Direct, Overflow, compact};
 /// assert!(limiter.check(&7).is_allowed());
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until a limiter is made"]
+#[must_use = "a builder does nothing until it builds a limiter"]
 pub struct Builder<A, C = (), H = ahash::RandomState> {
     algorithm: A,
     clock: C,
@@ -71,10 +71,10 @@ impl<A, C, H> Builder<A, C, H> {
 impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// Sets the hasher of keys. Default: ahash with random seeds.
     ///
-    /// The default takes about a nanosecond for an integer. Without the seeds, a client cannot choose keys that
-    /// collide. The standard library's SipHash ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and
-    /// better studied. With a hasher that has no secret, clients can place all their keys in one list. The same
-    /// happens with a hasher whose top bits do not vary, such as the identity.
+    /// The default takes about a nanosecond for an integer. A client that does not know the seeds cannot choose keys
+    /// that collide. The standard library's SipHash ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and
+    /// better studied. With a hasher that has no secret, clients can choose keys that all fall into one list. With a
+    /// hasher whose top bits do not vary, such as the identity, all keys fall into one list.
     ///
     /// # Examples
     /// ```
@@ -136,9 +136,9 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     }
 
     /// For compact stores: sets the quotas that single calls will use
-    /// ([`RateLimiter::tier`](crate::RateLimiter::tier)), so that the layout of the words can hold them. A quota does
-    /// not need this call if its burst refills no slower than the limiter's own and its interval is not hundreds of
-    /// times shorter.
+    /// ([`RateLimiter::tier`](crate::RateLimiter::tier)), so that the layout of the words can hold them. You can leave
+    /// out a quota if its burst refills no slower than the limiter's own and its interval is not hundreds of times
+    /// shorter.
     ///
     /// # Examples
     /// ```
@@ -166,7 +166,7 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// use tollgate::{Gcra, Quota, RateLimiter};
     ///
     /// let tokens = RateLimiter::builder(Gcra::new(Quota::per_hour(1_000))).overdraft(500).compact()?;
-    /// assert_eq!(tokens.charge_unchecked("alice", 1_400).cost(), 1_400); // 400 of them a debt
+    /// assert_eq!(tokens.charge_unchecked("alice", 1_400).cost(), 1_400); // 400 units beyond the burst
     /// assert!(tokens.check("alice").is_denied());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```

@@ -19,7 +19,7 @@ impl RateLimiter {
     /// in the process, its calibration takes up to 200 ms. [`RateLimiter::builder`] has all other options.
     ///
     /// # Panics
-    /// If the burst is above 2²⁵, or the rate above 2³¹ per second: [`RateLimiter::try_new`] returns the error
+    /// Panics if the burst is above 2²⁵, or the rate above 2³¹ per second. [`RateLimiter::try_new`] returns the error
     /// instead.
     #[must_use]
     #[track_caller]
@@ -33,14 +33,14 @@ impl RateLimiter {
     /// Creates the same limiter as [`RateLimiter::new`], or returns an error.
     ///
     /// # Errors
-    /// If the burst is above 2²⁵, or the rate above 2³¹ per second.
+    /// Returns an error if the burst is above 2²⁵, or the rate above 2³¹ per second.
     ///
     /// # Examples
     /// ```
     /// use tollgate::{Quota, RateLimiter};
     ///
     /// assert!(RateLimiter::try_new(Quota::per_second(100)).is_ok());
-    /// assert!(RateLimiter::try_new(Quota::per_second(1 << 26)).is_err()); // a burst of as many
+    /// assert!(RateLimiter::try_new(Quota::per_second(1 << 26)).is_err()); // the burst is also 2²⁶
     /// ```
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
         Self::builder(Gcra::new(quota)).compact()
@@ -94,8 +94,8 @@ impl RateLimiter {
 
 impl<A, C, H> Builder<A, C, H> {
     /// For leases: sets the number of stripes, rounded up to a power of two, at most 1,024. Default: the number of
-    /// processors for this process. With fewer stripes, fewer units are stranded and a denial searches faster. With
-    /// fewer stripes than busy cores, some cores share a word.
+    /// processors for this process. With fewer stripes, fewer units can be lost in expired leases, and a denial searches
+    /// faster. With fewer stripes than busy cores, some cores share a word.
     pub fn stripes(mut self, stripes: usize) -> Self {
         self.options.leases.stripes = Some(stripes);
         self
@@ -103,10 +103,10 @@ impl<A, C, H> Builder<A, C, H> {
 
     /// For leases: sets how long charged units may be spent. Default: 10 ms.
     ///
-    /// In any interval, admitted units can be ahead of the algorithm by the units that the algorithm admits in one
-    /// life. A shorter life needs blocks more often. A life below 4 µs holds no units at all. A life above an hour is
-    /// set to an hour. If units are [deposited](crate::RateLimiter::deposit), the life must exceed the time from one
-    /// check to the next plus the round trip to the source, with a sixteenth to spare.
+    /// In any interval, the limiter can admit more than the algorithm, by at most the units that the algorithm admits in
+    /// one life. With a shorter life, checks charge blocks more often. With a life below 4 µs, stripes hold no units at
+    /// all. A life above an hour is set to an hour. If units are [deposited](crate::RateLimiter::deposit), the life must
+    /// exceed the time from one check to the next plus the round trip to the source, with a sixteenth to spare.
     pub fn lease_life(mut self, life: Duration) -> Self {
         self.options.leases.life = life;
         self
@@ -115,9 +115,8 @@ impl<A, C, H> Builder<A, C, H> {
     /// For leases: sets the most units that a stripe charges at once, rounded down to a power of two. Default: 4,096.
     /// A request that costs more charges its own cost.
     ///
-    /// Use a larger value for units that each request needs many of, such as bytes. With 1, every check charges the
-    /// source. Expiries and units share a word: a life of 1 ms has room for 1,023 units, and a life of 10 ms for
-    /// 16,383.
+    /// Use a larger value if each request costs many units, such as bytes. With 1, every check charges the source.
+    /// Expiries and units share a word: a life of 1 ms has room for 1,023 units, and a life of 10 ms for 16,383.
     pub fn max_block(mut self, units: u64) -> Self {
         self.options.leases.max_block = units;
         self
@@ -129,7 +128,7 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// when it inserts new keys.
     ///
     /// # Panics
-    /// If `max` is 0: such a store would deny every request, or limit none.
+    /// Panics if `max` is 0. Such a store would deny every request, or limit no request.
     #[track_caller]
     pub fn max_keys(mut self, max: usize, when_full: WhenFull) -> Self {
         assert!(max > 0, "max_keys is 0, but a keyed store must have room for one key");
@@ -153,7 +152,7 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     ///         .collect();
     ///     threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
     /// });
-    /// assert!(admitted <= 1_020); // and an hour's thousand refill while it runs: one in 3.6 s
+    /// assert!(admitted <= 1_020); // 1,000, and one more for each 3.6 s that the example runs
     /// ```
     #[must_use]
     pub fn striped(self) -> RateLimiter<Striped<A>, C::Clock>
@@ -190,7 +189,7 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     ///     .sketch()?;
     /// assert!(limiter.check("203.0.113.7").is_allowed());
     /// assert!(limiter.check_n("203.0.113.7", 1_000).is_denied());
-    /// assert!(!limiter.saturation().is_warning()); // ask now and then: is there memory enough?
+    /// assert!(!limiter.saturation().is_warning()); // check this regularly: is the memory large enough?
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sketch(self) -> Result<RateLimiter<Sketch<A, H>, C::Clock>, QuotaError>
