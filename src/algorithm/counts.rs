@@ -21,8 +21,8 @@
 //! - *The end of window k overwrites another window.* The ring has one place more than there are windows to remember, so
 //!   a reader of the old head does not count the overwritten window.
 //! - *A reader has an outdated head.* It may find newer words in the places of older ones, and counts these as zero. If
-//!   this leads to an admission, the exchange fails. If the reader denies in spite of it, it would also deny with the
-//!   correct words.
+//!   this leads to an admission, the exchange fails. If the reader still denies, it would also deny with the correct
+//!   words.
 //!
 //! A time before the head's window counts as the beginning of that window.
 

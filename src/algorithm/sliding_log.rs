@@ -162,7 +162,7 @@ impl SlidingLog {
         if remaining > 0 {
             return 0;
         }
-        // Nothing remains, so `limit` units are held. If the oldest of them is not below the head, it is one of the
+        // No unit remains, so the log holds `limit` units. If the oldest one is not below the head, it is one of the
         // units that are admitted now.
         let oldest = head.saturating_add(cost).saturating_sub(self.limit);
         let came_ns = if oldest < head { read(self.place(oldest)) >> 1 } else { time_ns };

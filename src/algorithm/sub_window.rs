@@ -114,7 +114,7 @@ impl SubWindow {
         0
     }
 
-    /// Returns the time from now until one more unit fits, or 0 if one fits beside the `used` units.
+    /// Returns the time from now until one more unit fits in addition to the `used` units, or 0 if one fits now.
     fn room_ns(&self, view: &WindowView, read: impl Fn(usize) -> u64, now_ns: u64, used: u64) -> u64 {
         match used.checked_sub(self.counts.limit) {
             None => 0,

@@ -72,7 +72,7 @@ impl TokenBucket {
     /// Creates a bucket with interval refill: `limit` tokens at the end of each period.
     ///
     /// A key's periods start at the first use of its full bucket. A bucket that is full again has no memory: the next
-    /// use starts new periods. So the use of a full bucket never comes just before a refill.
+    /// use starts new periods. A client can therefore never empty a full bucket just before a refill.
     ///
     /// # Panics
     /// Panics if the burst is above 2³² − 2. [`TokenBucket::try_interval`] returns the error instead.
@@ -114,8 +114,8 @@ impl TokenBucket {
     /// batch.
     ///
     /// A new key starts with `burst − limit` tokens (none if that is negative) plus `limit × time to the next refill /
-    /// period`, rounded down. The start is at most the burst. (So a bucket of one token, with batches of one token,
-    /// starts with its token only exactly at a refill.)
+    /// period`, rounded down. It starts with at most the burst. (A bucket of one token, with batches of one token,
+    /// therefore starts with its token only exactly at a refill.)
     ///
     /// Keys of such a limiter are never idle, because a removed key would get a new start. Give the keyed store a cap,
     /// or remove keys.

@@ -27,7 +27,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// use tollgate::{Quota, RateLimiter};
     ///
     /// let limiter = RateLimiter::new(Quota::per_minute(1));
-    /// let hash = limiter.hash("alice"); // once for a connection
+    /// let hash = limiter.hash("alice"); // once per connection
     /// assert!(limiter.check_hash(hash, 1).is_allowed());
     /// assert!(limiter.check("alice").is_denied());
     /// ```
@@ -46,8 +46,8 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
 
     /// Checks pairs of a key and a cost in order, all at one time, and passes each decision to `decided`.
     ///
-    /// This is [`RateLimiter::check_many`] with costs. It stores no decisions, for callers that need only one bit of
-    /// each.
+    /// This is [`RateLimiter::check_many`] with costs. It does not store the decisions, because some callers need only
+    /// one bit of each.
     ///
     /// # Examples
     /// ```

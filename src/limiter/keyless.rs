@@ -1,7 +1,7 @@
 //! The common methods of limiters without keys.
 //!
-//! A macro writes them because limiters with keys have methods of the same names. Rust accepts a generic `impl` for
-//! only one of the two groups.
+//! A macro generates them for each store. A generic `impl` is not possible: limiters with keys have methods of the same
+//! names, and Rust accepts a generic `impl` for only one of the two groups.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -174,7 +174,7 @@ macro_rules! charges {
             ///
             /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_hour(10)));
             /// let charge = limiter.check_n(10);
-            /// assert_eq!(limiter.refund(&charge), 10); // all but what the time since has paid
+            /// assert_eq!(limiter.refund(&charge), 10); // at once, before time has paid a whole unit
             /// assert!(limiter.check_n(9).is_allowed());
             /// ```
             pub fn refund(&self, charge: &Decision) -> u64 {
@@ -245,7 +245,7 @@ macro_rules! charges {
             ///
             /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_second(1_000).burst(1)));
             /// for _ in 0..5 {
-            ///     limiter.wait().block()?; // one a millisecond
+            ///     limiter.wait().block()?; // one per millisecond
             /// }
             /// # Ok::<(), tollgate::NotReady>(())
             /// ```

@@ -20,7 +20,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     ///
     /// let limiter = RateLimiter::new(Quota::per_second(1_000).burst(1));
     /// for _ in 0..5 {
-    ///     limiter.wait("alice").within(Duration::from_secs(1)).block()?; // one a millisecond
+    ///     limiter.wait("alice").within(Duration::from_secs(1)).block()?; // one per millisecond
     /// }
     /// # Ok::<(), tollgate::NotReady>(())
     /// ```
@@ -52,7 +52,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// # async fn main() -> Result<(), tollgate::NotReady> {
     /// let limiter = RateLimiter::new(Quota::per_second(100).burst(1));
     /// for _ in 0..3 {
-    ///     limiter.until_ready("alice").within(Duration::from_secs(1)).await?; // one in 10 ms
+    ///     limiter.until_ready("alice").within(Duration::from_secs(1)).await?; // one per 10 ms
     /// }
     /// # Ok(())
     /// # }
@@ -80,7 +80,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
 /// Methods of every store.
 impl<S, C> RateLimiter<S, C> {
     /// Returns the number of threads and tasks that wait now, for all keys. An estimate while waiters come and go.
-    /// Zero for limiters that have no waits, such as limiters with leases.
+    /// Zero for limiters without waits, such as limiters with leases.
     pub fn waiting(&self) -> usize {
         self.lines.waiters()
     }

@@ -57,7 +57,7 @@ pub trait IntoCompact: Sized {
     /// beyond the burst.
     ///
     /// # Errors
-    /// Returns an error if there is no such layout; the error states what would fit.
+    /// Returns an error if there is no such layout. The error states what would fit.
     fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<Self::CompactState, QuotaError>;
 
     /// Returns another quota in the layout of `own`.
@@ -176,7 +176,7 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
     fn layout(&self) -> [u64; 6];
 }
 
-/// Creates the newest time of a store of such words, with no word written.
+/// Creates the newest time of a store that holds such words, before any word is written.
 pub(crate) fn newest_of<S: CompactState>(word: &S) -> Newest {
     let quarter_range = 1 << (STATE_BITS - 2);
     let slack_ns = word.span_ns(word.slack());

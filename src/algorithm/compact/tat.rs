@@ -252,7 +252,7 @@ impl CompactState for TatWord {
         self.horizon
     }
 
-    /// Returns the horizon, but at most 2²⁰ ticks, an ordinary burst: a sketch's cells have room for two of them.
+    /// Returns the horizon, but at most 2²⁰ ticks, which is an ordinary burst. A sketch's cells have room for two slacks.
     fn slack(&self) -> u64 {
         self.horizon.min(1 << 20)
     }

@@ -32,7 +32,7 @@ use crate::base::multiply_high;
 pub(crate) const STATE_BITS: u32 = 40;
 /// The fewest ticks per emission interval.
 pub(crate) const MIN_TICKS: u64 = 256;
-/// The most ticks per full burst: half the range is 64 of them.
+/// The most ticks per full burst: half the range is 64 full bursts.
 pub(crate) const MAX_HORIZON: u64 = 1 << (STATE_BITS - 7);
 /// The number of ticks per full burst, if the interval is long enough.
 const WANTED_HORIZON: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use crate::algorithm::step::{Algorithm, Refund};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 
-/// The fewest windows that an index can distinguish: half of them are 64.
+/// The fewest bits of a window index. Half the range is then 64 windows.
 const MIN_INDEX_BITS: u32 = 7;
 /// Half the range of indices must last longer than a thread can be preempted.
 const MIN_HALF_RANGE_NS: u128 = 1_000_000_000;

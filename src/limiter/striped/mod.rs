@@ -73,14 +73,14 @@ const MAX_STRIPES: usize = 1024;
 /// One limit in stripes; each stripe holds units that were charged in advance at a [`LeaseSource`].
 ///
 /// A *direct* limiter has one word, and every admitted check writes it. Cores that use it at once wait for its cache
-/// line, and two of them together are slower than one alone.
+/// line, and two cores together are slower than one core alone.
 ///
 /// Here each thread has a *stripe*. A check takes units from its stripe. These units were charged at the source as a
 /// *block*; when a block is used up, the limiter charges the next one. The shared word is therefore written once per
 /// block.
 ///
-/// Threads get their stripes in rotation, so up to the number of stripes each thread has its own. A thread gets its
-/// number when it first uses any such limiter, and keeps it for all of them. Two threads of this limiter can therefore
+/// Threads get their stripes in rotation, by thread numbers. A thread gets its number when it first uses any striped
+/// limiter, and keeps it for all striped limiters. If only some of these threads use this limiter, two of them can
 /// share a stripe while another stripe is free.
 ///
 /// [`Builder::striped`](crate::Builder::striped) creates it, or [`Builder::leases`](crate::Builder::leases) for your own

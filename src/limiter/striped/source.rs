@@ -18,10 +18,13 @@ use crate::store::Direct;
 /// Granted units are charged, whether they are spent or not. A limiter never returns units to the source.
 ///
 /// # Sources that are filled from outside
-/// A check must not wait for a distant source, such as a server. Then the source denies and records the wanted units. A
-/// task fetches that number, or [`RateLimiter::wanted`](crate::RateLimiter::wanted) if it is larger. The task then adds
-/// the units with [`RateLimiter::deposit`](crate::RateLimiter::deposit). Checks never wait for the task: they spend the
-/// units that the limiter already holds.
+/// If the units are on a distant server, a check must not wait for them:
+///
+/// 1. The source denies, and records the wanted units.
+/// 2. A task fetches that number, or [`RateLimiter::wanted`](crate::RateLimiter::wanted) if it is larger.
+/// 3. The task adds the units with [`RateLimiter::deposit`](crate::RateLimiter::deposit).
+///
+/// Checks never wait for the task: they spend the units that the limiter already holds.
 ///
 /// A lease's life begins at its request. [`lease_life`](crate::Builder::lease_life) must therefore exceed the time
 /// from one check to the next plus the round trip, with a sixteenth to spare. Otherwise the units fetched after one

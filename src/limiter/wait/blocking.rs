@@ -13,8 +13,8 @@ use crate::base::decision::Decision;
 use crate::base::sync::{Condvar, Mutex};
 use crate::store::Store;
 
-/// The shortest and the longest sleep while the clock does not advance. Each sleep is twice the previous one. The
-/// longest is also how late a thread may be after the clock continues; tokio's timer allows itself the same.
+/// The shortest and the longest sleep while the clock does not advance. Each sleep is twice the previous one. After the
+/// clock continues, a thread can be late by the longest sleep, which equals the precision of tokio's timer.
 const SHORTEST_NS: u64 = 1_000;
 const LONGEST_NS: u64 = 1_000_000;
 
@@ -41,8 +41,8 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Wait<'a, S, C, Q> {
         self
     }
 
-    /// Adds a random time to the wait, but not beyond the deadline. A caller that need not wait goes at once. Default:
-    /// none.
+    /// Adds a random time to the wait, but not beyond the deadline. A caller that need not wait continues at once.
+    /// Default: none.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.0.jitter(jitter);
         self
@@ -56,8 +56,8 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Wait<'a, S, C, Q> {
     /// # Errors
     /// Returns [`NotReady`], and charges nothing, if the cost can never be admitted, or not before the deadline.
     pub fn block(mut self) -> Result<Decision, NotReady> {
-        // A thread that need not wait needs no waker. A thread that must wait is in line by now, and leaves its waker
-        // with the next step.
+        // A thread that need not wait needs no waker. A thread that must wait is in line after this call, and the next
+        // call stores its waker.
         if let Next::Done(result) = self.0.advance(Waker::noop()) {
             return result;
         }
@@ -68,7 +68,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Wait<'a, S, C, Q> {
             match self.0.advance(&waker) {
                 Next::Done(result) => return result,
                 Next::Sleep { now_ns, until_ns } => {
-                    // The clock may stand still for longer than the missing time, which may be a nanosecond.
+                    // The missing time may be one nanosecond, and a coarse clock may not advance for much longer.
                     least_ns = if slept_at_ns == Some(now_ns) {
                         least_ns.saturating_mul(2).clamp(SHORTEST_NS, LONGEST_NS)
                     } else {
@@ -88,7 +88,7 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> fmt::Debug for Wait<'_, S, C, Q> {
     }
 }
 
-/// Wakes a sleeping thread: a separate flag, because the thread's parking token belongs to the caller.
+/// Wakes a sleeping thread. It has its own flag, because the thread's parking token belongs to the caller's code.
 #[derive(Default)]
 struct Alarm {
     rung: Mutex<bool>,

@@ -25,13 +25,13 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// A delay between zero and `most`.
+    /// Creates a delay between zero and `most`.
     #[must_use]
     pub const fn up_to(most: Duration) -> Self {
         Self::between(Duration::ZERO, most)
     }
 
-    /// A delay between `a` and `b`, both included, in either order.
+    /// Creates a delay between `a` and `b`, both included. The order of `a` and `b` does not matter.
     #[must_use]
     pub const fn between(a: Duration, b: Duration) -> Self {
         let (a, b) = (saturating_nanos(a), saturating_nanos(b));

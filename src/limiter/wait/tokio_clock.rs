@@ -23,7 +23,7 @@ use crate::base::clock::{Clock, Timestamp, saturating_nanos, unix_nanos};
 /// let build = RateLimiter::builder(Gcra::new(Quota::per_minute(1)));
 /// let limiter = build.clock(TokioClock::new()).direct();
 /// for _ in 0..=60 {
-///     limiter.until_ready().await?; // an hour, in no time
+///     limiter.until_ready().await?; // one hour of paused time
 /// }
 /// assert_eq!(start.elapsed(), Duration::from_secs(3_600));
 /// # Ok(())

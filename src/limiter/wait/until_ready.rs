@@ -29,15 +29,15 @@ use crate::store::Store;
 /// kept but not polled delays the waiters behind it.
 ///
 /// # Panics
-/// If it has to wait and is polled outside a tokio runtime, or in a runtime without a timer.
+/// Panics if it has to wait and is polled outside a tokio runtime, or in a runtime without a timer.
 ///
 /// # Complexity
-/// O(1) if no waiter waits for a key of the same shard and capacity is free: one hash more than a check, no lock and
-/// no allocation. Otherwise each poll holds a mutex for a moment, and takes O(log n) for n waiters.
+/// O(1) if capacity is free and no other call waits for a key of the same shard. It then takes one more hash than a
+/// check, no lock and no allocation. Otherwise each poll holds a mutex for a moment, and takes O(log n) for n waiters.
 #[must_use = "the wait does not begin until the future is polled"]
 pub struct UntilReady<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized = ()> {
     turn: Turn<'a, S, C, Q>,
-    /// Boxed if the task has to wait, so that the whole future can be moved.
+    /// Boxed, so that the whole future can be moved. `None` until the task has to wait.
     timer: Option<Pin<Box<Sleep>>>,
     /// The time that the timer is set to, by the limiter's clock.
     until_ns: u64,
@@ -55,7 +55,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> UntilReady<'a, S, C, Q> {
         self
     }
 
-    /// Adds a random time to the wait, but not beyond the deadline. A task that need not wait goes at once. Default:
+    /// Adds a random time to the wait, but not beyond the deadline. A task that need not wait continues at once. Default:
     /// none. No effect after the turn has come.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.turn.jitter(jitter);

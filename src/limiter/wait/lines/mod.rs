@@ -72,7 +72,7 @@ struct WaitLine {
     units: u128,
     /// When the place of the head became free: the turn of the previous head, or the time at which it gave up.
     since_ns: u64,
-    /// The turn of the head. If the head has not asked yet, this is `since_ns`, and the head goes no earlier than that.
+    /// The turn of the head. If the head has not asked yet, this is `since_ns`, and the turn is not before that.
     turn_ns: u64,
     /// The clock reading at which the line last moved. It is after the previous head's turn, because timers are late.
     moved_ns: u64,
@@ -99,7 +99,7 @@ pub(crate) struct LinePosition {
 pub(crate) struct Ahead {
     /// The units that are not charged yet.
     pub(crate) units: u128,
-    /// No unit in line goes before this time.
+    /// No waiter in line is admitted before this time.
     pub(crate) turn_ns: u64,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Ahead {
 pub(crate) enum LineStanding {
     /// At the head of the line, which has had no head since `since_ns`.
     Head { since_ns: u64 },
-    /// Behind a head that goes at `turn_ns`, or later if it has not asked yet. The line last moved at `moved_ns`.
+    /// Behind a head whose turn is at `turn_ns`, or later if it has not asked yet. The line last moved at `moved_ns`.
     Behind { turn_ns: u64, moved_ns: u64 },
 }
 

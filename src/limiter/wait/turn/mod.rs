@@ -263,8 +263,8 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         self.stage = WaitStage::Polling { place, told_ns, pause_ns };
     }
 
-    /// Returns until when to wait for a head that goes at `turn_ns` or has not asked yet. Gives up if the wait is too
-    /// late.
+    /// Returns the time until which to wait for the head, whose turn is at `turn_ns` or not known yet. Gives up if the
+    /// deadline has passed.
     fn patience(&mut self, place: LinePosition, turn_ns: u64, moved_ns: u64, now_ns: u64) -> Option<u64> {
         if now_ns < self.deadline_ns || self.deadline_ns == u64::MAX {
             return Some(self.deadline_ns);
@@ -361,9 +361,9 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
         let now_ns = self.clock.now().as_nanos();
         leaving.now_ns = now_ns;
         if let Some(charge) = charge {
-            // Only the newest reserved turn can be refunded, and then no other charge of the key came after it. The
-            // refund is therefore dated at the charge's own time, as if the charge had never been made. The time since
-            // then has not paid anything of an unused charge.
+            // The store refunds a reserved turn only if no other charge of the key came after it. The refund is
+            // therefore dated at the charge's own time, as if the charge had never been made. The time since then has
+            // paid no part of the unused charge.
             let at_ns = if charge.delay().is_zero() { now_ns } else { charge.at().as_nanos() };
             let at = CheckTime::from_ns(at_ns);
             self.store.refund(self.store.prepare(self.key), at, &charge, charge.cost());
