@@ -1,6 +1,7 @@
 //! The time of a check, and the newest time that a store has written.
 //!
-//! A narrow word keeps its time modulo a range. A word far ahead of a caller's time therefore has one of two meanings:
+//! A compact word or a sketch keeps its time in few bits, so modulo a *range*. A word far ahead of a caller's time
+//! therefore has one of two meanings:
 //!
 //! - The word is *live*: another caller, or another clock, is ahead.
 //! - The word is left from an earlier round of the range: no caller used it for almost a whole range.

@@ -35,8 +35,8 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// # Memory
     /// The limiter keeps the old states until the next change or [`RateLimiter::forget_past`], so its memory doubles
     /// for that time. A change is *paid* once time has paid the largest debt that it can have carried over. If the
-    /// quota changes again before that, the limiter first moves all debts into its present states. Two limiters cannot
-    /// do this: a compact limiter with [spilled](crate::Overflow::Spill) or [inherited](crate::Overflow::Inherit)
+    /// quota changes again before that, the limiter first moves all debts into its present states. Two kinds of
+    /// limiters cannot do this: a compact limiter with [spilled](crate::Overflow::Spill) or [inherited](crate::Overflow::Inherit)
     /// debts, and a keyed limiter whose cap leaves no room for a key. They keep the states of each change that is not
     /// paid yet.
     ///

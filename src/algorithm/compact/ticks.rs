@@ -7,9 +7,9 @@
 //!   number of ticks, the decision is exact, ties included. Otherwise the request is treated as earlier, by less than a
 //!   tick. The error does not accumulate: over any interval of length t at most `burst + (t + tick) / interval` units
 //!   are admitted.
-//! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. If a key returns after that time, and no key used its slot in
-//!   the meantime, its old word reads as a debt again. This happens only if the key returns within a span of one full
-//!   burst in each 2⁴⁰ ticks.
+//! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. If a key returns after almost exactly 2⁴⁰ ticks, and no key used
+//!   its slot in the meantime, its old word reads as a debt again. This happens in a span of one full burst out of 2⁴⁰
+//!   ticks.
 //! - *Preemption.* A thread that is stopped between its clock reading and its exchange must continue within half the
 //!   range, which is at least a second.
 //!

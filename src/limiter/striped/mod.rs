@@ -15,8 +15,8 @@
 //! A check spends its cost from its own stripe by one exchange, if the stripe holds the cost. No other core usually
 //! writes that cache line. Otherwise the call repeats these steps until it ends:
 //!
-//! 1. If its own stripe and its hand together hold the cost, the call exchanges the stripe's word for the rest of both.
-//!    The request is admitted.
+//! 1. If its own stripe and its hand together hold the cost, the call exchanges the stripe's word for a word with the
+//!    units that are left of both. The request is admitted.
 //! 2. If a slot of the deposits holds the missing units, or the source grants them, the call adds them to its hand.
 //! 3. If the source denies, the call adds up its own stripe, its hand, all other stripes, the deposits, and the units
 //!    that remain at the source:
