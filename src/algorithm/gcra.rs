@@ -13,8 +13,8 @@ use crate::base::quota::{Quota, QuotaError};
 /// In any interval of length `t` it admits at most `burst + t / T` units.
 ///
 /// Times are exact if `T` is a whole number of nanoseconds, or a fraction with a denominator of at most 32. Otherwise
-/// `T` is rounded up by less than 1/32 ns (1 ns if the burst takes over two years to refill). Where `T` is not whole,
-/// the limiter distinguishes times within 9 years of a key's last use; a caller's time further away is read wrongly.
+/// `T` is rounded up by less than 1/32 ns (1 ns if the burst takes over two years to refill). If `T` is not a whole
+/// number of nanoseconds, the limiter decides correctly only at times within 9 years of the key's last use.
 ///
 /// # Examples
 /// ```

@@ -12,8 +12,8 @@ use crate::base::quota::{Quota, QuotaError, Reason};
 
 /// Minimum spacing: at least `spacing` between two admissions, whatever they cost.
 ///
-/// The word is the earliest time of the next admission. A request is one event: only whether its cost is zero matters.
-/// In any interval of length `t` at most `1 + t / spacing` requests are admitted.
+/// The word is the earliest time of the next admission. Each request is one event, whatever its cost; a cost of zero
+/// charges nothing. In any interval of length `t` at most `1 + t / spacing` requests are admitted.
 ///
 /// # Examples
 /// ```

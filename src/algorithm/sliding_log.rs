@@ -38,8 +38,8 @@ use alloc::boxed::Box;
 /// admitted at `t` leaves at `t + period`.
 ///
 /// The log takes 8 bytes per key for each unit of the limit. Limits above [`SlidingLog::MAX_LIMIT`] are an error; use
-/// [`SubWindow`](crate::SubWindow) for them. A decision reads one old time, for every limit. The remaining units take a
-/// binary search, O(log limit), and a cost of n writes n times.
+/// [`SubWindow`](crate::SubWindow) for them. A decision reads one old time, however large the limit is. The number of
+/// remaining units takes a binary search, O(log limit). A cost of n writes n words.
 ///
 /// For this algorithm time ends in the year 2262: from then on it only denies.
 ///

@@ -13,9 +13,9 @@ use crate::base::sync::AtomicU64;
 ///
 /// `estimate = previous × (time left in the current window / period) + current`
 ///
-/// By default the weighted part is rounded down, and a request is admitted while the estimate is below the limit (a
-/// cost of n, while there is room for n). At 7 per minute, 6.5 is below 7. [`SlidingWindow::strict`] requires room for
-/// the whole request: 6.5 + 1 is above 7.
+/// A request is admitted if the estimate plus its cost is at most the limit. By default the weighted part is rounded
+/// down: at 7 per minute, an estimate of 6.5 counts as 6, so one more unit fits. [`SlidingWindow::strict`] rounds it up:
+/// 6.5 counts as 7, and no unit fits.
 ///
 /// The estimate assumes that the previous window's requests were spread evenly. If they were not, up to twice the limit
 /// can be admitted in an interval of one period, and less than one unit more with the default rounding. In practice the
@@ -31,7 +31,7 @@ use crate::base::sync::AtomicU64;
 /// assert!(limiter.check_at(5, Timestamp::from_secs(30)).is_allowed());
 /// assert!(limiter.check_at(3, Timestamp::from_secs(60)).is_denied()); // 5 × 60/60 + 3 is 8
 /// assert!(limiter.check_at(3, Timestamp::from_secs(78)).is_allowed()); // 5 × 42/60 + 3 is 6.5
-/// assert!(limiter.check_at(1, Timestamp::from_secs(78)).is_allowed()); // room above 6.5
+/// assert!(limiter.check_at(1, Timestamp::from_secs(78)).is_allowed()); // 6.5 counts as 6
 /// ```
 /// # Source
 /// J. Desgats, "How we built rate limiting capable of scaling to millions of domains", Cloudflare, 2017.

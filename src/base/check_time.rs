@@ -1,6 +1,6 @@
 //! The time of a check, and the newest time that a store has written.
 //!
-//! A compact word or a sketch keeps its time in few bits, so modulo a *range*. A word far ahead of a caller's time
+//! A compact word, and a word of a sketch, keeps its time in few bits: modulo a *range*. A word far ahead of a caller's time
 //! therefore has one of two meanings:
 //!
 //! - The word is *live*: another caller, or another clock, is ahead.

@@ -22,9 +22,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// # Complexity
     /// Compact or sketch: O(1). A compact limiter reads the clock, hashes the key, reads one cache line, and makes one
     /// exchange if the unit is admitted. A sketch reads three lines and makes up to four exchanges. Neither allocates.
-    /// Both are lock-free. A denial writes nothing, with two exceptions: it counts a new key that is denied because of
-    /// a debt that was [spilled or inherited](crate::Overflow), and it may write in races of a
-    /// [`Sketch`](crate::Sketch).
+    /// Both are lock-free. A denial writes nothing, with two exceptions. A compact limiter counts each new key that it
+    /// denies because of a debt that was [spilled or inherited](crate::Overflow). A [`Sketch`](crate::Sketch) may write
+    /// in a race.
     ///
     /// Keyed: O(1) expected. The limiter reads the clock, hashes the key, pins an epoch, makes three dependent loads,
     /// and makes one exchange if the unit is admitted. It is lock-free. A denial writes nothing that threads share,
@@ -70,14 +70,14 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// Checks `cost` units for `key` at the time `now`.
     ///
     /// A limiter may mix given times and clock readings, and the times may come from clocks that differ. A `now`
-    /// before an earlier call's time can only deny more, by less than the step back. A keyed store has one exception:
-    /// it may have removed the key as idle, as of the latest time of any call.
+    /// before an earlier call's time can only deny more, by less than the step back. There is one exception: if a keyed
+    /// store has removed the key as idle, as of the latest time of any call, the key starts with its full quota.
     ///
     /// A compact store handles a `now` that is far behind. If `now` is behind the newest time by more than a quarter
     /// of the [range](crate::Compact) of the words, the store uses the time at that quarter instead. If such times
     /// continue for a second (or for the time that a burst takes to refill, if that is longer) and no other call has a
-    /// newer time, the newest time was wrong. The newest time then falls back to theirs, and each key may get one more
-    /// burst.
+    /// newer time, the store concludes that the newest time was wrong. It then replaces the newest time by the time of
+    /// these calls, and each key may get one more burst.
     #[inline]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision

@@ -1,4 +1,4 @@
-//! Methods that only limiters with fingerprints of keys have.
+//! Methods that only compact limiters have. They hold fingerprints of keys.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
@@ -178,9 +178,9 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
 
     /// Sets the debts of all keys to those in a snapshot, less the debt that time has paid since.
     ///
-    /// If the clock is behind the snapshot's clock (it was stepped back, or has another origin), it continues from the
-    /// time of the snapshot, as if no time had passed. Call this method before the limiter is in use: charges made
-    /// during the call may be lost.
+    /// If this limiter's clock is behind the snapshot's clock (it was stepped back, or has another origin), the debts
+    /// continue from this limiter's present time, as if no time had passed since the snapshot. Call this method before
+    /// the limiter is in use: charges made during the call may be lost.
     ///
     /// To change the quota over a restart, restore a limiter with the old quota, make it
     /// [`adjustable`](RateLimiter::adjustable), and [set](RateLimiter::set_quota) the new quota.

@@ -7,7 +7,7 @@ use crate::limiter::RateLimiter;
 use crate::store::op::Ticket;
 use crate::store::{ManyKeys, Operation, Store};
 
-/// One limit of a request: a limiter, the request's key there, and its cost there. Made by [`RateLimiter::on`], for
+/// One limit of a request: a limiter, the request's key there, and its cost there. [`RateLimiter::on`] creates it, for
 /// [`check_all`](crate::check_all).
 ///
 /// # Examples

@@ -204,7 +204,7 @@ impl Decision {
 
 /// An [`Algorithm`] whose units can be charged before they are spent. Sealed.
 ///
-/// All algorithms but two: [`MinimumSpacing`](crate::MinimumSpacing) admits requests regardless of their cost, and
+/// All algorithms except two: [`MinimumSpacing`](crate::MinimumSpacing) admits requests regardless of their cost, and
 /// [`LeakyBucketQueue`](crate::LeakyBucketQueue) returns when each request may go.
 pub trait LeaseAlgorithm: Algorithm {}
 

@@ -1,4 +1,4 @@
-//! The word of a stripe: a lease, and how large the next one should be.
+//! The word of a stripe: a lease, and the size of the next block.
 //!
 //! ```text
 //! word = [ expiry : 64 - b | log2 of the block : 5 | units : b - 5 ]        0 = no lease
@@ -26,7 +26,7 @@ const BLOCK_BITS: u32 = 5;
 /// The least number of bits below the expiry. A tick is at least 2^12 ns, about 4 µs, and at least 127 units fit in a
 /// word.
 const MIN_TICK_BITS: u32 = 12;
-/// An hour, in nanoseconds: more than any prepaid unit should live.
+/// The longest life of a lease: one hour, in nanoseconds.
 const MAX_LIFE_NS: u64 = 3_600_000_000_000;
 
 /// The fields of a word, for one life of leases.
