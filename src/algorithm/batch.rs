@@ -20,13 +20,13 @@
 //!
 //! Why the races are right:
 //!
-//! - *Two threads begin one lap.* The anchor is then the later of their times. The winner's call was in progress at that
-//!   time, because the loser read its clock before it loaded the head that the winner replaced. The lap begins as if the
-//!   winner had read its clock at that time.
+//! - *Two threads begin one lap.* The anchor is then the later of their times. The winner's call was in progress at
+//!   that time, because the loser read its clock before it loaded the head that the winner replaced. The lap begins as
+//!   if the winner had read its clock at that time.
 //! - *A thread stalls* between its clock reading and its raise, while another thread begins the lap. The stalled thread
 //!   can still raise the anchor of that lap, but only to a time before the exchange that began the lap. `steps` never
-//!   decreases. The boundaries come later by less than the time between the old anchor and that exchange, which can only
-//!   deny more.
+//!   decreases. The boundaries come later by less than the time between the old anchor and that exchange, which can
+//!   only deny more.
 
 use super::split::Split;
 use super::step::{Raise, Refund, Refunded, Step, Stepper};
@@ -218,8 +218,8 @@ impl Batch {
         }
     }
 
-    /// Returns the current period and the state in it. The period is never before the word's own: an earlier time counts
-    /// as the beginning of the word's period.
+    /// Returns the current period and the state in it. The period is never before the word's own: an earlier time
+    /// counts as the beginning of the word's period.
     #[inline]
     fn aligned_present(&self, head: u64, now_ns: u64, phase_ns: u64, split: Split) -> (u64, Present) {
         // Period 0 ends at the phase; period k ends at phase + k × period.
@@ -354,7 +354,8 @@ impl Stepper for Batch {
 
     const CAN_REFUND: bool = true;
 
-    /// Refunds up to `units` of a charge, if its period is still the current one. At a boundary, time pays a whole batch.
+    /// Refunds up to `units` of a charge, if its period is still the current one. At a boundary, time pays a whole
+    /// batch.
     fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
 

@@ -9,8 +9,8 @@
 //! has no room for both counts. The caller therefore does two steps:
 //!
 //! 1. It raises the ring's word for the ended window to the value of the head.
-//! 2. It exchanges the head from exactly that value. If the head changed in the meantime (another caller was admitted to
-//!    the ended window), the exchange fails, and the next try raises the larger count.
+//! 2. It exchanges the head from exactly that value. If the head changed in the meantime (another caller was admitted
+//!    to the ended window), the exchange fails, and the next try raises the larger count.
 //!
 //! Why the races are right:
 //!
@@ -18,8 +18,8 @@
 //!   An older value cannot replace it, because words only grow: first by index, then by count.
 //! - *A refund comes between a raise and its exchange.* Only the head's count can decrease, by a refund. The exchange
 //!   then fails, and the ring keeps the larger count, which can only deny more.
-//! - *The end of window k overwrites another window.* The ring has one place more than there are windows to remember, so
-//!   a reader of the old head does not count the overwritten window.
+//! - *The end of window k overwrites another window.* The ring has one place more than there are windows to remember,
+//!   so a reader of the old head does not count the overwritten window.
 //! - *A reader has an outdated head.* It may find newer words in the places of older ones, and counts these as zero. If
 //!   this leads to an admission, the exchange fails. If the reader still denies, it would also deny with the correct
 //!   words.

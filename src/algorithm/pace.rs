@@ -268,9 +268,9 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
     /// Refunds the unpaid part of up to `units` of a charge. All time since the charge's turn counts as payment of this
     /// charge, and the refund takes the charge's last units.
     ///
-    /// The time does not count as payment of earlier charges. Earlier charges may have been refunded since, and then the
-    /// time has paid this charge. The word does not record earlier charges, so only this part of the charge is certainly
-    /// still owed.
+    /// The time does not count as payment of earlier charges. Earlier charges may have been refunded since, and then
+    /// the time has paid this charge. The word does not record earlier charges, so only this part of the charge is
+    /// certainly still owed.
     ///
     /// Why the bound holds: let W be the TAT, and W' the TAT if all refunded units had never been charged. After a
     /// charge of c ticks at time t, W' is at least c − (u − t) ahead at every later time u, and every later charge adds

@@ -14,8 +14,8 @@ use crate::base::sync::AtomicU64;
 /// `estimate = previous × (time left in the current window / period) + current`
 ///
 /// A request is admitted if the estimate plus its cost is at most the limit. By default the weighted part is rounded
-/// down: at 7 per minute, an estimate of 6.5 counts as 6, so one more unit fits. [`SlidingWindow::strict`] rounds it up:
-/// 6.5 counts as 7, and no unit fits.
+/// down: at 7 per minute, an estimate of 6.5 counts as 6, so one more unit fits. [`SlidingWindow::strict`] rounds it
+/// up: 6.5 counts as 7, and no unit fits.
 ///
 /// The estimate assumes that the previous window's requests were spread evenly. If they were not, up to twice the limit
 /// can be admitted in an interval of one period, and less than one unit more with the default rounding. In practice the

@@ -1,8 +1,8 @@
 //! The interface between an algorithm and a store: a pure function from words, a time and a cost to an effect.
 //!
 //! A limit's state is one *head* word and, for some algorithms, a few *tail* words. Every admission and every refund is
-//! one compare-and-swap (CAS) of the head, from exactly the value on which the decision was based. Tail words only grow:
-//! a thread *raises* a tail word, which is an atomic maximum.
+//! one compare-and-swap (CAS) of the head, from exactly the value on which the decision was based. Tail words only
+//! grow: a thread *raises* a tail word, which is an atomic maximum.
 //!
 //! ```text
 //! load the head, and the tail words that it refers to
@@ -16,7 +16,8 @@
 //!
 //! Why the races are right:
 //!
-//! 1. Only the CAS of the head decides. If another thread changed the head first, the CAS fails, and nothing is charged.
+//! 1. Only the CAS of the head decides. If another thread changed the head first, the CAS fails, and nothing is
+//!    charged.
 //! 2. The tail word that was raised before a failed CAS stays raised. Each algorithm explains why this can only deny
 //!    more, or has no effect.
 //! 3. A thread that stops between the CAS and the fill blocks no other thread. The next thread sees that words are

@@ -98,8 +98,8 @@ impl SubWindow {
         used: u64,
         excess: u64,
     ) -> u64 {
-        // The oldest units expire first. The loop finds the sub-window whose expiry makes room: the sub-windows after it
-        // hold at most `most` units.
+        // The oldest units expire first. The loop finds the sub-window whose expiry makes room: the sub-windows after
+        // it hold at most `most` units.
         let most = used.saturating_sub(excess);
         let mut newer = 0u64;
         let present = core::iter::once((0, view.current));

@@ -1,14 +1,15 @@
 //! The time of a check, and the newest time that a store has written.
 //!
-//! A compact word, and a word of a sketch, keeps its time in few bits: modulo a *range*. A word far ahead of a caller's time
-//! therefore has one of two meanings:
+//! A compact word, and a word of a sketch, keeps its time in few bits: modulo a *range*. A word far ahead of a caller's
+//! time therefore has one of two meanings:
 //!
 //! - The word is *live*: another caller, or another clock, is ahead.
 //! - The word is left from an earlier round of the range: no caller used it for almost a whole range.
 //!
 //! [`Newest`] distinguishes the two cases without a second clock reading:
 //!
-//! 1. A writer checks that its time is at most [`Newest::high`]. If not, it raises `high`, *before* it publishes its word.
+//! 1. A writer checks that its time is at most [`Newest::high`]. If not, it raises `high`, *before* it publishes its
+//!    word.
 //! 2. At any moment, every live word is therefore at most one horizon after `high`, whichever caller and clock wrote
 //!    it. (The horizon is how far a word can be ahead of the time of its charge.)
 //! 3. A reader loads a word, then loads `high`. A word beyond that bound is from an earlier round: it is idle. Any

@@ -36,9 +36,9 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// The limiter keeps the old states until the next change or [`RateLimiter::forget_past`], so its memory doubles
     /// for that time. A change is *paid* once time has paid the largest debt that it can have carried over. If the
     /// quota changes again before that, the limiter first moves all debts into its present states. Two kinds of
-    /// limiters cannot do this: a compact limiter with [spilled](crate::Overflow::Spill) or [inherited](crate::Overflow::Inherit)
-    /// debts, and a keyed limiter whose cap leaves no room for a key. They keep the states of each change that is not
-    /// paid yet.
+    /// limiters cannot do this: a compact limiter with [spilled](crate::Overflow::Spill) or
+    /// [inherited](crate::Overflow::Inherit) debts, and a keyed limiter whose cap leaves no room for a key. They keep
+    /// the states of each change that is not paid yet.
     ///
     /// # Errors
     /// Returns an error if the algorithm or the store cannot hold the quota. Also returns an error if the limiter

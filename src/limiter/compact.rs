@@ -89,8 +89,8 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.reset(self.store.hash(key), CheckTime::given(now))
     }
 
-    /// Returns the number of slots, and counts of the limiter's actions for lack of free slots, such as evictions. These
-    /// counts are zero if the limiter is large enough.
+    /// Returns the number of slots, and counts of the limiter's actions for lack of free slots, such as evictions.
+    /// These counts are zero if the limiter is large enough.
     ///
     /// # Examples
     /// ```

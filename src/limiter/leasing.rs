@@ -6,8 +6,8 @@ use crate::limiter::RateLimiter;
 use crate::limiter::striped::{Lease, LeaseAlgorithm, LeaseSource, Leases, Striped};
 
 impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
-    /// [`RateLimiter::check_at`], as if the thread with this number called it. Thread numbers map to stripes in rotation.
-    /// For tests.
+    /// [`RateLimiter::check_at`], as if the thread with this number called it. Thread numbers map to stripes in
+    /// rotation. For tests.
     #[doc(hidden)]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_on(&self, thread: usize, cost: u64, now: Timestamp) -> Decision {
@@ -17,8 +17,8 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// Returns how many units to fetch now, so that every stripe in use finds its next block when its present block is
     /// empty.
     ///
-    /// This is twice the present blocks of the stripes that leased within the last life, less the units that the limiter
-    /// already holds. It is never more than the deposits have room for ([`deposit`](RateLimiter::deposit)).
+    /// This is twice the present blocks of the stripes that leased within the last life, less the units that the
+    /// limiter already holds. It is never more than the deposits have room for ([`deposit`](RateLimiter::deposit)).
     ///
     /// Use it with sources that are filled by deposits. It is zero while no check spends units. The first check after
     /// such a pause asks the source, which shows the source that units are wanted again.

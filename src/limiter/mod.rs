@@ -107,7 +107,8 @@ impl<S, C: Clock> RateLimiter<S, C> {
     }
 }
 
-/// Returns `wanted`, the algorithm for one call, if it can read the limiter's words. Otherwise returns the limiter's own.
+/// Returns `wanted`, the algorithm for one call, if it can read the limiter's words. Otherwise returns the limiter's
+/// own.
 #[inline]
 fn readable<'a, A: Algorithm>(own: &'a A, wanted: &'a A) -> &'a A {
     let reads = own.reads(wanted);

@@ -165,8 +165,8 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     ///
     /// Time pays a charge from the moment of the charge, or from its turn if it was [reserved](RateLimiter::reserve). A
     /// charge of n units can be refunded until the time of n units has passed. As soon as the time of one unit has
-    /// passed, the refund is at least one unit less than the charge. Earlier charges of the key do not extend this time,
-    /// because they may have been refunded in the meantime.
+    /// passed, the refund is at least one unit less than the charge. Earlier charges of the key do not extend this
+    /// time, because they may have been refunded in the meantime.
     ///
     /// What can be refunded depends on the algorithm and the store:
     /// - Windows and batches are paid at their ends. They refund only in the window, sub-window or period of the
@@ -177,8 +177,8 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// - A compact store refunds nothing to a key that was evicted after the charge.
     ///
     /// Refund each charge once, and not after the key was removed or reset. Reserved turns that have not come yet keep
-    /// their times. After these turns, the refunded units are available earlier. A refund dated before later charges may
-    /// return too much: it also returns the units that time paid in between.
+    /// their times. After these turns, the refunded units are available earlier. A refund dated before later charges
+    /// may return too much: it also returns the units that time paid in between.
     ///
     /// # Consistency
     /// Checks between the charge and the refund still see the charge.
@@ -234,9 +234,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// the difference as [`RateLimiter::refund`] does. If it was too low, this call charges the difference now, as
     /// [`RateLimiter::charge_unchecked`] does. Returns the state of the key afterwards.
     ///
-    /// With GCRA and greedy buckets, the result can equal that of a charge of `actual` from the start. This holds if the
-    /// key had no debt before the charge, and the charge is settled before time has paid it. A denied charge or a peek
-    /// charged nothing, so this call then charges all of `actual`.
+    /// With GCRA and greedy buckets, the result can equal that of a charge of `actual` from the start. This holds if
+    /// the key had no debt before the charge, and the charge is settled before time has paid it. A denied charge or a
+    /// peek charged nothing, so this call then charges all of `actual`.
     ///
     /// # Examples
     /// ```

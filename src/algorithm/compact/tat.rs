@@ -252,7 +252,8 @@ impl CompactState for TatWord {
         self.horizon
     }
 
-    /// Returns the horizon, but at most 2²⁰ ticks, which is an ordinary burst. A sketch's cells have room for two slacks.
+    /// Returns the horizon, but at most 2²⁰ ticks, which is an ordinary burst. A sketch's cells have room for two
+    /// slacks.
     fn slack(&self) -> u64 {
         self.horizon.min(1 << 20)
     }

@@ -23,8 +23,8 @@
 //! exactly.
 //!
 //! Times are rounded down, although rounding up would only deny more. With rounding up, a burst that is sent within one
-//! tick would lose its last unit: the first unit would be charged from the next tick on, and the last unit, still in the
-//! same tick, would find no room. Forty bits cannot distinguish this burst from one that began whole intervals ago.
+//! tick would lose its last unit: the first unit would be charged from the next tick on, and the last unit, still in
+//! the same tick, would find no room. Forty bits cannot distinguish this burst from one that began whole intervals ago.
 
 use crate::base::multiply_high;
 

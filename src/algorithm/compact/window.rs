@@ -75,7 +75,8 @@ pub(crate) type SlidingWord = WindowWord<2>;
 
 /// The counts of a state, as seen from the current window.
 struct CountsView {
-    /// How far ahead the state is. If its window has ended, how far ahead the equivalent state of the current window is.
+    /// How far ahead the state is. If its window has ended, how far ahead the equivalent state of the current window
+    /// is.
     ahead: u64,
     /// How many windows the state is after the current one: above zero only if the clock stepped back.
     later: u64,

@@ -179,11 +179,11 @@ impl Clock for StdClock {
 
 /// A clock that returns the time of the last [`CoarseClock::refresh`], from one shared word.
 ///
-/// Use it in servers that already have a regular tick, such as each iteration of an event loop. A reading costs one load
-/// instead of 10 to 20 ns. Clones share the word.
+/// Use it in servers that already have a regular tick, such as each iteration of an event loop. A reading costs one
+/// load instead of 10 to 20 ns. Clones share the word.
 ///
-/// Between refreshes all checks see the same time. In any interval of length `t`, a limiter therefore admits at most its
-/// bound for `t` plus the longest time between two refreshes.
+/// Between refreshes all checks see the same time. In any interval of length `t`, a limiter therefore admits at most
+/// its bound for `t` plus the longest time between two refreshes.
 ///
 /// # Examples
 /// ```

@@ -94,8 +94,8 @@ impl RateLimiter {
 
 impl<A, C, H> Builder<A, C, H> {
     /// For leases: sets the number of stripes, rounded up to a power of two, at most 1,024. Default: the number of
-    /// processors for this process. With fewer stripes, fewer units can be lost in expired leases, and a denial searches
-    /// faster. With fewer stripes than busy cores, some cores share a word.
+    /// processors for this process. With fewer stripes, fewer units can be lost in expired leases, and a denial
+    /// searches faster. With fewer stripes than busy cores, some cores share a word.
     pub fn stripes(mut self, stripes: usize) -> Self {
         self.options.leases.stripes = Some(stripes);
         self
@@ -103,10 +103,10 @@ impl<A, C, H> Builder<A, C, H> {
 
     /// For leases: sets how long charged units may be spent. Default: 10 ms.
     ///
-    /// In any interval, the limiter can admit more than the algorithm, by at most the units that the algorithm admits in
-    /// one life. With a shorter life, checks charge blocks more often. With a life below 4 µs, stripes hold no units at
-    /// all. A life above an hour is set to an hour. If units are [deposited](crate::RateLimiter::deposit), the life must
-    /// exceed the time from one check to the next plus the round trip to the source, with a sixteenth to spare.
+    /// In any interval, the limiter can admit more than the algorithm, by at most the units that the algorithm admits
+    /// in one life. With a shorter life, checks charge blocks more often. With a life below 4 µs, stripes hold no units
+    /// at all. A life above an hour is set to an hour. If units are [deposited](crate::RateLimiter::deposit), the life
+    /// must exceed the time from one check to the next plus the round trip to the source, with a sixteenth to spare.
     pub fn lease_life(mut self, life: Duration) -> Self {
         self.options.leases.life = life;
         self

@@ -154,7 +154,8 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
     }
 }
 
-/// Returns the worst of the outcomes: `Never`, then `Denied`, then `Allowed`. `Never` comes first because no wait helps.
+/// Returns the worst of the outcomes: `Never`, then `Denied`, then `Allowed`. `Never` comes first because no wait
+/// helps.
 #[inline(always)]
 pub(super) fn worst(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
     outcomes.fold(Outcome::Allowed, |worst, outcome| match (worst, outcome) {

@@ -56,8 +56,8 @@ pub trait LimitSet {
     }
 }
 
-/// Finishes a request that one exchange at each limit did not charge, because a limit has a new key or an exchange lost a
-/// race.
+/// Finishes a request that one exchange at each limit did not charge, because a limit has a new key or an exchange lost
+/// a race.
 ///
 /// Charges the limits that are not charged yet; those that can refund come first. If one limit denies, refunds all.
 #[cold]

@@ -40,8 +40,8 @@ use crate::base::clock::Timestamp;
 /// # Consistency
 /// No limit ever admits more than its own bound, whatever other threads charge at the same time.
 ///
-/// If another thread charges a limit first, and that limit then denies, this call at once refunds the limits that it has
-/// charged. Until then, these charges may deny other requests. They are at most this request's cost at each limit.
+/// If another thread charges a limit first, and that limit then denies, this call at once refunds the limits that it
+/// has charged. Until then, these charges may deny other requests. They are at most this request's cost at each limit.
 ///
 /// Logs, sketches, queues (except the last request in them) and compact stores with
 /// [`Overflow::Inherit`](crate::Overflow::Inherit) cannot refund, so they are charged last. If a request has two such

@@ -168,8 +168,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Spends `cost`, if the stripe and the hand together hold enough: first from the stripe, then from the hand. Leaves
-    /// the rest in the stripe.
+    /// Spends `cost`, if the stripe and the hand together hold enough: first from the stripe, then from the hand.
+    /// Leaves the rest in the stripe.
     fn settle(&self, home: &AtomicU64, now_ns: u64, cost: u64, hand: Gathered, log2: u32) -> Settled {
         loop {
             let word = home.load(Ordering::Relaxed);
@@ -338,8 +338,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         self.words.deposits().add(&self.terms.layout, Gathered { units: lease.units(), expiry }, now_ns)
     }
 
-    /// Returns how many units to fetch so that every recently used stripe finds its next block: twice the current blocks
-    /// of these stripes, less the units that are held already, and at most the free room of the deposits.
+    /// Returns how many units to fetch so that every recently used stripe finds its next block: twice the current
+    /// blocks of these stripes, less the units that are held already, and at most the free room of the deposits.
     pub(crate) fn wanted(&self, now_ns: u64) -> u64 {
         let recent = |word: &u64| self.terms.layout.is_recent(*word, now_ns);
         let words = || self.words.stripes().map(|stripe| stripe.load(Ordering::Relaxed));

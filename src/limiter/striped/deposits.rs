@@ -8,8 +8,8 @@
 //!
 //! 1. A deposit goes to the slot where it adds most to the worth of all slots.
 //! 2. If that slot has no room for all units, the rest goes to the next best slot, and so on.
-//! 3. Units that would not increase the worth are lost. A deposit therefore never joins a slot that would lose more worth
-//!    than the deposit adds.
+//! 3. Units that would not increase the worth are lost. A deposit therefore never joins a slot that would lose more
+//!    worth than the deposit adds.
 
 use super::word::{Gathered, StripeLayout, exchange};
 use crate::base::sync::{AtomicU64, Ordering};

@@ -28,8 +28,8 @@
 //!
 //! - Units leave a word only by an exchange from exactly the value that was read. A word is the whole state of its
 //!   stripe, so a word that changed and changed back is equivalent to an unchanged word.
-//! - A hand has one expiry, the earliest of its pieces. The call first spends the units of its stripe, so the units that
-//!   are left usually come from its hand alone, and keep the hand's expiry.
+//! - A hand has one expiry, the earliest of its pieces. The call first spends the units of its stripe, so the units
+//!   that are left usually come from its hand alone, and keep the hand's expiry.
 //! - Units of two expiries can meet in one word if another call has refilled the stripe, or if a hand is put back. The
 //!   word then takes the earlier expiry, so no unit ever gets a later one.
 //! - A word that is empty or expired is overwritten. Its expired units are lost.
@@ -83,10 +83,10 @@ const MAX_STRIPES: usize = 1024;
 /// limiter, and keeps it for all striped limiters. If only some of these threads use this limiter, two of them can
 /// share a stripe while another stripe is free.
 ///
-/// [`Builder::striped`](crate::Builder::striped) creates it, or [`Builder::leases`](crate::Builder::leases) for your own
-/// source. Use it for a limit that several cores check hundreds of thousands of times per second. For all other limits,
-/// [`Direct`] is exact, as fast, and has more operations: a striped limiter cannot wait, reserve, refund, settle or
-/// adjust its quota, and it cannot be one of several limits on a request ([`check_all`](crate::check_all)).
+/// [`Builder::striped`](crate::Builder::striped) creates it, or [`Builder::leases`](crate::Builder::leases) for your
+/// own source. Use it for a limit that several cores check hundreds of thousands of times per second. For all other
+/// limits, [`Direct`] is exact, as fast, and has more operations: a striped limiter cannot wait, reserve, refund,
+/// settle or adjust its quota, and it cannot be one of several limits on a request ([`check_all`](crate::check_all)).
 ///
 /// # Guarantees
 ///

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! A lease is alive from one life before it was taken until its expiry. A thread that read its clock just before the
-//! lease was taken can therefore spend it. For earlier times the lease does not exist, however far the clock steps back.
+//! lease was taken can therefore spend it. For earlier times the lease does not exist, however far the clock steps
+//! back.
 
 use crate::base::sync::{AtomicU64, Ordering};
 

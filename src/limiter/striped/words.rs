@@ -25,8 +25,8 @@ pub(crate) trait Words {
     }
 }
 
-/// The number of deposit slots for many stripes. A life has about 16 to 32 ticks, so units with different expiries seldom
-/// share a slot.
+/// The number of deposit slots for many stripes. A life has about 16 to 32 ticks, so units with different expiries
+/// seldom share a slot.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
 /// The words of a limit that many cores use at the same time.

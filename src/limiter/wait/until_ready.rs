@@ -55,8 +55,8 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> UntilReady<'a, S, C, Q> {
         self
     }
 
-    /// Adds a random time to the wait, but not beyond the deadline. A task that need not wait continues at once. Default:
-    /// none. No effect after the turn has come.
+    /// Adds a random time to the wait, but not beyond the deadline. A task that need not wait continues at once.
+    /// Default: none. No effect after the turn has come.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.turn.jitter(jitter);
         self

@@ -67,8 +67,8 @@ fn on<A: Algorithm>(limiter: &Direct1<A>) -> BoundLimit<'_, Direct<A>, Still, ()
     limiter.on()
 }
 
-/// If two requests charge the limits in opposite orders, both may be denied, each because of a charge that the other one
-/// then refunds. The docs of `check_all` describe this.
+/// If two requests charge the limits in opposite orders, both may be denied, each because of a charge that the other
+/// one then refunds. The docs of `check_all` describe this.
 #[test]
 fn a_lost_race_leaves_nothing_behind() {
     explore(3, || {

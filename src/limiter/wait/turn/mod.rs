@@ -9,8 +9,8 @@
 //!
 //! *The head's reservation.*
 //!
-//! 1. The head is the first waiter of a line. Only the head asks the limiter, by [`Operation::Reserve`] with the longest
-//!    wait that its deadline allows.
+//! 1. The head is the first waiter of a line. Only the head asks the limiter, by [`Operation::Reserve`] with the
+//!    longest wait that its deadline allows.
 //! 2. Its reservation is the newest charge of the key, except for unchecked charges. Plain checks are therefore denied
 //!    until the head has gone. If the head is dropped, its refund is exact.
 //! 3. The head leaves when its turn has come by the limiter's own clock. The next waiter then reserves its turn.
@@ -25,8 +25,9 @@
 //! deny a reservation and return a retry time. The head then asks again at that time. It holds no reservation in
 //! between, so plain checks may overtake it. Other waiters may not.
 //!
-//! *Immediate denial.* A wait with a deadline estimates its turn when it joins the line, from the units that the limiter
-//! has admitted and the units before it in line. If that turn is after the deadline, the wait is denied at once.
+//! *Immediate denial.* A wait with a deadline estimates its turn when it joins the line, from the units that the
+//! limiter has admitted and the units before it in line. If that turn is after the deadline, the wait is denied at
+//! once.
 //!
 //! - The wait reads the limiter's figures before it joins the line, and a head takes its units off the line before it
 //!   charges them. The estimate therefore counts no unit twice, but it may miss a unit.
