@@ -74,7 +74,7 @@ pub(crate) enum Reason {
     },
     /// The windows are so short that the index of the spill sketch would wrap too soon.
     SpillRange,
-    /// An overflow policy that moves debts, for a word of two counts. Neither of two such words need include the
+    /// An overflow policy that moves debts, for a word of two counts. Neither of two such words needs to include the
     /// other's debt, so only `Forget` is possible.
     Overflow,
     /// A per-call quota would need another layout of the limiter's words.
