@@ -133,7 +133,7 @@ fn rows(page: &str, evidence: &str, commands: &str, wrong: &mut Complaints) -> V
         match Kind::of(word) {
             Some(kind) => rows[at].items.push((line, kind, name.to_owned())),
             None => {
-                wrong.evidence(line, format!("`{word}`, the kind of `{name}`, is unknown; see `Kind::of`"))
+                wrong.evidence(line, format!("`{word}`, the kind of `{name}`, is unknown; see `Kind::of`"));
             }
         }
     }
