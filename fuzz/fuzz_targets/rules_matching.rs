@@ -8,7 +8,7 @@ mod naive;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use naive::{Entry, find, tidied, yaml};
+use naive::{Entry, find, valid_entries, yaml};
 use tollgate::rules::{Config, Domain};
 
 /// The texts have few letters, so that many of them are equal.
@@ -51,7 +51,7 @@ struct Case {
 
 impl Arbitrary<'_> for Case {
     fn arbitrary(bytes: &mut Unstructured<'_>) -> Result<Self> {
-        let entries = tidied(entries(bytes, 0)?);
+        let entries = valid_entries(entries(bytes, 0)?);
         let mut requests = Vec::new();
         while !bytes.is_empty() && requests.len() < 64 {
             let steps = (0..bytes.int_in_range(1..=4)?)

@@ -12,7 +12,7 @@ use arbitrary::Unstructured;
 use common::Case;
 use common::compact::compact;
 use common::kinds::Kind;
-use common::ledger::{Operation, never_mints};
+use common::ledger::{Operation, check_no_units_created};
 use common::oracle::Verdict;
 use common::steps::{Op, within_reach};
 use common::subjects::direct;
@@ -78,12 +78,12 @@ fn play(bytes: &mut Unstructured<'_>, case: &Case) -> arbitrary::Result<Corpus> 
     // Not at time zero: a word in fractions moves that time by one.
     let start = (*start).max(1);
     if let Some(limiter) = direct(*kind, *spec) {
-        never_mints(*kind, *spec, start, start - 1, &ops, &*limiter);
+        check_no_units_created(*kind, *spec, start, start - 1, &ops, &*limiter);
     }
     if matches!(kind, Kind::Fixed | Kind::Sliding | Kind::SlidingStrict)
         && let Some(Ok((limiter, layout))) = compact(*kind, *spec)
     {
-        never_mints(*kind, *spec, start, layout.reach() / 2, &ops, &*limiter);
+        check_no_units_created(*kind, *spec, start, layout.reach() / 2, &ops, &*limiter);
     }
     Ok(Corpus::Keep)
 }

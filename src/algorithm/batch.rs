@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_that_wears_out_starts_anew_and_owes_no_less() {
+    fn worn_out_lap_restarts_with_its_debt() {
         // With 31 bits for units, 17 remain for steps.
         let capacity = (1 << 31) - 2;
         let quota = Quota::new(1, std::time::Duration::from_nanos(1));

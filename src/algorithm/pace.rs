@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scale_makes_common_intervals_exact() {
+    fn common_intervals_are_exact() {
         for (quota, interval, scale) in [
             (Quota::per_minute(10), 6_000_000_000, 1),
             (Quota::per_minute(7), 60_000_000_000, 7),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_never_rounded_up() {
+    fn pace_never_rounds_the_rate_up() {
         for limit in [3, 7, 11, 333, 999, 65_537, 699_999, 333_000_000, 31_999_999_999] {
             let pace = Pace::<false>::new(&Quota::per_second(limit));
             let exact = 1e9 / limit as f64 * f64::from(pace.scale);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_ends_refuses() {
+    fn pace_denies_at_the_end_of_time() {
         let pace = Pace::<false>::new(&Quota::per_second(1).burst(3));
         let almost = u64::MAX - 1_000_000_001;
         assert!(matches!(pace.step(0, |_| 0, almost, 1), Step::Admit { .. }));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapping_word_passes_zero_and_dead() {
+    fn wrapping_tat_skips_zero_and_dead() {
         let pace = Pace::<false>::new(&Quota::per_second(7));
         let interval = pace.interval;
         // Times whose TAT would be 0 or DEAD, found by the inverse of 7 modulo 2^64.

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_raises_the_newest_time_once_in_a_slack() {
+    fn newest_time_rises_once_per_slack() {
         for slack in [0, 10] {
             let newest = newest(slack);
             for time in [0, 1, 5_000, 5_000 + slack, 5_001 + slack, u64::MAX - 1, u64::MAX] {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn near_times_are_told_from_all_others() {
+    fn near_times_are_between_low_and_high() {
         for newest_time in [0, 1, 500, 1_000, 1_010, 5_000, u64::MAX / 2, u64::MAX - 20, u64::MAX] {
             let newest = newest(10);
             newest.raise(newest_time, |time| time);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_far_behind_is_decided_as_of_the_lowest() {
+    fn late_time_is_decided_at_low() {
         let newest = newest(10);
         newest.raise(5_000, |time| time);
         for (time, as_of) in [(6_000, 6_000), (5_000, 5_000), (4_000, 4_000), (3_999, 4_000), (3_970, 4_000)]
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_time_is_given_up_when_others_go_on() {
+    fn wrong_newest_time_falls_after_patience() {
         for wrong in [u64::MAX, 1 << 40] {
             let newest = newest(10);
             newest.raise(wrong, |time| time);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_began_at_a_wrong_time_begins_again() {
+    fn earlier_time_restarts_the_patience() {
         let newest = newest(0);
         newest.raise(u64::MAX, |time| time);
         assert_eq!(newest.as_of(1 << 50), newest.low());

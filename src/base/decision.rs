@@ -421,7 +421,7 @@ impl Decision {
 
     /// Returns the sustained rate that was in force, if the algorithm reports a rate and it differs from the quota's
     /// rate.
-    pub(crate) fn rate_unlike(&self, quota: &Quota) -> Option<SustainedRate> {
+    pub(crate) fn rate_if_different(&self, quota: &Quota) -> Option<SustainedRate> {
         let rate = match self.facts {
             Facts::Pace { interval, scale, .. } => {
                 SustainedRate { units: scale.into(), ns: interval.into(), rounded_ns: 1 }

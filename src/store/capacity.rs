@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_and_refused() {
+    fn memory_texts_are_parsed_or_refused() {
         for (text, bytes) in [
             ("4MiB", 4 << 20),
             (" 512 kib ", 512 << 10),

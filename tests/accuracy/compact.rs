@@ -66,7 +66,7 @@ fn holds(cell: &Cell, outcome: &Outcome, slack: f64) {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn the_tightest_memory_in_which_spilling_is_good() {
+fn spill_in_two_mebibytes_meets_design() {
     for cell in cells().filter(|cell| cell.row == Row::Store(Overflow::Spill) && cell.mebibytes == 2) {
         let scale = if cfg!(debug_assertions) { 64 } else { 16 };
         // The cells wrap around about every fourteen minutes.
@@ -83,7 +83,7 @@ fn the_tightest_memory_in_which_spilling_is_good() {
 /// start in every part of both periods.
 #[test]
 #[ignore = "for release builds: 32 runs of 300,000 requests and more"]
-fn tightest_memory_in_every_phase() {
+fn spill_in_two_mebibytes_every_phase() {
     for cell in cells().filter(|cell| cell.row == Row::Store(Overflow::Spill) && cell.mebibytes == 2) {
         for phase in 0..16 {
             let start_ns = cell.traffic.start_ns + phase * 3_999_971 * 1_000_000_000;
@@ -95,7 +95,7 @@ fn tightest_memory_in_every_phase() {
 
 #[test]
 #[ignore = "for release builds: 24 runs of a million requests and more"]
-fn the_whole_table() {
+fn all_stores_meet_design_table() {
     for cell in cells() {
         // Traffic B has few abusive keys, so their share varies more.
         let scale = if cell.traffic.name == "A" { 8 } else { 2 };
@@ -107,7 +107,7 @@ fn the_whole_table() {
 /// 12.5 bytes for each key with a debt.
 #[test]
 #[ignore = "for release builds"]
-fn twelve_bytes_per_key_deny_under_one_in_ten_thousand() {
+fn twelve_bytes_per_key_rarely_deny_wrongly() {
     let cell = cells().find(|cell| cell.row == Row::Store(Overflow::Spill)).expect("the table has this row");
     let outcome = run_in(&cell, 8, 2_900_000 / 8);
     let honest = outcome.honest(Charged::Admissions);
@@ -124,7 +124,7 @@ fn twelve_bytes_per_key_deny_under_one_in_ten_thousand() {
 /// slots, and a fraction of 0.6 of all slots is in use.
 #[test]
 #[ignore = "for release builds: some seconds"]
-fn strangers_share_a_fingerprint_as_often_as_stated() {
+fn new_keys_rarely_share_a_fingerprint() {
     const STRANGERS: u64 = 1 << 26;
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
     let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(1))).clock(clock).hasher(Seeded(5));

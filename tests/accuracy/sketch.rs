@@ -65,7 +65,7 @@ fn percent_denied_wrongly(scale: u32, mebibytes: usize) -> f64 {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn a_crowd_in_little_memory_is_seldom_denied_wrongly() {
+fn sketch_rarely_denies_wrongly_small_scale() {
     let percent = percent_denied_wrongly(64, 4);
     assert!(percent < 0.06, "{percent} %");
 }
@@ -74,7 +74,7 @@ fn a_crowd_in_little_memory_is_seldom_denied_wrongly() {
 /// target is 0.02 % in 4 MiB at full scale.
 #[test]
 #[ignore = "for release builds: 37 million requests"]
-fn a_sixteenth_of_forty_million_requests() {
+fn sketch_rarely_denies_wrongly_large_scale() {
     for (mebibytes, most) in [(2, 0.15), (4, 0.04), (8, 0.022)] {
         let percent = percent_denied_wrongly(16, mebibytes);
         assert!(percent < most, "{mebibytes} MiB: {percent} %");

@@ -81,7 +81,7 @@ struct Unlike {
     early: usize,
     /// Records denied because their client returned a whole range of states later, so that its old state looked
     /// current again.
-    came_round: usize,
+    met_old_debt: usize,
 }
 
 /// Replays the records through the compact store, which decides as oracles that never forget. Window counts are exact
@@ -112,7 +112,7 @@ fn replay_compact(kind: Kind, spec: Spec, records: &[Record], clients: usize) ->
         let decision = limiter.check_at(record.client, 1, record.at_ns);
         let expected = rounded[client].peek(at, 1);
         if decision.is_denied() && u128::from(at.saturating_sub(last[client])) >= range {
-            unlike.came_round += usize::from(expected == Verdict::Allowed);
+            unlike.met_old_debt += usize::from(expected == Verdict::Allowed);
             continue;
         }
         assert_eq!(verdict(&decision), expected, "{kind:?} {spec:?}: record {number}, {record:?}");
@@ -173,7 +173,7 @@ fn for_each_kind(job: impl Fn(Kind) + Sync) {
 }
 
 #[track_caller]
-fn every_algorithm_decides_as_its_oracle(name: &str) {
+fn replay_matches_oracles(name: &str) {
     let Some(directory) = directory() else { return };
     let trace = normalized(&directory, name);
     let clients = trace.clients.len();
@@ -182,14 +182,14 @@ fn every_algorithm_decides_as_its_oracle(name: &str) {
             let denied = replay(kind, spec, &trace.records, clients, false);
             assert!(denied > 0 && denied < trace.records.len(), "{kind:?} {spec:?} denied {denied}");
             // Times are in microseconds, so few lie within a tick of a tie.
-            let Unlike { early, came_round } = replay_compact(kind, spec, &trace.records, clients);
+            let Unlike { early, met_old_debt } = replay_compact(kind, spec, &trace.records, clients);
             assert!(
                 early * 1_000 <= trace.records.len(),
                 "{kind:?} {spec:?}: {early} records were decided early"
             );
             assert!(
-                came_round * 100_000 <= trace.records.len(),
-                "{kind:?} {spec:?}: {came_round} records met old debts"
+                met_old_debt * 100_000 <= trace.records.len(),
+                "{kind:?} {spec:?}: {met_old_debt} records met old debts"
             );
         }
         let denied = replay_both(kind, &trace.records, clients);
@@ -199,37 +199,37 @@ fn every_algorithm_decides_as_its_oracle(name: &str) {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn honeynet_httpd_2004_is_decided_as_by_the_oracles() {
-    every_algorithm_decides_as_its_oracle("honeynet_httpd_2004");
+fn honeynet_httpd_2004_matches_oracles() {
+    replay_matches_oracles("honeynet_httpd_2004");
 }
 
 #[test]
 #[ignore = "a minute unless optimised; .ci/run runs it"]
-fn aws_honeypot_2013_is_decided_as_by_the_oracles() {
-    every_algorithm_decides_as_its_oracle("aws_honeypot_2013");
+fn aws_honeypot_2013_matches_oracles() {
+    replay_matches_oracles("aws_honeypot_2013");
 }
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn github_events_2015_is_decided_as_by_the_oracles() {
-    every_algorithm_decides_as_its_oracle("github_events_2015");
+fn github_events_2015_matches_oracles() {
+    replay_matches_oracles("github_events_2015");
 }
 
 #[test]
-fn sec_edgar_2017_is_decided_as_by_the_oracles() {
-    every_algorithm_decides_as_its_oracle("sec_edgar_2017");
+fn sec_edgar_2017_matches_oracles() {
+    replay_matches_oracles("sec_edgar_2017");
 }
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn zeek_conn_2022_is_decided_as_by_the_oracles() {
-    every_algorithm_decides_as_its_oracle("zeek_conn_2022");
+fn zeek_conn_2022_matches_oracles() {
+    replay_matches_oracles("zeek_conn_2022");
 }
 
 /// The sorted source files contain the normalized records, so a replay of one is a replay of the other.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn every_source_form_holds_the_normalized_records() {
+fn source_files_match_normalized_records() {
     let Some(directory) = directory() else { return };
     for (name, extension) in TRACES {
         let common = normalized(&directory, name);
@@ -243,7 +243,7 @@ fn every_source_form_holds_the_normalized_records() {
 /// In the order of their sources, three traces step back in time, by up to weeks.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn trace_in_source_order_decides_as_oracles() {
+fn source_order_replay_matches_oracles() {
     let Some(directory) = directory() else { return };
     for (name, extension) in TRACES {
         let source: Trace = source(&directory, name, extension);
@@ -260,7 +260,7 @@ fn trace_in_source_order_decides_as_oracles() {
 
 /// String keys, looked up by `&str`, decide as numeric keys.
 #[test]
-fn string_keys_decide_as_numbers() {
+fn string_keys_decide_as_numeric_keys() {
     let Some(directory) = directory() else { return };
     let trace = normalized(&directory, "github_events_2015");
     let mut oracles = oracles(Kind::Gcra, TEN_A_MINUTE, trace.clients.len());
@@ -277,8 +277,8 @@ fn string_keys_decide_as_numbers() {
 /// Cause: the test harness hid the message. Symptom: tests without traces printed `ok` and nothing else.
 #[test]
 fn skipped_tests_are_reported() {
-    crate::common::skipped::assert_reported(
-        "traces::string_keys_decide_as_numbers",
+    crate::common::skipped::assert_skip_is_reported(
+        "traces::string_keys_decide_as_numeric_keys",
         "TOLLGATE_TRACES",
         "/nowhere",
         "no request traces in /nowhere",

@@ -16,7 +16,7 @@ use tollgate::{
 
 /// Checks the figure in the README and in the documentation of `RateLimiter::new`.
 #[test]
-fn a_new_limiter_takes_four_mebibytes() {
+fn new_limiter_takes_four_mebibytes() {
     assert_eq!(bytes_held(|| Box::new([0_u8; 100])), 100);
     // The first limiter calibrates the clock and creates what the whole process shares.
     drop(RateLimiter::new(Quota::per_second(1)));
@@ -47,7 +47,7 @@ impl Seen {
 const COSTS: [u64; 7] = [1, 0, 3, 40, 41, u64::MAX, 2];
 
 #[test]
-fn a_direct_limiter_never_allocates() {
+fn direct_limiter_never_allocates() {
     for kind in ALL {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
         with_algorithm!(kind, SPEC, algorithm => {
@@ -60,7 +60,7 @@ fn a_direct_limiter_never_allocates() {
                         seen.add(limiter.check_n(cost));
                     }
                     seen.add(limiter.check());
-                    seen.add(limiter.check_at(1, clock_of(step)));
+                    seen.add(limiter.check_at(1, time_of_step(step)));
                     clock.advance(Duration::from_millis(700 * (step % 5)));
                 }
             });
@@ -72,7 +72,7 @@ fn a_direct_limiter_never_allocates() {
 }
 
 #[test]
-fn no_verb_of_a_direct_limiter_allocates() {
+fn direct_charging_methods_never_allocate() {
     for kind in ALL {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
         with_algorithm!(kind, SPEC, algorithm => {
@@ -88,7 +88,7 @@ fn no_verb_of_a_direct_limiter_allocates() {
                         limiter.refund(&charge);
                         seen.add(charge);
                         seen.add(limiter.settle(&charge, cost.min(3)));
-                        seen.add(limiter.charge_unchecked_at(cost.min(2), clock_of(step)));
+                        seen.add(limiter.charge_unchecked_at(cost.min(2), time_of_step(step)));
                     }
                     clock.advance(Duration::from_secs(20 * (step % 5)));
                 }
@@ -102,7 +102,7 @@ fn no_verb_of_a_direct_limiter_allocates() {
 
 /// The store is too small, so keys are evicted and come back with their debts.
 #[test]
-fn no_verb_of_a_compact_limiter_allocates() {
+fn compact_charging_methods_never_allocate() {
     let keys: Vec<String> = (0..60).map(|key| format!("client number {key}")).collect();
     for kind in COMPACT {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -121,7 +121,7 @@ fn no_verb_of_a_compact_limiter_allocates() {
                             limiter.refund(key, &charge);
                             seen.add(charge);
                             seen.add(limiter.settle(key, &charge, cost.min(3)));
-                            seen.add(limiter.charge_unchecked_at(key, cost.min(2), clock_of(step)));
+                            seen.add(limiter.charge_unchecked_at(key, cost.min(2), time_of_step(step)));
                         }
                     }
                     clock.advance(Duration::from_secs(20 * (step % 5)));
@@ -137,7 +137,7 @@ fn no_verb_of_a_compact_limiter_allocates() {
 
 /// Several limits on one request: some requests are admitted, each limit denies some, and some keys are new.
 #[test]
-fn several_limits_on_one_request_allocate_nothing() {
+fn joint_checks_never_allocate() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let gcra = |limit| RateLimiter::builder(Gcra::new(Quota::per_hour(limit))).clock(clock.clone());
     let (direct, compact) = (gcra(200).direct(), gcra(2).compact().expect("a valid quota"));
@@ -160,12 +160,12 @@ fn several_limits_on_one_request_allocate_nothing() {
 }
 
 /// Returns the current time. Every fiftieth step returns a time long past.
-fn clock_of(step: u64) -> Timestamp {
+fn time_of_step(step: u64) -> Timestamp {
     Timestamp::from_nanos(if step.is_multiple_of(50) { step } else { 1_700_000_000 * SEC + step })
 }
 
 #[test]
-fn a_keyed_limiter_allocates_at_first_sight_only() {
+fn keyed_limiter_allocates_for_new_keys_only() {
     let keys: Vec<String> = (0..64).map(|key| format!("client number {key}")).collect();
     for kind in ALL {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -183,7 +183,7 @@ fn a_keyed_limiter_allocates_at_first_sight_only() {
                             seen.add(limiter.peek_n(key.as_str(), cost));
                             seen.add(limiter.check_n(key.as_str(), cost));
                         }
-                        seen.add(limiter.check_at(key.as_str(), 1, clock_of(step)));
+                        seen.add(limiter.check_at(key.as_str(), 1, time_of_step(step)));
                     }
                     // The limiter keeps nothing for keys that it only peeks at or denies.
                     seen.add(limiter.peek("a stranger"));
@@ -202,7 +202,7 @@ fn a_keyed_limiter_allocates_at_first_sight_only() {
 }
 
 #[test]
-fn a_batch_allocates_nothing_beyond_the_callers_vector() {
+fn batch_allocates_only_callers_vector() {
     let keys: Vec<String> = (0..64).map(|key| format!("client number {key}")).collect();
     for kind in ALL {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -225,7 +225,7 @@ fn a_batch_allocates_nothing_beyond_the_callers_vector() {
 
 /// New keys, evictions, spilled debts, batches and resets all use the memory allocated at construction.
 #[test]
-fn a_compact_limiter_never_allocates() {
+fn compact_limiter_never_allocates() {
     let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
     for kind in COMPACT {
         let one = [Overflow::Forget];
@@ -245,8 +245,8 @@ fn a_compact_limiter_never_allocates() {
                                 seen.add(limiter.peek_n(key, cost));
                                 seen.add(limiter.check_n(key, cost));
                             }
-                            seen.add(limiter.check_at(key, 1, clock_of(step)));
-                            seen.add(limiter.check_with(key, &tier, 1, clock_of(step)));
+                            seen.add(limiter.check_at(key, 1, time_of_step(step)));
+                            seen.add(limiter.check_with(key, &tier, 1, time_of_step(step)));
                             seen.add(limiter.check_hash(limiter.hash(key), 1));
                         }
                         limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| seen.add(decision));
@@ -276,7 +276,7 @@ fn a_compact_limiter_never_allocates() {
 
 /// Covers new keys, new windows, batches, late times, peeks and gauges.
 #[test]
-fn a_limiter_in_a_sketch_never_allocates() {
+fn window_sketch_limiter_never_allocates() {
     let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
     for (kind, bytes) in WINDOWS.into_iter().flat_map(|kind| [(kind, 256), (kind, 1 << 16)]) {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -291,7 +291,7 @@ fn a_limiter_in_a_sketch_never_allocates() {
                             seen.add(limiter.peek_n(key, cost));
                             seen.add(limiter.check_n(key, cost));
                         }
-                        seen.add(limiter.check_at(key, 1, clock_of(step)));
+                        seen.add(limiter.check_at(key, 1, time_of_step(step)));
                         seen.add(limiter.check_hash(limiter.hash(key), 1));
                     }
                     limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| seen.add(decision));
@@ -316,12 +316,12 @@ fn a_limiter_in_a_sketch_never_allocates() {
 }
 
 #[test]
-fn a_sketch_never_allocates() {
+fn tat_sketch_never_allocates() {
     let sketch = TatSketch::try_new(Quota::per_minute(4), 1 << 10).expect("the quota fits the store");
     let mut seen = Seen::default();
     let count = allocations(|| {
         for step in 0..5_000_u64 {
-            seen.add(sketch.check_at(((step % 40) << 50) | (step % 40), 1, clock_of(step)));
+            seen.add(sketch.check_at(((step % 40) << 50) | (step % 40), 1, time_of_step(step)));
         }
     });
     assert_eq!(count, 0);
@@ -331,7 +331,7 @@ fn a_sketch_never_allocates() {
 /// Writing header fields allocates at most once per value if the header map has room.
 #[cfg(feature = "http")]
 #[test]
-fn a_header_field_allocates_its_value_only() {
+fn header_field_allocates_only_its_value() {
     use http::HeaderMap;
     use tollgate::http::{Dialect, Fields, Policy, Reset};
 
@@ -381,7 +381,7 @@ fn meters_and_denied_keys_never_allocate() {
 /// match.
 #[cfg(feature = "rules")]
 #[test]
-fn finding_a_requests_rules_allocates_nothing() {
+fn rule_matching_never_allocates() {
     let day = "rate_limit: { unit: day, requests_per_unit: 1 }";
     let text = format!(
         "

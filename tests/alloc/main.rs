@@ -13,7 +13,7 @@ mod rules;
 mod tower;
 
 #[test]
-fn the_counter_counts() {
+fn counting_allocator_counts() {
     assert_eq!(counting::allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
     assert_eq!(counting::allocations(|| ()), 0);
 }

@@ -27,7 +27,7 @@ fn fewest(what: impl Fn()) -> u64 {
 }
 
 #[test]
-fn a_check_allocates_nothing() {
+fn rule_check_allocates_nothing() {
     let rules = Rules::builder().load([Config::from_yaml("test.yaml", TEXT).unwrap()]).unwrap();
     let ask = |entries: &[(&str, &str)]| {
         let _ = rules.check("d", &[Descriptor::new(entries)]);
@@ -47,7 +47,7 @@ fn a_check_allocates_nothing() {
 }
 
 #[test]
-fn a_search_among_patterns_allocates_nothing() {
+fn pattern_search_never_allocates() {
     let patterns = |key: &str, value: fn(usize) -> String| {
         lines(1_000, |at| format!("  - {{ key: '{key}', value: '{}', {LIMIT} }}\n", value(at)))
     };
@@ -155,7 +155,7 @@ fn json_files() -> Vec<(&'static str, String)> {
 /// The bound holds whether the file is read or refused: the memory must stay proportional to the file's length.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn reading_takes_at_most_twenty_times_the_file() {
+fn reading_takes_bounded_memory() {
     let (yaml, json): (Read, Read) = (Config::from_yaml, Config::from_json);
     let files = yaml_files().into_iter().map(|file| (yaml, file));
     let files = files.chain(json_files().into_iter().flat_map(|file| [(yaml, file.clone()), (json, file)]));
@@ -182,7 +182,7 @@ fn ordinary_large_files_are_read() {
 
 /// The memory is bounded, too, where a few bytes expand to much.
 #[test]
-fn reading_a_small_file_takes_little() {
+fn expanding_small_file_takes_bounded_memory() {
     let aliases = lines(11, |level| {
         let before = if level == 0 { "x".to_owned() } else { format!("*a{}", level - 1) };
         format!("  - &a{level} [{}]\n", [&*before; 10].join(", "))

@@ -92,7 +92,7 @@ fn clients() -> [ClientIp; 4] {
 }
 
 #[test]
-fn an_admitted_request_allocates_nothing() {
+fn admitted_request_allocates_nothing() {
     let quota = Quota::per_hour(5);
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     for client in clients() {
@@ -122,7 +122,7 @@ fn an_admitted_request_allocates_nothing() {
 
 /// Exemptions, costs, shared keys and refunds allocate nothing either.
 #[test]
-fn nor_do_the_options() {
+fn layer_options_allocate_nothing() {
     let quota = Quota::per_hour(5);
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let compact =
@@ -138,7 +138,7 @@ fn nor_do_the_options() {
 
 /// Header fields allocate only their values and their room in the response.
 #[test]
-fn fields_allocate_little() {
+fn header_fields_allocate_little() {
     let quota = Quota::per_hour(5);
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let compact =

@@ -68,7 +68,7 @@ fn replay(kind: Kind, spec: Spec, ledger: &[Charge]) -> Box<dyn Oracle> {
 }
 
 /// Checks that an oracle without the refunded charges admits everything that the limiter admits.
-pub(crate) fn never_mints(
+pub(crate) fn check_no_units_created(
     kind: Kind,
     spec: Spec,
     start: u64,

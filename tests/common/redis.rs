@@ -57,7 +57,7 @@ impl Server {
         for _ in 0..20 {
             let port = free_port();
             let mut process = spawn(port, dir.path(), &options);
-            if comes_up(&mut process, port) {
+            if wait_until_up(&mut process, port) {
                 return Some(Self { process, port, dir, options });
             }
             let _ = process.kill();
@@ -118,7 +118,7 @@ impl Server {
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
             self.process = spawn(self.port, self.dir.path(), &self.options);
-            if comes_up(&mut self.process, self.port) {
+            if wait_until_up(&mut self.process, self.port) {
                 return;
             }
             let _ = self.process.kill();
@@ -157,7 +157,7 @@ fn spawn(port: u16, dir: &Path, options: &[String]) -> Child {
     command.spawn().expect("redis-server can be run")
 }
 
-fn comes_up(process: &mut Child, port: u16) -> bool {
+fn wait_until_up(process: &mut Child, port: u16) -> bool {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
         if process.try_wait().expect("the process belongs to this test").is_some() {

@@ -22,7 +22,7 @@ pub(crate) fn skip(why: &str) {
 
 /// Runs a test of this program with an environment variable, and asserts that the test passes and reports that it
 /// skips.
-pub(crate) fn assert_reported(test: &str, variable: &str, value: &str, why: &str) {
+pub(crate) fn assert_skip_is_reported(test: &str, variable: &str, value: &str, why: &str) {
     let this = std::env::current_exe().expect("this program has a path");
     let output = Command::new(this)
         .args([test, "--exact", "--include-ignored", "--test-threads=2"])

@@ -43,7 +43,7 @@ macro_rules! left {
 }
 
 #[test]
-fn the_vectors_hold_for_every_store_and_algorithm() {
+fn carry_table_holds_for_all_limiters() {
     let day = Quota::per_day;
     for (carry, of_200, of_20) in VECTORS {
         for (to, expected) in [(200, of_200), (20, of_20)] {
@@ -85,7 +85,7 @@ fn the_vectors_hold_for_every_store_and_algorithm() {
 }
 
 #[test]
-fn a_direct_limiter_carries_its_one_state() {
+fn direct_quota_change_carries_state() {
     for (carry, of_200, of_20) in VECTORS {
         for (to, expected) in [(200, of_200), (20, of_20)] {
             let limiter = build(Gcra::new(Quota::per_day(100)), &clock()).direct().adjustable();
@@ -121,7 +121,7 @@ fn debt_is_paid_at_new_rate_after_change() {
 
 /// Checks the table in the documentation of `Carry`.
 #[test]
-fn alternating_bursts_forgive_up_to_the_difference() {
+fn alternating_bursts_forgive_at_most_difference() {
     let forgiven = |carry: Carry, owed: u64| {
         let limiter = build(Gcra::new(Quota::per_day(40)), &clock()).keyed::<u8>().adjustable();
         let owes = || 40 - limiter.peek(&1).remaining();
@@ -145,7 +145,7 @@ fn alternating_bursts_forgive_up_to_the_difference() {
 }
 
 #[test]
-fn changes_follow_each_other_before_the_first_is_paid() {
+fn successive_changes_carry_unpaid_debt() {
     let clock = clock();
     let limiter = build(Gcra::new(Quota::per_day(100)), &clock).keyed::<String>().adjustable();
     for key in ["asks between", "does not"] {
@@ -164,7 +164,7 @@ fn changes_follow_each_other_before_the_first_is_paid() {
 }
 
 #[test]
-fn debts_beyond_the_burst_are_carried_over() {
+fn debt_above_burst_is_carried_over() {
     let clock = clock();
     let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<String>().adjustable();
     assert_eq!(limiter.charge_unchecked("alice", 160).cost(), 160);
@@ -184,7 +184,7 @@ fn debts_beyond_the_burst_are_carried_over() {
 }
 
 #[test]
-fn forget_past_and_elapsed_time_clear_old_debts() {
+fn forget_past_and_time_clear_debts() {
     let clock = clock();
     let limiter = build(FixedWindow::new(Quota::per_minute(10)), &clock).compact().unwrap().adjustable();
     assert!(limiter.check_n("alice", 10).is_allowed());
@@ -203,7 +203,7 @@ fn forget_past_and_elapsed_time_clear_old_debts() {
 /// A compact limiter without enough room is the exception: it keeps every old store with an unpaid debt. After 64
 /// such stores it refuses further changes.
 #[test]
-fn many_changes_do_not_pile_up() {
+fn quota_changes_keep_few_old_states() {
     let clock = clock();
     let direct = build(Gcra::new(Quota::per_day(100)), &clock).direct().adjustable();
     let keyed = build(Gcra::new(Quota::per_day(100)), &clock).keyed::<String>().adjustable();
@@ -257,7 +257,7 @@ fn many_changes_do_not_pile_up() {
 }
 
 #[test]
-fn a_charge_of_the_old_quota_is_not_given_back() {
+fn old_quota_charge_is_not_refunded() {
     let clock = clock();
     let limiter = build(Gcra::new(Quota::per_day(10)), &clock).keyed::<String>().adjustable();
     let charge = limiter.check_n("alice", 5);
@@ -272,7 +272,7 @@ fn a_charge_of_the_old_quota_is_not_given_back() {
 }
 
 #[test]
-fn a_quota_that_does_not_fit_changes_nothing() {
+fn invalid_quota_change_has_no_effect() {
     let clock = clock();
     let limiter = build(SlidingLog::new(Quota::per_day(10)), &clock).keyed::<String>().adjustable();
     assert!(limiter.check_n("alice", 4).is_allowed());
@@ -282,7 +282,7 @@ fn a_quota_that_does_not_fit_changes_nothing() {
 }
 
 #[test]
-fn kinds_stay_what_they_are() {
+fn quota_change_keeps_algorithm_options() {
     let clock = clock();
     // An aligned bucket refills at half past each hour, before and after the change.
     let half_past = START + Duration::from_secs(1_800);
@@ -302,7 +302,7 @@ fn kinds_stay_what_they_are() {
 }
 
 #[test]
-fn times_that_the_caller_says_are_those_of_the_change() {
+fn quota_change_at_given_time() {
     let limiter = build(Gcra::new(Quota::per_minute(60)), &clock()).compact().unwrap().adjustable();
     let at = |seconds: u64| Timestamp::from_secs(1_000 + seconds);
     assert!(limiter.check_at("alice", 60, at(0)).is_allowed());
@@ -312,7 +312,7 @@ fn times_that_the_caller_says_are_those_of_the_change() {
 }
 
 #[test]
-fn it_goes_with_other_limits() {
+fn adjustable_limiter_in_joint_check() {
     let clock = clock();
     let changing = build(Gcra::new(Quota::per_day(3)), &clock).compact().unwrap().adjustable();
     let fixed = build(Gcra::new(Quota::per_day(5)), &clock).compact().unwrap();
@@ -327,14 +327,14 @@ fn it_goes_with_other_limits() {
 }
 
 /// Regression tests: each shows a debt that a change of the quota once lost.
-mod lost_once {
+mod regressions {
     use super::*;
     use tollgate::{LeakyBucketQueue, WhenFull, refund_all, refund_all_at};
 
     /// Cause: the carried debt asked for room at the time of the change, when the other key still owed. Then the
     /// check made room at the current time.
     #[test]
-    fn a_key_that_finds_no_room_under_a_cap() {
+    fn capped_key_without_room_keeps_debt() {
         let clock = clock();
         let limiter = build(Gcra::new(Quota::per_hour(10)), &clock).max_keys(1, WhenFull::Deny);
         let limiter = limiter.keyed::<String>().adjustable();
@@ -349,7 +349,7 @@ mod lost_once {
 
     /// Cause: spilled debts were looked up at the current time. By then they counted as paid, at the old rate.
     #[test]
-    fn keys_that_are_spilled() {
+    fn spilled_debts_survive_quota_change() {
         let clock = clock();
         let limiter = build(Gcra::new(Quota::per_second(100)), &clock).capacity(4_096);
         let limiter = limiter.compact().unwrap().adjustable();
@@ -365,7 +365,7 @@ mod lost_once {
     /// Cause: the middle store was read at the time of the second change, but it forgot the debts of the first store
     /// at the time of the third change.
     #[test]
-    fn spilled_keys_of_a_quota_two_changes_ago() {
+    fn spilled_debts_survive_two_changes() {
         let clock = clock();
         let limiter = build(Gcra::new(Quota::per_minute(100)), &clock).capacity(64);
         let limiter = limiter.compact().unwrap().adjustable();
@@ -425,7 +425,7 @@ mod lost_once {
     }
 
     #[test]
-    fn debts_of_before_it_could_change() {
+    fn debt_survives_conversion_to_adjustable() {
         let clock = clock();
         let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<String>();
         assert_eq!(limiter.charge_unchecked("a", 1_000).cost(), 1_000);
@@ -436,7 +436,7 @@ mod lost_once {
     }
 
     #[test]
-    fn turns_of_spaced_events() {
+    fn quota_change_keeps_spacing_turns() {
         for compact in [false, true] {
             let clock = clock();
             let build = build(MinimumSpacing::new(Duration::from_secs(2)), &clock).overdraft(10);
@@ -458,7 +458,7 @@ mod lost_once {
 
     /// Cause: the old state was read only for the time of one spacing, as if five turns were one.
     #[test]
-    fn turns_of_spaced_events_that_are_asked_for_late() {
+    fn late_lookup_keeps_spacing_turns() {
         let clock = clock();
         let limiter =
             build(MinimumSpacing::new(Duration::from_secs(2)), &clock).keyed::<String>().adjustable();
@@ -474,7 +474,7 @@ mod lost_once {
     }
 
     #[test]
-    fn debts_in_sliding_windows() {
+    fn sliding_window_debt_survives_change() {
         let clock = clock();
         let limiter = build(SlidingWindow::new(Quota::per_minute(10)), &clock).keyed::<String>().adjustable();
         assert_eq!(limiter.charge_unchecked("a", 30).cost(), 30);
@@ -485,7 +485,7 @@ mod lost_once {
 
     /// The caller gives the times. The effect is the same as that of a clock reading from before the window's end.
     #[test]
-    fn charges_of_a_window_after_the_change() {
+    fn charge_after_change_time_is_carried() {
         let limiter = build(FixedWindow::new(Quota::per_minute(10)), &clock()).keyed::<String>().adjustable();
         let at = Timestamp::from_secs;
         assert!(limiter.check_at("a", 10, at(61)).is_allowed());
@@ -495,7 +495,7 @@ mod lost_once {
 
     /// The caller gives a time that is more than a burst before the change.
     #[test]
-    fn a_late_check_of_a_compact_limiter() {
+    fn late_check_sees_carried_debt() {
         let limiter = build(Gcra::new(Quota::per_second(10)), &clock()).compact().unwrap().adjustable();
         let at = Timestamp::from_secs;
         assert!(limiter.check_at("a", 10, at(1_000)).is_allowed());
@@ -505,7 +505,7 @@ mod lost_once {
     }
 
     #[test]
-    fn a_refund_of_another_quota_by_given_times() {
+    fn refund_after_change_at_given_time() {
         let limiter = build(Gcra::new(Quota::per_day(10)), &clock()).keyed::<String>().adjustable();
         let charge = limiter.check_n("a", 5);
         let before = Timestamp::from_secs(19_700 * 86_400 - 1);
@@ -521,7 +521,7 @@ mod lost_once {
 
     /// A new key of an adaptive bucket starts with less than a full burst. The missing part is not a debt.
     #[test]
-    fn new_keys_of_an_adaptive_bucket() {
+    fn new_adaptive_keys_carry_no_debt() {
         let clock = ManualClock::new(START + Duration::from_secs(1_200));
         let bucket = TokenBucket::aligned_adaptive(Quota::per_hour(400), START);
         let limiter = build(bucket, &clock).keyed::<String>().adjustable();
@@ -532,7 +532,7 @@ mod lost_once {
     }
 
     #[test]
-    fn refunds_of_given_times_and_of_queues() {
+    fn joint_refund_of_queue_and_given_time() {
         let clock = clock();
         let queue = build(LeakyBucketQueue::new(Quota::per_second(1).burst(5)), &clock).direct();
         let day = build(Gcra::new(Quota::per_day(9)), &clock).direct();

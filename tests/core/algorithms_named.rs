@@ -43,7 +43,7 @@ fn per(limit: u64, period_ns: u64) -> Quota {
 }
 
 #[test]
-fn token_bucket_of_5_with_3_tokens_every_10_minutes() {
+fn interval_bucket_refills_3_every_10_minutes() {
     let bucket = Story::new(TokenBucket::interval(per(3, 10 * MINUTE).burst(5)));
     assert_eq!(bucket.admitted(0, 6), 5, "a full bucket holds five tokens");
     assert_eq!(bucket.admitted(599, 1), 0, "no token is added before the period ends");
@@ -75,7 +75,7 @@ fn aligned_bucket_refills_each_tenth_minute() {
 }
 
 #[test]
-fn an_adaptive_bucket_starts_with_its_share_of_the_hour() {
+fn adaptive_bucket_starts_with_partial_batch() {
     for (refill, start) in [(400, 266), (300, 300), (200, 333), (100, 366)] {
         let quota = per(refill, HOUR).burst(400);
         let bucket = Story::new(TokenBucket::aligned_adaptive(quota, Timestamp::ZERO));
@@ -88,14 +88,14 @@ fn an_adaptive_bucket_starts_with_its_share_of_the_hour() {
 }
 
 #[test]
-fn leaky_bucket_of_10_drains_1_a_second() {
+fn leaky_bucket_drains_one_each_second() {
     let bucket = Story::new(LeakyBucketMeter::new(Quota::per_second(1).burst(10)));
     assert_eq!(bucket.offer(0, 8).remaining(), 2);
     assert_eq!(bucket.remaining(1), 3, "level 7 of 10");
 }
 
 #[test]
-fn leaky_bucket_holding_6_takes_4_of_5_single_units() {
+fn leaky_bucket_at_level_6_admits_4() {
     let bucket = Story::new(LeakyBucketMeter::new(Quota::per_second(1).burst(10)));
     assert!(bucket.admits(0, 8));
     assert_eq!(bucket.remaining(2), 4, "level 6 of 10");
@@ -141,7 +141,7 @@ fn queue_length_follows_longest_wait() {
 }
 
 #[test]
-fn fixed_window_of_10_a_minute() {
+fn fixed_window_admits_10_per_minute() {
     let window = Story::new(FixedWindow::new(Quota::per_minute(10)));
     assert_eq!(window.admitted(0, 5), 5);
     assert_eq!(window.admitted(10, 3), 3);
@@ -154,14 +154,14 @@ fn fixed_window_of_10_a_minute() {
 }
 
 #[test]
-fn fixed_window_admits_twice_its_limit_around_a_boundary() {
+fn fixed_window_admits_double_at_boundary() {
     let window = Story::new(FixedWindow::new(Quota::per_minute(10)));
     assert_eq!(window.admitted(59, 11), 10);
     assert_eq!(window.admitted(60, 11), 10, "the two windows admit twenty units within two seconds");
 }
 
 #[test]
-fn fixed_window_from_first_use_ignores_clock_minutes() {
+fn first_use_window_ignores_clock_minutes() {
     let window = Story::new(FixedWindow::from_first_use(Quota::per_minute(10)));
     assert_eq!(window.admitted(59, 11), 10);
     assert_eq!(window.admitted(60, 1), 0);
@@ -173,7 +173,7 @@ fn fixed_window_from_first_use_ignores_clock_minutes() {
 }
 
 #[test]
-fn sliding_log_of_3_in_10_seconds() {
+fn sliding_log_admits_3_in_10_seconds() {
     let log = Story::new(SlidingLog::new(per(3, 10 * SEC)));
     for secs in [0, 4, 8] {
         assert!(log.admits(secs, 1), "{secs} s");
@@ -187,7 +187,7 @@ fn sliding_log_of_3_in_10_seconds() {
 }
 
 #[test]
-fn sliding_log_admission_leaves_exactly_a_window_later() {
+fn sliding_log_unit_leaves_after_window() {
     let log = Story::new(SlidingLog::new(per(1, 10 * SEC)));
     assert!(log.admits(3, 1));
     assert!(!log.offer_ns(13 * SEC - 1, 1).is_allowed());
@@ -195,7 +195,7 @@ fn sliding_log_admission_leaves_exactly_a_window_later() {
 }
 
 #[test]
-fn strict_60_sub_windows_admit_500_in_any_hour() {
+fn strict_sub_windows_never_exceed_limit() {
     let counter = Story::new(SubWindow::new(Quota::per_hour(500), 60).strict());
     let mut last_hour = VecDeque::new();
     let (mut now, mut random) = (0_u64, 1_u64);
@@ -217,7 +217,7 @@ fn strict_60_sub_windows_admit_500_in_any_hour() {
 }
 
 #[test]
-fn lenient_60_sub_windows_can_admit_1000_in_59_minutes() {
+fn lenient_sub_windows_admit_double_limit() {
     let counter = Story::new(SubWindow::new(Quota::per_hour(500), 60));
     assert!(counter.offer_ns(MINUTE - 1, 500).is_allowed(), "at the last nanosecond of minute 0");
     assert!(counter.offer_ns(HOUR - 1, 1).is_denied());
@@ -229,7 +229,7 @@ fn lenient_60_sub_windows_can_admit_1000_in_59_minutes() {
 }
 
 #[test]
-fn sliding_window_estimates_six_and_a_half_of_seven() {
+fn sliding_window_weighs_previous_window() {
     let counter = Story::new(SlidingWindow::new(Quota::per_minute(7)));
     assert_eq!(counter.admitted(30, 5), 5);
     assert_eq!(counter.admitted(60 + 10, 3), 3);
@@ -248,7 +248,7 @@ fn strict_sliding_window_admits_2_of_3() {
 }
 
 #[test]
-fn minimum_spacing_of_2_seconds() {
+fn minimum_spacing_admits_every_2_seconds() {
     let spacing = Story::new(MinimumSpacing::new(Duration::from_secs(2)));
     assert!(spacing.admits(5, 1));
     assert!(spacing.offer_ns(7 * SEC - 1, 1).is_denied());
@@ -258,7 +258,7 @@ fn minimum_spacing_of_2_seconds() {
 }
 
 #[test]
-fn ten_a_minute_admits_one_each_six_seconds() {
+fn gcra_admits_one_per_interval_after_burst() {
     let limiter = Story::new(Gcra::new(Quota::per_minute(10)));
     assert_eq!(limiter.admitted(0, 11), 10);
     for unit in 1..100 {
@@ -268,7 +268,7 @@ fn ten_a_minute_admits_one_each_six_seconds() {
 }
 
 #[test]
-fn seven_a_minute_is_exact_with_fractional_interval() {
+fn fractional_second_interval_is_exact() {
     // With a burst of two, the key is always in debt, so an error from a rounded interval would add up and become
     // visible.
     let limiter = Story::new(Gcra::new(Quota::per_minute(7).burst(2)));
@@ -282,7 +282,7 @@ fn seven_a_minute_is_exact_with_fractional_interval() {
 }
 
 #[test]
-fn three_hundred_million_a_second_is_not_rounded() {
+fn fractional_nanosecond_interval_is_not_rounded() {
     // governor 0.10 rounds the interval to whole nanoseconds and therefore admits 333 of these.
     let limiter = Story::new(Gcra::new(Quota::per_second(300_000_000).burst(1)));
     let admitted = (0..1_000).filter(|nanos| limiter.offer_ns(*nanos, 1).is_allowed()).count();
@@ -294,7 +294,7 @@ fn three_hundred_million_a_second_is_not_rounded() {
 }
 
 #[test]
-fn polling_often_does_not_wear_away_the_rate() {
+fn frequent_polling_keeps_full_rate() {
     // ratelimit 2.0 drops the fraction of a token at each refill: polled every 1,999 ns, it yields half its rate.
     let bucket = Story::new(TokenBucket::new(Quota::per_second(1_000).burst(1)));
     let admitted =
@@ -303,7 +303,7 @@ fn polling_often_does_not_wear_away_the_rate() {
 }
 
 #[test]
-fn a_quiet_time_shorter_than_the_burst_earns_no_second_burst() {
+fn short_idle_time_earns_no_second_burst() {
     // GCRA compares the arrival time with the current time. throttlecrab compares it with the current time minus the
     // tolerance and admits 17 units here.
     let limiter = Story::new(Gcra::new(Quota::per_minute(60).burst(10)));
@@ -313,7 +313,7 @@ fn a_quiet_time_shorter_than_the_burst_earns_no_second_burst() {
 }
 
 #[test]
-fn a_cost_that_would_wrap_is_never_admitted() {
+fn overflowing_cost_is_never_admitted() {
     // governor 0.10 multiplies the cost by one day in nanoseconds without an overflow check. In release builds it
     // therefore admits a cost of 213,504.
     let limiter = Story::new(Gcra::new(Quota::per_day(1).burst(10)));
@@ -347,7 +347,7 @@ macro_rules! for_each_algorithm {
 }
 
 #[test]
-fn the_denied_are_not_charged() {
+fn denied_requests_are_not_charged() {
     fn law<A: Algorithm>(stream: &Story<A>) {
         assert!(stream.admits(60, 8));
         for _ in 0..50 {
@@ -379,7 +379,7 @@ fn cost_zero_is_a_peek() {
 }
 
 #[test]
-fn a_cost_above_the_burst_is_never_and_changes_nothing() {
+fn cost_above_burst_changes_nothing() {
     // gcra 0.6 removes the key's entry on such a request, so a client could send one to get a full burst again.
     fn law<A: Algorithm>(stream: &Story<A>) {
         assert!(stream.admits(60, 7));
@@ -396,7 +396,7 @@ fn a_cost_above_the_burst_is_never_and_changes_nothing() {
 }
 
 #[test]
-fn a_clock_that_steps_back_mints_nothing() {
+fn clock_step_back_admits_nothing() {
     // golang.org/x/time/rate moves its last refill back to such a time and later refills for the same interval twice.
     fn law<A: Algorithm>(stream: &Story<A>) {
         assert!(stream.admits(6_000, 10));

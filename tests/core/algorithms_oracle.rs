@@ -120,7 +120,7 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
 }
 
 /// The figures in a decision agree with the limiter's own later decisions. The oracle only helps to choose times.
-fn is_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
+fn check_figures_are_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     let full_after = u128::from(spec.burst) * u128::from(spec.period_ns) / u128::from(spec.limit);
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(*spec)).collect();
     let mut now = *start;
@@ -217,7 +217,7 @@ fn never_exceeds(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     }
 }
 
-fn never_exceeds_late(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
+fn never_exceeds_at_end_of_time(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     let late = u64::MAX - start % 1_000_000_000_000;
     never_exceeds(kind, &(*spec, late, ops.clone()), limiter);
 }
@@ -251,27 +251,27 @@ macro_rules! laws {
 
             #[test]
             fn figures_are_tight() {
-                check($kind, exact_spec($kind), one_key(ops(1, 40, true)), is_tight, direct);
+                check($kind, exact_spec($kind), one_key(ops(1, 40, true)), check_figures_are_tight, direct);
             }
 
             #[test]
-            fn direct_admits_nothing_more_for_any_quota_at_any_time() {
+            fn direct_never_exceeds_exact_arithmetic() {
                 check($kind, any_spec(), one_key(ops(1, 60, true)), never_exceeds, direct);
             }
 
             #[test]
-            fn keyed_admits_nothing_more_for_any_quota_at_any_time() {
+            fn keyed_never_exceeds_exact_arithmetic() {
                 check($kind, any_spec(), ops(KEYS, 60, true), never_exceeds, crowded);
             }
 
             #[test]
-            fn direct_admits_nothing_more_at_the_end_of_time() {
-                check($kind, spec(), one_key(ops(1, 60, true)), never_exceeds_late, direct);
+            fn direct_never_exceeds_at_end_of_time() {
+                check($kind, spec(), one_key(ops(1, 60, true)), never_exceeds_at_end_of_time, direct);
             }
 
             #[test]
-            fn keyed_admits_nothing_more_at_the_end_of_time() {
-                check($kind, spec(), ops(KEYS, 60, true), never_exceeds_late, crowded);
+            fn keyed_never_exceeds_at_end_of_time() {
+                check($kind, spec(), ops(KEYS, 60, true), never_exceeds_at_end_of_time, crowded);
             }
         }
     )*};
@@ -284,7 +284,7 @@ laws! {
     leaky_bucket_queue: Kind::Queue,
     token_bucket_interval: Kind::Interval,
     token_bucket_aligned: Kind::Aligned(17),
-    token_bucket_aligned_in_our_times: Kind::Aligned(1_700_000_000 * SEC + 17),
+    token_bucket_aligned_present_day: Kind::Aligned(1_700_000_000 * SEC + 17),
     token_bucket_aligned_adaptive: Kind::Adaptive(17),
     fixed_window: Kind::Fixed,
     fixed_window_from_first_use: Kind::FirstUse,
@@ -299,7 +299,7 @@ laws! {
 }
 
 #[test]
-fn odd_quota_rounding_is_at_most_a_32nd_of_a_nanosecond() {
+fn rounding_error_is_within_bound() {
     let odd =
         [(1_000_003, SEC), (999_999_937, SEC), (44_101, MINUTE), (37, 1_000), (5_000_000_029, 2 * SEC + 1)];
     for (limit, period_ns) in odd {
@@ -328,7 +328,7 @@ proptest! {
     #![proptest_config(config(96))]
 
     #[test]
-    fn a_batch_decides_as_its_single_calls(
+    fn direct_batch_equals_single_calls(
         spec in spec(),
         costs in prop::collection::vec(0_u64..=12, 0..40),
         now in start(),
@@ -347,7 +347,7 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_of_keys_decides_as_its_single_calls(
+    fn keyed_batch_equals_single_calls(
         spec in spec(),
         keys in prop::collection::vec(0_u32..20, 0..60),
         now in start(),
@@ -367,7 +367,7 @@ proptest! {
 }
 
 #[test]
-fn extreme_quotas_and_costs_at_extreme_times_do_not_panic() {
+fn extreme_quotas_costs_times_do_not_panic() {
     let extremes = [0, 1, 2, 31, 32, 33, 1 << 31, 1 << 32, (1 << 62) + 1, 1 << 63, u64::MAX - 1, u64::MAX];
     for kind in crate::common::kinds::ALL {
         let mut accepted = 0;

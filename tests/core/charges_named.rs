@@ -51,7 +51,7 @@ fn charge_paid_by_time_is_not_refunded() {
 }
 
 #[test]
-fn time_pays_a_charge_from_when_it_was_made() {
+fn refund_excludes_units_paid_by_time() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(10)));
     assert!(limiter.check_n(5).is_allowed());
     let charges = [limiter.check_n(4), limiter.check_n(1)];
@@ -71,7 +71,7 @@ fn partial_refund_returns_last_units() {
 }
 
 #[test]
-fn windows_give_back_in_the_window_of_the_charge_only() {
+fn window_refunds_only_in_same_window() {
     fn story<A: Algorithm>(algorithm: A, window: Duration) {
         let clock = ManualClock::new(Timestamp::from_secs(600));
         let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
@@ -93,7 +93,7 @@ fn windows_give_back_in_the_window_of_the_charge_only() {
 }
 
 #[test]
-fn logs_sketches_and_tables_that_inherit_give_nothing_back() {
+fn log_sketch_and_inherit_refund_nothing() {
     let (log, _) = direct(SlidingLog::new(Quota::per_minute(10)));
     assert_eq!(log.refund(&log.check_n(4)), 0);
     let window = FixedWindow::new(Quota::per_minute(10));
@@ -109,7 +109,7 @@ fn logs_sketches_and_tables_that_inherit_give_nothing_back() {
 }
 
 #[test]
-fn a_key_that_was_evicted_gets_nothing_back() {
+fn evicted_key_is_not_refunded() {
     let limiter = compact(Overflow::Spill, 0, 16);
     let charge = limiter.check_n("alice", 2);
     for other in 0..200 {
@@ -125,7 +125,7 @@ fn a_key_that_was_evicted_gets_nothing_back() {
 
 /// A decision that charged nothing has nothing to give back.
 #[test]
-fn peeks_and_denials_have_nothing_to_refund() {
+fn peeks_and_denials_refund_nothing() {
     fn story<A: Algorithm>(algorithm: A) {
         let (limiter, _) = direct(algorithm);
         assert!(limiter.check_n(7).is_allowed());
@@ -164,7 +164,7 @@ fn peeks_and_denials_have_nothing_to_refund() {
 }
 
 #[test]
-fn of_requests_that_wait_only_the_last_is_taken_back() {
+fn only_last_reservation_is_refunded() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(1)));
     let turns: Vec<Decision> = (0..4).map(|_| limiter.reserve(1, 60 * SEC)).collect();
     let state = limiter.peek().reset_after();
@@ -204,7 +204,7 @@ fn of_requests_that_wait_only_the_last_is_taken_back() {
 }
 
 #[test]
-fn checks_are_denied_until_those_who_wait_have_gone() {
+fn checks_are_denied_until_reserved_turns_pass() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(10).burst(1)));
     assert!(limiter.check().is_allowed());
     assert_eq!(limiter.reserve(1, SEC).delay(), SEC / 10);
@@ -215,7 +215,7 @@ fn checks_are_denied_until_those_who_wait_have_gone() {
 }
 
 #[test]
-fn a_turn_is_given_within_the_wait_exactly() {
+fn reservation_needs_turn_within_wait() {
     let (limiter, _) = direct(Gcra::new(Quota::per_second(3).burst(2)));
     assert!(limiter.check_n(2).is_allowed());
     // A third of a second, rounded up to the nanosecond.
@@ -229,7 +229,7 @@ fn a_turn_is_given_within_the_wait_exactly() {
 }
 
 #[test]
-fn slow_queue_with_room_reports_no_wait() {
+fn queue_denies_wait_shorter_than_turn() {
     let queue = || LeakyBucketQueue::new(Quota::per_second(1).burst(5));
     let (wide, _) = direct(queue());
     let narrow = RateLimiter::builder(queue()).clock(clock()).compact().expect("the quota fits the store");
@@ -243,7 +243,7 @@ fn slow_queue_with_room_reports_no_wait() {
 }
 
 #[test]
-fn counts_and_logs_know_nothing_of_the_future() {
+fn counts_and_logs_reserve_no_future_turn() {
     fn story<A: Algorithm>(algorithm: A) {
         let (limiter, _) = direct(algorithm);
         assert!(limiter.reserve(10, Duration::MAX).is_allowed());
@@ -257,7 +257,7 @@ fn counts_and_logs_know_nothing_of_the_future() {
 }
 
 #[test]
-fn a_compact_store_reserves_and_owes_within_its_overdraft() {
+fn compact_overdraft_bounds_debt_and_reservations() {
     let none = compact(Overflow::Spill, 0, 64);
     assert!(none.check_n("alice", 6).is_allowed());
     assert!(none.reserve("alice", 1, Duration::MAX).is_denied());
@@ -273,7 +273,7 @@ fn a_compact_store_reserves_and_owes_within_its_overdraft() {
 
 /// The largest possible debt is read correctly: not as idle, and not as a debt from long ago.
 #[test]
-fn a_compact_debt_is_denied_until_it_is_paid() {
+fn largest_compact_debt_is_denied_until_paid() {
     let limiter = compact(Overflow::Spill, 1_000, 64);
     let clock = limiter.clock().clone();
     assert_eq!(limiter.charge_unchecked("alice", 1_006).delay(), 10_000 * SEC);
@@ -291,7 +291,7 @@ fn a_compact_debt_is_denied_until_it_is_paid() {
 ///
 /// Symptom: the state was again what it was before both events, and two events were admitted at one time.
 #[test]
-fn unchecked_charge_of_spacing_is_a_turn() {
+fn unchecked_spacing_charge_takes_next_turn() {
     let (posts, clock) = direct(MinimumSpacing::new(2 * SEC));
     let checked = posts.check();
     let forced = posts.charge_unchecked(1);
@@ -308,7 +308,7 @@ fn unchecked_charge_of_spacing_is_a_turn() {
 ///
 /// Symptom: the next check took such an entry for unwritten and gave it a time one period late.
 #[test]
-fn a_forced_charge_of_a_log_takes_what_is_left() {
+fn unchecked_charge_of_log_takes_remaining() {
     let (log, clock) = direct(SlidingLog::new(Quota::per_minute(2)));
     assert_eq!(log.charge_unchecked(3).cost(), 2);
     assert_eq!(log.charge_unchecked(2).cost(), 0);
@@ -318,7 +318,7 @@ fn a_forced_charge_of_a_log_takes_what_is_left() {
 }
 
 #[test]
-fn no_turns_at_the_end_of_time() {
+fn no_reservations_at_end_of_time() {
     let end = Timestamp::from_nanos(u64::MAX - 2);
     let (posts, _) = direct(MinimumSpacing::new(2 * SEC));
     let near = Timestamp::from_nanos(u64::MAX - 10);
@@ -342,7 +342,7 @@ fn no_turns_at_the_end_of_time() {
 }
 
 #[test]
-fn no_spacing_is_not_kept_by_a_forced_event() {
+fn zero_spacing_ignores_unchecked_charge() {
     let (posts, _) = direct(MinimumSpacing::new(Duration::ZERO));
     let _ = posts.charge_unchecked(1);
     assert!(
@@ -352,7 +352,7 @@ fn no_spacing_is_not_kept_by_a_forced_event() {
 }
 
 #[test]
-fn settled_charge_equals_original_charge_of_that_cost() {
+fn settled_charge_equals_charge_of_actual_cost() {
     let quota = Quota::per_second(1).burst(20);
     for (actual, later) in [(3, 2), (3, 6), (10, 4), (15, 9), (0, 10)] {
         let ((settled, clock), (exact, exact_clock)) = (direct(Gcra::new(quota)), direct(Gcra::new(quota)));
@@ -371,7 +371,7 @@ fn settled_charge_equals_original_charge_of_that_cost() {
 /// If the true cost becomes known after the charge was paid, the missing units are charged at the time of the
 /// settlement.
 #[test]
-fn what_was_too_little_is_charged_now() {
+fn settlement_charges_missing_units_now() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(20)));
     let charge = limiter.check_n(2);
     clock.advance(10 * SEC);

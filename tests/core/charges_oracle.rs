@@ -146,7 +146,7 @@ fn owed(oracle: &dyn Oracle, at: u64) -> u128 {
 }
 
 /// Returns whether the algorithm can tell when a charge made now will conform.
-fn foresees(kind: Kind) -> bool {
+fn predicts_conforming_time(kind: Kind) -> bool {
     kind.is_bucket_family()
         || matches!(kind, Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) | Kind::Spacing)
 }
@@ -306,7 +306,7 @@ fn reserve(
     let turn = match all {
         Verdict::Never => None,
         _ if cost == 0 => Some(0),
-        Verdict::Denied if kind == Kind::Queue || !foresees(kind) => None,
+        Verdict::Denied if kind == Kind::Queue || !predicts_conforming_time(kind) => None,
         Verdict::Allowed if kind == Kind::Queue => Some(oracle.delay(at.into())),
         Verdict::Allowed => Some(0),
         Verdict::Denied => oracle.retry_after(at, cost),

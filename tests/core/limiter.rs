@@ -18,7 +18,7 @@ fn secs(secs: u64) -> Duration {
 }
 
 #[test]
-fn default_limiter_keys_by_string_and_fits_a_field() {
+fn default_limiter_uses_string_keys() {
     struct Server {
         limiter: RateLimiter,
     }
@@ -30,7 +30,7 @@ fn default_limiter_keys_by_string_and_fits_a_field() {
 }
 
 #[test]
-fn a_direct_limiter_follows_its_clock() {
+fn direct_limiter_follows_clock() {
     let clock = noon();
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2))).clock(clock.clone()).direct();
     assert!(limiter.check().is_allowed());
@@ -50,7 +50,7 @@ fn a_direct_limiter_follows_its_clock() {
 }
 
 #[test]
-fn a_decision_says_what_was_asked_and_what_is_left() {
+fn decision_reports_cost_limit_and_remaining() {
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(60).burst(100))).clock(noon()).direct();
     let decision = limiter.check_n(30);
     assert_eq!((decision.cost(), decision.limit(), decision.remaining()), (30, 100, 70));
@@ -69,7 +69,7 @@ fn a_decision_says_what_was_asked_and_what_is_left() {
 }
 
 #[test]
-fn a_peek_answers_as_a_check_and_charges_nothing() {
+fn peek_equals_check_and_charges_nothing() {
     let limiter = RateLimiter::builder(SlidingLog::new(Quota::per_minute(3))).clock(noon()).direct();
     for _ in 0..10 {
         assert!(limiter.peek().is_allowed());
@@ -85,7 +85,7 @@ fn a_peek_answers_as_a_check_and_charges_nothing() {
 }
 
 #[test]
-fn a_time_given_with_the_call_overrides_the_clock() {
+fn given_time_overrides_clock() {
     let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(1))).clock(noon()).keyed::<u64>();
     assert!(limiter.check(&7).is_allowed());
     assert!(limiter.check_at(&7, 1, Timestamp::from_secs(43_259)).is_denied());
@@ -94,7 +94,7 @@ fn a_time_given_with_the_call_overrides_the_clock() {
 }
 
 #[test]
-fn a_queue_says_how_long_to_wait_before_going() {
+fn queue_decision_reports_delay() {
     let limiter =
         RateLimiter::builder(LeakyBucketQueue::new(Quota::per_second(1).burst(5))).clock(noon()).direct();
     assert_eq!(limiter.check_n(2).delay(), Duration::ZERO);
@@ -107,7 +107,7 @@ fn a_queue_says_how_long_to_wait_before_going() {
 }
 
 #[test]
-fn a_batch_reads_the_clock_once() {
+fn batch_uses_one_clock_reading() {
     /// Advances by one second at each reading.
     struct Hasty(ManualClock);
     impl Clock for Hasty {
@@ -132,7 +132,7 @@ fn a_batch_reads_the_clock_once() {
 }
 
 #[test]
-fn keys_of_any_hashable_type_are_borrowed() {
+fn keys_are_looked_up_by_reference() {
     let clock = noon();
     let by_address =
         RateLimiter::builder(TokenBucket::new(Quota::per_second(1))).clock(&clock).keyed::<IpAddr>();
@@ -152,7 +152,7 @@ fn keys_of_any_hashable_type_are_borrowed() {
 }
 
 #[test]
-fn one_call_may_bring_its_own_quota() {
+fn check_with_uses_other_quota() {
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2))).clock(noon()).keyed::<String>();
     let paying =
         limiter.algorithm().requota(&Quota::per_second(10)).expect("GCRA can read its state under any quota");
@@ -173,7 +173,7 @@ fn one_call_may_bring_its_own_quota() {
 }
 
 #[test]
-fn constructors_without_a_builder_use_the_real_clock() {
+fn default_constructors_use_real_clock() {
     let direct: RateLimiter<Direct<FixedWindow>, QuantaClock> =
         RateLimiter::direct(FixedWindow::from_first_use(Quota::per_day(1)));
     assert!(direct.check().is_allowed());
@@ -186,7 +186,7 @@ fn constructors_without_a_builder_use_the_real_clock() {
 }
 
 #[test]
-fn real_clocks_start_at_unix_epoch_and_are_monotonic() {
+fn real_clocks_are_monotonic_unix_time() {
     fn law(clock: &impl Clock, resolution: Duration) {
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
         let wall = Timestamp::from_nanos(u64::try_from(wall.as_nanos()).expect("before 2554"));
@@ -206,7 +206,7 @@ fn real_clocks_start_at_unix_epoch_and_are_monotonic() {
 }
 
 #[test]
-fn clones_of_a_manual_clock_tell_one_time() {
+fn manual_clock_clones_share_time() {
     let clock = ManualClock::default();
     let clone = clock.clone();
     clone.advance(secs(3));
@@ -235,7 +235,7 @@ fn timestamps_saturate() {
 /// A regression test: the bucket once kept those units, and it admitted four units at one moment from a burst of
 /// three.
 #[test]
-fn turn_at_refill_drops_overflow() {
+fn reservation_at_refill_drops_overflow() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let quota = Quota::new(3, Duration::from_millis(120));
     let bucket = RateLimiter::builder(TokenBucket::interval(quota)).clock(clock.clone()).direct();
@@ -257,7 +257,7 @@ fn turn_at_refill_drops_overflow() {
 ///
 /// A regression test: the reservation charged those units too, and the refund once did not return them.
 #[test]
-fn a_turn_at_a_refill_is_given_back_whole() {
+fn reservation_at_refill_is_fully_refunded() {
     let quota = Quota::new(3, Duration::from_secs(1)).burst(5);
     for bucket in [TokenBucket::interval(quota), TokenBucket::aligned(quota, Timestamp::ZERO)] {
         let clock = ManualClock::new(Timestamp::from_millis(1_000_100));
@@ -274,7 +274,7 @@ fn a_turn_at_a_refill_is_given_back_whole() {
 /// The state takes one cache line (two where the processor fetches pairs of lines), in addition to the algorithm's
 /// own fields.
 #[test]
-fn a_direct_state_is_a_line() {
+fn direct_state_fills_cache_line() {
     let line = align_of::<Direct<Gcra>>();
     assert!((32..=256).contains(&line), "the state is aligned to {line} bytes");
     assert_eq!(size_of::<Direct<Gcra>>(), size_of::<Gcra>().next_multiple_of(line) + line);
@@ -283,7 +283,7 @@ fn a_direct_state_is_a_line() {
 /// Each limiter hashes with its own secret, so a list of keys that collide in one limiter does not help against
 /// another.
 #[test]
-fn each_limiter_hashes_with_a_secret_of_its_own() {
+fn each_limiter_has_own_hash_secret() {
     let quota = Quota::per_second(1);
     let limiters = [RateLimiter::new(quota), RateLimiter::new(quota)];
     let differ = (0..100_u64).filter(|key| limiters[0].hash(key) != limiters[1].hash(key)).count();

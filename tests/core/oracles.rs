@@ -40,7 +40,7 @@ proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn the_bucket_family_is_one_limit(spec in spec(), start in start(), ops in ops(1, 60, true)) {
+    fn bucket_family_oracles_agree(spec in spec(), start in start(), ops in ops(1, 60, true)) {
         let others = [Kind::Greedy, Kind::Meter, Kind::Queue];
         let mut others = others.map(|kind| kind.oracle(spec));
         play(&mut *Kind::Gcra.oracle(spec), spec, start, &ops, |gcra, now, cost| {
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn no_interval_sees_more_than_stated(spec in spec(), start in start(), ops in ops(1, 60, false)) {
+    fn oracle_never_exceeds_its_bound(spec in spec(), start in start(), ops in ops(1, 60, false)) {
         for kind in ALL {
             let mut oracle = kind.oracle(spec);
             let admitted = play(&mut *oracle, spec, start, &ops, |_, _, _| ());
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn a_step_back_admits_nothing_more(spec in spec(), start in start(), ops in ops(1, 60, true)) {
+    fn oracle_step_back_admits_nothing_more(spec in spec(), start in start(), ops in ops(1, 60, true)) {
         for kind in ALL {
             let mut held = kind.oracle(spec);
             let mut newest = 0;
@@ -100,7 +100,7 @@ proptest! {
 }
 
 #[test]
-fn what_remains_is_the_largest_cost_admitted() {
+fn remaining_is_largest_admitted_cost() {
     let mut oracle = Kind::Gcra.oracle(Spec::new(10, 60 * SEC));
     assert_eq!(oracle.remaining(0), 10);
     assert_eq!(oracle.offer(0, 4), Verdict::Allowed);
@@ -111,7 +111,7 @@ fn what_remains_is_the_largest_cost_admitted() {
 }
 
 #[test]
-fn a_queue_tells_each_request_when_to_go() {
+fn queue_oracle_delays_each_request() {
     let mut oracle = Kind::Queue.oracle(Spec::new(1, SEC).with_burst(3));
     for wait in [0, 1, 2] {
         assert_eq!(oracle.delay(0), u128::from(wait * SEC));
@@ -123,7 +123,7 @@ fn a_queue_tells_each_request_when_to_go() {
 }
 
 #[test]
-fn an_unused_adaptive_bucket_waits_for_its_whole_batch() {
+fn unused_adaptive_bucket_waits_for_batch() {
     let mut oracle = Kind::Adaptive(0).oracle(Spec::new(400, 60 * MINUTE));
     assert_eq!(oracle.remaining(20 * MINUTE), 266);
     assert_eq!(oracle.retry_after(20 * MINUTE, 300), Some(u128::from(40 * MINUTE)));

@@ -15,7 +15,7 @@
 
 use crate::common::compact::{COMPACT, Layout, Ticks, compact};
 use crate::common::kinds::{ALL, Kind};
-use crate::common::ledger::{Charge, Operation, chosen, make, never_mints};
+use crate::common::ledger::{Charge, Operation, check_no_units_created, chosen, make};
 use crate::common::operations::{config, ops, short_spec, start};
 use crate::common::oracle::Spec;
 use crate::common::steps::{Op, within_reach};
@@ -166,7 +166,7 @@ impl Line {
 
 /// Checks arrival times to the tick. `tiers` makes a call under another quota and returns its decision, the duration
 /// of one of its units, and its burst.
-fn to_the_tick(
+fn check_arrival_times(
     scale: Scale,
     start: u64,
     ops: &[(Op, Operation)],
@@ -251,34 +251,34 @@ fn is_from_first_use(kind: Kind) -> bool {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn nothing_is_minted() {
+fn refunds_never_create_units() {
     for kind in ALL.into_iter().filter(|kind| !is_from_first_use(*kind)) {
         each(kind, (short_spec(kind), from(), verbs(1, true)), |(spec, start, ops)| {
             if let Some(limiter) = direct(kind, spec) {
-                never_mints(kind, spec, start, u64::MAX, &ops, &*limiter);
+                check_no_units_created(kind, spec, start, u64::MAX, &ops, &*limiter);
             }
         });
         each(kind, (short_spec(kind), from(), verbs(KEYS, false)), |(spec, start, ops)| {
             if let Some(limiter) = keyed(kind, spec) {
-                never_mints(kind, spec, start, u64::MAX, &ops, &*limiter);
+                check_no_units_created(kind, spec, start, u64::MAX, &ops, &*limiter);
             }
         });
     }
 }
 
 #[test]
-fn nothing_is_minted_in_compact_windows() {
+fn compact_window_refunds_never_create_units() {
     for kind in [Kind::Fixed, Kind::Sliding, Kind::SlidingStrict] {
         each(kind, (short_spec(kind), from(), verbs(KEYS, true)), |(spec, start, ops)| {
             if let Some(Ok((limiter, layout))) = compact(kind, spec) {
-                never_mints(kind, spec, start, layout.reach() / 2, &ops, &*limiter);
+                check_no_units_created(kind, spec, start, layout.reach() / 2, &ops, &*limiter);
             }
         });
     }
 }
 
 #[test]
-fn first_use_periods_stay_within_the_bound() {
+fn first_use_refunds_stay_within_bound() {
     for kind in [Kind::Interval, Kind::FirstUse] {
         each(kind, (short_spec(kind), from(), verbs(1, false)), |(spec, start, ops)| {
             if let Some(limiter) = direct(kind, spec) {
@@ -289,13 +289,13 @@ fn first_use_periods_stay_within_the_bound() {
 }
 
 #[test]
-fn arrival_times_are_to_the_tick() {
+fn arrival_times_are_exact() {
     for kind in [Kind::Gcra, Kind::Greedy, Kind::Meter] {
         let none = |_: u32, _: u64, _: u64| None;
         each(kind, (short_spec(kind), from(), verbs(1, true)), |(spec, start, ops)| {
             let (num, den) = spec.interval();
             let limiter = direct(kind, spec).expect("every quota is accepted");
-            to_the_tick(Scale::Fractions { num, den }, start, &ops, spec, &*limiter, &none);
+            check_arrival_times(Scale::Fractions { num, den }, start, &ops, spec, &*limiter, &none);
         });
         each(kind, (short_spec(kind), from(), verbs(KEYS, true)), |(spec, start, ops)| {
             if let Some(Ok((limiter, layout))) = compact(kind, spec)
@@ -304,7 +304,7 @@ fn arrival_times_are_to_the_tick() {
             {
                 let start = start.max(1 << 50);
                 let unit = ticks.interval(spec);
-                to_the_tick(Scale::Ticks { ticks, unit }, start, &ops, spec, &*limiter, &none);
+                check_arrival_times(Scale::Ticks { ticks, unit }, start, &ops, spec, &*limiter, &none);
             }
         });
     }
@@ -312,7 +312,7 @@ fn arrival_times_are_to_the_tick() {
 
 /// Every third call uses another quota, whose interval is in the same fractions of a nanosecond.
 #[test]
-fn arrival_times_of_several_quotas_are_to_the_tick() {
+fn arrival_times_of_two_quotas_are_exact() {
     let specs = (short_spec(Kind::Gcra), 1_u64..=20, 1_u64..=20);
     each(Kind::Gcra, (specs, from(), verbs(1, true)), |((spec, times, burst), start, ops)| {
         let (num, den) = spec.interval();
@@ -324,7 +324,7 @@ fn arrival_times_of_several_quotas_are_to_the_tick() {
             let decision = limiter.check_with(&other, cost, Timestamp::from_nanos(now));
             Some((decision, num * u128::from(times), burst))
         };
-        to_the_tick(Scale::Fractions { num, den }, start, &ops, spec, &limiter, &tiers);
+        check_arrival_times(Scale::Fractions { num, den }, start, &ops, spec, &limiter, &tiers);
     });
 }
 
@@ -336,7 +336,13 @@ fn figures(limiter: &dyn Subject, key: u32, now: u64) -> (u64, Duration) {
 
 /// Checks that a refund at once, with no charge in between, restores the state. Checks also that a settlement at once
 /// equals a charge of the true cost.
-fn is_undone(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], pair: [&dyn Subject; 2]) {
+fn check_refund_restores_state(
+    kind: Kind,
+    spec: Spec,
+    start: u64,
+    ops: &[(Op, Operation)],
+    pair: [&dyn Subject; 2],
+) {
     let [limiter, other] = pair;
     let chooser = kind.oracle(spec);
     let mut now = start;
@@ -375,11 +381,11 @@ fn is_undone(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], pair: 
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn a_refund_at_once_leaves_all_as_it_was() {
+fn immediate_refund_restores_state() {
     for kind in ALL.into_iter().filter(|kind| *kind != Kind::Log) {
         each(kind, (short_spec(kind), from(), verbs(1, false)), |(spec, start, ops)| {
             if let (Some(one), Some(other)) = (direct(kind, spec), direct(kind, spec)) {
-                is_undone(kind, spec, start, &ops, [&*one, &*other]);
+                check_refund_restores_state(kind, spec, start, &ops, [&*one, &*other]);
             }
         });
     }
@@ -389,7 +395,7 @@ fn a_refund_at_once_leaves_all_as_it_was() {
                 (compact(kind, spec), compact(kind, spec))
             {
                 let ops = ops.into_iter().take_while(|_| layout.reach() > 1 << 59).collect::<Vec<_>>();
-                is_undone(kind, spec, start, &ops, [&*one, &*other]);
+                check_refund_restores_state(kind, spec, start, &ops, [&*one, &*other]);
             }
         });
     }
@@ -397,7 +403,7 @@ fn a_refund_at_once_leaves_all_as_it_was() {
 
 /// A refund dated before other charges returns too much by at most the length of the step.
 #[test]
-fn a_refund_that_steps_back_gives_back_the_step_at_most() {
+fn early_refund_overpays_at_most_the_step() {
     let cases = (short_spec(Kind::Gcra), from(), verbs(1, false), 0_u64..1 << 40);
     each(Kind::Gcra, cases, |(spec, start, ops, step)| {
         let (num, den) = spec.interval();

@@ -19,7 +19,7 @@ fn small<T: Send + Sync + Debug + Copy + PartialEq + 'static>() {}
 fn clock<T: Clock + Send + Sync + Debug + 'static>() {}
 
 #[test]
-fn everything_is_shareable_and_printable() {
+fn public_types_are_shareable_and_printable() {
     small::<Timestamp>();
     small::<Quota>();
     small::<Decision>();
@@ -69,7 +69,7 @@ fn everything_is_shareable_and_printable() {
 }
 
 #[test]
-fn errors_are_errors() {
+fn error_types_implement_error() {
     fn error<T: std::error::Error + Send + Sync + 'static>() {}
     error::<QuotaError>();
     error::<CapacityError>();
@@ -78,7 +78,7 @@ fn errors_are_errors() {
 }
 
 #[test]
-fn what_is_printed_names_its_type() {
+fn debug_output_names_type() {
     let manual = ManualClock::new(Timestamp::from_secs(3));
     let direct = RateLimiter::builder(Gcra::new(Quota::per_second(5))).clock(manual.clone()).direct();
     let keyed = RateLimiter::builder(Gcra::new(Quota::per_second(5))).clock(manual.clone()).keyed::<String>();

@@ -425,7 +425,7 @@ fn check(page: &str, evidence: &str, commands: &str, root: &Path) -> Vec<String>
 /// Returns whether this is the published package, which contains neither `ci` nor `fuzz`. If so, reports that the
 /// test skips.
 #[track_caller]
-fn is_package() -> bool {
+fn skip_in_package() -> bool {
     let packaged = !root().join("ci").exists();
     if packaged {
         skip("the published package has no `ci`; run this test in a checkout of the repository");
@@ -434,8 +434,8 @@ fn is_package() -> bool {
 }
 
 #[test]
-fn every_item_exists_and_is_run() {
-    if is_package() {
+fn evidence_items_exist_and_are_run() {
+    if skip_in_package() {
         return;
     }
     let wrong = check(&page(), &evidence(), &commands(), &root());
@@ -492,8 +492,8 @@ fn example(word: &str) -> (usize, String) {
 }
 
 #[test]
-fn wrong_name_is_found_with_its_line() {
-    if is_package() {
+fn wrong_name_is_reported_with_line() {
+    if skip_in_package() {
         return;
     }
     for word in ["test", "model", "lone-model", "control", "fuzz", "statistic", "long", "sanitized"] {
@@ -517,8 +517,8 @@ fn wrong_name_is_found_with_its_line() {
 }
 
 #[test]
-fn model_is_no_control_and_control_no_model() {
-    if is_package() {
+fn models_and_controls_are_not_confused() {
+    if skip_in_package() {
         return;
     }
     let (_, model) = example("model");
@@ -535,8 +535,8 @@ fn model_is_no_control_and_control_no_model() {
 }
 
 #[test]
-fn wrong_command_is_found() {
-    if is_package() {
+fn wrong_command_is_reported() {
+    if skip_in_package() {
         return;
     }
     let listed = commands();
@@ -567,8 +567,8 @@ fn wrong_command_is_found() {
 }
 
 #[test]
-fn ids_count_and_promises_have_evidence() {
-    if is_package() {
+fn row_ids_are_consecutive_with_evidence() {
+    if skip_in_package() {
         return;
     }
     assert_found(&broken_page("\n| G2 | ", "\n| G1 | "), "the id is G1, but it must be G2");

@@ -45,7 +45,7 @@ fn is_word(code: &str, word: &str) -> bool {
 }
 
 #[test]
-fn every_file_that_shares_words_or_locks_is_named() {
+fn sharing_files_are_in_models_table() {
     let (table, mut files) = (table(), Vec::new());
     sources(&root().join("src"), &mut files);
     let mut sharing = 0;
@@ -77,7 +77,7 @@ fn quoted(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn named_models_are_tests_and_controls_fail() {
+fn listed_models_are_tests() {
     let table = table();
     let mut models = 0;
     for name in quoted(&table) {
@@ -110,7 +110,7 @@ fn named_models_are_tests_and_controls_fail() {
 }
 
 #[test]
-fn named_files_exist() {
+fn listed_files_exist() {
     let table = table();
     for name in quoted(&table).into_iter().filter(|name| name.ends_with(".rs") || name.ends_with(".sh")) {
         let there = [root().join(name), root().join("src").join(name)];
@@ -123,7 +123,7 @@ fn named_files_exist() {
 
 /// Checks that the table names every module of models.
 #[test]
-fn every_module_of_models_is_named() {
+fn every_models_module_is_listed() {
     let (table, mut files) = (table(), Vec::new());
     sources(&root().join("src"), &mut files);
     let modules = files.iter().filter(|file| {

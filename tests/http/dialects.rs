@@ -47,7 +47,7 @@ fn two() -> [Policy<'static>; 2] {
 }
 
 #[test]
-fn draft_11_lists_policies_and_what_is_available() {
+fn draft_11_lists_policies_and_available_units() {
     assert_eq!(
         fields(Dialect::default(), &two()),
         [
@@ -58,7 +58,7 @@ fn draft_11_lists_policies_and_what_is_available() {
 }
 
 #[test]
-fn draft_11_can_report_the_nearest_only() {
+fn draft_11_reports_nearest_only_on_request() {
     let mut headers = HeaderMap::new();
     Fields::default().nearest_only(true).write(&mut headers, &two());
     assert_eq!(
@@ -71,7 +71,7 @@ fn draft_11_can_report_the_nearest_only() {
 }
 
 #[test]
-fn of_equals_the_longest_window_is_nearest() {
+fn longest_window_wins_tie_for_nearest() {
     let hour = Quota::per_hour(100);
     let policies = [
         Policy::new("minute", &BURST, after(Gcra::new(BURST), 0, 90, 0)),
@@ -101,7 +101,7 @@ fn draft_11_names_units_and_partitions() {
 }
 
 #[test]
-fn drafts_7_and_6_show_the_nearest_and_list_all() {
+fn drafts_7_and_6_show_nearest_policy() {
     assert_eq!(
         fields(Dialect::Draft07, &two()),
         ["ratelimit-policy: 100;w=60, 1000;w=86400", "ratelimit: limit=100, remaining=50, reset=30"]
@@ -120,7 +120,7 @@ fn drafts_7_and_6_show_the_nearest_and_list_all() {
 /// Cause: the reset time was the current time plus a rounded duration. Symptom: two answers in the same window differed
 /// by a second.
 #[test]
-fn an_epoch_reset_does_not_wobble_within_a_window() {
+fn epoch_reset_is_stable_within_window() {
     for ms in [0, 1, 499, 500, 999, 1_000, 59_999] {
         let policy = Policy::new("core", &BURST, after(FixedWindow::new(BURST), 0, 1, ms));
         let written = fields(Dialect::Legacy { reset: Reset::Epoch }, &[policy]);
@@ -143,7 +143,7 @@ fn epoch_reset_field_is_unix_time() {
 }
 
 #[test]
-fn the_limit_is_shown_with_the_burst() {
+fn advertised_limit_includes_burst() {
     let quota = BURST.burst(300);
     let policy = Policy::new("x", &quota, after(Gcra::new(quota), 0, 1, 0));
     assert_eq!(fields(Dialect::Draft11, &[policy])[0], r#"ratelimit-policy: "x";q=300;w=180"#);
@@ -158,7 +158,7 @@ fn the_limit_is_shown_with_the_burst() {
 
 /// The effective window of each algorithm, 15 seconds after the start of a minute.
 #[test]
-fn the_effective_window_is_the_algorithms() {
+fn effective_window_depends_on_algorithm() {
     let quota = Quota::per_minute(60).burst(60);
     let shown = |decision| fields(Dialect::Draft11, &[Policy::new("x", &quota, decision)])[1].clone();
     let cases: [(Decision, &str); 12] = [
@@ -187,13 +187,13 @@ fn the_effective_window_is_the_algorithms() {
 
 /// A nearly full bucket must not advertise 99 units in one second.
 #[test]
-fn a_nearly_full_bucket_advertises_no_more_than_the_rate() {
+fn nearly_full_bucket_advertises_sustained_rate() {
     let policy = Policy::new("x", &BURST, after(Gcra::new(BURST), 0, 1, 0));
     assert_eq!(fields(Dialect::Draft11, &[policy])[1], r#"ratelimit: "x";r=99;t=60"#);
 }
 
 #[test]
-fn dry_runs_and_no_policies_write_nothing() {
+fn unenforced_policies_write_no_fields() {
     let shadow = Policy::new("x", &BURST, after(Gcra::new(BURST), 0, 1, 0)).enforced(false);
     for dialect in
         [Dialect::Draft11, Dialect::Draft07, Dialect::Draft06, Dialect::Legacy { reset: Reset::Epoch }]
@@ -242,7 +242,7 @@ fn numbers_stay_within_fifteen_digits() {
 
 /// A header map holds at most 32,768 fields, and `append` panics on the next one. The fields are left out instead.
 #[test]
-fn a_full_header_map_is_left_as_it_is() {
+fn full_header_map_stays_unchanged() {
     let mut headers = HeaderMap::new();
     let filler =
         |number: usize| format!("x-{number}").parse::<http::HeaderName>().expect("a valid field name");
@@ -259,7 +259,7 @@ fn a_full_header_map_is_left_as_it_is() {
 /// The fields show the rate of the decision, even if the policy was made with another quota. If the limiter rounds a
 /// rate internally, the fields show the requested rate.
 #[test]
-fn the_rate_is_the_decisions() {
+fn fields_show_the_decision_rate() {
     fn shown(decision: Decision, quota: Quota) -> String {
         fields(Dialect::Draft11, &[Policy::new("x", &quota, decision)])[0].replace("ratelimit-policy: ", "")
     }

@@ -85,7 +85,7 @@ fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
 }
 
 #[test]
-fn what_is_advertised_can_be_had() {
+fn advertised_units_are_available() {
     for kind in ALL {
         let cases = (exact_spec(kind), start(), ops(1, 30, false));
         let mut runner = TestRunner::new(config(48));

@@ -73,7 +73,7 @@ fn written(dialect: Dialect, policies: &[Policy<'_>], refuse: bool) -> HeaderMap
 
 const MAX: u64 = 999_999_999_999_999;
 
-fn reads_back(limits: &[Limit], refuse: bool) {
+fn assert_reads_back(limits: &[Limit], refuse: bool) {
     let all: Vec<Policy<'_>> = limits.iter().map(Limit::policy).collect();
     let (told, violated): (Vec<&Limit>, Vec<&Limit>) = (
         limits.iter().filter(|limit| limit.enforced).collect(),
@@ -146,8 +146,8 @@ proptest! {
     #![proptest_config(config(400))]
 
     #[test]
-    fn any_policies_are_read_back(limits in prop::collection::vec(limit(), 0..6), refuse: bool) {
+    fn random_policies_read_back(limits in prop::collection::vec(limit(), 0..6), refuse: bool) {
         let limits: Vec<Limit> = limits.into_iter().flatten().collect();
-        reads_back(&limits, refuse);
+        assert_reads_back(&limits, refuse);
     }
 }

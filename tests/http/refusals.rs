@@ -38,7 +38,7 @@ fn refused(dialect: Dialect, policies: &[Policy<'_>]) -> Vec<String> {
 }
 
 #[test]
-fn draft_11_names_the_policy_that_refused() {
+fn draft_11_names_denying_policy() {
     let response = Fields::default().refusal(&two());
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(
@@ -62,7 +62,7 @@ fn draft_11_names_the_policy_that_refused() {
 }
 
 #[test]
-fn the_other_dialects_show_the_policy_that_refused() {
+fn other_dialects_show_denying_policy() {
     assert_eq!(
         refused(Dialect::Draft06, &two()),
         [
@@ -87,7 +87,7 @@ fn the_other_dialects_show_the_policy_that_refused() {
 }
 
 #[test]
-fn the_legacy_refusal_is_githubs() {
+fn legacy_denial_matches_github() {
     let hour = Quota::per_hour(5_000);
     let clock = ManualClock::new(Timestamp::from_secs(1_790_002_800 - 36));
     let limiter = RateLimiter::builder(FixedWindow::new(hour)).clock(clock).direct();
@@ -107,7 +107,7 @@ fn the_legacy_refusal_is_githubs() {
 }
 
 #[test]
-fn x_ratelimit_retry_after_is_in_legacy_refusals_only() {
+fn x_ratelimit_retry_after_is_legacy_only() {
     const NAME: &str = "x-ratelimit-retry-after";
     let legacy = |reset| Fields::new(Dialect::Legacy { reset });
     for reset in [Reset::Epoch, Reset::Delta] {
@@ -133,7 +133,7 @@ fn x_ratelimit_retry_after_is_in_legacy_refusals_only() {
 /// Cause: waits of less than a second were rounded down to zero. Symptom: well-behaved clients retried at once, again
 /// and again.
 #[test]
-fn retry_after_is_at_least_a_second_and_rounded_up() {
+fn retry_after_rounds_up_to_seconds() {
     for (quota, expected) in [
         (Quota::per_second(1_000).burst(1), "1"),
         (Quota::per_second(1).burst(1), "1"),
@@ -169,7 +169,7 @@ fn impossible_cost_gets_no_retry_after() {
 }
 
 #[test]
-fn a_blocked_policy_has_a_quota_of_nothing() {
+fn blocked_policy_advertises_zero_quota() {
     let blocked = Policy::blocked("closed", Duration::from_secs(60), NOW);
     assert_eq!((blocked.quota(), blocked.window()), (0, Duration::from_secs(60)));
     assert_eq!(
@@ -185,7 +185,7 @@ fn a_blocked_policy_has_a_quota_of_nothing() {
 }
 
 #[test]
-fn the_wait_is_the_longest_of_those_that_refused() {
+fn retry_after_is_longest_of_denying_policies() {
     let slow = Quota::per_hour(1);
     let policies = [
         Policy::new("fast", &Quota::per_second(1).burst(1), after(Gcra::new(Quota::per_second(1)), 1, 1)),
@@ -202,7 +202,7 @@ fn the_wait_is_the_longest_of_those_that_refused() {
 
 /// The bucket holds ten units and refills one per second. Seven units are left, and the request costs eight.
 #[test]
-fn refused_cost_reports_window_end_when_it_fits() {
+fn denied_cost_reports_time_until_it_fits() {
     let quota = Quota::per_second(1).burst(10);
     let policy = Policy::new("x", &quota, after(Gcra::new(quota), 3, 8));
     assert_eq!(policy.decision().remaining(), 7);
@@ -212,7 +212,7 @@ fn refused_cost_reports_window_end_when_it_fits() {
 /// A request can be admitted although one policy denies it, for example with quotas that deny only together. The answer
 /// then lists all policies.
 #[test]
-fn an_answer_that_is_no_refusal_lists_all() {
+fn admitted_answer_lists_all_policies() {
     let mut headers = HeaderMap::new();
     Fields::default().write(&mut headers, &two());
     assert_eq!(headers["ratelimit"], r#""burst";r=0;t=36, "daily";r=812;t=70157"#);

@@ -22,7 +22,7 @@ mod stories {
     use super::*;
 
     #[test]
-    fn ten_a_minute_and_two_seconds_between_requests() {
+    fn log_and_spacing_deny_together() {
         let clock = clock();
         let minute = RateLimiter::builder(SlidingLog::new(Quota::per_minute(10)))
             .clock(clock.clone())
@@ -61,7 +61,7 @@ mod stories {
     }
 
     #[test]
-    fn a_hundred_a_minute_and_five_a_second() {
+    fn minute_and_second_windows_deny_together() {
         let clock = clock();
         let window =
             |quota| RateLimiter::builder(FixedWindow::new(quota)).clock(clock.clone()).compact().unwrap();
@@ -88,7 +88,7 @@ mod stories {
     }
 
     #[test]
-    fn one_post_a_second_and_150_friends_a_day() {
+    fn each_limit_has_own_cost() {
         let clock = clock();
         let posts =
             RateLimiter::builder(Gcra::new(Quota::per_second(1))).clock(clock.clone()).keyed::<String>();
@@ -116,7 +116,7 @@ mod stories {
     }
 
     #[test]
-    fn each_limit_has_its_own_key() {
+    fn each_limit_has_own_key() {
         let clock = clock();
         let limiter =
             |n| RateLimiter::builder(Gcra::new(Quota::per_hour(n))).clock(clock.clone()).compact().unwrap();
@@ -131,7 +131,7 @@ mod stories {
     }
 
     #[test]
-    fn one_limiter_twice_in_a_request_is_charged_twice() {
+    fn repeated_limiter_is_charged_twice() {
         let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(3))).clock(clock()).compact().unwrap();
         assert!(check_all((limiter.on("from"), limiter.on("to"))).is_allowed());
         assert!(check_all((limiter.on("alice"), limiter.on("alice"))).is_allowed());
@@ -142,7 +142,7 @@ mod stories {
     }
 
     #[test]
-    fn a_peek_charges_nothing_and_a_refund_gives_all_back() {
+    fn joint_peek_and_refund_leave_no_charge() {
         let clock = clock();
         let hour =
             RateLimiter::builder(Gcra::new(Quota::per_hour(5))).clock(clock.clone()).compact().unwrap();
@@ -165,7 +165,7 @@ mod stories {
     }
 
     #[test]
-    fn no_limit_at_all_allows() {
+    fn empty_joint_check_is_allowed() {
         let none: [tollgate::BoundLimit<'_, tollgate::Compact, ManualClock, u8>; 0] = [];
         for decision in [check_all(&none[..]).is_allowed(), check_all(none).is_allowed()] {
             assert!(decision);
@@ -176,7 +176,7 @@ mod stories {
     }
 
     #[test]
-    fn a_queue_among_the_limits_says_when_to_go() {
+    fn joint_decision_reports_queue_delay() {
         let clock = clock();
         let queue = tollgate::LeakyBucketQueue::new(Quota::per_second(10).burst(3));
         let queue = RateLimiter::builder(queue).clock(clock.clone()).direct();
@@ -190,7 +190,7 @@ mod stories {
 
     /// Limits whose charges cannot be refunded are charged last, whatever their order in the call.
     #[test]
-    fn stores_and_algorithms_of_all_kinds_go_together() {
+    fn joint_check_mixes_all_stores() {
         let clock = clock();
         let sketch = RateLimiter::builder(FixedWindow::new(Quota::per_minute(5)))
             .clock(clock.clone())
@@ -306,7 +306,7 @@ mod random {
         #![proptest_config(crate::common::operations::config(150))]
 
         #[test]
-        fn compact_keyed_and_windows(asks in asks()) {
+        fn joint_gcra_log_and_window_match_oracles(asks in asks()) {
             let [a, b, c] = SPECS;
             let gcra = RateLimiter::builder(Gcra::new(quota(a).unwrap())).clock(clock()).compact().unwrap();
             let log = RateLimiter::builder(SlidingLog::new(quota(b).unwrap())).clock(clock()).keyed::<u8>();
@@ -331,7 +331,7 @@ mod random {
         }
 
         #[test]
-        fn spacing_intervals_and_buckets(asks in asks()) {
+        fn joint_spacing_interval_and_gcra_match_oracles(asks in asks()) {
             let [a, b, c] = SPECS;
             let spacing = MinimumSpacing::new(Duration::from_nanos(a.period_ns / 10));
             let spacing = RateLimiter::builder(spacing).clock(clock()).keyed::<u8>();
@@ -398,7 +398,7 @@ mod random {
 /// Checks that a sliding window takes part in a rollback. Races are tested in `tests/stress/check_all.rs` and in the
 /// models.
 #[test]
-fn windows_of_two_counts_give_back_in_their_window() {
+fn sliding_window_joins_rollback() {
     let limiter =
         RateLimiter::builder(SlidingWindow::new(Quota::per_minute(5))).clock(clock()).compact().unwrap();
     let charge = check_all((limiter.on("alice").cost(5),));

@@ -56,7 +56,7 @@ fn writes_nothing(name: &str, clock: &ManualClock, make: impl FnOnce() -> Box<dy
 }
 
 #[test]
-fn a_denial_writes_nothing_in_any_store() {
+fn denial_writes_nothing_in_any_store() {
     let (_alone, clock) = (alone(), clock());
     for kind in ALL {
         with_algorithm!(kind, SPEC, algorithm => {
@@ -100,7 +100,7 @@ fn a_denial_writes_nothing_in_any_store() {
 
 /// Stripes, tiers, changed quotas, full tables, and several limits whose last one denies.
 #[test]
-fn a_denial_writes_nothing_whatever_came_before() {
+fn denial_writes_nothing_after_changes_and_evictions() {
     let (_alone, clock) = (alone(), clock());
     let quota = Quota::per_hour(2);
     let build = || RateLimiter::builder(Gcra::new(quota)).clock(clock.clone());
@@ -155,7 +155,7 @@ type Look = Box<dyn Fn(u64)>;
 
 /// Read-only calls of limiters and sketches write nothing.
 #[test]
-fn looks_write_nothing() {
+fn read_only_calls_write_nothing() {
     let (_alone, clock) = (alone(), clock());
     warm();
     let (pages, looks) = pages_of(|| {
@@ -233,7 +233,7 @@ fn looks_write_nothing() {
 
 /// Unlike an insertion, a peek writes nothing, even in a store that never held a key.
 #[test]
-fn a_look_at_a_keyed_store_writes_nothing() {
+fn peek_of_absent_key_writes_nothing() {
     let (_alone, clock) = (alone(), clock());
     warm();
     let (pages, limiter) = pages_of(|| {
@@ -251,7 +251,7 @@ fn a_look_at_a_keyed_store_writes_nothing() {
 
 /// A new key that is denied for an inherited debt is counted, so this denial writes. The crate page documents it.
 #[test]
-fn a_newcomer_that_meets_a_debt_is_counted() {
+fn denial_for_inherited_debt_is_counted() {
     let (_alone, clock) = (alone(), clock());
     let (pages, (limiter, newcomer)) = pages_of(|| {
         let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(2))).clock(clock.clone());

@@ -39,7 +39,7 @@ const CHILD: &str = "TOLLGATE_TEST_CHILD";
 ///
 /// If it does not, this function runs the named test in a child process, and asserts that the test passes there. Only
 /// such a process has a stable number of threads, since the test harness starts and ends its own.
-fn is_alone_in_its_process(name: &str) -> bool {
+fn runs_in_own_process(name: &str) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
     }

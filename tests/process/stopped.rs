@@ -131,7 +131,7 @@ fn control_stopped_thread_holds_a_lock() {
 }
 
 #[test]
-fn one_state_for_all() {
+fn single_state_limiters_are_lock_free() {
     let _alone = alone();
     let quota = Quota::new(5, Duration::from_millis(1)).burst(50);
     let direct = inside(|| RateLimiter::direct(Gcra::new(quota)));
@@ -154,7 +154,7 @@ fn one_state_for_all() {
 }
 
 #[test]
-fn keys_that_are_kept() {
+fn keyed_limiters_are_lock_free() {
     let _alone = alone();
     let quota = Quota::per_second(50).burst(3);
     let growing = inside(|| RateLimiter::keyed::<u64, _>(Gcra::new(quota)));
@@ -183,7 +183,7 @@ fn keys_that_are_kept() {
 }
 
 #[test]
-fn tables_of_fixed_size() {
+fn fixed_size_stores_are_lock_free() {
     let _alone = alone();
     let quota = Quota::per_second(50).burst(3);
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
@@ -220,7 +220,7 @@ fn tables_of_fixed_size() {
 }
 
 #[test]
-fn several_limits_and_sketches() {
+fn joint_checks_and_sketches_are_lock_free() {
     let _alone = alone();
     let quota = Quota::per_second(5_000).burst(3);
     let keyed = inside(|| RateLimiter::keyed::<u64, _>(Gcra::new(quota)));
@@ -258,7 +258,7 @@ fn several_limits_and_sketches() {
 
 #[cfg(feature = "rules")]
 #[test]
-fn rules_of_a_file() {
+fn rules_are_lock_free() {
     use tollgate::rules::{Descriptor, Rules};
 
     let _alone = alone();

@@ -1,6 +1,6 @@
 //! No limiter starts a thread.
 
-use super::is_alone_in_its_process;
+use super::runs_in_own_process;
 use tollgate::sketch::{InFlight, Rate};
 use tollgate::{FixedWindow, Gcra, Quota, RateLimiter, check_all};
 
@@ -10,7 +10,7 @@ fn threads() -> usize {
 
 #[test]
 fn no_limiter_starts_a_thread() {
-    if !is_alone_in_its_process("threads::no_limiter_starts_a_thread") {
+    if !runs_in_own_process("threads::no_limiter_starts_a_thread") {
         return;
     }
     let before = threads();

@@ -1,6 +1,6 @@
 //! A dropped watcher leaves no thread and no open file.
 
-use super::is_alone_in_its_process;
+use super::runs_in_own_process;
 use std::fs;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -16,8 +16,8 @@ fn held() -> (usize, usize) {
 
 /// The test also replaces the file, because each reload after a replacement creates new watches.
 #[test]
-fn no_thread_and_no_file_is_left() {
-    if !is_alone_in_its_process("watch::no_thread_and_no_file_is_left") {
+fn dropped_watcher_leaves_no_thread_or_file() {
+    if !runs_in_own_process("watch::dropped_watcher_leaves_no_thread_or_file") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ fn clf(lines: usize) -> String {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_named() {
+fn unreadable_files_are_named() {
     let place = Place::new();
     place.file("empty", "").file("empty.gz", gzip("")).file("blank", "\n\r\n\n");
     std::fs::create_dir(place.path("folder")).unwrap();
@@ -37,7 +37,7 @@ fn files_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn a_header_alone_is_no_record() {
+fn header_without_records_is_an_error() {
     let place = Place::new();
     place.file("a.csv", "ts,client\n").file("a.tsv", "ts\tclient\n");
     place.run("replay a.csv").fails(1, &["no records in a.csv"]);
@@ -69,7 +69,7 @@ fn truncated_file_is_reported_with_position() {
 }
 
 #[test]
-fn binary_junk_is_refused() {
+fn binary_input_is_refused() {
     let place = Place::new();
     let mut junk = vec![0_u8, 159, 146, 150];
     let mut seed = 7_u64;
@@ -132,7 +132,7 @@ fn bad_lines_are_counted_shown_and_skipped() {
 }
 
 #[test]
-fn many_bad_lines_are_not_all_shown() {
+fn only_first_bad_lines_are_shown() {
     let place = Place::new();
     place.file("log", clf(50) + &"garbage\n".repeat(40));
     let run = place.run("replay log").ok();
@@ -141,7 +141,7 @@ fn many_bad_lines_are_not_all_shown() {
 }
 
 #[test]
-fn missing_fields_are_named_with_those_present() {
+fn missing_field_error_lists_fields() {
     let place = Place::new();
     place.file("log.csv", "when,who\n1498780800,a\n");
     place.run("replay log.csv").fails(1, &["--time", "when, who"]);
@@ -185,7 +185,7 @@ fn wrong_command_lines_exit_with_2() {
 }
 
 #[test]
-fn outputs_that_cannot_be_written_are_named() {
+fn unwritable_outputs_are_named() {
     let place = Place::new();
     place.file("log", clf(2));
     place
@@ -196,7 +196,7 @@ fn outputs_that_cannot_be_written_are_named() {
 }
 
 #[test]
-fn invalid_numbers_are_refused_with_a_hint() {
+fn invalid_number_error_has_hint() {
     let place = Place::new();
     for (line, parts) in [
         ("replay --limit -5/60s", ["'-5/60s'", "as in 100/60s"]),
@@ -211,7 +211,7 @@ fn invalid_numbers_are_refused_with_a_hint() {
 }
 
 #[test]
-fn invalid_time_is_refused_with_the_format() {
+fn invalid_time_error_names_format() {
     let place = Place::new();
     place.file("a.csv", "ts,client\nnoon,a\n");
     place.run("replay a.csv").fails(1, &["a.csv:2: the time \"noon\" has no known format", "--time-format"]);
@@ -221,14 +221,14 @@ fn invalid_time_is_refused_with_the_format() {
 }
 
 #[test]
-fn bytes_that_are_no_log_are_shown_once_escaped() {
+fn unknown_bytes_are_shown_escaped() {
     let place = Place::new();
     place.file("a", [0x15_u8, 0xff, b'x']);
     place.run("replay a").fails(1, &["(it begins \"\\x15\\xffx\")"]);
 }
 
 #[test]
-fn help_says_what_the_program_does_by_example() {
+fn help_shows_examples() {
     let place = Place::new();
     for (line, part) in [
         ("--help", "tollgate replay access.log --limit 100/60s"),

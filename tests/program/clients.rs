@@ -34,7 +34,7 @@ fn says(run: &Run, parts: &[&str]) {
 }
 
 #[test]
-fn virtual_hosts_are_not_the_clients() {
+fn virtual_host_is_not_the_client() {
     let place = log(&[
         "shop.example:443 192.0.2.1",
         "shop.example:443 192.0.2.2",
@@ -51,7 +51,7 @@ fn virtual_hosts_are_not_the_clients() {
 }
 
 #[test]
-fn ports_are_cut_off_clients() {
+fn client_ports_are_ignored() {
     let place =
         log(&["192.0.2.5:55512", "192.0.2.5:55513", "192.0.2.5", "[2001:db8::1]:1", "[2001:db8::2]:2"]);
     assert_eq!(place.decisions(&format!("log {ONE}")), "10010");
@@ -60,7 +60,7 @@ fn ports_are_cut_off_clients() {
 }
 
 #[test]
-fn lists_give_the_client_that_the_proxies_saw() {
+fn proxy_list_gives_trusted_client() {
     let place = csv(&["1.2.3.4, 5.6.7.8", "6.6.6.6, 5.6.7.8", "5.6.7.8", "1.2.3.4, 9.9.9.9"]);
     // The nearest proxy wrote the right end of the list. A client can forge the left end.
     assert_eq!(place.decisions(&format!("log {ONE}")), "1001");
@@ -80,7 +80,7 @@ fn lists_give_the_client_that_the_proxies_saw() {
 }
 
 #[test]
-fn the_prefix_in_use_is_said() {
+fn output_names_ipv6_prefix() {
     let place = csv(&["2001:db8::1", "2001:db8::2", "192.0.2.1"]);
     place.file(
         "rules.yaml",
@@ -99,7 +99,7 @@ fn the_prefix_in_use_is_said() {
 }
 
 #[test]
-fn keys_that_are_no_clients_are_warned_of() {
+fn unsuitable_keys_give_warnings() {
     let mut lines: Vec<String> = (0..100).map(|n| format!("192.0.2.{}", n % 10)).collect();
     let on = |lines: &[String], args: &str| {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -127,7 +127,7 @@ fn keys_that_are_no_clients_are_warned_of() {
 }
 
 #[test]
-fn targets_of_requests_keep_their_ports() {
+fn request_targets_keep_ports() {
     let place = Place::new();
     let line = |target: &str| {
         format!("192.0.2.1 - - [30/Jun/2017:00:00:00 +0000] \"CONNECT {target} HTTP/1.1\" 405 5\n")

@@ -47,7 +47,7 @@ fn wrongly(result: &Value) -> (u64, u64) {
 }
 
 #[test]
-fn json_has_the_stores_counters() {
+fn json_has_compact_store_figures() {
     let place = flood();
     let run = place.run(&format!("replay {FLOOD} --store compact --memory 64KiB --json"));
     for part in ["Store    compact, 64KiB", "sliding-log left out", "sub-window left out"] {
@@ -80,7 +80,7 @@ fn json_has_the_stores_counters() {
 }
 
 #[test]
-fn enough_memory_decides_as_the_keyed_store() {
+fn ample_memory_agrees_with_keyed_store() {
     let place = flood();
     let json = place.run(&format!("replay {FLOOD} --store compact --memory 1MiB --json")).json();
     let keyed = place.run(&format!("replay {FLOOD} --json")).json();
@@ -102,7 +102,7 @@ fn enough_memory_decides_as_the_keyed_store() {
 }
 
 #[test]
-fn too_little_memory_errs_on_one_side_and_says_so() {
+fn short_memory_errs_in_policy_direction() {
     let place = flood();
     for (overflow, denies) in POLICIES {
         let args = format!("replay {FLOOD} --store compact --memory 272 --overflow {overflow}");
@@ -150,7 +150,7 @@ fn several_limits_share_the_memory() {
 }
 
 #[test]
-fn wrong_flags_are_refused_with_the_reason() {
+fn invalid_store_flags_give_reasons() {
     let place = Place::new();
     // The flags are checked before any input is read. There is no log.
     for (memory, why) in [
@@ -191,7 +191,7 @@ fn wrong_flags_are_refused_with_the_reason() {
 }
 
 #[test]
-fn oversized_quota_is_refused_in_program_terms() {
+fn oversized_quota_error_names_flags() {
     let place = Place::new();
     place.file("log", "ts,client\n100,a\n100,a\n");
     let args = "replay log --store compact --limit 70000/60s";
@@ -212,7 +212,7 @@ fn oversized_quota_is_refused_in_program_terms() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn suggestions_are_for_the_store_named() {
+fn suggestion_uses_chosen_store() {
     let place = flood();
     let goal = "log --time-format s --deny-requests 1%";
     let keyed = place.run(&format!("suggest {goal} --json")).json();
@@ -239,7 +239,7 @@ fn suggestions_are_for_the_store_named() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn the_default_memory_is_enough_for_the_made_up_day() {
+fn default_memory_suffices_for_generated_day() {
     let run = Place::new().run("replay --store compact").ok();
     assert!(
         run.stdout.contains("Compact store of 4MiB") && run.stdout.contains("Memory is enough"),
@@ -249,7 +249,7 @@ fn the_default_memory_is_enough_for_the_made_up_day() {
 }
 
 #[test]
-fn help_tells_when_to_use_which() {
+fn help_explains_choice_of_store() {
     let help = Place::new().run("replay --help").ok().stdout;
     for part in [
         "tollgate replay access.log --limit 100/60s --store compact --memory 64KiB",

@@ -49,7 +49,7 @@ fn all() -> [(&'static str, &'static str); 4] {
 }
 
 #[test]
-fn every_format_is_told_by_its_content() {
+fn format_is_detected_from_content() {
     let place = Place::new();
     for (format, text) in all() {
         place.file("log", text);
@@ -65,7 +65,7 @@ fn every_format_is_told_by_its_content() {
 }
 
 #[test]
-fn every_compression_is_told_by_its_first_bytes() {
+fn compression_is_detected_from_first_bytes() {
     let place = Place::new();
     for (format, text) in all() {
         let (first, second) = text.as_bytes().split_at(text.len() / 2);
@@ -86,7 +86,7 @@ fn every_compression_is_told_by_its_first_bytes() {
 }
 
 #[test]
-fn line_ends_may_be_mixed_and_the_last_may_miss() {
+fn mixed_or_missing_line_ends_are_accepted() {
     let place = Place::new();
     for (format, text) in all() {
         let half = text.len() / 2;
@@ -97,7 +97,7 @@ fn line_ends_may_be_mixed_and_the_last_may_miss() {
 }
 
 #[test]
-fn files_of_several_formats_are_one_trace() {
+fn files_of_several_formats_form_one_trace() {
     let place = Place::new();
     let (early, late) = CLF.split_at(CLF.match_indices('\n').nth(2).unwrap().0 + 1);
     let json: String = JSONL.lines().skip(3).collect::<Vec<_>>().join("\n");

@@ -10,7 +10,7 @@ fn log(lines: &str) -> Place {
 }
 
 #[test]
-fn gcra_holds_its_burst_and_then_its_pace() {
+fn gcra_admits_burst_then_rate() {
     // One unit each 10 s with a burst of 3: the limit admits three requests at 100, one at 110, none at 111, one at 120.
     let place = log("100,a 100,a 100,a 100,a 110,a 111,a 120,a");
     for algorithm in ["gcra", "token-bucket", "leaky-bucket"] {
@@ -20,7 +20,7 @@ fn gcra_holds_its_burst_and_then_its_pace() {
 }
 
 #[test]
-fn a_burst_in_the_limit_is_its_own() {
+fn burst_flag_applies_to_every_limit() {
     let place = log("100,a 100,a 100,a");
     let json = place
         .run_with("replay log --algorithm gcra --json --burst 2 --limit 6/60s --limit 5/min", b"")
@@ -31,7 +31,7 @@ fn a_burst_in_the_limit_is_its_own() {
 }
 
 #[test]
-fn a_fixed_window_forgets_at_its_boundary() {
+fn fixed_window_resets_at_boundary() {
     // Windows of 60 s begin at multiples of 60, so 119 and 120 are in different windows.
     let place = log("118,a 119,a 119,a 120,a 121,a 122,a");
     assert_eq!(place.decisions("log --algorithm fixed-window --limit 2/60s"), "110110");
@@ -96,7 +96,7 @@ fn costs_come_from_a_field() {
 }
 
 #[test]
-fn keys_of_several_fields_are_apart() {
+fn keys_of_several_fields_are_distinct() {
     let place = log("100,a,x 100,a,y 100,a,x 100,b,x");
     let args = "log --algorithm gcra --limit 1/60s";
     assert_eq!(place.decisions(args), "1001");
@@ -151,7 +151,7 @@ fn against_log(place: &Place, args: &str) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn differences_from_an_exact_log_are_counted() {
+fn differences_from_exact_log_are_counted() {
     // A window of 60 s begins at 120, so the fixed window admits two requests at 119 and two at 120. GCRA refills one
     // unit in 30 s.
     let place = log("119,a 119,a 120,a 120,a 150,a 150,a");
@@ -178,7 +178,7 @@ fn differences_from_an_exact_log_are_counted() {
 }
 
 #[test]
-fn the_librarys_sliding_log_never_differs() {
+fn sliding_log_agrees_with_exact_log() {
     let mut seed = 1_u64;
     let mut next = |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -57,14 +57,14 @@ fn json_goes_alone_to_stdout_or_file() {
 }
 
 #[test]
-fn decisions_are_a_byte_a_record() {
+fn decisions_have_one_byte_per_record() {
     let place = small();
     assert_eq!(place.decisions("log --limit 1/60s --algorithm gcra"), "100101");
     assert_eq!(place.decisions("log --limit 9/60s --algorithm sub-window"), "111111");
 }
 
 #[test]
-fn top_limits_the_list_of_keys() {
+fn top_flag_limits_key_list() {
     let place = small();
     let json = place.run("replay log --limit 1/60s --algorithm gcra --json --top 1").json();
     assert_eq!(json["results"][0]["top_denied"].as_array().unwrap().len(), 1);
@@ -73,7 +73,7 @@ fn top_limits_the_list_of_keys() {
 }
 
 #[test]
-fn the_table_compares_every_algorithm() {
+fn table_compares_every_algorithm() {
     let run = small().run("replay log --limit 1/60s").ok();
     let names = [
         "gcra",
@@ -94,7 +94,7 @@ fn the_table_compares_every_algorithm() {
 }
 
 #[test]
-fn the_default_limit_is_said_loudly() {
+fn default_limit_is_announced() {
     let run = small().run("replay log").ok();
     for part in ["60/min", "No --limit was given", "--limit LIMIT/PERIOD", "tollgate suggest"] {
         assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
@@ -102,13 +102,13 @@ fn the_default_limit_is_said_loudly() {
 }
 
 #[test]
-fn the_fields_chosen_are_said() {
+fn output_names_chosen_fields() {
     let run = small().run("replay log").ok();
     assert!(run.stdout.contains("time from \"ts\" (s), key from \"client\""), "{}", run.stdout);
 }
 
 #[test]
-fn without_a_file_it_replays_a_made_up_day() {
+fn replay_without_file_uses_generated_day() {
     let place = Place::new();
     let run = place.run("replay").ok();
     assert!(run.stdout.contains("generated requests"), "{}", run.stdout);
@@ -151,7 +151,7 @@ fn charts_are_svg_and_png() {
 }
 
 #[test]
-fn unwritable_outputs_are_found_before_the_run() {
+fn unwritable_outputs_fail_before_replay() {
     let place = small();
     std::fs::create_dir(place.path("folder.svg")).unwrap();
     place.file(
@@ -175,7 +175,7 @@ fn unwritable_outputs_are_found_before_the_run() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_keeps_the_table() {
+fn full_disk_error_keeps_table() {
     let place = small();
     std::os::unix::fs::symlink("/dev/full", place.path("full.svg")).unwrap();
     place.file(
@@ -197,7 +197,7 @@ fn chart(place: &Place, args: &str) -> String {
 }
 
 #[test]
-fn algorithms_that_decide_alike_share_a_panel() {
+fn algorithms_with_equal_decisions_share_panel() {
     let place = small();
     let svg = chart(&place, "--limit 1/60s");
     assert!(svg.contains("gcra, token-bucket, leaky-bucket"), "{svg}");
@@ -216,7 +216,7 @@ fn algorithms_that_decide_alike_share_a_panel() {
 }
 
 #[test]
-fn axes_say_what_they_count() {
+fn chart_axes_name_their_units() {
     let place = small();
     let svg = chart(&place, "--limit 1/60s");
     // Times are whole seconds, so columns are too. The busiest column has two requests.
@@ -230,7 +230,7 @@ fn axes_say_what_they_count() {
 }
 
 #[test]
-fn long_gaps_take_little_of_a_chart() {
+fn chart_shortens_long_gaps() {
     let place = Place::new();
     let lines: String = (0..3_600)
         .map(|n| format!("{},a\n", 1_424_638_800 + n * 3 + if n < 1_800 { 0 } else { 5_000_000 }))
@@ -243,7 +243,7 @@ fn long_gaps_take_little_of_a_chart() {
 }
 
 #[test]
-fn charts_hold_extreme_times() {
+fn charts_accept_extreme_times() {
     let place = Place::new();
     place.file("log", "ts_ns,client\n0,a\n18446744073709551615,a\n");
     place.run("replay log --chart out.svg").ok();
@@ -253,7 +253,7 @@ fn charts_hold_extreme_times() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn a_closed_pipe_is_quiet() {
+fn closed_pipe_is_no_error() {
     let place = Place::new();
     for args in [&["replay"][..], &["replay", "--json", "--top", "100000"], &["replay", "--help"]] {
         let mut child = Command::new(program())
@@ -272,7 +272,7 @@ fn a_closed_pipe_is_quiet() {
 }
 
 #[test]
-fn help_teaches() {
+fn replay_help_has_examples() {
     let place = Place::new();
     let long = place.run("replay --help").ok().stdout;
     for part in ["Examples:", "--ipv6-prefix", "60/min]", "Exit codes:", "strftime", "gcra"] {

@@ -28,7 +28,7 @@ descriptors:
 ";
 
 #[test]
-fn good_rules_are_a_table() {
+fn valid_rules_print_table() {
     let place = Place::new();
     place.file("edge.yaml", EDGE);
     let run = place.run("rules check edge.yaml").ok();
@@ -55,7 +55,7 @@ fn good_rules_are_a_table() {
 }
 
 #[test]
-fn good_rules_are_json() {
+fn valid_rules_print_json() {
     let place = Place::new();
     place.file("edge.yaml", EDGE);
     let json = place.run("rules check edge.yaml --json").json();
@@ -97,7 +97,7 @@ fn rules_in_redis_are_checked() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_with_its_place() {
+fn every_rule_error_has_its_position() {
     let place = Place::new();
     place.file("edge.yaml", EDGE).file("wrong.yaml", WRONG);
     place.run("rules check edge.yaml wrong.yaml missing.toml notes.txt").fails(
@@ -128,7 +128,7 @@ fn warnings_do_not_fail() {
 }
 
 #[test]
-fn domains_are_merged_if_that_is_asked_for() {
+fn merge_flag_merges_domains() {
     let place = Place::new();
     let rule = |key| {
         format!(
@@ -154,7 +154,7 @@ fn domains_are_merged_if_that_is_asked_for() {
 }
 
 #[test]
-fn the_command_line_is_explained() {
+fn rules_check_help_explains_options() {
     let place = Place::new();
     place.run("rules check").fails(2, &["FILE"]);
     let help = place.run("rules check --help").ok().stdout;
@@ -178,7 +178,7 @@ descriptors:
 ";
 
 #[test]
-fn rules_that_match_nothing_in_a_log_are_warnings() {
+fn rules_without_matches_give_warnings() {
     let place = Place::new();
     place.file("edge.yaml", MISSPELT).file("access.log", LOG);
     let run = place.run("rules check edge.yaml --log access.log").ok();
@@ -207,7 +207,7 @@ fn rules_that_match_nothing_in_a_log_are_warnings() {
 }
 
 #[test]
-fn options_of_a_log_need_a_log() {
+fn log_options_need_a_log() {
     let place = Place::new();
     place.file("edge.yaml", MISSPELT).file("access.log", LOG);
     for option in ["--strict", "--format clf", "--descriptor a=b", "--domain edge"] {

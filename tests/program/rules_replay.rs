@@ -73,7 +73,7 @@ fn row(run: &Run, begin: &str) -> String {
 }
 
 #[test]
-fn a_log_is_decided_by_rule_and_by_key() {
+fn denials_are_reported_by_rule_and_key() {
     let place = place();
     let json = place.run("replay log --rules edge.yaml --decisions out --json").json();
     assert_eq!(String::from_utf8(place.read("out")).unwrap(), DECIDED);
@@ -126,7 +126,7 @@ fn a_log_is_decided_by_rule_and_by_key() {
 }
 
 #[test]
-fn tables_say_the_same() {
+fn rules_table_agrees_with_json() {
     let run = place().run("replay log --rules edge.yaml --top 2").ok();
     assert!(
         run.stdout.contains("Rules    3 of domain \"edge\", charged all-or-nothing (edge.yaml)\n"),
@@ -166,7 +166,7 @@ fn directly(text: &str, charging: Charging) -> String {
 }
 
 #[test]
-fn decisions_are_those_of_the_library() {
+fn replay_decides_like_library() {
     let place = place();
     let decide = |args: &str| {
         let as_asked = "--descriptor remote_address=ip --descriptor path=bare_path,remote_address=ip";
@@ -181,7 +181,7 @@ fn decisions_are_those_of_the_library() {
 }
 
 #[test]
-fn every_format_gives_the_same() {
+fn every_format_gives_same_decisions() {
     let place = place();
     let (mut jsonl, mut csv) = (String::new(), String::from("ts,request.ip,request.path\n"));
     for (second, address, request) in LOG {
@@ -202,7 +202,7 @@ fn every_format_gives_the_same() {
 }
 
 #[test]
-fn shadow_rules_tell_and_let_through() {
+fn shadow_rules_report_and_admit() {
     let place = place();
     let shadow = EDGE.replace(
         "  - key: remote_address\n    rate",
@@ -230,7 +230,7 @@ fn shadow_rules_tell_and_let_through() {
 
 /// A trace comes from one machine, so shared rules decide as if they were local. A note says this.
 #[test]
-fn rules_in_redis_count_as_of_one_machine() {
+fn redis_rules_are_replayed_locally() {
     let place = place();
     place.file("shared.yaml", format!("tollgate: {{ store: redis, mode: atomic, processes: 4 }}\n{EDGE}"));
     assert_eq!(place.decisions("log --rules shared.yaml"), DECIDED);
@@ -239,7 +239,7 @@ fn rules_in_redis_count_as_of_one_machine() {
 }
 
 #[test]
-fn one_key_refuses_and_another_does_not() {
+fn keys_of_rule_are_denied_separately() {
     let place = Place::new();
     place
         .file("log.csv", "ts,tenant,user\n1,a,x\n1,a,y\n1,a,x\n1,b,x\n1,b,x\n1,b,x\n1,,x\n1,\"c,d\",-\n")
@@ -262,7 +262,7 @@ fn one_key_refuses_and_another_does_not() {
 }
 
 #[test]
-fn costs_tiers_and_prefixes_are_heeded() {
+fn costs_tiers_and_prefixes_apply() {
     let place = Place::new();
     place
         .file(
@@ -291,7 +291,7 @@ fn costs_tiers_and_prefixes_are_heeded() {
 }
 
 #[test]
-fn domains_are_chosen_or_read() {
+fn domain_comes_from_flag_or_field() {
     let place = place();
     place.file("log.csv", "ts,ip,site\n1,a,one\n1,a,one\n1,a,two\n1,a,three\n1,a,\n");
     for domain in ["one", "two"] {
@@ -314,7 +314,7 @@ fn domains_are_chosen_or_read() {
 }
 
 #[test]
-fn constants_are_given_or_worked_out() {
+fn constants_come_from_flags_or_rules() {
     let place = place();
     place.file(
         "rules.yaml",
@@ -341,7 +341,7 @@ fn constants_are_given_or_worked_out() {
 }
 
 #[test]
-fn replay_sorts_requests_by_time_by_default() {
+fn replay_sorts_by_time_by_default() {
     let place = Place::new();
     place.file("log.csv", "ts,ip\n160,a\n100,a\n161,a\nx,a\n").file(
         "rules.yaml",
@@ -356,7 +356,7 @@ fn replay_sorts_requests_by_time_by_default() {
 /// If a rule's store is too small, the output has a note, since some denials are then errors of the store.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn a_store_that_is_short_of_room_is_told() {
+fn full_rule_store_gives_note() {
     let place = Place::new();
     let requests: String =
         (0..60_000).map(|n| format!("{},user-{}\n", 100 + n / 1_000, n % 20_000)).collect();
@@ -389,7 +389,7 @@ fn a_store_that_is_short_of_room_is_told() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn the_made_up_day_has_clients() {
+fn generated_day_has_client_field() {
     let place = place();
     let run = place.run("replay --rules edge.yaml --chart out.svg").ok();
     assert!(run.stdout.contains("Request  remote_address=client"), "{}", run.stdout);
@@ -400,7 +400,7 @@ fn the_made_up_day_has_clients() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn replay_errors_name_place_and_cause() {
     let place = place();
     place.file("wrong.yaml", EDGE.replace("unit: hour", "unit: fortnight"));
     place.run("replay log --rules wrong.yaml").fails(
@@ -433,7 +433,7 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
-fn limits_and_rules_do_not_go_together() {
+fn limit_flags_conflict_with_rules() {
     let place = place();
     for flag in [
         "--limit 1/s",
@@ -457,7 +457,7 @@ fn limits_and_rules_do_not_go_together() {
 }
 
 #[test]
-fn the_help_teaches() {
+fn replay_help_explains_rules() {
     let help = Place::new().run("replay --help").ok().stdout;
     for part in [
         "--rules limits.yaml",

@@ -169,7 +169,7 @@ fn agrees<O: Oracle + Default>(place: &Place, limits: &[Limit], records: &[(u64,
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn three_limits_decide_as_slow_arithmetic_does() {
+fn three_limits_agree_with_simple_models() {
     let records = traffic();
     let place = log(&records);
     let limit = |units, period, burst| Limit { units, period, burst };
@@ -189,7 +189,7 @@ fn three_limits_decide_as_slow_arithmetic_does() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn bounded_stores_decide_as_the_keyed_one() {
+fn bounded_stores_agree_with_keyed_store() {
     let place = log(&traffic());
     let args = "replay log --time-format s --cost units --limit 6/6s --limit 15/30s --limit 100/300s --json";
     let keyed = place.run(args).json();
@@ -211,7 +211,7 @@ fn bounded_stores_decide_as_the_keyed_one() {
 }
 
 #[test]
-fn bursts_of_their_own_beside_one_for_the_others() {
+fn limit_burst_overrides_burst_flag() {
     // The first limit refills one unit each 10 s with a burst of 2, the second one unit each 20 s with a burst of 3.
     let place =
         log(&[(100, 0, 1), (100, 0, 1), (100, 0, 1), (110, 0, 1), (111, 0, 1), (120, 0, 1), (120, 0, 1)]);
@@ -228,7 +228,7 @@ fn bursts_of_their_own_beside_one_for_the_others() {
 }
 
 #[test]
-fn never_is_longer_than_any_wait() {
+fn impossible_request_outranks_any_wait() {
     // The second limit can never admit 5 units.
     let place =
         log(&[(100, 0, 3), (100, 0, 5), (100, 0, 4), (100, 0, 0), (200, 0, 18_446_744_073_709_551_615)]);
@@ -244,7 +244,7 @@ fn never_is_longer_than_any_wait() {
 }
 
 #[test]
-fn a_limit_alone_refuses_all_that_is_denied() {
+fn single_limit_counts_all_denials() {
     let place = log(&traffic());
     let json = place.run("replay log --time-format s --cost units --limit 6/6s --json").json();
     for result in json["results"].as_array().unwrap() {
@@ -255,7 +255,7 @@ fn a_limit_alone_refuses_all_that_is_denied() {
 }
 
 #[test]
-fn the_table_says_which_limit_refused() {
+fn table_shows_which_limit_denied() {
     let place =
         log(&[(100, 0, 1), (100, 0, 1), (101, 0, 1), (102, 0, 1), (103, 0, 1), (110, 0, 1), (110, 1, 1)]);
     let args = "replay log --time-format s --algorithm sliding-log --limit 1/s --limit 3/10s";

@@ -45,7 +45,7 @@ fn chance(result: &Value, field: &str) -> f64 {
 }
 
 #[test]
-fn json_has_the_stores_figures() {
+fn json_has_sketch_store_figures() {
     let place = crowd();
     let run = place.run(&format!("replay {BUSY} --store sketch --memory 64KiB --json"));
     // One line lists all algorithms that are left out for the same reason.
@@ -80,7 +80,7 @@ fn json_has_the_stores_figures() {
 }
 
 #[test]
-fn enough_memory_decides_as_the_keyed_store() {
+fn ample_memory_agrees_with_keyed_store() {
     let place = crowd();
     for strict in ["", "--strict-windows"] {
         let args = format!("replay {BUSY} {strict}");
@@ -110,7 +110,7 @@ fn enough_memory_decides_as_the_keyed_store() {
 }
 
 #[test]
-fn too_little_memory_denies_early_and_says_so() {
+fn short_memory_denies_early_with_warning() {
     let place = crowd();
     let args = format!("replay {BUSY} --store sketch --memory 512");
     let json = place.run(&format!("{args} --json")).json();
@@ -138,7 +138,7 @@ fn too_little_memory_denies_early_and_says_so() {
 }
 
 #[test]
-fn how_full_it_got_is_told_of_the_fullest_window() {
+fn saturation_is_of_fullest_window() {
     let place = Place::new();
     // A thousand clients in the first minute, and then one client for an hour.
     let mut lines = String::from("ts,client\n");
@@ -179,7 +179,7 @@ fn several_limits_share_the_memory() {
 }
 
 #[test]
-fn wrong_flags_are_refused_with_the_reason() {
+fn invalid_store_flags_give_reasons() {
     let place = Place::new();
     // The flags are checked before any input is read. There is no log.
     for command in ["replay", "suggest"] {
@@ -214,7 +214,7 @@ fn wrong_flags_are_refused_with_the_reason() {
 }
 
 #[test]
-fn what_the_counters_cannot_hold_is_refused_with_its_flag() {
+fn limit_above_counter_range_names_flag() {
     let place = Place::new();
     place.file("log", "ts,client\n100,a\n100,a\n");
     let args = "replay log --store sketch --limit 10/s --limit 70000/60s";
@@ -242,7 +242,7 @@ fn what_the_counters_cannot_hold_is_refused_with_its_flag() {
 }
 
 #[test]
-fn odd_costs_and_times_change_no_law() {
+fn extreme_costs_and_times_decide_correctly() {
     let place = Place::new();
     place.file(
         "log",
@@ -263,7 +263,7 @@ fn odd_costs_and_times_change_no_law() {
 }
 
 #[test]
-fn times_that_step_back_are_no_want_of_memory() {
+fn backward_times_are_not_memory_shortage() {
     let place = Place::new();
     // One client uses its limit, others begin a later window, and the first client comes again with earlier times.
     let mut lines = String::from("ts,client\n");
@@ -284,7 +284,7 @@ fn times_that_step_back_are_no_want_of_memory() {
 }
 
 #[test]
-fn suggestions_are_for_the_store_named() {
+fn suggestion_uses_chosen_store() {
     let place = crowd();
     let goal = "log --time-format s --deny-requests 1%";
     let keyed = place.run(&format!("suggest {goal} --algorithm fixed-window --json")).json();
@@ -312,7 +312,7 @@ fn suggestions_are_for_the_store_named() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn the_default_memory_is_enough_for_the_made_up_day() {
+fn default_memory_suffices_for_generated_day() {
     let run = Place::new().run("replay --store sketch").ok();
     assert!(
         run.stdout.contains("Sketch store of 4MiB") && run.stdout.contains("Memory is enough"),
@@ -322,7 +322,7 @@ fn the_default_memory_is_enough_for_the_made_up_day() {
 }
 
 #[test]
-fn help_tells_when_to_use_which() {
+fn help_explains_choice_of_store() {
     let help = Place::new().run("replay --help").ok().stdout;
     for part in [
         "tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB",

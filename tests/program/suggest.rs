@@ -20,7 +20,7 @@ fn suggestion(place: &Place, args: &str) -> (Value, u64) {
 }
 
 #[test]
-fn the_answer_is_worked_out_by_hand() {
+fn suggestion_agrees_with_hand_calculation() {
     let place = Place::new();
     // Ten clients: client n sends n requests in one second.
     let lines: String = (1..=10).flat_map(|n| vec![format!("100,c{n}\n"); n]).collect();
@@ -42,7 +42,7 @@ fn the_answer_is_worked_out_by_hand() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn suggested_limit_is_the_lowest_that_meets_the_goal() {
+fn suggested_limit_is_lowest_for_goal() {
     let place = Place::new();
     let Some(path) = trace("normalized/github_events_2015.tsv.gz") else { return };
     let input = path.display().to_string();
@@ -105,7 +105,7 @@ fn both_goals_are_met_together() {
 }
 
 #[test]
-fn a_burst_is_kept() {
+fn suggestion_keeps_burst_flag() {
     let place = Place::new();
     place.file("log", "ts,client\n100,a\n101,a\n102,a\n103,a\n104,a\n105,a\n106,a\n107,a\n108,a\n109,a\n");
     // With a burst of one, one request each second needs the full rate.
@@ -120,7 +120,7 @@ fn a_burst_is_kept() {
 }
 
 #[test]
-fn every_algorithm_gets_an_answer() {
+fn every_algorithm_gets_a_suggestion() {
     let place = Place::new();
     let lines: String = (0..400).map(|n| format!("{},c{}\n", n * n % 3_600, n * n % 7)).collect();
     place.file("log", format!("ts,client\n{lines}"));
@@ -135,7 +135,7 @@ fn every_algorithm_gets_an_answer() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn without_a_file_it_takes_the_made_up_day() {
+fn suggest_without_file_uses_generated_day() {
     let run = Place::new().run("suggest --deny-requests 5%").ok();
     assert!(
         run.stdout.contains("generated requests") && run.stdout.contains("--algorithm gcra"),

@@ -28,7 +28,7 @@ fn denied(place: &Place, input: &str, flags: &str) -> (u64, u64) {
 
 /// Writes a log where one client sends twenty requests, one each second, and two clients send ten requests at once. A
 /// daily limit refills nothing in these seconds, so all algorithms count alike.
-fn slow_and_sudden() -> Place {
+fn log_of_slow_and_bursty_clients() -> Place {
     let place = Place::new();
     let mut log = String::from("ts,client\n");
     (0..20).for_each(|second| log.push_str(&format!("{},slow\n", 100 + second)));
@@ -38,8 +38,8 @@ fn slow_and_sudden() -> Place {
 }
 
 #[test]
-fn the_answer_is_worked_out_by_hand() {
-    let place = slow_and_sudden();
+fn suggestion_agrees_with_hand_calculation() {
+    let place = log_of_slow_and_bursty_clients();
     for algorithm in ALL {
         let on = |goal: &str| {
             let args = format!("log --time-format s --algorithm {algorithm} --period d --period s {goal}");
@@ -71,7 +71,7 @@ fn the_answer_is_worked_out_by_hand() {
 }
 
 #[test]
-fn three_periods_have_a_third_each() {
+fn three_periods_share_goal_equally() {
     // One request each minute for twenty minutes, one each second for twenty seconds, and ten at once.
     let place = Place::new();
     let mut log = String::from("ts,client\n");
@@ -92,7 +92,7 @@ fn three_periods_have_a_third_each() {
 
 #[test]
 fn json_lists_every_limit() {
-    let place = slow_and_sudden();
+    let place = log_of_slow_and_bursty_clients();
     let args = "log --time-format s --deny-requests 15% --algorithm fixed-window";
     let answer = &suggestions(&place, &format!("{args} --period s --period d"))[0];
     let (second, day) = (1_000_000_000_u64, 86_400_000_000_000_u64);
@@ -118,8 +118,8 @@ fn json_lists_every_limit() {
 }
 
 #[test]
-fn the_table_explains_itself() {
-    let place = slow_and_sudden();
+fn suggestion_table_explains_method() {
+    let place = log_of_slow_and_bursty_clients();
     let args = "suggest log --time-format s --deny-requests 15% --algorithm gcra";
     let run = place.run(&format!("{args} --period d --period s")).ok();
     for part in [
@@ -193,7 +193,7 @@ fn crowd() -> Place {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn no_limit_of_the_answer_could_be_one_lower() {
+fn each_suggested_limit_is_lowest() {
     let place = crowd();
     for algorithm in ALL {
         is_least(&place, "log --time-format s", &format!("--algorithm {algorithm}"), &["10min", "1s"]);
@@ -209,7 +209,7 @@ fn no_limit_of_the_answer_could_be_one_lower() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn ample_memory_gives_the_keyed_stores_answer() {
+fn ample_memory_gives_keyed_suggestion() {
     let place = crowd();
     let args = "log --time-format s --period 10min --period 1s --deny-clients 5% --algorithm fixed-window";
     let keyed = suggestions(&place, args);
@@ -223,7 +223,7 @@ fn ample_memory_gives_the_keyed_stores_answer() {
 }
 
 #[test]
-fn a_burst_is_each_limits() {
+fn suggested_limits_share_burst_flag() {
     let place = Place::new();
     let seconds: String = (0..60).map(|n| format!("{},a\n", 100 + n)).collect();
     place.file("log", format!("ts,client\n{seconds}"));
@@ -242,7 +242,7 @@ fn a_burst_is_each_limits() {
 }
 
 #[test]
-fn bad_periods_are_refused_with_the_reason() {
+fn bad_periods_are_refused_with_reason() {
     let place = Place::new();
     // The flags are checked before any input is read. There is no log.
     for twice in ["--period 60s --period min", "--period s --period 1h --period 1000ms"] {
@@ -259,7 +259,7 @@ fn bad_periods_are_refused_with_the_reason() {
 }
 
 #[test]
-fn what_cannot_be_met_names_the_period() {
+fn unreachable_goal_names_period() {
     let place = Place::new();
     place.file("log", format!("ts,client\n{}", "100,a\n".repeat(40)));
     let args = "suggest log --time-format s --deny-requests 1%";

@@ -135,7 +135,7 @@ fn rules_on_honeynet_httpd_2004() {
 
 #[test]
 fn skipped_tests_are_reported() {
-    crate::skipped::assert_reported(
+    crate::skipped::assert_skip_is_reported(
         "traces::honeynet_httpd_2004",
         "TOLLGATE_TRACES",
         "/nowhere",

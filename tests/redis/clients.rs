@@ -44,7 +44,7 @@ fn until_answered(mut ask: impl FnMut() -> DecidedBy, what: &str) {
     }
 }
 
-fn outlives_its_server(url: &str, mut server: Server, check: impl Fn() -> DecidedBy) {
+fn assert_recovers_from_server_outages(url: &str, mut server: Server, check: impl Fn() -> DecidedBy) {
     server.kill();
     assert_eq!(check(), DecidedBy::Closed, "{url}");
     server.restart();
@@ -67,24 +67,24 @@ fn outlives_its_server(url: &str, mut server: Server, check: impl Fn() -> Decide
 }
 
 #[test]
-fn a_client_outlives_its_server() {
+fn async_client_survives_server_outages() {
     let Some(server) = Server::start() else { return };
     let url = server.url();
     let limiter = limiter!(Client::open(&url).unwrap(), SOON);
     let runtime = runtime();
-    outlives_its_server(&url, server, || runtime.block_on(limiter.check("k")).by());
+    assert_recovers_from_server_outages(&url, server, || runtime.block_on(limiter.check("k")).by());
 }
 
 #[test]
-fn a_blocking_client_outlives_its_server() {
+fn blocking_client_survives_server_outages() {
     let Some(server) = Server::start() else { return };
     let url = server.url();
     let limiter = limiter!(BlockingClient::open(&url).unwrap(), SOON);
-    outlives_its_server(&url, server, || limiter.check("k").by());
+    assert_recovers_from_server_outages(&url, server, || limiter.check("k").by());
 }
 
 #[test]
-fn a_client_outlives_a_runtime() {
+fn client_survives_runtime_shutdown() {
     let Some(server) = Server::start() else { return };
     let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
     for _ in 0..3 {
@@ -111,7 +111,7 @@ fn deaf() -> (String, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn many_callers_make_one_attempt() {
+fn concurrent_callers_share_connection_attempt() {
     let (url, taken) = deaf();
     let blocking = limiter!(BlockingClient::open(&url).unwrap(), SOON);
     thread::scope(|scope| {
@@ -138,7 +138,7 @@ fn many_callers_make_one_attempt() {
 }
 
 #[test]
-fn threads_do_not_wait_for_each_others_answers() {
+fn threads_call_server_in_parallel() {
     let Some(server) = Server::start() else { return };
     let network = Proxy::start(server.port());
     let limiter = limiter!(BlockingClient::open(&network.url()).unwrap(), PATIENCE);
@@ -162,7 +162,7 @@ fn threads_do_not_wait_for_each_others_answers() {
 
 /// All 200 threads use one connection, and no call fails.
 #[test]
-fn many_threads_share_a_connection() {
+fn many_threads_share_one_connection() {
     let Some(server) = Server::start() else { return };
     let limiter = limiter!(BlockingClient::open(&server.url()).unwrap(), PATIENCE);
     thread::scope(|scope| {
@@ -192,7 +192,7 @@ fn connection_id(server: &Server) -> Option<u64> {
 /// The network drops a connection without notice. The client replaces it, also if its callers wait for less than the
 /// time-out.
 #[test]
-fn dead_connection_is_given_up() {
+fn dead_connection_is_replaced() {
     for wait in [SOON / 4, PATIENCE] {
         let Some(server) = Server::start() else { return };
         let network = Proxy::start(server.port());
@@ -210,7 +210,7 @@ fn dead_connection_is_given_up() {
 
 /// One slow reply after an idle time does not close the connection.
 #[test]
-fn one_slow_answer_ends_no_connection() {
+fn slow_reply_keeps_connection_open() {
     let Some(server) = Server::start() else { return };
     let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
     let runtime = runtime();
@@ -228,7 +228,7 @@ fn one_slow_answer_ends_no_connection() {
 
 /// A caller that is cancelled during a probe does not stop later probes.
 #[test]
-fn probes_that_are_dropped_do_not_wedge_the_breaker() {
+fn cancelled_probe_does_not_block_breaker() {
     let Some(mut server) = Server::start() else { return };
     let client = Client::open(&server.url()).unwrap();
     let limiter = client.limiter("api", Limit::gcra(Quota::per_day(1_000_000)));
@@ -253,7 +253,7 @@ fn probes_that_are_dropped_do_not_wedge_the_breaker() {
 }
 
 #[test]
-fn clients_of_a_cluster_find_the_replica_that_takes_over() {
+fn cluster_clients_follow_failover() {
     let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
     let urls = cluster.urls();
     let blocking = limiter!(BlockingClient::cluster(urls.iter().map(String::as_str)).unwrap(), SOON);
@@ -276,7 +276,7 @@ fn clients_of_a_cluster_find_the_replica_that_takes_over() {
 }
 
 #[test]
-fn addresses_are_checked_and_never_told() {
+fn address_errors_hide_passwords() {
     for (url, names) in [
         ("no address", "redis://"),
         ("http://user:hunter2@host/", "redis://"),
@@ -304,7 +304,7 @@ fn addresses_are_checked_and_never_told() {
 }
 
 #[test]
-fn a_password_is_sent_and_a_wrong_one_refused() {
+fn wrong_password_is_refused() {
     let Some(server) = Server::start() else { return };
     server.command::<()>(&["ACL", "SETUSER", "limits", "on", ">hunter2", "~tollgate:*", "+@all"]);
     let url = |password: &str| format!("redis://limits:{password}@127.0.0.1:{}/", server.port());
@@ -318,7 +318,7 @@ fn a_password_is_sent_and_a_wrong_one_refused() {
 
 /// A peer that replies in another protocol gives one error.
 #[test]
-fn what_is_no_server_is_told_apart() {
+fn reply_in_other_protocol_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     let other = thread::spawn(move || {
@@ -361,7 +361,11 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
 /// Returns whether a limiter finds out over three connections that its server evicts keys, and the policies that it
 /// logged.
 #[cfg(feature = "tracing")]
-fn learns_of_eviction(options: &[&str], prepare: &[&str], credentials: &str) -> Option<(bool, Vec<String>)> {
+fn eviction_gauge_and_warnings(
+    options: &[&str],
+    prepare: &[&str],
+    credentials: &str,
+) -> Option<(bool, Vec<String>)> {
     use tracing_subscriber::layer::SubscriberExt;
 
     let server = Server::start_with(options)?;
@@ -397,18 +401,21 @@ fn learns_of_eviction(options: &[&str], prepare: &[&str], credentials: &str) -> 
 
 #[cfg(feature = "tracing")]
 #[test]
-fn server_that_evicts_keys_is_reported_once() {
+fn evicting_server_is_reported_once() {
     let full = ["--maxmemory", "100mb", "--maxmemory-policy"];
     for policy in ["allkeys-random", "volatile-ttl"] {
-        let Some(learnt) = learns_of_eviction(&[&full[..], &[policy]].concat(), &[], "") else { return };
+        let Some(learnt) = eviction_gauge_and_warnings(&[&full[..], &[policy]].concat(), &[], "") else {
+            return;
+        };
         assert_eq!(learnt, (true, vec![format!("\"{policy}\"")]));
     }
-    let safe = learns_of_eviction(&[&full[..], &["noeviction"]].concat(), &[], "").unwrap();
+    let safe = eviction_gauge_and_warnings(&[&full[..], &["noeviction"]].concat(), &[], "").unwrap();
     assert_eq!(safe, (false, vec![]));
-    let unbounded = learns_of_eviction(&["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"], &[], "");
+    let unbounded =
+        eviction_gauge_and_warnings(&["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"], &[], "");
     assert_eq!(unbounded.unwrap(), (false, vec![]), "a server without a memory limit evicts nothing");
     let user = ["ACL", "SETUSER", "limits", "on", ">pass", "~tollgate:*", "+@all", "-info"];
-    let unasked = learns_of_eviction(&[&full[..], &["allkeys-lru"]].concat(), &user, "limits:pass@");
+    let unasked = eviction_gauge_and_warnings(&[&full[..], &["allkeys-lru"]].concat(), &user, "limits:pass@");
     assert_eq!(unasked.unwrap(), (false, vec![]), "a user without the INFO permission gets no warning");
 }
 

@@ -14,7 +14,7 @@ fn ping(url: &str, timeout: Duration) -> redis::RedisResult<String> {
 }
 
 #[test]
-fn a_server_is_paused_killed_and_restarted() {
+fn server_is_paused_killed_and_restarted() {
     let Some(mut server) = Server::start() else { return };
     let soon = Duration::from_millis(300);
     assert_eq!(ping(&server.url(), soon).unwrap(), "PONG");
@@ -30,7 +30,7 @@ fn a_server_is_paused_killed_and_restarted() {
 }
 
 #[test]
-fn a_network_delays_swallows_refuses_and_cuts() {
+fn proxy_delays_drops_refuses_and_cuts() {
     let Some(server) = Server::start() else { return };
     let network = Proxy::start(server.port());
     let soon = Duration::from_secs(2);
@@ -55,7 +55,7 @@ fn a_network_delays_swallows_refuses_and_cuts() {
 }
 
 #[test]
-fn three_masters_and_their_replicas_agree() {
+fn cluster_masters_and_replicas_agree() {
     let Some(cluster) = Cluster::start_with_replicas(1) else { return };
     assert_eq!(cluster.urls().len(), 6);
     let info: String = cluster.nodes[0].command(&["CLUSTER", "INFO"]);
@@ -65,8 +65,8 @@ fn three_masters_and_their_replicas_agree() {
 #[test]
 fn skipped_tests_are_reported() {
     // The search path has no redis-server.
-    crate::servers::skipped::assert_reported(
-        "harness::a_server_is_paused_killed_and_restarted",
+    crate::servers::skipped::assert_skip_is_reported(
+        "harness::server_is_paused_killed_and_restarted",
         "PATH",
         "/nowhere",
         "no redis-server could be run",

@@ -44,14 +44,14 @@ fn limiter(server: &InProcess, clock: &ManualClock, limit: Limit) -> LeaseLimite
 }
 
 #[test]
-fn without_a_runtime_there_is_no_task() {
+fn lease_limiter_needs_tokio_runtime() {
     let error = InProcess::default().limiter("api", hour(10)).leases().build().unwrap_err();
     assert!(matches!(error, BuildError::NoRuntime));
     assert!(error.to_string().contains("tokio runtime"), "{error}");
 }
 
 #[test]
-fn a_check_that_never_waits_is_refused_until_units_are_there() {
+fn check_is_denied_until_lease_arrives() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -67,7 +67,7 @@ fn a_check_that_never_waits_is_refused_until_units_are_there() {
 }
 
 #[test]
-fn a_check_that_waits_asks_once_and_then_decides_here() {
+fn waiting_check_then_spends_held_units() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -88,7 +88,7 @@ fn a_check_that_waits_asks_once_and_then_decides_here() {
 }
 
 #[test]
-fn callers_that_wait_at_once_share_questions() {
+fn concurrent_waiters_share_server_calls() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -109,7 +109,7 @@ fn callers_that_wait_at_once_share_questions() {
 }
 
 #[test]
-fn a_caller_that_goes_away_loses_no_units() {
+fn cancelled_check_loses_no_units() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -132,7 +132,7 @@ fn a_caller_that_goes_away_loses_no_units() {
 
 /// The check is dropped after the reply arrives, and before the check is polled again.
 #[test]
-fn a_caller_that_goes_away_after_the_answer_loses_no_units() {
+fn check_cancelled_after_reply_loses_no_units() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -155,7 +155,7 @@ async fn waits(limiter: &LeaseLimiter<ManualClock>) -> (DecidedBy, Duration) {
 }
 
 #[test]
-fn a_limiter_whose_runtime_is_gone_keeps_nobody_waiting() {
+fn check_does_not_wait_for_ended_runtime() {
     let (clock, gone) =
         (start(), tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
     let server = InProcess::new(clock.clone());
@@ -174,7 +174,7 @@ fn a_limiter_whose_runtime_is_gone_keeps_nobody_waiting() {
 
 /// The runtime ends while a call to the server is under way.
 #[test]
-fn a_question_whose_runtime_ends_has_failed() {
+fn call_fails_when_its_runtime_ends() {
     let (clock, gone) =
         (start(), tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
     let server = InProcess::new(clock.clone());
@@ -193,7 +193,7 @@ fn a_question_whose_runtime_ends_has_failed() {
 }
 
 #[test]
-fn a_copy_of_a_closed_limiter_asks_by_itself() {
+fn clone_of_closed_limiter_calls_server() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -207,7 +207,7 @@ fn a_copy_of_a_closed_limiter_asks_by_itself() {
 }
 
 #[test]
-fn a_copy_of_a_closed_limiter_of_threads_asks_by_itself() {
+fn clone_of_closed_blocking_limiter_calls_server() {
     let clock = start();
     let server = InProcess::new(clock.clone()).blocking();
     let limiter = server.limiter("api", hour(100)).leases().clock(clock).build().unwrap();
@@ -217,7 +217,7 @@ fn a_copy_of_a_closed_limiter_of_threads_asks_by_itself() {
 }
 
 #[test]
-fn who_waits_looks_again_after_each_answer() {
+fn waiter_rechecks_after_each_reply() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -243,7 +243,7 @@ fn who_waits_looks_again_after_each_answer() {
 
 /// A waiting check finishes although checks that do not wait keep asking for the same key.
 #[test]
-fn who_waits_is_not_passed_over() {
+fn waiter_is_not_starved() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -298,7 +298,7 @@ fn oversized_cost_asks_server_exactly_or_never() {
 }
 
 #[test]
-fn exhausted_key_is_refused_locally_until_refill() {
+fn exhausted_key_is_denied_locally_until_refill() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -342,7 +342,7 @@ fn returned_units_keep_their_expiry() {
 }
 
 #[test]
-fn closing_gives_back_what_is_held() {
+fn close_returns_held_units() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -366,7 +366,7 @@ fn closing_gives_back_what_is_held() {
 }
 
 #[test]
-fn the_task_ends_with_the_last_copy() {
+fn lease_task_ends_with_last_clone() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -438,7 +438,7 @@ fn held_lease_is_spent_before_failure_policy() {
 
 /// Eight blocking limiters, which stand for eight processes, use one key until no unit is left.
 #[test]
-fn eight_limiters_share_a_window_on_a_server() {
+fn eight_lease_limiters_share_one_window() {
     let Some(server) = Server::start() else { return };
     let (limit, admitted) = (5_000, AtomicU64::new(0));
     // A window of a year does not end during the test.
@@ -474,7 +474,7 @@ fn eight_limiters_share_a_window_on_a_server() {
 }
 
 #[test]
-fn tasks_share_a_key_on_a_server() {
+fn lease_tasks_share_one_key() {
     let Some(server) = Server::start() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -515,7 +515,7 @@ fn tasks_share_a_key_on_a_server() {
 }
 
 #[test]
-fn what_is_held_is_spent_while_the_server_is_down() {
+fn held_units_are_spent_during_outage() {
     let Some(mut server) = Server::start() else { return };
     let clock = start();
     let client = BlockingClient::open(&server.url()).unwrap();

@@ -196,7 +196,7 @@ fn alike(
 }
 
 #[test]
-fn a_shared_limiter_decides_as_an_own_one_does() {
+fn shared_limiter_agrees_with_local_limiter() {
     TestRunner::new(config(600))
         .run(&(limits(), steps()), |(limit, steps)| {
             let server = InProcess::new(ManualClock::default()).blocking();
@@ -257,7 +257,7 @@ fn unchecked_charge_ignores_the_limit() {
 }
 
 #[test]
-fn of_several_limits_all_are_charged_or_none() {
+fn shared_limits_charge_all_or_none() {
     let clock = ManualClock::new(Timestamp::from_secs(86_400 * 20_000));
     let server = InProcess::new(clock.clone()).blocking();
     let limiter = server
@@ -281,7 +281,7 @@ fn of_several_limits_all_are_charged_or_none() {
 /// One version of a program allows 1,000 units per day. Another version, which runs at the same time, allows 2,000
 /// per hour.
 #[test]
-fn versions_of_different_periods_count_by_themselves() {
+fn versions_with_different_periods_count_separately() {
     for kind in [Limit::fixed_window, Limit::sliding_window] {
         let clock = ManualClock::new(Timestamp::from_secs(86_400 * 20_000));
         let server = InProcess::new(clock.clone()).blocking();
@@ -308,7 +308,7 @@ fn versions_of_different_periods_count_by_themselves() {
 }
 
 #[test]
-fn foreign_value_under_key_is_no_server_failure() {
+fn foreign_value_does_not_open_breaker() {
     let Some(server) = Server::start() else { return };
     let client = BlockingClient::open(&server.url()).unwrap();
     let limiter = client
@@ -396,7 +396,7 @@ fn server_us(server: &Server) -> u64 {
 }
 
 #[test]
-fn eight_processes_at_one_time_are_admitted_exactly_the_limit() {
+fn eight_processes_admit_exactly_the_limit() {
     let _busy = crate::busy();
     let Some(server) = Server::start() else { return };
     for which in ["gcra", "fixed", "sliding"] {
@@ -406,7 +406,7 @@ fn eight_processes_at_one_time_are_admitted_exactly_the_limit() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn eight_processes_in_real_time_stay_within_the_limit() {
+fn eight_processes_stay_within_real_time_bound() {
     let _busy = crate::busy();
     let Some(server) = Server::start() else { return };
     for which in ["gcra", "fixed", "sliding"] {

@@ -49,7 +49,7 @@ fn say(setup: &Setup, outcome: &Outcome) {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn what_is_admitted_is_within_the_bound() {
+fn admitted_units_stay_within_bound() {
     for limit in limits() {
         for nodes in [1, 4, 25] {
             for pattern in Pattern::ALL {
@@ -78,7 +78,7 @@ fn what_is_admitted_is_within_the_bound() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn faults_cost_no_more_than_the_bound_says() {
+fn faults_keep_overshoot_within_bound() {
     for limit in limits() {
         for pattern in Pattern::ALL {
             for (lost, partition_ms) in [(20, None), (0, Some((3_000, 7_000))), (5, Some((6_000, 21_000)))] {
@@ -102,7 +102,7 @@ fn faults_cost_no_more_than_the_bound_says() {
 }
 
 #[test]
-fn what_is_stranded_is_within_the_formula() {
+fn stranded_units_stay_within_formula() {
     for limit in [limits()[0], limits()[2]] {
         for nodes in [1, 4, 10] {
             for pattern in Pattern::ALL {
@@ -119,7 +119,7 @@ fn what_is_stranded_is_within_the_formula() {
 }
 
 #[test]
-fn a_request_that_waits_is_refused_less_often() {
+fn awaited_request_is_denied_less_often() {
     let quota = Quota::new(1_000, Duration::from_secs(10));
     let sync = setup(Mode::Lease, Limit::fixed_window(quota), 25, Pattern::Burst, Network::Lan);
     let (sync, awaited) = (run(&sync), run(&Setup { mode: Mode::Awaited, ..sync }));
@@ -128,7 +128,7 @@ fn a_request_that_waits_is_refused_less_often() {
 }
 
 #[test]
-fn a_run_is_what_its_seed_says() {
+fn same_seed_gives_same_run() {
     let setup = setup(Mode::WriteBack, limits()[0], 4, Pattern::Zipf, Network::Lan);
     assert_eq!(run(&setup), run(&setup));
     assert_ne!(run(&setup), run(&Setup { seed: 8, ..setup }));

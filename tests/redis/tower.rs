@@ -53,7 +53,7 @@ fn nowhere() -> Client {
 }
 
 #[tokio::test]
-async fn two_servers_share_a_limiter_and_say_what_is_left() {
+async fn two_services_share_limit_and_report_remaining() {
     let clock = clock();
     let server = InProcess::new(clock.clone());
     let service = || {
@@ -80,7 +80,7 @@ async fn two_servers_share_a_limiter_and_say_what_is_left() {
 }
 
 #[tokio::test]
-async fn failed_requests_are_given_back_there() {
+async fn failed_requests_are_refunded_on_server() {
     let server = InProcess::new(clock());
     let limiter = server.limiter("api", Limit::fixed_window(QUOTA)).atomic().unwrap();
     let layer = RateLimitLayer::new(limiter, ClientIp::peer()).refund(|status| status.is_server_error());
@@ -95,7 +95,7 @@ async fn failed_requests_are_given_back_there() {
 
 /// If the policy decides without a count, a denial has a `Retry-After` field, and no response has a `RateLimit` field.
 #[tokio::test]
-async fn without_the_server_no_figures_are_told() {
+async fn outage_omits_ratelimit_field() {
     for (on_failure, expected, has_figures) in [
         (OnFailure::Open, 200, false),
         (OnFailure::Closed, 429, false),
@@ -113,7 +113,7 @@ async fn without_the_server_no_figures_are_told() {
 }
 
 #[tokio::test]
-async fn keys_of_all_kinds_are_keys_there() {
+async fn every_key_extractor_works_with_shared_limits() {
     let server = InProcess::new(clock());
     let limiter = |name: &str| server.limiter(name, Limit::gcra(QUOTA)).atomic().unwrap();
     let token = Header::new(HeaderName::from_static("x-status"));
@@ -149,7 +149,7 @@ descriptors:
 ";
 
 #[tokio::test]
-async fn rules_are_awaited() {
+async fn layer_awaits_shared_rules() {
     let clock = clock();
     let server = InProcess::new(clock.clone());
     let service = || {
@@ -191,7 +191,7 @@ async fn rules_are_awaited() {
 }
 
 #[tokio::test]
-async fn rules_that_nobody_decided_tell_no_figures() {
+async fn outage_of_rules_omits_ratelimit_field() {
     let config = Config::from_yaml("limits.yaml", &LIMITS.replace("5s", "5s, on_failure: closed")).unwrap();
     let rules = Rules::builder().redis(nowhere()).load([config]).unwrap();
     let layer = RateLimitLayer::rules(Arc::new(rules), "shop", |_, descriptors| {
@@ -207,7 +207,7 @@ async fn rules_that_nobody_decided_tell_no_figures() {
 
 /// Sends thirty requests, and returns how many were admitted. Only denials have a `RateLimit` field, since the units
 /// that remain in total are unknown.
-async fn admitted_untold<L: AwaitedLimit<IpAddr>>(limit: L) -> u32 {
+async fn admitted_without_ratelimit_field<L: AwaitedLimit<IpAddr>>(limit: L) -> u32 {
     let layer = RateLimitLayer::new(limit, ClientIp::peer()).policy("held", BURST).fields_on_allowed(true);
     let service = layer.awaited().layer(service_fn(inner));
     let mut admitted = 0;
@@ -220,14 +220,14 @@ async fn admitted_untold<L: AwaitedLimit<IpAddr>>(limit: L) -> u32 {
 }
 
 #[tokio::test]
-async fn leases_and_write_back_are_limits_and_are_awaited() {
+async fn layer_awaits_leases_and_write_back() {
     let server = InProcess::default();
     let leases = server.limiter("leases", Limit::gcra(BURST)).leases().build().unwrap();
-    assert_eq!(admitted_untold(leases.clone()).await, 8);
+    assert_eq!(admitted_without_ratelimit_field(leases.clone()).await, 8);
     // A layer that does not wait uses held units, and there are none.
     let service = RateLimitLayer::new(leases, ClientIp::peer()).layer(service_fn(inner));
     assert_eq!(status(&service, request("/", "200")).await.0, 429);
     let write_back = server.limiter("write-back", Limit::gcra(BURST)).write_back().build().unwrap();
-    let admitted = admitted_untold(write_back).await;
+    let admitted = admitted_without_ratelimit_field(write_back).await;
     assert!((4..=13).contains(&admitted), "{admitted}");
 }

@@ -56,7 +56,7 @@ enum Op {
 }
 
 #[test]
-fn counted_first_is_an_exact_counter() {
+fn count_first_matches_exact_counter() {
     let hits = prop_oneof![Just(0), Just(1), 1_u64..12, Just(u64::from(u32::MAX)), Just(u64::MAX)];
     let op = prop_oneof![
         6 => (0_u64..3, hits).prop_map(|(key, hits)| Op::Ask { key, hits }),
@@ -92,7 +92,7 @@ fn counted_first_is_an_exact_counter() {
 }
 
 #[test]
-fn while_time_stands_still_used_is_what_was_charged() {
+fn reloads_at_one_instant_admit_exact_limit() {
     let op = prop_oneof![
         1 => (0..KINDS.len(), 1_u64..40).prop_map(|(kind, limit)| Op::Load { kind, limit }),
         3 => (0_u64..3, 0_u64..45).prop_map(|(key, hits)| Op::Ask { key, hits }),
@@ -142,7 +142,7 @@ fn while_time_stands_still_used_is_what_was_charged() {
 
 #[test]
 #[ignore = "takes several seconds in a debug build; .ci/run runs it"]
-fn the_refused_are_admitted_when_they_are_told() {
+fn rules_wait_is_exact() {
     let op = prop_oneof![
         6 => (1_u64..12).prop_map(|hits| Op::Ask { key: 0, hits }),
         2 => (1_u64..3_000_000_000).prop_map(|ns| Op::Wait { ns }),

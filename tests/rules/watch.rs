@@ -51,7 +51,7 @@ fn put(path: &Path, text: &str) {
 }
 
 #[test]
-fn a_changed_file_is_loaded() {
+fn changed_file_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
@@ -80,7 +80,7 @@ fn a_changed_file_is_loaded() {
 
 /// The callback receives the changes of each load. A load that would remove a domain in use is reported as a failure.
 #[test]
-fn changes_are_handed_over() {
+fn callback_receives_load_report() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
@@ -110,7 +110,7 @@ fn changes_are_handed_over() {
 /// Kubernetes mounts files as links through a `..data` link, and replaces that link.
 #[cfg(unix)]
 #[test]
-fn a_moved_link_is_loaded() {
+fn moved_link_is_loaded() {
     use std::os::unix::fs::symlink;
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -139,7 +139,7 @@ fn a_moved_link_is_loaded() {
 /// A load reads the file. When reads counted as changes, one change caused five loads a second without end.
 #[test]
 #[ignore = "takes several seconds in a debug build; .ci/run runs it"]
-fn only_contents_count() {
+fn only_changed_contents_trigger_loads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
@@ -180,7 +180,7 @@ fn only_contents_count() {
 
 /// A change between the first read and the start of the watch stayed unnoticed until the next change.
 #[test]
-fn a_change_before_the_watch_is_loaded() {
+fn change_before_watch_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
@@ -193,7 +193,7 @@ fn a_change_before_the_watch_is_loaded() {
 /// A file behind a link changes in another folder. Earlier, only the link's folder was watched.
 #[cfg(unix)]
 #[test]
-fn a_file_behind_links_is_followed() {
+fn file_behind_links_is_watched() {
     use std::os::unix::fs::symlink;
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let link = here.path().join("limits.yaml");
@@ -235,7 +235,7 @@ fn a_file_behind_links_is_followed() {
 /// A hard link in another folder changes the same file. Only a watch on the file itself notices that.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_of_two_names_is_watched() {
+fn hard_linked_file_is_watched() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (path, other) = (here.path().join("limits.yaml"), there.path().join("other.yaml"));
     fs::write(&path, text(5)).unwrap();
@@ -249,7 +249,7 @@ fn a_file_of_two_names_is_watched() {
 }
 
 #[test]
-fn a_file_that_comes_back_is_loaded() {
+fn recreated_file_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
@@ -268,7 +268,7 @@ fn a_file_that_comes_back_is_loaded() {
 
 /// If a folder is removed, the system's watch on it ends.
 #[test]
-fn a_folder_that_comes_back_is_watched() {
+fn recreated_folder_is_watched() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("a/b");
     let path = folder.join("limits.yaml");
@@ -298,7 +298,7 @@ fn a_folder_that_comes_back_is_watched() {
 
 /// Cause: a panic in the callback ended the watcher's thread. Symptom: later changes were not loaded.
 #[test]
-fn a_callback_that_panics_goes_on_being_called() {
+fn panicking_callback_is_called_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
@@ -319,7 +319,7 @@ fn a_callback_that_panics_goes_on_being_called() {
 
 /// If the watcher only waited for silence, a file that is written all the time would never be loaded.
 #[test]
-fn a_file_that_never_rests_is_loaded() {
+fn constantly_written_file_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
@@ -335,7 +335,7 @@ fn a_file_that_never_rests_is_loaded() {
 }
 
 #[test]
-fn who_drops_the_watcher_is_not_called_any_more() {
+fn dropped_watcher_stops_callbacks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
@@ -359,7 +359,7 @@ fn who_drops_the_watcher_is_not_called_any_more() {
 
 /// A thread that waits for itself to end would wait forever.
 #[test]
-fn a_callback_may_drop_its_watcher() {
+fn callback_may_drop_its_watcher() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();

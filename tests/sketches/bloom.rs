@@ -41,7 +41,7 @@ proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn what_was_inserted_is_found(bytes in 8..600_usize, items in 1..2_000_usize, ops in ops()) {
+    fn inserted_keys_are_found(bytes in 8..600_usize, items in 1..2_000_usize, ops in ops()) {
         let filter = seeded(Bloom::for_memory(bytes, items).expect("a small filter"));
         let mut truth = HashSet::new();
         for op in ops {
@@ -65,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn it_can_be_shared_printed_and_asked_for_its_size() {
+fn reports_size_and_is_send_sync_debug() {
     fn shared<T: Send + Sync + std::fmt::Debug + 'static>(_: &T) {}
     let filter =
         Bloom::for_memory(100, 60).expect("a small filter").with_hasher(std::hash::RandomState::new());
@@ -89,7 +89,7 @@ fn assert_near(measured: f64, computed: f64, what: &str) {
 }
 
 #[test]
-fn as_many_are_taken_for_others_as_computed() {
+fn false_positives_match_computed_share() {
     // Larger filters have fewer false positives and need more other keys, so that each size sees 300 or more.
     for (bits_a_key, strangers) in [(8, 50_000), (10, 50_000), (12, 50_000), (16, 100_000), (24, 400_000)] {
         const ITEMS: usize = 50_000;
@@ -101,7 +101,7 @@ fn as_many_are_taken_for_others_as_computed() {
 }
 
 #[test]
-fn filters_for_a_share_keep_it() {
+fn for_items_keeps_requested_share() {
     for share in [0.2, 0.03, 0.01, 0.003] {
         const ITEMS: usize = 40_000;
         let filter = seeded(Bloom::for_items(ITEMS, share).expect("a small filter"));
@@ -110,7 +110,7 @@ fn filters_for_a_share_keep_it() {
 }
 
 #[test]
-fn half_as_many_and_twice_as_many_are_computed_too() {
+fn false_positives_match_for_other_item_counts() {
     for items in [15_000, 60_000] {
         let filter = sized(10, 30_000);
         let computed = filter.false_positives(items);
@@ -119,7 +119,7 @@ fn half_as_many_and_twice_as_many_are_computed_too() {
 }
 
 #[test]
-fn keys_of_every_kind_spread_alike() {
+fn false_positives_match_for_all_key_types() {
     fn check<K: Hash>(kind: &str, key: impl Fn(usize) -> K) {
         const ITEMS: usize = 20_000;
         let filter = sized(10, ITEMS);

@@ -101,7 +101,7 @@ const EVENTS: usize = 100_000;
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn errors_keep_their_bound_in_skewed_and_in_even_traffic() {
+fn errors_stay_bounded_for_every_skew() {
     for (epsilon, delta) in [(0.001, 0.01), (0.01, 0.1), (0.002, 0.3)] {
         for seed in 1..4 {
             for exponent in [0.0, 0.8, 1.0, 1.3] {
@@ -117,7 +117,7 @@ fn errors_keep_their_bound_in_skewed_and_in_even_traffic() {
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 #[test]
-fn errors_keep_their_bound_for_keys_of_every_kind() {
+fn errors_stay_bounded_for_all_key_types() {
     fn check<K: Hash + Eq>(kind: &str, key: impl Fn(u64) -> K) {
         const KEYS: u64 = 10_000;
         // The sketch has a single row, where a bad spread would show.
@@ -155,7 +155,7 @@ fn errors_keep_their_bound_for_keys_of_every_kind() {
 
 /// Keys at half their limit share the sketch with many others. They are wrongly denied no more often than requested.
 #[test]
-fn sizes_for_limits_keep_their_share_of_wrong_denials() {
+fn size_for_limit_bounds_wrong_denials() {
     const UNITS: u64 = 100_000;
     const LIMIT: u64 = 40;
     for share in [0.3, 0.05, 0.001] {
@@ -177,7 +177,7 @@ fn sizes_for_limits_keep_their_share_of_wrong_denials() {
 }
 
 #[test]
-fn it_can_be_shared_printed_and_asked_for_its_size() {
+fn reports_size_and_is_send_sync_debug() {
     fn shared<T: Send + Sync + std::fmt::Debug + 'static>(_: &T) {}
     let counts = CountMin::try_new(50, 3).expect("a small sketch").with_hasher(std::hash::RandomState::new());
     shared(&counts);
@@ -188,7 +188,7 @@ fn it_can_be_shared_printed_and_asked_for_its_size() {
 }
 
 #[test]
-fn the_same_seeds_give_the_same_estimates() {
+fn same_seeds_give_same_estimates() {
     let (one, other) = (seeded(50, 3), seeded(50, 3));
     for key in 0..1_000 {
         assert_eq!(one.add(&(key % 77), 1), other.add(&(key % 77), 1));
@@ -201,7 +201,7 @@ const ROUNDS: u64 = if cfg!(miri) { 30 } else { 5_000 };
 
 /// More threads than cores add to one hot key, five warm keys and a stream of other keys, all at once.
 #[test]
-fn threads_lose_no_count() {
+fn racing_adds_lose_no_count() {
     for (width, depth) in [(1, 1), (1, 4), (2, 2), (3, 3), (16, 4), (50, 8), (4_096, 4)] {
         let counts = seeded(width, depth);
         let start = Barrier::new(THREADS);
@@ -240,7 +240,7 @@ fn threads_lose_no_count() {
 }
 
 #[test]
-fn threads_stop_at_the_most() {
+fn racing_adds_saturate_at_max() {
     let counts = seeded(2, 3);
     std::thread::scope(|scope| {
         for _ in 0..THREADS {

@@ -91,18 +91,18 @@ proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn with_room_counts_are_exact(ops in ops(5)) {
+    fn roomy_in_flight_counts_are_exact(ops in ops(5)) {
         play(1 << 16, true, &ops);
     }
 
     #[test]
-    fn without_room_they_are_never_too_low(ops in ops(60)) {
+    fn full_in_flight_never_undercounts(ops in ops(60)) {
         play(128, false, &ops);
     }
 }
 
 #[test]
-fn owned_guards_outlive_what_they_are_of() {
+fn owned_guards_keep_in_flight_alive() {
     let in_flight = Arc::new(InFlight::new());
     let guard: OwnedGuard = in_flight.enter_owned("key", 3);
     let second = in_flight.try_enter_owned("key", 1, 4).expect("room for one more");
@@ -121,7 +121,7 @@ fn owned_guards_outlive_what_they_are_of() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_advice() {
+fn invalid_arguments_are_refused_with_advice() {
     assert!(InFlight::with_memory(127).unwrap_err().to_string().contains("at least 128"));
     assert!(InFlight::with_memory(usize::MAX).unwrap_err().to_string().contains("cannot allocate"));
     assert_eq!(with_memory(1_000).state_bytes(), 896);
@@ -131,7 +131,7 @@ fn what_cannot_be_is_refused_with_advice() {
 }
 
 #[test]
-fn a_thousand_others_are_mostly_not_counted() {
+fn thousand_other_keys_rarely_collide() {
     let in_flight = InFlight::new().with_hasher(ahash::RandomState::with_seeds(1, 2, 3, 4));
     let _others: Vec<_> = (0..1_000).map(|key| in_flight.enter(&key, 1)).collect();
     let wrong = (1_000..101_000).filter(|key| in_flight.current(key) > 0).count();
@@ -144,7 +144,7 @@ const EACH: u64 = if cfg!(miri) { 30 } else { 30_000 };
 
 /// A second counter counts the requests in flight. It never exceeds the limit, however the threads race.
 #[test]
-fn threads_that_race_are_never_more_than_the_limit() {
+fn racing_try_enters_never_exceed_limit() {
     for limit in [1, 3] {
         let in_flight = with_memory(128);
         let (inside, admitted) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -170,7 +170,7 @@ fn threads_that_race_are_never_more_than_the_limit() {
 }
 
 #[test]
-fn threads_that_come_and_go_leave_nothing_behind() {
+fn dropped_guards_leave_no_count() {
     let in_flight = with_memory(256);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

@@ -192,14 +192,14 @@ proptest! {
 
     #[test]
     #[ignore = "several seconds unless optimised; .ci/run runs it"]
-    fn with_room_all_is_exact(
+    fn roomy_rate_is_exact(
         window in windows(), start in start(), largest in largest(), ops in ops(3, 0)
     ) {
         with_room(window, start, largest, &ops);
     }
 
     #[test]
-    fn without_room_no_count_is_too_low(
+    fn full_rate_never_undercounts(
         window in windows(), start in start(), largest in largest(), ops in ops(40, 100)
     ) {
         by_a_clock(window, start, largest, &ops);
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn given_times_that_lag_are_counted(
+    fn lagging_given_times_are_counted(
         window in windows(), start in start(), largest in largest(), ops in ops(40, 100_000)
     ) {
         by_given_times(window, start, largest, &ops);
@@ -248,7 +248,7 @@ fn windows_are_half_open_and_aligned() {
 }
 
 #[test]
-fn all_of_time_works() {
+fn extreme_times_are_counted() {
     for (window, largest) in [(1, (1 << 28) - 1), (2, 7), (SEC, (1 << 48) - 1), (u64::MAX, 1)] {
         let (rate, clock) = manual(window, LEAST, largest);
         for now in [0, 1, 2, u64::MAX, u64::MAX - 1, 0, u64::MAX / 2, 1, u64::MAX - 2, u64::MAX, 3] {
@@ -295,7 +295,7 @@ fn far_future_time_is_forgotten_after_correction() {
 }
 
 #[test]
-fn counts_stop_at_the_largest() {
+fn counts_saturate_at_largest() {
     for (wanted, largest) in [(1, 1), (7, 7), (8, 15), (1_000, 1_023), ((1 << 48) - 1, (1 << 48) - 1)] {
         let (rate, _) = manual(SEC, 1 << 12, wanted);
         assert_eq!(rate.largest(), largest);
@@ -309,7 +309,7 @@ fn counts_stop_at_the_largest() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_advice() {
+fn invalid_arguments_are_refused_with_advice() {
     let refused = |builder: RateBuilder<(), ahash::RandomState>| {
         builder.clock(ManualClock::default()).build().unwrap_err().to_string()
     };
@@ -324,7 +324,7 @@ fn what_cannot_be_is_refused_with_advice() {
 }
 
 #[test]
-fn memory_is_what_was_asked_for() {
+fn state_stays_within_requested_memory() {
     for bytes in [LEAST, 1_000, 65_536, 1 << 20] {
         let (rate, _) = manual(SEC, bytes, 100);
         assert!(rate.state_bytes() <= bytes && rate.state_bytes() * 2 > bytes, "{bytes}");
@@ -356,7 +356,7 @@ fn windows_below_a_millisecond_work() {
 /// Two sketches of pingora-limits' default size (64 KiB) report 7 for half of all keys that were never seen, after
 /// 10,000 other keys.
 #[test]
-fn many_single_event_keys_add_little_to_unseen_key() {
+fn single_event_keys_hardly_raise_unseen_key() {
     // Counters of 24 bits, and counters as large as limits of thousands and of hundreds need.
     for (largest, most) in [((1 << 24) - 1, 2), ((1 << 12) - 1, 1), ((1 << 9) - 1, 1)] {
         let (rate, _) = manual(SEC, 2 * 4 * 1_024 * 8, largest);
@@ -374,7 +374,7 @@ const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 /// The n-th event of a window returns n. So no number is returned more often than there were windows, or more often
 /// than the number before it. If an event is lost, two events return the same number.
 #[test]
-fn threads_at_once_count_every_event_once_at_turns_too() {
+fn racing_threads_count_each_event_once() {
     for largest in [(1 << 24) - 1, (1 << 12) - 1] {
         let clock = QuantaClock::new();
         let window_ns = 1_000_000;

@@ -123,12 +123,12 @@ fn with_room(kind: Kind, backward: bool) {
 }
 
 #[test]
-fn with_room_it_decides_as_the_oracle() {
+fn roomy_sketch_decides_as_oracle() {
     WINDOWS.into_iter().for_each(|kind| with_room(kind, false));
 }
 
 #[test]
-fn roomy_sketch_decides_as_oracle_when_time_steps_back() {
+fn roomy_sketch_decides_as_oracle_after_step_back() {
     WINDOWS.into_iter().for_each(|kind| with_room(kind, true));
 }
 
@@ -239,7 +239,7 @@ fn full_sketch_admits_no_more_than_oracle() {
 /// requests with times from window `a` on, made before any time after window `b` was seen, count in windows `a` to `b`.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn so_many_windows_admit_so_many_limits_whatever_time_does() {
+fn n_windows_admit_at_most_n_limits() {
     for kind in WINDOWS {
         without_room(kind, true, |spec, bytes, requests| {
             let limiter = crowded(kind, spec, bytes);
@@ -266,7 +266,7 @@ fn so_many_windows_admit_so_many_limits_whatever_time_does() {
 }
 
 #[test]
-fn who_is_denied_is_not_charged() {
+fn sketch_denial_charges_nothing() {
     for kind in WINDOWS {
         without_room(kind, false, |spec, bytes, requests| {
             let (limiter, other) = (crowded(kind, spec, bytes), crowded(kind, spec, bytes));
@@ -281,7 +281,7 @@ fn who_is_denied_is_not_charged() {
 }
 
 #[test]
-fn a_peek_is_the_checks_answer_and_changes_nothing() {
+fn sketch_peek_equals_check_and_changes_nothing() {
     for kind in WINDOWS {
         without_room(kind, true, |spec, bytes, requests| {
             let (limiter, other) = (crowded(kind, spec, bytes), crowded(kind, spec, bytes));
@@ -341,7 +341,7 @@ fn times_of_chunks(spec: Spec, requests: &[Request]) -> Vec<u64> {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn batches_are_the_single_checks() {
+fn batches_equal_single_checks() {
     for kind in WINDOWS {
         without_room(kind, false, |spec, bytes, requests| {
             with_windows!(kind, spec, algorithm => batched(algorithm, spec, bytes, requests))
@@ -351,7 +351,7 @@ fn batches_are_the_single_checks() {
 }
 
 #[test]
-fn what_is_cleared_is_as_new() {
+fn cleared_sketch_decides_as_new() {
     for kind in WINDOWS {
         without_room(kind, false, |spec, bytes, requests| {
             with_windows!(kind, spec, algorithm => {
@@ -377,7 +377,7 @@ fn what_is_cleared_is_as_new() {
 
 /// Admits each unit up to the limit and denies the next. The next window admits the same number again.
 #[test]
-fn every_size_of_counter_counts_to_its_limit() {
+fn every_counter_size_counts_to_limit() {
     let limits = [1, 2, 3, 4, 7, 8, 9, 127, 128, 129, 255, 256, 257, 4_095, 4_096, MOST_SLIDING, MOST_FIXED];
     for (kind, limit) in WINDOWS.into_iter().flat_map(|kind| limits.map(|limit| (kind, limit))) {
         let spec = Spec::new(limit, HOUR);
@@ -422,7 +422,7 @@ fn oversized_sketch_limit_is_refused_with_maximum() {
 }
 
 #[test]
-fn memory_is_what_was_asked_for() {
+fn state_stays_within_requested_memory() {
     for bytes in [LEAST, 1_000, 4_096, 100_000, 1 << 20] {
         for limit in [1, 5, 100, 4_000] {
             let quota = Quota::per_hour(limit);

@@ -57,7 +57,7 @@ fn windows_with_fast_wrapping_tags_are_refused() {
 }
 
 #[test]
-fn tags_of_every_length_are_tried() {
+fn window_lengths_cover_all_tag_sizes() {
     let rounds = LENGTHS.map(|(_, window_ns)| round(window_ns));
     for bits in [16, 17, 20, 23, 24] {
         assert!(rounds.contains(&(1 << bits)), "{bits}");
@@ -66,7 +66,7 @@ fn tags_of_every_length_are_tried() {
 
 /// Checks the first and the last nanosecond of ten consecutive windows, odd and even.
 #[test]
-fn a_window_turns_at_its_first_nanosecond() {
+fn window_resets_at_its_first_nanosecond() {
     for (limit, window_ns) in LENGTHS {
         let limiter = limiter(Kind::Fixed, limit, window_ns, ROOMY);
         let first = if window_ns > YEAR { 0 } else { START / window_ns };
@@ -83,7 +83,7 @@ fn a_window_turns_at_its_first_nanosecond() {
 /// Usage of one window counts in full at the beginning of the next window, by half in its middle, and not in the
 /// window after that.
 #[test]
-fn a_sliding_window_carries_over_what_overlaps() {
+fn sliding_window_carries_overlapping_usage() {
     for strict in [false, true] {
         let window = SlidingWindow::new(Quota::per_minute(10));
         let window = if strict { window.strict() } else { window };
@@ -118,7 +118,7 @@ fn after_silence(kind: Kind, limit: u64, window_ns: u64, bytes: usize, silence: 
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn any_silence_but_a_tag_cycle_resets_all() {
+fn silence_resets_usage_except_tag_cycles() {
     let mut random = Random(3);
     for kind in WINDOWS {
         for (limit, window_ns) in LENGTHS {
@@ -145,7 +145,7 @@ fn any_silence_but_a_tag_cycle_resets_all() {
 /// After one cycle less one window, old words seem to belong to the next window. In the past the sketch trusted these
 /// words. A key that read them after its admission was counted in them, and then had its whole limit again.
 #[test]
-fn when_tags_come_round_nobody_is_admitted_more() {
+fn wrapped_tags_never_admit_more() {
     for kind in WINDOWS {
         for (limit, window_ns) in LENGTHS {
             let tags = round(window_ns);
@@ -195,7 +195,7 @@ fn clock_ns(clock: &ManualClock) -> u64 {
 
 /// The key is charged by the clock, then checked with a given time that lags it, then by the clock again.
 #[test]
-fn given_times_and_the_clock_know_of_each_other() {
+fn given_times_and_clock_share_usage() {
     for back in 1..20 {
         let (limiter, clock) = per_minute(4, ROOMY);
         let now = clock_ns(&clock);
@@ -228,7 +228,7 @@ fn end_of_time_locks_out_no_sketch_key() {
 /// If it was ahead by less than a quarter of the tags, keys are denied in the used windows until those windows are
 /// over. If it was further ahead, that time is dropped within two windows.
 #[test]
-fn a_clock_that_is_set_back_locks_nobody_out_for_long() {
+fn corrected_clock_locks_out_keys_briefly() {
     for windows in [2, 3, 5, 40_000, 1 << 40] {
         let (limiter, clock) = per_minute(4, LEAST);
         let now = clock_ns(&clock);
@@ -251,7 +251,7 @@ fn a_clock_that_is_set_back_locks_nobody_out_for_long() {
 
 /// One given time that is ahead by more than a quarter of the tags affects checks by the clock for one window only.
 #[test]
-fn a_wrong_given_time_stops_nobody() {
+fn wrong_given_time_binds_one_window() {
     let (limiter, clock) = per_minute(4, LEAST);
     let now = clock_ns(&clock);
     for key in 0..40 {
@@ -266,7 +266,7 @@ fn a_wrong_given_time_stops_nobody() {
 
 /// The last window ends after the end of time. In the past it therefore contained the first seconds.
 #[test]
-fn the_end_of_time_is_not_its_beginning() {
+fn last_window_excludes_first_seconds() {
     let (limiter, _clock) = per_minute(4, ROOMY);
     assert!(limiter.check_at("key", 4, at(SEC)).is_allowed());
     assert!(limiter.check_at("other", 1, Timestamp::MAX).is_allowed());
@@ -277,7 +277,7 @@ fn the_end_of_time_is_not_its_beginning() {
 
 /// A clock that steps back by one window counts in the later window, like threads with slightly different clocks.
 #[test]
-fn clock_set_back_one_window_counts_in_later_window() {
+fn clock_one_window_back_counts_in_later() {
     let (limiter, clock) = per_minute(4, ROOMY);
     let now = clock_ns(&clock);
     clock.set(at(now + MINUTE));
@@ -293,7 +293,7 @@ fn clock_set_back_one_window_counts_in_later_window() {
 /// A new key whose bits are unset is admitted, however many new keys a window has and however small the memory is.
 /// Early in a window this is true of all new keys.
 #[test]
-fn first_checks_are_admitted() {
+fn first_checks_in_window_are_admitted() {
     for window in 0..50 {
         let (limiter, clock) = per_minute(4, 4_096);
         clock.advance(Duration::from_secs(60 * window));

@@ -100,18 +100,18 @@ proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn with_room_it_is_one_gcra_for_each_key(spec in spec(), start in start(), requests in requests()) {
+    fn roomy_tat_sketch_equals_gcra_per_key(spec in spec(), start in start(), requests in requests()) {
         play(spec, 64 << 10, 3, start, &requests);
     }
 
     #[test]
-    fn without_room_it_never_admits_more(spec in spec(), start in start(), requests in requests()) {
+    fn full_tat_sketch_never_admits_more(spec in spec(), start in start(), requests in requests()) {
         play(spec, 136, 60, start, &requests);
     }
 }
 
 #[test]
-fn what_does_not_fit_sixteen_bits_is_refused() {
+fn tat_sketch_refuses_quota_beyond_16_bits() {
     let error = TatSketch::try_new(Quota::per_second(100).burst(1_025), 1 << 10).unwrap_err().to_string();
     assert!(error.contains("1025") && error.contains("at most 1024"), "{error}");
     assert!(TatSketch::try_new(Quota::per_second(100).burst(1_024), 1 << 10).is_ok());
@@ -121,7 +121,7 @@ fn what_does_not_fit_sixteen_bits_is_refused() {
 }
 
 #[test]
-fn a_key_that_was_idle_for_long_is_as_new() {
+fn idle_tat_sketch_key_has_full_quota() {
     let sketch = TatSketch::try_new(Quota::per_minute(4), 1 << 10).unwrap();
     let mut now = Timestamp::from_nanos(START);
     // Half the range is the time of 32 bursts, each of one minute.

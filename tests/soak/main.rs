@@ -40,7 +40,7 @@ fn exact_scenes_find_charged_denials() {
 }
 
 #[test]
-fn a_round_of_each_scene_finds_nothing() {
+fn correct_limiters_pass_every_scene() {
     for (place, scene) in SCENES.iter().enumerate() {
         let report = soak(place, None, Duration::from_nanos(1));
         assert!(report.breach.is_none(), "{:?}", report.breach);
@@ -49,6 +49,6 @@ fn a_round_of_each_scene_finds_nothing() {
 }
 
 #[test]
-fn memory_that_is_kept_of_every_round_is_found() {
+fn memory_leak_is_found() {
     assert!(leaking(0).leak().is_none() && leaking(100 << 10).leak().is_some());
 }

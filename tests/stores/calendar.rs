@@ -71,7 +71,7 @@ fn spill_admits_new_keys_in_every_phase() {
 
 /// The wrapped cells of the flood add nothing to the debt of the evicted key.
 #[test]
-fn evicted_key_owes_its_debt_in_every_phase() {
+fn evicted_debt_is_kept_in_every_phase() {
     for phase in 0..PHASES {
         let start = START + phase * 53 * SEC;
         let limiter = flooded(start);
@@ -133,7 +133,7 @@ fn spill_keeps_debts_after_a_wrong_time() {
 /// Checks a key that spends its burst and a key that comes once each interval, near sixteen points of the state's range.
 /// At one of these points the state wraps.
 #[test]
-fn compact_state_wraps() {
+fn wrapped_compact_state_decides_correctly() {
     let builder = || RateLimiter::builder(Gcra::new(Quota::per_minute(10))).hasher(Seeded(7));
     let probe = builder().clock(ManualClock::new(at(START))).compact().expect("an ordinary quota");
     let Layout::Ticks(ticks) = Layout::read(&probe.snapshot()) else { panic!("GCRA counts ticks") };
@@ -165,7 +165,7 @@ fn compact_state_wraps() {
 
 /// A cell wraps after the time that 64 bursts take. The pauses last from one to 267 bursts.
 #[test]
-fn tat_sketch_admits_a_lone_key_in_every_phase() {
+fn tat_sketch_admits_lone_key_after_wrap() {
     for burst in [1, 10, 768, 1_024] {
         for phase in 0..PHASES {
             let sketch = TatSketch::try_new(Quota::per_minute(burst), 1 << 10).expect("an ordinary quota");
@@ -202,7 +202,7 @@ fn tat_sketch_admits_new_keys_after_a_flood() {
 
 /// Runs many keys in little memory over three windows, in each phase of the tags. One phase begins at tag zero.
 #[test]
-fn crowd_is_decided_alike_in_every_tag_phase() {
+fn crowd_decisions_equal_in_every_tag_phase() {
     const LIMIT: u64 = 10;
     let tags = round(HOUR);
     let mut shares = Vec::new();
@@ -255,7 +255,7 @@ fn lagging_clock_counts_in_the_newest_window() {
 }
 
 #[test]
-fn rate_counts_alike_in_every_tag_phase() {
+fn rate_counts_equal_in_every_tag_phase() {
     let tags = round(SEC);
     let mut all = Vec::new();
     for phase in 0..PHASES {

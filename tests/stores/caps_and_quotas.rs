@@ -29,7 +29,7 @@ fn capped(
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn full_store_forgets_one_key_for_each_newcomer() {
+fn full_store_forgets_one_key_per_new_key() {
     for capacity in [0, 100, 1_000_000] {
         let check = capped(100, capacity, WhenFull::Forget, &ManualClock::new(START));
         for key in 0..10_000 {
@@ -39,7 +39,7 @@ fn full_store_forgets_one_key_for_each_newcomer() {
 }
 
 #[test]
-fn a_full_store_denies_newcomers_until_keys_are_idle() {
+fn full_store_denies_new_keys_until_idle() {
     let clock = ManualClock::new(START);
     let check = capped(100, 0, WhenFull::Deny, &clock);
     for key in 0..1_000 {
@@ -55,7 +55,7 @@ fn a_full_store_denies_newcomers_until_keys_are_idle() {
 }
 
 #[test]
-fn a_full_store_can_admit_newcomers_uncounted() {
+fn full_store_admits_new_keys_uncounted() {
     let check = capped(100, 0, WhenFull::Admit, &ManualClock::new(START));
     for key in 0..1_000 {
         assert!(check(key) && check(key) == (key >= 100), "new key {key}");
@@ -69,7 +69,7 @@ fn max_keys_refuses_zero() {
 }
 
 #[test]
-fn newcomer_denied_for_room_learns_when_a_key_expires() {
+fn key_denied_for_room_learns_expiry() {
     let clock = ManualClock::new(START);
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(1)))
         .clock(clock.clone())
@@ -85,7 +85,7 @@ fn newcomer_denied_for_room_learns_when_a_key_expires() {
 }
 
 #[test]
-fn a_panicking_key_gives_its_room_back() {
+fn panicking_key_releases_its_room() {
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Key(u64);
     #[derive(PartialEq, Eq, Hash)]
@@ -133,7 +133,7 @@ fn window_end_clears_usage_of_every_quota() {
 }
 
 #[test]
-fn quotas_that_would_misread_the_state_are_refused() {
+fn requota_refuses_incompatible_quotas() {
     let minute = Quota::per_minute(10);
     let hour = Quota::per_hour(10);
     assert!(FixedWindow::new(minute).requota(&hour).is_err());
@@ -148,7 +148,7 @@ fn quotas_that_would_misread_the_state_are_refused() {
 
 #[test]
 #[cfg_attr(debug_assertions, should_panic(expected = "requota"))]
-fn an_algorithm_of_another_shape_is_not_used() {
+fn incompatible_algorithm_never_admits() {
     let limiter = RateLimiter::builder(SlidingLog::new(Quota::per_minute(2)))
         .clock(ManualClock::new(START))
         .keyed::<u64>();
@@ -157,7 +157,7 @@ fn an_algorithm_of_another_shape_is_not_used() {
 }
 
 #[test]
-fn spacing_of_nothing_limits_nothing() {
+fn zero_spacing_limits_nothing() {
     let limiter =
         RateLimiter::builder(MinimumSpacing::new(Duration::ZERO)).clock(ManualClock::default()).direct();
     for _ in 0..3 {
@@ -166,7 +166,7 @@ fn spacing_of_nothing_limits_nothing() {
 }
 
 #[test]
-fn removing_while_visiting_is_fine() {
+fn keys_can_be_removed_while_visiting() {
     let limiter =
         RateLimiter::builder(Gcra::new(Quota::per_hour(1))).clock(ManualClock::new(START)).keyed::<u64>();
     for key in 0..20_000 {

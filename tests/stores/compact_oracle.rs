@@ -164,7 +164,7 @@ fn is_early_by_less_than_a_tick(case: &Case, limiter: &dyn Subject) {
 }
 
 /// The figures in a decision hold for later decisions of the same limiter. The oracle only helps to choose times.
-fn is_tight(case: &Case, limiter: &dyn Subject) {
+fn check_figures_are_tight(case: &Case, limiter: &dyn Subject) {
     let &Case { kind, spec, start, .. } = case;
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(spec)).collect();
     let mut now = start;
@@ -213,13 +213,13 @@ macro_rules! laws {
             }
 
             #[test]
-            fn decides_as_the_oracle_when_time_steps_back() {
+            fn decides_as_oracle_after_time_steps_back() {
                 check($kind, true, exact_spec($kind), agrees);
             }
 
             #[test]
             fn figures_are_tight() {
-                check($kind, false, spec(), is_tight);
+                check($kind, false, spec(), check_figures_are_tight);
             }
         }
     )*};
@@ -242,12 +242,12 @@ macro_rules! laws_of_ticks {
             use super::*;
 
             #[test]
-            fn is_early_by_less_than_a_tick_and_never_late() {
+            fn early_by_less_than_a_tick() {
                 check($kind, false, spec(), is_early_by_less_than_a_tick);
             }
 
             #[test]
-            fn is_never_late_when_time_steps_back() {
+            fn never_late_after_time_steps_back() {
                 check($kind, true, spec(), is_early_by_less_than_a_tick);
             }
         }

@@ -218,14 +218,14 @@ fn flooded(overflow: Overflow) -> (Limiter, ManualClock) {
 }
 
 #[test]
-fn who_used_up_its_quota_and_is_pushed_out() {
+fn evicted_debt_follows_overflow_policy() {
     assert!(flooded(Overflow::Spill).0.check("guilty").is_denied(), "the debt is in the sketch");
     assert!(flooded(Overflow::Inherit).0.check("guilty").is_denied(), "the key still has its slot");
     assert!(flooded(Overflow::Forget).0.check("guilty").is_allowed(), "the debt is forgotten");
 }
 
 #[test]
-fn honest_newcomers_in_a_full_bucket() {
+fn new_key_in_full_bucket_follows_policy() {
     assert!(flooded(Overflow::Spill).0.check_n("honest", 4).is_allowed(), "no debt of this key was spilled");
     assert!(flooded(Overflow::Forget).0.check_n("honest", 4).is_allowed());
     assert!(flooded(Overflow::Inherit).0.check("honest").is_denied(), "the key inherits a debt");
@@ -233,7 +233,7 @@ fn honest_newcomers_in_a_full_bucket() {
 
 /// Time pays a spilled debt at the same rate as before. The debt is rounded up to a thousandth of the burst's hour.
 #[test]
-fn a_spilled_debt_is_paid_by_time() {
+fn spilled_debt_is_paid_by_time() {
     let (limiter, clock) = flooded(Overflow::Spill);
     let refused = limiter.check("guilty");
     assert!(refused.is_denied());

@@ -47,7 +47,7 @@ fn fill<A: CompactAlgorithm>(limiter: &Limiter<A>, clock: &ManualClock, random: 
 ///
 /// With `stricter`, the restored limiter may deny more. The snapshot rounds the ends of spilled debts up.
 #[track_caller]
-fn decides_alike<A: CompactAlgorithm>(
+fn assert_same_decisions<A: CompactAlgorithm>(
     restored: &Limiter<A>,
     original: &Limiter<A>,
     stricter: bool,
@@ -85,7 +85,7 @@ fn round_trips<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, bytes: usi
         }
         restored.restore(&snapshot).unwrap_or_else(|error| panic!("{error}"));
         let what = format!("{algorithm:?} {overflow:?} in {bytes} bytes, {later} ns later");
-        decides_alike(&restored, &original, stricter, &what);
+        assert_same_decisions(&restored, &original, stricter, &what);
         assert_eq!(restored.live_slots(), original.live_slots(), "{what}");
         // Cells that no key reads any more may read as ahead again later.
         assert!(later > 11 * SEC || restored.snapshot_at(now) == original.snapshot_at(now), "{what}");
@@ -106,7 +106,7 @@ fn round_trips<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, bytes: usi
 }
 
 #[test]
-fn a_restored_limiter_decides_as_the_one_that_went_on() {
+fn restored_limiter_decides_as_original() {
     let spec = Spec::new(5, 10 * SEC);
     for kind in COMPACT {
         for &overflow in policies(kind) {
@@ -128,7 +128,7 @@ fn clock_behind_snapshot_continues_from_snapshot() {
                 limiter(Gcra::new(Quota::per_minute(6)), overflow, 1 << 15, behind);
             restored.restore(&original.snapshot_at(clock.now())).expect("a snapshot of a limiter like it");
             for _ in 0..20 {
-                decides_alike(&restored, &original, false, &format!("{overflow:?}, {behind:?}"));
+                assert_same_decisions(&restored, &original, false, &format!("{overflow:?}, {behind:?}"));
                 clock.advance(Duration::from_millis(2_500));
                 behind_clock.advance(Duration::from_millis(2_500));
             }
@@ -147,7 +147,7 @@ fn clock_behind_snapshot_continues_from_snapshot() {
 
 /// After a limiter was idle for a while, no key owes anything in a restored copy, however many keys were evicted before.
 #[test]
-fn debts_that_are_paid_stay_paid() {
+fn restored_idle_limiter_has_no_debts() {
     for overflow in POLICIES {
         let (original, clock) = limiter(Gcra::new(Quota::per_minute(6)), overflow, 1 << 10, START);
         fill(&original, &clock, &mut Random(7));
@@ -163,7 +163,7 @@ fn debts_that_are_paid_stay_paid() {
 }
 
 #[test]
-fn of_an_idle_limiter_nothing_is_written_down() {
+fn idle_limiter_snapshot_is_empty() {
     let (idle, clock) = limiter(Gcra::new(Quota::per_minute(6)), Overflow::Spill, 1 << 12, START);
     let empty = idle.snapshot();
     assert!(empty.len() < 256, "{} bytes", empty.len());
@@ -190,7 +190,7 @@ fn refused<A: CompactAlgorithm>(limiter: &Limiter<A>, snapshot: &[u8], reason: &
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn every_cut_and_every_flipped_bit_is_refused() {
+fn cut_or_flipped_snapshots_are_refused() {
     for overflow in POLICIES {
         let (limiter, clock) = limiter(Gcra::new(Quota::per_minute(6)), overflow, 512, START);
         fill(&limiter, &clock, &mut Random(3));
@@ -279,7 +279,7 @@ fn snapshots_of_other_limiters_are_refused() {
 
 /// Some of these limiters have states of the same size and rate. In the past each accepted the other's snapshots.
 #[test]
-fn other_algorithms_and_quotas_are_refused_by_name() {
+fn other_algorithms_and_quotas_are_refused() {
     let quota = Quota::per_minute(16);
     fn of<A: CompactAlgorithm>(algorithm: A) -> Limiter<A> {
         let limiter = limiter(algorithm, Overflow::Forget, 1 << 12, START).0;
@@ -324,7 +324,7 @@ fn other_algorithms_and_quotas_are_refused_by_name() {
 
 /// The example in the documentation of `restore`.
 #[test]
-fn quota_changes_over_a_restart() {
+fn restored_limiter_accepts_new_quota() {
     let (original, clock) = limiter(Gcra::new(Quota::per_hour(100)), Overflow::Spill, 1 << 12, START);
     assert!(original.check_n("alice", 60).is_allowed());
     let (restored, _) = limiter(Gcra::new(Quota::per_hour(100)), Overflow::Spill, 1 << 12, clock.now());
@@ -336,7 +336,7 @@ fn quota_changes_over_a_restart() {
 
 /// A queue's debts are departure times. GCRA decides the same from them, but only a queue returns them as delays.
 #[test]
-fn a_queue_is_restored_with_its_waits() {
+fn restored_queue_keeps_its_delays() {
     let queue = || LeakyBucketQueue::new(Quota::per_minute(6));
     let (original, clock) = limiter(queue(), Overflow::Spill, 1 << 12, START);
     assert!(original.check_n("a", 3).is_allowed());
@@ -348,7 +348,7 @@ fn a_queue_is_restored_with_its_waits() {
 
 /// An attacker with a valid checksum can forge debts, but no impossible state.
 #[test]
-fn impossible_snapshot_with_valid_checksum_is_refused() {
+fn impossible_state_with_checksum_is_refused() {
     let (limiter, clock) = limiter(Gcra::new(Quota::per_minute(6)), Overflow::Spill, 512, START);
     fill(&limiter, &clock, &mut Random(3));
     let snapshot = limiter.snapshot();

@@ -83,7 +83,7 @@ mod batches {
     }
 
     #[test]
-    fn of_every_length_decide_as_the_single_calls() {
+    fn batches_decide_as_single_calls() {
         let spec = Spec::new(5, 10 * SEC);
         for (kind, seed) in COMPACT.into_iter().zip(0..) {
             with_compact!(kind, spec, algorithm => {
@@ -100,7 +100,7 @@ mod batches {
     }
 
     #[test]
-    fn read_the_clock_once() {
+    fn batch_reads_clock_once() {
         /// Advances by a second at each reading.
         struct Hasty(ManualClock);
         impl Clock for Hasty {
@@ -121,7 +121,7 @@ mod batches {
 }
 
 #[test]
-fn a_hash_stands_for_its_key() {
+fn hash_decides_as_its_key() {
     for overflow in POLICIES {
         let (limiter, clock) = per_minute(5, overflow, 16);
         let (twin, _) = per_minute(5, overflow, 16);
@@ -145,7 +145,7 @@ fn a_hash_stands_for_its_key() {
 }
 
 #[test]
-fn borrowed_and_owned_text_are_one_key() {
+fn borrowed_and_owned_text_share_a_key() {
     let (limiter, _) = per_minute(1, Overflow::Spill, 1_000);
     assert!(limiter.check("alice").is_allowed());
     assert!(limiter.check(&String::from("alice")).is_denied());
@@ -157,7 +157,7 @@ fn borrowed_and_owned_text_are_one_key() {
 }
 
 #[test]
-fn a_peek_says_what_a_check_would_and_leaves_no_trace() {
+fn compact_peek_equals_check_and_changes_nothing() {
     for overflow in POLICIES {
         for slots in [8, 1_000] {
             let (limiter, clock) = per_minute(3, overflow, slots);
@@ -199,7 +199,7 @@ fn reset_clears_one_key_only() {
 }
 
 #[test]
-fn a_cleared_limiter_is_as_new_sketch_and_all() {
+fn clear_also_empties_spill_sketch() {
     for overflow in POLICIES {
         for capacity in [Capacity::slots(8), Capacity::memory(1 << 16)] {
             let clock = ManualClock::new(START);
@@ -225,7 +225,7 @@ fn a_cleared_limiter_is_as_new_sketch_and_all() {
 }
 
 #[test]
-fn with_room_enough_nothing_is_counted() {
+fn roomy_table_counts_no_evictions() {
     for overflow in POLICIES {
         let (limiter, clock) = per_minute(5, overflow, 20_000);
         let mut random = Random(5);
@@ -240,7 +240,7 @@ fn with_room_enough_nothing_is_counted() {
 }
 
 #[test]
-fn what_is_done_for_want_of_room_is_counted() {
+fn full_bucket_events_are_counted() {
     // In one bucket, all keys owe. Each new key takes a slot, or is denied for the debt that it inherits.
     let one_bucket = |limit, overflow| {
         let clock = ManualClock::new(START);
@@ -273,7 +273,7 @@ fn what_is_done_for_want_of_room_is_counted() {
 }
 
 #[test]
-fn load_is_the_share_of_slots_that_owe() {
+fn load_is_share_of_live_slots() {
     let (small, clock) = per_minute(1, Overflow::Forget, 4_096);
     assert!(small.load() == 0.0);
     for key in 0..1_500 {
@@ -326,7 +326,7 @@ fn live_slots_are_rate_times_interval() {
 }
 
 #[test]
-fn memory_is_what_was_asked_for_and_never_grows() {
+fn requested_memory_is_kept_and_never_grows() {
     let clock = ManualClock::new(START);
     for overflow in POLICIES {
         let bytes_of =
@@ -364,7 +364,7 @@ fn memory_is_what_was_asked_for_and_never_grows() {
 }
 
 #[test]
-fn what_no_machine_holds_is_refused() {
+fn impossible_capacity_is_refused() {
     for overflow in POLICIES {
         for capacity in
             [Capacity::slots(usize::MAX), Capacity::slots(1 << 58), Capacity::memory(isize::MAX as usize)]
@@ -405,7 +405,7 @@ mod hashers {
     }
 
     #[test]
-    fn that_hash_all_keys_alike_make_them_one() {
+    fn constant_hasher_makes_one_key() {
         for overflow in POLICIES {
             let limiter = hashed(BuildHasherDefault::<Constant>::default(), overflow);
             let admitted = (0..1_000_u64).filter(|key| limiter.check(key).is_allowed()).count();
@@ -417,7 +417,7 @@ mod hashers {
     }
 
     #[test]
-    fn two_values_make_two_keys_at_table_ends() {
+    fn two_hashes_make_two_keys() {
         for overflow in POLICIES {
             let limiter = hashed(BuildHasherDefault::<Two>::default(), overflow);
             let admitted = |parity: u64| {
@@ -429,7 +429,7 @@ mod hashers {
     }
 
     #[test]
-    fn every_hash_is_a_key() {
+    fn extreme_hashes_are_separate_keys() {
         for overflow in POLICIES {
             let (limiter, _) = per_minute(1, overflow, 1_000);
             // The lowest bits are the fingerprint. The fingerprints 0 and 1 are the same.
@@ -447,7 +447,7 @@ mod time {
 
     /// Half a range later and more, up to the part of a range after which an old debt would be read again.
     #[test]
-    fn a_key_that_was_idle_for_ages_is_as_new() {
+    fn long_idle_key_has_full_quota() {
         const YEAR: u64 = 365 * 86_400;
         for overflow in POLICIES {
             for seconds in [60, 86_400, YEAR / 8, YEAR / 5, YEAR, 10 * YEAR + 13, 100 * YEAR] {
@@ -481,7 +481,7 @@ mod time {
 
     /// The clock steps back. The debt and the step together are at most the refill time of a burst.
     #[test]
-    fn a_clock_that_steps_back_a_little_denies_more() {
+    fn small_clock_step_back_denies_more() {
         for overflow in POLICIES {
             let (limiter, clock) = per_minute(10, overflow, 100);
             assert!(limiter.check_n("a", 5).is_allowed());
@@ -575,7 +575,7 @@ mod refusals {
     }
 
     #[test]
-    fn of_bursts_name_the_largest() {
+    fn large_burst_error_names_largest() {
         let gcra = most("burst", |burst| build(Gcra::new(Quota::per_second(1_000).burst(burst))));
         assert_eq!(gcra, 1 << 25);
         assert_eq!(
@@ -585,7 +585,7 @@ mod refusals {
     }
 
     #[test]
-    fn of_rates_name_the_highest() {
+    fn high_rate_error_names_highest() {
         let error = refusal(Gcra::new(Quota::per_second(4_000_000_000).burst(1)));
         assert!(error.contains("units a second") && error.contains("4000000000"), "{error}");
         let most = number_after(&error, "at most ");
@@ -595,7 +595,7 @@ mod refusals {
     }
 
     #[test]
-    fn of_limits_name_the_largest() {
+    fn large_limit_error_names_largest() {
         let sliding = most("limit", |limit| build(SlidingWindow::new(Quota::per_hour(limit))));
         assert!((65_000..65_535).contains(&sliding), "{sliding}");
         let fixed = most("limit", |limit| build(FixedWindow::new(Quota::per_hour(limit))));
@@ -603,7 +603,7 @@ mod refusals {
     }
 
     #[test]
-    fn of_windows_name_the_shortest() {
+    fn short_window_error_names_shortest() {
         for limit in [5_000, 60_000] {
             let window =
                 |ns| SlidingWindow::try_new(Quota::new(limit, Duration::from_nanos(ns))).and_then(build);
@@ -618,7 +618,7 @@ mod refusals {
     }
 
     #[test]
-    fn of_windows_too_short_to_spill_name_the_other_policies() {
+    fn short_spill_window_error_names_policies() {
         let short = || FixedWindow::new(Quota::new(1_000, Duration::from_millis(1)));
         let error = refusal(short());
         assert!(error.contains("Overflow::Inherit") && error.contains("Overflow::Forget"), "{error}");
@@ -628,7 +628,7 @@ mod refusals {
     }
 
     #[test]
-    fn of_other_kinds_name_what_to_use_instead() {
+    fn unsupported_algorithm_error_names_alternative() {
         let quota = Quota::per_minute(10);
         for (error, instead) in [
             (refusal(FixedWindow::from_first_use(quota)), "FixedWindow::new"),
@@ -642,7 +642,7 @@ mod refusals {
     }
 
     #[test]
-    fn of_policies_for_two_counts_name_the_one_that_works() {
+    fn sliding_window_policy_error_names_forget() {
         for overflow in [Overflow::Spill, Overflow::Inherit] {
             let builder = RateLimiter::builder(SlidingWindow::new(Quota::per_minute(5))).overflow(overflow);
             let error = builder.compact().map(|_| ()).unwrap_err().to_string();
@@ -653,12 +653,12 @@ mod refusals {
 
     #[test]
     #[should_panic(expected = "at most 33554432")]
-    fn panic_where_no_error_is_returned() {
+    fn infallible_constructor_panics_on_large_burst() {
         let _ = RateLimiter::new(Quota::per_second(1).burst((1 << 25) + 1));
     }
 
     #[test]
-    fn are_errors_where_they_can_be() {
+    fn try_new_refuses_large_burst() {
         assert!(RateLimiter::try_new(Quota::per_second(1).burst((1 << 25) + 1)).is_err());
         assert!(RateLimiter::try_new(Quota::per_second(1).burst(1 << 25)).is_ok());
     }

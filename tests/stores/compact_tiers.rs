@@ -175,7 +175,7 @@ proptest! {
     #![proptest_config(config(128))]
 
     #[test]
-    fn counts_under_several_limits_are_those_of_one_fixed_window(
+    fn tiers_share_one_fixed_window_count(
         limits in limits(),
         start in start(),
         ops in ops_under(),
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn counts_under_several_limits_are_those_of_one_sliding_window(
+    fn tiers_share_one_sliding_window_count(
         limits in limits(),
         start in start(),
         ops in ops_under(),
@@ -219,14 +219,14 @@ fn undeclared_tiers_with_same_refill_fit() {
 }
 
 #[test]
-fn tiers_too_far_apart_are_refused_by_the_builder() {
+fn builder_refuses_tiers_too_far_apart() {
     let error = limiter(tollgate::Gcra::new(Quota::per_second(1_000_000)), &[Quota::per_day(1)]).unwrap_err();
     assert!(error.to_string().contains("too far apart"), "{error}");
     assert!(error.to_string().contains("256") && error.to_string().contains("2^33"), "{error}");
 }
 
 #[test]
-fn windows_need_the_period_and_the_room_of_the_table() {
+fn window_tiers_need_same_period_and_room() {
     let minute = Quota::per_minute(100);
     for (error, why) in [
         (limiter(FixedWindow::new(minute), &[Quota::per_hour(5)]).map(|_| ()), "own period"),
@@ -250,7 +250,7 @@ fn windows_need_the_period_and_the_room_of_the_table() {
 
 #[test]
 #[cfg_attr(debug_assertions, should_panic(expected = "a tier is made by the limiter"))]
-fn a_tier_of_another_layout_is_not_used() {
+fn foreign_tier_never_admits() {
     let limiter = limiter(tollgate::Gcra::new(Quota::per_minute(2)), &[]).unwrap();
     let foreign = self::limiter(tollgate::Gcra::new(Quota::per_second(7)), &[]).unwrap();
     let foreign = foreign.tier(&Quota::per_second(7)).unwrap();
@@ -258,7 +258,7 @@ fn a_tier_of_another_layout_is_not_used() {
 }
 
 #[test]
-fn what_was_charged_under_one_quota_stays_charged_under_all() {
+fn charge_counts_under_every_tier() {
     let premium = Quota::per_minute(100);
     let limiter = limiter(tollgate::Gcra::new(Quota::per_minute(10)), &[premium]).unwrap();
     let premium = limiter.tier(&premium).unwrap();

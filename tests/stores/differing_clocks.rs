@@ -60,7 +60,7 @@ fn admitted(count: u64, mut check: impl FnMut() -> bool) -> u64 {
 
 /// Checks with given times ahead of the clock alternate with checks by the clock.
 #[test]
-fn given_times_far_ahead_of_the_clock_admit_no_more() {
+fn far_ahead_given_times_admit_no_more() {
     let quota = Quota::per_minute(10);
     let bound = |ns: u64| 10 + ns.min(120 * SEC) / (6 * SEC);
     for ahead_ns in [SEC, 61 * SEC, 119 * SEC, 3_600 * SEC, 400 * 86_400 * SEC] {
@@ -89,7 +89,7 @@ fn given_times_far_ahead_of_the_clock_admit_no_more() {
 
 /// Two threads whose clocks differ by one and a half intervals.
 #[test]
-fn clocks_of_two_threads_admit_no_more_than_their_difference() {
+fn thread_clocks_admit_at_most_their_difference() {
     let rate = Rate { per_second: 1_000, burst: 1 };
     for overflow in OVERFLOWS {
         let limiter = compact(Gcra::new(rate.quota()), &clock(), overflow);
@@ -146,7 +146,7 @@ fn clock_stepping_back_seconds_admits_no_more() {
 
 /// The times of one key lag those of all others. The others take its slot whenever it is idle at their times.
 #[test]
-fn a_key_whose_times_lag_the_others_is_admitted_no_more() {
+fn lagging_key_is_admitted_no_more() {
     let rate = Rate { per_second: 10, burst: 5 };
     for lag in [200 * MS, 500 * MS, 5 * SEC, 3_600 * SEC] {
         let clock = clock();
@@ -177,7 +177,7 @@ impl Charged for tollgate::Decision {
 }
 
 #[test]
-fn a_wrong_time_locks_nobody_out_for_long() {
+fn wrong_time_locks_out_no_key_for_long() {
     let rate = Rate { per_second: 10, burst: 5 };
     for wrong in [u64::MAX, u64::MAX - 1, START + 30 * 365 * 86_400 * SEC, 1 << 63] {
         for overflow in OVERFLOWS {
@@ -201,7 +201,7 @@ fn a_wrong_time_locks_nobody_out_for_long() {
 }
 
 #[test]
-fn a_wrong_time_locks_no_sketch_out_for_long() {
+fn wrong_time_in_sketch_is_dropped_soon() {
     for wrong in [u64::MAX, START + 30 * 365 * 86_400 * SEC] {
         let clock = clock();
         let builder = RateLimiter::builder(SlidingWindow::new(Quota::per_second(10))).clock(clock.clone());
@@ -232,7 +232,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..crate::common::operations::config(300) })]
 
     #[test]
-    fn sources_that_differ_admit_no_more_than_their_difference(
+    fn clock_sources_admit_at_most_their_difference(
         steps in sources(),
         differ in prop_oneof![0..2_000_u64, 0..5_000_000_u64],
         rate in 1..2_000_u64,
@@ -272,7 +272,7 @@ proptest! {
 
     /// Each wrong time may give a key one more burst while it stands, and one more when it is dropped.
     #[test]
-    fn absurd_times_admit_a_burst_each(
+    fn absurd_times_admit_bounded_bursts(
         steps in prop::collection::vec((0..40_u64, 0..500_u64), 1..200),
         rate in 1..2_000_u64,
         burst in 1..8_u64,
@@ -300,7 +300,7 @@ proptest! {
 }
 
 #[test]
-fn other_calls_go_by_the_times_of_the_checks() {
+fn other_calls_use_times_of_checks() {
     // The clock is an hour ahead of all times that are given.
     let clock = ManualClock::new(at(START + 3_600 * SEC));
     let limiter = compact(Gcra::new(Quota::per_minute(10)), &clock, Overflow::Spill);
@@ -326,7 +326,7 @@ fn other_calls_go_by_the_times_of_the_checks() {
 }
 
 #[test]
-fn keys_are_retained_at_a_time_that_the_caller_says() {
+fn retain_active_uses_given_time() {
     let limiter =
         RateLimiter::builder(Gcra::new(Quota::per_second(10).burst(5))).clock(clock()).keyed::<&str>();
     let lag = 1_200 * MS;
@@ -387,7 +387,7 @@ fn evicted_debts_of_lagging_keys_are_kept() {
 
 /// A new key with a time ahead takes the slot of an idle key. Keys that come to these buckets later use their own time.
 #[test]
-fn one_time_that_is_ahead_locks_no_strangers_out() {
+fn time_ahead_locks_out_no_new_key() {
     for overflow in OVERFLOWS {
         let limiter = of_size(Gcra::new(Quota::per_second(10).burst(5)), 1 << 14, overflow);
         for key in 0..20_000_u32 {
@@ -409,7 +409,7 @@ fn one_time_that_is_ahead_locks_no_strangers_out() {
 
 /// Two times lie just about one range apart, so each reads the other's state as slightly ahead.
 #[test]
-fn times_a_whole_range_apart_admit_no_more() {
+fn times_one_range_apart_admit_no_more() {
     let rate = Rate { per_second: 1_000_000_000, burst: 30_000_000 };
     let limiter = of_size(Gcra::new(rate.quota()), 1 << 16, Overflow::Forget);
     // A nanosecond is 286 ticks.

@@ -91,7 +91,7 @@ fn batches_of_new_keys_leave_no_garbage() {
 
 /// In the past all keys waited for one epoch. Each took 32 more bytes, until every 128 later checks freed 512 of them.
 #[test]
-fn clearing_frees_keys_as_it_goes() {
+fn clear_frees_keys_early() {
     let garbage = least(|| {
         let in_memory = Arc::new(AtomicUsize::new(0));
         let limiter: RateLimiter<Keyed<Counted, Gcra>> = RateLimiter::keyed(Gcra::new(Quota::per_hour(1)));

@@ -157,7 +157,7 @@ proptest! {
     #![proptest_config(config(64))]
 
     #[test]
-    fn the_store_is_a_map_of_oracles(spec in spec(), start in start(), acts in acts()) {
+    fn keyed_store_matches_oracle_map(spec in spec(), start in start(), acts in acts()) {
         for kind in ALL.into_iter().filter(|kind| !kind.is_bucket_family() || spec.is_exact()) {
             let model = Model { kind, spec, keys: HashMap::new() };
             with_algorithm!(kind, spec, algorithm => play(algorithm, model, start, &acts));
@@ -197,7 +197,7 @@ impl Hasher for High {
     }
 }
 
-fn keeps_keys_apart<H: Hasher + Default>(keys: u32)
+fn assert_keys_stay_separate<H: Hasher + Default>(keys: u32)
 where
     BuildHasherDefault<H>: Send + Sync,
 {
@@ -228,23 +228,23 @@ where
 }
 
 #[test]
-fn keys_that_all_hash_alike_are_kept_apart() {
-    keeps_keys_apart::<Constant>(300);
+fn colliding_keys_stay_separate() {
+    assert_keys_stay_separate::<Constant>(300);
 }
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn keys_whose_hashes_share_their_high_bits_are_kept_apart() {
-    keeps_keys_apart::<Identity>(20_000);
+fn keys_with_equal_high_bits_stay_separate() {
+    assert_keys_stay_separate::<Identity>(20_000);
 }
 
 #[test]
-fn keys_whose_hashes_share_their_low_bits_are_kept_apart() {
-    keeps_keys_apart::<High>(20_000);
+fn keys_with_equal_low_bits_stay_separate() {
+    assert_keys_stay_separate::<High>(20_000);
 }
 
 #[test]
-fn the_store_grows_past_its_first_size_and_loses_nothing() {
+fn growing_store_loses_no_key() {
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_day(1)))
         .clock(ManualClock::new(Timestamp::from_secs(1_000_000)))
         .capacity(16)
@@ -258,7 +258,7 @@ fn the_store_grows_past_its_first_size_and_loses_nothing() {
 }
 
 #[test]
-fn idle_keys_are_dropped_in_passing() {
+fn checks_remove_idle_keys() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(1))).clock(clock.clone()).keyed::<u32>();
     let mut most = 0;
@@ -271,7 +271,7 @@ fn idle_keys_are_dropped_in_passing() {
 }
 
 #[test]
-fn a_full_store_denies_new_keys_and_serves_the_old() {
+fn full_store_serves_known_keys() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2)))
         .clock(clock.clone())
@@ -293,7 +293,7 @@ fn a_full_store_denies_new_keys_and_serves_the_old() {
 }
 
 #[test]
-fn a_peek_at_an_unknown_key_leaves_no_trace() {
+fn peek_inserts_no_unknown_key() {
     let limiter = RateLimiter::builder(SlidingWindow::new(Quota::per_second(1)))
         .clock(ManualClock::default())
         .keyed::<String>();
@@ -305,7 +305,7 @@ fn a_peek_at_an_unknown_key_leaves_no_trace() {
 }
 
 #[test]
-fn a_removed_key_starts_anew() {
+fn removed_key_has_full_quota() {
     let limiter =
         RateLimiter::builder(Gcra::new(Quota::per_day(1))).clock(ManualClock::default()).keyed::<String>();
     assert!(limiter.check("a").is_allowed());

@@ -31,7 +31,7 @@ fn of_one_bucket(overflow: Overflow) -> (Limiter, ManualClock) {
 
 /// The sketch stores the newest time only now and then. Here the newest time is close to the stored one.
 #[test]
-fn a_sketch_denies_whoever_steps_back() {
+fn tat_sketch_denies_late_times() {
     for first in [0, SEC / 2, SEC, 2 * SEC] {
         for back in (0..=16 * SEC).step_by(100_000_000) {
             let sketch = TatSketch::try_new(Quota::per_second(1).burst(4), 64 << 10).unwrap();
@@ -45,7 +45,7 @@ fn a_sketch_denies_whoever_steps_back() {
 
 /// The key is charged by the clock, then checked with a given time that lags it, then by the clock again.
 #[test]
-fn given_times_and_the_clock_know_of_each_other() {
+fn given_times_and_clock_share_usage() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
         for back in (0..=20 * SEC).step_by(QUARTER) {
             let (limiter, clock) = of_one_bucket(overflow);
@@ -61,7 +61,7 @@ fn given_times_and_the_clock_know_of_each_other() {
 
 /// One call with an absurd time must not set the newest time.
 #[test]
-fn end_of_time_is_not_taken_for_the_latest_time() {
+fn absurd_time_does_not_become_newest() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
         for back in (0..=20 * SEC).step_by(QUARTER) {
             let (limiter, _clock) = of_one_bucket(overflow);
@@ -75,7 +75,7 @@ fn end_of_time_is_not_taken_for_the_latest_time() {
 
 /// A new key with a lagging time evicts a debtor. Callers with the right time still find the debt.
 #[test]
-fn a_late_newcomer_hides_nobodys_debt() {
+fn late_new_key_hides_no_debt() {
     let (mut pushed_out, step) = (0, 50_000_000);
     for back in (0..=16 * SEC).step_by(step) {
         let (limiter, _clock) = of_one_bucket(Overflow::Spill);
@@ -97,7 +97,7 @@ fn a_late_newcomer_hides_nobodys_debt() {
 
 /// Keys are evicted at the newest time and then checked at times far behind it.
 #[test]
-fn spilled_keys_are_denied_however_late_they_ask() {
+fn spilled_keys_are_denied_at_late_times() {
     for back in (0..=60 * SEC).step_by(HALF) {
         let (limiter, _clock) = of_one_bucket(Overflow::Spill);
         // In so small a sketch, some of the last keys share all their cells with debtors.

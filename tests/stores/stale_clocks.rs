@@ -93,7 +93,7 @@ fn check(kind: Kind, law: impl Fn(&Case) -> bool) {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn direct_and_keyed_add_the_staleness_and_no_more() {
+fn direct_and_keyed_bound_grows_by_staleness() {
     for kind in ALL {
         for make in [direct as fn(_, _) -> _, keyed] {
             check(kind, |case| {
@@ -110,7 +110,7 @@ fn direct_and_keyed_add_the_staleness_and_no_more() {
 }
 
 #[test]
-fn compact_adds_the_staleness_and_a_tick() {
+fn compact_bound_grows_by_staleness_and_tick() {
     for kind in COMPACT {
         check(kind, |case| {
             let Some(Ok((limiter, layout))) = compact(kind, case.spec) else { return false };
@@ -125,7 +125,7 @@ fn compact_adds_the_staleness_and_a_tick() {
 }
 
 #[test]
-fn a_sketch_adds_the_staleness_and_no_more() {
+fn sketch_bound_grows_by_staleness() {
     for kind in WINDOWS {
         check(kind, |case| {
             let Some(Ok(limiter)) = sketch_of(kind, case.spec, 1 << 14) else { return false };
@@ -137,7 +137,7 @@ fn a_sketch_adds_the_staleness_and_no_more() {
 
 /// A control: the admissions exceed the bound without σ, and equal the bound with σ.
 #[test]
-fn the_staleness_does_count() {
+fn bound_without_staleness_is_exceeded() {
     let spec = Spec::new(10, 1_000_000_000);
     let limiter = direct(Kind::Gcra, spec).unwrap();
     let second = 1_000_000_000;

@@ -12,7 +12,7 @@ const KEYS: u32 = 3;
 const SPEC: Spec = Spec { limit: 1_000, period_ns: 1_000 * SEC, burst: 1_000 };
 
 /// Threads charge and refund units. Afterwards each key has the state of its oracle.
-fn charged_and_given_back(
+fn charge_and_refund(
     limiter: &dyn Subject,
     kind: Kind,
     keys: u32,
@@ -68,27 +68,27 @@ fn charged_and_given_back(
 }
 
 /// Whether charges of this kind at one instant add up to a sum.
-fn gives_back_any(kind: Kind) -> bool {
+fn charges_add_up(kind: Kind) -> bool {
     // Spaced events are not units, and logs refund nothing. A key that comes late to an adaptive bucket has less than
     // a key that was seen before.
     !matches!(kind, Kind::Spacing | Kind::Log | Kind::Adaptive(_))
 }
 
-fn all_charged_and_given_back(rounds: u64) {
-    for kind in ALL.into_iter().filter(|kind| gives_back_any(*kind)) {
+fn all_charge_and_refund(rounds: u64) {
+    for kind in ALL.into_iter().filter(|kind| charges_add_up(*kind)) {
         let oracle = || kind.oracle(SPEC);
         let direct = crate::common::subjects::direct(kind, SPEC).unwrap();
-        charged_and_given_back(&*direct, kind, 1, rounds, oracle, |now| now, |_, wait| wait);
+        charge_and_refund(&*direct, kind, 1, rounds, oracle, |now| now, |_, wait| wait);
         let keyed = crate::common::subjects::keyed(kind, SPEC).unwrap();
-        charged_and_given_back(&*keyed, kind, KEYS, rounds, oracle, |now| now, |_, wait| wait);
+        charge_and_refund(&*keyed, kind, KEYS, rounds, oracle, |now| now, |_, wait| wait);
     }
-    for kind in COMPACT.into_iter().filter(|kind| gives_back_any(*kind)) {
+    for kind in COMPACT.into_iter().filter(|kind| charges_add_up(*kind)) {
         with_compact!(kind, SPEC, algorithm => {
             let clock = ManualClock::new(Timestamp::ZERO);
             let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(3)).overdraft(50_000);
             let limiter = builder.capacity(Capacity::memory(1 << 16)).compact().expect("an ordinary quota");
             match Layout::read(&limiter.snapshot()) {
-                Layout::Ticks(ticks) => charged_and_given_back(
+                Layout::Ticks(ticks) => charge_and_refund(
                     &limiter,
                     kind,
                     KEYS,
@@ -99,7 +99,7 @@ fn all_charged_and_given_back(rounds: u64) {
                 ),
                 Layout::Windows { .. } => {
                     let oracle = || kind.oracle(SPEC);
-                    charged_and_given_back(&limiter, kind, KEYS, rounds, oracle, |now| now, |_, wait| wait);
+                    charge_and_refund(&limiter, kind, KEYS, rounds, oracle, |now| now, |_, wait| wait);
                 }
             }
         })
@@ -155,12 +155,12 @@ fn all_turns_are_distinct() {
 }
 
 #[test]
-fn what_is_given_back_leaves_what_was_not() {
-    all_charged_and_given_back(if cfg!(miri) { 2 } else { 12 });
+fn refunds_leave_other_charges() {
+    all_charge_and_refund(if cfg!(miri) { 2 } else { 12 });
 }
 
 #[test]
-fn turns_that_are_given_out_at_once_are_distinct() {
+fn racing_reservations_get_distinct_turns() {
     for _ in 0..if cfg!(miri) { 1 } else { 20 } {
         all_turns_are_distinct();
     }
@@ -168,6 +168,6 @@ fn turns_that_are_given_out_at_once_are_distinct() {
 
 #[test]
 #[ignore = "minutes long; for sanitizers"]
-fn heavy_given_back() {
-    all_charged_and_given_back(80);
+fn heavy_refunds() {
+    all_charge_and_refund(80);
 }

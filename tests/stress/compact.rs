@@ -194,7 +194,7 @@ fn by_a_real_clock<A: CompactAlgorithm, C: Clock + Sync>(
 ///
 /// A snapshot holds no debt that its key never had, and misses none. The remaining quota of each restored key lies
 /// between the values peeked before and after the snapshot.
-fn looked_at_meanwhile(overflow: Overflow, rounds: u64) {
+fn read_while_charged(overflow: Overflow, rounds: u64) {
     const KEYS: u64 = 24;
     const BURST: u64 = 50;
     let quota = Quota::per_hour(BURST);
@@ -297,19 +297,19 @@ fn full_table_admits_at_most_bound_and_raced() {
 }
 
 #[test]
-fn the_bound_holds_while_time_runs() {
+fn bound_holds_while_clock_runs() {
     all_while_time_runs(FEW);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "reads real clocks")]
-fn the_bound_holds_by_real_clocks() {
+fn bound_holds_with_real_clocks() {
     all_by_real_clocks(Size { real_time: Duration::from_millis(60), ..QUICK });
 }
 
 #[test]
-fn snapshots_and_resets_meanwhile_are_sound() {
-    POLICIES.into_iter().for_each(|overflow| looked_at_meanwhile(overflow, if cfg!(miri) { 2 } else { 60 }));
+fn concurrent_snapshots_and_resets_are_sound() {
+    POLICIES.into_iter().for_each(|overflow| read_while_charged(overflow, if cfg!(miri) { 2 } else { 60 }));
 }
 
 #[test]
@@ -339,5 +339,5 @@ fn heavy_by_real_clocks() {
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_snapshots_and_resets() {
-    POLICIES.into_iter().for_each(|overflow| looked_at_meanwhile(overflow, 200));
+    POLICIES.into_iter().for_each(|overflow| read_while_charged(overflow, 200));
 }

@@ -21,7 +21,7 @@ fn one_limit<A: LeaseAlgorithm>(
     let clock = ManualClock::new(Timestamp::ZERO);
     let builder = RateLimiter::builder(algorithm).clock(clock.clone());
     let limiter = builder.stripes(stripes).lease_life(LIFE).striped();
-    until_refused(|| limiter.check().is_allowed(), &clock, &mut *oracle, spec, size, &limiter);
+    until_denied(|| limiter.check().is_allowed(), &clock, &mut *oracle, spec, size, &limiter);
 }
 
 /// Threads spend units, take units from each other and return units, with various costs, while the clock runs. They are
@@ -124,13 +124,13 @@ fn striped_limit_admits_exactly_as_one_thread() {
 }
 
 #[test]
-fn leases_stay_within_the_bound_while_they_expire() {
+fn expiring_leases_stay_within_bound() {
     all_while_leases_expire(FEW);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "reads real clocks")]
-fn leases_stay_within_the_bound_by_a_real_clock() {
+fn real_clock_leases_stay_within_bound() {
     all_leases_by_a_real_clock(Size { real_time: QUICK.real_time / 4, ..QUICK });
 }
 

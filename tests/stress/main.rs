@@ -132,11 +132,11 @@ fn in_rounds(rounds: u64, turn: impl Fn(u64) + Sync, work: impl Fn(u64, u64) + S
 fn one_stream<A: Algorithm>(algorithm: A, mut oracle: Box<dyn Oracle>, spec: Spec, size: Size) {
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
-    until_refused(|| limiter.check().is_allowed(), &clock, &mut *oracle, spec, size, &limiter);
+    until_denied(|| limiter.check().is_allowed(), &clock, &mut *oracle, spec, size, &limiter);
 }
 
 /// In each round all threads call `check` until all are denied. Exactly as many units are admitted as by the oracle.
-fn until_refused(
+fn until_denied(
     check: impl Fn() -> bool + Sync,
     clock: &ManualClock,
     oracle: &mut dyn Oracle,
@@ -218,7 +218,7 @@ fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, s
 
 /// At the start of each round all keys are idle. Half of the threads charge them while the others remove idle keys.
 /// No charge may be lost in a state that is being removed.
-fn charged_while_dropped<A: Algorithm>(algorithm: A, spec: Spec, rounds: u64) {
+fn charged_while_removed<A: Algorithm>(algorithm: A, spec: Spec, rounds: u64) {
     const KEYS: u64 = 3;
     let clock = ManualClock::new(Timestamp::from_nanos(1_700_000_000 * SEC));
     let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
@@ -350,11 +350,11 @@ fn all_while_time_runs(size: Size) {
     });
 }
 
-fn all_charged_while_dropped(rounds: u64) {
+fn all_charged_while_removed(rounds: u64) {
     // The burst equals the limit, so an idle window admits the same number of units.
     let spec = Spec::new(4, SEC);
     for kind in [Kind::Gcra, Kind::Interval, Kind::FirstUse, Kind::SubStrict(6), Kind::Log] {
-        with_algorithm!(kind, spec, algorithm => charged_while_dropped(algorithm, spec, rounds)).unwrap();
+        with_algorithm!(kind, spec, algorithm => charged_while_removed(algorithm, spec, rounds)).unwrap();
     }
 }
 
@@ -371,28 +371,28 @@ fn all_by_real_clocks(size: Size) {
 }
 
 #[test]
-fn one_stream_is_admitted_exactly_what_one_thread_would_be() {
+fn one_stream_admits_exactly_as_one_thread() {
     all_one_stream(QUICK);
 }
 
 #[test]
-fn many_keys_are_admitted_exactly_what_one_thread_would_be() {
+fn many_keys_admit_exactly_as_one_thread() {
     all_many_keys(QUICK);
 }
 
 #[test]
-fn no_charge_is_lost_to_a_key_being_dropped() {
-    all_charged_while_dropped(if cfg!(miri) { 3 } else { 2_000 });
+fn removing_idle_keys_loses_no_charge() {
+    all_charged_while_removed(if cfg!(miri) { 3 } else { 2_000 });
 }
 
 #[test]
-fn the_bound_holds_while_time_runs() {
+fn bound_holds_while_clock_runs() {
     all_while_time_runs(QUICK);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "reads real clocks")]
-fn the_bound_holds_by_real_clocks() {
+fn bound_holds_with_real_clocks() {
     all_by_real_clocks(QUICK);
 }
 
@@ -410,8 +410,8 @@ fn heavy_many_keys() {
 
 #[test]
 #[ignore = "minutes long; for sanitizers"]
-fn heavy_charged_while_dropped() {
-    all_charged_while_dropped(10_000);
+fn heavy_charged_while_removed() {
+    all_charged_while_removed(10_000);
 }
 
 #[test]

@@ -43,7 +43,7 @@ descriptors:
 /// The clock does not advance, so no charge is paid back. Whatever is loaded and when, no client is admitted more than
 /// the highest limit that was in force. A client that checks often enough is admitted at least the lowest limit.
 #[test]
-fn no_charge_is_lost_in_a_hundred_loads() {
+fn hundred_loads_lose_no_charge() {
     for key in ["plain", "changing", "moving", "same", "shared"] {
         let rules = Rules::builder()
             .clock(ManualClock::new(Timestamp::from_secs(86_400 * 20_000)))
@@ -96,7 +96,7 @@ fn no_charge_is_lost_in_a_hundred_loads() {
 
 /// Threads race for the last units of the second rule. A thread that comes too late refunds its charge to the first rule.
 #[test]
-fn two_rules_are_charged_together_or_not_at_all() {
+fn racing_rules_are_charged_together() {
     const CLIENTS: usize = 4;
     const EACH: usize = 1_000;
     const ROUNDS: usize = 40;

@@ -188,7 +188,7 @@ fn by_a_real_clock<A: WindowAlgorithm, C: Clock + Sync>(
 /// Half of the threads check with a given time in the last nanosecond of a window, and half in the first nanosecond of
 /// the next. Together they are admitted at most the limit. (They are admitted at least one unit, unless each half sees
 /// the other's charges. The test does not check this.)
-fn on_both_sides_of_a_turn(limit: u64, bytes: usize, rounds: u64) {
+fn around_a_window_end(limit: u64, bytes: usize, rounds: u64) {
     let quota = Quota::try_new(limit, Duration::from_nanos(SHORT)).expect("a quota");
     let limiter = limiter(SlidingWindow::new(quota), bytes, ManualClock::new(Timestamp::from_nanos(START)));
     let admitted: Vec<_> = (0..rounds).map(|_| AtomicU64::new(0)).collect();
@@ -212,7 +212,7 @@ fn on_both_sides_of_a_turn(limit: u64, bytes: usize, rounds: u64) {
 }
 
 /// Half of the threads charge keys while the others clear the limiter and read its saturation.
-fn cleared_meanwhile(rounds: u64) {
+fn cleared_while_charged(rounds: u64) {
     let clock = ManualClock::new(Timestamp::from_nanos(START));
     let limiter = limiter(FixedWindow::new(Quota::per_hour(50)), 4_096, clock);
     let faults = AtomicU64::new(0);
@@ -281,10 +281,10 @@ fn all_by_real_clocks(size: Size) {
     });
 }
 
-fn all_on_both_sides_of_a_turn(rounds: u64) {
+fn all_around_a_window_end(rounds: u64) {
     for limit in [1, 2, 7] {
         for bytes in [TIGHT, ROOMY] {
-            on_both_sides_of_a_turn(limit, bytes, rounds);
+            around_a_window_end(limit, bytes, rounds);
         }
     }
 }
@@ -299,24 +299,24 @@ fn sketch_threads_admit_no_more_than_one_thread() {
 }
 
 #[test]
-fn no_window_sees_more_than_its_limit_while_they_turn() {
+fn running_windows_admit_at_most_limit() {
     all_while_windows_turn(FEW);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "reads real clocks")]
-fn no_window_sees_more_than_its_limit_by_real_clocks() {
+fn real_clock_windows_admit_at_most_limit() {
     all_by_real_clocks(Size { real_time: Duration::from_millis(25), ..QUICK });
 }
 
 #[test]
-fn sliding_turn_admits_one_limit() {
-    all_on_both_sides_of_a_turn(if cfg!(miri) { 3 } else { 400 });
+fn sliding_window_end_admits_one_limit() {
+    all_around_a_window_end(if cfg!(miri) { 3 } else { 400 });
 }
 
 #[test]
-fn clearing_meanwhile_is_sound() {
-    cleared_meanwhile(if cfg!(miri) { 2 } else { 60 });
+fn concurrent_clearing_is_sound() {
+    cleared_while_charged(if cfg!(miri) { 2 } else { 60 });
 }
 
 #[test]
@@ -339,6 +339,6 @@ fn heavy_by_real_clocks() {
 
 #[test]
 #[ignore = "minutes long; for sanitizers"]
-fn heavy_on_both_sides_of_a_sliding_turn() {
-    all_on_both_sides_of_a_turn(4_000);
+fn heavy_around_a_window_end() {
+    all_around_a_window_end(4_000);
 }

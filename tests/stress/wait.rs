@@ -105,12 +105,12 @@ fn all(tasks: u64, times: u64) {
 }
 
 #[test]
-fn nobody_is_forgotten_and_nothing_is_left() {
+fn no_waiter_is_forgotten() {
     all(24, 20);
 }
 
 #[test]
 #[ignore = "larger; for sanitizers"]
-fn nobody_is_forgotten_and_nothing_is_left_at_length() {
+fn heavy_no_waiter_is_forgotten() {
     all(64, 150);
 }

@@ -28,7 +28,7 @@ fn keys_are_ranked_by_rule() {
 /// A flood of keys that occur once does not displace a heavy key, and the error bound of the heavy key's count is
 /// correct.
 #[test]
-fn memory_is_bounded_and_heavy_keys_stay() {
+fn heavy_keys_survive_key_flood() {
     let denied = TopDenied::try_new(20, 1).expect("there is enough memory");
     for flood in 0..5_000 {
         denied.record("r", &format!("once-{flood}"));
@@ -43,7 +43,7 @@ fn memory_is_bounded_and_heavy_keys_stay() {
 }
 
 #[test]
-fn keys_are_cut_to_256_bytes_at_a_character() {
+fn keys_are_truncated_to_256_bytes() {
     let denied = TopDenied::try_new(20, 1).expect("there is enough memory");
     let long = format!("{}é", "x".repeat(255));
     denied.record(&"r".repeat(100), &long);
@@ -73,7 +73,7 @@ fn hashed_keys_are_not_kept() {
 }
 
 #[test]
-fn a_sample_is_scaled() {
+fn sampled_counts_are_scaled() {
     let denied = TopDenied::try_new(20, 16).expect("there is enough memory");
     for _ in 0..100_000 {
         denied.record("r", "k");

@@ -53,7 +53,7 @@ const DENIAL: Denial<'static> = Denial {
 };
 
 #[test]
-fn a_refusal_is_an_event_without_its_key() {
+fn denial_event_omits_key() {
     let seen = events(|| DenialLog::default().record(&DENIAL));
     let expected = fields([
         ("domain", "\"api\""),
@@ -66,7 +66,7 @@ fn a_refusal_is_an_event_without_its_key() {
 }
 
 #[test]
-fn keys_are_logged_if_asked_for() {
+fn denial_event_has_key_on_request() {
     let log = DenialLog::at(Level::Warn).with_keys(true);
     let seen = events(|| log.record(&Denial { retry_after: None, shadow: true, ..DENIAL }));
     let expected = fields([
@@ -80,7 +80,7 @@ fn keys_are_logged_if_asked_for() {
 }
 
 #[test]
-fn the_level_is_the_one_that_was_set() {
+fn denial_event_has_configured_level() {
     let levels = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
     let seen = events(|| levels.map(DenialLog::at).iter().for_each(|log| log.record(&DENIAL)));
     let seen: Vec<tracing::Level> = seen.into_iter().map(|(level, ..)| level).collect();
@@ -89,7 +89,7 @@ fn the_level_is_the_one_that_was_set() {
 }
 
 #[test]
-fn loads_of_rules_are_events() {
+fn rule_loads_are_events() {
     let seen = events(|| {
         let reloads = Reloads::new();
         reloads.loaded(7);

@@ -46,7 +46,7 @@ fn clock() -> ManualClock {
 }
 
 #[test]
-fn a_rules_requests_are_counted_by_what_became_of_them() {
+fn rule_requests_are_counted_by_outcome() {
     recorded(|values| {
         let meters = Meters::new("api", "per-ip");
         let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock()).direct();
@@ -80,7 +80,7 @@ fn a_rules_requests_are_counted_by_what_became_of_them() {
 
 /// A caller that also counts denied requests, as Envoy's service does, splits the units into shares.
 #[test]
-fn shares_are_recorded_where_there_are_some() {
+fn nonzero_shares_are_recorded() {
     recorded(|values| {
         let meters = Meters::new("d", "r");
         meters.record_shares(Shares::of(20, 10, 10));
@@ -92,7 +92,7 @@ fn shares_are_recorded_where_there_are_some() {
 }
 
 #[test]
-fn labels_are_cleaned() {
+fn metric_labels_are_sanitized() {
     recorded(|values| {
         Meters::new("a|b", "remote_10.0.0.1:443/größe").record(Event::Allowed, 1);
         let labels = "{domain=a_b,rule=remote_10_0_0_1_443/größe";
@@ -102,7 +102,7 @@ fn labels_are_cleaned() {
 
 /// The number of a rule's metrics does not depend on the number of keys.
 #[test]
-fn keys_make_no_metrics() {
+fn keys_create_no_metrics() {
     recorded(|values| {
         let meters = Meters::new("d", "r");
         let limiter = RateLimiter::new(Quota::per_minute(1));
@@ -127,7 +127,7 @@ fn no_count_is_lost_between_threads() {
 }
 
 #[test]
-fn a_limiters_figures_are_published_when_asked_for() {
+fn publish_reports_limiter_figures() {
     recorded(|values| {
         let gcra = Gcra::new(Quota::per_hour(1));
         let compact = RateLimiter::builder(gcra).clock(clock()).capacity(Capacity::slots(64)).compact();
@@ -171,7 +171,7 @@ fn a_limiters_figures_are_published_when_asked_for() {
 }
 
 #[test]
-fn loads_of_rules_are_counted() {
+fn rule_loads_are_counted() {
     recorded(|values| {
         let before = SystemTime::now() - Duration::from_secs(1);
         let reloads = Reloads::new();
@@ -195,7 +195,7 @@ fn loads_of_rules_are_counted() {
 /// The configuration hash depends on the text of the rule files and not on their names, so it can be compared between
 /// processes.
 #[test]
-fn the_files_in_force_are_told_apart_by_a_hash() {
+fn config_hash_identifies_loaded_rules() {
     recorded(|values| {
         let text = |limit: u32| {
             format!(
@@ -223,7 +223,7 @@ fn the_files_in_force_are_told_apart_by_a_hash() {
 }
 
 #[test]
-fn one_check_in_so_many_is_timed() {
+fn timer_samples_one_check_in_n() {
     const CALLS: u32 = 10_000;
     recorded(|values| {
         for (every, timed) in [(1, 10_000), (10, 1_000), (100, 100), (0, 0)] {
@@ -244,7 +244,7 @@ fn one_check_in_so_many_is_timed() {
 /// Cause: all timers of a thread shared one counter. Symptom: with requests to two domains in turn, one domain was
 /// never timed.
 #[test]
-fn timers_that_are_asked_in_turn_are_all_timed() {
+fn interleaved_timers_are_all_sampled() {
     recorded(|values| {
         let timers = ["a", "b", "c", "d"].map(|domain| CheckTimer::new(domain, 16));
         for _ in 0..2_000 {
@@ -279,7 +279,7 @@ fn requests_without_a_key_are_counted_by_outcome() {
 
 /// Every metric has a description and a unit.
 #[test]
-fn all_are_described() {
+fn every_metric_is_described() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
@@ -313,7 +313,7 @@ fn all_are_described() {
 }
 
 #[test]
-fn unmatched_rules_are_a_gauge_of_their_domain() {
+fn unmatched_rules_gauge_is_per_domain() {
     recorded(|values| {
         let text = |domain: &str| {
             let rule =
@@ -341,7 +341,7 @@ fn unmatched_rules_are_a_gauge_of_their_domain() {
 
 /// Counting works without any recorder.
 #[test]
-fn nothing_needs_a_recorder() {
+fn counting_needs_no_recorder() {
     let meters = Meters::new("d", "r");
     meters.record(Event::ErrorOpen, 1);
     describe();
@@ -358,7 +358,7 @@ fn rules(texts: &[&str]) -> (Rules<ManualClock>, ManualClock) {
 /// Cause: the stores' gauges had only the rule's name as label. Symptom: if two domains had a rule of the same name,
 /// the gauges showed only one of the rules.
 #[test]
-fn same_rule_name_in_two_domains_has_two_gauges() {
+fn rule_gauges_are_separate_per_domain() {
     recorded(|values| {
         let text = |domain: &str| {
             format!(
@@ -379,7 +379,7 @@ fn same_rule_name_in_two_domains_has_two_gauges() {
 /// Cause: a store's count was published as an absolute counter, which keeps its maximum, and some reloads create a
 /// new store. Symptom: new evictions were invisible until they exceeded the count of the previous store.
 #[test]
-fn evictions_of_a_new_store_are_seen() {
+fn new_store_evictions_are_published() {
     recorded(|values| {
         let text = |algorithm: &str| {
             format!(

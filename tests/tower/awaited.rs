@@ -100,7 +100,7 @@ async fn fourth_request_gets_retry_after() {
 }
 
 #[tokio::test]
-async fn charges_are_taken_back_by_status() {
+async fn charges_are_refunded_by_status() {
     let limit = far();
     let layer = RateLimitLayer::new(Arc::clone(&limit), ClientIp::peer())
         .refund(|status| status.is_server_error())
@@ -117,7 +117,7 @@ async fn charges_are_taken_back_by_status() {
 }
 
 #[tokio::test]
-async fn what_is_exempt_or_has_no_key_does_not_ask() {
+async fn exempt_and_keyless_requests_skip_the_check() {
     let limit = far();
     let layer = RateLimitLayer::new(Arc::clone(&limit), ClientIp::peer())
         .exempt(|head| head.path() == "/health")
@@ -133,7 +133,7 @@ async fn what_is_exempt_or_has_no_key_does_not_ask() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_while_it_is_awaited_harms_nobody() {
+async fn cancelled_awaited_check_harms_no_request() {
     let limit = far();
     let layer = RateLimitLayer::new(Arc::clone(&limit), ClientIp::peer()).awaited();
     let mut service = layer.layer(Inner { ready: false });

@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(runs(500))]
 
     #[test]
-    fn nothing_that_a_client_writes_has_a_say(
+    fn client_written_fields_never_change_address(
         left in written(),
         right in appended(),
         hops in prop::option::of(0_usize..7),
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_is_a_network(address in address(), v4 in 0_u8..=32, v6 in 0_u8..=128) {
+    fn client_key_is_a_network(address in address(), v4 in 0_u8..=32, v6 in 0_u8..=128) {
         let client = ClientIp::peer().ipv4_prefix(v4).and_then(|client| client.ipv6_prefix(v6)).expect("valid prefix lengths");
         let key = |address: IpAddr| {
             let mut request = Request::new(());

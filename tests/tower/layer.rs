@@ -142,7 +142,7 @@ fn clones_and_services_share_the_limit() {
 /// A clone has its own options. It keeps the options that were set before the clone, and naming the policy keeps them
 /// too.
 #[test]
-fn options_are_kept() {
+fn clones_keep_layer_options() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
         .missing(Missing::Allow)
         .exempt(|head| head.path() == "/exempt")
@@ -173,7 +173,7 @@ fn options_are_kept() {
 }
 
 #[test]
-fn fields_on_admitted_requests_if_asked_for() {
+fn fields_on_admitted_requests_are_optional() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("per-client", QUOTA);
     let layer = layer.fields_on_allowed(true);
     let response = ask(&layer, from("203.0.113.7"));
@@ -187,7 +187,7 @@ fn fields_on_admitted_requests_if_asked_for() {
 }
 
 #[test]
-fn without_a_policy_a_refusal_still_says_when() {
+fn denial_without_policy_has_retry_after() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).cost(|_| 3);
     assert_eq!(status(&layer, from("203.0.113.7")), 200);
     let response = ask(&layer, from("203.0.113.7"));
@@ -219,7 +219,7 @@ fn requests_without_key_follow_missing_policy() {
 
 /// RFC 9110, section 15.5.2: an answer with status 401 must contain a challenge.
 #[test]
-fn missing_credentials_are_answered_with_a_challenge() {
+fn missing_credentials_get_a_challenge() {
     fn refused<L: Limit<X::Key>, X: KeyExtractor>(
         layer: &RateLimitLayer<L, X>,
         request: Request<()>,
@@ -267,7 +267,7 @@ fn missing_credentials_are_answered_with_a_challenge() {
 /// Cause: a field with two values gave no key, and `Missing::Allow` admits requests without a key. Symptom: a client
 /// bypassed the limit by sending its field twice.
 #[test]
-fn a_field_that_is_sent_twice_is_refused_in_any_case() {
+fn duplicated_key_field_is_always_rejected() {
     let name = HeaderName::from_static("x-key");
     let twice = || with(with(from("203.0.113.7"), "x-key", "a"), "x-key", "b");
     let layer = || RateLimitLayer::new(limiter(&manual()), Header::new(name.clone()));
@@ -334,7 +334,7 @@ fn requests_without_key_are_counted_and_named() {
 }
 
 #[test]
-fn the_exempt_and_the_free_are_not_counted() {
+fn exempt_and_free_requests_are_not_counted() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
         .exempt(|head| head.method() == Method::OPTIONS)
         .cost(|head| if head.headers().contains_key("x-free") { 0 } else { 2 });
@@ -351,7 +351,7 @@ fn the_exempt_and_the_free_are_not_counted() {
 }
 
 #[test]
-fn charges_are_taken_back_by_status() {
+fn charges_are_refunded_by_status() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
         .missing(Missing::Shared(IpAddr::from([0, 0, 0, 0])))
         .refund(|status| status.is_server_error());
@@ -366,7 +366,7 @@ fn charges_are_taken_back_by_status() {
 }
 
 #[test]
-fn errors_pass_and_are_charged_unless_one_says_so() {
+fn service_errors_are_charged_by_default() {
     let failing = || with(from("203.0.113.7"), "x-status", "-");
     let fail =
         |layer: &RateLimitLayer<_, ClientIp>| now(layer.layer(Inner).oneshot(failing())).map(|r| r.status());
@@ -380,7 +380,7 @@ fn errors_pass_and_are_charged_unless_one_says_so() {
 }
 
 #[test]
-fn who_hangs_up_stays_charged() {
+fn dropped_response_future_stays_charged() {
     let layer =
         RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).refund(|_| true).refund_errors(true);
     for _ in 0..3 {
@@ -390,7 +390,7 @@ fn who_hangs_up_stays_charged() {
 }
 
 #[test]
-fn a_refusal_of_ones_own() {
+fn custom_denial_response() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("per-client", QUOTA);
     let layer = layer.on_refused(|refused| {
         let names: Vec<&str> = refused.policies().iter().map(|policy| policy.name()).collect();
@@ -412,7 +412,7 @@ fn a_refusal_of_ones_own() {
 }
 
 #[test]
-fn a_refused_head_has_no_body_but_its_length() {
+fn denied_head_request_has_length_without_body() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
     let mut request = Request::new(());
     let get = text(ask(&layer, request.clone()));
@@ -424,7 +424,7 @@ fn a_refused_head_has_no_body_but_its_length() {
 }
 
 #[test]
-fn a_call_of_grpc_is_refused_in_its_words() {
+fn grpc_denial_uses_grpc_status() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("calls", QUOTA).cost(|_| 3);
     let call = || with(from("203.0.113.7"), "content-type", "application/grpc+proto");
     assert_eq!(status(&layer, call()), 200);
@@ -502,7 +502,7 @@ fn closures_are_keys_without_annotations() {
 
 /// A keyed limiter that stores a header's value does not keep the request's buffer alive.
 #[test]
-fn a_kept_header_has_memory_of_its_own() {
+fn stored_header_key_copies_its_bytes() {
     let limiter = Arc::new(RateLimiter::keyed::<tollgate::tower::HeaderKey, _>(Gcra::new(QUOTA)));
     let layer = RateLimitLayer::new(Arc::clone(&limiter), Header::new(HeaderName::from_static("x-api-key")));
     let buffer = Bytes::from(vec![b'k'; 64]);
@@ -515,7 +515,7 @@ fn a_kept_header_has_memory_of_its_own() {
 
 /// Every limiter implements `Limit`.
 #[test]
-fn all_stores_limit() {
+fn every_store_is_a_limit() {
     fn three<L: Limit<IpAddr>>(limit: L) {
         let layer = RateLimitLayer::new(limit, ClientIp::peer()).refund(|status| status.is_server_error());
         let statuses = [(); 4].map(|()| status(&layer, from("203.0.113.7")));
@@ -570,7 +570,7 @@ impl Service<Request<()>> for Reserving {
 
 /// The layer calls the same service that it polled ready. A denied request leaves that service ready.
 #[test]
-fn readiness_is_the_inner_services() {
+fn layer_preserves_inner_readiness() {
     let is_ready = Arc::new(std::sync::Mutex::new(Cell::new(2)));
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
     let mut service = layer.layer(Reserving { is_ready, reserved: false });
@@ -590,7 +590,7 @@ fn readiness_is_the_inner_services() {
 
 /// Servers and frameworks require these bounds of layers and services.
 #[test]
-fn layers_services_and_futures_can_be_sent() {
+fn layers_services_and_futures_are_send() {
     fn sent<T: Clone + Send + Sync + 'static>(_: &T) {}
     fn future<T: Send + 'static>(_: T) {}
     let limiter: Arc<RateLimiter<Keyed<IpAddr>, StdClock>> =
@@ -607,7 +607,7 @@ fn layers_services_and_futures_can_be_sent() {
 /// Cause: the fields showed the policy's own quota instead of the limiter's. Symptom: after a change from 100 to 10 per
 /// minute, the fields advertised nine times the rate.
 #[test]
-fn clients_are_told_the_quota_that_is_in_force() {
+fn fields_show_quota_in_force() {
     let quota = Quota::per_minute(100);
     let clock = manual();
     let builder = RateLimiter::builder(Gcra::new(quota)).clock(clock.clone());
@@ -686,7 +686,7 @@ fn outer_layer_keeps_fields_of_refusal() {
 
 /// Cause: an admitted request received the remaining units of its stripe, which are usually zero.
 #[test]
-fn a_striped_limiter_says_nothing_of_what_is_left() {
+fn striped_limiter_hides_remaining_units() {
     let quota = Quota::per_hour(3);
     let limiter = RateLimiter::builder(Gcra::new(quota)).clock(manual()).striped();
     let layer = RateLimitLayer::new(limiter, Global).policy("x", quota).fields_on_allowed(true);

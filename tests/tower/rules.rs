@@ -62,7 +62,7 @@ async fn serve(request: Request<String>) -> Result<Response<String>, Infallible>
 }
 
 #[tokio::test]
-async fn refusals_name_the_rules_that_refuse() {
+async fn denials_name_the_denying_rules() {
     let layer = RateLimitLayer::rules(rules(TEXT), "api", describe).unwrap().fields_on_allowed(true);
     let service = layer.layer(service_fn(serve));
     let ask = async |client: Option<&str>, path: &str| {
@@ -107,7 +107,7 @@ fn layer_of_an_unknown_domain_is_an_error() {
 
 /// The domain is in use as soon as the layer exists, before any request.
 #[tokio::test]
-async fn layer_keeps_its_domain_over_loads() {
+async fn layer_domain_cannot_be_removed() {
     let rules = rules(TEXT);
     let service =
         RateLimitLayer::rules(Arc::clone(&rules), "api", describe).unwrap().layer(service_fn(serve));
@@ -122,7 +122,7 @@ async fn layer_keeps_its_domain_over_loads() {
 
 /// A request that can never be admitted gets no `Retry-After`.
 #[tokio::test]
-async fn a_rule_of_nothing_says_never() {
+async fn zero_limit_rule_gives_no_retry_after() {
     let service = RateLimitLayer::rules(rules(TEXT), "api", describe).unwrap().layer(service_fn(serve));
     let response = service.oneshot(request(Some("alice"), "/closed")).await.unwrap();
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -135,7 +135,7 @@ async fn a_rule_of_nothing_says_never() {
 
 /// A peek at a rule with a limit of 0 denies no request.
 #[tokio::test]
-async fn a_look_at_a_rule_of_nothing_violates_nothing() {
+async fn zero_limit_peek_denies_nothing() {
     let look = |head: Head<'_>, descriptors: &mut Descriptors| {
         descriptors.begin().entry("path", "/closed").hits(0);
         describe(head, descriptors)
@@ -155,7 +155,7 @@ async fn a_look_at_a_rule_of_nothing_violates_nothing() {
 
 /// A failed request is refunded in every rule, so later requests can use those units.
 #[tokio::test]
-async fn refunds_go_to_every_rule() {
+async fn failed_request_is_refunded_in_every_rule() {
     let rules = rules(TEXT);
     let layer = RateLimitLayer::rules(Arc::clone(&rules), "api", describe)
         .unwrap()
@@ -174,7 +174,7 @@ async fn refunds_go_to_every_rule() {
 }
 
 #[tokio::test]
-async fn the_cost_of_a_request_is_its_hits() {
+async fn request_cost_sets_rule_hits() {
     let rules = rules(TEXT);
     let layer = RateLimitLayer::rules(rules, "api", describe)
         .unwrap()
@@ -230,7 +230,7 @@ async fn rules_reload_under_requests() {
 
 /// A request without a key is denied unless the server configures something else.
 #[tokio::test]
-async fn a_request_of_nobody_is_missing() {
+async fn request_without_client_follows_missing_policy() {
     let known = |head: Head<'_>, descriptors: &mut Descriptors| {
         let client = head.headers().get("client")?.to_str().ok()?;
         descriptors.begin().entry("client", client);

@@ -43,7 +43,7 @@ async fn checks_do_not_overtake_a_reservation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_wait_for_one_key_in_order() {
+async fn thousand_waiters_keep_order() {
     let limiter = gcra(1);
     let start = Instant::now();
     let ends = Arc::new(Mutex::new(Vec::new()));
@@ -66,7 +66,7 @@ async fn a_thousand_wait_for_one_key_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lines_of_many_keys_do_not_wait_for_each_other() {
+async fn lines_of_keys_are_independent() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(1)));
     let limiter = Arc::new(build.clock(TokioClock::new()).keyed::<u64>());
     let start = Instant::now();
@@ -148,7 +148,7 @@ async fn waiter_due_at_deadline_beats_its_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_dropped_leaves_things_as_they_were() {
+async fn dropped_wait_leaves_state_unchanged() {
     // Whether the waits are polled, the milliseconds until they are dropped, and the order of the drops.
     for (polled, after, order) in [
         (false, 0, [0, 1, 2]),
@@ -177,7 +177,7 @@ async fn a_wait_that_is_dropped_leaves_things_as_they_were() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turn_many_batches_away_is_refunded() {
+async fn reservation_of_several_batches_is_refunded() {
     let bucket = TokenBucket::interval(Quota::new(1, ms(10)).burst(5));
     let [limiter, untouched] = [(); 2].map(|()| {
         let limiter = RateLimiter::builder(bucket).clock(TokioClock::new()).direct();
@@ -193,7 +193,7 @@ async fn turn_many_batches_away_is_refunded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_is_dropped_wakes_the_next() {
+async fn dropped_head_wakes_next_waiter() {
     let limiter = gcra(4);
     assert!(limiter.check_n(4).is_allowed());
     let start = Instant::now();
@@ -264,7 +264,7 @@ async fn wait_dropped_in_jitter_is_refunded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn intervals_below_the_timer_s_milliseconds_do_not_drift() {
+async fn submillisecond_intervals_do_not_drift() {
     // 10,000 a second: ten turns in each tick of the timer.
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(10_000).burst(1)));
     let limiter = Arc::new(build.clock(TokioClock::new()).direct());
@@ -355,7 +355,7 @@ async fn without_reservation_only_checks_overtake() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_shapes_what_waits_for_it() {
+async fn queue_shapes_waiting_requests() {
     let queue = LeakyBucketQueue::new(Quota::per_second(100).burst(3));
     let limiter = Arc::new(RateLimiter::builder(queue).clock(TokioClock::new()).direct());
     let start = Instant::now();
@@ -377,7 +377,7 @@ async fn a_queue_shapes_what_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_waited_for_at_a_cost_of_nothing() {
+async fn zero_cost_wait_returns_at_once() {
     let limiter = gcra(1);
     assert!(limiter.check().is_allowed());
     let mut head = limiter.until_ready();
@@ -416,7 +416,7 @@ async fn decision_reports_charge_time_and_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_stays_and_can_be_refunded() {
+async fn ready_decision_stays_and_is_refundable() {
     let limiter = gcra(1);
     let mut wait = limiter.until_ready();
     let first = (&mut wait).await.expect("room");
@@ -429,7 +429,7 @@ async fn an_answer_stays_and_can_be_refunded() {
 }
 
 #[test]
-fn waits_may_move_between_threads() {
+fn waits_are_send() {
     fn sendable<T: Send + Unpin + std::fmt::Debug>(_: &T) {}
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _entered = runtime.enter();

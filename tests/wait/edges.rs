@@ -41,7 +41,7 @@ async fn waiter_due_at_deadline_goes_after_head_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_at_deadline_each_let_the_next_ask() {
+async fn waiters_at_deadline_wait_while_line_moves() {
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_second(4))).clock(clock.clone()).direct();
     assert!(limiter.check_n(4).is_allowed());
@@ -64,7 +64,7 @@ async fn waiters_at_deadline_each_let_the_next_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_behind_unseen_turn_is_scheduled_from_it() {
+async fn waiter_is_scheduled_behind_unpolled_head() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     for woken in [true, false] {
         let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(1_000).burst(1)));
@@ -127,7 +127,7 @@ async fn dropped_head_leaves_its_line_on_panic() {
 }
 
 /// Waits for a cost of zero while the head of the line has a reservation.
-macro_rules! nothing_behind_a_reservation {
+macro_rules! zero_cost_behind_a_reservation {
     ($algorithm:expr) => {{
         let limiter = RateLimiter::builder($algorithm).clock(TokioClock::new()).direct();
         while limiter.check().is_allowed() {}
@@ -148,9 +148,9 @@ macro_rules! nothing_behind_a_reservation {
 #[tokio::test(start_paused = true)]
 async fn zero_cost_is_answered_without_reservation_delay() {
     let quota = Quota::per_second(1).burst(2);
-    nothing_behind_a_reservation!(Gcra::new(quota));
-    nothing_behind_a_reservation!(TokenBucket::new(quota));
-    nothing_behind_a_reservation!(TokenBucket::interval(quota));
-    nothing_behind_a_reservation!(LeakyBucketQueue::new(quota));
-    nothing_behind_a_reservation!(FixedWindow::new(Quota::per_second(2)));
+    zero_cost_behind_a_reservation!(Gcra::new(quota));
+    zero_cost_behind_a_reservation!(TokenBucket::new(quota));
+    zero_cost_behind_a_reservation!(TokenBucket::interval(quota));
+    zero_cost_behind_a_reservation!(LeakyBucketQueue::new(quota));
+    zero_cost_behind_a_reservation!(FixedWindow::new(Quota::per_second(2)));
 }

@@ -45,7 +45,7 @@ pub(crate) struct Model<'r> {
 
 impl Model<'_> {
     /// Whether the turn of every waiter in line is known in advance.
-    pub(crate) fn foretells(kind: Kind) -> bool {
+    pub(crate) fn knows_turns(kind: Kind) -> bool {
         matches!(kind, Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_)) || kind.is_bucket_family()
     }
 
@@ -63,7 +63,7 @@ impl Model<'_> {
         oracle.admits(now, self.requests[index].cost) && oracle.delay(now) == 0
     }
 
-    fn made_again(&self, line: &Line) -> Box<dyn Oracle> {
+    fn rebuilt_oracle(&self, line: &Line) -> Box<dyn Oracle> {
         let mut oracle = self.kind.oracle(self.spec);
         for &(ns, cost) in &line.charges {
             oracle.charge(ns.into(), cost);
@@ -76,7 +76,7 @@ impl Model<'_> {
         let Some(deadline) = waiting.back().and_then(|&last| self.deadline(last)) else {
             return true;
         };
-        let mut oracle = self.made_again(line);
+        let mut oracle = self.rebuilt_oracle(line);
         let mut waiting = waiting.clone();
         for at in now..=deadline {
             while let Some(&head) = waiting.front()
@@ -129,7 +129,7 @@ impl Model<'_> {
                 continue;
             }
             line.waiting.push_back(index);
-            if Self::foretells(self.kind) && !self.in_time(line, &line.waiting, now) {
+            if Self::knows_turns(self.kind) && !self.in_time(line, &line.waiting, now) {
                 line.waiting.pop_back();
                 ends[index] = Some((End::TooLate, now));
             }

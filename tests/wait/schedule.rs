@@ -191,7 +191,7 @@ fn requests(kind: Kind, spec: Spec, store: Store, drops: bool, drafts: &[Draft])
         };
         // With known turns, a request that would be late is refused at once, even if others leave the line later.
         // With unknown turns it is not, so a schedule has either deadlines or drops.
-        let (within, dropped) = match (Model::foretells(kind), drops) {
+        let (within, dropped) = match (Model::knows_turns(kind), drops) {
             (true, _) => (within, dropped),
             (false, true) => (None, dropped),
             (false, false) => (within, None),
@@ -209,7 +209,7 @@ fn check(schedule: &Schedule) -> Result<(), TestCaseError> {
     for (index, request) in requests.iter().enumerate() {
         let ((end, ms), (expected_end, expected_ms)) = (actual[index], expected[index]);
         prop_assert_eq!(end, expected_end, "request {} at {} ms against {} ms", index, ms, expected_ms);
-        if end == End::TooLate && !Model::foretells(kind) {
+        if end == End::TooLate && !Model::knows_turns(kind) {
             let deadline = request.at + request.within.expect("a late request has a deadline");
             prop_assert!((request.at..=deadline).contains(&ms), "request {index} refused at {ms} ms");
         } else {
@@ -236,13 +236,13 @@ fn kinds() -> Vec<Kind> {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn every_wait_ends_when_the_model_says_with_every_algorithm() {
+fn waits_end_as_modelled_with_every_algorithm() {
     proptest!(config(500), |(schedule in schedule(&kinds(), &[Store::Direct, Store::Keyed]))| check(&schedule)?);
 }
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn every_wait_ends_when_the_model_says_with_reservations() {
+fn waits_end_as_modelled_with_reservations() {
     let kinds = [Kind::Gcra, Kind::Greedy, Kind::Queue];
     let stores = [Store::Direct, Store::Keyed, Store::Compact(10_000)];
     proptest!(config(300), |(schedule in schedule(&kinds, &stores))| {

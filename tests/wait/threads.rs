@@ -41,7 +41,7 @@ fn threads_go_in_order_and_never_early() {
 }
 
 #[test]
-fn thread_that_would_be_late_is_refused_at_once() {
+fn late_thread_is_refused_at_once() {
     let limiter = RateLimiter::new(Quota::per_hour(1));
     let charge: Decision = limiter.wait("alice").within(Duration::ZERO).block().expect("room");
     assert_eq!(charge.cost(), 1);
@@ -57,7 +57,7 @@ fn thread_that_would_be_late_is_refused_at_once() {
 }
 
 #[test]
-fn a_deadline_wakes_a_thread_that_is_not_the_first() {
+fn deadline_wakes_thread_behind_head() {
     // The clock does not advance, so the head keeps sleeping. The threads behind it wait until the clock passes their
     // deadline.
     let clock = ManualClock::default();

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_round_trip_and_are_never_empty() {
+    fn slot_words_round_trip() {
         for fingerprint in [1, 2, (1 << FINGERPRINT_BITS) - 1] {
             for state in [0, 1, u64::MAX >> FINGERPRINT_BITS] {
                 let word = SlotWord::pack(fingerprint, state);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_those_of_states_that_wrap() {
+    fn slot_distance_wraps() {
         let most = u64::MAX >> FINGERPRINT_BITS;
         for (state, from, ahead) in [(5, 3, 2), (3, 5, most - 1), (0, most, 1), (most, 0, most), (7, 7, 0)] {
             for fingerprint in [1, 2, (1 << FINGERPRINT_BITS) - 1] {
@@ -122,7 +122,7 @@ mod tests {
 
     /// Compares every state with every reference of four bits, and checks the results against whole numbers.
     #[test]
-    fn standings_of_four_bits_are_those_of_whole_numbers() {
+    fn four_bit_standings_match_whole_numbers() {
         const HORIZON: u64 = 2;
         for reference in 100..132_u64 {
             for distance in -8..8_i64 {

@@ -239,7 +239,7 @@ mod tests {
 
     /// Common limits use the short conversion until 2043 at least.
     #[test]
-    fn common_times_take_one_multiplication() {
+    fn common_tick_conversions_are_short() {
         const SECOND: u64 = 1_000_000_000;
         for (ns, units, burst) in [
             (60 * SECOND, 10, 10),
@@ -266,7 +266,7 @@ mod tests {
 
     /// Checks times around the last one for which the short conversion is exact.
     #[test]
-    fn conversion_is_exact_around_the_end_of_the_short_one() {
+    fn conversion_is_exact_at_short_limit() {
         let mut seed = 1_u64;
         for _ in 0..20_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn unfit_rates_are_errors() {
         assert_eq!(choose(rate(1_000_000, 1, (1 << 25) + 1), &[]), Err(Unfit::Burst { max: 1 << 25 }));
         assert!(choose(rate(1_000_000, 1, 1 << 25), &[]).is_ok());
         // 2³¹ per second: slightly more than 15/32 ns per unit.
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rate_of_a_table_gets_its_ticks() {
+    fn one_tick_fits_all_rates() {
         let (minute, second, day) =
             (rate(600_000_000, 1, 100), rate(10_000_000, 1, 1_000), rate(86_400_000_000, 1, 1_000));
         let ticks = choose(minute, &[second, day]).unwrap();

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_saturates_and_can_go_back() {
+    fn manual_clock_saturates_and_steps_back() {
         let clock = ManualClock::new(Timestamp::MAX);
         clock.advance(Duration::from_secs(1));
         assert_eq!(clock.now(), Timestamp::MAX);

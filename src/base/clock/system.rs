@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn real_clocks_start_at_the_wall_clock_and_go_on() {
+    fn real_clocks_start_at_wall_clock() {
         let wall = unix_nanos();
         for clock in [&QuantaClock::new() as &dyn Clock, &StdClock::new(), &CoarseClock::new()] {
             let first = clock.now().as_nanos();
@@ -248,7 +248,7 @@ mod tests {
     /// The scale agrees with quanta within a nanosecond, now and after 2^61 counts (about 24 years at three counts per
     /// nanosecond).
     #[test]
-    fn counter_that_is_read_here_is_quantas() {
+    fn counter_agrees_with_quanta() {
         let clock = QuantaClock::new();
         if clock.scale == 0 {
             return;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coarse_clock_stands_until_it_is_refreshed() {
+    fn coarse_clock_advances_only_on_refresh() {
         let clock = CoarseClock::new();
         let other = clock.clone();
         let before = clock.now();

@@ -210,7 +210,7 @@ mod tests {
     use crate::base::sync::{AtomicU16, AtomicU64, Ordering};
 
     #[test]
-    fn words_are_zero_aligned_and_apart() {
+    fn array_words_are_zero_and_aligned() {
         for len in [0, 1, 7, 1 << 16] {
             let words = Array::<AtomicU64>::zeroed(len).unwrap();
             assert_eq!(words.len(), len);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_address_space_holds_is_refused() {
+    fn array_beyond_address_space_is_none() {
         assert!(Array::<AtomicU64>::zeroed(usize::MAX / 8).is_none());
         assert!(Array::<AtomicU64>::zeroed(usize::MAX).is_none());
     }

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsense_is_refused_with_its_reason() {
+    fn invalid_quotas_are_errors() {
         let cases: [(Result<Quota, QuotaError>, &str); 6] = [
             (Quota::try_new(0, Duration::from_secs(1)), "limit"),
             (Quota::try_new(1, Duration::ZERO), "period"),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extremes_are_accepted() {
+    fn extreme_quotas_are_valid() {
         assert_eq!(Quota::new(32, Duration::from_nanos(1)).limit(), 32);
         let century = Duration::from_secs(100 * 366 * 86_400);
         assert_eq!(Quota::new(1, century).period(), century);

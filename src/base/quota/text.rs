@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn common_texts_mean_what_they_say() {
+    fn quota_texts_parse_and_print() {
         for (text, quota, printed) in [
             ("100/60s", Quota::per_minute(100), "100/min"),
             ("5/min burst 20", Quota::per_minute(5).burst(20), "5/min burst 20"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_was_read_and_what_is_valid() {
+    fn parse_errors_show_input_and_valid_form() {
         for (text, needle) in [
             ("", "\"/\""),
             ("100", "\"/\""),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_in_the_message() {
+    fn long_text_is_cut_in_error() {
         let error = "9".repeat(10_000).parse::<Quota>().unwrap_err().to_string();
         assert!(error.len() < 400);
     }

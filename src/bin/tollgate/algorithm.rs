@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_command_line() {
+    fn algorithm_names_match_flags() {
         let names: Vec<String> = AlgorithmName::value_variants().iter().map(|name| name.name()).collect();
         assert_eq!(names.len() + 1, values().count());
         for (value, name) in values().skip(1).zip(names) {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_may_be_repeated() {
+    fn repeated_algorithms_run_once() {
         let twice =
             [Some(AlgorithmName::SubWindow), Some(AlgorithmName::Gcra), Some(AlgorithmName::SubWindow)];
         assert_eq!(chosen(&twice, &[]), [AlgorithmName::Gcra, AlgorithmName::SubWindow]);

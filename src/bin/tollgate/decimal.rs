@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_with_a_fraction_are_exact_to_the_last_digit() {
+    fn fractional_seconds_are_exact() {
         assert_eq!(whole("1655071198.444458", 9), Ok((1_655_071_198_444_458_000, true)));
         assert_eq!(whole("1655071198.444458001", 9), Ok((1_655_071_198_444_458_001, true)));
         assert_eq!(whole("1.655071198444458001e9", 9), Ok((1_655_071_198_444_458_001, true)));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_below_the_unit_are_cut_and_said() {
+    fn truncated_digits_are_reported() {
         assert_eq!(whole("1.9999999999", 9), Ok((1_999_999_999, false)));
         assert_eq!(whole("2.000", 0), Ok((2, true)));
         assert_eq!(whole("2.001", 0), Ok((2, false)));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_range() {
+    fn decimal_range_limits() {
         assert_eq!(whole("18446744073709551615", 0), Ok((u64::MAX, true)));
         assert_eq!(whole("18446744073709551616", 0), Err(DecimalError::TooLarge));
         assert_eq!(whole("1e19", 0), Ok((10_000_000_000_000_000_000, true)));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_number() {
+    fn invalid_decimals_are_rejected() {
         for text in ["", "-", "+", ".", "e5", "1e", "1e+", "1.2.3", "0x10", "1_000", " 1", "NaN", "inf", "١"]
         {
             assert_eq!(whole(text, 0), Err(DecimalError::Syntax), "{text:?}");

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_never_look_like_none_or_all() {
+    fn partial_shares_never_show_0_or_100() {
         assert_eq!([share(0, 5), share(5, 5), share(0, 0)], ["0 %", "100 %", "0 %"]);
         assert_eq!([share(1, 3), share(1, 1_000), share(1, 10_000_000)], ["33.33 %", "0.100 %", "<0.001 %"]);
         assert_eq!([share(999_999, 1_000_000), share(12, 100_000)], ["99.99 %", "0.012 %"]);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_two_units() {
+    fn durations_show_two_units() {
         let texts =
             [0, 59_500, 60_000, 61_000, 3_660_000, 90_000_000].map(|ms| duration(Duration::from_millis(ms)));
         assert_eq!(texts, ["0 s", "59.5 s", "1 min", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);

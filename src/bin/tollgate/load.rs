@@ -13,7 +13,7 @@ use crate::synthetic;
 /// Reads the requests, with a key or these fields: from files, with a progress bar, or from the generated day.
 pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) -> Result<Trace, Error> {
     if input.files.is_empty() {
-        return fields.map_or_else(|| Ok(synthetic::day()), made_up_fields);
+        return fields.map_or_else(|| Ok(synthetic::day()), generated_fields);
     }
     let progress = match size(&input.files) {
         Some(size) => bar(size, "reading"),
@@ -37,7 +37,7 @@ pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) 
 }
 
 /// The generated day; its requests have a client and no other field.
-fn made_up_fields(mut fields: Fields) -> Result<Trace, Error> {
+fn generated_fields(mut fields: Fields) -> Result<Trace, Error> {
     let mut trace = synthetic::day();
     let names = fields.resolve(Format::Tsv, &["client".to_owned()], "the generated day")?;
     let mut row = Row::new(None);

@@ -298,7 +298,7 @@ impl Storage {
     }
 
     /// Returns the algorithm for which to suggest a limit, if the user named none.
-    pub fn favourite(&self) -> AlgorithmName {
+    pub fn default_algorithm(&self) -> AlgorithmName {
         match self.store {
             StoreArg::Keyed | StoreArg::Compact => AlgorithmName::Gcra,
             StoreArg::Sketch => AlgorithmName::FixedWindow,
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_written_as_it_is_read() {
+    fn memory_size_round_trips() {
         let texts = [
             ("64KiB", "64KiB"),
             ("4m", "4MiB"),

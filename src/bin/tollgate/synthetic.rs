@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_day_is_the_same_everywhere() {
+    fn generated_day_is_deterministic() {
         let trace = day();
         assert!((280_000..320_000).contains(&trace.records.len()), "{}", trace.records.len());
         assert!(trace.records.is_sorted_by_key(|record| record.at));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn names_hold_what_quoted_strings_can() {
+    fn names_are_escaped_for_quoted_strings() {
         for (name, text) in [
             ("per user", "\"per user\""),
             ("say \"hi\" \\ bye", "\"say \\\"hi\\\" \\\\ bye\""),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_is_whole() {
+    fn long_value_is_complete() {
         for length in [INLINE - 1, INLINE, INLINE + 1, 10 * INLINE] {
             let bytes = "x".repeat(length);
             assert_eq!(written(|line| bytes.split("").for_each(|byte| line.text(byte))), bytes);

@@ -83,7 +83,7 @@ impl<'a> Policy<'a> {
     /// exception. For these three, pass the quota that is in force.
     #[must_use]
     pub fn new(name: &'a str, quota: &Quota, decision: Decision) -> Self {
-        let (limit, period_ns) = match decision.rate_unlike(quota) {
+        let (limit, period_ns) = match decision.rate_if_different(quota) {
             Some(rate) => (rate.units, rate.ns.max(1)),
             None => (quota.limit(), quota.period_ns().into()),
         };

@@ -41,7 +41,7 @@ mod tests {
     use super::clean;
 
     #[test]
-    fn separators_and_addresses_are_replaced_and_nothing_else() {
+    fn only_separators_and_address_dots_are_replaced() {
         for (name, expected) in [
             ("", ""),
             ("path_/api/v1.2", "path_/api/v1.2"),

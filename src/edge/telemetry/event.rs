@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_event_has_a_place_of_its_own() {
+    fn event_indices_and_names_are_distinct() {
         let all = Event::DECISIONS.into_iter().chain(Event::MARKS);
         assert!(all.clone().map(Event::index).eq(0..Event::COUNT));
         assert!(all.clone().map(Event::is_decision).eq((0..Event::COUNT).map(|index| index < 7)));

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_four_fifths_rounded_down() {
+    fn near_line_is_four_fifths_rounded_down() {
         for (limit, line) in [(0, 0), (1, 0), (2, 1), (4, 3), (5, 4), (6, 4), (10, 8), (15, 12), (20, 16)] {
             assert_eq!(Shares::near_line(limit), line, "{limit}");
         }
@@ -55,7 +55,7 @@ mod tests {
 
     /// The cases are those of the tests of Envoy's service. A cost that crosses a line is split at the line.
     #[test]
-    fn costs_are_split_where_they_cross() {
+    fn cost_is_split_at_the_lines() {
         let of = |limit, used, cost| {
             let Shares { near, over } = Shares::of(limit, used, cost);
             (near, over)
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn each_unit_is_in_one_share() {
+    fn each_unit_counts_in_one_share() {
         for limit in 0..12_u64 {
             for used in 0..20 {
                 for cost in 0..=used {

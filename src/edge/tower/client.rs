@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn trusted_networks_are_walked_until_one_is_not() {
+    fn first_address_outside_trusted_networks_is_the_client() {
         let cases: [(Option<&str>, &[&str], &str); 12] = [
             // The client connected directly, so the field that it wrote is not read.
             (Some("203.0.113.7"), &["6.6.6.6"], "203.0.113.7"),
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_proxies_ends_somewhere() {
+    fn too_long_proxy_chain_has_no_address() {
         for (proxies, expected) in [(Proxies::MAX - 1, "203.0.113.7"), (Proxies::MAX, "-")] {
             let line = format!("203.0.113.7{}", ", 10.0.0.2".repeat(proxies));
             let request = request(Some("10.0.0.1"), "x-forwarded-for", &[&line]);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_header_counts_if_the_peer_is_trusted() {
+    fn single_header_counts_if_the_peer_is_trusted() {
         let name = HeaderName::from_static("cf-connecting-ip");
         let cases: [(&str, &[&str], &str); 5] = [
             ("10.0.0.1", &["203.0.113.7"], "203.0.113.7"),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_networks() {
+    fn client_keys_are_networks() {
         let key = |client: &ClientIp, peer| text(client.key(Head::of(&request(Some(peer), "x", &[]))));
         let client = ClientIp::peer();
         assert_eq!(key(&client, "2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_found_where_one_says() {
+    fn peer_from_sets_the_peer_source() {
         let mut request = request(None, "x", &[]);
         request.extensions_mut().insert(Ipv4Addr::new(203, 0, 113, 7));
         let client = ClientIp::peer().peer_from(|extensions| Some((*extensions.get::<Ipv4Addr>()?).into()));

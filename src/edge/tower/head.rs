@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_of_grpc_are_known_by_their_whole_content_type() {
+    fn grpc_is_recognised_by_its_content_type() {
         for (content_type, expected) in [
             ("application/grpc", true),
             ("Application/gRPC", true),

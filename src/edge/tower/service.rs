@@ -100,8 +100,8 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // The request goes directly from here to the inner service: each function in between would copy it.
         match self.ask(&mut request) {
-            Asked::Admitted => ResponseFuture::handed_on(self.inner.call(request), None),
-            Asked::Pending(pending) => ResponseFuture::handed_on(self.inner.call(request), Some(pending)),
+            Asked::Admitted => ResponseFuture::forwarding_to(self.inner.call(request), None),
+            Asked::Pending(pending) => ResponseFuture::forwarding_to(self.inner.call(request), Some(pending)),
             Asked::Refused(response) => {
                 ResponseFuture { state: RequestState::Refused { response: Some(response) } }
             }
@@ -350,7 +350,7 @@ where
     X: KeyExtractor,
 {
     #[inline(always)]
-    const fn handed_on(response: S::Future, pending: Option<Pending<L, X, L::Ruling>>) -> Self {
+    const fn forwarding_to(response: S::Future, pending: Option<Pending<L, X, L::Ruling>>) -> Self {
         Self { state: RequestState::HandedOn { response, pending } }
     }
 }

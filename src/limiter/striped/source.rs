@@ -258,7 +258,7 @@ mod tests {
     use crate::base::quota::Quota;
 
     #[test]
-    fn a_direct_state_grants_each_holder_its_share_of_half() {
+    fn direct_source_grants_share_of_half() {
         for (limit, holders) in [(1_000, 1), (1_000, 4), (1_000, 64), (7, 2), (1, 1)] {
             let source = Direct::new(Gcra::new(Quota::per_day(limit)));
             assert_eq!(LeaseSource::limit(&source), limit);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direct_state_grants_the_least_or_nothing() {
+    fn direct_source_grants_least_or_nothing() {
         let source = Direct::new(Gcra::new(Quota::per_day(10)));
         let request = LeaseRequest { least: 6, wanted: 100, holders: 2, now: Timestamp::ZERO };
         assert_eq!(source.lease(&request).unwrap().units(), 6);

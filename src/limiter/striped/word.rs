@@ -172,7 +172,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_lease_is_alive_for_its_life_and_to_times_as_late() {
+    fn lease_is_alive_for_one_life() {
         for life_ns in [70_000, MS, 10 * MS, 1_000 * MS, MAX_LIFE_NS] {
             let layout = StripeLayout::new(life_ns);
             let tick = layout.below + 1;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_word_cannot_say_is_past() {
+    fn unrepresentable_expiry_is_past() {
         for life_ns in [0, 1, (1 << MIN_TICK_BITS) - 1] {
             let layout = StripeLayout::new(life_ns);
             for now in [0, 1, 1 << 40, u64::MAX] {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_do_not_touch() {
+    fn stripe_fields_do_not_overlap() {
         let layout = StripeLayout::new(10 * MS);
         for (log2, units) in [(0, 0), (31, 0), (0, u64::MAX), (31, 5), (17, layout.most())] {
             let word = layout.pack(layout.expiry(1 << 50, u64::MAX), log2, units);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn recent_is_within_a_life_of_the_expiry() {
+    fn stripe_is_recent_for_one_life() {
         let layout = StripeLayout::new(16 << 20);
         let word = layout.pack(layout.expiry(1 << 50, u64::MAX), 5, 0);
         let expiry = layout.expiry_of(word);

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_are_met_and_none_is_passed() {
+    fn jitter_includes_both_ends() {
         let [a, b] = [3, 7].map(Duration::from_nanos);
         for jitter in [Jitter::between(a, b), Jitter::between(b, a)] {
             assert_eq!((jitter.nanos(0), jitter.nanos(u64::MAX)), (3, 7));

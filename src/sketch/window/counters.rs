@@ -187,7 +187,7 @@ impl WindowCounters {
 
     /// Prefetches a key's lines for writing.
     #[inline(always)]
-    pub(crate) fn approach_to_write(&self, hint: PrefetchToWrite, lines: &Lines) {
+    pub(crate) fn prefetch_to_write(&self, hint: PrefetchToWrite, lines: &Lines) {
         lines.0.iter().for_each(|&(index, _)| hint.prefetch(self.words.as_ptr().wrapping_add(index)));
     }
 
@@ -272,7 +272,7 @@ impl WindowCounters {
         // Checks all tags at once. If the window's tag is zero, a word that was never written may match it.
         let is_older = seen.iter().fold(0, |tags, word| tags | (word ^ empty)) > payload || empty == 0;
         if is_older {
-            windows.are_older(seen, window)?;
+            windows.check_older(seen, window)?;
         }
         let current = seen.map(|word| if word ^ empty <= payload { word } else { empty });
         let (mut counts, mut least) = ([[0; PER]; N], u64::MAX);
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_four_counters_in_two_lines() {
+    fn key_has_four_counters_in_two_lines() {
         for held in TestCounters::all() {
             let TestCounters { windows, counters, largest, last } = &held;
             assert!(counters.most() >= *largest && counters.most() / 2 <= (*largest).max(1));
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_whole_lines_and_as_asked() {
+    fn counter_sizes_are_whole_lines() {
         for (bytes, taken) in [(0, 128), (128, 128), (255, 128), (256, 256), (1_000_000, 999_936)] {
             assert_eq!(TestCounters::new(bytes, 100, true).unwrap().counters.bytes(), taken);
         }
@@ -529,7 +529,7 @@ mod tests {
 
     /// Uses three windows, with far more keys than counters.
     #[test]
-    fn an_estimate_is_what_was_counted_or_more() {
+    fn estimate_is_never_below_count() {
         for held in TestCounters::all() {
             for window in NOW - 2..=NOW {
                 let mut counted = HashMap::new();
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn with_room_an_estimate_is_the_count() {
+    fn roomy_estimate_equals_count() {
         for largest in [1, 100, 4_095, (1 << 33) - 1] {
             let held = TestCounters::new(1 << 20, largest, false).unwrap();
             for hash in (0..50).map(mix) {
@@ -563,7 +563,7 @@ mod tests {
 
     /// Full counters do not overflow, and only the key's own counters change.
     #[test]
-    fn a_full_counter_leaves_its_neighbours_alone() {
+    fn full_counter_does_not_overflow_into_neighbours() {
         for held in TestCounters::all() {
             let (key, most) = (mix(5), held.counters.most());
             assert_eq!(held.charge(key, (NOW, most)), Ok(most));
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lags_is_told() {
+    fn late_caller_gets_the_later_window() {
         for held in TestCounters::all().filter(|held| held.largest > 0) {
             let key = mix(5);
             assert_eq!(held.charge(key, (NOW, 1)), Ok(1));
@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_is_lost_to_another() {
+    fn stale_charge_is_lost() {
         for largest in [100, 1 << 40] {
             let held = TestCounters::new(0, largest, false).unwrap();
             let TestCounters { windows, counters, .. } = &held;
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_are_full_is_known() {
+    fn reached_share_matches_measured_share() {
         for held in TestCounters::all().filter(|held| held.largest > 0) {
             let reached = |count| held.counters.reached(&held.windows, NOW, count, 4_096);
             assert!(reached(1) == 0.0);

@@ -215,7 +215,7 @@ impl Windows {
     /// Returns the age of a word that does not belong to the window. This happens once for each word and window.
     #[inline(never)]
     fn apart(&self, word: u64, window: u64) -> Result<WordAge, Late> {
-        self.keeps_up(window)?;
+        self.check_lag(window)?;
         self.stand(word, window)
     }
 
@@ -223,10 +223,10 @@ impl Windows {
     /// window.
     #[cold]
     #[inline(never)]
-    fn are_older<const N: usize>(&self, words: [u64; N], window: u64) -> Result<(), Late> {
+    fn check_older<const N: usize>(&self, words: [u64; N], window: u64) -> Result<(), Late> {
         for word in words {
             if word ^ self.empty(window) > self.payload_mask {
-                self.keeps_up(window)?;
+                self.check_lag(window)?;
                 self.stand(word, window)?;
             }
         }
@@ -235,7 +235,7 @@ impl Windows {
 
     /// Checks that a window is not too far behind the newest. The caller must have loaded the word before.
     #[inline(always)]
-    fn keeps_up(&self, window: u64) -> Result<(), Late> {
+    fn check_lag(&self, window: u64) -> Result<(), Late> {
         if window < self.newest.low() {
             let as_of = self.newest.as_of(window);
             if as_of > window {
@@ -280,7 +280,7 @@ mod tests {
     const BITS: u32 = 16;
 
     #[test]
-    fn a_word_is_of_its_window_and_then_old() {
+    fn word_age_follows_its_window() {
         let windows = Windows::new(1_000, BITS, u64::MAX);
         for window in [0, 1, 7, (1 << BITS) - 1, 1 << BITS, u64::MAX / 1_000 - 1] {
             let word = windows.empty(window) | 1;
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_window_is_told_from_a_tag_that_came_round() {
+    fn later_window_differs_from_repeated_tag() {
         let windows = Windows::new(1_000, BITS, u64::MAX);
         let word = windows.empty(100) | 1;
         assert_eq!(windows.age(word, 99), Ok(WordAge::Past), "no word was written for it");
@@ -314,7 +314,7 @@ mod tests {
     /// At first, a caller counts as being behind the newest window by the allowed lag. After a second of such windows,
     /// the newest window is given up, and callers count in their own windows.
     #[test]
-    fn a_wrong_window_is_given_up() {
+    fn wrong_newest_window_is_given_up() {
         for wrong in [1_010, 1_000_000, u64::MAX / 500_000_000] {
             let windows = Windows::new(500_000_000, BITS, 2);
             windows.begin(wrong);
@@ -330,7 +330,7 @@ mod tests {
     /// Regression test. The end of the last window is past `u64::MAX` nanoseconds. Times near zero were once taken to
     /// be in that window.
     #[test]
-    fn the_present_window_is_the_one_that_the_time_is_in() {
+    fn moment_is_in_window_of_its_time() {
         for window_ns in [1_000, 1_000_000_007, 60_000_000_000, u64::MAX / 2, u64::MAX] {
             for newest in [0, 1, 7, u64::MAX / window_ns] {
                 let windows = Windows::new(window_ns, BITS, u64::MAX);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_come_round_after_months_where_there_is_room() {
+    fn tag_bits_cover_months_if_possible() {
         assert_eq!(tag_bits(u64::MAX), 16);
         assert_eq!(tag_bits(60_000_000_000), 17);
         assert_eq!(tag_bits(1_000_000_000), 23);

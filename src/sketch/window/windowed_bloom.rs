@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_put_in_is_there_until_the_window_turns() {
+    fn inserted_key_is_found_until_window_ends() {
         for last in [false, true] {
             let held = TestBloom::new(1 << 12, last).unwrap();
             for window in NOW - 10..=NOW {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_a_words_payload() {
+    fn key_bits_stay_in_payload() {
         for window_ns in [1, WINDOW_NS, u64::MAX] {
             let windows = Windows::new(window_ns, tag_bits(window_ns), u64::MAX);
             for last in [false, true] {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_whole_words_and_as_asked() {
+    fn bloom_sizes_are_whole_words() {
         for (bytes, taken) in [(0, 16), (16, 16), (31, 16), (1_000, 992)] {
             for last in [false, true] {
                 assert_eq!(WindowedBloom::new(bytes, last).unwrap().bytes(), taken);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lags_is_told_and_changes_nothing() {
+    fn late_insert_changes_nothing() {
         for (last, back) in [(false, 1), (false, 2), (false, 9_999), (true, 2), (true, 10_000)] {
             let held = TestBloom::new(0, last).unwrap();
             assert_eq!(held.insert(1, NOW), Ok(Insert::First));
@@ -268,7 +268,7 @@ mod tests {
     /// There are six bits of memory per key, a word has 41 payload bits, and a key has three of them. Then less than a
     /// fifth of the keys that were not inserted are reported as inserted.
     #[test]
-    fn strangers_are_mistaken_as_often_as_it_says() {
+    fn false_positives_match_estimate() {
         for last in [false, true] {
             let held = TestBloom::new(1 << 14, last).unwrap();
             let TestBloom { windows, seen } = &held;

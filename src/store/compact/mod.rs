@@ -244,7 +244,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
             (_, 0) => {}
             (as_of_ns, owed) => into.table.seed(&into.word, hash, when, as_of_ns, owed),
         };
-        let all = self.table.has_places_of(&into.table)
+        let all = self.table.has_addresses_of(&into.table)
             && self.table.for_each(&self.word, CheckTime::from_ns(at_ns), carry);
         all.into()
     }

@@ -84,7 +84,7 @@ mod tests {
     use crate::base::quota::Quota;
 
     #[test]
-    fn memory_is_never_exceeded() {
+    fn capacity_memory_is_never_exceeded() {
         for bytes in [272, 300, 1_000, 4 << 20, (4 << 20) + 77, 1 << 40] {
             for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
                 let sizes = Capacity::memory(bytes).sizes(overflow, 16);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_at_least_what_was_asked_for() {
+    fn slots_are_at_least_the_requested_number() {
         for slots in [1, 7, 8, 9, 100_000] {
             for overflow in [Overflow::Spill, Overflow::Forget] {
                 assert!(Capacity::slots(slots).sizes(overflow, 16).buckets * 16 >= slots);

@@ -44,11 +44,11 @@ use crate::base::sync::epoch::{self, Guard};
 use crate::base::sync::{AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
 
-/// The number of keys that a full store searches for an idle one, if its cap is above [`SEARCHED_WHOLE`].
+/// The number of keys that a full store searches for an idle one, if its cap is above [`FULLY_SEARCHED_CAP`].
 /// Each key costs one cache line from memory. With 12 keys, a new key costs about a microsecond.
 const SEARCHED: usize = 12;
 /// A store with a cap up to this value searches all of its keys.
-const SEARCHED_WHOLE: usize = 256;
+const FULLY_SEARCHED_CAP: usize = 256;
 
 /// What a full keyed store does with a new key when it finds no idle key to remove.
 ///
@@ -359,7 +359,7 @@ where
         if let Some(room) = take() {
             return Ok(room);
         }
-        let enough = if cap.max <= SEARCHED_WHOLE { cap.max } else { SEARCHED };
+        let enough = if cap.max <= FULLY_SEARCHED_CAP { cap.max } else { SEARCHED };
         let (mut seen, mut room, mut soonest) = (0, None, None::<Victim<'_, K, A::Tail>>);
         // Searches continue at different positions, so a flood of new keys covers the whole table, one part per key.
         self.table.search(hash, guard, |held| {

@@ -143,7 +143,7 @@ struct HeldStore<S> {
     number: u64,
     store: S,
     /// The largest debt of any key, if it was larger than the burst of the key; otherwise 0.
-    most_owed: AtomicU64,
+    largest_debt: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -180,7 +180,7 @@ impl<S: Migrate> Generation<S> {
                     if self.take_over_all(past, when) == CarriedOver::All {
                         Arc::new(self.without_past())
                     } else {
-                        self.inherit_most(past, at_ns);
+                        self.inherit_largest_debt(past, at_ns);
                         self.pruned(at_ns)
                     }
                 }
@@ -211,8 +211,8 @@ impl<S: Migrate> Generation<S> {
 
     fn new(number: u64, store: S, from: Option<Past<S>>) -> Self {
         // Debts beyond the burst from before this store became adjustable can have any size.
-        let most_owed = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
-        Self { held: Arc::new(HeldStore { number, store, most_owed }), from }
+        let largest_debt = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
+        Self { held: Arc::new(HeldStore { number, store, largest_debt }), from }
     }
 
     /// A copy of this generation without its past.
@@ -252,21 +252,21 @@ impl<S: Migrate> Generation<S> {
     /// Records a key that owes more than its burst.
     fn owes(&self, owed: u64, burst: u64) {
         // Ordering: AcqRel, before the fence that precedes the second look at the generation.
-        if owed > burst && self.held.most_owed.load(Ordering::Relaxed) < owed {
-            self.held.most_owed.fetch_max(owed, Ordering::AcqRel);
+        if owed > burst && self.held.largest_debt.load(Ordering::Relaxed) < owed {
+            self.held.largest_debt.fetch_max(owed, Ordering::AcqRel);
         }
     }
 
     /// Records the largest debt at `now_ns` of any key that was not looked up here since the last change, if it exceeds
     /// the burst.
     ///
-    /// The next generation reads `most_owed` of this generation only, so this generation must know such a debt.
-    fn inherit_most(&self, past: &Past<S>, now_ns: u64) {
+    /// The next generation reads `largest_debt` of this generation only, so this generation must know such a debt.
+    fn inherit_largest_debt(&self, past: &Past<S>, now_ns: u64) {
         // A charge of the last generation that this thread does not see will see this generation, and is made again.
         full_fence();
         let (last, debts) = (&past.last.held, self.held.store.debts());
         // Ordering: Acquire; pairs with `owes`.
-        let most = last.most_owed.load(Ordering::Acquire);
+        let most = last.largest_debt.load(Ordering::Acquire);
         let owed = past.carry.owed(most, last.store.debts().burst(), debts.burst());
         self.owes(debts.left(past.at_ns, owed, now_ns), debts.burst());
     }
@@ -281,7 +281,7 @@ impl<S: Migrate> Generation<S> {
     /// Extends `paid_until_ns` for debts beyond the burst, which take longer to pay. Returns whether `now_ns` is before it.
     fn extends_debt(&self, past: &Past<S>, now_ns: u64) -> bool {
         // Ordering: Acquire; pairs with `owes`.
-        let most = past.last.held.most_owed.load(Ordering::Acquire);
+        let most = past.last.held.largest_debt.load(Ordering::Acquire);
         if most > past.counted_debt.load(Ordering::Acquire) {
             let (old, new) = (past.last.held.store.debts(), self.held.store.debts());
             let owed = past.carry.owed(most, old.burst(), new.burst());
@@ -591,7 +591,7 @@ mod tests {
     /// A request may be decided as of a time before the change. Its charge still belongs to the new quota, and is
     /// refunded in full.
     #[test]
-    fn a_charge_as_of_before_a_change_is_of_the_new_quota() {
+    fn charge_dated_before_change_is_refundable() {
         let clock = ManualClock::new(Timestamp::from_secs(1_000));
         let store = Adjustable::new(Direct::new(Gcra::new(Quota::per_hour(2).burst(1))));
         clock.advance(Duration::from_secs(10));
@@ -605,7 +605,7 @@ mod tests {
 
     /// Checks the values of Bucket4j's table, and debts beyond the burst.
     #[test]
-    fn what_is_carried_over_is_as_the_table_says() {
+    fn carry_rules_match_documented_table() {
         let left = |carry: Carry, owed: u64, old: u64, new: u64| {
             i128::from(new) - i128::from(carry.owed(owed, old, new))
         };

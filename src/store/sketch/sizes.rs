@@ -50,7 +50,7 @@ mod tests {
     use crate::base::quota::Quota;
 
     #[test]
-    fn sizes_take_what_they_are_given_and_no_more() {
+    fn sketch_sizes_use_exactly_the_memory() {
         for limit in [1, 2, 3, 16, 100, 1 << 30] {
             for bytes in [MIN_BYTES, 1_000, 4 << 20, usize::MAX] {
                 let sizes = Sizes::new(Capacity::memory(bytes), limit, false).unwrap();
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_advice() {
+    fn invalid_sketch_capacity_is_refused_with_advice() {
         let refused = |capacity| Sizes::new(capacity, 10, false).unwrap_err().to_string();
         let error = refused(Capacity::memory(MIN_BYTES - 1));
         assert!(error.contains("255 bytes") && error.contains("at least 256"), "{error}");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_counts_for_both_windows_of_a_sliding_one() {
+    fn sliding_window_doubles_traffic_size() {
         let capacity = Capacity::for_traffic(50_000, &Quota::per_minute(100));
         let fixed = Sizes::new(capacity, 100, false).unwrap().bytes();
         assert_eq!(fixed, 40 * 30_000);

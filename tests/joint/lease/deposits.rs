@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn deposits_are_found_by_all_stripes_until_they_expire() {
+fn all_stripes_find_deposits_until_expiry() {
     let limiter = leasing(Fake::new(0, 16), 4, 64);
     let clock = limiter.clock().clone();
     assert_eq!(limiter.wanted(), 0, "no unit has been used, so none is wanted");
@@ -48,7 +48,7 @@ fn deposited(stripes: usize) -> Limiter<Fake> {
 }
 
 #[test]
-fn deposits_of_different_expiries_are_kept_apart() {
+fn deposits_keep_separate_expiries() {
     let limiter = deposited(1);
     // The freed slot may be any of them.
     assert_eq!(deposit_for(&limiter, 3, 1) + deposit_for(&limiter, 10 * SLOTS, SLOTS), 3 + 10 * SLOTS);
@@ -66,7 +66,7 @@ fn deposits_of_different_expiries_are_kept_apart() {
 }
 
 #[test]
-fn a_late_deposit_takes_away_less_than_it_brings() {
+fn deposit_join_never_loses_unit_time() {
     let limiter = deposited(1);
     for ticks in 3..3 + SLOTS {
         assert_eq!(deposit_for(&limiter, 1_000, ticks), 1_000);
@@ -82,7 +82,7 @@ fn a_late_deposit_takes_away_less_than_it_brings() {
 }
 
 #[test]
-fn a_deposit_takes_as_many_slots_as_it_needs() {
+fn large_deposit_takes_several_slots() {
     let most = TICK / 32 - 1;
     let limiter = deposited(4);
     assert_eq!(deposit_for(&limiter, 100_000, 16), 100_000);
@@ -110,7 +110,7 @@ fn a_deposit_takes_as_many_slots_as_it_needs() {
 
 /// A deposit of the wanted units always fits.
 #[test]
-fn no_more_is_wanted_than_there_is_room_for() {
+fn wanted_units_fit_deposit_room() {
     let limiter = deposited(64);
     let clock = limiter.clock().clone();
     let (mut most, mut denied) = (0, 0);
@@ -129,7 +129,7 @@ fn no_more_is_wanted_than_there_is_room_for() {
 }
 
 #[test]
-fn nothing_is_wanted_at_time_zero() {
+fn no_units_wanted_at_time_zero() {
     let limiter = leasing(Fake::new(0, 16), 8, 64);
     for now in [0, 1, LIFE - 1, LIFE, 3 * LIFE] {
         limiter.clock().set(at(now));
@@ -154,7 +154,7 @@ fn future_refill_request_counts_as_now() {
 /// Units fetched after one check are there at the next check if a lease lives longer than the time between the
 /// checks.
 #[test]
-fn seldom_checks_need_long_lives() {
+fn rare_checks_need_long_lease_life() {
     let fetched_for_the_next = |gap_ms: u64| {
         let limiter = deposited(2);
         let clock = limiter.clock().clone();
@@ -174,7 +174,7 @@ fn seldom_checks_need_long_lives() {
 
 /// A task that regularly fetches the wanted units keeps up with the spending, and no check waits for the source.
 #[test]
-fn a_task_can_prefetch_what_is_wanted() {
+fn prefetched_units_keep_up_with_spending() {
     let limiter = leasing(Fake::new(0, 16), 2, 1024);
     let clock = limiter.clock().clone();
     let (mut admitted, mut fetched) = (0, 0);

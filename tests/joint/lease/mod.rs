@@ -156,7 +156,7 @@ proptest! {
     #![proptest_config(config(96))]
 
     #[test]
-    fn nothing_is_spent_that_was_not_charged_within_a_life(
+    fn spending_is_charged_within_lease_life(
         checks in checks(steps(false), costs()),
         (stripes, max_block) in (stripes(), max_block()),
         (left, generosity) in (0..2_000_u64, select(vec![0, 7, 16, 40])),
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn while_no_lease_expires_all_that_was_charged_is_there(
+    fn unexpired_leases_lose_no_units(
         checks in checks(0..=(LIFE / 64).cast_signed(), costs()),
         (stripes, max_block) in (stripes(), max_block()),
         (left, generosity) in (0..2_000_u64, select(vec![0, 7, 16, 40])),
@@ -261,7 +261,7 @@ fn stays_within<A: LeaseAlgorithm>(
 }
 
 #[test]
-fn every_interval_stays_within_bound_plus_lease_life() {
+fn striped_intervals_stay_within_bound() {
     for kind in LEASABLE {
         // Windows count a late time in the newest window instead of its own.
         let backward = matches!(kind, Kind::Gcra | Kind::Greedy | Kind::Meter);
@@ -308,7 +308,7 @@ fn unexpired_leases_admit_as_much_as_direct() {
 }
 
 #[test]
-fn what_holds_nothing_decides_as_a_direct_limiter() {
+fn empty_leases_decide_as_direct() {
     for kind in LEASABLE {
         let case = (exact_spec(kind), start(), ops(1, 80, true), any::<bool>());
         let result = TestRunner::new(config(48)).run(&case, |(spec, start, ops, one_block)| {
@@ -339,7 +339,7 @@ fn what_holds_nothing_decides_as_a_direct_limiter() {
 }
 
 #[test]
-fn lease_blocks_grow_when_used_and_shrink_when_idle() {
+fn lease_blocks_follow_usage() {
     let limiter = leasing(Fake::new(u64::MAX, 16), 2, 1024);
     for _ in 0..100_000 {
         assert!(limiter.check_on(0, 1, at(START)).is_allowed());
@@ -360,7 +360,7 @@ fn lease_blocks_grow_when_used_and_shrink_when_idle() {
 }
 
 #[test]
-fn no_more_than_half_of_a_limit_is_stranded() {
+fn leases_strand_at_most_half_limit() {
     for (stripes, limit) in [(1, 10), (1, 1_000), (2, 100), (2, 1_000), (4, 1_000), (4, 100_000)] {
         let limiter = striped(Gcra::new(Quota::per_day(limit)), stripes, 4096);
         for used in 0..limit {
@@ -388,7 +388,7 @@ fn limiter_stripes(stripes: usize) -> u64 {
 
 /// A time far ahead leaves no units that could be spent before it, and it does not lock the stripe.
 #[test]
-fn a_lease_of_another_time_is_no_lease() {
+fn leases_of_other_times_are_not_spent() {
     let limiter = leasing(Fake::new(1_000_000, 16), 1, 1024);
     let year = 365 * 86_400 * SEC;
     for now in [START, START + year, START, START - year, 0, u64::MAX, START + 1, u64::MAX - 1, 1, START] {
@@ -403,7 +403,7 @@ fn a_lease_of_another_time_is_no_lease() {
 
 /// A check first uses up a lease that holds too little. The rest of the next lease keeps its own expiry.
 #[test]
-fn leftovers_are_not_carried_over() {
+fn lease_leftovers_keep_own_expiry() {
     let limiter = leasing(Fake::new(1_000_000, 16), 1, 64);
     // Checks until the source grants a block of 16 units. The last check spends its first unit.
     let mut now = START;
@@ -421,7 +421,7 @@ fn leftovers_are_not_carried_over() {
 
 /// A source is not asked endlessly if it grants too few units, none, or units without a life.
 #[test]
-fn sources_that_break_their_word_do_no_harm() {
+fn misbehaving_sources_do_no_harm() {
     struct Stingy(fn(&LeaseRequest) -> Result<Lease, Decision>);
     impl LeaseSource for Stingy {
         fn limit(&self) -> u64 {
@@ -452,7 +452,7 @@ fn sources_that_break_their_word_do_no_harm() {
 }
 
 #[test]
-fn what_a_source_grants_short_counts() {
+fn partial_grants_are_kept() {
     /// Grants the items of its list, one per call, and reports a fixed number of units left.
     struct Scripted(RefCell<Vec<(u64, Duration)>>, u64);
     impl LeaseSource for Scripted {
@@ -490,7 +490,7 @@ fn what_a_source_grants_short_counts() {
 
 /// The wait of a denial is never shorter than that of the refusal, whatever a peek of the source reports.
 #[test]
-fn a_denial_waits_for_the_longer_of_refusal_and_peek() {
+fn denial_reports_longer_wait() {
     struct Refusing {
         refusal: Duration,
         peek: Option<Duration>,
@@ -541,7 +541,7 @@ fn a_denial_waits_for_the_longer_of_refusal_and_peek() {
 }
 
 #[test]
-fn a_source_that_fails_grants_nothing_until_it_is_back() {
+fn failing_source_denies_until_it_recovers() {
     let limiter = leasing(Fake::new(0, 16), 2, 64);
     let decision = limiter.check();
     assert!(decision.is_denied() && !decision.is_never());
@@ -553,7 +553,7 @@ fn a_source_that_fails_grants_nothing_until_it_is_back() {
 }
 
 #[test]
-fn threads_choose_stripes_by_themselves() {
+fn threads_choose_their_own_stripes() {
     let limiter =
         RateLimiter::builder(Gcra::new(Quota::per_day(10_000))).clock(ManualClock::default()).striped();
     let admitted: usize = std::thread::scope(|scope| {
@@ -572,7 +572,7 @@ fn threads_choose_stripes_by_themselves() {
 }
 
 #[test]
-fn what_is_public_is_shareable_and_printable() {
+fn lease_types_are_shareable_and_printable() {
     fn shared<T: Send + Sync + Debug + 'static>() {}
     fn small<T: Send + Sync + Debug + Copy + PartialEq + 'static>() {}
     shared::<RateLimiter<Striped>>();

@@ -40,7 +40,7 @@ fn ask_all(subject: &Subject) {
 /// Without replicas, the failure policy decides the keys of a killed node. The other nodes still decide their own keys.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn a_node_that_is_down_takes_only_its_own_keys_along() {
+fn killed_node_affects_only_its_keys() {
     for policy in POLICIES {
         let Some(mut cluster) = in_parts() else { return };
         let subjects = known(&cluster, policy);
@@ -64,15 +64,15 @@ fn a_node_that_is_down_takes_only_its_own_keys_along() {
 
 /// A replica is promoted, and requests go to it.
 #[test]
-fn a_replica_takes_over() {
+fn promoted_replica_serves_requests() {
     let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
     let subjects = known(&cluster, LOCAL);
     cluster.nodes[0].kill();
-    subjects.iter().for_each(until_whole);
+    subjects.iter().for_each(until_server_decides_all_keys);
 }
 
 /// Repeats checks until the server decides all keys.
-fn until_whole(subject: &Subject) {
+fn until_server_decides_all_keys(subject: &Subject) {
     let began = Instant::now();
     while !keys().iter().all(|key| subject.check(key).by() == DecidedBy::Server) {
         assert!(began.elapsed().as_secs() < 60, "{}: {:?}", subject.name(), subject.health());
@@ -87,7 +87,7 @@ fn slot(cluster: &Cluster, key: &str) -> u16 {
 
 /// A node accepts connections and never replies. Clients that connected before and new clients both handle this.
 #[test]
-fn a_node_that_hangs_takes_only_its_own_keys_along() {
+fn hung_node_affects_only_its_keys() {
     let Some(cluster) = in_parts() else { return };
     let others: Vec<_> = keys().into_iter().filter(|key| slot(&cluster, key) > 5_460).collect();
     let old = known(&cluster, LOCAL);
@@ -107,24 +107,24 @@ fn a_node_that_hangs_takes_only_its_own_keys_along() {
         }
     }
     cluster.nodes[0].resume();
-    old.iter().chain(&new).for_each(until_whole);
+    old.iter().chain(&new).for_each(until_server_decides_all_keys);
 }
 
 /// A node hangs until its replica is promoted. When the node resumes, it still believes that it holds its slots.
 #[test]
-fn a_replica_takes_over_from_a_node_that_hangs() {
+fn replica_replaces_hung_node() {
     let Some(cluster) = Cluster::start_with_replicas(1) else { return };
     let old = known(&cluster, LOCAL);
     cluster.nodes[0].pause();
     let new = Subject::both_of_cluster(&cluster.urls(), LOCAL);
-    old.iter().chain(&new).for_each(until_whole);
+    old.iter().chain(&new).for_each(until_server_decides_all_keys);
     cluster.nodes[0].resume();
-    old.iter().chain(&new).for_each(until_whole);
+    old.iter().chain(&new).for_each(until_server_decides_all_keys);
 }
 
 /// Clients follow slots that move between nodes, and each call is charged once.
 #[test]
-fn slots_that_move_are_followed_and_charged_once() {
+fn moved_slots_are_charged_once() {
     let Some(cluster) = Cluster::start() else { return };
     let subjects = Subject::both_of_cluster(&cluster.urls(), LOCAL);
     // These keys belong to the first of three nodes.

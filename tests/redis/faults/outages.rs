@@ -100,7 +100,7 @@ fn verify_bound(outage: &Outage, policy: OnFailure, all: &[Tally], name: &str) {
 }
 
 #[test]
-fn killed_and_started_anew() {
+fn outage_by_killed_server() {
     run(&Outage {
         begin: |world| world.server.kill(),
         end: |world| world.server.restart(),
@@ -110,7 +110,7 @@ fn killed_and_started_anew() {
 }
 
 #[test]
-fn stopped_where_it_stands() {
+fn outage_by_paused_server() {
     run(&Outage {
         begin: |world| world.server.pause(),
         end: |world| world.server.resume(),
@@ -120,7 +120,7 @@ fn stopped_where_it_stands() {
 }
 
 #[test]
-fn a_network_that_swallows_everything() {
+fn outage_by_silent_network() {
     run(&Outage {
         begin: |world| world.proxy.silence(true),
         // Dropped bytes leave old connections out of step, so the proxy cuts them, as a real network would.
@@ -134,7 +134,7 @@ fn a_network_that_swallows_everything() {
 }
 
 #[test]
-fn a_network_that_refuses() {
+fn outage_by_refused_connections() {
     run(&Outage {
         begin: |world| world.proxy.refuse(true),
         end: |world| world.proxy.refuse(false),
@@ -144,7 +144,7 @@ fn a_network_that_refuses() {
 }
 
 #[test]
-fn a_network_slower_than_the_time_out() {
+fn outage_by_slow_network() {
     run(&Outage {
         begin: |world| world.proxy.delay(2 * TIMEOUT),
         end: |world| world.proxy.delay(Duration::ZERO),

@@ -12,7 +12,7 @@ use crate::servers::{Proxy, Server};
 
 /// If the server loses the script, the next call loads it again, and no caller sees an error.
 #[test]
-fn lost_scripts_are_no_failure() {
+fn lost_script_is_loaded_again() {
     let Some(server) = Server::start() else { return };
     for subject in Subject::both(&server.url(), OnFailure::Closed) {
         subject.until_server();
@@ -29,7 +29,7 @@ fn lost_scripts_are_no_failure() {
 
 /// A connection that is cut within a reply fails that call. The client opens a new connection, and mixes up no replies.
 #[test]
-fn an_answer_cut_in_the_middle() {
+fn truncated_reply_fails_one_call() {
     let Some(server) = Server::start() else { return };
     for policy in POLICIES {
         let proxy = Proxy::start(server.port());
@@ -53,7 +53,7 @@ fn an_answer_cut_in_the_middle() {
 
 /// A limiter that starts before its server uses the policy, and later the server.
 #[test]
-fn a_server_that_comes_later() {
+fn limiter_may_start_before_server() {
     for policy in POLICIES {
         let Some(mut server) = Server::start() else { return };
         server.kill();
@@ -72,7 +72,7 @@ fn a_server_that_comes_later() {
 
 /// During an outage all of many tasks get answers, the open breaker protects the server, and the limit holds.
 #[test]
-fn a_crowd_through_an_outage() {
+fn concurrent_tasks_survive_outage() {
     const TASKS: u64 = 64;
     let Some(server) = Server::start() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -25,7 +25,7 @@ fn counts(rules: &Rules<ManualClock>) -> Vec<[u64; 5]> {
     all
 }
 
-async fn each_goes_on_as_it_says(rules: &Rules<ManualClock>) {
+async fn assert_failure_policies_apply(rules: &Rules<ManualClock>) {
     assert_eq!(admitted(rules, &[("o", "x")], 9).await, 9);
     assert_eq!(admitted(rules, &[("c", "x")], 9).await, 0);
     assert_eq!(admitted(rules, &[("l", "x")], 9).await, 2, "this process gets half of the limit");
@@ -41,12 +41,12 @@ async fn each_goes_on_as_it_says(rules: &Rules<ManualClock>) {
 }
 
 #[test]
-fn without_a_server_each_rule_goes_on_as_it_says() {
+fn each_rule_follows_its_failure_policy() {
     let clock = clock();
     let rules = process(Client::open(&nowhere()).unwrap(), &clock, &three("atomic"));
-    run(each_goes_on_as_it_says(&rules));
+    run(assert_failure_policies_apply(&rules));
     let threads = process(BlockingClient::open(&nowhere()).unwrap(), &clock, &three("atomic"));
-    run(each_goes_on_as_it_says(&threads));
+    run(assert_failure_policies_apply(&threads));
     // After five failures the breaker of each rule is open.
     let mut partitioned = 0;
     rules.readings(|_, _, readings| {
@@ -56,7 +56,7 @@ fn without_a_server_each_rule_goes_on_as_it_says() {
 }
 
 #[test]
-fn one_that_cannot_be_asked_refuses_for_all() {
+fn closed_policy_denies_whole_request() {
     let clock = clock();
     let text = file(
         "store: redis, mode: atomic, timeout: 500ms",
@@ -77,7 +77,7 @@ fn one_that_cannot_be_asked_refuses_for_all() {
 
 /// A synchronous check with an async client follows the failure policy, and counts as a failure.
 #[test]
-fn a_check_that_cannot_wait_goes_by_the_policy() {
+fn non_waiting_check_follows_failure_policy() {
     let clock = clock();
     let (server, _) = in_process(&clock);
     let rules = process(server.clone(), &clock, &three("atomic"));

@@ -62,20 +62,20 @@ fn shared_by_two(mode: &str, of: u32) -> u32 {
 }
 
 #[test]
-fn leases_never_admit_more_than_the_limit() {
+fn leases_never_exceed_the_limit() {
     let admitted = shared_by_two("lease", 40);
     assert!((10..=20).contains(&admitted), "{admitted}");
 }
 
 #[test]
-fn write_back_admits_more_by_its_bound_at_most() {
+fn write_back_overshoot_is_bounded() {
     let admitted = shared_by_two("write-back", 40);
     // The bound is 2 ln 2 · L + c · N.
     assert!((10..=29).contains(&admitted), "{admitted}");
 }
 
 #[test]
-fn threads_wait_for_their_units() {
+fn blocking_check_waits_for_units() {
     let (_, blocking) = in_process(&ManualClock::default());
     for mode in ["lease", "write-back"] {
         let rules = real(blocking.clone(), &text(mode, 100));
@@ -88,7 +88,7 @@ fn threads_wait_for_their_units() {
 /// A check that does not wait finds no units at first and is denied for a short time. This does not count as a server
 /// failure.
 #[test]
-fn a_check_that_does_not_wait_goes_by_what_is_held() {
+fn non_waiting_check_uses_held_units() {
     run(async {
         let rules = real(InProcess::default(), &text("lease", 1_000));
         let entries = [("a", "x")];
@@ -105,7 +105,7 @@ fn a_check_that_does_not_wait_goes_by_what_is_held() {
 
 /// A request that a local or a shared rule denies takes no units from the leased rule.
 #[test]
-fn what_others_refuse_is_put_back() {
+fn denied_request_returns_leased_units() {
     for other in ["far", "near"] {
         run(async {
             let rules = real(InProcess::default(), &text("lease", 10));
@@ -125,7 +125,7 @@ fn what_others_refuse_is_put_back() {
 }
 
 #[test]
-fn a_reload_of_other_numbers_goes_on_with_what_was_charged() {
+fn reload_with_new_limit_keeps_charges() {
     run(async {
         let server = InProcess::default();
         let rules = real(server.clone(), &text("lease", 8));
@@ -144,7 +144,7 @@ fn a_reload_of_other_numbers_goes_on_with_what_was_charged() {
 
 /// Modes with their own task need a tokio runtime at the first load. Later loads may run in any thread.
 #[test]
-fn rules_are_loaded_again_by_a_thread_without_a_runtime() {
+fn reload_needs_no_tokio_runtime() {
     let outside = Rules::builder().redis(InProcess::default()).load([config(&text("lease", 5))]);
     let error = outside.unwrap_err().to_string();
     assert!(

@@ -8,7 +8,7 @@ use tollgate::rules::Descriptor;
 use super::*;
 
 #[test]
-fn processes_share_a_server_and_go_on_without_it() {
+fn shared_rules_survive_server_outage() {
     let Some(mut server) = crate::servers::Server::start() else { return };
     let text = "
 domain: d
@@ -51,7 +51,7 @@ descriptors:
 /// One key of a rule holds a value of another type in Redis. The rule still limits its other keys.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
-fn wrong_type_key_fails_alone_in_its_rule() {
+fn wrong_type_key_affects_one_rule_key() {
     let Some(server) = crate::servers::Server::start() else { return };
     let text = "
 domain: d

@@ -36,7 +36,7 @@ fn two_processes_share_one_limit() {
 }
 
 #[test]
-fn domains_and_rules_do_not_share() {
+fn domains_and_rules_count_separately() {
     let clock = clock();
     let (server, _) = in_process(&clock);
     let text = file(ATOMIC, &[rule("a", "requests_per_unit: 1"), rule("b", "requests_per_unit: 1")]);
@@ -52,7 +52,7 @@ fn domains_and_rules_do_not_share() {
 }
 
 #[test]
-fn a_limit_here_that_refuses_asks_no_server_and_charges_nothing() {
+fn local_denial_skips_server_and_charges_nothing() {
     let clock = clock();
     let (server, _) = in_process(&clock);
     let rules = [rule("far", "requests_per_unit: 10"), rule("near", "requests_per_unit: 2, store: keyed")];
@@ -75,7 +75,7 @@ fn a_limit_here_that_refuses_asks_no_server_and_charges_nothing() {
 }
 
 #[test]
-fn refusal_of_shared_limit_charges_no_other_limit() {
+fn shared_limit_denial_charges_no_other_limit() {
     let clock = clock();
     let (server, blocking) = in_process(&clock);
     let rules = [
@@ -103,7 +103,7 @@ fn refusal_of_shared_limit_charges_no_other_limit() {
 }
 
 #[test]
-fn a_refund_gives_back_here_and_there() {
+fn refund_restores_local_and_shared_units() {
     let clock = clock();
     let (server, blocking) = in_process(&clock);
     let rules = [rule("a", "requests_per_unit: 2"), rule("near", "requests_per_unit: 2, store: keyed")];
@@ -131,7 +131,7 @@ fn a_refund_gives_back_here_and_there() {
 }
 
 #[test]
-fn quota_mode_shadow_replaces_and_soft_mean_what_they_do() {
+fn rule_options_work_with_shared_rules() {
     let clock = clock();
     let (server, _) = in_process(&clock);
     let text = "
@@ -164,7 +164,7 @@ descriptors:
 }
 
 #[test]
-fn count_first_charges_all_on_the_server() {
+fn count_first_charges_every_shared_limit() {
     let clock = clock();
     let (server, _) = in_process(&clock);
     let rules = [rule("a", "requests_per_unit: 5"), rule("near", "requests_per_unit: 2, store: keyed")];
@@ -179,7 +179,7 @@ fn count_first_charges_all_on_the_server() {
 }
 
 #[test]
-fn a_look_and_a_domain_without_rules_ask_nobody() {
+fn zero_cost_and_unknown_domain_skip_server() {
     let clock = clock();
     let (server, _) = in_process(&clock);
     let one = process(server.clone(), &clock, &file(ATOMIC, &[rule("a", "requests_per_unit: 1")]));
@@ -197,7 +197,7 @@ fn a_look_and_a_domain_without_rules_ask_nobody() {
 }
 
 #[test]
-fn a_reload_keeps_what_is_used() {
+fn reload_keeps_used_shared_units() {
     let clock = clock();
     let (server, _) = in_process(&clock);
     for algorithm in ["fixed-window", "gcra"] {
@@ -230,7 +230,7 @@ fn a_reload_keeps_what_is_used() {
 }
 
 #[test]
-fn a_rule_comes_from_here_and_goes_back() {
+fn rule_moves_between_local_and_shared_store() {
     let clock = clock();
     let (server, _) = in_process(&clock);
     let text = |store: &str| file("", &[rule("a", &format!("requests_per_unit: 3, store: {store}"))]);
@@ -248,7 +248,7 @@ fn a_rule_comes_from_here_and_goes_back() {
 }
 
 #[test]
-fn what_the_script_cannot_count_is_refused_with_its_line() {
+fn limit_beyond_script_range_names_line() {
     let text =
         file("store: redis", &[rule("a", "requests_per_unit: 1, every: 700000, algorithm: gcra, burst: 3")]);
     let error = Config::from_yaml("test.yaml", &text).unwrap_err().to_string();

@@ -16,7 +16,7 @@ fn two(settings: &str) -> String {
 const BOTH: [(&str, &str); 2] = [("a", "x"), ("g", "x")];
 
 #[test]
-fn refused_requests_cost_the_share_nothing_without_a_server() {
+fn denied_request_charges_no_local_share() {
     for mode in ["atomic", "lease"] {
         run(async {
             let text = two(&format!("store: redis, mode: {mode}, timeout: 500ms"));
@@ -28,7 +28,7 @@ fn refused_requests_cost_the_share_nothing_without_a_server() {
 }
 
 #[test]
-fn checks_without_wait_refund_the_share() {
+fn non_waiting_denial_refunds_local_share() {
     let text = two("store: redis, mode: atomic, timeout: 500ms");
     let servers: [Server; 2] =
         [BlockingClient::open(&nowhere()).unwrap().into(), Client::open(&nowhere()).unwrap().into()];
@@ -41,7 +41,7 @@ fn checks_without_wait_refund_the_share() {
 }
 
 #[test]
-fn a_refund_is_given_to_the_share_that_admitted() {
+fn refund_returns_to_local_share() {
     for mode in ["atomic", "lease"] {
         run(async {
             let text = file(
@@ -67,7 +67,7 @@ fn a_refund_is_given_to_the_share_that_admitted() {
 
 /// A write-back charge cannot be undone, so all limits are checked before any is charged.
 #[test]
-fn two_rules_of_write_back_are_charged_together() {
+fn write_back_rules_are_charged_together() {
     let text = "
 domain: d
 tollgate: { store: redis, mode: write-back, timeout: 5s }
@@ -93,7 +93,7 @@ descriptors:
 
 /// A client over its own limit cancels its requests after many different delays. No units of other clients are spent.
 #[test]
-fn clients_that_hang_up_spend_nothing_of_others() {
+fn cancelled_requests_spend_no_shared_units() {
     let Some(server) = crate::servers::Server::start() else { return };
     let proxy = crate::servers::Proxy::start(server.port());
     for mode in ["atomic", "lease"] {
@@ -136,7 +136,7 @@ fn clients_that_hang_up_spend_nothing_of_others() {
 
 /// After the first runtime has ended, a reload moves the rules to the current runtime.
 #[test]
-fn reload_outlives_the_runtime_of_its_server() {
+fn reload_moves_rules_to_current_runtime() {
     for mode in ["lease", "write-back"] {
         let text = |limit: u32| {
             file(
@@ -157,7 +157,7 @@ fn reload_outlives_the_runtime_of_its_server() {
 
 /// Frequent changes of the limit do not admit more than the limit.
 #[test]
-fn reloads_of_write_back_ask_before_they_admit() {
+fn write_back_reload_keeps_used_units() {
     let text = |limit: u32| {
         let rule = format!("  - {{ key: a, rate_limit: {{ unit: year, requests_per_unit: {limit} }} }}\n");
         file("store: redis, mode: write-back, timeout: 5s", &[rule])

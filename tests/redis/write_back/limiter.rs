@@ -28,7 +28,7 @@ fn admitted(limiter: &WriteBackLimiter<ManualClock>, times: usize) -> usize {
 }
 
 #[test]
-fn a_runtime_is_needed() {
+fn write_back_limiter_needs_tokio_runtime() {
     let server = InProcess::default();
     let limit = Limit::gcra(Quota::per_second(1));
     let error = server.limiter("api", limit).write_back().build().unwrap_err();
@@ -37,7 +37,7 @@ fn a_runtime_is_needed() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn processes_learn_of_each_other() {
+async fn processes_learn_usage_from_posts() {
     let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
     let server = InProcess::new(clock.clone());
     let [one, two] = [(); 2].map(|()| limiter(&server, &clock, limit, 2));
@@ -65,7 +65,7 @@ async fn processes_learn_of_each_other() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn one_that_has_all_the_traffic_gets_nearly_all() {
+async fn single_busy_process_gets_full_limit() {
     let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(1_000)));
     let server = InProcess::new(clock.clone());
     let busy = limiter(&server, &clock, limit, 10);
@@ -80,7 +80,7 @@ async fn one_that_has_all_the_traffic_gets_nearly_all() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn whoever_may_wait_is_told_when_the_allowance_is_spent() {
+async fn waiting_check_asks_when_allowance_is_spent() {
     let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
     let server = InProcess::new(clock.clone());
     let limiter = limiter(&server, &clock, limit, 10);
@@ -101,7 +101,7 @@ async fn whoever_may_wait_is_told_when_the_allowance_is_spent() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn every_limit_is_posted_to_by_its_own_windows() {
+async fn each_limit_is_posted_by_its_windows() {
     let clock = clock();
     let server = InProcess::new(clock.clone());
     let make = || {
@@ -127,7 +127,7 @@ async fn every_limit_is_posted_to_by_its_own_windows() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn what_is_let_through_is_posted_before_the_end() {
+async fn close_and_drop_post_admitted_units() {
     let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
     let server = InProcess::new(clock.clone());
     let closed = limiter(&server, &clock, limit, 1);
@@ -153,7 +153,7 @@ async fn what_is_let_through_is_posted_before_the_end() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_key_without_a_place_is_asked_about() {
+async fn write_back_key_beyond_capacity_asks_server() {
     let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(2)));
     let server = InProcess::new(clock.clone());
     let builder = server.limiter("api", limit).max_keys(1).on_failure(OnFailure::Closed);
@@ -172,7 +172,7 @@ async fn a_key_without_a_place_is_asked_about() {
 }
 
 #[test]
-fn threads_have_the_same() {
+fn blocking_write_back_limiter_works() {
     let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
     let server = InProcess::new(clock.clone()).blocking();
     let make = || {
@@ -195,7 +195,7 @@ fn threads_have_the_same() {
 }
 
 #[test]
-fn a_time_out_may_be_endless() {
+fn endless_timeout_is_accepted() {
     let limit = Limit::fixed_window(Quota::per_day(3));
     let server = InProcess::default().blocking();
     let limiter = server.limiter("api", limit).timeout(Duration::MAX).write_back().build().unwrap();

@@ -59,7 +59,7 @@ proptest! {
     #![proptest_config(config(150))]
 
     #[test]
-    fn units_are_charged_once_or_counted_as_dropped(
+    fn units_are_charged_once_or_dropped(
         limit in limit(), ops in prop::collection::vec(op(), 1..120), max_keys in 1_usize..12,
     ) {
         let mut steps = Steps::new(limit, 4, max_keys);
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn without_a_loss_the_sums_are_equal(limit in limit(), ops in prop::collection::vec(op(), 1..120)) {
+    fn without_losses_every_unit_is_charged(limit in limit(), ops in prop::collection::vec(op(), 1..120)) {
         let ops: Vec<Op> = ops.into_iter().filter(|op| !matches!(op, Op::Answer { .. } | Op::Pass(_))).collect();
         let mut steps = Steps::new(limit, 4, 8);
         for chunk in ops.chunks(10) {
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_admits_no_more_than_its_bound(
+    fn window_stays_within_overshoot_bound(
         limit in 1_u64..60, ops in prop::collection::vec(op(), 1..200), max_keys in 1_usize..12,
     ) {
         let limit = Limit::fixed_window(Quota::new(limit, Duration::from_secs(10)));
@@ -109,7 +109,7 @@ proptest! {
 
 /// Units admitted during an outage are not charged to the window in which the server returns (limitador #288).
 #[test]
-fn a_partition_that_outlasts_the_window_pours_nothing_into_the_next() {
+fn units_of_ended_window_are_dropped() {
     let limit = Limit::fixed_window(Quota::new(40, Duration::from_secs(10)));
     let mut steps = Steps::new(limit, 4, 8);
     assert_eq!(
@@ -141,7 +141,7 @@ fn a_partition_that_outlasts_the_window_pours_nothing_into_the_next() {
 
 /// In a sliding window, a late post still counts in its own window, which is now the previous one.
 #[test]
-fn a_sliding_window_is_told_late() {
+fn late_post_counts_in_previous_window() {
     let limit = Limit::sliding_window(Quota::new(40, Duration::from_secs(10)));
     let mut steps = Steps::new(limit, 1, 8);
     assert_eq!((0..50).filter(|_| steps.check(0, 1, 1)).count(), 40);
@@ -155,7 +155,7 @@ fn a_sliding_window_is_told_late() {
 
 /// During a long outage, time pays for units beyond a burst. These units are not charged when the server returns.
 #[test]
-fn gcra_is_charged_a_burst_after_a_long_partition() {
+fn gcra_drops_paid_units_after_partition() {
     let limit = Limit::gcra(Quota::per_second(10).burst(20));
     let mut steps = Steps::new(limit, 1, 8);
     for _ in 0..600 {

@@ -92,7 +92,7 @@ fn bound() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_network_that_fails_costs_no_more_than_the_bound() {
+async fn faulty_network_stays_within_bound() {
     let Some(server) = Server::start() else { return };
     let networks: Vec<_> = (0..PROCESSES).map(|_| Proxy::start(server.port())).collect();
     let urls = networks.iter().map(Proxy::url).collect();
@@ -117,7 +117,7 @@ async fn a_network_that_fails_costs_no_more_than_the_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_killed_is_told_again() {
+async fn restarted_server_receives_new_posts() {
     let Some(mut server) = Server::start() else { return };
     let urls = vec![server.url(); PROCESSES as usize];
     let url = server.url();
@@ -194,7 +194,7 @@ fn four(client: impl Fn() -> Client, name: &str, limit: u64, policy: OnFailure) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_type_key_fails_alone() {
+async fn wrong_type_key_affects_no_other_key() {
     let Some(server) = Server::start() else { return };
     for (name, policy) in [("open", OnFailure::Open), ("closed", OnFailure::Closed)] {
         server.command::<()>(&["LPUSH", &format!("tollgate:v1:{{{name}|bad}}:f0:1s"), "x"]);
@@ -209,7 +209,7 @@ async fn wrong_type_key_fails_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-async fn killed_master_fails_its_own_keys_alone() {
+async fn killed_master_affects_only_its_keys() {
     let Some(mut cluster) = Cluster::start() else { return };
     for node in &cluster.nodes {
         node.command::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);

@@ -85,7 +85,7 @@ fn rules(config: &Config) -> Vec<Rule> {
 }
 
 #[test]
-fn all_formats_say_the_same() {
+fn formats_give_equal_rules() {
     for (yaml, json, toml) in [(texts::EDGE, EDGE_JSON, EDGE_TOML), (texts::FILES, FILES_JSON, FILES_TOML)] {
         let yaml = good(yaml);
         let json = Config::from_json("a.json", json).unwrap();
@@ -100,7 +100,7 @@ fn all_formats_say_the_same() {
 }
 
 #[test]
-fn rules_know_their_lines() {
+fn rules_report_their_lines() {
     let lines = |config: Config| config.rules().iter().map(|rule| rule.line).collect::<Vec<_>>();
     assert_eq!(lines(good(texts::EDGE)), [5, 8, 15, 18, 20]);
     assert_eq!(lines(Config::from_json("a", EDGE_JSON).unwrap()), [4, 5, 8, 9, 11]);
@@ -108,7 +108,7 @@ fn rules_know_their_lines() {
 }
 
 #[test]
-fn problems_have_their_place_in_each_format() {
+fn problem_positions_in_each_format() {
     let json = EDGE_JSON.replace("\"HOUR\"", "\"é\"").replace("1000 }", "1000, \"what\": [1.5, {}] }");
     let error = Config::from_json("a.json", &json).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().collect();
@@ -133,7 +133,7 @@ fn problems_have_their_place_in_each_format() {
 }
 
 #[test]
-fn unknown_format_is_refused_with_position() {
+fn invalid_syntax_is_rejected_with_position() {
     for (text, place) in [
         ("{\"domain\": \"d\",}", "1:16"),
         ("{\"domain\": 'd'}", "1:12"),
@@ -159,7 +159,7 @@ fn unknown_format_is_refused_with_position() {
 }
 
 #[test]
-fn syntax_errors_have_a_remedy() {
+fn syntax_errors_suggest_remedies() {
     type Read = fn(&str, &str) -> Result<Config, ConfigError>;
     let (yaml, json, toml): (Read, Read, Read) = (Config::from_yaml, Config::from_json, Config::from_toml);
     let rows: [(Read, &str, &str, &str); 17] = [
@@ -194,7 +194,7 @@ fn syntax_errors_have_a_remedy() {
 }
 
 #[test]
-fn a_byte_that_is_no_utf8_has_its_place() {
+fn invalid_utf8_is_reported_with_position() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("a.yaml");
     for (bytes, at) in
@@ -210,7 +210,7 @@ fn a_byte_that_is_no_utf8_has_its_place() {
 }
 
 #[test]
-fn files_that_are_too_long_are_refused() {
+fn oversized_rule_files_are_rejected() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("a.yaml");
     std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
@@ -230,7 +230,7 @@ fn files_that_are_too_long_are_refused() {
 }
 
 #[test]
-fn files_are_read_by_their_endings() {
+fn file_extension_selects_format() {
     let place = tempfile::tempdir().unwrap();
     for (name, text) in
         [("a.yaml", texts::EDGE), ("a.yml", texts::EDGE), ("a.json", EDGE_JSON), ("a.TOML", EDGE_TOML)]
@@ -253,7 +253,7 @@ fn files_are_read_by_their_endings() {
 }
 
 #[test]
-fn domains_are_merged_or_told_apart() {
+fn domains_merge_or_stay_separate() {
     let file = |name: &str, text: &str| Config::from_yaml(name, text).unwrap();
     let one = || {
         file(

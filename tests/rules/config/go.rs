@@ -9,7 +9,7 @@ fn one(descriptor: &str) -> String {
 }
 
 #[test]
-fn short_booleans_are_read_where_one_is_expected() {
+fn yaml_short_booleans_are_read() {
     for (text, shadow) in [("y", true), ("Y", true), ("n", false), ("N", false), ("!!bool y", true)] {
         let config = good(&one(&format!(
             "key: y, value: n, shadow_mode: {text}, rate_limit: {{ unit: day, requests_per_unit: 1 }}"
@@ -22,7 +22,7 @@ fn short_booleans_are_read_where_one_is_expected() {
 }
 
 #[test]
-fn tags_say_what_a_scalar_is() {
+fn yaml_tags_set_scalar_type() {
     let limit = |text: &str| {
         let text = one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}"));
         match good(&text).rules()[0].limit {
@@ -44,7 +44,7 @@ fn tags_say_what_a_scalar_is() {
 }
 
 #[test]
-fn underscores_may_stand_anywhere_behind_a_prefix() {
+fn underscores_are_allowed_after_number_prefix() {
     for (text, limit) in [("0x_1", 1), ("0x1_F_", 31), ("0o_17", 15), ("0b_1", 1), ("1_0_", 10)] {
         let config = good(&one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}")));
         let Limit::Quota { quota, .. } = config.rules()[0].limit else { panic!("{text}") };

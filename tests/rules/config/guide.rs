@@ -11,7 +11,7 @@ fn examples(language: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_example_loads_without_a_warning() {
+fn rules_guide_examples_load_without_warnings() {
     type Read = fn(&str, &str) -> Result<Config, ConfigError>;
     let formats: [(&str, usize, Read); 3] =
         [("yaml", 3, Config::from_yaml), ("toml", 1, Config::from_toml), ("json", 1, Config::from_json)];
@@ -27,7 +27,7 @@ fn every_example_loads_without_a_warning() {
 }
 
 #[test]
-fn the_examples_mean_what_is_said_of_them() {
+fn rules_guide_examples_behave_as_described() {
     let domains: Vec<Domain> = examples("yaml")
         .into_iter()
         .map(|text| Domain::merge([Config::from_yaml("guide", text).unwrap()], false).unwrap().remove(0))

@@ -19,7 +19,7 @@ fn only(text: &str) -> (Quota, Algorithm, Option<Store>) {
 }
 
 #[test]
-fn our_keys_are_asked_for() {
+fn tollgate_keys_need_opt_in() {
     let text =
         "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, burst: 2 } }]";
     refused(
@@ -42,7 +42,7 @@ fn our_keys_are_asked_for() {
 }
 
 #[test]
-fn algorithms_have_their_parameters() {
+fn algorithm_parameters_are_read() {
     let day = "unit: day, requests_per_unit: 100";
     let rows = [
         ("", Algorithm::FixedWindow),
@@ -66,7 +66,7 @@ fn algorithms_have_their_parameters() {
 }
 
 #[test]
-fn stores_have_their_sizes() {
+fn store_sizes_are_read() {
     let day = "unit: day, requests_per_unit: 100";
     let mib = |n: usize| Capacity::memory(n << 20);
     for (more, store) in [
@@ -82,7 +82,7 @@ fn stores_have_their_sizes() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn incompatible_fields_are_rejected() {
     for (fields, part) in [
         ("burst: 5", "fixed-window does not use burst; remove it, or use algorithm: gcra"),
         ("algorithm: gcra, strict: true", "gcra does not use strict"),
@@ -122,7 +122,7 @@ fn what_does_not_go_together_is_refused() {
 }
 
 #[test]
-fn a_file_has_defaults() {
+fn file_defaults_apply_to_rules() {
     let text = "
 domain: d
 tollgate: { charging: count-first, algorithm: sliding-log, memory: 2MiB, shadow: true, enforced: 25% }
@@ -157,7 +157,7 @@ tollgate: { store: compact }
 }
 
 #[test]
-fn soft_limits_mark() {
+fn soft_limits_are_read() {
     let soft = |fields: &str| good(&limit(fields)).rules()[0].soft;
     assert_eq!(soft("unit: day, requests_per_unit: 10, soft: 8"), 8);
     assert_eq!(soft("unit: day, requests_per_unit: 10, soft: 10"), 10);
@@ -166,7 +166,7 @@ fn soft_limits_mark() {
 }
 
 #[test]
-fn several_limits_on_one_descriptor() {
+fn several_limits_get_distinct_identities() {
     let text = "
 domain: d
 tollgate: {}
@@ -198,7 +198,7 @@ descriptors:
 }
 
 #[test]
-fn tiers_have_limits_and_members() {
+fn tier_limits_and_members_are_read() {
     let text = "
 domain: d
 tollgate: {}

@@ -90,7 +90,7 @@ proptest! {
     #![proptest_config(runs(512))]
 
     #[test]
-    fn any_text_is_read_or_refused(text in text()) {
+    fn arbitrary_text_never_panics_reader(text in text()) {
         for read in [Config::from_yaml as Read, Config::from_json, Config::from_toml] {
             match read("any", &text) {
                 Ok(config) => {
@@ -110,7 +110,7 @@ proptest! {
 
     #[test]
     #[ignore = "takes several seconds in a debug build; .ci/run runs it"]
-    fn identities_are_unique_and_free_of_numbers(
+    fn identities_are_unique_and_ignore_numbers(
         texts in prop::collection::vec("[a-b|=#\\\\*_ ]{1,4}", 2..6),
         numbers in prop::collection::vec(1_u32..1_000_000, 4),
     ) {

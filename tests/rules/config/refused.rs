@@ -7,7 +7,7 @@ fn envoy(descriptor: &str) -> String {
 }
 
 #[test]
-fn what_envoy_refuses_is_refused() {
+fn envoy_errors_are_rejected() {
     let rows: &[(&str, &[&str])] = &[
         (
             "{ key: a, rate_limit: { unit: fortnight, requests_per_unit: 1 } }",
@@ -109,7 +109,7 @@ fn what_envoy_refuses_is_refused() {
 }
 
 #[test]
-fn a_file_needs_a_domain() {
+fn file_without_domain_is_rejected() {
     refused("", &[&["test.yaml:1:1: the file is empty"]]);
     refused("descriptors: []", &[&["1:1: domain: the domain is missing"]]);
     refused("domain: ''", &[&["1:9: domain: the domain is missing"]]);
@@ -121,7 +121,7 @@ fn a_file_needs_a_domain() {
 }
 
 #[test]
-fn all_problems_are_told_by_line() {
+fn problems_are_sorted_by_line() {
     let text = "
 domain: ''
 descriptors:
@@ -137,7 +137,7 @@ descriptors:
 }
 
 #[test]
-fn a_flood_of_problems_is_cut() {
+fn problem_list_is_truncated() {
     let text = format!("domain: d\ndescriptors:\n{}", "  - nothing\n".repeat(1000));
     let said = bad(&text);
     assert_eq!(said.len(), 101);
@@ -145,7 +145,7 @@ fn a_flood_of_problems_is_cut() {
 }
 
 #[test]
-fn yaml_that_is_ambiguous_is_refused() {
+fn ambiguous_yaml_is_rejected() {
     refused(
         "domain: d\ndomain: e",
         &[&["2:1: the key \"domain\" occurs twice; remove it here or in line 1"]],
@@ -161,7 +161,7 @@ fn yaml_that_is_ambiguous_is_refused() {
 }
 
 #[test]
-fn aliases_repeat_and_cannot_blow_up() {
+fn yaml_alias_expansion_is_bounded() {
     let text = "
 domain: d
 descriptors:
@@ -181,7 +181,7 @@ descriptors:
 }
 
 #[test]
-fn depth_is_bounded() {
+fn nesting_depth_is_bounded() {
     let nested = |levels: usize| {
         let mut text = "domain: d\n".to_owned();
         for level in 0..levels {
@@ -202,7 +202,7 @@ fn depth_is_bounded() {
 }
 
 #[test]
-fn scalars_are_read_as_they_are_written() {
+fn scalars_keep_their_spelling() {
     let text = "
 domain: 5
 descriptors:
@@ -225,7 +225,7 @@ descriptors:
 }
 
 #[test]
-fn the_largest_count_is_read() {
+fn largest_count_is_read_and_clamped() {
     let text = "
 domain: d
 descriptors:

@@ -20,7 +20,7 @@ fn only(fields: &str) -> Shared {
 }
 
 #[test]
-fn a_rule_says_how_it_is_shared() {
+fn rule_sets_redis_options() {
     let plain = only("store: redis");
     assert_eq!((plain.mode, plain.on_failure, plain.processes), (Mode::Lease, OnFailure::Local, 1));
     assert_eq!(plain.timeout, Duration::from_millis(40));
@@ -41,7 +41,7 @@ fn a_rule_says_how_it_is_shared() {
 }
 
 #[test]
-fn a_file_says_how_its_limits_are_shared() {
+fn file_sets_redis_defaults() {
     let text = "
 domain: d
 tollgate: { store: redis, mode: atomic, on_failure: closed, processes: 3, timeout: 25ms }
@@ -68,7 +68,7 @@ descriptors:
 }
 
 #[test]
-fn what_is_wrong_is_told_with_what_would_be_right() {
+fn invalid_redis_options_suggest_remedies() {
     for (fields, part) in [
         (
             "store: redis, algorithm: sliding-log",
@@ -135,7 +135,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
 }
 
 #[test]
-fn without_a_server_the_rule_is_named() {
+fn missing_redis_server_error_names_rule() {
     let config = good(&limit("unit: day, requests_per_unit: 100, store: redis"));
     let error = Rules::builder().load([config.clone()]).unwrap_err().to_string();
     let why = if cfg!(feature = "redis") { "was given no server" } else { "was built without Redis" };
@@ -153,7 +153,7 @@ fn without_a_server_the_rule_is_named() {
 /// Cause: the error of a rule's store named only a line. Symptom: with several files, the message did not show which
 /// file to correct.
 #[test]
-fn of_several_files_the_one_of_the_rule_is_named() {
+fn load_error_names_rule_file() {
     let file = |name: &str, key: &str, store: &str| {
         let text = format!(
             "domain: d\ntollgate: {{}}\ndescriptors:\n  - {{ key: {key}, rate_limit: {{ unit: day, requests_per_unit: 1{store} }} }}\n"

@@ -18,7 +18,7 @@ fn warned(text: &str, warnings: &[&[&str]]) {
 const DAY: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
 
 #[test]
-fn a_limit_without_a_number_refuses_all() {
+fn missing_requests_per_unit_denies_all() {
     warned(
         "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day } }]",
         &[&[
@@ -35,7 +35,7 @@ fn a_limit_without_a_number_refuses_all() {
 }
 
 #[test]
-fn keys_in_the_wrong_place_have_no_effect() {
+fn misplaced_keys_are_warned() {
     let text = "
 domain: d
 key: x
@@ -56,7 +56,7 @@ descriptors:
 }
 
 #[test]
-fn wildcards_that_are_never_reached() {
+fn unreachable_wildcards_are_warned() {
     let text = format!(
         "
 domain: d
@@ -85,7 +85,7 @@ descriptors:
 }
 
 #[test]
-fn an_exact_entry_with_children_only_hides_its_sibling() {
+fn exact_entry_hiding_valueless_limit_is_warned() {
     let text = format!(
         "
 domain: d
@@ -106,7 +106,7 @@ descriptors:
 }
 
 #[test]
-fn entries_and_names_that_lead_nowhere() {
+fn useless_entries_and_names_are_warned() {
     warned(
         "domain: d\ndescriptors: [{ key: a }]",
         &[&["2:15: key \"a\" without a value has no limit and no descriptors"]],
@@ -121,7 +121,7 @@ descriptors:
 }
 
 #[test]
-fn rules_of_one_name_cannot_be_told_apart() {
+fn duplicate_rule_names_are_warned() {
     let text = "
 domain: d
 descriptors:
@@ -136,7 +136,7 @@ descriptors:
 }
 
 #[test]
-fn nor_can_those_of_files_that_are_merged() {
+fn duplicate_names_in_merged_files_are_warned() {
     let file = |name: &str, rules: &[(&str, &str)]| {
         let mut text = String::from("domain: d\ndescriptors:\n");
         for (key, called) in rules {
@@ -168,7 +168,7 @@ fn nor_can_those_of_files_that_are_merged() {
 }
 
 #[test]
-fn names_of_metrics_have_no_values() {
+fn ignored_metric_options_are_warned() {
     let text = format!(
         "
 domain: d
@@ -182,7 +182,7 @@ descriptors:
 }
 
 #[test]
-fn soft_limits_are_known_to_the_server_only() {
+fn redis_soft_limit_needs_atomic_mode() {
     let soft = |mode: &str| {
         format!(
             "domain: d\ntollgate: {{}}\ndescriptors: [{{ key: a, rate_limit: {{ unit: day, requests_per_unit: 9, soft: 5, store: redis{mode} }} }}]"

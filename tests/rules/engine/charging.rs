@@ -18,7 +18,7 @@ descriptors:
 ";
 
 #[test]
-fn all_or_nothing_charges_none_of_a_refused_request() {
+fn denied_request_charges_no_rule() {
     let scene = Scene::new(TWO);
     let (a, b) = ([("a", "x")], [("b", "x")]);
     assert!(scene.ask_both(&a, &b).is_allowed());
@@ -36,7 +36,7 @@ fn all_or_nothing_charges_none_of_a_refused_request() {
 
 /// Envoy's service counts a request before it decides. Denied requests therefore use up the window too.
 #[test]
-fn count_first_fills_the_window_with_what_it_refuses() {
+fn count_first_counts_denied_requests() {
     let scene = Scene::counting_first(TWO);
     let a = [("a", "x")];
     assert!(scene.ask_n(&a, 8).is_allowed());
@@ -68,7 +68,7 @@ fn count_first_fills_the_window_with_what_it_refuses() {
 /// This holds for every algorithm that a file can name: the limit is admitted, and a denied request is admitted after
 /// the reported wait.
 #[test]
-fn count_first_holds_with_every_algorithm() {
+fn count_first_works_with_every_algorithm() {
     for algorithm in [
         "fixed-window",
         "gcra",
@@ -107,7 +107,7 @@ descriptors:
 }
 
 #[test]
-fn two_equal_descriptors_are_charged_twice() {
+fn equal_descriptors_are_charged_twice() {
     for scene in [Scene::new(TWO), Scene::counting_first(TWO)] {
         let a = [("a", "x")];
         assert!(scene.ask_both(&a, &a).is_allowed());
@@ -116,7 +116,7 @@ fn two_equal_descriptors_are_charged_twice() {
 }
 
 #[test]
-fn hits_of_a_descriptor_come_before_those_of_the_request() {
+fn descriptor_hits_override_request_hits() {
     let scene = Scene::new(TWO);
     let (a, b) = ([("a", "x")], [("b", "x")]);
     let descriptors = [Descriptor::new(&a).hits(4), Descriptor::new(&b)];
@@ -128,7 +128,7 @@ fn hits_of_a_descriptor_come_before_those_of_the_request() {
 }
 
 #[test]
-fn a_refund_gives_back_what_was_charged() {
+fn rules_refund_restores_all_counters() {
     let scene = Scene::new(TWO);
     let (a, b) = ([("a", "x")], [("b", "x")]);
     let descriptors = [Descriptor::new(&a).hits(4), Descriptor::new(&b)];
@@ -144,7 +144,7 @@ fn a_refund_gives_back_what_was_charged() {
 
 /// A limit on several keys counts each combination of values separately, whatever characters the values contain.
 #[test]
-fn values_are_counted_together_without_mixing_them_up() {
+fn value_combinations_count_separately() {
     let scene = Scene::new(
         "
 domain: d
@@ -162,7 +162,7 @@ descriptors:
 
 /// A request may carry its own limit, which overrides the limit in the file. It counts by keys, values and unit.
 #[test]
-fn a_limit_of_the_request_comes_before_the_file() {
+fn request_limit_overrides_file() {
     for (scene, left_of_file) in [(Scene::new(TWO), 7), (Scene::counting_first(TWO), 6)] {
         let a = [("a", "x")];
         let ask = |requests: u32, unit: Unit| {

@@ -22,7 +22,7 @@ const OVER: Code = Code::OverLimit;
 const UNLIMITED: u32 = u32::MAX;
 
 #[test]
-fn exhausted_quota_says_over_limit_beside_one_with_room() {
+fn exhausted_quota_reports_over_limit() {
     let text = "
 domain: d
 descriptors:
@@ -96,7 +96,7 @@ fn own(scene: &Scene, entries: &[(&str, &str)], limit: u32, unit: Unit, hits: u6
 }
 
 #[test]
-fn request_limit_and_rule_of_one_unit_are_one_counter() {
+fn request_limit_shares_counter_with_rule() {
     for scene in both(FIVE) {
         let a = [("a", "x")];
         scene.advance(20);
@@ -138,7 +138,7 @@ fn request_limit_and_rule_of_one_unit_are_one_counter() {
 }
 
 #[test]
-fn request_limit_that_is_refunded_frees_the_rule() {
+fn request_limit_refund_restores_rule() {
     let scene = Scene::new(FIVE);
     let a = [("a", "x")];
     assert!(scene.ask_n(&a, 2).is_allowed());
@@ -155,7 +155,7 @@ fn request_limit_that_is_refunded_frees_the_rule() {
 
 /// A request with both limits charges both of them or neither.
 #[test]
-fn request_limit_beside_its_rule_counts_twice() {
+fn request_limit_and_rule_both_charge() {
     let scene = Scene::new(FIVE);
     let a = [("a", "x")];
     let request = [Descriptor::new(&a), Descriptor::new(&a).limit(5, Unit::Minute)];
@@ -167,7 +167,7 @@ fn request_limit_beside_its_rule_counts_twice() {
 /// A difference from Envoy's service: a rule that does not count in fixed windows, or that counts several values
 /// together, does not share a counter with the request's limit.
 #[test]
-fn request_limit_stays_apart_from_other_kinds_of_rules() {
+fn request_limit_skips_unwindowed_and_shared_rules() {
     for scene in both(FIVE) {
         assert!(scene.ask_n(&[("b", "x")], 3).is_allowed());
         assert_eq!(own(&scene, &[("b", "x")], 4, Unit::Minute, 1), (OK, 3), "gcra");
@@ -181,7 +181,7 @@ fn request_limit_stays_apart_from_other_kinds_of_rules() {
 }
 
 #[test]
-fn share_threshold_with_a_wildcard_key_counts_per_key() {
+fn shared_threshold_counts_per_wildcard_key() {
     let text = "
 domain: d
 descriptors:
@@ -200,7 +200,7 @@ descriptors:
 }
 
 #[test]
-fn peek_at_zero_limit_is_over_after_refused_hit() {
+fn zero_limit_peek_is_over_after_denial() {
     let scene = Scene::counting_first(FIVE);
     let c = [("c", "none")];
     assert_eq!(said(&scene.ask_n(&c, 0), 1), (OK, vec![(OK, 0)]));
@@ -220,7 +220,7 @@ fn peek_at_zero_limit_is_over_after_refused_hit() {
 }
 
 #[test]
-fn blocked_rule_keeps_what_is_used_over_loads() {
+fn zero_limit_rule_keeps_usage_over_reloads() {
     let of = |limit: u32| {
         format!(
             "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }} ] }}"
@@ -253,7 +253,7 @@ descriptors:
 }
 
 #[test]
-fn detailed_metric_shows_an_empty_value() {
+fn detailed_metric_shows_empty_value() {
     let scene = Scene::new(
         "
 domain: dom
@@ -281,7 +281,7 @@ descriptors:
 }
 
 #[test]
-fn refused_cost_leaves_none_in_the_status() {
+fn denied_cost_status_shows_zero_remaining() {
     for scene in both(FIVE) {
         let a = [("a", "x")];
         assert_eq!(scene.ask_n(&a, 2).status(0).remaining(), 3);

@@ -17,7 +17,7 @@ fn text(domain: &str) -> String {
 /// Cause: a load accepted whatever domains the files have. Trigger: `sed 's/domain: shop/domain: store/'`. Symptom: the
 /// load succeeded, and all requests were admitted without a limit.
 #[test]
-fn renamed_domain_is_refused() {
+fn renamed_domain_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text("shop")).unwrap();
@@ -44,7 +44,7 @@ fn renamed_domain_is_refused() {
 }
 
 #[test]
-fn required_domain_is_refused_before_it_is_asked() {
+fn required_domain_removal_is_rejected() {
     let rules = Rules::from_yaml(&text("shop")).unwrap();
     rules.require_domain("shop").unwrap();
     rules.require_domain("shop").unwrap();
@@ -58,7 +58,7 @@ fn required_domain_is_refused_before_it_is_asked() {
 }
 
 #[test]
-fn asked_domain_stays_in_use_over_loads() {
+fn used_domain_stays_required_over_reloads() {
     let scene = Scene::new(&text("shop"));
     assert!(scene.ask(&X).is_allowed());
     for _ in 0..3 {
@@ -70,7 +70,7 @@ fn asked_domain_stays_in_use_over_loads() {
 }
 
 #[test]
-fn domain_without_rules_is_refused() {
+fn domain_without_rules_is_rejected() {
     let empty = "{ domain: shop, descriptors: [] }";
     let scene = Scene::new(&text("shop"));
     assert!(scene.ask(&X).is_allowed());
@@ -89,7 +89,7 @@ fn domain_without_rules_is_refused() {
 }
 
 #[test]
-fn domain_that_nobody_uses_may_go() {
+fn unused_domain_can_be_removed() {
     let rules = Rules::from_yaml(&text("shop")).unwrap();
     rules.replace([config(&text("store"))]).unwrap();
     let error = rules.require_domain("shop").unwrap_err().to_string();
@@ -99,7 +99,7 @@ fn domain_that_nobody_uses_may_go() {
 }
 
 #[test]
-fn removals_may_be_allowed() {
+fn allow_removals_permits_removed_domain() {
     let rules = Rules::builder().allow_removals(true).load([config(&text("shop"))]).unwrap();
     rules.require_domain("shop").unwrap();
     let ask = || rules.check("shop", &[Descriptor::new(&X)]);

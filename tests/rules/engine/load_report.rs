@@ -74,7 +74,7 @@ fn changed_numbers_and_flags_are_reported() {
 }
 
 #[test]
-fn same_rules_elsewhere_are_no_change() {
+fn moved_rules_are_no_change() {
     let rules = rules(BEFORE);
     let report = rules.replace([config(&format!("# a comment\n{BEFORE}"))]).unwrap();
     assert!(report.is_empty() && report.changes().is_empty());

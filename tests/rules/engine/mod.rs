@@ -92,7 +92,7 @@ pub(crate) fn code(answer: &Answer) -> Code {
 
 /// A request is admitted if its domain has no rules, or if it has no descriptors.
 #[test]
-fn what_no_rule_is_for_goes() {
+fn request_without_rules_is_admitted() {
     let scene = Scene::new(
         "{ domain: edge, descriptors: [ { key: a, rate_limit: { unit: second, requests_per_unit: 0 } } ] }",
     );

@@ -36,7 +36,7 @@ descriptors:
 
 /// A dry run of all rules: the statuses show what would be denied, and every request is admitted.
 #[test]
-fn a_global_dry_run_refuses_nothing() {
+fn global_shadow_mode_denies_nothing() {
     let text =
         "{ domain: d, descriptors: [ { key: a, rate_limit: { unit: minute, requests_per_unit: 1 } } ] }";
     let rules = Rules::builder().shadow(true).load([config(text)]).unwrap();
@@ -61,7 +61,7 @@ fn a_global_dry_run_refuses_nothing() {
 /// `enforced: 25%` enforces the rule for about a quarter of the keys, and always for the same keys. For the other keys
 /// a denial is only reported.
 #[test]
-fn a_rule_is_enforced_for_a_share_of_keys() {
+fn rule_is_enforced_for_share_of_keys() {
     let scene = Scene::new(
         "
 domain: d
@@ -87,7 +87,7 @@ descriptors:
 
 /// A soft limit marks and counts the requests above it, but admits them up to the hard limit.
 #[test]
-fn a_soft_limit_marks() {
+fn soft_limit_marks_and_admits() {
     for charging in ["all-or-nothing", "count-first"] {
         let scene = Scene::new(&format!(
             "
@@ -117,7 +117,7 @@ descriptors:
 
 /// Rules with `quota_mode` deny a request only if all of them deny it.
 #[test]
-fn quotas_refuse_together() {
+fn quota_mode_rules_deny_together() {
     let text = "
 domain: d
 descriptors:
@@ -152,7 +152,7 @@ descriptors:
 /// A rule that replaces another by name disables that rule in the same request: the replaced rule is neither counted
 /// nor reported.
 #[test]
-fn a_rule_replaces_another() {
+fn rule_replaces_named_rule() {
     let text = "
 domain: d
 descriptors:
@@ -177,7 +177,7 @@ descriptors:
 
 /// One descriptor may have several limits. Envoy's language cannot express this.
 #[test]
-fn a_descriptor_may_have_several_limits() {
+fn descriptor_enforces_several_limits() {
     let scene = Scene::new(
         "
 domain: d
@@ -204,7 +204,7 @@ descriptors:
 
 /// A request's tier comes from the request or from membership. A customer with its own entry has its own limit.
 #[test]
-fn tiers_have_limits_of_their_own() {
+fn tier_limits_override_entry_limit() {
     let scene = Scene::new(
         "
 domain: d

@@ -12,7 +12,7 @@ const X: [(&str, &str); 1] = [("a", "x")];
 /// Used units stay used when a load changes the numbers. This holds in every store, for every algorithm, and in both
 /// ways of charging.
 #[test]
-fn what_is_used_stays_used() {
+fn reload_keeps_usage_in_every_store() {
     let kinds = [
         "",
         ", algorithm: gcra",
@@ -44,7 +44,7 @@ fn what_is_used_stays_used() {
 
 /// A sketch keeps its counts as long as its windows stay the same and its counters are wide enough.
 #[test]
-fn a_sketch_goes_on_counting() {
+fn sketch_keeps_counts_over_reload() {
     for algorithm in ["fixed-window", "sliding-window"] {
         let of = |limit: u32, unit: &str| {
             one(&format!(
@@ -69,7 +69,7 @@ fn a_sketch_goes_on_counting() {
 /// Cause: a count above the new limit overflowed into the bits of the window's number. Symptom: after the limit was
 /// lowered, the full limit was admitted again.
 #[test]
-fn sketch_with_limit_below_its_counts() {
+fn lowered_limit_keeps_sketch_counts() {
     let nanosecond = Duration::from_nanos(1);
     // A sliding window has room again when a quarter of the used units weighs less than the new limit.
     let three_quarters = Duration::from_secs(3_600 + 2_700) + nanosecond;
@@ -104,7 +104,7 @@ fn sketch_with_limit_below_its_counts() {
 /// Cause: a log reserved an entry for each unit of the old limit, half a megabyte per key for a log of ten units. A log
 /// now keeps a bounded number. A store that cannot hold the old count keeps only the new limit as used.
 #[test]
-fn usage_above_lowered_limit_is_cut_to_store_range() {
+fn usage_above_lowered_limit_is_clamped() {
     const LOG: &str = "algorithm: sliding-log";
     const SLIDING: &str = "algorithm: sliding-window, store: compact";
     let wide = |limit: u32| one(&format!("{{ unit: hour, requests_per_unit: {limit}, store: compact }}"));
@@ -130,7 +130,7 @@ fn usage_above_lowered_limit_is_cut_to_store_range() {
 
 /// For example, a fixed window becomes a token bucket for a sale, and later a fixed window again.
 #[test]
-fn an_algorithm_may_change() {
+fn algorithm_change_keeps_usage() {
     let algorithms = ["fixed-window", "gcra", "sliding-window", "sub-window", "sliding-log", "token-bucket"];
     for from in algorithms {
         for to in algorithms {
@@ -153,7 +153,7 @@ fn an_algorithm_may_change() {
 /// With a smaller burst, the key owes the excess and repays it over time. With a lower limit of windows, the excess
 /// expires with the window.
 #[test]
-fn usage_above_lowered_limit_is_owed_by_algorithm() {
+fn usage_above_lowered_limit_becomes_debt() {
     let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
     assert_eq!(scene.admitted(&X, 60), 60);
     scene.reload(&one("{ unit: minute, requests_per_unit: 60, algorithm: gcra, burst: 5 }"));
@@ -178,7 +178,7 @@ fn usage_above_lowered_limit_is_owed_by_algorithm() {
 /// A store may change its kind. A compact store cannot list its keys, so requests read the old store until all debts
 /// have expired.
 #[test]
-fn a_store_may_change() {
+fn store_change_keeps_debts() {
     for (from, to) in
         [("compact", "keyed"), ("keyed", "compact"), ("compact, memory: 64KiB", "compact, memory: 2MiB")]
     {
@@ -198,7 +198,7 @@ fn a_store_may_change() {
 
 /// Hundreds of loads, and each load changes every number while clients have debts.
 #[test]
-fn any_number_of_loads_loses_nothing() {
+fn many_reloads_keep_debts() {
     let of = |change: usize| {
         let n = 1_000 + change % 2;
         format!(
@@ -240,7 +240,7 @@ descriptors:
 
 /// A removed rule loses its state, an added rule starts empty, and the other rules keep their state.
 #[test]
-fn rules_come_and_go() {
+fn added_and_removed_rules_start_empty() {
     let with = |more: &str| {
         format!(
             "
@@ -265,7 +265,7 @@ descriptors:
 
 /// An answer still describes the rules that decided it after those rules are replaced.
 #[test]
-fn an_answer_outlives_its_rules() {
+fn answer_outlives_its_rules() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 5, name: old }"));
     let answer = scene.ask(&X);
     scene.reload(
@@ -277,7 +277,7 @@ fn an_answer_outlives_its_rules() {
 
 /// A failed load changes nothing, is counted, and reports its cause.
 #[test]
-fn a_failed_load_keeps_the_rules() {
+fn failed_load_keeps_rules() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, one("{ unit: hour, requests_per_unit: 5 }")).unwrap();
@@ -301,14 +301,14 @@ fn a_failed_load_keeps_the_rules() {
 }
 
 #[test]
-fn rules_without_files_cannot_be_read_again() {
+fn rules_without_files_cannot_reload() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 5 }"));
     assert!(scene.rules.reload().unwrap_err().to_string().contains("replace"));
     assert_eq!(scene.rules.reloads().errors, 1);
 }
 
 #[test]
-fn domain_in_two_files_needs_merging() {
+fn domain_in_two_files_needs_merge() {
     let of = |name: &str, key: &str| {
         let text = format!(
             "{{ domain: d, descriptors: [ {{ key: {key}, rate_limit: {{ unit: hour, requests_per_unit: 1 }} }} ] }}"

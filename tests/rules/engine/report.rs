@@ -31,7 +31,7 @@ fn counts(scene: &Scene, wanted: &str) -> MeterCounts {
 }
 
 #[test]
-fn each_rule_is_counted() {
+fn metrics_count_each_rule() {
     let scene = Scene::new(TWO);
     assert_eq!(scene.admitted(&[("a", "x")], 12), 10);
     let a = counts(&scene, "d.a");
@@ -52,7 +52,7 @@ fn each_rule_is_counted() {
 
 /// If one rule denies a request, the other rule neither charges it nor counts it.
 #[test]
-fn what_another_rule_refused_is_not_counted() {
+fn denial_by_other_rule_is_not_counted() {
     let (a, b) = ([("a", "x")], [("b", "x")]);
     let scene = Scene::new(TWO);
     (0..5).for_each(|_| assert!(!scene.ask_both(&a, &b).is_never()));
@@ -64,7 +64,7 @@ fn what_another_rule_refused_is_not_counted() {
 }
 
 #[test]
-fn counts_go_on_over_reloads() {
+fn metrics_continue_over_reloads() {
     let scene = Scene::new(TWO);
     assert_eq!(scene.admitted(&[("b", "x")], 3), 2);
     scene.reload(&TWO.replace("requests_per_unit: 2", "requests_per_unit: 3"));
@@ -81,7 +81,7 @@ fn unknown_domains_are_counted() {
 }
 
 #[test]
-fn who_is_refused_most() {
+fn most_denied_keys_are_listed() {
     let top = TopDenied::try_new(10, 1).unwrap();
     let rules = Rules::builder().top_denied(top).load([config(TWO)]).unwrap();
     for _ in 0..7 {
@@ -94,7 +94,7 @@ fn who_is_refused_most() {
 }
 
 #[test]
-fn stores_say_how_full_they_are() {
+fn stores_report_key_gauges() {
     let scene = Scene::new(
         "
 domain: d
@@ -129,7 +129,7 @@ descriptors:
 /// A cost that crosses a threshold is split there. By Envoy's definition, with a limit of 10 and costs of 8 and then 6,
 /// two units are near the limit and four are over it.
 #[test]
-fn a_cost_is_divided_where_it_crosses_a_line() {
+fn cost_is_split_at_metric_thresholds() {
     let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 10 } } ] }";
     let scene = Scene::counting_first(text);
     assert!(scene.ask_n(&[("a", "x")], 8).is_allowed());

@@ -23,7 +23,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[test]
-fn a_valueless_rule_has_a_counter_for_each_value() {
+fn valueless_rule_counts_per_value() {
     for scene in both(A) {
         let one = [("remote_address", "192.0.2.1")];
         for left in (0..10).rev() {
@@ -51,7 +51,7 @@ fn a_valueless_rule_has_a_counter_for_each_value() {
 }
 
 #[test]
-fn a_limit_of_nothing_refuses_all() {
+fn zero_limit_denies_all() {
     for scene in both(A) {
         let answer = scene.ask(&[("remote_address", "203.0.113.7")]);
         assert_eq!(answer.code(), Code::OverLimit);
@@ -60,7 +60,7 @@ fn a_limit_of_nothing_refuses_all() {
 }
 
 #[test]
-fn an_entry_without_limit_is_an_allow_list() {
+fn entry_without_limit_allows_all() {
     for scene in both(A) {
         for _ in 0..100 {
             let answer = scene.ask(&[("remote_address", "198.51.100.20")]);
@@ -70,7 +70,7 @@ fn an_entry_without_limit_is_an_allow_list() {
 }
 
 #[test]
-fn nested_rules_count_apart() {
+fn nested_rules_count_separately() {
     for scene in both(A) {
         let login = [("path", "/login"), ("remote_address", "192.0.2.1")];
         assert_eq!(scene.admitted(&login, 6), 5);
@@ -91,7 +91,7 @@ fn nested_rules_count_apart() {
 }
 
 #[test]
-fn depth_order_and_case_matter() {
+fn matching_needs_depth_order_and_case() {
     for scene in both(A) {
         for entries in [
             &[("path", "/home"), ("remote_address", "192.0.2.1")][..],
@@ -106,7 +106,7 @@ fn depth_order_and_case_matter() {
 
 /// The two ways of charging differ in this row.
 #[test]
-fn a_request_over_one_of_two_limits() {
+fn all_or_nothing_differs_from_count_first() {
     let (address, login) = ([("remote_address", "x")], [("path", "/login"), ("remote_address", "x")]);
     for (scene, left_of_first) in [(Scene::counting_first(A), 9), (Scene::new(A), 10)] {
         assert_eq!(scene.admitted(&login, 5), 5);
@@ -124,7 +124,7 @@ fn a_request_over_one_of_two_limits() {
 }
 
 #[test]
-fn exact_beats_wildcard() {
+fn exact_value_beats_wildcard() {
     for scene in both(B) {
         assert_eq!(of(&scene, &[("path", "/v1/public")]), Some((100, MINUTE)));
         assert_eq!(scene.admitted(&[("path", "/v1/a")], 21), 20);
@@ -133,7 +133,7 @@ fn exact_beats_wildcard() {
 }
 
 #[test]
-fn a_shared_threshold_is_one_counter() {
+fn shared_threshold_uses_one_counter() {
     for scene in both(B) {
         assert_eq!(scene.admitted(&[("path", "/v1/a")], 12), 12);
         assert_eq!(scene.admitted(&[("path", "/v1/b")], 8), 8);
@@ -149,7 +149,7 @@ fn a_shared_threshold_is_one_counter() {
 }
 
 #[test]
-fn wildcards_count_by_value() {
+fn wildcards_count_per_value() {
     for scene in both(B) {
         assert_eq!(scene.admitted(&[("path", "/v2/export/a")], 4), 3);
         assert_eq!(code(&scene.ask(&[("path", "/v2/export/b")])), Code::Ok);
@@ -158,7 +158,7 @@ fn wildcards_count_by_value() {
 }
 
 #[test]
-fn a_shadow_rule_lets_through_what_it_would_refuse() {
+fn shadow_rule_reports_and_admits() {
     for scene in both(B) {
         assert_eq!(of(&scene, &[("tenant", "acme"), ("method", "GET")]), Some((50, SECOND)));
         let delete = [("tenant", "acme"), ("method", "DELETE")];

@@ -17,7 +17,7 @@ fn names(answer: &tollgate::rules::Answer) -> Vec<&str> {
 /// Each of the two checks sees one unit left, so the second charge is denied. The request is denied, and the first
 /// charge is returned.
 #[test]
-fn a_counter_that_a_request_meets_twice_has_to_hold_both() {
+fn same_counter_twice_needs_both_units() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 1 }"));
     for _ in 0..10 {
         assert!(scene.ask_both(&X, &X).is_never(), "a request for two units of one is never admitted");
@@ -36,7 +36,7 @@ fn a_counter_that_a_request_meets_twice_has_to_hold_both() {
 /// A rival thread takes the only unit and returns it. A request that loses the race for that unit is denied, even if
 /// the unit is free again by the time the request has returned its other charges.
 #[test]
-fn who_is_admitted_is_charged() {
+fn admitted_request_is_charged_under_contention() {
     let scene = Scene::new(
         "{ domain: d, descriptors: [ { key: a, rate_limit: { unit: year, requests_per_unit: 1 } }, \
          { key: b, rate_limit: { unit: year, requests_per_unit: 1000000 } } ] }",
@@ -74,7 +74,7 @@ descriptors:
 /// One quota with room is enough. So the wait ends when the first quota has room again, and a single quota without room
 /// denies nothing.
 #[test]
-fn quotas_wait_for_the_first() {
+fn quota_mode_waits_for_first_quota() {
     let scene = Scene::new(QUOTAS);
     let (a, b, c) = ([("a", "x")], [("b", "x")], [("c", "x")]);
     assert!(scene.ask_both(&a, &b).is_allowed());
@@ -100,7 +100,7 @@ fn quotas_wait_for_the_first() {
 /// With count-first, the other rule counts the denied request too. That rule may be full when the first rule has room
 /// again.
 #[test]
-fn a_request_that_is_counted_first_waits_for_all() {
+fn count_first_wait_covers_all_rules() {
     let scene = Scene::counting_first(
         "{ domain: d, descriptors: [ { key: s, rate_limit: { unit: second, requests_per_unit: 1 } }, \
          { key: h, rate_limit: { unit: hour, requests_per_unit: 2 } } ] }",
@@ -114,7 +114,7 @@ fn a_request_that_is_counted_first_waits_for_all() {
 }
 
 #[test]
-fn a_rule_that_only_reports_stands_behind_those_that_refuse() {
+fn report_only_rule_never_affects_enforced() {
     let scene = Scene::new(
         "
 domain: d
@@ -154,7 +154,7 @@ descriptors:
 
 /// This holds even if a client has used more than a limit that was lowered since.
 #[test]
-fn a_look_is_never_refused() {
+fn rule_peek_is_never_denied() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 10 }"));
     assert_eq!(scene.admitted(&X, 10), 10);
     scene.reload(&one("{ unit: hour, requests_per_unit: 5 }"));
@@ -163,7 +163,7 @@ fn a_look_is_never_refused() {
 
 /// In an emergency an operator sets a limit to 0 or removes it, and restores it later.
 #[test]
-fn a_rule_that_counts_nothing_for_a_while_forgets_nothing() {
+fn zeroed_or_unlimited_rule_keeps_counts() {
     let full = one("{ unit: hour, requests_per_unit: 100 }");
     for meanwhile in ["{ unit: hour, requests_per_unit: 0 }", "{ unlimited: true }"] {
         let scene = Scene::new(&full);
@@ -176,7 +176,7 @@ fn a_rule_that_counts_nothing_for_a_while_forgets_nothing() {
 }
 
 #[test]
-fn whom_a_share_is_enforced_for_is_by_the_key() {
+fn enforced_share_depends_on_key_only() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 1, enforced: 50% }"));
     let enforced = |value: &str| {
         let answer = scene.ask_n(&[("a", value)], 0);
@@ -193,7 +193,7 @@ fn whom_a_share_is_enforced_for_is_by_the_key() {
 
 /// The caller supplies the times, here of a day before.
 #[test]
-fn loads_as_of_a_given_time() {
+fn rules_load_at_given_time() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 10 }"));
     let at = tollgate::Timestamp::from_secs(3_600 * 499_976 + 5);
     let admitted = || {

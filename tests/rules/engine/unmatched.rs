@@ -21,7 +21,7 @@ fn unmatched(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn unmatched_rules_are_listed_once_their_domain_is_asked() {
+fn unmatched_rules_are_listed_after_first_request() {
     let scene = Scene::new(TEXT);
     assert!(unmatched(&scene).is_empty(), "no request has used the domain yet");
     // A request without descriptors uses the domain too.
@@ -36,7 +36,7 @@ fn unmatched_rules_are_listed_once_their_domain_is_asked() {
 }
 
 #[test]
-fn unmatched_rules_are_those_since_the_load() {
+fn unmatched_rules_reset_at_load() {
     let scene = Scene::new(TEXT);
     for key in ["a", "b", "c"] {
         let _ = scene.ask(&[(key, "x")]);

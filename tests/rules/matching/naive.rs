@@ -15,7 +15,7 @@ pub(crate) struct Entry {
 
 /// Makes random entries valid: drops entries that repeat a key and value, repeated tiers, and members that are in
 /// another tier already or that do not match the entry's value.
-pub(crate) fn tidied(entries: Vec<Entry>) -> Vec<Entry> {
+pub(crate) fn valid_entries(entries: Vec<Entry>) -> Vec<Entry> {
     let mut tidy: Vec<Entry> = Vec::new();
     for mut entry in entries {
         entry.value = entry.value.filter(|value| !value.is_empty());
@@ -41,7 +41,7 @@ pub(crate) fn tidied(entries: Vec<Entry>) -> Vec<Entry> {
                 fits && free
             });
         }
-        entry.children = tidied(entry.children);
+        entry.children = valid_entries(entry.children);
         tidy.push(entry);
     }
     tidy
@@ -51,11 +51,11 @@ pub(crate) fn tidied(entries: Vec<Entry>) -> Vec<Entry> {
 pub(crate) fn yaml(entries: &[Entry]) -> String {
     let mut text = "domain: d\ntollgate: {}\n".to_owned();
     let mut number = 0;
-    write_level(&mut text, entries, 0, &mut number);
+    write_entries(&mut text, entries, 0, &mut number);
     text
 }
 
-fn write_level(text: &mut String, entries: &[Entry], depth: usize, number: &mut usize) {
+fn write_entries(text: &mut String, entries: &[Entry], depth: usize, number: &mut usize) {
     let indent = "  ".repeat(depth * 2);
     if entries.is_empty() {
         return;
@@ -84,7 +84,7 @@ fn write_level(text: &mut String, entries: &[Entry], depth: usize, number: &mut 
             let _ = writeln!(text, "{indent}        members: [{}]", members.join(", "));
             let _ = writeln!(text, "{indent}        {}", limit(format!("{name} {tier}")));
         }
-        write_level(text, &entry.children, depth + 1, number);
+        write_entries(text, &entry.children, depth + 1, number);
     }
 }
 

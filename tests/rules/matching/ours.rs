@@ -9,7 +9,7 @@ fn names(text: &str, entries: &[(&str, &str)], tier: Option<&str>) -> Vec<String
 }
 
 #[test]
-fn keys_and_values_are_not_joined() {
+fn key_and_value_match_separately() {
     let text = format!("domain: d\ndescriptors: [{{ key: a, value: b_c, {DAY} }}, {{ key: a_b, {DAY} }}]");
     assert_eq!(names(&text, &[("a", "b_c")], None), ["d|a=b_c"]);
     // Envoy's service joins key and value, so both entries would be `a_b_c` there.
@@ -18,7 +18,7 @@ fn keys_and_values_are_not_joined() {
 }
 
 #[test]
-fn the_first_declared_wildcard_counts() {
+fn first_declared_wildcard_matches() {
     let text = format!(
         "
 domain: d
@@ -46,7 +46,7 @@ descriptors:
 }
 
 #[test]
-fn wildcard_keys_stand_for_keys() {
+fn wildcard_keys_match_keys() {
     let text = format!(
         "domain: d\ndescriptors: [{{ key: 'x-*', {DAY} }}, {{ key: x-a, {DAY} }}, {{ key: x-a, value: v, {DAY} }}]"
     );
@@ -82,7 +82,7 @@ descriptors:
 ";
 
 #[test]
-fn tiers_have_limits_of_their_own() {
+fn tier_limits_override_entry_limit() {
     let own = &["d|tenant"][..];
     let premium = &["d|tenant#tier=premium"][..];
     let gold = &["d|tenant#tier=gold#unit=day", "d|tenant#tier=gold#unit=hour"][..];
@@ -106,7 +106,7 @@ fn tiers_have_limits_of_their_own() {
 }
 
 #[test]
-fn tiers_and_several_limits_have_metrics_of_their_own() {
+fn tier_and_unit_appear_in_metric_names() {
     let domain = domain(TIERS);
     let metric = |tier| {
         let entries = [("tenant", "x")];
@@ -148,7 +148,7 @@ descriptors:
 }
 
 #[test]
-fn many_patterns_are_found_among_each_other() {
+fn longest_of_many_nested_patterns_matches() {
     // A hundred prefix patterns and a hundred suffix patterns, where each pattern contains the next shorter pattern.
     let mut text = "domain: d\ndescriptors:\n".to_owned();
     for length in (0..100).rev() {
@@ -167,7 +167,7 @@ fn many_patterns_are_found_among_each_other() {
 }
 
 #[test]
-fn patterns_with_more_behind_a_shared_beginning() {
+fn patterns_sharing_prefixes_match_in_order() {
     let patterns =
         ["a*x*", "ab*y*", "abc*z*", "abc*zz", "ab*", "*x*e", "*y*fe", "*z*gfe", "*fe", "*m*", "*n*", "**"];
     let mut text = "domain: d\ndescriptors:\n".to_owned();

@@ -33,7 +33,7 @@ fn found(domain: &Domain, entries: &[(&str, &str)]) -> Option<(u64, u64)> {
 }
 
 #[test]
-fn the_first_sample_is_matched_as_by_envoy() {
+fn first_envoy_sample_matches() {
     let edge = domain(EDGE);
     assert_eq!(edge.name(), "edge");
     let ra = "remote_address";
@@ -56,7 +56,7 @@ fn the_first_sample_is_matched_as_by_envoy() {
 }
 
 #[test]
-fn values_count_apart_unless_they_share() {
+fn values_count_separately_unless_shared() {
     let edge = domain(EDGE);
     let counted = |domain: &Domain, entries: &[(&str, &str)]| domain.matching(entries, None)[0].counted_by;
     assert_eq!(counted(&edge, &[("remote_address", "192.0.2.1")]), 0b1);
@@ -70,7 +70,7 @@ fn values_count_apart_unless_they_share() {
 }
 
 #[test]
-fn the_second_sample_is_matched_as_by_envoy() {
+fn second_envoy_sample_matches() {
     let files = domain(FILES);
     let rows: [Row<'_>; 11] = [
         (&[("path", "/v1/public")], Some((100, 60)), "files.path_/v1/public"),
@@ -98,7 +98,7 @@ fn the_second_sample_is_matched_as_by_envoy() {
 }
 
 #[test]
-fn units_are_as_long_as_envoys() {
+fn unit_lengths_match_envoy() {
     let seconds = [
         ("second", 1),
         ("Minute", 60),

@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn merged_bounds_are_those_of_all_units(
+    fn merged_bounds_cover_all_units(
         entries in 1_usize..12,
         parts in prop::collection::vec((adds(30), adds(30)), 1..5),
     ) {
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_that_differ_are_never_one_key(texts in prop::collection::vec("[ab€]{0,6}", 0..60)) {
+    fn different_texts_stay_separate_keys(texts in prop::collection::vec("[ab€]{0,6}", 0..60)) {
         let mut ours = top_keys::<CutText<5>>(1 << 12);
         let mut exact = HashMap::<&str, u64>::new();
         for text in &texts {
@@ -122,7 +122,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_counts_nothing() {
+fn zero_weight_adds_no_entry() {
     let mut ours = top_keys(1);
     ours.add("a", 0);
     assert!(ours.is_empty() && ours.top(1).is_empty() && ours.get("a").is_none());
@@ -138,7 +138,7 @@ fn nothing_counts_nothing() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn zero_or_huge_entry_counts_are_refused() {
     assert!(TopKeys::<u64>::try_new(0).unwrap_err().to_string().contains("at least 1"));
     assert!(SampledTopKeys::<u64>::try_new(0, 1).is_err());
     for entries in [1 << 31, usize::MAX / 2, usize::MAX] {
@@ -178,7 +178,7 @@ fn equal_counts_rank_by_entry_age() {
 }
 
 #[test]
-fn hashers_with_other_secrets_keep_the_same_keys() {
+fn hasher_secrets_do_not_change_results() {
     let run = || {
         let mut random = Random(5);
         let mut ours = top_keys(20);
@@ -199,7 +199,7 @@ impl Hash for Alike {
 }
 
 #[test]
-fn keys_of_one_hash_stay_apart() {
+fn keys_with_equal_hash_stay_separate() {
     let (mut ours, mut exact) = (top_keys(50), Exact::new(50));
     let mut random = Random(1);
     for _ in 0..3_000 {
@@ -211,7 +211,7 @@ fn keys_of_one_hash_stay_apart() {
 }
 
 #[test]
-fn a_flood_of_new_keys_pushes_out_no_heavy_one() {
+fn flood_of_new_keys_keeps_heavy_keys() {
     const ENTRIES: u64 = 100;
     let (mut ours, mut exact) = (top_keys(100), Exact::new(100));
     let mut turn = |key: u64| {
@@ -232,7 +232,7 @@ fn a_flood_of_new_keys_pushes_out_no_heavy_one() {
 }
 
 #[test]
-fn worst_case_is_one_key_more_than_entries() {
+fn worst_case_is_one_extra_key() {
     const ENTRIES: u64 = 64;
     let (mut ours, mut exact) = (top_keys(64), Exact::new(64));
     for turn in 0..(ENTRIES + 1) * 1_000 {
@@ -246,7 +246,7 @@ fn worst_case_is_one_key_more_than_entries() {
 }
 
 #[test]
-fn counts_stop_at_the_largest_number() {
+fn top_key_counts_saturate() {
     let mut ours = top_keys(2);
     ["a", "b"].into_iter().for_each(|key| ours.add(key, u64::MAX));
     ours.add("a", u64::MAX);
@@ -278,7 +278,7 @@ fn denials(denied: &[&str]) -> (Vec<(String, u64)>, u64) {
 /// the sampled variant.
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn the_worst_of_the_real_traces_are_found() {
+fn most_denied_keys_of_traces_are_found() {
     const TEN_A_MINUTE: Spec = Spec { limit: 10, period_ns: MINUTE, burst: 10 };
     const SIXTY_AN_HOUR: Spec = Spec { limit: 60, period_ns: HOUR, burst: 60 };
     let Some(directory) = directory() else { return };

@@ -32,7 +32,7 @@ fn hot_or_new(thread: u64, turn: u64) -> u64 {
 }
 
 #[test]
-fn nothing_is_lost_but_what_was_dropped() {
+fn kept_and_dropped_units_equal_recorded() {
     let ours = SampledTopKeys::try_new(64, 1).expect("small");
     let taken = Mutex::new(Vec::<TopSample<u64>>::new());
     stressed(|thread, turn| {
@@ -100,7 +100,7 @@ fn samples_are_right_on_average() {
 }
 
 #[test]
-fn many_threads_are_sampled_alike() {
+fn threads_are_sampled_without_bias() {
     let ours = SampledTopKeys::try_new(64, 16).expect("small");
     stressed(|thread, turn| ours.record(hot_or_new(thread, turn)));
     let sample = ours.take();
@@ -133,7 +133,7 @@ impl Hash for Faulty {
 }
 
 #[test]
-fn a_key_that_panics_spoils_nothing() {
+fn panicking_key_comparison_corrupts_nothing() {
     let ours = SampledTopKeys::try_new(2, 1).expect("small");
     [1, 1, 2].into_iter().for_each(|key| ours.record(Faulty(key)));
     FAIL.store(true, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Hash for Nested {
 static RECORDED: AtomicU64 = AtomicU64::new(0);
 
 #[test]
-fn what_finds_all_stripes_taken_is_dropped_and_counted() {
+fn records_without_free_stripe_are_dropped() {
     // Each record goes one stripe deeper than the one before, until it finds the key in all stripes.
     for _ in 0..40 {
         FRONT.record_with(7, || Nested);
@@ -196,7 +196,7 @@ fn what_finds_all_stripes_taken_is_dropped_and_counted() {
 }
 
 #[test]
-fn memory_is_what_is_stated_and_nothing_later() {
+fn top_keys_allocate_stated_memory_once() {
     const ENTRIES: usize = 1_000;
     type Key = CutText<32>;
     // Allocate first what is allocated only once: seeds, the number of this thread, the hasher of texts.
@@ -229,7 +229,7 @@ fn memory_is_what_is_stated_and_nothing_later() {
 }
 
 #[test]
-fn a_denied_request_is_recorded_beside_the_check() {
+fn denied_requests_are_recorded_after_check() {
     let limiter = RateLimiter::new(Quota::per_minute(5));
     let denied = SampledTopKeys::<u64>::try_new(10, 1).expect("small");
     for turn in 0..100_u64 {
@@ -245,7 +245,7 @@ fn a_denied_request_is_recorded_beside_the_check() {
 }
 
 #[test]
-fn all_of_it_can_be_sent_and_shared() {
+fn top_key_types_are_send_and_sync() {
     fn shared<T: Send + Sync + std::fmt::Debug + 'static>() {}
     shared::<TopKeys<String>>();
     shared::<SampledTopKeys<CutText<64>>>();

@@ -52,7 +52,7 @@ fn header<'r, B>(response: &'r http::Response<B>, name: &str) -> &'r str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_clients_get_the_limit_and_no_more() {
+async fn concurrent_clients_get_exactly_the_limit() {
     const LIMIT: u64 = 100;
     let served = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&served);
@@ -91,7 +91,7 @@ async fn concurrent_clients_get_the_limit_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_the_same_over_both_versions() {
+async fn denial_is_equal_over_http1_and_http2() {
     let quota = Quota::per_minute(1);
     for client in clients() {
         let layer = RateLimitLayer::new(limiter(quota), by_peer()).policy("per-client", quota);
@@ -128,7 +128,7 @@ async fn a_refusal_says_the_same_over_both_versions() {
 }
 
 #[tokio::test]
-async fn requests_without_a_peer_are_handled_as_one_says() {
+async fn requests_without_peer_follow_missing_policy() {
     let by_extension = |missing: Option<Missing<IpAddr>>| {
         // This server does not insert a `PeerAddr`.
         let layer = RateLimitLayer::new(limiter(Quota::per_hour(2)), ClientIp::peer());
@@ -157,7 +157,7 @@ async fn requests_without_a_peer_are_handled_as_one_says() {
 }
 
 #[tokio::test]
-async fn exemptions_refunds_and_refusals_of_ones_own() {
+async fn server_applies_exemptions_refunds_and_custom_denials() {
     let layer = RateLimitLayer::new(limiter(Quota::per_hour(2)), by_peer())
         .fields(Fields::new(Dialect::Draft06))
         .exempt(|head| head.uri().query() == Some("exempt"))
@@ -180,7 +180,7 @@ async fn exemptions_refunds_and_refusals_of_ones_own() {
 
 /// A client that writes false addresses to the left of the proxy's entry still counts as one client.
 #[tokio::test]
-async fn a_spoofed_address_is_the_proxys_word_against_the_clients() {
+async fn spoofed_addresses_share_the_client_limit() {
     let limiter = limiter(Quota::per_hour(3));
     let by_proxy = ClientIp::x_forwarded_for(loopback()).peer_from(connected);
     let server = Server::start(hello().layer(RateLimitLayer::new(limiter, by_proxy))).await;
@@ -197,7 +197,7 @@ async fn a_spoofed_address_is_the_proxys_word_against_the_clients() {
 /// Header fields that no proxy would write. The server answers every request, and no request is counted for another
 /// client.
 #[tokio::test]
-async fn hostile_headers_get_an_answer() {
+async fn hostile_headers_are_answered() {
     let limiter = limiter(Quota::per_hour(1));
     let victim = IpAddr::from([203, 0, 113, 7]);
     let layer = |client: ClientIp| RateLimitLayer::new(Arc::clone(&limiter), client.peer_from(connected));
@@ -245,7 +245,7 @@ async fn hostile_headers_get_an_answer() {
 }
 
 #[tokio::test]
-async fn a_real_client_of_grpc_understands_a_refusal() {
+async fn tonic_client_reads_denial() {
     let quota = Quota::per_hour(2);
     let by_client = ClientIp::peer()
         .peer_from(|extensions| Some(extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()));
@@ -279,7 +279,7 @@ async fn a_real_client_of_grpc_understands_a_refusal() {
 
 /// A streamed body stays streamed: the layer does not buffer bodies.
 #[tokio::test]
-async fn a_body_comes_as_it_is_sent() {
+async fn streamed_body_is_not_buffered() {
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<bytes::Bytes, std::io::Error>>(1);
     let receiver = Arc::new(tokio::sync::Mutex::new(Some(receiver)));
     let handler = async move || {

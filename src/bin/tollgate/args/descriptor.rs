@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_keys_with_fields_or_texts() {
+    fn descriptor_entries_are_parsed() {
         assert_eq!(parsed("a=b"), Ok(vec![field("a", "b")]));
         assert_eq!(parsed(" a = b , c=d.e"), Ok(vec![field("a", "b"), field("c", "d.e")]));
         assert_eq!(parsed("g:=api,a=b"), Ok(vec![text("g", "api"), field("a", "b")]));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_descriptor_is_told() {
+    fn invalid_descriptor_is_rejected() {
         for (wrong, part) in [
             ("", "expected KEY=FIELD"),
             ("a", "expected KEY=FIELD"),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read() {
+    fn displayed_descriptor_parses_again() {
         for entries in [
             vec![field("a", "b"), text("c", "d")],
             vec![text("a:", "x,y"), field(" b ", "it's"), text("c", "")],

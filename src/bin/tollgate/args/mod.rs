@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_is_valid() {
         Cli::command().debug_assert();
     }
 
@@ -408,13 +408,13 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_in_the_limit_wins() {
+    fn burst_in_limit_overrides_flag() {
         let with = |text: &str| text.parse::<LimitArg>().unwrap().with_burst(Some(3)).unwrap().burst_size();
         assert_eq!((with("10/s burst 5"), with("10/s")), (5, 3));
     }
 
     #[test]
-    fn a_json_file_needs_an_equals_sign() {
+    fn json_flag_needs_equals_sign() {
         let parse = |args: &[&str]| match Cli::try_parse_from([&["tollgate", "replay"], args].concat())
             .unwrap()
             .command

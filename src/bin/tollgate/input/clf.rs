@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_combined_format() {
+    fn combined_format_is_parsed() {
         let line = br#"192.0.2.1 - jo doe [10/Oct/2000:13:55:36 -0700] "GET /a?b=\"c\" HTTP/1.0" 200 23 "http://x/" "M 4""#;
         let time = "10/Oct/2000:13:55:36 -0700";
         let request = r#"GET /a?b=\"c\" HTTP/1.0"#;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_format_and_missing_values() {
+    fn common_format_and_missing_values() {
         let parts = texts(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#);
         assert_eq!(parts[0], "::1");
         assert_eq!(parts[4..], ["-", "408", "-", "", ""]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_bytes_and_unescaped_quotes_in_the_request() {
+    fn request_may_hold_any_bytes_and_quotes() {
         let line = b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\xff\x90\"\x01\\\" HTTP\" 404 5";
         let parsed = parse(line).unwrap();
         assert_eq!(parsed.request, b"GET /\xff\x90\"\x01\\\" HTTP");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_line_says_what_is_missing() {
+    fn truncated_log_line_is_rejected() {
         let whole: &[u8] = br#"h - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 23"#;
         for end in 0..whole.len() - 2 {
             assert!(parse(&whole[..end]).is_err(), "{end}");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bare_path_has_no_query() {
+    fn bare_path_omits_query() {
         for (request, path, bare) in [
             ("GET /a?b=c?d HTTP/1.0", "/a?b=c?d", "/a"),
             ("GET /a HTTP/1.0", "/a", "/a"),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_aliases() {
+    fn field_names_and_aliases() {
         let own_name = |name: &str| ClfField::by_name(name).and_then(|field| names().nth(field.0));
         assert_eq!(ClfField::by_name("Remote_Addr"), Some(ClfField::IP));
         assert_eq!(own_name("path"), Some("path"));

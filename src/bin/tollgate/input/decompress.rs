@@ -257,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_may_be_mixed_and_the_last_may_miss() {
+    fn mixed_or_missing_line_ends_are_accepted() {
         let lines = lines_of(b"\xef\xbb\xbfa\r\nb\n\nc\rd".to_vec()).unwrap();
         assert_eq!(lines, [&b"a"[..], b"b", b"", b"c\rd"]);
     }
 
     #[test]
-    fn members_and_frames_follow_each_other() {
+    fn several_members_and_frames_are_read() {
         let mut two = gzip(b"a\nb");
         two.extend(gzip(b"c\n"));
         assert_eq!(lines_of(two).unwrap(), [&b"a"[..], b"bc"]);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_file_names_its_place() {
+    fn truncated_file_error_names_position() {
         let mut text = Vec::new();
         let mut seed: u64 = 1;
         for _ in 0..40_000 {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_cut_and_the_next_one_is_whole() {
+    fn overlong_line_is_cut_next_line_is_whole() {
         let mut text = vec![b'a'; 3 * LONGEST_LINE];
         text.extend(b"\nb\n");
         let mut lines = Lines::new(Source::from_reader("x", Box::new(Cursor::new(text))).unwrap());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn other_compressions_are_named() {
+    fn unsupported_compression_is_named() {
         let error = lines_of(b"\xfd7zXZ\0....".to_vec()).unwrap_err().to_string();
         assert!(error.contains("xz") && error.contains("decompress it first"), "{error}");
     }

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tsv_line_is_split_at_every_tab() {
+    fn tsv_splits_at_every_tab() {
         let columns = columns("ts", "id.orig_h").unwrap();
         let mut line = TsvLine::default();
         let mut row = Row::new(None);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_names_are_found() {
+    fn usual_field_names_are_found() {
         let cases: [(&[&str], &str, &str); 7] = [
             (&["ts_ns", "client", "resource", "status"], "ts_ns", "client"),
             (&["datetime", "host", "src", "proto"], "datetime", "src"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_guessed_is_asked_for() {
+    fn unknown_fields_are_requested() {
         let error = chosen(&["when", "who"]).unwrap_err().to_string();
         assert!(error.contains("--time") && error.contains("when, who"), "{error}");
         let error = chosen(&["ts", "who"]).unwrap_err().to_string();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_told_by_content() {
+    fn format_is_detected_by_content() {
         let clf = b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /,\t HTTP/1.0\" 200 23\n";
         assert_eq!(Format::guess(clf), Some(Format::Clf));
         assert_eq!(Format::guess(b"\xef\xbb\xbf\r\n{\"a\":1}\n"), Some(Format::Jsonl));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_are_part_of_a_name_or_a_path() {
+    fn dotted_names_and_paths() {
         let both = ("1".to_owned(), "a".to_owned());
         assert_eq!(extract("ts", "id.orig_h", r#"{"ts":1,"id.orig_h":"a"}"#), Ok(both.clone()));
         assert_eq!(extract("ts", "id.orig_h", r#"{"ts":1,"id":{"orig_h":"a"}}"#), Ok(both.clone()));
@@ -181,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_decoded_and_the_last_of_equal_names_counts() {
+    fn last_duplicate_json_field_counts() {
         let line = r#"{"t\u0073":1,"k":"x","k":"a\"\u00e9"}"#;
         assert_eq!(extract("ts", "k", line), Ok(("1".to_owned(), "a\"é".to_owned())));
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_json_field_is_named() {
         assert_eq!(
             extract("ts", "who", r#"{"ts":1,"a":{"b":2},"c":[1]}"#),
             Err("no field \"who\"; the fields are ts, a.b".to_owned())
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn non_object_line_is_rejected() {
         for line in ["", "[]", "1", "{", r#"{"ts":1} x"#, r#"{"ts":1,}"#, "\0", &"[".repeat(100_000)] {
             let error = extract("ts", "k", line).unwrap_err();
             assert!(error.starts_with("not a JSON object: "), "{line:.20}");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_nobody_asked_for_may_be_anything() {
+    fn unselected_bytes_may_be_invalid() {
         let columns = columns("t", "k");
         let mut row = Row::new(None);
         assert_eq!(columns.extract(b"{\"t\":1,\"k\":\"a\",\"x\":\"\xff\"}", &mut row), Ok(()));

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_fold_only_when_asked_to() {
+    fn addresses_are_grouped_by_prefix() {
         assert_eq!(key(None, &["2001:db8::1"]).unwrap(), "2001:db8::1");
         assert_eq!(key(Some(64), &["2001:db8:0:1:aaaa::1"]).unwrap(), "2001:db8:0:1::/64");
         assert_eq!(key(Some(64), &["::ffff:192.0.2.1"]).unwrap(), "192.0.2.1");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_an_empty_part_is_none() {
+    fn empty_key_part_is_an_error() {
         assert_eq!(key(None, &["a", "b"]).unwrap(), "a + b");
         assert_eq!(key(None, &["a", ""]), Err(EMPTY_KEY));
         assert_eq!(key(None, &[]), Err(EMPTY_KEY));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_shown_as_text() {
+    fn unprintable_bytes_are_escaped() {
         assert_eq!(printable(b"caf\xc3\xa9 \xff\n", 50), "café \\xff\\x0a");
         assert_eq!(printable(b"abcdef", 3), "abc…");
         assert_eq!(printable(b"abc", 3), "abc");

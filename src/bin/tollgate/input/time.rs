@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_moment_in_every_format() {
+    fn all_time_formats_agree() {
         for text in [
             "2017-06-30T00:00:01Z",
             "2017-06-30 00:00:01",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_settles_the_unit() {
+    fn field_name_determines_unit() {
         let mut parser = TimeParser::new(TimeFormat::Auto, &["start_ms".to_owned()]);
         assert_eq!(parser.parse(b"5000"), Ok(5_000_000_000));
         assert_eq!(parser.format().to_string(), "ms");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_first_value_settles_nothing() {
+    fn bad_first_value_keeps_auto_format() {
         let mut parser = TimeParser::new(TimeFormat::Auto, &[]);
         assert_eq!(parser.parse(b"-"), Err(TimeError::Syntax));
         assert_eq!(parser.parse(b"2017-99-30T00:00:01Z"), Err(TimeError::Syntax));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_rejected() {
         assert_eq!(parse("clf", "31/Feb/2017:00:00:01 +0000"), Err(TimeError::NoSuchTime));
         assert_eq!(parse("clf", "30/Jun/2017:24:00:01 +0000"), Err(TimeError::NoSuchTime));
         assert_eq!(parse("clf", "30/Jun/2017:00:00:01 +9999"), Err(TimeError::NoSuchTime));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_second_is_the_second_before() {
+    fn leap_second_equals_second_before() {
         assert_eq!(parse("clf", "31/Dec/2016:23:59:60 +0000"), parse("clf", "31/Dec/2016:23:59:59 +0000"));
     }
 }

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn no_fields_are_one_combination() {
+    fn no_fields_give_one_combination() {
         let mut fields = fields(&[]);
         assert_eq!((fields.intern(&row(&[])), fields.intern(&row(&[]))), (Some(0), Some(0)));
         assert_eq!((fields.len(), fields.value(0, 0)), (1, None));

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_no_finer_than_the_times() {
+    fn columns_not_finer_than_times() {
         let column = |times: Vec<u64>| TimeAxis::new(times, 270).column();
         let each = |step: u64| (0..60).map(|n| T + n * step).collect::<Vec<_>>();
         assert_eq!(column(each(SECOND)), Duration::from_secs(1));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_labelled_as_finely_as_needed() {
+    fn tick_labels_show_what_differs() {
         assert_eq!(labels(T, T + DAY)[..2], ["30 Jun", "03:00"]);
         assert_eq!(labels(T, T + 60 * SECOND)[0], "00:00:10");
         assert_eq!(labels(T, T + 10 * DAY)[0], "1 Jul");

@@ -260,12 +260,12 @@ impl Panel {
             let column = axis.column_of(record.at);
             if *decision == b'1' { admitted[column] += 1 } else { denied[column] += 1 }
         }
-        let (let_in, refused): (u64, u64) = (admitted.iter().sum(), denied.iter().sum());
+        let (total_admitted, refused): (u64, u64) = (admitted.iter().sum(), denied.iter().sum());
         let figures = format!(
             "{} admitted, {} denied ({})",
-            human::count(let_in),
+            human::count(total_admitted),
             human::count(refused),
-            human::share(refused, let_in + refused),
+            human::share(refused, total_admitted + refused),
         );
         Self { title: title.clone(), figures, admitted, denied }
     }

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_have_a_size_to_reach() {
+    fn only_regular_files_have_size() {
         let file: PathBuf = env!("CARGO_MANIFEST_PATH").into();
         let bytes = std::fs::metadata(&file).unwrap().len();
         assert_eq!(size(&[file.clone(), file.clone()]), Some(2 * bytes));

@@ -24,16 +24,18 @@ pub struct Differences {
 pub struct Ledger<A: Algorithm> {
     limiters: Vec<KeyedLimiter<A>>,
     /// The same algorithms with limits that no client reaches, to charge wrongly admitted requests too.
-    boundless: Vec<A>,
+    with_unreachable_limit: Vec<A>,
     pub differences: Differences,
 }
 
 impl<A: Algorithm> Ledger<A> {
     pub fn new(algorithms: Vec<A>, quotas: &[Quota], name: AlgorithmName) -> Self {
-        let boundless =
-            algorithms.iter().zip(quotas).map(|(algorithm, quota)| boundless(algorithm, quota, name));
+        let with_unreachable_limit = algorithms
+            .iter()
+            .zip(quotas)
+            .map(|(algorithm, quota)| with_unreachable_limit(algorithm, quota, name));
         Self {
-            boundless: boundless.collect(),
+            with_unreachable_limit: with_unreachable_limit.collect(),
             limiters: keyed(algorithms),
             differences: Differences::default(),
         }
@@ -50,10 +52,10 @@ impl<A: Algorithm> Ledger<A> {
             return;
         }
         let mut deserved = true;
-        for (limiter, boundless) in self.limiters.iter().zip(&self.boundless) {
+        for (limiter, with_unreachable_limit) in self.limiters.iter().zip(&self.with_unreachable_limit) {
             if limiter.check_at(&record.key, record.cost, now).is_denied() {
                 deserved = false;
-                let _ = limiter.check_with(&record.key, boundless, record.cost, now);
+                let _ = limiter.check_with(&record.key, with_unreachable_limit, record.cost, now);
             }
         }
         self.differences.wrongly_admitted += u64::from(!deserved);
@@ -61,7 +63,7 @@ impl<A: Algorithm> Ledger<A> {
 }
 
 /// Returns the algorithm with the largest quota that its state can hold: nearly always 2³² times its own.
-fn boundless<A: Algorithm>(algorithm: &A, quota: &Quota, name: AlgorithmName) -> A {
+fn with_unreachable_limit<A: Algorithm>(algorithm: &A, quota: &Quota, name: AlgorithmName) -> A {
     let larger = |shift: u32| {
         let times = |units: u64| units.checked_mul(1 << shift);
         let quota = if name.heeds_burst() {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_leaves_after_exactly_one_period() {
+    fn log_unit_expires_after_one_period() {
         let records = [(0, 1), (9, 1), (10, 1)];
         assert_eq!(compared(&records, &["1/10s"], b"101"), Some((0, 0)));
         assert_eq!(compared(&records, &["1/10s"], b"110"), Some((1, 0)));

@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn several_limits_charge_all_or_none() {
+    fn several_limits_all_or_none() {
         // 1/s and 2 in 10 s. At 1.0 s both admit; the denials at 0 s must not have used up the second.
         let trace =
             trace(&[(0, b'a', 1), (0, b'a', 1), (0, b'a', 1), (1, b'a', 1), (2, b'a', 1), (10, b'a', 1)]);
@@ -586,7 +586,7 @@ mod tests {
         }
     }
     #[test]
-    fn the_fullest_window_is_the_one_that_is_told() {
+    fn fullest_window_is_reported() {
         // A thousand clients in the tenth minute, and one client in the next minute.
         let trace = |first: usize| {
             let mut trace = Trace::default();

@@ -80,7 +80,7 @@ pub fn tables(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, mos
     };
     let header = "Algorithm|Admitted|Denied|Share|Keys denied|Longest wait|State|Most denied key";
     let mut text = format!("{}\n{ABOUT_RESULTS}\n", table(header, 1..7, replays.iter().map(row), &[7, 6, 5]));
-    if let Some(table) = refused_table(replays) {
+    if let Some(table) = denials_by_limit(replays) {
         let about = "Denied requests by limit; if several limits deny, the one with the longest wait counts";
         let _ = write!(text, "\n{about}\n{table}\n");
     }
@@ -126,7 +126,7 @@ fn log_table(replays: &[AlgorithmReplay]) -> Option<String> {
 }
 
 /// Writes how many requests each limit denied; nothing for a single limit.
-fn refused_table(replays: &[AlgorithmReplay]) -> Option<String> {
+fn denials_by_limit(replays: &[AlgorithmReplay]) -> Option<String> {
     let quotas = replays.first().map(|replay| &replay.quotas).filter(|quotas| quotas.len() > 1)?;
     let header = quotas.iter().fold("Algorithm".to_owned(), |header, quota| format!("{header}|{quota}"));
     let row = |AlgorithmReplay { algorithm, tally, .. }: &AlgorithmReplay| {

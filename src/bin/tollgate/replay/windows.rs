@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_end_before_the_first_request_of_another() {
+    fn window_ends_at_last_record() {
         let records = records(&[0, 1, 9, 10, 10, 35, 61, 62, 63]);
         let of = |limits: &[&str], most| {
             let quotas: Vec<Quota> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_admitted_is_counted_by_client() {
+    fn admitted_units_are_counted_per_client() {
         let records = |each: &[(u32, u64)]| -> Vec<Record> {
             each.iter().map(|&(key, cost)| Record { at: 0, cost, key }).collect()
         };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tollgate::rules::{Domain, Problem, Rule};
 
-use super::files::{RuleFiles, say_warnings};
+use super::files::{RuleFiles, print_warnings};
 use super::replay;
 use super::rule::{limit_texts, says};
 use crate::args::rules::{CheckArgs, RulesArgs};
@@ -23,7 +23,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
         let (rules, mapping) = (rules.clone(), mapping.clone());
         let by = RulesArgs { rules, mapping, charging: None, merge_domains: *merge_domains };
         let unmatched = replay::unmatched(&by, &args.input, &files)?;
-        say_warnings(&unmatched);
+        print_warnings(&unmatched);
         files.warnings.extend(unmatched);
     }
     let RuleFiles { domains, warnings, errors, .. } = &files;

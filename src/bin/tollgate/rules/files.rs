@@ -38,7 +38,7 @@ impl RuleFiles {
             Vec::new()
         });
         domains.iter().for_each(|domain| warnings.extend_from_slice(domain.warnings()));
-        say_warnings(&warnings);
+        print_warnings(&warnings);
         errors.iter().for_each(|error| say(&format!("error: {error}\n")));
         Self { configs, domains, warnings, errors }
     }
@@ -58,6 +58,6 @@ impl RuleFiles {
 }
 
 /// Prints warnings, each with its place.
-pub fn say_warnings(warnings: &[Problem]) {
+pub fn print_warnings(warnings: &[Problem]) {
     warnings.iter().for_each(|warning| say(&format!("warning: {warning}\n")));
 }

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_names_begin_with_the_surest() {
+    fn most_certain_field_name_first() {
         assert_eq!(usual_names("remote_address")[..3], ["remote_address", "ip", "client"]);
         assert_eq!(usual_names("client_ip")[..3], ["client_ip", "ip", "client"]);
         assert_eq!(usual_names("path")[..2], ["bare_path", "path"]);

@@ -40,7 +40,7 @@ use crate::{human, load};
 pub fn run(args: &SuggestArgs) -> Result<(), Error> {
     let periods = args.periods()?;
     let storage = args.algorithms.stores.storage(periods.len())?;
-    let algorithms = chosen(&args.algorithms.algorithm, &[storage.favourite()]);
+    let algorithms = chosen(&args.algorithms.algorithm, &[storage.default_algorithm()]);
     let (algorithms, left_out) = storage.holds(&algorithms, args.algorithms.by_name())?;
     let default = args.deny_requests.is_none() && args.deny_clients.is_none();
     let requests = args.deny_requests.or(default.then_some(Share { billionths: 1_000_000 }));
@@ -248,7 +248,7 @@ impl Trials<'_> {
                 self.bisect(&mut limits, place, 0)?;
             }
         }
-        self.look_around(&limits);
+        self.try_neighbours(&limits);
         Ok(limits)
     }
 
@@ -264,11 +264,11 @@ impl Trials<'_> {
                 Ok(true) => return self.bisect(limits, place, low),
                 Ok(false) => low = limits[place],
                 // The first limit is valid: this one is out of range.
-                Err(_) if low > 0 => return Err(self.nothing_meets(&with(limits, place, low))),
+                Err(_) if low > 0 => return Err(self.goal_not_met(&with(limits, place, low))),
                 Err(error) => return Err(error),
             }
             if low >= highest {
-                return Err(self.nothing_meets(limits));
+                return Err(self.goal_not_met(limits));
             }
             limits[place] = low.saturating_mul(2).min(highest);
         }
@@ -286,7 +286,7 @@ impl Trials<'_> {
     }
 
     /// Tries the neighbouring limits that bisection did not try, and the limits for the table.
-    fn look_around(&mut self, limits: &[u64]) {
+    fn try_neighbours(&mut self, limits: &[u64]) {
         for (place, &limit) in limits.iter().enumerate() {
             let most = self.search.highest().max(limit.saturating_add(1));
             for near in neighbours(limit).into_iter().chain([limit.saturating_sub(2)]) {
@@ -299,7 +299,7 @@ impl Trials<'_> {
     }
 
     /// Returns the reason why there is no answer: these limits deny too much, and the last of them cannot be higher.
-    fn nothing_meets(&self, limits: &[u64]) -> Error {
+    fn goal_not_met(&self, limits: &[u64]) -> Error {
         let (search, all) = (self.search, self.periods.len());
         let (goal, place) = (search.goal.text(), limits.len() - 1);
         let tried = self.made.get(limits).map_or(String::new(), |&trial| {
@@ -402,7 +402,7 @@ mod tests {
     use crate::input::Record;
 
     #[test]
-    fn a_limit_has_the_memory_that_it_has_beside_all_others() {
+    fn search_gives_each_limit_its_final_memory() {
         let mut trace = Trace::default();
         let key = trace.keys.intern(b"a").unwrap();
         trace.records.push(Record { at: 0, cost: 1, key });

@@ -102,24 +102,28 @@ impl State {
         }
     }
 
-    /// Returns the connection to the node at `place`. `teller` is the node that sent this address.
-    fn node(&mut self, teller: &Arc<ServerConnection>, place: Elsewhere) -> Option<Arc<ServerConnection>> {
-        let address = place.address(teller.address());
+    /// Returns the connection to the node at `place`. `answering_node` is the node that sent this address.
+    fn node(
+        &mut self,
+        answering_node: &Arc<ServerConnection>,
+        place: Elsewhere,
+    ) -> Option<Arc<ServerConnection>> {
+        let address = place.address(answering_node.address());
         if let Some(line) = self.nodes.iter().find(|line| *line.address() == address) {
             return Some(Arc::clone(line));
         }
-        let line = teller.sibling(address)?;
+        let line = answering_node.sibling(address)?;
         self.nodes.push(Arc::clone(&line));
         Some(line)
     }
 
     /// Replaces the map.
-    fn adopt(&mut self, map: Map, teller: &Arc<ServerConnection>, seeds: &[Arc<ServerConnection>]) {
+    fn adopt(&mut self, map: Map, answering_node: &Arc<ServerConnection>, seeds: &[Arc<ServerConnection>]) {
         let mut ranges = Vec::with_capacity(map.len());
         let mut present: Vec<Arc<ServerConnection>> = seeds.to_vec();
         for (range, nodes) in map {
             for (at, place) in nodes.into_iter().enumerate() {
-                let Some(line) = self.node(teller, place) else { continue };
+                let Some(line) = self.node(answering_node, place) else { continue };
                 if at == 0 {
                     ranges.push((range.clone(), Arc::clone(&line)));
                 }
@@ -142,12 +146,12 @@ impl Elsewhere {
 
     /// Returns the full address. If a node does not know its own name, its host is the host through which it was
     /// reached.
-    fn address(self, teller: &ConnectionAddr) -> ConnectionAddr {
+    fn address(self, answering_node: &ConnectionAddr) -> ConnectionAddr {
         let host = |own: &str| match self.host.as_str() {
             "" | "?" => own.to_owned(),
             _ => self.host.clone(),
         };
-        match teller {
+        match answering_node {
             ConnectionAddr::TcpTls { host: own, insecure, tls_params, .. } => ConnectionAddr::TcpTls {
                 host: host(own),
                 port: self.port,
@@ -255,8 +259,8 @@ impl Nodes {
         let mut state = self.state();
         state.asking = false;
         match answer {
-            Some(Ok((map, teller))) => {
-                state.adopt(map, &teller, &self.seeds);
+            Some(Ok((map, answering_node))) => {
+                state.adopt(map, &answering_node, &self.seeds);
                 (state.pause_ns, state.why) = (0, None);
                 state.until_ns = now_ns.saturating_add(FRESH_NS);
             }
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_are_read_and_slots_found() {
+    fn slot_map_gives_holder_and_part() {
         let map = Value::Array(vec![
             Value::Array(vec![Value::Int(100), Value::Int(16_383), node(text("b"), 2)]),
             Value::Array(vec![Value::Int(0), Value::Int(9), node(Value::Nil, 1), node(text("?"), 3)]),
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_sixteen_nodes_is_a_part() {
+    fn sixteen_nodes_are_sixteen_parts() {
         let range = |number: i64| {
             Value::Array(vec![
                 Value::Int(number * 900),
@@ -385,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_is_an_error() {
+    fn invalid_slot_map_is_an_error() {
         let range = |parts| Value::Array(vec![Value::Array(parts)]);
         for value in [
             Value::Nil,

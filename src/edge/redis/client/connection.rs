@@ -71,7 +71,7 @@ struct State {
     /// Each connection has a number, so that a failure of one connection does not end its successor.
     number: u64,
     /// Whether a PING is in flight on the current connection.
-    doubted: bool,
+    is_being_tested: bool,
     /// The length of the pause after the next failed attempt.
     pause_ns: u64,
 }
@@ -88,7 +88,7 @@ impl Phase {
 
 impl ServerConnection {
     pub(crate) fn new(client: Client, evicting: Evicting) -> Arc<Self> {
-        let state = State { phase: Phase::IDLE, number: 0, doubted: false, pause_ns: PAUSES_NS[0] };
+        let state = State { phase: Phase::IDLE, number: 0, is_being_tested: false, pause_ns: PAUSES_NS[0] };
         Arc::new(Self {
             client,
             state: Mutex::new(state),
@@ -206,7 +206,7 @@ impl ServerConnection {
         state.phase = match result {
             Some(Ok(connection)) => {
                 state.number += 1;
-                state.doubted = false;
+                state.is_being_tested = false;
                 state.pause_ns = PAUSES_NS[0];
                 Phase::Ready(connection)
             }
@@ -225,11 +225,11 @@ impl ServerConnection {
     fn doubt(self: &Arc<Self>, runtime: &Handle, number: u64) {
         let mut state = self.state();
         let Phase::Ready(connection) = &state.phase else { return };
-        if state.number != number || state.doubted {
+        if state.number != number || state.is_being_tested {
             return;
         }
         let mut connection = connection.clone();
-        state.doubted = true;
+        state.is_being_tested = true;
         drop(state);
         let (line, own) = (Arc::clone(self), Arc::clone(self));
         let dropped = OnDrop::new(move || own.judge(number, false));
@@ -250,7 +250,7 @@ impl ServerConnection {
     fn judge(&self, number: u64, is_dead: bool) {
         let mut state = self.state();
         if state.number == number {
-            state.doubted = false;
+            state.is_being_tested = false;
             if is_dead && matches!(state.phase, Phase::Ready(_)) {
                 state.phase = Phase::IDLE;
             }

@@ -198,7 +198,7 @@ mod tests {
     /// seemed to come from a clock that ran ahead. So it was moved back, and admitted more than its limit. A script on a
     /// server reads the time while no other script runs, so this server reads it under the lock.
     #[test]
-    fn time_is_read_by_one_call_after_another() {
+    fn calls_read_the_clock_one_at_a_time() {
         let clock = Meeting::default();
         let server = InProcess::new(clock.clone()).blocking();
         let limiter = server.limiter("api", Limit::gcra(Quota::per_second(10))).atomic().unwrap();

@@ -190,7 +190,7 @@ mod tests {
 
     /// The runtime of the caller cannot carry a call while its only thread waits for that call.
     #[tokio::test(flavor = "current_thread")]
-    async fn no_call_is_waited_for_without_a_thread() {
+    async fn call_fails_at_once_without_a_thread() {
         let none = OnceLock::from(Err(io::Error::other("no thread")));
         let client = BlockingClient::open("redis://127.0.0.1:1").unwrap();
         let client = BlockingClient { thread: RuntimeThread(Arc::new(none)), ..client };

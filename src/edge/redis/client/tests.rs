@@ -145,7 +145,7 @@ fn plans() -> impl Strategy<Value = [Arc<Plan>; 2]> {
 }
 
 #[test]
-fn the_script_is_the_model() {
+fn script_and_model_agree() {
     let Some(server) = Server::start() else { return };
     let client = BlockingClient::open(&server.url()).unwrap();
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
@@ -168,7 +168,7 @@ fn the_script_is_the_model() {
 
 /// With counts this large, the weights use a unit of time longer than a microsecond.
 #[test]
-fn the_script_is_the_model_in_coarse_units_too() {
+fn script_and_model_agree_in_coarse_units() {
     let Some(server) = Server::start() else { return };
     let client = BlockingClient::open(&server.url()).unwrap();
     let quota = Quota::new(1_000_000, Duration::from_secs(86_400));
@@ -243,7 +243,7 @@ fn same(
 }
 
 #[test]
-fn what_is_denied_or_looked_at_writes_nothing_and_what_is_written_expires() {
+fn denial_and_peek_write_nothing_and_keys_expire() {
     let Some(server) = Server::start() else { return };
     let client = BlockingClient::open(&server.url()).unwrap();
     let limits = [
@@ -298,7 +298,7 @@ fn what_is_denied_or_looked_at_writes_nothing_and_what_is_written_expires() {
 }
 
 #[test]
-fn scripts_that_vanish_are_sent_again_and_foreign_keys_are_left_alone() {
+fn lost_script_is_resent_and_foreign_key_kept() {
     let Some(server) = Server::start() else { return };
     let client = BlockingClient::open(&server.url()).unwrap();
     let plan = plan(&[Limit::gcra(Quota::per_day(10)), Limit::fixed_window(Quota::per_day(10))]);
@@ -329,7 +329,7 @@ fn scripts_that_vanish_are_sent_again_and_foreign_keys_are_left_alone() {
 }
 
 #[test]
-fn a_cluster_answers_for_all_keys() {
+fn cluster_answers_for_all_keys() {
     let Some(cluster) = Cluster::start() else { return };
     let urls = cluster.urls();
     let plan = plan(&[Limit::gcra(Quota::per_day(2)), Limit::sliding_window(Quota::per_day(2))]);

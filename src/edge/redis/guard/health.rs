@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_count_has_a_place_of_its_own() {
+    fn counts_do_not_mix() {
         let tallies = Tallies::new("a");
         for (times, tally) in (1..).zip([
             Tally::Asked,

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_parts_and_never_faster() {
+    fn share_rate_never_exceeds_its_part() {
         let hundred = Quota::per_second(100).burst(200);
         let share_of_four = share(Limit::gcra(hundred), 4);
         assert_eq!(share_of_four, Quota::new(100, Duration::from_secs(4)).burst(50));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn every_quota_has_shares() {
+    fn every_quota_has_a_share() {
         let century = Quota::new(1, Duration::from_secs(100 * 366 * 86_400));
         let wide = Quota::per_second(1).burst(9_223_372_036);
         let fast = Quota::new(32, Duration::from_nanos(1));
@@ -203,7 +203,7 @@ mod tests {
 
     /// Rounding matters most for small shares: each share would round the same half unit down.
     #[test]
-    fn shares_of_a_sliding_window_together_admit_what_one_does() {
+    fn sliding_window_shares_admit_at_most_the_limit() {
         let start = Timestamp::from_secs(1_699_920_000);
         let end = start + Duration::from_secs(60);
         for limit in [1, 4, 7, 8, 32] {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn all_limits_are_charged_or_none() {
+    fn local_charges_all_limits_or_none() {
         let limits = [
             Limit::gcra(Quota::per_second(10)),
             Limit::fixed_window(Quota::per_minute(6)),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_beyond_the_bound_are_refused() {
+    fn keys_beyond_the_bound_are_denied() {
         let local = Local::new(&[Limit::gcra(Quota::per_hour(10))], 1, 2).unwrap();
         let now = Timestamp::from_secs(1_700_000_000);
         let allowed = [b"a", b"b", b"c", b"a"].map(|key| local.check(key, 1, now).unwrap().is_allowed());

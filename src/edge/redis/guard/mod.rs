@@ -101,7 +101,7 @@ impl Guard {
     /// # Panics
     /// Panics in a tokio runtime that was built without its timer, as all of tokio's time functions do.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
-        let flight = self.take_off(transport.part(call))?;
+        let flight = self.start_call(transport.part(call))?;
         let asked = transport.call(call);
         let late = || Error::new(ErrorKind::Timeout, format!("no answer within {:?}", self.settings.timeout));
         // Without a runtime there is no timer. A transport that needs a runtime returns an error; a transport that
@@ -123,7 +123,7 @@ impl Guard {
         }
     }
 
-    fn take_off(&self, part: usize) -> Result<GuardedCall<'_>, Error> {
+    fn start_call(&self, part: usize) -> Result<GuardedCall<'_>, Error> {
         let circuit = &*self.circuits[part % PARTS];
         let now_ns = self.clock.now().as_nanos();
         let permit = circuit.admit(now_ns).map_err(|_| {
@@ -251,7 +251,7 @@ impl GuardedCall<'_> {
             Some(kind) => self.guard.tallies.error(kind),
         }
         match failure {
-            Some(ErrorKind::Timeout) if self.noticed_late(now_ns) => self.learnt_nothing(now_ns),
+            Some(ErrorKind::Timeout) if self.noticed_late(now_ns) => self.call_abandoned(now_ns),
             Some(ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused) => self.failed(now_ns),
             None | Some(ErrorKind::Address | ErrorKind::Breaker | ErrorKind::Reply) => self.succeeded(),
         }
@@ -267,7 +267,7 @@ impl GuardedCall<'_> {
         self.guard.note(self.circuit.failed(&self.permit, now_ns, self.random(now_ns)));
     }
 
-    fn learnt_nothing(&self, now_ns: u64) {
+    fn call_abandoned(&self, now_ns: u64) {
         self.guard.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)));
     }
 
@@ -302,7 +302,7 @@ impl Drop for GuardedCall<'_> {
         if waited && !self.permit.is_probe() {
             self.failed(now_ns);
         } else {
-            self.learnt_nothing(now_ns);
+            self.call_abandoned(now_ns);
         }
     }
 }

@@ -107,7 +107,7 @@ async fn ask(guard: &Guard, server: &Fake) -> Result<(), ErrorKind> {
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 #[tokio::test(start_paused = true)]
-async fn timeout_noticed_late_is_no_failure() {
+async fn timeout_noticed_late_does_not_count() {
     let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Hang));
     let late = |lateness: Duration| {
         let (guard, server) = (&guard, &server);
@@ -136,7 +136,7 @@ async fn timeout_noticed_late_is_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_hangs_and_a_server_that_hangs_is_left_alone() {
+async fn hung_server_opens_the_breaker() {
     let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Hang));
     for _ in 0..3 {
         let began = tokio::time::Instant::now();
@@ -178,7 +178,7 @@ async fn nothing_hangs_and_a_server_that_hangs_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_come_when_the_pause_is_over_and_one_goes() {
+async fn one_of_many_calls_probes_after_the_pause() {
     let (guard, server) =
         (Arc::new(guard(OnFailure::Open)), Arc::new(Fake::new(Does::Fail(ErrorKind::Unreachable))));
     for _ in 0..3 {
@@ -202,7 +202,7 @@ async fn many_come_when_the_pause_is_over_and_one_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn which_errors_are_the_servers() {
+async fn only_server_errors_open_the_breaker() {
     for (kind, opens) in [
         (ErrorKind::Timeout, true),
         (ErrorKind::Unreachable, true),
@@ -221,7 +221,7 @@ async fn which_errors_are_the_servers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_go_away_say_something_if_they_waited() {
+async fn call_dropped_late_counts_as_failure() {
     // Futures that are dropped at once: clients that hang up cannot open the breaker.
     let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Hang));
     for _ in 0..50 {
@@ -246,7 +246,7 @@ async fn callers_that_go_away_say_something_if_they_waited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_turned_away_once_the_pause_is_over() {
+async fn partitioned_ends_with_the_pause() {
     let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Fail(ErrorKind::Unreachable)));
     for _ in 0..3 {
         let _ = ask(&guard, &server).await;
@@ -268,7 +268,7 @@ async fn nobody_is_turned_away_once_the_pause_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_is_down_keeps_no_requests_from_the_others() {
+async fn each_part_has_its_own_breaker() {
     let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Answer));
     *server.elsewhere.lock().unwrap() = Some((2, Does::Hang));
     let mut answered = [0; 4];
@@ -283,7 +283,7 @@ async fn a_part_that_is_down_keeps_no_requests_from_the_others() {
 }
 
 #[test]
-fn no_runtime_is_no_panic() {
+fn missing_runtime_does_not_panic() {
     use futures_util::FutureExt as _;
 
     let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Answer));
@@ -294,7 +294,7 @@ fn no_runtime_is_no_panic() {
 }
 
 #[test]
-fn threads_are_guarded_alike() {
+fn blocking_calls_use_the_breaker() {
     let (guard, server) = (guard(OnFailure::Closed), Fake::new(Does::Fail(ErrorKind::Timeout)));
     let thread = RuntimeThread::default();
     let ask = || thread.block_on(guard.ask(&server, &call_of(0))).map(drop).map_err(|error| error.kind());
@@ -321,7 +321,7 @@ async fn open_admits_all_uncharged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed_refuses_all_until_the_server_is_asked_again() {
+async fn closed_denies_until_the_next_probe() {
     let (guard, server) = (guard(OnFailure::Closed), Fake::new(Does::Hang));
     let answer = guard.fallback(b"a", 1, NOW);
     assert_eq!(
@@ -368,7 +368,7 @@ async fn local_decides_by_its_share() {
 /// Operators depend on the names of metrics.
 #[cfg(feature = "metrics")]
 #[test]
-fn the_facade_is_told() {
+fn guard_reports_to_the_metrics_facade() {
     use std::collections::BTreeMap;
 
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};

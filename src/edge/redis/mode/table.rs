@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_holds_no_more_than_its_bound() {
+    fn table_holds_at_most_its_bound() {
         let table = KeyTable::new(2);
         let [a, b, c] = [b"a", b"b", b"c"].map(|key| KeyRef::Bytes(key));
         for (name, is_held) in [(a, true), (b, true), (c, false), (a, true)] {

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_addresses_are_written_alike_on_the_stack() {
+    fn stack_text_equals_key_bytes() {
         fn alike<K: Key>(key: K) {
             key.with_bytes(|bytes| assert_eq!(bytes, &*key.bytes()));
             <&K as Key>::with_bytes(&&key, |bytes| assert_eq!(bytes, &*key.bytes()));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_the_text_of_its_key() {
+    fn number_text_equals_key_bytes() {
         fn alike<K: Key>(key: K) {
             let number = key.number().unwrap();
             assert_eq!(number.to_string().as_bytes(), &*key.bytes());
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_not_run_together() {
+    fn pairs_have_distinct_bytes() {
         let pair = |one: &'static str, other: &'static str| (one, other).bytes().into_owned();
         assert_eq!(pair("GET", "/a"), b"3:GET/a");
         assert_ne!(pair("ab", "c"), pair("a", "bc"));

@@ -16,7 +16,7 @@
 //! a changed period begins with an empty count.
 
 use super::call::{LimitState, Question, Reply};
-use super::plan::{Arithmetic, EXACT, LAST_US, MOST_OWED, Pace, Part, Plan, StateName, Windows};
+use super::plan::{Arithmetic, EXACT, LAST_US, MAX_DEBT, Pace, Part, Plan, StateName, Windows};
 
 /// How much longer than necessary keys are kept: first if the server's clock gives the time, second if the call does.
 pub(crate) const MARGINS_US: [u64; 2] = [1_000_000, 60_000_000];
@@ -219,7 +219,7 @@ impl Pace {
                 if step > self.capacity {
                     (ahead, true)
                 } else {
-                    ((ahead + step).min(MOST_OWED).saturating_sub(gone), false)
+                    ((ahead + step).min(MAX_DEBT).saturating_sub(gone), false)
                 }
             }
             _ => (0, false),
@@ -240,7 +240,7 @@ impl Pace {
             to *= 2;
         }
         let part = (part.div_ceil(from) * self.interval.div_ceil(to)).div_ceil(interval / from) * to;
-        (units.min(MOST_OWED / self.interval) * self.interval + part).min(MOST_OWED)
+        (units.min(MAX_DEBT / self.interval) * self.interval + part).min(MAX_DEBT)
     }
 }
 
@@ -276,13 +276,13 @@ impl View {
     fn charge(&mut self, units: u64, epoch: Option<u64>) -> u64 {
         match &mut self.now {
             Now::Pace { pace, ahead } => {
-                let units = units.min((MOST_OWED - *ahead) / pace.interval);
+                let units = units.min((MAX_DEBT - *ahead) / pace.interval);
                 *ahead += units * pace.interval;
                 units
             }
             Now::Windows { index, current, previous, .. } => {
                 let count = if epoch.is_some_and(|epoch| epoch < *index) { previous } else { current };
-                let units = units.min(MOST_OWED.saturating_sub(*count));
+                let units = units.min(MAX_DEBT.saturating_sub(*count));
                 *count += units;
                 units
             }
@@ -292,7 +292,7 @@ impl View {
     fn refund(&mut self, units: u64, at_us: u64, now_us: u64) -> u64 {
         match &mut self.now {
             Now::Pace { pace, ahead } => {
-                let own = units.min(MOST_OWED / pace.interval) * pace.interval;
+                let own = units.min(MAX_DEBT / pace.interval) * pace.interval;
                 let paid = now_us.saturating_sub(at_us).saturating_mul(pace.scale);
                 let back = own.saturating_sub(paid).min(*ahead);
                 *ahead -= back;
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_denies_by_less_than_the_step_and_a_great_one_is_healed() {
+    fn large_clock_step_back_is_corrected() {
         let mut key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
         assert!(key.check(10, NOW));
         assert!(!key.check(1, NOW - 3 * SEC), "the debt also counts at the earlier time");
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_quota_carries_units_over_rounded_up() {
+    fn changed_quota_carries_debt_over() {
         let mut key = Key::new(Limit::gcra(Quota::per_second(10)));
         assert!(key.check(10, NOW));
         key.under(Limit::gcra(Quota::per_second(4).burst(20)));
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_limit_keeps_the_windows_and_a_changed_period_begins_anew() {
+    fn changed_limit_keeps_counts_changed_period_does_not() {
         for kind in [Limit::fixed_window, Limit::sliding_window] {
             let day = |limit| kind(Quota::per_day(limit));
             let start = NOW / (86_400 * SEC) * 86_400 * SEC;
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn posts_are_to_the_windows_of_a_period() {
+    fn posts_are_counted_per_period() {
         let mut key = Key::new(Limit::fixed_window(Quota::per_day(10)));
         let (day, minute) = (NOW / (86_400 * SEC), NOW / (60 * SEC));
         assert_eq!(key.post(1, day, 4, NOW), 4);
@@ -456,7 +456,7 @@ mod tests {
 
     /// Two versions of a program with one state: in any interval, at most the larger burst and the higher rate.
     #[test]
-    fn two_quotas_of_one_state_together_admit_what_the_larger_of_them_would() {
+    fn two_quotas_share_the_larger_bound() {
         let wait = prop_oneof![3 => Just(0_u64), 2 => 1_u64..5_000, 3 => 1_u64..20_000_000];
         let step = (wait, 0_usize..2, 1_u64..=4);
         let asked = ((quota(), quota()), prop::collection::vec(step, 1..80));
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn posts_count_once_whatever_order_they_come_in() {
+    fn posts_count_once_in_any_order() {
         let mut key = Key::new(Limit::gcra(Quota::per_day(10)));
         assert_eq!((key.post(1, 5, 4, NOW), key.post(1, 5, 4, NOW), key.post(1, 5, 3, NOW)), (4, 0, 0));
         assert_eq!((key.post(2, 5, 1, NOW), key.post(1, 5, 6, NOW)), (1, 2));
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_a_share_of_what_is_left() {
+    fn lease_is_a_share_of_remaining_units() {
         let mut key = Key::new(Limit::fixed_window(Quota::per_day(100)));
         let lease = |least, wanted, share| Question::Lease { least, wanted, share };
         assert_eq!(key.ask(lease(1, 10, 4), NOW), 10);
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_is_of_what_is_owed_still() {
+    fn refund_returns_only_unpaid_debt() {
         let mut key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
         assert!(key.check(6, NOW));
         let refund = |units, at_us| Question::Refund { units, at_us };

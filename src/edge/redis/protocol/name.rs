@@ -147,12 +147,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_name_is_small() {
+    fn owned_key_is_24_bytes() {
         assert_eq!(size_of::<OwnedKey>(), 24);
     }
 
     #[test]
-    fn names_are_found_where_they_are_kept() {
+    fn key_forms_hash_and_compare_alike() {
         let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
         let names = [
             KeyRef::Bytes(b""),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_gives_its_number_or_its_bytes() {
+    fn key_ref_holds_number_or_bytes() {
         assert!(KeyRef::with("a", |name| name == KeyRef::Bytes(b"a")));
         assert!(KeyRef::with(&9_u64, |name| name == KeyRef::Number(9_u16.into()) && *name.bytes() == *b"9"));
     }

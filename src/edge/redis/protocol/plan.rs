@@ -29,7 +29,7 @@ use crate::base::quota::{Quota, QuotaError};
 /// Doubles are exact below this.
 pub(crate) const EXACT: u64 = 1 << 53;
 /// The largest debt, in ticks or in units of a window.
-pub(crate) const MOST_OWED: u64 = 1 << 52;
+pub(crate) const MAX_DEBT: u64 = 1 << 52;
 /// The last time, in microseconds.
 pub(crate) const LAST_US: u64 = 1 << 52;
 /// The maximum number of ticks of a burst, and of units of a window.
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_exact_where_a_power_of_two_makes_them_so() {
+    fn power_of_two_scale_makes_interval_exact() {
         for (quota, interval, scale) in [
             (Quota::per_minute(10), 6_000_000, 1),
             (Quota::per_second(1_000_000), 1, 1),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_never_higher_and_hardly_lower() {
+    fn rate_error_is_bounded() {
         let bursts = [1, 2, 1_000, 999_999, 1 << 31];
         let limits = [1, 3, 7, 999, 1_000_003, 31_999_999_999, 32_000_000_000];
         for limit in limits {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_exact_is_refused_with_what_could() {
+    fn inexact_quota_error_names_the_maximum() {
         let refused =
             |limit: Limit| Plan::new(&[Limit::gcra(Quota::per_second(1)), limit]).unwrap_err().to_string();
         let text = refused(Limit::gcra(Quota::per_day(1).burst(100_000)));
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn sliding_windows_weigh_in_units_that_fit() {
+    fn sliding_window_weight_unit_fits() {
         for (quota, unit) in [
             (Quota::per_minute(7), 1),
             (Quota::per_day(10_000), 1),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_of_one_limit_keeps_its_place() {
+    fn single_plan_keeps_its_index() {
         let limits = [Limit::gcra(Quota::per_second(5)), Limit::fixed_window(Quota::per_day(3))];
         let plan = Plan::new(&limits).unwrap();
         assert_eq!((plan.most(), plan.refill_us()), (3, 86_400_000_000));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_the_period_of_windows_and_nothing_else_of_the_quota() {
+    fn state_name_contains_only_the_period() {
         let name = |limit: Limit| Plan::new(&[limit]).unwrap().parts()[0].name().to_string();
         for (us, text) in [
             (1, "1us"),

@@ -13,7 +13,7 @@ use super::plan::{Arithmetic, EXACT, LAST_US, Pace, Windows};
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 const TEXT: &str = include_str!("script.lua");
 /// The code of the script's own error.
-const NOT_OURS: &str = "NOTOURS";
+const FOREIGN_STATE: &str = "NOTOURS";
 
 /// How a call names the script.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -85,8 +85,8 @@ fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
 
 /// Parses the reply of a server.
 pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
-    let none_of_ours = || Error::new(ErrorKind::Reply, "the reply is not from the limiter's script");
-    let Value::Array(numbers) = value else { return Err(none_of_ours()) };
+    let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the limiter's script");
+    let Value::Array(numbers) = value else { return Err(unexpected_reply()) };
     let numbers: Option<SmallVec<[u64; 8]>> = numbers
         .iter()
         .map(|number| match number {
@@ -94,9 +94,9 @@ pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
             _ => None,
         })
         .collect();
-    let numbers = numbers.ok_or_else(none_of_ours)?;
+    let numbers = numbers.ok_or_else(unexpected_reply)?;
     let Some((&[granted, now_us], mut rest)) = numbers.split_first_chunk() else {
-        return Err(none_of_ours());
+        return Err(unexpected_reply());
     };
     let mut limits = SmallVec::new();
     for part in call.plan.parts() {
@@ -105,12 +105,12 @@ pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
             (Arithmetic::Windows(_), &[start_us, previous, current, ref others @ ..]) => {
                 (LimitState::Windows { start_us, previous, current }, others)
             }
-            _ => return Err(none_of_ours()),
+            _ => return Err(unexpected_reply()),
         };
         limits.push(standing);
         rest = others;
     }
-    if rest.is_empty() { Ok(Reply { granted, now_us, limits }) } else { Err(none_of_ours()) }
+    if rest.is_empty() { Ok(Reply { granted, now_us, limits }) } else { Err(unexpected_reply()) }
 }
 
 /// Returns whether the server does not know the script, because it restarted or is another server.
@@ -141,7 +141,7 @@ pub(crate) fn failure(error: &RedisError) -> Error {
     if error.is_timeout() {
         return Error::new(ErrorKind::Timeout, "no answer within the time-out");
     }
-    if says(error, NOT_OURS) || says(error, "WRONGTYPE") {
+    if says(error, FOREIGN_STATE) || says(error, "WRONGTYPE") {
         // The error concerns this key and not the server, so other keys must continue to call the server.
         return Error::new(ErrorKind::Reply, "other data is stored under this key");
     }
@@ -180,7 +180,7 @@ mod tests {
 
     /// The texts of versions 5 and 6, and of version 7.
     #[test]
-    fn a_replica_is_known_by_its_refusal() {
+    fn readonly_error_marks_a_replica() {
         let replica = "You can't write against a read only replica.";
         for line in [
             format!("READONLY {replica} script: 5af9, on @user_script:239."),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_key_is_no_failure_of_the_server_and_no_error_tells_it() {
+    fn key_errors_neither_count_nor_show_keys() {
         for line in [
             "NOTOURS a key holds no state of a limiter",
             "WRONGTYPE Operation against a key holding the wrong kind of value script: 5af9, on @user_script:99.",

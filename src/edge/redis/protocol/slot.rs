@@ -47,7 +47,7 @@ mod tests {
 
     /// The value of "123456789" is from the specification. The other values are answers of `CLUSTER KEYSLOT`.
     #[test]
-    fn slots_are_those_of_redis() {
+    fn slots_match_redis() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot(b"foo"), 12_182);
         assert_eq!(slot(b"x{foo}y{bar}"), 12_182);

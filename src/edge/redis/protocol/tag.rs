@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_has_one_brace_of_each_kind() {
+    fn tag_has_one_pair_of_braces() {
         for key in [&b"{"[..], b"}", b"{}", b"", &[0, 255, b'{'], b"#1"] {
             let text = text(key);
             assert_eq!((text.matches('{').count(), text.matches('}').count()), (1, 1), "{text}");

@@ -25,7 +25,7 @@ mod tests {
 
     /// The first numbers of the seed 1234567, as the authors' C code prints them.
     #[test]
-    fn numbers_are_those_of_the_authors() {
+    fn splitmix64_matches_the_reference_output() {
         let mut random = SplitMix64(1_234_567);
         assert_eq!(
             [random.next(), random.next(), random.next()],

@@ -103,7 +103,7 @@ enum Event {
 
 /// A request that waits.
 #[derive(Copy, Clone)]
-struct Patient {
+struct WaitingRequest {
     since: u64,
     rounds: usize,
 }
@@ -114,7 +114,7 @@ struct World<'h> {
     /// The state of the key at each node, if requests wait for it.
     holdings: &'h [Option<Arc<lease::Holding>>],
     /// The requests at each node that wait for the calls of others.
-    waiting: Vec<VecDeque<(Patient, Option<lease::Waiting<'h>>)>>,
+    waiting: Vec<VecDeque<(WaitingRequest, Option<lease::Waiting<'h>>)>>,
     exact: Exact,
     outcome: Outcome,
     /// How far each node's clock is ahead, in nanoseconds: up to 20 ms.
@@ -124,7 +124,7 @@ struct World<'h> {
     what: std::collections::HashMap<u64, Event>,
     number: u64,
     /// Each call, and the request that waits for its answer, if there is one. `None` after the call has ended.
-    asked: Vec<Option<(Asked, Option<Patient>)>>,
+    asked: Vec<Option<(Asked, Option<WaitingRequest>)>>,
     random: SplitMix64,
     calls: u64,
     charged: u64,
@@ -293,17 +293,17 @@ impl World<'_> {
         node < self.setup.nodes / 2 && (from..until).contains(&ms)
     }
 
-    fn decided(&mut self, patient: Patient, at: u64, admitted: bool) {
+    fn decided(&mut self, patient: WaitingRequest, at: u64, admitted: bool) {
         self.exact.request(admitted, &mut self.outcome);
         self.outcome.waited += u64::from(at > patient.since);
         self.outcome.waited_us += (at - patient.since) / 1_000;
     }
 
     /// A request looks for units, for the first time or again.
-    fn look(&mut self, node: u32, at: u64, patient: Patient) {
+    fn look(&mut self, node: u32, at: u64, patient: WaitingRequest) {
         let (index, local) = (node as usize, at + self.skew(node));
         let (found, wakes) = self.nodes[index].find(local, patient.rounds == ROUNDS);
-        let next = Patient { rounds: patient.rounds + 1, ..patient };
+        let next = WaitingRequest { rounds: patient.rounds + 1, ..patient };
         match found {
             Found::Decided(admitted) => self.decided(patient, at, admitted),
             Found::Asks(asked) => self.ask(node, at, asked, Some(next)),
@@ -330,7 +330,7 @@ impl World<'_> {
 
     fn happens(&mut self, at: u64, event: Event) {
         match event {
-            Event::Request(node) => self.look(node, at, Patient { since: at, rounds: 0 }),
+            Event::Request(node) => self.look(node, at, WaitingRequest { since: at, rounds: 0 }),
             Event::Due(node) => {
                 self.send(node, at);
                 let skew = self.skew(node);
@@ -397,7 +397,7 @@ impl World<'_> {
         }
     }
 
-    fn ask(&mut self, node: u32, at: u64, asked: Asked, patient: Option<Patient>) {
+    fn ask(&mut self, node: u32, at: u64, asked: Asked, patient: Option<WaitingRequest>) {
         let id = self.asked.len();
         self.asked.push(Some((asked, patient)));
         if self.is_cut(node, at) {

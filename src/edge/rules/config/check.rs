@@ -106,7 +106,7 @@ impl Checker {
         if let Some(node) = fields.get("tollgate") {
             // The file sets how limits are shared, but no limit is shared.
             if self.problems.is_empty() && !self.rules.iter().any(Rule::is_shared) {
-                self.unshared_file(node, &path.key("tollgate"));
+                self.reject_unused_shared_settings(node, &path.key("tollgate"));
             }
         }
         Some((fields.at("domain"), branches))

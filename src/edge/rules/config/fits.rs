@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_windows_count_to_half_a_billion() {
+    fn short_windows_cap_the_limit() {
         assert_eq!(most_in_window(&Quota::per_second(u64::from(u32::MAX))), Some((1 << 29) - 2));
         assert_eq!(most_in_window(&Quota::per_second((1 << 29) - 2)), None);
         assert_eq!(most_in_window(&Quota::per_minute(u64::from(u32::MAX))), None);

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_leads_back_to_its_path() {
+    fn identity_path_round_trips() {
         let flags = LevelFlags { wildcard: false, share_threshold: false, value_to_metric: false };
         let mut way = RulePath::new(r"d|=\#");
         let steps = [("a", Some(r"x|y=\#")), (r"b|=\#", None), ("c", Some(""))];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn identities_cannot_be_mistaken() {
+    fn different_paths_have_different_identities() {
         let flags = LevelFlags { wildcard: false, share_threshold: false, value_to_metric: false };
         let of = |steps: &[(&str, Option<&str>)], tier: Option<&str>| {
             let mut way = RulePath::new("d");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_was_left_leaves_nothing() {
+    fn popped_level_leaves_no_trace() {
         let flags = LevelFlags { wildcard: false, share_threshold: false, value_to_metric: false };
         let mut way = RulePath::new("d");
         way.push("a", None, flags);

@@ -40,7 +40,7 @@ impl Checker {
             Draft { line, name, label, limit, soft, enforced, replaces }
         };
         if unlimited {
-            self.nothing_else(&fields);
+            self.reject_settings_of_unlimited(&fields);
             return Some(draft("unlimited", Limit::Unlimited, u64::MAX));
         }
         let unit = self.unit(&fields);
@@ -74,7 +74,7 @@ impl Checker {
         })
     }
 
-    fn nothing_else(&mut self, fields: &MapFields<'_, '_>) {
+    fn reject_settings_of_unlimited(&mut self, fields: &MapFields<'_, '_>) {
         let ours = MapKind::RATE_LIMIT.ours().filter(|key| *key != "enforced");
         for key in ours.chain(["unit"]) {
             let Some(node) = fields.get(key) else { continue };
@@ -165,7 +165,7 @@ impl Checker {
         let shared = self.shared(fields, defaults.shared);
         let store = named.or(defaults.store).or(implied);
         if !matches!(store, Some(Store::Redis(_))) {
-            self.unshared(fields);
+            self.reject_shared_settings(fields);
         }
         let memory_given = memory.or(defaults.memory).unwrap_or(MEMORY);
         let store = match store? {
@@ -193,7 +193,7 @@ impl Checker {
                 self.wrong(fields, "store", message, format!("use {supported}"));
             }
         }
-        self.sizeless(fields, Some(store), "; to limit the number of keys, write max_keys");
+        self.reject_memory_size(fields, Some(store), "; to limit the number of keys, write max_keys");
         if !matches!(store, Store::Keyed { .. }) && fields.has("max_keys") {
             let remedy = match store {
                 Store::Redis(_) => "remove it, or use store: keyed",

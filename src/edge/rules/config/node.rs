@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_are_lines_and_columns() {
+    fn offset_to_line_and_column() {
         let lines = LineIndex::of("ab\nçd\n\nx");
         let place = |offset| {
             let Position { line, column } = lines.place(offset);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_in_messages() {
+    fn long_text_is_cut_in_messages() {
         assert_eq!(quoted("a\nb"), "\"a\\nb\"");
         assert!(quoted(&"ü".repeat(10_000)).chars().count() < 90);
     }

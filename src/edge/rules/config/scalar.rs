@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_they_are_written() {
+    fn whole_number_syntax() {
         for (text, number) in [
             ("0", 0),
             ("+5", 5),

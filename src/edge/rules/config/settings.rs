@@ -35,7 +35,12 @@ impl Checker {
     }
 
     /// Reports a memory size for a store that has no fixed size.
-    pub(super) fn sizeless(&mut self, fields: &MapFields<'_, '_>, store: Option<Store>, keyed_remedy: &str) {
+    pub(super) fn reject_memory_size(
+        &mut self,
+        fields: &MapFields<'_, '_>,
+        store: Option<Store>,
+        keyed_remedy: &str,
+    ) {
         let (message, more) = match store {
             Some(Store::Keyed { .. }) => ("the keyed store has no fixed size", keyed_remedy),
             Some(Store::Redis(_)) => ("the redis store uses no memory of this process", ""),
@@ -60,7 +65,7 @@ impl Checker {
     }
 
     /// Reports settings of shared limits on a limit that is not shared.
-    pub(super) fn unshared(&mut self, fields: &MapFields<'_, '_>) {
+    pub(super) fn reject_shared_settings(&mut self, fields: &MapFields<'_, '_>) {
         for key in SHARED_KEYS.into_iter().filter(|key| fields.has(key)) {
             let message = format!("{key} applies only to limits with store: redis");
             self.wrong(fields, key, message, "remove it, or write store: redis");
@@ -68,7 +73,7 @@ impl Checker {
     }
 
     /// Reports settings of shared limits in a file that has none.
-    pub(super) fn unshared_file(&mut self, node: &FileNode, path: &FieldPath<'_>) {
+    pub(super) fn reject_unused_shared_settings(&mut self, node: &FileNode, path: &FieldPath<'_>) {
         let Value::Map(entries) = &node.kind else { return };
         for (key, _) in entries {
             if let Some(name) = key.as_key().filter(|name| SHARED_KEYS.contains(name)) {
@@ -86,7 +91,7 @@ impl Checker {
         let algorithm = self.word(&fields, "algorithm", "algorithm", ALGORITHMS);
         let store = self.word(&fields, "store", "store", STORES);
         let memory = self.read(&fields, "memory", memory);
-        self.sizeless(&fields, store, "");
+        self.reject_memory_size(&fields, store, "");
         let shadow = self.flag(&fields, "shadow");
         let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(MILLION);
         let shared = self.shared(&fields, Shared::DEFAULT);
@@ -146,7 +151,7 @@ mod tests {
     use crate::edge::rules::rule::{Limit, Mode, OnFailure, Store};
 
     #[test]
-    fn times_have_a_unit() {
+    fn timeout_needs_a_unit() {
         for (text, ms) in [("40ms", 40), ("1s", 1_000), ("25 ms", 25), ("0ms", 0), ("60s", 60_000)] {
             assert_eq!(time(text), Some(Duration::from_millis(ms)), "{text}");
         }
@@ -156,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearer_one_says_it() {
+    fn rule_setting_overrides_file_setting() {
         let shared = |file: &str, rule: &str| {
             let text = format!(
                 "{{ domain: d, tollgate: {{ {file} }}, descriptors: [ {{ key: a, rate_limit: \

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_scalars_are_what_yaml_says() {
+    fn plain_scalar_types() {
         let scalar = |text| match plain(text) {
             Value::Scalar(scalar, _) => Some(scalar),
             _ => None,

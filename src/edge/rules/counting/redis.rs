@@ -277,7 +277,7 @@ mod tests {
 
     /// The value of `printf 'd|a\0x' | sha256sum`: other builds must select the same keys.
     #[test]
-    fn keys_are_chosen_alike_by_all_builds() {
+    fn key_hash_is_the_same_in_all_builds() {
         assert_eq!(key_hash("d|a", "x"), 0xdae8_ebba_aaf8_2961);
     }
 }

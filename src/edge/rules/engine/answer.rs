@@ -130,17 +130,17 @@ pub(super) struct Summary {
     /// Whether this is a dry run, which denies nothing.
     pub(super) shadow: bool,
     /// Whether there are rules with `quota_mode`, and none of them had quota left.
-    pub(super) quotas_refuse: bool,
+    pub(super) quota_rules_deny: bool,
     /// The wait for rules that admitted and counted a request that another rule denied: how long they would deny the
     /// same request now.
-    pub(super) other_retry_after: Duration,
+    pub(super) longest_other_wait: Duration,
 }
 
 impl Summary {
     /// The result of a rule that is the only one asked.
     #[inline]
     pub(super) const fn new(outcome: Outcome, shadow: bool) -> Self {
-        Self { outcome, shadow, quotas_refuse: false, other_retry_after: Duration::ZERO }
+        Self { outcome, shadow, quota_rules_deny: false, longest_other_wait: Duration::ZERO }
     }
 }
 
@@ -257,7 +257,7 @@ impl Answer {
             refuses.filter_map(|limit| limit.decided.decision?.retry_after())
         };
         let enforced = waits(Part::Enforced).max();
-        let other = if self.is_denied() { self.summary.other_retry_after } else { Duration::ZERO };
+        let other = if self.is_denied() { self.summary.longest_other_wait } else { Duration::ZERO };
         Some(enforced.max(waits(Part::Quota).min()).unwrap_or_default().max(other))
     }
 
@@ -393,7 +393,7 @@ impl<'a> Applied<'a> {
     }
 
     fn refuses(&self) -> bool {
-        self.is_over() && (self.decided.part != Part::Quota || self.summary.quotas_refuse)
+        self.is_over() && (self.decided.part != Part::Quota || self.summary.quota_rules_deny)
     }
 
     /// Whether the rule is over its limit and does more than report.

@@ -254,7 +254,7 @@ impl<'r> RequestCheck<'r> {
     /// Returns the combined outcome. If a rule can never admit the request, the outcome is "never".
     pub(super) fn outcome(&self) -> Outcome {
         let outcome = self.of(Part::Enforced).map(Decided::outcome).fold(Outcome::Allowed, worse);
-        if self.all_quotas_refuse() {
+        if self.all_quota_rules_deny() {
             // One rule with quota left is enough.
             let is_never = self.of(Part::Quota).all(|decided| decided.outcome() == Outcome::Never);
             return worse(outcome, if is_never { Outcome::Never } else { Outcome::Denied });
@@ -264,7 +264,7 @@ impl<'r> RequestCheck<'r> {
 
     /// Returns how long rules that admitted and counted a denied request would deny the same request.
     #[cold]
-    fn other_retry_after(&mut self, when: CheckTime) -> Duration {
+    fn longest_other_wait(&mut self, when: CheckTime) -> Duration {
         let admitted =
             |decided: &Decided| decided.part == Part::Enforced && decided.outcome() == Outcome::Allowed;
         let waits = self.each(|_| true).filter(|(_, decided)| admitted(decided));
@@ -287,8 +287,8 @@ impl<'r> RequestCheck<'r> {
     /// Whether there are rules with `quota_mode` and none of them has quota left. A rule that only reports always has
     /// quota left.
     #[inline]
-    fn all_quotas_refuse(&self) -> bool {
-        self.has(Part::Quota) && self.all_of_the_quotas_refuse()
+    fn all_quota_rules_deny(&self) -> bool {
+        self.has(Part::Quota) && self.every_quota_rule_denies()
     }
 
     /// Whether rules had this part when they were found.
@@ -297,7 +297,7 @@ impl<'r> RequestCheck<'r> {
         self.parts >> part as u8 & 1 == 1
     }
 
-    fn all_of_the_quotas_refuse(&self) -> bool {
+    fn every_quota_rule_denies(&self) -> bool {
         let mut reports =
             self.rules.iter().zip(&*self.decided).filter(|(_, decided)| decided.part == Part::Shadow);
         self.of(Part::Quota).count() > 0
@@ -310,11 +310,11 @@ impl<'r> RequestCheck<'r> {
     fn all_or_nothing(&mut self, when: CheckTime) -> bool {
         // A single limit is charged directly.
         let several = self.each(Part::refuses).count() > 1;
-        let admits = !several || (self.look_at_others(when) && (!self.has_shared || self.look_at_shared()));
+        let admits = !several || (self.peek_at_others(when) && (!self.has_shared || self.peek_at_shared()));
         let admitted = admits && self.charge_all(when);
         if several && !admitted && self.charged() {
             self.undo(when, true);
-            self.look_again(when);
+            self.peek_again(when);
         }
         self.report_only(admitted, when);
         admitted
@@ -327,7 +327,7 @@ impl<'r> RequestCheck<'r> {
 
     /// Peeks again at the rules whose charges were refunded. A rule that denied keeps its decision: it might admit the
     /// request by now, but nothing is charged for that.
-    pub(super) fn look_again(&mut self, when: CheckTime) {
+    pub(super) fn peek_again(&mut self, when: CheckTime) {
         for (check, decided) in self.each(Part::refuses) {
             if decided.outcome() == Outcome::Allowed {
                 check.look(decided, 0, when);
@@ -351,7 +351,7 @@ impl<'r> RequestCheck<'r> {
 
     /// Peeks at all rules that can deny. Each peek includes the rule's own cost and the costs that earlier rules would
     /// charge to the same key.
-    pub(super) fn look_together(&mut self, when: CheckTime) {
+    pub(super) fn peek_together(&mut self, when: CheckTime) {
         for place in 0..self.rules.len() {
             self.look_at(place, when);
         }
@@ -359,7 +359,7 @@ impl<'r> RequestCheck<'r> {
 
     /// Peeks at all rules that can deny. Returns whether none of them does. The rule that is charged first is peeked at
     /// only if another rule denies, because its charge gives the same information.
-    fn look_at_others(&mut self, when: CheckTime) -> bool {
+    fn peek_at_others(&mut self, when: CheckTime) -> bool {
         let is_simple = |(check, decided): (&RuleCheck<'_>, &Decided)| {
             decided.part == Part::Enforced && check.twin.is_none() && check.counted.undoes()
         };
@@ -389,20 +389,20 @@ impl<'r> RequestCheck<'r> {
 
     /// Peeks at shared rules whose charges cannot be refunded, if there are several. Returns whether none of them
     /// denies.
-    fn look_at_shared(&mut self) -> bool {
-        for (place, cost) in self.to_look_at() {
+    fn peek_at_shared(&mut self) -> bool {
+        for (place, cost) in self.rules_to_peek_at() {
             if let Some((check, decided)) = self.at(place)
                 && let CountedBy::Shared(shared) = check.counted
                 && let Some(looked) = shared.limiter.look(check.key.as_str(), cost)
             {
-                check.hear(decided, looked);
+                check.record_answer(decided, looked);
             }
         }
-        self.go_on()
+        self.may_continue()
     }
 
     /// Returns the rules that need a peek before they are charged, each with the cost of the peek.
-    pub(super) fn to_look_at(&self) -> Few<(usize, u64)> {
+    pub(super) fn rules_to_peek_at(&self) -> Few<(usize, u64)> {
         let must = |(check, decided): (&RuleCheck<'_>, &Decided)| {
             decided.part.refuses() && check.counted.is_shared() && check.cost > 0 && !check.counted.undoes()
         };
@@ -424,7 +424,7 @@ impl<'r> RequestCheck<'r> {
 
     /// Returns whether the request may continue after a peek at shared rules. If it may, the check still has to ask
     /// those rules.
-    pub(super) fn go_on(&mut self) -> bool {
+    pub(super) fn may_continue(&mut self) -> bool {
         let admits = self.outcome() == Outcome::Allowed;
         for (_, decided) in self.each(Part::refuses).filter(|(check, _)| admits && check.counted.is_shared())
         {
@@ -448,7 +448,7 @@ impl<'r> RequestCheck<'r> {
         if self.has(Part::Quota) {
             self.each(|part| part == Part::Quota).for_each(|(check, decided)| check.charge(decided, when));
         }
-        !self.all_quotas_refuse()
+        !self.all_quota_rules_deny()
     }
 
     /// Whether any rule was charged.
@@ -480,8 +480,8 @@ impl<'r> RequestCheck<'r> {
     /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with one
     /// of these rules.
     #[inline]
-    pub(super) fn missed_twin(&self, domain: &ActiveDomain) -> bool {
-        self.rules.iter().any(|check| check.missed_twin(domain))
+    pub(super) fn missed_new_twin(&self, domain: &ActiveDomain) -> bool {
+        self.rules.iter().any(|check| check.missed_new_twin(domain))
     }
 
     /// Reports the outcome of each rule, and returns the combined result.
@@ -494,13 +494,13 @@ impl<'r> RequestCheck<'r> {
         when: CheckTime,
         to: &Observers,
     ) -> Summary {
-        let (shadow, quotas_refuse) = (shadow || domain.shadow, self.all_quotas_refuse());
-        let mut summary = Summary { quotas_refuse, ..Summary::new(outcome, shadow) };
+        let (shadow, quota_rules_deny) = (shadow || domain.shadow, self.all_quota_rules_deny());
+        let mut summary = Summary { quota_rules_deny, ..Summary::new(outcome, shadow) };
         for (check, decided) in self.each(|part| part != Part::Replaced) {
             check.report(decided, domain, descriptors, &summary, to);
         }
         if (domain.charging, outcome) == (Charging::CountFirst, Outcome::Denied) {
-            summary.other_retry_after = self.other_retry_after(when);
+            summary.longest_other_wait = self.longest_other_wait(when);
         }
         summary
     }
@@ -583,7 +583,7 @@ impl<'r> RuleCheck<'r> {
     /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with this
     /// rule.
     #[inline]
-    fn missed_twin(&self, domain: &ActiveDomain) -> bool {
+    fn missed_new_twin(&self, domain: &ActiveDomain) -> bool {
         !self.is_own && self.twin.is_none() && self.active.counts_with_override(domain)
     }
 
@@ -631,12 +631,12 @@ impl<'r> RuleCheck<'r> {
     #[cold]
     fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
         if decided.decision.is_none() && self.cost > 0 {
-            self.hear(decided, shared.limiter.check(self.key.as_str(), self.cost));
+            self.record_answer(decided, shared.limiter.check(self.key.as_str(), self.cost));
         }
     }
 
     /// Stores the answer of a shared rule.
-    pub(super) fn hear(&mut self, decided: &mut Decided, (decision, by): SharedDecision) {
+    pub(super) fn record_answer(&mut self, decided: &mut Decided, (decision, by): SharedDecision) {
         self.charged = decision.charged() > 0;
         self.before =
             decision.limit().saturating_sub(decision.remaining()).saturating_sub(decision.charged());

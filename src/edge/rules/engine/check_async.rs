@@ -173,8 +173,8 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
 
     /// Same as [`RequestCheck::all_or_nothing`], but does not ask again what was already asked.
     async fn all_or_nothing(&mut self) {
-        self.check.look_together(self.now());
-        let mut admitted = self.check.outcome() == Outcome::Allowed && self.look_at_shared().await;
+        self.check.peek_together(self.now());
+        let mut admitted = self.check.outcome() == Outcome::Allowed && self.peek_at_shared().await;
         if admitted {
             self.ask_all(|check, part| part.refuses() && check.counted.undoes()).await;
             if self.check.outcome() == Outcome::Allowed {
@@ -184,7 +184,7 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
             admitted = self.check.outcome() == Outcome::Allowed && self.check.charge_all(self.now());
             if !admitted && self.check.charged() {
                 self.undo().await;
-                self.check.look_again(self.now());
+                self.check.peek_again(self.now());
             }
         }
         if admitted {
@@ -193,9 +193,9 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
         self.check.report_only(admitted, self.now());
     }
 
-    /// Same as [`RequestCheck::look_at_shared`], for all rules concurrently. Charges nothing.
-    async fn look_at_shared(&mut self) -> bool {
-        let places = self.check.to_look_at();
+    /// Same as [`RequestCheck::peek_at_shared`], for all rules concurrently. Charges nothing.
+    async fn peek_at_shared(&mut self) -> bool {
+        let places = self.check.rules_to_peek_at();
         if places.is_empty() {
             return true;
         }
@@ -210,10 +210,10 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
         };
         for (place, looked) in looks {
             if let (Some(looked), Some((check, decided))) = (looked, self.check.at(place)) {
-                check.hear(decided, looked);
+                check.record_answer(decided, looked);
             }
         }
-        self.check.go_on()
+        self.check.may_continue()
     }
 
     /// Asks all shared rules with this part concurrently.
@@ -233,7 +233,7 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
         join_all(asked.iter_mut().map(|(_, call)| call)).await;
         for (place, call) in &*asked {
             if let (Some(answer), Some((check, decided))) = (call.answer(), self.check.at(*place)) {
-                check.hear(decided, answer);
+                check.record_answer(decided, answer);
             }
         }
     }

@@ -246,11 +246,11 @@ impl LocalCounter {
         if cost > 0 && headroom == 0 && !self.is_taking_over(when) {
             return self.generation.store().check(key, when, cost);
         }
-        self.charge_keeping(key, cost, headroom, when)
+        self.charge_with_headroom(key, cost, headroom, when)
     }
 
     #[cold]
-    fn charge_keeping(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
+    fn charge_with_headroom(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         let generation = &self.generation;
         if cost == 0 {
             return self.look(key, 0, headroom, when);
@@ -268,11 +268,11 @@ impl LocalCounter {
         if headroom == 0 && !self.is_taking_over(when) {
             return self.generation.store().peek(key, when, cost).for_cost(cost);
         }
-        self.look_keeping(key, cost, headroom, when)
+        self.peek_with_headroom(key, cost, headroom, when)
     }
 
     #[cold]
-    fn look_keeping(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
+    fn peek_with_headroom(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         // A peek with cost 0 is always admitted.
         let more = if cost == 0 { 0 } else { headroom };
         let decision = self.generation.peek(key, when, cost.saturating_add(more));

@@ -346,7 +346,7 @@ impl<C: Clock> Rules<C> {
     fn is_outdated(&self, check: &RequestCheck<'_>, rules: &Loaded<RuleSet>, domain: &ActiveDomain) -> bool {
         check.charged() && {
             fence_after_rmw();
-            check.missed_twin(domain) || self.was_replaced(rules, domain, |now| check.still_counts(now))
+            check.missed_new_twin(domain) || self.was_replaced(rules, domain, |now| check.still_counts(now))
         }
     }
 

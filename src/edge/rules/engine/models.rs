@@ -82,19 +82,19 @@ fn admitted_by_two(check: fn(&Shared) -> bool) {
 }
 
 #[test]
-fn no_charge_is_lost_in_a_load() {
+fn reload_loses_no_charge() {
     explore(2, || admitted_by_two(check));
 }
 
 #[test]
 #[should_panic(expected = "one unit is admitted")]
-fn control_who_does_not_look_again_loses_a_charge() {
+fn control_without_reread_loses_charge() {
     explore(2, || admitted_by_two(check_carelessly));
 }
 
 /// An unchanged rule keeps its counter: a check during the load charges it once.
 #[test]
-fn a_rule_that_stays_is_charged_once() {
+fn unchanged_rule_is_charged_once() {
     explore(2, || {
         let rules = rules();
         let other = Arc::clone(&rules);
@@ -110,14 +110,14 @@ fn check_with_own_limit(rules: &Shared) -> bool {
 }
 
 /// A check that reads both counters before its charge, and not after it.
-fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> bool {
+fn check_counters_without_reread(rules: &Shared, descriptor: &Descriptor<'_>) -> bool {
     let in_force = rules.in_force.load();
     let domain = in_force.domain("d").expect("there are rules");
     let when = CheckTime::read(&rules.clock);
     let mut decided = Few::new();
     let mut checks = RequestCheck::new(&mut decided);
     checks.find(domain, std::slice::from_ref(descriptor), 1, when.ns(), &rules.hasher);
-    checks.look_together(when);
+    checks.peek_together(when);
     checks.outcome() == Outcome::Allowed
         && checks.each(|_| true).all(|(check, _)| {
             let counter = check.active.counter.local().expect("this process counts the rule");
@@ -126,7 +126,7 @@ fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> b
 }
 
 /// Asserts that two threads together admit at most one unit. One of them checks with its own limit.
-fn admitted_beside_own_limit(check: fn(&Shared) -> bool, own: fn(&Shared) -> bool) {
+fn admitted_with_own_limit(check: fn(&Shared) -> bool, own: fn(&Shared) -> bool) {
     let rules = rules();
     let other = Arc::clone(&rules);
     let checker = thread::spawn(move || check(&other));
@@ -136,17 +136,17 @@ fn admitted_beside_own_limit(check: fn(&Shared) -> bool, own: fn(&Shared) -> boo
 }
 
 #[test]
-fn rule_and_request_limit_are_one_counter() {
-    explore(2, || admitted_beside_own_limit(check, check_with_own_limit));
+fn rule_and_request_limit_share_count() {
+    explore(2, || admitted_with_own_limit(check, check_with_own_limit));
 }
 
 #[test]
 #[should_panic(expected = "share one counter")]
-fn control_without_a_second_look_both_are_admitted() {
-    let check = |rules: &Shared| check_without_a_second_look(rules, &Descriptor::new(&[("a", "x")]));
+fn control_without_reread_both_are_admitted() {
+    let check = |rules: &Shared| check_counters_without_reread(rules, &Descriptor::new(&[("a", "x")]));
     let own = |rules: &Shared| {
         let entries = [("a", "x")];
-        check_without_a_second_look(rules, &Descriptor::new(&entries).limit(1, Unit::Day))
+        check_counters_without_reread(rules, &Descriptor::new(&entries).limit(1, Unit::Day))
     };
-    explore(2, move || admitted_beside_own_limit(check, own));
+    explore(2, move || admitted_with_own_limit(check, own));
 }

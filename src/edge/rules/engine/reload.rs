@@ -141,7 +141,7 @@ impl<C: Clock> Rules<C> {
         let last = self.in_force.load();
         let next = read(&mut loading).and_then(|configs| {
             let hash = Config::hash_of(&configs);
-            let removals = self.refused_removals(&last, &loading, &configs);
+            let removals = self.rejected_removals(&last, &loading, &configs);
             let domains = Domain::merge(configs, self.options.merge_domains)?;
             if !removals.is_empty() {
                 return Err(ConfigError::of(removals).into());
@@ -260,7 +260,7 @@ impl<C: Clock> Rules<C> {
     }
 
     /// Returns the problems with files that would remove domains in use, unless removals are allowed.
-    pub(super) fn refused_removals(
+    pub(super) fn rejected_removals(
         &self,
         last: &RuleSet,
         loading: &Loading,

@@ -95,12 +95,12 @@ impl RuleCheck<'_> {
         decision: &Decision,
         domain: &ActiveDomain,
         descriptors: &[Descriptor<'_>],
-        &Summary { shadow, quotas_refuse, .. }: &Summary,
+        &Summary { shadow, quota_rules_deny, .. }: &Summary,
         to: &Observers,
     ) {
         let (cost, meters) = (self.cost, &*self.active.meters);
         let reports_only =
-            shadow || decided.part == Part::Shadow || (decided.part == Part::Quota && !quotas_refuse);
+            shadow || decided.part == Part::Shadow || (decided.part == Part::Quota && !quota_rules_deny);
         match decided.by.and_then(DecidedWhere::event) {
             Some(event) => meters.record(event, cost),
             None if domain.charging == Charging::CountFirst => {

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_joined_so_that_no_two_lists_are_one() {
+    fn joined_values_are_unambiguous() {
         assert_eq!(key(&[("a", "x"), ("b", "y")], 0), "");
         assert_eq!(key(&[("a", "x"), ("b", "y")], 0b10), "y");
         assert_eq!(key(&[("a", "x"), ("b", "y")], 0b11), "1:x1:y");

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_written_as_they_display() {
+    fn address_equals_display() {
         let v4 = [[0, 0, 0, 0], [9, 10, 99, 100], [203, 0, 113, 7], [255, 255, 255, 255]].map(IpAddr::from);
         let v6 = ["::", "2001:db8::1:0", "::ffff:192.0.2.1"].map(|text| text.parse().unwrap());
         for address in v4.into_iter().chain(v6) {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_repeated_is_the_same_under_its_key_only() {
+    fn repeated_address_is_reused_for_same_key() {
         let [one, other] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(IpAddr::from);
         let mut descriptors = Descriptors::new();
         for (key, address) in [("a", one), ("a", one), ("b", one), ("b", other), ("b", one)] {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_what_is_there() {
+    fn added_descriptors_are_returned() {
         let mut descriptors = Descriptors::new();
         assert!(descriptors.is_empty());
         descriptors.add([("a", "x")]);

@@ -312,7 +312,7 @@ mod tests {
         })]
 
         #[test]
-        fn automaton_agrees_with_one_by_one(
+        fn automaton_equals_linear_search(
             mut entries in prop::collection::vec(entry(), 0..60),
             requests in prop::collection::vec((prop_oneof![Just("k".to_owned()), text(4, 1)], text(12, 1)), 40),
         ) {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn first_of_a_thousand_matches_is_found() {
+    fn first_of_thousand_matches_is_found() {
         let entries = values((0..1_000).map(|n| format!("*/{n:03}/*")));
         let wild = wildcards(&entries);
         let all: String = (0..1_000).rev().map(|n| format!("/{n:03}/")).collect();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn frequent_literals_are_followed_by_a_search_one_by_one() {
+    fn frequent_literals_fall_back_to_linear_search() {
         // Each literal occurs in the text, most of them often, and only the last pattern matches.
         let entries = values((1..=200).map(|n| format!("*{}*b*", "a".repeat(n))).chain(["*c*a*".to_owned()]));
         let wild = wildcards(&entries);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_share_their_ends_are_found_by_a_literal_between() {
+    fn patterns_with_shared_ends_use_middle_literal() {
         let entries = values((0..100).map(|n| format!("/*/{n:02}/*.png")));
         let wild = wildcards(&entries);
         assert_eq!(wild.plain[0].1.literals.len(), 100);

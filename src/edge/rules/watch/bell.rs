@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_one_and_keeps_what_it_asks_for() {
+    fn bell_merges_bursts_and_keeps_rewatch() {
         let bell = Bell::default();
         bell.ring(false);
         bell.ring(true);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_it_wakes_whoever_waits() {
+    fn stop_wakes_waiter() {
         let bell = Arc::new(Bell::default());
         let waits = std::thread::spawn({
             let bell = Arc::clone(&bell);
@@ -132,7 +132,7 @@ mod tests {
 
     /// A bell that is never quiet for [`QUIET`] still wakes the thread.
     #[test]
-    fn continuous_ringing_is_heard() {
+    fn continuous_ringing_wakes_waiter() {
         let bell = Arc::new(Bell::default());
         let (tell, told) = channel();
         let waits = std::thread::spawn({

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_awaited_where_it_would_be() {
+    fn missing_path_watches_nearest_folder() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let places = Places::of(&[root.join("a/b/limits.yaml")]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_alone_is_in_the_present_folder() {
+    fn bare_name_is_in_current_folder() {
         let here = std::env::current_dir().unwrap().canonicalize().unwrap();
         let places = Places::of(&[PathBuf::from("Cargo.toml")]);
         assert!(
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_matter() {
+    fn relevant_file_events() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let places = Places::of(&[root.join("limits.yaml")]);

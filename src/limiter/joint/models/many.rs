@@ -30,7 +30,7 @@ fn eight(check: fn(&Three, usize) -> bool) {
 }
 
 #[test]
-fn eight_threads_share_three_limits_in_any_order() {
+fn eight_threads_share_three_limits() {
     sample(SCHEDULES, || {
         eight(|(x, y, z), order| match order {
             0 => check_all((on(x), on(y), on(z))).is_allowed(),
@@ -43,7 +43,7 @@ fn eight_threads_share_three_limits_in_any_order() {
 
 #[test]
 #[should_panic(expected = "only admitted requests are charged")]
-fn control_of_eight_that_check_and_then_act_charges_stay() {
+fn control_eight_check_then_act_leave_charges() {
     sample(SCHEDULES, || {
         eight(|(x, y, z), order| match order {
             0 => check_then_act(x, y) && z.check().is_allowed(),

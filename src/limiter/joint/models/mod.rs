@@ -49,7 +49,7 @@ fn both<T: Send + Sync + 'static>(shared: T, a: fn(&T) -> bool, b: fn(&T) -> boo
 }
 
 #[test]
-fn two_limits_of_one_unit_admit_one_of_two() {
+fn two_limits_admit_one_of_two_requests() {
     explore(3, || {
         let check = |(x, y): &(_, _)| check_all((on(x), on(y))).is_allowed();
         both((gcra(1), gcra(2)), check, check, |(x, y), a, b| {
@@ -70,7 +70,7 @@ fn on<A: Algorithm>(limiter: &Direct1<A>) -> BoundLimit<'_, Direct<A>, Still, ()
 /// If two requests charge the limits in opposite orders, both may be denied, each because of a charge that the other
 /// one then refunds. The docs of `check_all` describe this.
 #[test]
-fn a_lost_race_leaves_nothing_behind() {
+fn lost_race_leaves_no_charge() {
     explore(3, || {
         both(
             (gcra(1), gcra(1)),
@@ -87,7 +87,7 @@ fn a_lost_race_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_single_check_beside_a_pair() {
+fn single_check_races_a_pair() {
     explore(3, || {
         both(
             (gcra(2), gcra(1)),
@@ -104,7 +104,7 @@ fn a_single_check_beside_a_pair() {
 
 /// The log cannot refund, so it is charged last although it is listed first.
 #[test]
-fn what_cannot_be_undone_is_charged_last() {
+fn limit_without_refund_is_charged_last() {
     explore(3, || {
         let log = direct(SlidingLog::new(Quota::per_hour(2)));
         both(
@@ -147,7 +147,7 @@ fn check_then_act<A: Algorithm, B: Algorithm>(x: &Direct1<A>, y: &Direct1<B>) ->
 
 #[test]
 #[should_panic(expected = "only admitted requests are charged")]
-fn control_without_undoing_a_charge_stays() {
+fn control_without_refund_leaves_a_charge() {
     explore(3, || {
         both(
             (gcra(2), gcra(1)),

@@ -19,9 +19,9 @@ fn eight<P: LeaseSource + Send + Sync + 'static>(
 }
 
 #[test]
-fn eight_holders_on_four_stripes_spend_what_there_is() {
+fn eight_threads_spend_all_units_once() {
     sample(SCHEDULES, || {
-        let leases = Arc::new(of_pot(9, 4));
+        let leases = Arc::new(leases_of_pot(9, 4));
         leases.fill(3, T1, 0, 2);
         let spent = eight(&leases, |leases, number| leases.check(number, T1, 1 + number as u64 % 3));
         assert_eq!(spent + leases.drain(T1), 11, "each unit can be spent exactly once");
@@ -29,7 +29,7 @@ fn eight_holders_on_four_stripes_spend_what_there_is() {
 }
 
 #[test]
-fn eight_holders_spend_what_their_parent_admits() {
+fn eight_threads_spend_the_source_exactly() {
     sample(SCHEDULES, || {
         let leases = Arc::new(leases(Direct::new(Gcra::new(Quota::new(10, HOUR))), 4));
         let spent = eight(&leases, |leases, number| leases.check(number, T1, 1 + number as u64 % 2));
@@ -40,9 +40,9 @@ fn eight_holders_spend_what_their_parent_admits() {
 
 /// Two of eight threads deposit units that were charged elsewhere.
 #[test]
-fn six_spenders_beside_two_deposits_lose_nothing() {
+fn six_spenders_and_two_deposits_lose_no_unit() {
     sample(SCHEDULES, || {
-        let leases = Arc::new(of_pot(2, 2));
+        let leases = Arc::new(leases_of_pot(2, 2));
         let deposited = Arc::new(AtomicU64::new(0));
         let others = deposited.clone();
         let threads: [_; 8] = std::array::from_fn(|number| {
@@ -65,9 +65,9 @@ fn six_spenders_beside_two_deposits_lose_nothing() {
 
 /// Half of the threads check half a life later than the others. No unit of the first time is spent after its expiry.
 #[test]
-fn eight_refills_at_two_times_extend_no_lease() {
+fn eight_refills_do_not_extend_a_lease() {
     sample(SCHEDULES, || {
-        let leases = Arc::new(of_pot(12, 2));
+        let leases = Arc::new(leases_of_pot(12, 2));
         let spent = eight(&leases, |leases, number| {
             leases.check(number / 2, if number % 2 == 0 { T1 } else { T2 }, 1)
         });
@@ -80,9 +80,9 @@ fn eight_refills_at_two_times_extend_no_lease() {
 
 #[test]
 #[should_panic(expected = "each unit can be spent exactly once")]
-fn control_of_eight_a_refill_by_a_plain_store_spends_twice() {
+fn control_eight_plain_store_refill_spends_twice() {
     sample(SCHEDULES, || {
-        let leases = Arc::new(of_pot(9, 1));
+        let leases = Arc::new(leases_of_pot(9, 1));
         let spent =
             eight(
                 &leases,

@@ -64,7 +64,7 @@ fn leases<P: LeaseSource>(source: P, stripes: usize) -> Leases<P> {
     Leases::new(source, &StripeOptions { stripes: Some(stripes), life, max_block: 8 })
 }
 
-fn of_pot(units: u64, stripes: usize) -> Leases<Pot> {
+fn leases_of_pot(units: u64, stripes: usize) -> Leases<Pot> {
     leases(Pot { left: AtomicU64::new(units), late: AtomicU64::new(0) }, stripes)
 }
 
@@ -113,7 +113,7 @@ fn both<P: Send + Sync + 'static>(
 }
 
 #[test]
-fn two_holders_spend_what_their_parent_has_and_no_more() {
+fn two_stripes_spend_the_source_exactly() {
     model(|| {
         let parent = Direct::new(Gcra::new(Quota::new(8, HOUR)));
         let leases = leases(parent, 2);
@@ -125,9 +125,9 @@ fn two_holders_spend_what_their_parent_has_and_no_more() {
 }
 
 #[test]
-fn a_denial_has_seen_that_nobody_has_the_unit() {
+fn one_of_two_calls_gets_a_unit() {
     model(|| {
-        let leases = of_pot(2, 2);
+        let leases = leases_of_pot(2, 2);
         leases.fill(0, T1, 3, 0);
         // The call that asks the source first gets both units, and holds them in its hand for a moment.
         let (leases, a, b) = both(leases, |l| l.check(0, T1, 1), |l| l.check(1, T1, 1));
@@ -137,8 +137,8 @@ fn a_denial_has_seen_that_nobody_has_the_unit() {
 }
 
 /// One thread refills a stripe of one unit for a cost of two, while the other thread spends from it.
-fn refill_against_spend(refill: fn(&Leases<Pot>) -> u64) {
-    let leases = of_pot(2, 1);
+fn race_refill_and_spend(refill: fn(&Leases<Pot>) -> u64) {
+    let leases = leases_of_pot(2, 1);
     leases.fill(0, T1, 0, 1);
     let (leases, a, b) = both(leases, refill, |l| l.check(0, T1, 1));
     let spent = a + b + leases.drain(T1);
@@ -156,19 +156,19 @@ fn refill_by_store(leases: &Leases<Pot>) -> u64 {
 }
 
 #[test]
-fn a_refill_races_with_a_spend() {
-    model(|| refill_against_spend(|l| l.check(0, T1, 2)));
+fn refill_and_spend_race() {
+    model(|| race_refill_and_spend(|l| l.check(0, T1, 2)));
 }
 
 #[test]
 #[should_panic(expected = "a refill spends no unit of the stripe twice")]
-fn control_refilling_by_a_plain_store_spends_twice() {
-    model(|| refill_against_spend(refill_by_store));
+fn control_plain_store_refill_spends_twice() {
+    model(|| race_refill_and_spend(refill_by_store));
 }
 
 /// One thread takes both units of another thread's stripe, while that thread spends one.
-fn steal_against_spend(steal: fn(&Leases<Pot>) -> u64) {
-    let leases = of_pot(0, 2);
+fn race_steal_and_spend(steal: fn(&Leases<Pot>) -> u64) {
+    let leases = leases_of_pot(0, 2);
     leases.fill(1, T1, 0, 2);
     let (leases, a, b) = both(leases, steal, |l| l.check(1, T1, 1));
     assert!(a == 0 || b == 0, "only one of the two threads gets units");
@@ -178,15 +178,15 @@ fn steal_against_spend(steal: fn(&Leases<Pot>) -> u64) {
 }
 
 #[test]
-fn a_steal_races_with_a_spend() {
-    model(|| steal_against_spend(|l| l.check(0, T1, 2)));
+fn steal_and_spend_race() {
+    model(|| race_steal_and_spend(|l| l.check(0, T1, 2)));
 }
 
 #[test]
 #[should_panic(expected = "only one of the two threads gets units")]
-fn control_stealing_by_a_plain_store_spends_twice() {
+fn control_plain_store_steal_spends_twice() {
     model(|| {
-        steal_against_spend(|l| {
+        race_steal_and_spend(|l| {
             let word = l.words.stripes[1].load(Ordering::SeqCst);
             let held = l.terms.layout.held(word, T1);
             if held < 2 {
@@ -199,9 +199,9 @@ fn control_stealing_by_a_plain_store_spends_twice() {
 }
 
 #[test]
-fn two_thieves_share_nothing_and_lose_nothing() {
+fn two_steals_lose_no_unit() {
     model(|| {
-        let leases = of_pot(0, 4);
+        let leases = leases_of_pot(0, 4);
         leases.fill(2, T1, 0, 1);
         leases.fill(3, T1, 0, 1);
         let (leases, a, b) = both(leases, |l| l.check(0, T1, 2), |l| l.check(1, T1, 2));
@@ -211,9 +211,9 @@ fn two_thieves_share_nothing_and_lose_nothing() {
 }
 
 #[test]
-fn a_lease_is_spent_before_it_expires_or_not_at_all() {
+fn expired_lease_is_not_spent() {
     model(|| {
-        let leases = of_pot(0, 1);
+        let leases = leases_of_pot(0, 1);
         leases.fill(0, T1, 0, 2);
         let clock = Arc::new(AtomicU64::new(E1 - 1 - LIFE / 16));
         let ticker = clock.clone();
@@ -240,8 +240,8 @@ fn a_lease_is_spent_before_it_expires_or_not_at_all() {
 }
 
 /// Two threads find their common stripe empty and refill it, one of them half a life later than the other.
-fn refills_at_two_times(late: fn(&Leases<Pot>) -> u64) {
-    let leases = of_pot(6, 1);
+fn race_refills_at_two_times(late: fn(&Leases<Pot>) -> u64) {
+    let leases = leases_of_pot(6, 1);
     leases.fill(0, T1, 1, 0);
     let (leases, _, _) = both(leases, |l| l.check(0, T1, 1), late);
     // Counts only the units in stripes: the source has no more.
@@ -251,15 +251,15 @@ fn refills_at_two_times(late: fn(&Leases<Pot>) -> u64) {
 }
 
 #[test]
-fn a_refill_extends_no_lease() {
-    model(|| refills_at_two_times(|l| l.check(0, T2, 1)));
+fn refill_does_not_extend_a_lease() {
+    model(|| race_refills_at_two_times(|l| l.check(0, T2, 1)));
 }
 
 #[test]
 #[should_panic(expected = "no unit is spent after its lease has expired")]
-fn control_joining_under_the_later_expiry_extends_leases() {
+fn control_join_at_later_expiry_extends_lease() {
     model(|| {
-        refills_at_two_times(|l| {
+        race_refills_at_two_times(|l| {
             let Some(hand) = l.charged(0, T2, 1, 2).1 else { return 0 };
             loop {
                 let word = l.words.stripes[0].load(Ordering::SeqCst);
@@ -274,8 +274,8 @@ fn control_joining_under_the_later_expiry_extends_leases() {
 }
 
 /// One thread takes units of two expiries from other stripes. One unit is missing, because another thread spends it.
-fn put_back_of_two_expiries(steal: fn(&Leases<Pot>) -> u64) {
-    let leases = of_pot(0, 4);
+fn race_put_back_of_two_expiries(steal: fn(&Leases<Pot>) -> u64) {
+    let leases = leases_of_pot(0, 4);
     leases.fill(1, T1, 0, 1);
     leases.fill(2, T2, 0, 2);
     let (leases, a, b) = both(leases, steal, |l| l.check(2, T2, 1));
@@ -285,15 +285,15 @@ fn put_back_of_two_expiries(steal: fn(&Leases<Pot>) -> u64) {
 }
 
 #[test]
-fn a_hand_that_is_put_back_lives_no_longer() {
-    model(|| put_back_of_two_expiries(|l| l.check(0, T2, 3)));
+fn put_back_keeps_the_earlier_expiry() {
+    model(|| race_put_back_of_two_expiries(|l| l.check(0, T2, 3)));
 }
 
 #[test]
 #[should_panic(expected = "units that are put back keep the earlier expiry")]
-fn control_putting_back_under_the_later_expiry_extends_leases() {
+fn control_put_back_at_later_expiry_extends_lease() {
     model(|| {
-        put_back_of_two_expiries(|l| {
+        race_put_back_of_two_expiries(|l| {
             let home = &l.words.stripes[0];
             if l.account().held_by_others(home, T2) < 3 {
                 return 0;
@@ -311,8 +311,8 @@ fn control_putting_back_under_the_later_expiry_extends_leases() {
 }
 
 /// One thread draws the unit of a deposit slot, while the other thread deposits two units of the same expiry.
-fn deposit_against_draw(deposit: fn(&Leases<Pot>) -> u64) {
-    let leases = of_pot(0, 1);
+fn race_deposit_and_draw(deposit: fn(&Leases<Pot>) -> u64) {
+    let leases = leases_of_pot(0, 1);
     assert_eq!(leases.account().deposit(Lease::new(1, HOUR), T1, T1), 1);
     let (leases, a, b) = both(leases, |l| l.check(0, T1, 1), deposit);
     assert_eq!((a, b), (1, 2), "the slot holds one unit, and has room for two more");
@@ -322,15 +322,15 @@ fn deposit_against_draw(deposit: fn(&Leases<Pot>) -> u64) {
 }
 
 #[test]
-fn a_deposit_races_with_a_draw() {
-    model(|| deposit_against_draw(|l| l.account().deposit(Lease::new(2, HOUR), T1, T1)));
+fn deposit_and_draw_race() {
+    model(|| race_deposit_and_draw(|l| l.account().deposit(Lease::new(2, HOUR), T1, T1)));
 }
 
 #[test]
 #[should_panic(expected = "a deposit spends no unit of the slot twice")]
-fn control_depositing_by_overwriting_spends_twice() {
+fn control_overwriting_deposit_spends_twice() {
     model(|| {
-        deposit_against_draw(|l| {
+        race_deposit_and_draw(|l| {
             let slots = l.words.deposits().slots(T1);
             let slot = slots.iter().find(|slot| slot.load(Ordering::SeqCst) > 0).unwrap_or(&slots[0]);
             let word = slot.load(Ordering::SeqCst);
@@ -342,23 +342,23 @@ fn control_depositing_by_overwriting_spends_twice() {
 }
 
 #[test]
-fn two_deposits_lose_nothing() {
+fn two_deposits_lose_no_unit() {
     model(|| {
         let deposit = |units| move |l: &Leases<Pot>| l.account().deposit(Lease::new(units, HOUR), T1, T1);
-        let (leases, a, b) = both(of_pot(0, 1), deposit(1), deposit(2));
+        let (leases, a, b) = both(leases_of_pot(0, 1), deposit(1), deposit(2));
         assert_eq!((a, b), (1, 2), "both deposits have room");
         assert_eq!(leases.drain(T1), 3, "all deposited units can be spent");
     });
 }
 
 /// The words of one key among many: one stripe, and deposits.
-struct OneOfMany {
+struct KeyLeases {
     pot: Pot,
     terms: Terms,
     words: Small,
 }
 
-impl OneOfMany {
+impl KeyLeases {
     fn account(&self) -> Account<'_, Pot, Small> {
         Account { source: &self.pot, terms: &self.terms, words: &self.words }
     }
@@ -369,9 +369,9 @@ impl OneOfMany {
 }
 
 /// One thread spends a key's units, another takes them out, and a third deposits.
-fn giving_back(take: fn(&OneOfMany) -> u64) {
+fn race_take_all_and_spend(take: fn(&KeyLeases) -> u64) {
     let pot = Pot { left: AtomicU64::new(0), late: AtomicU64::new(0) };
-    let of = OneOfMany { pot, terms: Terms::new(1_000, Duration::from_nanos(LIFE), 8), words: Small::new() };
+    let of = KeyLeases { pot, terms: Terms::new(1_000, Duration::from_nanos(LIFE), 8), words: Small::new() };
     of.account().deposit(Lease::new(2, HOUR), T1, T1);
     assert_eq!(of.spend(1), 1, "the other unit is in the stripe or in the deposits");
     let of = Arc::new(of);
@@ -386,9 +386,9 @@ fn giving_back(take: fn(&OneOfMany) -> u64) {
 }
 
 #[test]
-fn units_are_given_back_or_spent() {
+fn taken_units_are_not_spent() {
     model(|| {
-        giving_back(|of| {
+        race_take_all_and_spend(|of| {
             let mut taken = 0;
             of.account().take_all(T1, |units, _| taken += units);
             taken
@@ -398,10 +398,10 @@ fn units_are_given_back_or_spent() {
 
 #[test]
 #[should_panic(expected = "no unit is both given back and spent")]
-fn control_taking_out_by_a_plain_store_gives_back_what_is_spent() {
+fn control_plain_store_take_returns_spent_units() {
     // A bound of two preemptions finds the fault.
     crate::base::sync::explore(2, || {
-        giving_back(|of| {
+        race_take_all_and_spend(|of| {
             let places = of.words.all(T1);
             let take = |place: &AtomicU64| {
                 let units = of.terms.layout.held(place.load(Ordering::SeqCst), T1);
@@ -416,9 +416,9 @@ fn control_taking_out_by_a_plain_store_gives_back_what_is_spent() {
 /// Shows the known limit of denials: while one call holds both units in its hand, another call is denied.
 #[test]
 #[should_panic(expected = "both of two threads get one of two units")]
-fn what_another_call_carries_is_not_seen() {
+fn units_in_another_hand_are_not_seen() {
     model(|| {
-        let leases = of_pot(2, 2);
+        let leases = leases_of_pot(2, 2);
         leases.fill(0, T1, 3, 0);
         let (_, a, b) = both(leases, |l| l.check(0, T1, 1), |l| l.check(1, T1, 1));
         assert_eq!(a + b, 2, "both of two threads get one of two units");

@@ -83,7 +83,7 @@ enum WaitStage {
     Polling {
         place: LinePosition,
         /// When to ask again.
-        told_ns: u64,
+        ask_at_ns: u64,
         /// The minimum pause if the next reservation is denied too.
         pause_ns: u64,
     },
@@ -165,9 +165,9 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
                 }
                 LineStanding::Behind { turn_ns, moved_ns } => self.patience(place, turn_ns, moved_ns, now_ns),
             },
-            WaitStage::Polling { told_ns, .. } if now_ns < told_ns => Some(told_ns),
-            WaitStage::Polling { place, told_ns, pause_ns } => {
-                self.ask(place, told_ns, now_ns, pause_ns);
+            WaitStage::Polling { ask_at_ns, .. } if now_ns < ask_at_ns => Some(ask_at_ns),
+            WaitStage::Polling { place, ask_at_ns, pause_ns } => {
+                self.ask(place, ask_at_ns, now_ns, pause_ns);
                 None
             }
             WaitStage::Reserved { turn_ns, .. } if now_ns < turn_ns => Some(turn_ns),
@@ -244,24 +244,24 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
                 self.stage = WaitStage::Reserved { place, charge: decision, turn_ns };
             }
             Outcome::Never => self.reject(place, NotReady::new(decision, u64::MAX), now_ns),
-            Outcome::Denied => self.come_back(place, &decision, now_ns, pause_ns),
+            Outcome::Denied => self.retry_or_reject(place, &decision, now_ns, pause_ns),
         }
     }
 
     /// Handles a denial: the turn is after the deadline, or the store cannot predict it.
-    fn come_back(&mut self, place: LinePosition, denied: &Decision, now_ns: u64, pause_ns: u64) {
+    fn retry_or_reject(&mut self, place: LinePosition, denied: &Decision, now_ns: u64, pause_ns: u64) {
         // For a queue, the peek also contains the length of the queue. The denied reservation contains only the time to
         // ask again.
         let turn_ns = turn(&self.look(denied.at().as_nanos()), self.cost);
         let retry_ns = denied.retry_after().map_or(u64::MAX, saturating_nanos).max(1);
-        let told_ns = later(denied, retry_ns.max(pause_ns)).min(self.deadline_ns);
-        if later(denied, turn_ns) > self.deadline_ns || told_ns <= now_ns {
+        let ask_at_ns = later(denied, retry_ns.max(pause_ns)).min(self.deadline_ns);
+        if later(denied, turn_ns) > self.deadline_ns || ask_at_ns <= now_ns {
             return self.reject(place, NotReady::new(*denied, turn_ns.max(retry_ns)), now_ns);
         }
-        self.lines.set_turn(place, told_ns, false);
+        self.lines.set_turn(place, ask_at_ns, false);
         // A store without free slots does not know when it will have one.
         let pause_ns = pause_ns.saturating_mul(2).clamp(PAUSES_NS.0, PAUSES_NS.1);
-        self.stage = WaitStage::Polling { place, told_ns, pause_ns };
+        self.stage = WaitStage::Polling { place, ask_at_ns, pause_ns };
     }
 
     /// Returns the time until which to wait for the head, whose turn is at `turn_ns` or not known yet. Gives up if the

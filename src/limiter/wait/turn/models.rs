@@ -11,7 +11,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 #[test]
-fn models_who_comes_while_the_head_asks_is_not_refused_for_its_units_twice() {
+fn models_head_units_count_once_for_next_waiter() {
     explore(3, || {
         // Leaked, because a turn borrows it and moves to a thread.
         let clock: &ManualClock = Box::leak(Box::new(ManualClock::new(Timestamp::from_secs(9))));

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_advice() {
+    fn invalid_arguments_are_refused_with_advice() {
         assert!(refused(Bloom::for_items(0, 0.01)).contains("items is 0"));
         assert!(refused(Bloom::for_memory(8, 0)).contains("items is 0"));
         assert!(refused(Bloom::for_memory(7, 1)).contains("at least 8"));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_filter_that_keeps_its_share_is_made() {
+    fn for_items_creates_smallest_filter() {
         for share in [0.000_03, 0.001, 0.01, 0.3, 0.999] {
             for items in [1, 2, 1_000, 123_456] {
                 let filter = Bloom::for_items(items, share).unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_new_once() {
+    fn key_is_new_only_once() {
         for bytes in [8, 15, 16, 1_000] {
             let filter = Bloom::for_memory(bytes, 1).unwrap();
             assert!(filter.state_bytes() <= bytes);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn one_word_fills_up_and_then_holds_everything() {
+    fn full_word_reports_every_key() {
         let filter = Bloom::for_memory(8, 1).unwrap();
         for key in 0..1_000 {
             filter.insert(&key);

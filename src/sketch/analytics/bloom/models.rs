@@ -47,7 +47,7 @@ fn neighbour(filter: &Filter) -> u64 {
     (KEY + 1..).find(meets).unwrap()
 }
 
-fn one_is_first(told: [bool; 2]) {
+fn assert_one_is_first(told: [bool; 2]) {
     assert_eq!(
         told.iter().filter(|&&was_there| !was_there).count(),
         1,
@@ -56,28 +56,28 @@ fn one_is_first(told: [bool; 2]) {
 }
 
 #[test]
-fn of_two_inserters_of_a_key_one_is_first() {
+fn one_of_two_racing_inserts_finds_key_new() {
     model(|| {
         let filter = filter();
-        one_is_first(racing(&filter, insert, [KEY, KEY]));
+        assert_one_is_first(racing(&filter, insert, [KEY, KEY]));
         assert!(filter.contains_hash(KEY), "the key is in the filter");
     });
 }
 
 #[test]
-fn a_third_key_in_the_word_changes_nothing() {
+fn neighbour_in_word_keeps_its_bits() {
     model(|| {
         let filter = filter();
         let neighbour = neighbour(&filter);
         let [one, other, next_door] = racing(&filter, insert, [KEY, KEY, neighbour]);
-        one_is_first([one, other]);
+        assert_one_is_first([one, other]);
         assert!(!next_door, "no other key sets all bits of the neighbour");
         assert!(filter.contains_hash(KEY) && filter.contains_hash(neighbour), "no bit is lost");
     });
 }
 
 #[test]
-fn what_is_inserted_after_a_clear_is_there() {
+fn insert_after_clear_is_kept() {
     model(|| {
         let filter = filter();
         filter.insert_hash(KEY);
@@ -96,13 +96,13 @@ fn what_is_inserted_after_a_clear_is_there() {
 /// The control returns its answer from the word that it loaded before the insert.
 #[test]
 #[should_panic(expected = "exactly one insert finds the key new")]
-fn control_answering_by_the_load_has_two_first() {
+fn control_answer_from_load_has_two_first() {
     fn by_the_load(filter: &Filter, key: u64) -> bool {
         let there = filter.contains_hash(key);
         filter.insert_hash(key);
         there
     }
-    model(|| one_is_first(racing(&filter(), by_the_load, [KEY, KEY])));
+    model(|| assert_one_is_first(racing(&filter(), by_the_load, [KEY, KEY])));
 }
 
 /// The control stores the loaded word with the new bits added, instead of an atomic OR.

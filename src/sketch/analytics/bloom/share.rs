@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_formula_agrees_with_filling_words() {
+    fn false_positive_formula_matches_simulation() {
         for load in [0.1, 1.0, 64.0 / 24.0, 4.0, 8.0, 16.0] {
             for bits in 1..=MAX_BITS {
                 let (formula, filled) = (false_positives(load, bits), by_filling(load, bits));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_table_is_computed() {
+    fn documented_false_positive_table_is_right() {
         for (bits_a_key, percent) in
             [(8, 3.35), (10, 1.78), (12, 1.04), (16, 0.405), (24, 0.100), (64, 0.0029)]
         {

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_all_share_counts_all() {
+    fn shared_counter_counts_all_keys() {
         for depth in 1..=MAX_DEPTH {
             let counts = counts(1, depth);
             for (before, key) in (0..10).zip(["a", "b", "c"].iter().cycle()) {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_counted_for_nothing() {
+    fn zero_units_count_nothing() {
         let counts = counts(3, 2);
         assert_eq!(counts.add(&1, 0), 0);
         assert_eq!(counts.add(&1, 5), 5);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_stop_at_their_most() {
+    fn counters_saturate_at_max() {
         for depth in 1..=MAX_DEPTH {
             let counts = counts(2, depth);
             assert_eq!(counts.add(&1, CountMin::MAX - 1), CountMin::MAX - 1);
@@ -377,14 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn sums_pass_the_most_without_wrapping() {
+    fn sums_beyond_max_saturate() {
         let counts = counts(2, 3);
         assert_eq!(counts.add(&1, CountMin::MAX - 5), CountMin::MAX - 5);
         assert_eq!(counts.add(&1, 7), CountMin::MAX);
     }
 
     #[test]
-    fn a_clear_forgets_all() {
+    fn clear_resets_all_counts() {
         let counts = counts(7, 5);
         for key in 0..100 {
             counts.add(&key, 3);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_raises_only_what_is_too_low() {
+    fn add_raises_only_lower_counters() {
         let counts = counts(64, 4);
         let places = counts.places::<4>(7);
         for (place, count) in places.into_iter().zip([10, 3, 4, 9]) {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_is_used_all_over_and_alike() {
+    fn rows_use_all_counters_evenly() {
         for width in [1, 2, 3, 6, 7, 64, 100] {
             let counts = counts(width, MAX_DEPTH);
             let mut used = vec![0_u32; width * MAX_DEPTH];
@@ -424,7 +424,7 @@ mod tests {
 
     /// Compares the errors with those of plain count-min, in which an add raises every counter of the key.
     #[test]
-    fn conservative_update_is_nowhere_worse_than_plain() {
+    fn conservative_update_never_exceeds_plain() {
         for (width, depth) in [(16, 2), (100, 4), (1_000, 4)] {
             let counts = counts(width, depth);
             let mut plain = vec![0_u64; width * depth];

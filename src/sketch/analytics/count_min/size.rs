@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_advice() {
+    fn invalid_arguments_are_refused_with_advice() {
         assert!(refused(CountMin::try_new(0, 4)).contains("at least 1 counter"));
         for depth in [0, 9, usize::MAX] {
             assert!(refused(CountMin::try_new(1, depth)).contains("1 to 8 rows"));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_give_their_widths_and_depths() {
+    fn for_error_computes_width_and_depth() {
         for (epsilon, delta, width, depth) in [
             (0.01, 0.01, 272, 5),
             (0.001, 0.5, 2_719, 1),
@@ -178,7 +178,7 @@ mod tests {
 
     /// The width in the error message is the smallest that reaches delta: (1 / (width × epsilon))^8 ≤ delta.
     #[test]
-    fn rarer_failures_than_eight_rows_allow_are_refused_with_a_width_that_does() {
+    fn too_small_delta_is_refused_with_a_width() {
         let error = refused(CountMin::for_error(0.01, 1e-6));
         assert!(error.contains("8 rows of 563 counters"), "{error}");
         assert!((1.0_f64 / (563.0 * 0.01)).powi(8) < 1e-6);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_give_widths_that_keep_markovs_bound() {
+    fn size_for_limit_keeps_markov_bound() {
         for units in [0, 1, 1_000, 10_000_000, u64::MAX] {
             for limit in [1, 2, 1_000, u64::MAX] {
                 for share in [0.9, 0.1, 1e-3, 1e-5, 1e-12, f64::MIN_POSITIVE] {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_not_exceeded() {
+    fn for_memory_stays_within_bytes() {
         for bytes in [4, 31, 32, 33, 1_000, 1 << 20] {
             for depth in [1, 8].into_iter().filter(|depth| depth * 4 <= bytes) {
                 let counts = CountMin::for_memory(bytes, depth).unwrap();

@@ -25,7 +25,7 @@ impl<'a> Guard<'a> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.rows.take_away(&self.place, self.n);
+        self.rows.subtract_units(&self.place, self.n);
     }
 }
 
@@ -48,7 +48,7 @@ impl<H> OwnedGuard<H> {
 impl<H> Drop for OwnedGuard<H> {
     #[inline]
     fn drop(&mut self) {
-        self.in_flight.rows.take_away(&self.place, self.n);
+        self.in_flight.rows.subtract_units(&self.place, self.n);
     }
 }
 

@@ -188,7 +188,7 @@ impl Rows {
 
     /// Subtracts `n`, which was added before, from each of the key's counters.
     #[inline]
-    fn take_away(&self, place: &KeyCounters, n: u32) {
+    fn subtract_units(&self, place: &KeyCounters, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
             // Ordering: Relaxed. The load needs no other data. If the counter gets stuck after this load, the thread
@@ -215,7 +215,7 @@ impl Rows {
         if count <= limit {
             return Ok(count);
         }
-        self.take_away(place, n);
+        self.subtract_units(place, n);
         // A stuck count stays at the maximum.
         let others = if count == u64::MAX { count } else { count - u64::from(n) };
         Err(Full { count: others, limit })
@@ -368,7 +368,7 @@ mod tests {
     use crate::sketch::hash::mix;
 
     #[test]
-    fn a_keys_counters_are_four() {
+    fn key_has_four_different_counters() {
         let rows = Rows::new(3 * Rows::MIN_BYTES).unwrap();
         for hash in (0..10_000).map(mix) {
             let KeyCounters(places) = rows.place(hash);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_is_full_is_stuck_and_never_wraps() {
+    fn full_counter_sticks_and_never_wraps() {
         let rows = Rows::new(Rows::MIN_BYTES).unwrap();
         let place = rows.place(7);
         // Leaked guards have left room for two more guards with the largest number.
@@ -387,7 +387,7 @@ mod tests {
             counter.store(STUCK_FROM - 2 * u64::from(u32::MAX), Relaxed);
         }
         assert_eq!(rows.enter(&place, u32::MAX), STUCK_FROM - u64::from(u32::MAX));
-        rows.take_away(&place, u32::MAX);
+        rows.subtract_units(&place, u32::MAX);
         assert_eq!(rows.read(&place), STUCK_FROM - 2 * u64::from(u32::MAX));
         rows.add(&place, u32::MAX);
         // The counter gets stuck and stays stuck, even if requests enter and leave.
@@ -395,7 +395,7 @@ mod tests {
             assert_eq!(rows.enter(&place, u32::MAX), u64::MAX);
         }
         for _ in 0..10 {
-            rows.take_away(&place, u32::MAX);
+            rows.subtract_units(&place, u32::MAX);
             assert_eq!(rows.read(&place), u64::MAX);
         }
         assert_eq!(

@@ -31,7 +31,7 @@ fn admitted<const N: usize>(rows: &Arc<Rows>, try_enter: Try) -> usize {
 }
 
 #[test]
-fn two_that_try_for_one_place_are_never_both_let_in() {
+fn two_entries_never_exceed_limit_one() {
     model(3, || {
         let rows = rows();
         let admitted = admitted::<1>(&rows, ours);
@@ -42,7 +42,7 @@ fn two_that_try_for_one_place_are_never_both_let_in() {
 
 /// Requests above the limit do not subtract again, because that has too many interleavings.
 #[test]
-fn three_that_try_for_two_places_are_never_all_let_in() {
+fn three_entries_never_exceed_limit_two() {
     fn stay(rows: &Rows, place: &KeyCounters) -> bool {
         rows.enter(place, 1) <= 2
     }
@@ -53,14 +53,14 @@ fn three_that_try_for_two_places_are_never_all_let_in() {
 }
 
 #[test]
-fn a_place_that_is_given_back_can_be_taken() {
+fn released_request_frees_its_place() {
     model(3, || {
         let rows = rows();
         let place = rows.place(X);
         assert_eq!(rows.enter(&place, 1), 1);
         let leaving = {
             let rows = rows.clone();
-            thread::spawn(move || rows.take_away(&rows.place(X), 1))
+            thread::spawn(move || rows.subtract_units(&rows.place(X), 1))
         };
         let admitted = u64::from(ours(&rows, &place));
         leaving.join().unwrap();
@@ -70,7 +70,7 @@ fn a_place_that_is_given_back_can_be_taken() {
 }
 
 #[test]
-fn a_count_is_never_below_those_who_are_in() {
+fn count_is_at_least_requests_in_flight() {
     model(3, || {
         let rows = rows();
         let place = rows.place(X);
@@ -80,7 +80,7 @@ fn a_count_is_never_below_those_who_are_in() {
             thread::spawn(move || {
                 let place = rows.place(X);
                 let count = rows.enter(&place, 2);
-                rows.take_away(&place, 2);
+                rows.subtract_units(&place, 2);
                 count
             })
         };
@@ -95,7 +95,7 @@ fn a_count_is_never_below_those_who_are_in() {
 /// The control decides from the values that the additions return.
 #[test]
 #[should_panic(expected = "limit 1, 2 admitted")]
-fn control_judging_by_the_additions_lets_two_in() {
+fn control_decision_from_additions_admits_two() {
     fn by_additions(rows: &Rows, place: &KeyCounters) -> bool {
         let before = place.0.map(|index| rows.counters[index].fetch_add(1, AcqRel));
         before.into_iter().min() == Some(0)
@@ -109,7 +109,7 @@ fn control_judging_by_the_additions_lets_two_in() {
 /// The control uses Relaxed additions, so each thread may miss the other's addition.
 #[test]
 #[should_panic(expected = "limit 1, 2 admitted")]
-fn control_relaxed_additions_let_two_in() {
+fn control_relaxed_additions_admit_two() {
     fn relaxed(rows: &Rows, place: &KeyCounters) -> bool {
         for &index in &place.0 {
             rows.counters[index].fetch_add(1, Relaxed);

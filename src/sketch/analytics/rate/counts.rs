@@ -113,7 +113,7 @@ impl RateCounters {
         let counters = &self.counters[0];
         let lines = counters.lines(hash);
         if let Some(hint) = self.prefetch {
-            self.of(self.windows.newest()).approach_to_write(hint, &lines);
+            self.of(self.windows.newest()).prefetch_to_write(hint, &lines);
         }
         if counters.is_together() {
             self.observe_in::<2, 2>(&lines, time, events)
@@ -135,7 +135,7 @@ impl RateCounters {
         if let Some(hint) = self.prefetch
             && self.windows.is_ending(&moment)
         {
-            self.of(moment.window.wrapping_add(1)).approach_to_write(hint, lines);
+            self.of(moment.window.wrapping_add(1)).prefetch_to_write(hint, lines);
         }
         loop {
             let window = moment.window;

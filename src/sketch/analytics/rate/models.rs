@@ -82,7 +82,7 @@ fn told(window: u64, all: &[Observed]) -> Vec<u64> {
     counts
 }
 
-fn two_events_at_once(largest: u64, preemptions: usize) {
+fn race_two_events(largest: u64, preemptions: usize) {
     model(preemptions, move || {
         let shared = Shared::new(largest);
         let other = spawn(&shared, |shared| shared.observe(1));
@@ -93,17 +93,17 @@ fn two_events_at_once(largest: u64, preemptions: usize) {
 }
 
 #[test]
-fn two_events_at_once_are_counted_one_after_the_other_in_two_words() {
-    two_events_at_once(TOGETHER, 5);
+fn racing_events_get_different_counts_in_two_words() {
+    race_two_events(TOGETHER, 5);
 }
 
 #[test]
-fn two_events_at_once_are_counted_one_after_the_other_in_four_words() {
-    two_events_at_once(APART, 4);
+fn racing_events_get_different_counts_in_four_words() {
+    race_two_events(APART, 4);
 }
 
 #[test]
-fn three_events_at_once_are_counted_one_after_the_other() {
+fn three_racing_events_get_different_counts() {
     model(3, || {
         let shared = Shared::new(TOGETHER);
         let others = [(); 2].map(|()| spawn(&shared, |shared| shared.observe(1)));
@@ -113,7 +113,7 @@ fn three_events_at_once_are_counted_one_after_the_other() {
 }
 
 #[test]
-fn at_a_turn_each_event_is_counted_in_its_own_window() {
+fn boundary_events_count_in_own_window() {
     model(3, || {
         let shared = Shared::new(TOGETHER);
         let late = spawn(&shared, |shared| shared.observe(1));
@@ -137,7 +137,7 @@ fn at_a_turn_each_event_is_counted_in_its_own_window() {
 }
 
 /// A thread is preempted for two windows. The words that it writes then belong to the window two later.
-fn held_up_for_two_windows(largest: u64, before: u64, preemptions: usize) {
+fn preempt_for_two_windows(largest: u64, before: u64, preemptions: usize) {
     model(preemptions, move || {
         let shared = Shared::new(largest);
         shared.observe(before);
@@ -170,17 +170,17 @@ fn held_up_for_two_windows(largest: u64, before: u64, preemptions: usize) {
 }
 
 #[test]
-fn who_is_held_up_for_two_windows_takes_no_counts_along_in_two_words() {
-    held_up_for_two_windows(TOGETHER, 3, 5);
+fn preempted_event_carries_no_count_in_two_words() {
+    preempt_for_two_windows(TOGETHER, 3, 5);
 }
 
 #[test]
-fn who_is_held_up_for_two_windows_takes_no_counts_along_in_four_words() {
-    held_up_for_two_windows(APART, 0, 4);
+fn preempted_event_carries_no_count_in_four_words() {
+    preempt_for_two_windows(APART, 0, 4);
 }
 
 #[test]
-fn events_of_given_times_are_counted_in_their_window_or_the_latest() {
+fn given_times_count_in_own_or_latest_window() {
     model(3, || {
         let shared = Shared::new(TOGETHER);
         let late = spawn(&shared, |shared| shared.observe_at(W, 1));
@@ -196,7 +196,7 @@ fn events_of_given_times_are_counted_in_their_window_or_the_latest() {
 }
 
 #[test]
-fn a_look_never_takes_a_later_windows_counts_for_the_past() {
+fn read_never_mixes_windows() {
     model(3, || {
         let shared = Shared::new(TOGETHER);
         shared.observe(3);
@@ -215,7 +215,7 @@ fn a_look_never_takes_a_later_windows_counts_for_the_past() {
 /// The control raises all words with an atomic maximum and does not commit.
 #[test]
 #[should_panic(expected = "each event gets a count of its own")]
-fn control_raising_all_words_tells_one_count_twice() {
+fn control_raising_all_words_repeats_a_count() {
     fn observe(windows: &Windows, counters: &WindowCounters) -> u64 {
         let rows = counters.rows::<2, 2>(&counters.lines(X));
         let count = counters.read(windows, &rows, W).unwrap().least + 1;
@@ -240,7 +240,7 @@ fn control_raising_all_words_tells_one_count_twice() {
 /// word whose tag value has repeated.
 #[test]
 #[should_panic(expected = "the counts of the later window are kept")]
-fn control_without_the_newest_window_a_later_one_is_lost() {
+fn control_without_newest_window_loses_later_counts() {
     fn observe(windows: &Windows, counters: &WindowCounters, window: u64) {
         let rows = counters.rows::<2, 2>(&counters.lines(X));
         loop {

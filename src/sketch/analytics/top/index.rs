@@ -112,7 +112,7 @@ mod tests {
 
     /// Inserts and removes slots with few home places in any order, and compares the index with a set.
     #[test]
-    fn what_was_entered_is_found_until_it_is_removed() {
+    fn index_finds_slots_until_removed() {
         const SLOTS: u32 = 16;
         let mut index = Index::for_slots(SLOTS as usize).unwrap();
         // Five hashes for sixteen slots give long runs, and some of them wrap around the end.

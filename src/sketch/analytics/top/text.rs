@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_cut_between_characters() {
+    fn text_is_cut_between_characters() {
         // Characters of two, three and four bytes.
         let text = "aé€😀";
         let kept = |text: CutText<4>| text.as_str().to_owned();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_begin_alike_stay_apart() {
+    fn texts_with_equal_beginning_differ() {
         let texts = ["", "a", "ab", "abc", "abd", "abcd", "ab\0", "abc\0"];
         for (i, a) in texts.iter().enumerate() {
             for (j, b) in texts.iter().enumerate() {

@@ -35,7 +35,7 @@ fn four_keys(check: fn(&Shared, u64) -> bool) {
 }
 
 #[test]
-fn eight_threads_charge_four_keys_no_more_than_their_bursts() {
+fn eight_threads_keep_four_keys_within_bursts() {
     sample(SCHEDULES, || four_keys(Shared::check));
 }
 
@@ -55,7 +55,7 @@ fn eight_checks_of_a_key_admit_its_burst() {
 
 /// Four threads record debts, and four threads charge. The largest debt stays.
 #[test]
-fn of_eight_debts_and_charges_the_largest_stays() {
+fn largest_of_eight_debts_stays() {
     sample(SCHEDULES, || {
         let shared = Shared::new(8);
         let threads: [_; 8] = std::array::from_fn(|number| {
@@ -77,12 +77,12 @@ fn of_eight_debts_and_charges_the_largest_stays() {
 
 #[test]
 #[should_panic(expected = "two units, two admissions")]
-fn control_of_eight_that_raise_all_three_are_admitted() {
+fn control_eight_raising_all_admit_three() {
     sample(SCHEDULES, || four_keys(all));
 }
 
 #[test]
 #[should_panic(expected = "two units, two admissions")]
-fn control_of_eight_that_commit_first_three_are_admitted() {
+fn control_eight_committing_first_admit_three() {
     sample(SCHEDULES, || four_keys(commit_first));
 }

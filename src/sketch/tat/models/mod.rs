@@ -53,7 +53,7 @@ fn racing<const N: usize>(shared: &Arc<Shared>, check: fn(&Shared, u64) -> bool,
 }
 
 #[test]
-fn two_checks_of_a_key_with_one_unit_admit_one() {
+fn two_checks_share_one_unit() {
     model(|| {
         let shared = Shared::new(1);
         assert_eq!(racing(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
@@ -62,7 +62,7 @@ fn two_checks_of_a_key_with_one_unit_admit_one() {
 }
 
 #[test]
-fn keys_that_share_cells_admit_no_more_than_one_would() {
+fn keys_sharing_cells_share_the_burst() {
     model(|| {
         let shared = Shared::new(2);
         // Keys 7 and 8 share all cells, and another key has raised one cell of key 7.
@@ -76,7 +76,7 @@ fn keys_that_share_cells_admit_no_more_than_one_would() {
 /// All cells of a key have wrapped. So the end of its group is the smallest of the five values, and the charge
 /// exchanges it.
 #[test]
-fn two_checks_after_cells_wrapped_admit_one() {
+fn wrapped_cells_admit_one_of_two() {
     model(|| {
         let shared = Shared::new(1);
         for place in shared.cells.places(7) {
@@ -89,7 +89,7 @@ fn two_checks_after_cells_wrapped_admit_one() {
 }
 
 #[test]
-fn a_debt_that_is_recorded_beside_a_charge_is_kept() {
+fn debt_recorded_during_charge_is_kept() {
     model(|| {
         let shared = Shared::new(4);
         let recorder = {

@@ -19,34 +19,38 @@ fn two_keys(charge: Charge) {
 }
 
 #[test]
-fn eight_checks_of_two_keys_admit_their_units() {
+fn eight_checks_of_two_keys_admit_limits() {
     sample(SCHEDULES, || two_keys(Counts::charge));
 }
 
 #[test]
 #[should_panic(expected = "three units, three admissions")]
-fn control_of_eight_that_raise_all_four_are_admitted() {
+fn control_eight_raising_all_admit_four() {
     sample(SCHEDULES, || two_keys(all));
 }
 
 #[test]
 #[should_panic(expected = "three units, three admissions")]
-fn control_of_eight_that_commit_first_four_are_admitted() {
+fn control_eight_committing_first_admit_four() {
     sample(SCHEDULES, || two_keys(commit_first));
 }
 
 #[test]
-fn of_eight_at_a_turn_one_is_first_in_each_window() {
+fn one_of_eight_inserts_is_first_per_window() {
     for last in [false, true] {
-        sample(SCHEDULES, move || one_is_first(last, [NOW; 8]));
-        sample(SCHEDULES, move || one_is_first(last, [0, 0, 0, 1, 1, 1, 2, 3].map(|later| NOW + later)));
+        sample(SCHEDULES, move || assert_one_is_first(last, [NOW; 8]));
+        sample(SCHEDULES, move || {
+            assert_one_is_first(last, [0, 0, 0, 1, 1, 1, 2, 3].map(|later| NOW + later))
+        });
         // The windows are two apart, so they use the same word.
-        sample(SCHEDULES, move || one_is_first(last, [0, 0, 0, 2, 2, 2, 4, 4].map(|later| NOW + later)));
+        sample(SCHEDULES, move || {
+            assert_one_is_first(last, [0, 0, 0, 2, 2, 2, 4, 4].map(|later| NOW + later))
+        });
     }
 }
 
 #[test]
 #[should_panic(expected = "exactly one insert is the first in a window")]
-fn control_of_eight_who_do_not_know_who_is_late_two_are_first() {
-    sample(SCHEDULES, || two_are_first([0, 0, 0, 2, 2, 2, 2, 2].map(|later| NOW + later)));
+fn control_eight_without_newest_window_two_first() {
+    sample(SCHEDULES, || insert_without_newest_window([0, 0, 0, 2, 2, 2, 2, 2].map(|later| NOW + later)));
 }

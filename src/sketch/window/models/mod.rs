@@ -102,7 +102,7 @@ fn admitted(answers: &[bool]) -> u64 {
 }
 
 #[test]
-fn two_checks_of_a_key_with_one_unit_admit_one() {
+fn two_checks_share_one_unit() {
     model(|| {
         let counts = Counts::new(1);
         let answers = racing(&counts, Counts::charge, [X, X]);
@@ -112,7 +112,7 @@ fn two_checks_of_a_key_with_one_unit_admit_one() {
 }
 
 #[test]
-fn two_checks_of_a_key_with_two_units_admit_both() {
+fn two_checks_of_two_units_are_admitted() {
     model(|| {
         let counts = Counts::new(2);
         let answers = racing(&counts, Counts::charge, [X, X]);
@@ -123,7 +123,7 @@ fn two_checks_of_a_key_with_two_units_admit_both() {
 
 /// The other key exchanges X's words and does not change X's estimate.
 #[test]
-fn a_key_that_shares_a_counter_of_a_word_takes_no_unit_and_loses_none() {
+fn key_sharing_one_counter_costs_no_unit() {
     model_of_three(|| {
         let counts = Counts::new(1);
         let y = counts.sharing([1, 0]);
@@ -136,7 +136,7 @@ fn a_key_that_shares_a_counter_of_a_word_takes_no_unit_and_loses_none() {
 
 /// X's checks may find different smallest words.
 #[test]
-fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
+fn key_sharing_a_word_admits_no_extra_unit() {
     model_of_three(|| {
         let counts = Counts::new(1);
         let y = counts.sharing([2, 0]);
@@ -210,7 +210,7 @@ impl Doors {
 }
 
 /// Threads insert X in these windows. In each window, exactly one thread gets the answer that it was first.
-fn one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
+fn assert_one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
     let doors = Doors::new(last);
     let threads = windows.map(|window| {
         let doors = doors.clone();
@@ -228,22 +228,22 @@ fn one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
 }
 
 #[test]
-fn of_those_who_come_at_once_one_is_first() {
-    model(|| one_is_first(false, [NOW, NOW]));
-    model(|| one_is_first(true, [NOW, NOW, NOW]));
+fn one_of_racing_inserts_is_first() {
+    model(|| assert_one_is_first(false, [NOW, NOW]));
+    model(|| assert_one_is_first(true, [NOW, NOW, NOW]));
 }
 
 #[test]
-fn of_those_who_come_at_a_turn_one_is_first_in_each_window() {
+fn one_insert_is_first_in_each_window() {
     for last in [false, true] {
-        model_of_three(move || one_is_first(last, [NOW, NOW, NOW + 1]));
+        model_of_three(move || assert_one_is_first(last, [NOW, NOW, NOW + 1]));
         // The same word for both windows, in the variant with separate words for even and odd windows.
-        model_of_three(move || one_is_first(last, [NOW, NOW, NOW + 2]));
+        model_of_three(move || assert_one_is_first(last, [NOW, NOW, NOW + 2]));
     }
 }
 
 /// Threads insert X in these windows. Each thread has its own newest window, which the others do not raise.
-fn two_are_first<const N: usize>(windows: [u64; N]) {
+fn insert_without_newest_window<const N: usize>(windows: [u64; N]) {
     fn insert(doors: &Doors, window: u64) -> (u64, Insert) {
         let windows = super::models::windows();
         let probe = doors.seen.probe(&windows, X);
@@ -261,6 +261,6 @@ fn two_are_first<const N: usize>(windows: [u64; N]) {
 
 #[test]
 #[should_panic(expected = "exactly one insert is the first in a window")]
-fn control_without_knowing_who_is_late_two_are_first() {
-    model(|| two_are_first([NOW, NOW + 2, NOW + 2]));
+fn control_without_newest_window_two_first() {
+    model(|| insert_without_newest_window([NOW, NOW + 2, NOW + 2]));
 }

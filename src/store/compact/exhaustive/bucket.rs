@@ -417,7 +417,7 @@ impl Model {
 const TWO: [[u8; 2]; 2] = [[1, 1], [1, 2]];
 
 #[test]
-fn two_threads_from_every_beginning() {
+fn two_threads_from_every_start() {
     for rule in [Rule::Inherit, Rule::Forget, Rule::Spill] {
         for (burst, threads) in [(1, &TWO[..]), (2, &TWO[..1])] {
             let found = Model::new(rule, burst).all(threads, |_| false);
@@ -429,7 +429,7 @@ fn two_threads_from_every_beginning() {
 
 /// Three threads on an empty bucket, on a full one, and on a bucket with one idle key and one key that owes.
 #[test]
-fn three_threads_from_some_beginnings() {
+fn three_threads_from_some_starts() {
     let word = |key, ahead: i8| Slot { key, state: BEGINNING.wrapping_add_signed(ahead) & MASK };
     let beginnings = [
         [Slot::default(); 2],
@@ -453,7 +453,7 @@ fn three_threads_from_some_beginnings() {
 
 /// The controls: the models find each fault that the rules prevent.
 #[test]
-fn each_rule_that_is_broken_is_found_out() {
+fn broken_rules_are_detected() {
     let both = |found: &FoundSlot| found.duplicates > 0 && found.over > 0;
     let first_idle = Model::new(Rule::FirstIdle, 1).all(&TWO, both);
     assert!(
@@ -470,7 +470,7 @@ fn each_rule_that_is_broken_is_found_out() {
 /// The exception to the law that a key has one slot. If a word is half the range old, it is far behind for one thread,
 /// and wraps around for a thread with a later time. So the threads rank it differently.
 #[test]
-fn as_a_word_comes_round_a_key_may_get_two_slots() {
+fn wrapped_word_may_give_two_slots() {
     let old = Slot { key: 2, state: (BEGINNING + MASK / 2 + 1) & MASK };
     let mut found = FoundSlot::default();
     for slots in [[Slot::default(), old], [old, Slot::default()]] {

@@ -285,7 +285,7 @@ const ENDS: [[u8; 2]; 3] = [[0, 0], [BEGINNING - 7, BEGINNING + 1], [BEGINNING +
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn two_threads_from_every_beginning() {
+fn two_threads_from_every_start() {
     let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0], [0, 1]], &ENDS[1..], &VALUES);
     assert_eq!(found.over, 0, "no key is admitted more than its room: {found:?}");
     assert_eq!(found.below, 0, "an estimate is never below what the key owes: {found:?}");
@@ -294,7 +294,7 @@ fn two_threads_from_every_beginning() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn three_threads_from_an_empty_sketch_and_from_full_cells() {
+fn three_threads_on_empty_and_full_cells() {
     let values = [UNTOUCHED, (BEGINNING + 1) & MASK];
     let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0, 1]], &ENDS[..1], &values);
     assert_eq!(found.over, 0, "no key is admitted more than its room: {found:?}");
@@ -303,7 +303,7 @@ fn three_threads_from_an_empty_sketch_and_from_full_cells() {
 
 /// The controls: the model finds the faults of the two other orders.
 #[test]
-fn raising_all_and_committing_first_admit_more() {
+fn broken_orders_admit_more() {
     let values = [UNTOUCHED, (BEGINNING + 1) & MASK];
     for rule in [Rule::RaiseAll, Rule::CommitFirst] {
         let found = Model::new(rule).all(&[[0, 0]], &ENDS, &values);

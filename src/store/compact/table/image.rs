@@ -99,7 +99,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     /// Whether keys have the same addresses in another table.
-    pub(in crate::store::compact) fn has_places_of<M: CompactState>(
+    pub(in crate::store::compact) fn has_addresses_of<M: CompactState>(
         &self,
         other: &SlotTable<M, WAYS>,
     ) -> bool {

@@ -91,7 +91,7 @@ mod tests {
 
     /// A call may still use a wrong time that was given up after its decision. The call does not bring this time back.
     #[test]
-    fn call_under_way_brings_no_wrong_time_back() {
+    fn running_call_does_not_restore_wrong_time() {
         let rate = UnitRate { interval: Interval { num: 10, den: 1 }, burst: 1 };
         let word = TatWord::with_ticks("test", rate, 10, TatVariant::Meter).unwrap();
         let newest = newest_of(&word);

@@ -56,13 +56,13 @@ fn eight_threads_insert_charge_sweep_and_remove() {
 
 #[test]
 #[should_panic(expected = "one unit")]
-fn control_of_eight_a_sweep_that_kills_what_was_charged_loses_charges() {
-    sample(SCHEDULES, || eight(kill_whatever_was_charged));
+fn control_eight_with_careless_sweep_lose_charges() {
+    sample(SCHEDULES, || eight(kill_without_recheck));
 }
 
 /// Every key is new, and the index of its shard doubles several times during the run.
 #[test]
-fn eight_threads_grow_a_table_and_miss_no_key() {
+fn eight_inserts_and_growth_lose_no_key() {
     sample(SCHEDULES, || {
         let store = store(1);
         let threads: [_; 8] = std::array::from_fn(|number| {
@@ -78,7 +78,7 @@ fn eight_threads_grow_a_table_and_miss_no_key() {
 }
 
 #[test]
-fn eight_newcomers_to_a_full_store_hold_no_more_than_its_cap() {
+fn eight_new_keys_respect_the_cap() {
     for when_full in [WhenFull::Deny, WhenFull::Forget] {
         sample(SCHEDULES, move || {
             take_retired();

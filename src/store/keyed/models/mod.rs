@@ -74,7 +74,7 @@ fn both<R: Send + 'static>(
 }
 
 #[test]
-fn racing_first_sights_make_one_key() {
+fn racing_first_sights_create_one_node() {
     model(3, || {
         let store = store(1);
         let (a, b) = both(&store, |s| check(s, 1, 100), |s| check(s, 1, 100));
@@ -113,7 +113,7 @@ fn control_storing_a_word_makes_two_nodes() {
 }
 
 #[test]
-fn a_charge_survives_the_reclaiming_of_its_idle_node() {
+fn charge_survives_removal_of_idle_node() {
     model(3, || {
         let store = store(1);
         assert!(check(&store, 1, 100));
@@ -133,7 +133,7 @@ fn a_charge_survives_the_reclaiming_of_its_idle_node() {
 }
 
 /// Removes the keys that it has seen idle, even if they were charged in the meantime.
-fn kill_whatever_was_charged(store: &Store) {
+fn kill_without_recheck(store: &Store) {
     store.remove_if(|node| {
         let idle = node.state.peek(&store.algorithm, 110, 0).is_ok_and(|held| held.reset_after().is_zero());
         idle && node.state.kill() == Kill::Done
@@ -143,12 +143,12 @@ fn kill_whatever_was_charged(store: &Store) {
 /// The control: checks whether a node is idle, and kills it in a separate step.
 #[test]
 #[should_panic(expected = "lookups find the node with the charge")]
-fn control_killing_what_was_idle_loses_a_charge() {
+fn control_separate_idle_check_loses_charge() {
     model(3, || {
         let store = store(1);
         assert!(check(&store, 1, 100));
         let sweep = |s: &Store| {
-            kill_whatever_was_charged(s);
+            kill_without_recheck(s);
             true
         };
         both(&store, |s| check(s, 1, 110), sweep);
@@ -158,7 +158,7 @@ fn control_killing_what_was_idle_loses_a_charge() {
 }
 
 #[test]
-fn a_key_is_inserted_behind_a_dead_node_of_its_own() {
+fn key_is_inserted_after_its_dead_node() {
     model(2, || {
         let store = store(1);
         assert!(check(&store, 1, 100));
@@ -177,7 +177,7 @@ fn a_key_is_inserted_behind_a_dead_node_of_its_own() {
 }
 
 #[test]
-fn an_insert_beside_a_removal_is_not_lost() {
+fn insert_racing_a_removal_is_kept() {
     model(2, || {
         let store = store(1);
         assert!(check(&store, 0, 100));
@@ -192,7 +192,7 @@ fn an_insert_beside_a_removal_is_not_lost() {
 }
 
 #[test]
-fn two_removals_remove_once() {
+fn racing_removals_remove_once() {
     model(2, || {
         let store = store(1);
         assert!(check(&store, 0, 100));
@@ -221,7 +221,7 @@ fn growth_hides_no_key() {
 }
 
 /// An insert that races with a rebuild of its index.
-fn an_insert_beside(rebuild: fn(&Store, u64, &Guard)) {
+fn insert_racing_rebuild(rebuild: fn(&Store, u64, &Guard)) {
     model(3, move || {
         let store = store(1);
         assert!(check(&store, 0, 100));
@@ -238,18 +238,18 @@ fn an_insert_beside(rebuild: fn(&Store, u64, &Guard)) {
 }
 
 #[test]
-fn an_insert_beside_growth_is_not_lost() {
-    an_insert_beside(|store, hash, guard| store.table.rebuild_now(hash, guard));
+fn insert_racing_growth_is_kept() {
+    insert_racing_rebuild(|store, hash, guard| store.table.rebuild_now(hash, guard));
 }
 
 #[test]
 #[should_panic(expected = "inserted while its index was copied")]
-fn control_copying_words_that_are_not_frozen_loses_an_insert() {
-    an_insert_beside(|store, hash, guard| store.table.rebuild_unfrozen(hash, guard));
+fn control_unfrozen_copy_loses_insert() {
+    insert_racing_rebuild(|store, hash, guard| store.table.rebuild_unfrozen(hash, guard));
 }
 
 /// A removal that races with two rebuilds, each by one thread.
-fn a_removal_beside_growth(unlink: fn(&Store, &Held<'_, u64, ()>, &Guard)) {
+fn removal_racing_rebuild(unlink: fn(&Store, &Held<'_, u64, ()>, &Guard)) {
     model(3, move || {
         let store = store(1);
         assert!(check(&store, 0, 100));
@@ -267,18 +267,18 @@ fn a_removal_beside_growth(unlink: fn(&Store, &Held<'_, u64, ()>, &Guard)) {
 }
 
 #[test]
-fn a_removal_beside_growth_leaves_no_word() {
-    a_removal_beside_growth(|store, held, guard| store.table.unlink(held, guard));
+fn removal_racing_growth_leaves_no_word() {
+    removal_racing_rebuild(|store, held, guard| store.table.unlink(held, guard));
 }
 
 #[test]
 #[should_panic(expected = "a removed node's word is in no index")]
-fn control_unlinking_in_one_index_leaves_a_word() {
-    a_removal_beside_growth(|store, held, guard| store.table.unlink_once(held, guard));
+fn control_single_unlink_leaves_a_word() {
+    removal_racing_rebuild(|store, held, guard| store.table.unlink_once(held, guard));
 }
 
 /// One thread looks at a node while another thread returns it and uses its memory for another key.
-fn reuse_beside_a_reader(remove: fn(&Store)) {
+fn reuse_racing_a_reader(remove: fn(&Store)) {
     model(2, move || {
         let store = store(2);
         assert!(check(&store, 0, 100));
@@ -294,14 +294,14 @@ fn reuse_beside_a_reader(remove: fn(&Store)) {
 }
 
 #[test]
-fn memory_is_used_again_when_no_reader_has_it() {
-    reuse_beside_a_reader(|store| assert!(store.remove(&0)));
+fn node_memory_is_reused_after_readers_unpin() {
+    reuse_racing_a_reader(|store| assert!(store.remove(&0)));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn control_using_memory_again_at_once_charges_another_key() {
-    reuse_beside_a_reader(|store| {
+fn control_immediate_reuse_charges_other_key() {
+    reuse_racing_a_reader(|store| {
         let guard = epoch::pin();
         let held = store.held(&0, store.prepare(&0).1, &guard).expect("no other thread removes it");
         assert!(held.node.state.kill() == Kill::Done);
@@ -311,7 +311,7 @@ fn control_using_memory_again_at_once_charges_another_key() {
 
 /// Two new keys race for room for one key. Each searches for an idle key to remove before it is denied, so there are
 /// many states to visit.
-fn one_place_for_two(preemptions: usize) {
+fn race_for_one_place(preemptions: usize) {
     model(preemptions, || {
         take_retired();
         let quota = Quota::new(1, Duration::from_nanos(10));
@@ -324,12 +324,12 @@ fn one_place_for_two(preemptions: usize) {
 }
 
 #[test]
-fn a_full_store_holds_no_more_than_its_cap() {
-    one_place_for_two(1);
+fn racing_new_keys_respect_the_cap() {
+    race_for_one_place(1);
 }
 
 #[test]
 #[ignore = "takes five minutes, because it allows one more preemption"]
-fn a_full_store_holds_no_more_than_its_cap_at_length() {
-    one_place_for_two(2);
+fn racing_new_keys_respect_the_cap_long() {
+    race_for_one_place(2);
 }

@@ -161,7 +161,7 @@ impl<K, T> Directory<K, T> {
         }
         // SAFETY: the block has this length. It is freed by epoch after it was closed, and it was not closed under the
         // guard.
-        Some(unsafe { std::slice::from_raw_parts(first, Segment::<K, T>::of_block(block)) })
+        Some(unsafe { std::slice::from_raw_parts(first, Segment::<K, T>::segments_in_block(block)) })
     }
 
     /// Returns the segment of this number, if its block exists. The segment may be closed.
@@ -291,7 +291,7 @@ impl<K, T> Segment<K, T> {
     }
 
     /// The number of segments in this block.
-    fn of_block(block: u32) -> usize {
+    fn segments_in_block(block: u32) -> usize {
         if block < FIRST_LEVEL { 1 } else { Self::MANY }
     }
 
@@ -302,7 +302,7 @@ impl<K, T> Segment<K, T> {
 
     /// The segments of a new block. All are closed except one, which the creator holds.
     fn new_block(block: u32, open: usize, held: u64) -> Vec<Self> {
-        let mut segments = Box::<[Self]>::new_uninit_slice(Self::of_block(block));
+        let mut segments = Box::<[Self]>::new_uninit_slice(Self::segments_in_block(block));
         // SAFETY: the writes are within the box, and they write both words of each segment. Nodes need no write,
         // because they stay uninitialised until a thread takes them.
         let segments = unsafe {
@@ -535,7 +535,10 @@ unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize) {
         // Ordering: Relaxed, because a null entry refers to nothing.
         let first = directory.entry(block).swap(std::ptr::null_mut(), Ordering::Relaxed);
         let first = first.map_addr(|address| address & !1);
-        drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, Segment::<K, T>::of_block(block))));
+        drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(
+            first,
+            Segment::<K, T>::segments_in_block(block),
+        )));
     }
 }
 

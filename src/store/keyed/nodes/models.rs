@@ -11,7 +11,7 @@ const ONE: u32 = FIRST_LEVEL;
 const OTHER: u32 = FIRST_LEVEL + 1;
 
 /// One thread closes the only open segment of a block, while another thread opens the other segment.
-fn opening_beside_closing(close: fn(&Arc<Blocks>, &Guard)) {
+fn open_while_closing(close: fn(&Arc<Blocks>, &Guard)) {
     explore(3, move || {
         let directory = Arc::new(Blocks::new());
         directory.len.store(OTHER + 1, Ordering::Relaxed);
@@ -33,14 +33,14 @@ fn opening_beside_closing(close: fn(&Arc<Blocks>, &Guard)) {
 }
 
 #[test]
-fn a_segment_opened_beside_the_closing_of_its_block_is_there() {
-    opening_beside_closing(|directory, guard| directory.release(ONE, HELD, guard));
+fn segment_opened_while_block_closes_is_kept() {
+    open_while_closing(|directory, guard| directory.release(ONE, HELD, guard));
 }
 
 #[test]
 #[should_panic(expected = "an open segment is in the directory")]
-fn control_closing_a_block_without_a_second_look_loses_a_segment() {
-    opening_beside_closing(|directory, guard| {
+fn control_closing_without_check_loses_segment() {
+    open_while_closing(|directory, guard| {
         let segments = directory.segments(FIRST_LEVEL, guard).expect("the block has an open segment");
         segments[0].taken.store(CLOSED, Ordering::Relaxed);
         if segments[0].open.fetch_and(!1, Ordering::AcqRel) == 1 {

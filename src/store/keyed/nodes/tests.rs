@@ -17,7 +17,7 @@ fn at<'g>(
 }
 
 #[test]
-fn every_node_is_on_a_line_of_its_own_and_is_dropped_once() {
+fn nodes_have_own_lines_and_drop_once() {
     let (witness, guard) = (Arc::new(()), pin());
     let allocator = Witnesses::new(1);
     let nodes: Vec<_> = (0..100).map(|_| allocator.place(node(&witness), &guard)).collect();
@@ -36,7 +36,7 @@ fn every_node_is_on_a_line_of_its_own_and_is_dropped_once() {
 }
 
 #[test]
-fn nodes_of_many_keys_lie_close_and_their_memory_is_used_again() {
+fn many_nodes_are_dense_and_memory_is_reused() {
     const MANY: usize = 50_000;
     let (witness, guard) = (Arc::new(()), pin());
     let allocator = Witnesses::new(1);
@@ -77,7 +77,7 @@ fn empty_blocks_are_freed() {
 }
 
 #[test]
-fn levels_follow_each_other() {
+fn level_of_each_block_is_computed() {
     for (id, expected) in [
         (0, (0, 0)),
         (FIRST_LEVEL - 1, (0, 0)),

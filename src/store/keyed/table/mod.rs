@@ -74,7 +74,7 @@ const SHARDS: usize = 1 << SHARD_BITS;
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
 /// The maximum number of lines of a shard's first index. With this limit, the insert that creates the index takes no
 /// longer than an insert that rebuilds one.
-const MOST_AT_FIRST: usize = 1 << 12;
+const MAX_FIRST_LINES: usize = 1 << 12;
 /// The number of words that an insert sweeps.
 const SWEPT: usize = SLOTS / 2;
 
@@ -285,7 +285,7 @@ impl<K, T: Tail> NodeTable<K, T> {
                 hand: AtomicUsize::new(0),
             })),
             vacant: AtomicPtr::new(vacant.0),
-            least: (slots / SLOTS).min(MOST_AT_FIRST),
+            least: (slots / SLOTS).min(MAX_FIRST_LINES),
             nodes: Nodes::new(threads),
         }
     }

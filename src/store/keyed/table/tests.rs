@@ -2,7 +2,7 @@ use super::*;
 use crate::store::state::{KeyState, Kill};
 
 #[test]
-fn words_tell_tag_and_number() {
+fn word_packs_tag_and_number() {
     for hash in [0, 1, u64::MAX, u64::MAX >> SHARD_BITS, 0x0123_4567_89AB_CDEF] {
         for place in [0, 1, 62, 63, 64, (1 << NUMBER_BITS) - 1] {
             let word = word_of(hash, place);
@@ -18,7 +18,7 @@ fn words_tell_tag_and_number() {
 }
 
 #[test]
-fn a_search_meets_each_slot_once() {
+fn search_visits_each_slot_once() {
     for len in [1, 2, 64] {
         let lines = new_lines(len, EMPTY);
         for tag in [0_usize, 5, (1 << TAG_BITS) - 1] {
@@ -75,7 +75,7 @@ fn indices_grow_and_shrink_with_the_keys() {
 }
 
 #[test]
-fn indices_of_keys_that_went_one_by_one_shrink_at_a_visit() {
+fn emptied_indices_shrink_at_a_visit() {
     let guard = epoch::pin();
     let table = NodeTable::<u64, ()>::new(0, 1);
     let insert = |key| insert(&table, key, &guard);

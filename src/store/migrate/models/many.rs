@@ -32,6 +32,6 @@ fn six_checks_during_two_changes_share_one_unit() {
 
 #[test]
 #[should_panic(expected = "one unit is admitted")]
-fn control_of_six_who_do_not_look_again_two_are_admitted() {
+fn control_six_without_second_look_admit_two() {
     sample(SCHEDULES, || eight(check_carelessly));
 }

@@ -41,7 +41,7 @@ fn check_carelessly(store: &Shared) -> bool {
 }
 
 /// A check that decides again after a change of the quota, but does not refund its first charge.
-fn check_and_keep(store: &Shared) -> bool {
+fn check_without_refund(store: &Shared) -> bool {
     loop {
         let generation = store.present.load();
         let decision = generation.apply(&(), Operation::Check, CheckTime::read(&Still), 1);
@@ -68,13 +68,13 @@ fn admitted_by_two(check: fn(&Shared) -> bool) {
 }
 
 #[test]
-fn no_charge_is_lost_in_a_change() {
+fn quota_change_loses_no_charge() {
     explore(3, || admitted_by_two(|store| check(store, 1)));
 }
 
 #[test]
 #[should_panic(expected = "one unit is admitted")]
-fn control_who_does_not_look_again_loses_a_charge() {
+fn control_without_reread_loses_charge() {
     explore(3, || admitted_by_two(check_carelessly));
 }
 
@@ -92,7 +92,7 @@ fn two_checks_during_a_change_share_one_unit() {
 }
 
 #[test]
-fn a_check_is_decided_by_one_quota_or_the_other() {
+fn check_is_decided_by_one_quota() {
     explore(3, || {
         let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
         let other = Arc::clone(&store);
@@ -105,7 +105,7 @@ fn a_check_is_decided_by_one_quota_or_the_other() {
 }
 
 /// One thread checks one of two units, while another thread changes the quota.
-fn charged_for_one(check: fn(&Shared) -> bool) {
+fn charge_during_change(check: fn(&Shared) -> bool) {
     let of_two = Quota::per_hour(2);
     let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_two))));
     let other = Arc::clone(&store);
@@ -117,12 +117,12 @@ fn charged_for_one(check: fn(&Shared) -> bool) {
 }
 
 #[test]
-fn a_check_that_a_change_overtakes_is_charged_once() {
-    explore(3, || charged_for_one(|store| check(store, 1)));
+fn check_during_change_is_charged_once() {
+    explore(3, || charge_during_change(|store| check(store, 1)));
 }
 
 #[test]
 #[should_panic(expected = "one unit is charged")]
-fn control_a_charge_that_is_not_given_back_is_made_twice() {
-    explore(3, || charged_for_one(check_and_keep));
+fn control_without_refund_charges_twice() {
+    explore(3, || charge_during_change(check_without_refund));
 }

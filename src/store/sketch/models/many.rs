@@ -6,7 +6,7 @@ use crate::base::sync::sample;
 const SCHEDULES: usize = 1_000;
 
 #[test]
-fn eight_checks_of_three_units_admit_no_more() {
+fn eight_sketch_checks_admit_limit() {
     sample(SCHEDULES, || {
         let sketch = fixed(3);
         let answers = beside(&sketch, [(check, NOW, 1); 8]);
@@ -17,7 +17,7 @@ fn eight_checks_of_three_units_admit_no_more() {
 
 /// Four threads on each side of a turn.
 #[test]
-fn eight_threads_at_a_turn_are_admitted_a_windows_units_on_each_side() {
+fn eight_checks_at_boundary_admit_limit_per_window() {
     for check in [check, check_at] as [Check<FixedWindow>; 2] {
         sample(SCHEDULES, move || {
             let sketch = fixed(2);
@@ -34,7 +34,7 @@ fn eight_threads_at_a_turn_are_admitted_a_windows_units_on_each_side() {
 
 /// At the start of a window, the whole last window counts.
 #[test]
-fn eight_threads_at_a_sliding_turn_share_its_units() {
+fn eight_checks_at_sliding_boundary_share_limit() {
     sample(SCHEDULES, || {
         let sketch = sliding(2);
         let times = [NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW];
@@ -47,12 +47,12 @@ fn eight_threads_at_a_sliding_turn_share_its_units() {
 
 #[test]
 #[should_panic(expected = "there is room for two of them")]
-fn control_of_eight_who_do_not_look_again_one_is_overlooked() {
+fn control_eight_without_second_look_miss_charge() {
     sample(SCHEDULES, || {
         let sketch = sliding(2);
         let times = [NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW];
         let answers =
-            beside(&sketch, times.map(|now| (without_a_second_look as Check<SlidingWindow>, now, 1)));
+            beside(&sketch, times.map(|now| (charge_without_second_look as Check<SlidingWindow>, now, 1)));
         assert!(admitted(&answers) <= 2, "there is room for two of them");
     });
 }

@@ -106,7 +106,7 @@ fn admitted(answers: &[bool]) -> usize {
 }
 
 #[test]
-fn of_two_first_checks_of_two_units_of_three_one_is_admitted() {
+fn one_of_two_large_first_checks_is_admitted() {
     model(|| {
         let sketch = fixed(3);
         let answers = beside(&sketch, [(check, NOW, 2), (check, NOW, 2)]);
@@ -116,7 +116,7 @@ fn of_two_first_checks_of_two_units_of_three_one_is_admitted() {
 }
 
 #[test]
-fn first_checks_of_one_unit_and_of_two() {
+fn racing_first_checks_of_different_costs() {
     model(|| {
         let sketch = fixed(2);
         let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 2)]);
@@ -136,7 +136,7 @@ fn first_checks_of_one_unit_and_of_two() {
 
 /// The first check inserts the key into the doorkeeper. The other checks use the counters.
 #[test]
-fn three_checks_of_two_units_admit_two() {
+fn three_checks_share_two_units() {
     model_of_three(|| {
         let sketch = fixed(2);
         let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 1), (check, NOW, 1)]);
@@ -146,7 +146,7 @@ fn three_checks_of_two_units_admit_two() {
 }
 
 #[test]
-fn of_two_checks_of_a_known_key_with_one_unit_left_one_is_admitted() {
+fn last_unit_of_known_key_is_admitted_once() {
     model(|| {
         let sketch = fixed(2);
         assert!(check(&sketch, NOW, 1));
@@ -157,7 +157,7 @@ fn of_two_checks_of_a_known_key_with_one_unit_left_one_is_admitted() {
 
 /// Checks on both sides of a turn, each with all units of a window. Counts of the new window are not lost, and counts
 /// of the old window do not affect them.
-fn on_both_sides(check: Check<FixedWindow>, cost: u64, apart: u64) {
+fn check_around_boundary(check: Check<FixedWindow>, cost: u64, apart: u64) {
     let sketch = fixed(cost);
     let next = NOW + apart * SEC;
     let answers = beside(&sketch, [(check, next - 1, cost), (check, next, cost)]);
@@ -168,16 +168,16 @@ fn on_both_sides(check: Check<FixedWindow>, cost: u64, apart: u64) {
 }
 
 #[test]
-fn on_both_sides_of_a_turn_each_window_admits_its_limit() {
+fn each_window_admits_limit_at_boundary() {
     for check in [check, check_at] as [Check<FixedWindow>; 2] {
         for cost in [1, 2] {
-            model(move || on_both_sides(check, cost, 1));
+            model(move || check_around_boundary(check, cost, 1));
         }
     }
 }
 
 #[test]
-fn three_threads_at_a_turn() {
+fn three_checks_at_window_boundary() {
     model_of_three(|| {
         let sketch = fixed(1);
         let answers = beside(&sketch, [(check, NOW - 1, 1), (check, NOW, 1), (check, NOW, 1)]);
@@ -189,7 +189,7 @@ fn three_threads_at_a_turn() {
 
 /// The doorkeeper knows X in the old window. One check is in the old window, and one check is in the new window.
 #[test]
-fn a_key_that_is_known_at_a_turn_is_new_behind_it() {
+fn known_key_is_new_in_next_window() {
     model(|| {
         let sketch = fixed(2);
         assert!(check(&sketch, NOW - 1, 1));
@@ -244,7 +244,7 @@ fn by_batch<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
 }
 
 #[test]
-fn a_thread_that_is_held_up_for_whole_windows_takes_no_later_one_for_the_past() {
+fn preempted_check_counts_in_later_window() {
     for windows in [1, 2, 3, 1 << 20] {
         for late in [by_clock, by_given, by_batch] {
             model(move || held_up(fixed(1), windows, late));
@@ -253,7 +253,7 @@ fn a_thread_that_is_held_up_for_whole_windows_takes_no_later_one_for_the_past() 
 }
 
 #[test]
-fn a_thread_that_is_held_up_takes_no_later_sliding_window_for_the_past() {
+fn preempted_sliding_check_counts_in_later_window() {
     for windows in [2, 3] {
         for late in [by_clock, by_given, by_batch] {
             model(move || held_up(sliding(1), windows, late));
@@ -264,7 +264,7 @@ fn a_thread_that_is_held_up_takes_no_later_sliding_window_for_the_past() {
 /// The control: the newest window is lowered after a word was written for it.
 #[test]
 #[should_panic(expected = "in the later window is remembered")]
-fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
+fn control_lowered_newest_window_hides_later_counts() {
     model(|| {
         let (sketch, then) = (fixed(1), NOW + 2 * SEC);
         let on_time = {
@@ -284,7 +284,7 @@ fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
 
 /// One check on each side of a turn. At the start of a window the whole last window counts, so the units used before
 /// leave room for only one of the two checks.
-fn sliding_turn(limit: u64, cost: u64, checks: [Check<SlidingWindow>; 2]) {
+fn check_around_sliding_boundary(limit: u64, cost: u64, checks: [Check<SlidingWindow>; 2]) {
     let sketch = sliding(limit);
     for _ in cost..limit {
         assert!(check(&sketch, NOW - 2, 1));
@@ -296,15 +296,15 @@ fn sliding_turn(limit: u64, cost: u64, checks: [Check<SlidingWindow>; 2]) {
 }
 
 #[test]
-fn a_sliding_window_admits_no_more_at_its_turn() {
+fn sliding_window_boundary_admits_no_more() {
     for (limit, cost) in [(1, 1), (2, 1), (2, 2)] {
-        model(move || sliding_turn(limit, cost, [check, check]));
-        model(move || sliding_turn(limit, cost, [check_at, check_at]));
+        model(move || check_around_sliding_boundary(limit, cost, [check, check]));
+        model(move || check_around_sliding_boundary(limit, cost, [check_at, check_at]));
     }
 }
 
 /// Charges, and does not look at the windows again after the charge.
-fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
+fn charge_without_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
     let Tables { windows, seen, counters } = &*sketch.tables;
     let key = sketch.prepare_hash(X);
     let rows: Rows<2, 2> = counters.rows(&key.lines);
@@ -340,20 +340,20 @@ fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) ->
 
 #[test]
 #[should_panic(expected = "there is room for one of them")]
-fn control_who_does_not_look_whether_the_window_has_turned_is_overlooked() {
-    model(|| sliding_turn(2, 1, [without_a_second_look, check]));
+fn control_without_check_for_new_window() {
+    model(|| check_around_sliding_boundary(2, 1, [charge_without_second_look, check]));
 }
 
 #[test]
 #[should_panic(expected = "there is room for one of them")]
-fn control_who_does_not_look_at_the_last_window_again_overlooks_a_charge() {
-    model(|| sliding_turn(2, 1, [check, without_a_second_look]));
+fn control_without_reread_of_last_window() {
+    model(|| check_around_sliding_boundary(2, 1, [check, charge_without_second_look]));
 }
 
 /// Three windows, where the decision in each depends on the window before. The first is two windows before the last, so
 /// all checks give their times.
 #[test]
-fn three_threads_in_three_sliding_windows() {
+fn three_checks_in_three_sliding_windows() {
     model_of_three(|| {
         let sketch = sliding(1);
         let answers = beside(&sketch, [(check_at, NOW - 1, 1), (check_at, NOW, 1), (check_at, NOW + SEC, 1)]);

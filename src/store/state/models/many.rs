@@ -23,7 +23,7 @@ fn check<A: Algorithm>(shared: &Shared<A>, now_ns: u64) -> bool {
 }
 
 #[test]
-fn eight_at_once_are_admitted_the_burst() {
+fn eight_racing_checks_admit_burst() {
     sample(SCHEDULES, || {
         let shared = Shared::new(Gcra::new(quota(1, 10).burst(3)), 100);
         assert_eq!(eight(&shared, [100; 8], check), 3, "three units, three admissions");
@@ -33,7 +33,7 @@ fn eight_at_once_are_admitted_the_burst() {
 
 /// Charges at times around a boundary. They are so close to it that two weighted counts are also exact. At most the
 /// limit is admitted.
-fn around_a_boundary<A: Algorithm>(algorithm: A) {
+fn check_eight_around_boundary<A: Algorithm>(algorithm: A) {
     let shared = Shared::new(algorithm, 0);
     assert!(shared.check_at(50, 1));
     let admitted = 1 + eight(&shared, [80, 90, 90, 100, 100, 100, 110, 110], check);
@@ -41,10 +41,10 @@ fn around_a_boundary<A: Algorithm>(algorithm: A) {
 }
 
 #[test]
-fn eight_around_a_boundary_are_admitted_the_limit() {
-    sample(SCHEDULES, || around_a_boundary(SlidingWindow::new(quota(3, 100)).strict()));
-    sample(SCHEDULES, || around_a_boundary(SubWindow::new(quota(3, 100), 2).strict()));
-    sample(SCHEDULES, || around_a_boundary(SlidingLog::new(quota(3, 100))));
+fn eight_around_boundary_admit_limit() {
+    sample(SCHEDULES, || check_eight_around_boundary(SlidingWindow::new(quota(3, 100)).strict()));
+    sample(SCHEDULES, || check_eight_around_boundary(SubWindow::new(quota(3, 100), 2).strict()));
+    sample(SCHEDULES, || check_eight_around_boundary(SlidingLog::new(quota(3, 100))));
 }
 
 fn laps(charge: fn(&Shared<FixedWindow>, u64) -> bool) {
@@ -55,18 +55,18 @@ fn laps(charge: fn(&Shared<FixedWindow>, u64) -> bool) {
 }
 
 #[test]
-fn eight_in_the_next_lap_share_its_unit() {
+fn eight_checks_share_next_lap_unit() {
     sample(SCHEDULES, || laps(check));
 }
 
 #[test]
 #[should_panic(expected = "one window of one unit admits one")]
-fn control_of_eight_that_anchor_after_the_exchange_two_are_admitted() {
+fn control_eight_anchoring_late_admit_two() {
     sample(SCHEDULES, || laps(commit_first));
 }
 
 #[test]
-fn of_eight_that_reclaim_or_charge_one_does() {
+fn one_of_eight_kills_or_charges_idle_state() {
     sample(SCHEDULES, || {
         let shared = Shared::new(Gcra::new(quota(1, 10)), 0);
         assert!(shared.check_at(100, 1));
@@ -82,7 +82,7 @@ fn of_eight_that_reclaim_or_charge_one_does() {
 }
 
 #[test]
-fn eight_charges_and_refunds_leave_what_was_not_given_back() {
+fn eight_charges_and_refunds_add_up() {
     sample(SCHEDULES, || {
         let shared = Shared::new(Gcra::new(quota(1, 10).burst(4)), 100);
         let kept = eight(&shared, [0, 1, 2, 3, 4, 5, 6, 7], |shared, number| {

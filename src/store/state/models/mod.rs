@@ -79,7 +79,7 @@ fn both<A: Algorithm, R: Send + 'static>(
 }
 
 #[test]
-fn a_burst_of_one_admits_one_of_two() {
+fn burst_of_one_admits_one_check() {
     model(|| {
         let shared = Shared::new(Gcra::new(quota(1, 10)), 100);
         let (a, b) = both(&shared, |s| s.check(1), |s| s.check(1));
@@ -89,7 +89,7 @@ fn a_burst_of_one_admits_one_of_two() {
 }
 
 #[test]
-fn no_charge_is_lost_while_time_passes() {
+fn passing_time_loses_no_charge() {
     model(|| {
         let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
         let ticker = shared.clone();
@@ -104,7 +104,7 @@ fn no_charge_is_lost_while_time_passes() {
 }
 
 #[test]
-fn a_weighted_charge_is_whole_or_nothing() {
+fn weighted_charge_is_all_or_nothing() {
     model(|| {
         let shared = Shared::new(Gcra::new(quota(1, 10).burst(3)), 100);
         let (a, b) = both(&shared, |s| s.check(2), |s| s.check(2));
@@ -114,7 +114,7 @@ fn a_weighted_charge_is_whole_or_nothing() {
 }
 
 /// A window turns while two threads count on both sides of the boundary. The limit is 2 in any 10 ns, by strict counts.
-fn window_turns<A: Algorithm>(algorithm: A, charge: fn(&Shared<A>, u64) -> bool) {
+fn count_around_boundary<A: Algorithm>(algorithm: A, charge: fn(&Shared<A>, u64) -> bool) {
     let shared = Shared::new(algorithm, 0);
     assert!(shared.check_at(5, 1));
     let (a, b) = both(&shared, move |s| charge(s, 9), move |s| charge(s, 10));
@@ -124,9 +124,9 @@ fn window_turns<A: Algorithm>(algorithm: A, charge: fn(&Shared<A>, u64) -> bool)
 }
 
 #[test]
-fn a_window_that_turns_loses_no_count() {
-    model(|| window_turns(SlidingWindow::new(quota(2, 10)).strict(), |s, now| s.check_at(now, 1)));
-    model(|| window_turns(SubWindow::new(quota(2, 10), 1).strict(), |s, now| s.check_at(now, 1)));
+fn new_window_loses_no_count() {
+    model(|| count_around_boundary(SlidingWindow::new(quota(2, 10)).strict(), |s, now| s.check_at(now, 1)));
+    model(|| count_around_boundary(SubWindow::new(quota(2, 10), 1).strict(), |s, now| s.check_at(now, 1)));
 }
 
 /// The charge of the control: exchanges the head first and raises the tail word afterwards.
@@ -150,7 +150,7 @@ fn commit_first<A: Algorithm>(shared: &Shared<A>, now_ns: u64) -> bool {
 
 #[test]
 #[should_panic(expected = "no count of the ended window is lost")]
-fn control_raising_after_the_exchange_loses_counts() {
+fn control_late_raise_loses_counts() {
     model(|| {
         let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
         assert!(shared.check_at(5, 2));
@@ -161,7 +161,7 @@ fn control_raising_after_the_exchange_loses_counts() {
 }
 
 #[test]
-fn a_turn_seen_by_a_third_thread_is_whole() {
+fn window_change_is_seen_whole() {
     model(|| {
         let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
         assert!(shared.check_at(5, 2));
@@ -171,7 +171,7 @@ fn a_turn_seen_by_a_third_thread_is_whole() {
 }
 
 #[test]
-fn a_lap_begins_once_and_within_its_beginners_call() {
+fn lap_begins_once_at_a_callers_time() {
     model(|| {
         let shared = Shared::new(FixedWindow::from_first_use(quota(2, 10)), 100);
         let ticker = shared.clone();
@@ -187,7 +187,7 @@ fn a_lap_begins_once_and_within_its_beginners_call() {
 }
 
 /// Two windows from first use, one after the other: each admits at most the limit.
-fn lap_after_lap(charge: fn(&Shared<FixedWindow>, u64) -> bool) {
+fn race_for_next_lap(charge: fn(&Shared<FixedWindow>, u64) -> bool) {
     let shared = Shared::new(FixedWindow::from_first_use(quota(1, 10)), 0);
     assert!(shared.check_at(100, 1));
     let (a, b) = both(&shared, move |s| charge(s, 110), move |s| s.check_at(111, 1));
@@ -195,18 +195,18 @@ fn lap_after_lap(charge: fn(&Shared<FixedWindow>, u64) -> bool) {
 }
 
 #[test]
-fn the_next_lap_is_one_lap() {
-    model(|| lap_after_lap(|s, now| s.check_at(now, 1)));
+fn next_lap_admits_one_unit() {
+    model(|| race_for_next_lap(|s, now| s.check_at(now, 1)));
 }
 
 #[test]
 #[should_panic(expected = "one window of one unit admits one")]
 fn control_anchoring_after_the_exchange_admits_twice() {
-    model(|| lap_after_lap(commit_first));
+    model(|| race_for_next_lap(commit_first));
 }
 
 #[test]
-fn a_claimed_place_is_never_taken_for_an_expired_one() {
+fn claimed_log_place_is_not_expired() {
     model(|| {
         let shared = Shared::new(SlidingLog::new(quota(1, 10)), 0);
         assert!(shared.check_at(100, 1));
@@ -218,7 +218,7 @@ fn a_claimed_place_is_never_taken_for_an_expired_one() {
 }
 
 #[test]
-fn helpers_and_claimers_leave_one_log() {
+fn helping_threads_leave_one_log() {
     model(|| {
         let shared = Shared::new(SlidingLog::new(quota(2, 10)), 0);
         let (a, b) = both(&shared, |s| s.check_at(100, 2), |s| s.check_at(101, 1));
@@ -273,7 +273,7 @@ impl Algorithm for Blind {
 
 #[test]
 #[should_panic(expected = "one unit in any 10 ns")]
-fn control_without_the_lap_bit_a_claimed_place_looks_expired() {
+fn control_without_lap_bit_place_looks_expired() {
     model(|| {
         let shared = Shared::new(Blind(SlidingLog::new(quota(1, 10))), 0);
         assert!(shared.check_at(100, 1));
@@ -283,7 +283,7 @@ fn control_without_the_lap_bit_a_claimed_place_looks_expired() {
 }
 
 #[test]
-fn a_dead_state_takes_no_charge() {
+fn dead_state_rejects_charges() {
     model(|| {
         let shared = Shared::new(Gcra::new(quota(1, 10)), 0);
         assert!(shared.check_at(100, 1));
@@ -298,7 +298,7 @@ fn a_dead_state_takes_no_charge() {
 
 #[test]
 #[should_panic(expected = "never both")]
-fn control_reclaiming_by_a_store_loses_a_charge() {
+fn control_killing_by_store_loses_a_charge() {
     model(|| {
         let shared = Shared::new(Gcra::new(quota(1, 10)), 0);
         assert!(shared.check_at(100, 1));
@@ -341,7 +341,7 @@ impl<A: Algorithm> Shared<A> {
 
 /// A refund of one of two units, in parallel with a charge of the other unit. `refund` defines how the unit is taken
 /// back.
-fn refunded_while_charged(refund: fn(&Shared<Gcra>, &Decision) -> u64) {
+fn refund_during_charge(refund: fn(&Shared<Gcra>, &Decision) -> u64) {
     let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
     let charge = shared.charge_at(100, 1);
     let (back, charged) = both(&shared, move |s| refund(s, &charge), |s| u64::from(s.check_at(100, 1)));
@@ -350,15 +350,15 @@ fn refunded_while_charged(refund: fn(&Shared<Gcra>, &Decision) -> u64) {
 }
 
 #[test]
-fn a_refund_beside_a_charge_loses_neither() {
-    model(|| refunded_while_charged(|s, charge| s.refund_at(100, charge)));
+fn refund_racing_a_charge_loses_neither() {
+    model(|| refund_during_charge(|s, charge| s.refund_at(100, charge)));
 }
 
 #[test]
 #[should_panic(expected = "neither the charge nor the refund is lost")]
-fn control_a_refund_by_a_store_loses_a_charge() {
+fn control_refund_by_store_loses_a_charge() {
     model(|| {
-        refunded_while_charged(|s, charge| {
+        refund_during_charge(|s, charge| {
             let refund = Refund { charge, units: 1, now_ns: 100 };
             let given = s.algorithm.refund(s.head(), |_| 0, &refund).unwrap();
             s.state.head.store(given.next, Ordering::SeqCst);
@@ -369,7 +369,7 @@ fn control_a_refund_by_a_store_loses_a_charge() {
 
 /// Two threads refund one charge each, at different times. A third charge came after both.
 #[test]
-fn refunds_of_two_threads_leave_what_the_others_charged() {
+fn racing_refunds_keep_other_charges() {
     model(|| {
         let shared = Shared::new(Gcra::new(quota(1, 10).burst(4)), 100);
         let charges = [shared.charge_at(100, 1), shared.charge_at(100, 1)];
@@ -382,7 +382,7 @@ fn refunds_of_two_threads_leave_what_the_others_charged() {
 }
 
 /// A window turns while a charge in it is refunded: limit 3 in two windows.
-fn refunded_while_the_window_turns<A: Algorithm>(algorithm: A) {
+fn refund_during_new_window<A: Algorithm>(algorithm: A) {
     let shared = Shared::new(algorithm, 0);
     let charge = shared.charge_at(5, 2);
     assert!(shared.check_at(5, 1));
@@ -394,13 +394,13 @@ fn refunded_while_the_window_turns<A: Algorithm>(algorithm: A) {
 }
 
 #[test]
-fn a_refund_beside_a_turn_loses_no_count() {
-    model(|| refunded_while_the_window_turns(SlidingWindow::new(quota(3, 10)).strict()));
-    model(|| refunded_while_the_window_turns(SubWindow::new(quota(3, 10), 1).strict()));
+fn refund_racing_new_window_loses_no_count() {
+    model(|| refund_during_new_window(SlidingWindow::new(quota(3, 10)).strict()));
+    model(|| refund_during_new_window(SubWindow::new(quota(3, 10), 1).strict()));
 }
 
 #[test]
-fn a_lap_whose_use_is_taken_back_begins_once() {
+fn refunded_lap_begins_once() {
     model(|| {
         let shared = Shared::new(FixedWindow::from_first_use(quota(2, 10)), 100);
         let charge = shared.charge_at(100, 2);
@@ -432,7 +432,7 @@ fn turns<A: Algorithm>(algorithm: A) {
 }
 
 #[test]
-fn turns_are_distinct_and_no_check_goes_while_one_is_outstanding() {
+fn reserved_turns_are_distinct_and_precede_checks() {
     model(|| turns(Gcra::new(quota(1, 10))));
     model(|| turns(MinimumSpacing::new(Duration::from_nanos(10))));
 }

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_blamed_only_for_what_it_does() {
+    fn compact_verdict_blames_memory_only_for_evictions() {
         let figures = |evicted, wrongly_denied, wrongly_admitted| StoreFigures {
             compact: CompactFigures { evicted, ..CompactFigures::default() },
             differences: Differences { wrongly_denied, wrongly_admitted },
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_those_it_could_happen_to() {
+    fn wrong_decision_shares_use_right_total() {
         // Of 90 admitted, 5 should have been denied; of 10 denied, 3 should have been admitted. So 88 deserved it, and
         // 12 did not.
         let differences = Differences { wrongly_denied: 3, wrongly_admitted: 5 };

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_blamed_for_what_it_does() {
+    fn sketch_verdict_blames_memory() {
         let denied = "Warning: memory is short for fixed-window: more than one request in a thousand was denied because \
                       of other clients.\nTry --memory 128KiB.";
         let full = "Warning: memory is short for fixed-window: at its fullest, it would have denied more than one new client";
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_are_shown_as_shares() {
+    fn chances_are_shown_in_percent() {
         let text = table_for(0.0123, 0, 0);
         for part in ["Sketch store of 64KiB, at its fullest", "25.00 %", "<0.001 %", "1.23 %"] {
             assert!(text.contains(part), "{part}: {text}");

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_after_failures_in_a_row() {
+    fn breaker_opens_after_failures_in_a_row() {
         let circuit = circuit(3);
         assert_eq!(fail(&circuit, START), Change::Nothing);
         assert_eq!(fail(&circuit, START), Change::Nothing);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_at_a_time_and_its_success_closes() {
+    fn successful_probe_closes_the_breaker() {
         let circuit = circuit(1);
         let late = ask(&circuit, START);
         let _ = fail(&circuit, START);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_eight_times_or_a_second_and_begin_anew() {
+    fn pause_doubles_up_to_its_bound() {
         for (pause_ms, doubled_ms) in [
             (100, [100, 200, 400, 800, 800]),
             (300, [300, 600, 1_000, 1_000, 1_000]),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_random_in_their_second_half() {
+    fn pause_is_random_in_its_second_half() {
         for (random, pause_ns) in [(0, SECOND / 2), (u64::MAX, SECOND), (1 << 63, 3 * SECOND / 4)] {
             let circuit = circuit(1);
             let change = circuit.failed(&ask(&circuit, START), START, random);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_never_reports_is_overtaken() {
+    fn overdue_probe_is_replaced() {
         let circuit = circuit(1);
         let _ = fail(&circuit, START);
         let now = START + 2 * SECOND;
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_probe_opens_it_for_a_pause_as_long_as_the_last() {
+    fn abandoned_probe_reopens_for_the_same_pause() {
         // A very long time for a probe is accepted.
         let circuit = Circuit::new(1, Duration::from_secs(1), Duration::MAX, START);
         let _ = fail(&circuit, START);
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_half_open_once_the_pause_is_over_though_nobody_asks() {
+    fn breaker_is_half_open_after_the_pause() {
         let circuit = circuit(1);
         let _ = fail(&circuit, START);
         let (_, left) = circuit.state(START);
@@ -484,7 +484,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(7), ..ProptestConfig::default() })]
         #[test]
-        fn its_laws_hold(steps in prop::collection::vec((0_u8..4, any::<u64>(), 0_u64..700_000_000), 1..60)) {
+        fn breaker_properties_hold(steps in prop::collection::vec((0_u8..4, any::<u64>(), 0_u64..700_000_000), 1..60)) {
             let circuit = circuit(2);
             let mut now = START;
             // Permits in flight, with their deadlines.

@@ -20,7 +20,7 @@ use crate::edge::redis::protocol::{
 const ROUNDS: usize = 4;
 /// The maximum number of calls in flight. More calls would wait at the server and be late; here they wait before their
 /// time-out starts.
-const UNDER_WAY: usize = 256;
+const MAX_IN_FLIGHT: usize = 256;
 
 /// A limiter without its task.
 pub(super) struct LeaseCore<C> {
@@ -72,7 +72,7 @@ impl<C: Clock> LeaseCore<C> {
         Ok(Self {
             book: LeaseBook::new(settled, dispatch.waker()),
             dispatch,
-            under_way: Arc::new(Semaphore::new(UNDER_WAY)),
+            under_way: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             offset_ns: AtomicU64::new(0),
             timeout: settings.timeout,
         })

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_small() {
+    fn holding_is_at_most_160_bytes() {
         assert!(size_of::<Holding>() <= 160, "{}", size_of::<Holding>());
     }
 
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_provided_for_at_once() {
+    fn block_covers_waiting_callers() {
         let (terms, now_ns) = (terms(), 1 << 50);
         let holding = Holding::new(None, now_ns);
         holding.wait(70);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_asked_by_one() {
+    fn one_thread_sends_a_call() {
         let holding = Holding::new(None, 0);
         assert_eq!(holding.take_up(), Turn::Others);
         let queued = [holding.queue(), holding.queue(), holding.claim()];
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_end_and_are_not_of_other_times() {
+    fn pause_ends_and_ignores_other_clock_times() {
         let (terms, from) = (terms(), 1 << 50);
         let holding = Holding::new(None, from);
         assert_eq!(holding.pause(&terms, 1, from), None);

@@ -380,7 +380,7 @@ fn offer(world: &mut World, how: How, per_second: u64, for_ns: u64) {
 }
 
 #[test]
-fn nearly_all_of_a_rate_is_admitted_under_high_demand() {
+fn high_demand_uses_nearly_the_whole_rate() {
     for how in [How::Sync, How::Async] {
         for (rate, burst) in [(1_000, 1_000), (1_000, 100), (20, 20), (10_000, 10_000), (10_000, 200)] {
             let mut world = World::new(Setup::new(Limit::gcra(Quota::per_second(rate).burst(burst)), 8));
@@ -395,7 +395,7 @@ fn nearly_all_of_a_rate_is_admitted_under_high_demand() {
 }
 
 #[test]
-fn moderate_demand_is_admitted_and_seldom_asks() {
+fn moderate_demand_is_nearly_all_admitted() {
     for (how, rate, offered, least) in [
         (How::Sync, 1_000, 500, 98),
         (How::Async, 1_000, 500, 100),
@@ -414,7 +414,7 @@ fn moderate_demand_is_admitted_and_seldom_asks() {
 }
 
 #[test]
-fn all_of_a_window_is_admitted_and_no_more() {
+fn whole_window_is_admitted_and_no_more() {
     for limit in [1, 7, 100, 5_000] {
         let mut world = World::new(Setup::new(Limit::fixed_window(Quota::per_hour(limit)), 8));
         offer(&mut world, How::Async, (limit / 4).max(10), 60 * SEC);
@@ -459,7 +459,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn never_more_than_the_bounds((setup, per_second, waits) in setup()) {
+    fn leases_stay_within_documented_bounds((setup, per_second, waits) in setup()) {
         let keys = setup.keys;
         let mut world = World::new(setup);
         let how = if waits { How::Async } else { How::Sync };
@@ -492,7 +492,7 @@ proptest! {
 }
 
 #[test]
-fn what_falls_idle_strands_what_the_text_says() {
+fn idle_key_strands_at_most_documented_units() {
     for (rate, offered, processes) in [(10_000, 4_000, 8), (1_000, 900, 4), (100, 80, 2), (5_000, 100, 8)] {
         let mut world = World::new(Setup::new(Limit::gcra(Quota::per_second(rate).burst(rate)), processes));
         offer(&mut world, How::Async, offered, 10 * SEC);
@@ -509,7 +509,7 @@ fn what_falls_idle_strands_what_the_text_says() {
 }
 
 #[test]
-fn a_flood_on_what_is_used_up_seldom_asks() {
+fn flood_on_used_up_key_sends_no_calls() {
     let mut world = World::new(Setup::new(Limit::fixed_window(Quota::per_hour(100)), 8));
     offer(&mut world, How::Async, 2_000, 2 * SEC);
     let asked = world.asked;
@@ -523,7 +523,7 @@ fn a_flood_on_what_is_used_up_seldom_asks() {
 }
 
 #[test]
-fn clocks_that_step_back_lock_nobody_out() {
+fn clock_step_back_locks_out_no_client() {
     let mut world = World::new(Setup::new(Limit::gcra(Quota::per_second(10)), 1));
     world.skews[0] = 3_600 * SEC;
     offer(&mut world, How::Async, 100, 2 * SEC);

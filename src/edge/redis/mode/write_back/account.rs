@@ -181,7 +181,7 @@ impl Account {
 
     /// Raises the level to the amount that one process alone may admit in a window while the server is unavailable. It
     /// does so only for limits with windows, and not if the last answer left fewer than `cost` units.
-    pub(super) fn go_alone(&mut self, cost: u64, processes: u64) {
+    pub(super) fn raise_to_cold_share(&mut self, cost: u64, processes: u64) {
         if self.windows().is_some() && self.known.is_none_or(|known| known.room >= cost) {
             let share = self.cold(processes).saturating_sub(self.epoch.total);
             self.level = self.level.max(fine(share));
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_bounded_sums() {
+    fn sum_of_shares_is_bounded() {
         assert_eq!(share(0, 0, 100, 4), WHOLE / 4);
         assert_eq!(share(100, 100, 100, 1), WHOLE);
         assert_eq!(share(50, 50, 100, 2), 2 * WHOLE / 3);
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_hands_out_a_share_of_what_is_left() {
+    fn answer_grants_a_share_of_remaining_units() {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
         assert_eq!(account.left(), 10);
         account.spend(10);
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn at_least_what_was_asked_for_is_handed_out_if_it_is_there() {
+    fn answer_grants_at_least_the_wanted_units() {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 1_000);
         let least = |account: &mut Account, least, current| {
             assert_eq!(account.ask(true, 0), Some(Question::Peek));
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn gcra_comes_back_by_share_and_a_debt_is_paid_first() {
+    fn gcra_refills_by_share_after_debt_is_paid() {
         const SECOND: u64 = 1_000_000_000;
         let mut account = account(Limit::gcra(Quota::per_second(10).burst(20)), 2);
         assert_eq!(account.left(), 10);
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_over_is_not_posted_to() {
+    fn past_window_receives_no_posts() {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
         account.spend(3);
         assert!(account.ask(false, 0).is_some());
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn around_a_windows_end_only_what_is_of_both_is_spent() {
+    fn window_end_spends_only_common_allowance() {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
         account.spend(7);
         assert_eq!(account.turn_early(1, 10, true), 7);

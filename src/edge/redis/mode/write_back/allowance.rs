@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spent_is_missing_at_the_reset() {
+    fn reset_returns_spent_units() {
         let word = Allowance::new(5, 100);
         assert_eq!(word.spend(3, 99), Spend::Done(2));
         assert_eq!(word.spend(3, 99), Spend::Short(2));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_dies_unspent_only() {
+    fn only_unspent_word_is_killed() {
         let word = Allowance::new(5, 100);
         assert_eq!(word.spend(1, 0), Spend::Done(4));
         assert_eq!(word.kill(5), Removal::InUse);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_word_holds_is_cut() {
+    fn allowance_is_capped_at_its_maximum() {
         let word = Allowance::new(u64::MAX, u64::MAX);
         assert_eq!(word.left(), MOST);
         assert_eq!(word.reset(MOST, |_| u64::MAX), (0, MOST));

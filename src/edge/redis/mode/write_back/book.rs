@@ -393,7 +393,7 @@ impl WriteBackBook {
         if let (Spend::Short(_), true, OnFailure::Local { .. }) = (spend, is_failing, self.options.on_failure)
         {
             for account in &mut ledger.accounts {
-                account.go_alone(cost, self.options.processes);
+                account.raise_to_cold_share(cost, self.options.processes);
             }
             entry.refresh(&mut ledger, now_ns);
             spend = takes(entry, cost, now_ns);
@@ -430,14 +430,14 @@ impl WriteBackBook {
             }
         }
         if asks {
-            self.hasten(entry, ledger);
+            self.queue_at_once(entry, ledger);
         }
         let decision = self.decide(outcome, cost, left, retry_ns, entry.reset_ns(), now_ns);
         Some(WriteBackCheck { decision, basis })
     }
 
     /// Queues a key for a call at once.
-    fn hasten(&self, entry: &Arc<WriteBackKey>, mut ledger: MutexGuard<'_, KeyLedger>) {
+    fn queue_at_once(&self, entry: &Arc<WriteBackKey>, mut ledger: MutexGuard<'_, KeyLedger>) {
         if !std::mem::replace(&mut ledger.is_queued, true) {
             drop(ledger);
             // This queue is never closed.
@@ -633,15 +633,15 @@ impl WriteBackBook {
             ledger.wanted = 0;
         }
         if is_free && is_spent {
-            self.hasten(entry, ledger);
+            self.queue_at_once(entry, ledger);
         } else {
             drop(ledger);
         }
-        self.came_back();
+        self.call_ended();
     }
 
     /// Records that a call ended, so that another call may be sent.
-    fn came_back(&self) {
+    fn call_ended(&self) {
         let mut schedule = self.schedule();
         schedule.in_flight = schedule.in_flight.saturating_sub(1);
         drop(schedule);
@@ -668,7 +668,7 @@ impl WriteBackBook {
             account.fall_back(self.options.processes);
         }
         drop(ledger);
-        self.came_back();
+        self.call_ended();
     }
 
     /// Returns the counts since the limiter was built. O(keys).

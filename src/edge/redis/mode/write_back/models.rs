@@ -69,19 +69,19 @@ fn spenders_and_a_post(sync: fn(&WriteBackKey, u64)) {
 }
 
 #[test]
-fn what_is_admitted_beside_a_post_is_posted_once() {
+fn units_spent_during_a_post_are_posted_once() {
     model(|| spenders_and_a_post(WriteBackKey::sync));
 }
 
 #[test]
 #[should_panic(expected = "the allowance is spent exactly once")]
-fn control_a_plain_store_hands_out_what_is_spent() {
+fn control_plain_store_hands_units_out_twice() {
     model(|| spenders_and_a_post(WriteBackKey::sync_by_store));
 }
 
 /// The window ends at 10. The first window's allowance is 2, the next one's is 1. A spender at 10 spends from the next
 /// window.
-fn a_window_ends(turn: fn(&WriteBackKey)) {
+fn spend_across_a_window_end(turn: fn(&WriteBackKey)) {
     let entry = Arc::new(WriteBackKey::new(2, 10));
     let late = {
         let entry = entry.clone();
@@ -93,9 +93,9 @@ fn a_window_ends(turn: fn(&WriteBackKey)) {
 }
 
 #[test]
-fn the_next_window_begins_with_its_own_allowance() {
+fn next_window_begins_with_its_own_allowance() {
     model(|| {
-        a_window_ends(|entry| {
+        spend_across_a_window_end(|entry| {
             let mut ledger = entry.ledger.lock().unwrap();
             let (spent, left) = entry.word.reset(ledger.was, |_| 1);
             ledger.posted += spent;
@@ -107,9 +107,9 @@ fn the_next_window_begins_with_its_own_allowance() {
 
 #[test]
 #[should_panic(expected = "units of a past window")]
-fn control_the_end_is_written_before_the_word() {
+fn control_window_end_is_written_before_the_word() {
     model(|| {
-        a_window_ends(|entry| {
+        spend_across_a_window_end(|entry| {
             let mut ledger = entry.ledger.lock().unwrap();
             entry.word.set_until(20);
             let (spent, left) = entry.word.reset(ledger.was, |_| 1);
@@ -148,7 +148,7 @@ impl Place {
     }
 }
 
-fn a_removal(kill: fn(&WriteBackKey) -> Removal) {
+fn spend_during_a_removal(kill: fn(&WriteBackKey) -> Removal) {
     let first = Arc::new(WriteBackKey::new(2, 10));
     let place = Arc::new(Place { present: Mutex::new(first.clone()), posted: Mutex::new(0) });
     let threads = [(); 2].map(|()| {
@@ -167,15 +167,15 @@ fn a_removal(kill: fn(&WriteBackKey) -> Removal) {
 }
 
 #[test]
-fn an_entry_that_is_removed_keeps_no_unit() {
-    model(|| a_removal(|entry| entry.word.kill(entry.ledger.lock().unwrap().was)));
+fn removed_entry_keeps_no_unit() {
+    model(|| spend_during_a_removal(|entry| entry.word.kill(entry.ledger.lock().unwrap().was)));
 }
 
 #[test]
 #[should_panic(expected = "every admitted unit is posted, also units of a removed entry")]
-fn control_killing_whatever_was_spent_loses_units() {
+fn control_unconditional_kill_loses_units() {
     model(|| {
-        a_removal(|entry| {
+        spend_during_a_removal(|entry| {
             entry.word.word.store(DEAD, Ordering::SeqCst);
             Removal::Done
         });

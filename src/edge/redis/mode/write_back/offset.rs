@@ -99,7 +99,7 @@ mod tests {
     const PERIOD: u64 = 60_000_000_000;
 
     #[test]
-    fn answers_bound_the_difference_from_both_sides() {
+    fn answers_bound_the_offset_from_both_sides() {
         let offset = ClockOffset::default();
         assert_eq!(offset.within(PERIOD, PERIOD), OffsetBounds { lo: 0, hi: 0 });
         // The server is 5 µs ahead; its clock shows 105 µs at the local 100.
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_stepped_is_believed() {
+    fn stepped_clock_replaces_old_bounds() {
         let offset = ClockOffset::default();
         offset.learn(1_000, 1_000_000, 1_000_000);
         offset.learn(9_000, 2_000_000, 2_000_000);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_never_wider_than_a_quarter() {
+    fn offset_bounds_are_at_most_a_quarter_period() {
         let offset = ClockOffset::default();
         offset.learn(0, 0, 4_000_000);
         assert_eq!(offset.within(4_000, 4_000_000), OffsetBounds { lo: -2_000_000, hi: -1_999_000 });

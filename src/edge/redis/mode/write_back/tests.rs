@@ -65,7 +65,7 @@ fn spend(book: &WriteBackBook, key: &[u8], requests: u64, now_ns: u64) -> u64 {
 }
 
 #[test]
-fn keys_that_come_back_while_others_are_removed_are_counted() {
+fn units_of_keys_returning_during_removal_are_counted() {
     const KEYS: u32 = 3_000;
     let (book, server) = book(Limit::fixed_window(Quota::per_hour(100)), 2, 4_000, 1_024);
     let spend_all = |now_ns| {
@@ -100,7 +100,7 @@ fn keys_that_come_back_while_others_are_removed_are_counted() {
 }
 
 #[test]
-fn keys_that_were_removed_early_come_back_with_nothing_and_are_counted() {
+fn early_removed_keys_return_without_allowance() {
     let (book, server) = book(Limit::fixed_window(Quota::per_hour(100)), 2, 4, 64);
     let keys = [b"a", b"b", b"c", b"d"];
     for key in keys {
@@ -118,7 +118,7 @@ fn keys_that_were_removed_early_come_back_with_nothing_and_are_counted() {
 }
 
 #[test]
-fn gcra_is_counted_when_the_local_clock_steps_back() {
+fn gcra_is_charged_after_local_clock_steps_back() {
     let (book, server) = book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 100, 64);
     let (mut local, mut remote) = (START, START);
     for _ in 0..5 {
@@ -141,7 +141,7 @@ fn gcra_is_counted_when_the_local_clock_steps_back() {
 }
 
 #[test]
-fn a_window_is_not_handed_out_again_by_a_clock_that_went_forth_and_back() {
+fn clock_forward_and_back_gives_no_second_window() {
     let (book, server) = book(Limit::fixed_window(Quota::per_hour(100)), 1, 100, 64);
     assert_eq!(spend(&book, b"a", 500, START), 100);
     assert_eq!(drain(&book, &server, START, START), 100);
@@ -161,7 +161,7 @@ fn a_window_is_not_handed_out_again_by_a_clock_that_went_forth_and_back() {
 }
 
 #[test]
-fn a_key_that_was_removed_by_a_clock_ahead_comes_back_with_nothing() {
+fn key_removed_by_fast_clock_returns_without_allowance() {
     let (book, server) = book(Limit::fixed_window(Quota::per_hour(100)), 1, 100, 64);
     assert_eq!(spend(&book, b"a", 500, START), 100);
     assert_eq!(drain(&book, &server, START, START), 100);
@@ -172,7 +172,7 @@ fn a_key_that_was_removed_by_a_clock_ahead_comes_back_with_nothing() {
 }
 
 #[test]
-fn keys_that_wait_longest_are_posted_first() {
+fn longest_waiting_keys_are_posted_first() {
     let (book, server) = book(Limit::fixed_window(Quota::per_day(1_000_000)), 2, 1_000, 4);
     let all = |now_ns| (0..20_u8).all(|key| spend(&book, &[key], 1, now_ns) == 1);
     let mut now_ns = START;
@@ -192,7 +192,7 @@ fn keys_that_wait_longest_are_posted_first() {
 }
 
 #[test]
-fn nothing_is_due_while_no_call_can_be_sent() {
+fn due_waits_for_a_free_call() {
     let (book, server) = book(Limit::fixed_window(Quota::per_day(1_000)), 2, 1_000, 4);
     for key in 0..20_u8 {
         assert_eq!(spend(&book, &[key], 1, START), 1);
@@ -208,7 +208,7 @@ fn nothing_is_due_while_no_call_can_be_sent() {
 }
 
 #[test]
-fn gcra_that_was_not_answered_is_not_charged_again_when_the_server_forgot_it() {
+fn unanswered_gcra_post_is_not_charged_twice() {
     let (book, server) = book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 1_000, 4);
     assert_eq!(spend(&book, b"a", 20, START), 20);
     let mut charged = 0;
@@ -237,7 +237,7 @@ fn gcra_that_was_not_answered_is_not_charged_again_when_the_server_forgot_it() {
 }
 
 #[test]
-fn clocks_that_drift_between_answers_share_one_allowance_around_a_windows_end() {
+fn drifting_clocks_share_one_allowance_at_window_end() {
     let (book, server) = book(Limit::fixed_window(Quota::per_minute(100)), 1, 100, 64);
     for at in 0..5 {
         let now_ns = START + at * SEC;
@@ -252,7 +252,7 @@ fn clocks_that_drift_between_answers_share_one_allowance_around_a_windows_end() 
 
 /// A limit of 20 among four processes; this book is one of them. Returns the units that each window admits for a
 /// constantly used key, while another key's calls fail.
-fn windows_beside_a_failing_key(policy: OnFailure, why: ErrorKind, bad: &[u8]) -> Vec<u64> {
+fn windows_while_another_key_fails(policy: OnFailure, why: ErrorKind, bad: &[u8]) -> Vec<u64> {
     let options = BookSettings { on_failure: policy, in_parts: true, ..options(4, 100, 64) };
     let plan = Plan::new(&[Limit::fixed_window(Quota::new(20, std::time::Duration::from_secs(2)))]);
     let (book, server) =
@@ -276,7 +276,7 @@ fn windows_beside_a_failing_key(policy: OnFailure, why: ErrorKind, bad: &[u8]) -
 }
 
 #[test]
-fn failure_of_one_key_or_part_is_its_own() {
+fn failure_affects_only_its_key_or_part() {
     let part = |key: &[u8]| {
         crate::edge::redis::protocol::slot::part(&crate::edge::redis::protocol::tagged(b"p:{", key))
     };
@@ -289,7 +289,7 @@ fn failure_of_one_key_or_part_is_its_own() {
             (ErrorKind::Unreachable, elsewhere),
             (ErrorKind::Unreachable, beside),
         ] {
-            let windows = windows_beside_a_failing_key(policy, why, &bad);
+            let windows = windows_while_another_key_fails(policy, why, &bad);
             assert_eq!(windows, [20; 3], "{policy:?}, {why:?}");
         }
     }
@@ -367,7 +367,7 @@ fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64
 }
 
 #[test]
-fn stepped_server_clock_admits_two_windows_at_most() {
+fn stepped_server_clock_admits_at_most_two_windows() {
     let bound = 200 + super::over_at_most(200, 4);
     let mut most = [0; 2];
     for at_ms in (10_000..12_000).step_by(250) {
@@ -380,7 +380,7 @@ fn stepped_server_clock_admits_two_windows_at_most() {
 }
 
 #[test]
-fn errors_on_and_off_add_a_limit_to_each_window() {
+fn intermittent_errors_add_one_limit_per_window() {
     let bound = 200 + super::over_at_most(200, 4);
     for fails in [1, 2, 3, 7] {
         let windows = windows_by_the_server(200, 0, 0, Some(fails));
@@ -416,7 +416,7 @@ mod runtimes {
     }
 
     #[test]
-    fn a_limiter_is_closed_after_its_runtime() {
+    fn limiter_closes_after_its_runtime_is_gone() {
         let first = runtime();
         let limiter = limiter(&first);
         assert!(limiter.check("a").is_allowed());
@@ -429,7 +429,7 @@ mod runtimes {
     }
 
     #[test]
-    fn a_limiter_is_closed_beside_a_runtime_that_does_not_run() {
+    fn limiter_closes_while_its_runtime_is_idle() {
         let first = runtime();
         let limiter = limiter(&first);
         assert!(limiter.check("a").is_allowed());
@@ -439,7 +439,7 @@ mod runtimes {
     }
 
     #[test]
-    fn posts_that_went_with_their_runtime_have_failed() {
+    fn posts_dropped_with_their_runtime_are_resent() {
         let first = runtime();
         let limiter = limiter(&first);
         assert!(limiter.check("a").is_allowed());

@@ -63,13 +63,13 @@ fn eight(look: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
 }
 
 #[test]
-fn models_of_eight_in_a_line_each_is_called_and_one_is_head() {
+fn models_eight_waiters_are_woken_in_order() {
     sample(SCHEDULES, || eight(WaitLines::look));
 }
 
 #[test]
 #[should_panic(expected = "is woken when it becomes the head")]
-fn models_control_of_eight_to_leave_a_waker_without_a_look_loses_calls() {
+fn models_control_eight_separate_look_loses_wake_up() {
     fn look(lines: &WaitLines, place: LinePosition, waker: &Waker) -> LineStanding {
         let standing = lines.look(place, Waker::noop());
         lines.look(place, waker);

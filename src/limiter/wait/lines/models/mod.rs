@@ -33,7 +33,7 @@ fn is_head(lines: &WaitLines, place: LinePosition) -> bool {
 }
 
 #[test]
-fn models_who_joins_as_the_head_leaves_is_head_or_called() {
+fn models_joining_waiter_is_head_or_woken() {
     explore(3, || {
         let lines = Arc::new(WaitLines::new());
         let (head, before) = lines.join("key", 1, 0, Waker::noop().clone());
@@ -57,7 +57,7 @@ fn models_who_joins_as_the_head_leaves_is_head_or_called() {
 }
 
 #[test]
-fn models_of_two_that_leave_one_calls_the_third() {
+fn models_third_waiter_is_woken_by_a_leaver() {
     explore(3, || {
         let lines = Arc::new(WaitLines::new());
         let [first, second] = [0, 1].map(|_| lines.join("key", 1, 0, Waker::noop().clone()).0);
@@ -79,7 +79,7 @@ fn models_of_two_that_leave_one_calls_the_third() {
 
 #[test]
 #[should_panic(expected = "is woken when it becomes the head")]
-fn models_control_to_leave_a_waker_without_a_look_loses_calls() {
+fn models_control_separate_look_loses_wake_up() {
     explore(3, || {
         let lines = Arc::new(WaitLines::new());
         let (head, _) = lines.join("key", 1, 0, Waker::noop().clone());

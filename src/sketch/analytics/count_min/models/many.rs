@@ -20,18 +20,18 @@ fn eight(add: fn(&Counts, u64) -> u64) {
 }
 
 #[test]
-fn eight_counts_of_three_keys_are_all_there() {
+fn eight_adds_of_three_keys_add_up() {
     sample(SCHEDULES, || eight(add));
 }
 
 #[test]
 #[should_panic(expected = "each add includes the adds before it")]
-fn control_of_eight_that_raise_all_counts_are_lost() {
+fn control_eight_raising_all_lose_counts() {
     sample(SCHEDULES, || eight(raise_all));
 }
 
 #[test]
 #[should_panic(expected = "each add includes the adds before it")]
-fn control_of_eight_that_commit_first_counts_are_lost() {
+fn control_eight_committing_first_lose_counts() {
     sample(SCHEDULES, || eight(commit_first));
 }

@@ -54,7 +54,7 @@ fn no_count_is_lost(told: [u64; 2], estimate: u64) {
 }
 
 #[test]
-fn two_counts_of_a_key_are_two() {
+fn racing_adds_of_a_key_add_up() {
     model(|| {
         let counts = counts(1);
         let told = racing(&counts, add, [KEY, KEY]);
@@ -64,7 +64,7 @@ fn two_counts_of_a_key_are_two() {
 }
 
 #[test]
-fn two_counts_from_different_rows_are_two() {
+fn adds_committing_in_different_rows_add_up() {
     model(|| {
         let counts = counts(2);
         // Another key has raised one of the key's counters, so two adds may commit in different counters.
@@ -75,7 +75,7 @@ fn two_counts_from_different_rows_are_two() {
 }
 
 #[test]
-fn counts_of_different_sizes_are_all_there() {
+fn racing_adds_of_different_sizes_add_up() {
     model(|| {
         let counts = counts(1);
         let three = {
@@ -88,7 +88,7 @@ fn counts_of_different_sizes_are_all_there() {
     });
 }
 
-fn a_neighbour_counts_beside(row: usize) {
+fn neighbour_racing_in_row(row: usize) {
     model(move || {
         let counts = counts(2);
         let neighbour = neighbour(&counts, row);
@@ -99,17 +99,17 @@ fn a_neighbour_counts_beside(row: usize) {
 }
 
 #[test]
-fn a_third_key_in_the_first_row_loses_nothing() {
-    a_neighbour_counts_beside(0);
+fn neighbour_in_first_row_loses_no_count() {
+    neighbour_racing_in_row(0);
 }
 
 #[test]
-fn a_third_key_in_the_second_row_loses_nothing() {
-    a_neighbour_counts_beside(1);
+fn neighbour_in_second_row_loses_no_count() {
+    neighbour_racing_in_row(1);
 }
 
 #[test]
-fn an_estimate_holds_what_was_counted_before() {
+fn estimate_includes_earlier_adds() {
     model(|| {
         let counts = counts(1);
         let counted = Arc::new(AtomicU16::new(0));
@@ -131,7 +131,7 @@ fn an_estimate_holds_what_was_counted_before() {
 }
 
 #[test]
-fn what_is_counted_after_a_clear_is_there() {
+fn add_after_clear_is_counted() {
     model(|| {
         let counts = counts(1);
         counts.add_hash(KEY, 1);

@@ -37,7 +37,7 @@ fn eight_first_checks_of_a_key_take_one_slot() {
 
 /// Eight first checks by clocks that show different times. Two other keys become idle at these times, one after the
 /// other.
-fn by_eight_clocks(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
+fn first_checks_by_eight_clocks(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
     let shared = Shared::new(1, overflow);
     shared.set(0, Y, 95);
     shared.set(1, Z, 94);
@@ -51,14 +51,16 @@ fn by_eight_clocks(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
 }
 
 #[test]
-fn eight_clocks_on_both_sides_of_an_expiry() {
-    each(&ALL, SCHEDULES, |overflow| by_eight_clocks(overflow, |shared, now| shared.check(X, now, 1)));
+fn eight_clocks_around_expiry_take_one_slot() {
+    each(&ALL, SCHEDULES, |overflow| {
+        first_checks_by_eight_clocks(overflow, |shared, now| shared.check(X, now, 1))
+    });
 }
 
 #[test]
 #[should_panic(expected = "one unit, one admission")]
-fn control_of_eight_that_take_the_first_idle_slot_two_are_admitted() {
-    sample(SCHEDULES, || by_eight_clocks(Overflow::Inherit, first_idle));
+fn control_eight_in_first_idle_slot_admit_two() {
+    sample(SCHEDULES, || first_checks_by_eight_clocks(Overflow::Inherit, first_idle));
 }
 
 /// Each thread makes two checks. There are four keys and room for two of them, so evictions happen all the time.
@@ -100,7 +102,7 @@ fn eight_threads_crowd_a_bucket() {
 /// The control: under `Spill`, inserts a new key without a record of the key that it evicts.
 #[test]
 #[should_panic(expected = "a key is admitted its burst")]
-fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
+fn control_unrecorded_eviction_admits_again() {
     fn forgetful(shared: &Shared, hash: u64) -> bool {
         let place = shared.table.place(hash);
         let at = Moment::new(&shared.word, 100);
@@ -122,7 +124,7 @@ fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
 
 /// Each of six threads checks all six units of one key, while two threads evict. At most one check is admitted, plus one
 /// for each retreat that failed.
-fn first_checks_amid_evictions(overflow: Overflow, check: fn(&Shared) -> bool) {
+fn first_checks_during_evictions(overflow: Overflow, check: fn(&Shared) -> bool) {
     let shared = Shared::new(6, overflow);
     shared.set(0, Z, 150);
     shared.set(1, W, 150);
@@ -151,17 +153,17 @@ fn first_checks_amid_evictions(overflow: Overflow, check: fn(&Shared) -> bool) {
 }
 
 #[test]
-fn first_checks_amid_evictions_take_one_slot_and_one_for_each_race() {
+fn first_checks_during_evictions_take_one_slot() {
     each(&ALL, SCHEDULES, |overflow| {
-        first_checks_amid_evictions(overflow, |shared| shared.check(X, 100, 6));
+        first_checks_during_evictions(overflow, |shared| shared.check(X, 100, 6));
     });
 }
 
 #[test]
 #[should_panic(expected = "a key has one slot")]
-fn control_of_eight_that_do_not_look_again_a_key_has_two_slots() {
+fn control_eight_without_second_look_two_slots() {
     sample(SCHEDULES, || {
-        first_checks_amid_evictions(Overflow::Forget, careless);
+        first_checks_during_evictions(Overflow::Forget, careless);
     });
 }
 
@@ -196,7 +198,7 @@ fn charges_and_refunds(overflow: Overflow, refund: fn(&Shared, u64, &Decision) -
 }
 
 #[test]
-fn eight_threads_charge_and_give_back() {
+fn eight_threads_charge_and_refund() {
     each(&[Overflow::Spill, Overflow::Forget], SCHEDULES, |overflow| {
         charges_and_refunds(overflow, |shared, key, charge| shared.refund(key, 100, charge));
     });
@@ -205,7 +207,7 @@ fn eight_threads_charge_and_give_back() {
 /// The control: stores the lower word instead of an exchange.
 #[test]
 #[should_panic(expected = "units that were not refunded are owed")]
-fn control_of_eight_a_refund_by_a_store_loses_charges() {
+fn control_eight_refunds_by_store_lose_charges() {
     fn store(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
         let place = shared.table.place(hash);
         let Some((slot, seen)) = SlotTable::<TatWord, WAYS>::locate(shared.table.bucket(0), place) else {

@@ -94,7 +94,7 @@ fn admitted(answers: &[bool]) -> usize {
 }
 
 #[test]
-fn of_two_checks_of_a_key_with_one_unit_left_one_is_admitted() {
+fn last_unit_is_admitted_once() {
     model(|| {
         let shared = Shared::new(1, Overflow::Spill);
         shared.set(0, X, 100);
@@ -134,7 +134,7 @@ fn straddling(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
 }
 
 #[test]
-fn clocks_on_both_sides_of_an_expiry_take_one_slot() {
+fn clocks_around_expiry_take_one_slot() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
         model(move || straddling(overflow, |shared, now| shared.check(X, now, 1)));
     }
@@ -158,12 +158,12 @@ fn first_idle(shared: &Shared, now: u64) -> bool {
 
 #[test]
 #[should_panic(expected = "one unit, one admission")]
-fn control_the_first_idle_slot_admits_twice() {
+fn control_first_idle_slot_admits_twice() {
     model(|| straddling(Overflow::Inherit, first_idle));
 }
 
 #[test]
-fn a_revival_and_a_takeover_of_one_slot_do_not_both_succeed() {
+fn idle_key_and_new_key_race_for_slot() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
         model(move || {
             let shared = Shared::new(1, overflow);
@@ -187,7 +187,7 @@ fn a_revival_and_a_takeover_of_one_slot_do_not_both_succeed() {
 }
 
 /// A key that has one unit left of three is evicted while it checks. Returns how often it is admitted.
-fn evicted_while_it_checks(overflow: Overflow) -> usize {
+fn evict_during_check(overflow: Overflow) -> usize {
     let shared = Shared::new(3, overflow);
     // Key y owes two units, and key z owes more, so the slot of y is the one to evict.
     shared.set(0, Y, 120);
@@ -201,30 +201,28 @@ fn evicted_while_it_checks(overflow: Overflow) -> usize {
 }
 
 #[test]
-fn a_key_that_is_evicted_while_it_checks_keeps_its_debt() {
+fn key_evicted_during_check_keeps_debt() {
     for overflow in [Overflow::Spill, Overflow::Inherit] {
         model(move || {
-            assert!(evicted_while_it_checks(overflow) <= 1, "{overflow:?}: one unit was left");
+            assert!(evict_during_check(overflow) <= 1, "{overflow:?}: one unit was left");
         });
     }
 }
 
 /// Under `Forget`, the key may be admitted the amount of its dropped debt again, but no more.
 #[test]
-fn a_forgotten_key_gets_no_more_than_its_debt_back() {
-    model(|| {
-        assert!(evicted_while_it_checks(Overflow::Forget) <= 1 + 2, "one unit was left, and two were owed")
-    });
+fn forgotten_key_regains_at_most_its_debt() {
+    model(|| assert!(evict_during_check(Overflow::Forget) <= 1 + 2, "one unit was left, and two were owed"));
 }
 
 #[test]
 #[should_panic(expected = "one unit was left")]
 fn control_forgetting_admits_again() {
-    model(|| assert!(evicted_while_it_checks(Overflow::Forget) <= 1, "one unit was left"));
+    model(|| assert!(evict_during_check(Overflow::Forget) <= 1, "one unit was left"));
 }
 
 #[test]
-fn charges_of_several_units_are_whole() {
+fn several_units_are_charged_whole() {
     model(|| {
         let shared = Shared::new(5, Overflow::Spill);
         let answers = beside(&shared, [|shared| shared.check(X, 100, 3), |shared| shared.check(X, 100, 2)]);
@@ -247,7 +245,7 @@ const WRAP: u64 = (1 << STATE_BITS) - 5;
 const LATER: u64 = WRAP + 20 * T;
 
 /// Two threads whose clocks differ charge X. Both see what the faster thread charged.
-fn clocks_that_differ(fast: fn(&Shared) -> bool) {
+fn check_with_distant_clocks(fast: fn(&Shared) -> bool) {
     let shared = Shared::new(1, Overflow::Inherit);
     let [fast, slow] = beside(&shared, [fast, |shared| shared.check(X, WRAP, 1)]);
     assert!(fast || slow, "at least one check is admitted");
@@ -258,14 +256,14 @@ fn clocks_that_differ(fast: fn(&Shared) -> bool) {
 }
 
 #[test]
-fn clocks_that_differ_by_more_than_a_horizon_admit_no_more() {
-    model(|| clocks_that_differ(|shared| shared.check(X, LATER, 1)));
+fn distant_clocks_admit_no_more() {
+    model(|| check_with_distant_clocks(|shared| shared.check(X, LATER, 1)));
 }
 
 /// The control: publishes a word without first raising the newest time.
 #[test]
 #[should_panic(expected = "a charge by the faster clock is remembered")]
-fn control_without_the_newest_time_a_live_word_is_taken_for_an_ancient_one() {
+fn control_without_newest_time_live_word_looks_old() {
     fn unannounced(shared: &Shared) -> bool {
         let place = shared.table.place(X);
         let at = Moment::new(&shared.word, LATER);
@@ -281,12 +279,12 @@ fn control_without_the_newest_time_a_live_word_is_taken_for_an_ancient_one() {
             }
         }
     }
-    model(|| clocks_that_differ(unannounced));
+    model(|| check_with_distant_clocks(unannounced));
 }
 
 /// The faster clock moves on, by more than a horizon each time.
 #[test]
-fn a_thread_that_is_held_up_while_time_moves_on_twice_admits_no_more() {
+fn preempted_check_admits_no_more() {
     model(|| {
         let shared = Shared::new(1, Overflow::Inherit);
         let latest = WRAP + 40 * T;
@@ -324,7 +322,7 @@ fn racing_first_checks(overflow: Overflow, check: fn(&Shared) -> bool) {
 }
 
 #[test]
-fn two_first_checks_amid_an_eviction_take_one_slot() {
+fn first_checks_racing_eviction_take_one_slot() {
     model(|| racing_first_checks(Overflow::Forget, |shared| shared.check(X, 100, 6)));
     // The words of the sketch add more interleavings to explore.
     crate::base::sync::explore(2, || racing_first_checks(Overflow::Spill, |shared| shared.check(X, 100, 6)));
@@ -350,7 +348,7 @@ fn careless(shared: &Shared) -> bool {
 
 #[test]
 #[should_panic(expected = "a key has one slot")]
-fn control_without_looking_again_a_key_has_two_slots() {
+fn control_without_second_look_two_slots() {
     model(|| racing_first_checks(Overflow::Forget, careless));
 }
 
@@ -371,7 +369,7 @@ impl Shared {
 }
 
 /// Like [`racing_first_checks`], but the second thread refunds its charge.
-fn racing_first_checks_and_a_refund(overflow: Overflow, refund: fn(&Shared, &Decision) -> u64) {
+fn first_checks_racing_own_refund(overflow: Overflow, refund: fn(&Shared, &Decision) -> u64) {
     let shared = Shared::new(2, overflow);
     shared.set(0, Z, 115);
     shared.set(1, key(4, 0), 115);
@@ -393,10 +391,10 @@ fn racing_first_checks_and_a_refund(overflow: Overflow, refund: fn(&Shared, &Dec
 }
 
 #[test]
-fn a_refund_beside_a_first_check_gives_back_its_own() {
+fn refund_racing_first_check_refunds_own_charge() {
     let refund = |shared: &Shared, charge: &Decision| shared.refund(X, 100, charge);
-    model(move || racing_first_checks_and_a_refund(Overflow::Forget, refund));
-    crate::base::sync::explore(1, move || racing_first_checks_and_a_refund(Overflow::Spill, refund));
+    model(move || first_checks_racing_own_refund(Overflow::Forget, refund));
+    crate::base::sync::explore(1, move || first_checks_racing_own_refund(Overflow::Spill, refund));
 }
 
 /// Refunds a charge from the first word of a key, without checking that it is the key's only word.
@@ -417,13 +415,13 @@ fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
 
 #[test]
 #[should_panic(expected = "units that were not refunded are owed")]
-fn control_a_refund_that_does_not_look_for_a_second_slot_takes_anothers() {
-    model(|| racing_first_checks_and_a_refund(Overflow::Forget, |shared, charge| lower(shared, X, charge)));
+fn control_refund_without_second_look_refunds_too_much() {
+    model(|| first_checks_racing_own_refund(Overflow::Forget, |shared, charge| lower(shared, X, charge)));
 }
 
 /// A key that owes two units of three refunds one while it is evicted. Returns how many units it is then admitted, and
 /// how many it may be admitted.
-fn refunded_while_evicted(overflow: Overflow) -> (u64, u64) {
+fn refund_racing_an_eviction(overflow: Overflow) -> (u64, u64) {
     let shared = Shared::new(3, overflow);
     shared.set(1, Z, 125);
     let charge = shared.decide(X, 100, 1);
@@ -437,20 +435,20 @@ fn refunded_while_evicted(overflow: Overflow) -> (u64, u64) {
 }
 
 #[test]
-fn a_refund_beside_an_eviction_loses_no_debt() {
+fn refund_racing_eviction_loses_no_debt() {
     model(|| {
-        let (admitted, room) = refunded_while_evicted(Overflow::Spill);
+        let (admitted, room) = refund_racing_an_eviction(Overflow::Spill);
         assert!(admitted <= room, "units that were not refunded are owed, in a slot or in the sketch");
     });
     model(|| {
-        let (admitted, _) = refunded_while_evicted(Overflow::Forget);
+        let (admitted, _) = refund_racing_an_eviction(Overflow::Forget);
         assert!(admitted <= 3, "a forgotten key counts as a new key");
     });
 }
 
 /// A key returns with a debt from the sketch, while the charge behind this debt is refunded.
 #[test]
-fn a_refund_beside_a_return_gives_nothing_back_twice() {
+fn refund_racing_a_return_refunds_once() {
     crate::base::sync::explore(2, || {
         let shared = Shared::new(3, Overflow::Spill);
         shared.set(1, Z, 125);
@@ -468,7 +466,7 @@ fn a_refund_beside_a_return_gives_nothing_back_twice() {
 
 /// Two first checks of x under `Inherit`, which does not look again. Between them, `refund` lowers the word of another
 /// key.
-fn first_checks_beside_a_refund(refund: fn(&Shared, &Decision) -> u64) {
+fn first_checks_racing_a_refund(refund: fn(&Shared, &Decision) -> u64) {
     let shared = Shared::new(9, Overflow::Inherit);
     shared.set(0, Z, 150);
     let charge = shared.decide(Y, 100, 5);
@@ -483,9 +481,9 @@ fn first_checks_beside_a_refund(refund: fn(&Shared, &Decision) -> u64) {
 }
 
 #[test]
-fn nothing_is_given_back_where_newcomers_inherit() {
+fn inherit_policy_allows_no_refund() {
     model(|| {
-        first_checks_beside_a_refund(|shared, charge| {
+        first_checks_racing_a_refund(|shared, charge| {
             let back = shared.refund(Y, 100, charge);
             assert_eq!(back, 0, "there is no refund under Inherit");
             back
@@ -495,6 +493,6 @@ fn nothing_is_given_back_where_newcomers_inherit() {
 
 #[test]
 #[should_panic(expected = "a key has one slot")]
-fn control_a_refund_under_inherit_gives_a_key_two_slots() {
-    model(|| first_checks_beside_a_refund(|shared, charge| lower(shared, Y, charge)));
+fn control_refund_under_inherit_gives_two_slots() {
+    model(|| first_checks_racing_a_refund(|shared, charge| lower(shared, Y, charge)));
 }

@@ -5,7 +5,7 @@ use crate::base::sync::sample;
 
 const SCHEDULES: usize = 1_000;
 
-fn of_eight(take: fn(&Circuit, u64) -> Option<Permit>) {
+fn eight_threads_probe(take: fn(&Circuit, u64) -> Option<Permit>) {
     let circuit = opened();
     let threads: [_; 8] = std::array::from_fn(|number| {
         let circuit = Arc::clone(&circuit);
@@ -17,17 +17,17 @@ fn of_eight(take: fn(&Circuit, u64) -> Option<Permit>) {
 
 #[test]
 fn one_of_eight_probes() {
-    sample(SCHEDULES, || of_eight(probe));
+    sample(SCHEDULES, || eight_threads_probe(probe));
 }
 
 #[test]
 #[should_panic(expected = "after the pause probes")]
-fn control_of_eight_that_load_and_store_two_probe() {
-    sample(SCHEDULES, || of_eight(probe_carelessly));
+fn control_eight_probes_by_load_and_store() {
+    sample(SCHEDULES, || eight_threads_probe(probe_by_load_and_store));
 }
 
 #[test]
-fn of_eight_failures_the_fifth_opens() {
+fn fifth_of_eight_failures_opens_the_breaker() {
     sample(SCHEDULES, || {
         let circuit = circuit(5);
         let permits: [_; 8] = std::array::from_fn(|_| circuit.admit(0).expect("the circuit is closed"));

@@ -37,7 +37,7 @@ fn probe(circuit: &Circuit, now_ns: u64) -> Option<Permit> {
 }
 
 /// Takes the probe with a separate load and store.
-fn probe_carelessly(circuit: &Circuit, now_ns: u64) -> Option<Permit> {
+fn probe_by_load_and_store(circuit: &Circuit, now_ns: u64) -> Option<Permit> {
     let word = Word::unpack(circuit.word.load(Ordering::Relaxed));
     let Phase::Open { until } = word.phase else { return None };
     if circuit.passed(now_ns) < until {
@@ -71,8 +71,8 @@ fn one_of_three_probes() {
 
 #[test]
 #[should_panic(expected = "after the pause probes")]
-fn control_a_probe_by_load_and_store() {
-    one_probe(probe_carelessly);
+fn control_probe_by_load_and_store() {
+    one_probe(probe_by_load_and_store);
 }
 
 /// An overdue probe fails while another probe takes over. A third request comes one pause later.
@@ -97,7 +97,7 @@ fn overdue(fail: fn(&Circuit, &Permit, u64)) {
 }
 
 #[test]
-fn an_overdue_failure_does_not_let_another_probe_go() {
+fn overdue_failure_admits_no_second_probe() {
     overdue(|circuit, lost, now_ns| {
         let _ = circuit.failed(lost, now_ns, 0);
     });
@@ -105,7 +105,7 @@ fn an_overdue_failure_does_not_let_another_probe_go() {
 
 #[test]
 #[should_panic(expected = "at most one probe")]
-fn control_a_failure_that_does_not_look_for_its_ticket() {
+fn control_failure_without_ticket_check() {
     overdue(|circuit, lost, now_ns| {
         let ticket = Word::unpack(lost.ticket.expect("a probe"));
         let (open, _) = circuit.open(ticket.generation, 1, now_ns, 0);
@@ -142,7 +142,7 @@ fn success(fail: fn(&Circuit, &Permit, u64)) {
 }
 
 #[test]
-fn a_probes_success_closes_whatever_comes_late() {
+fn probe_success_survives_a_late_failure() {
     success(|circuit, late, now_ns| {
         let _ = circuit.failed(late, now_ns, 0);
     });
@@ -150,7 +150,7 @@ fn a_probes_success_closes_whatever_comes_late() {
 
 #[test]
 #[should_panic(expected = "probe")]
-fn control_a_late_failure_that_opens() {
+fn control_late_failure_opens() {
     success(|circuit, _, now_ns| {
         let (open, _) = circuit.open(0, 0, now_ns, 0);
         circuit.word.store(open.pack(), Ordering::Relaxed);
