@@ -94,7 +94,7 @@ fn client_survives_runtime_shutdown() {
 }
 
 /// Returns the address of a listener that accepts connections and never replies, and a count of those connections.
-fn deaf() -> (String, Arc<AtomicUsize>) {
+fn silent_listener() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (url, taken) =
         (format!("redis://{}/", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
@@ -112,7 +112,7 @@ fn deaf() -> (String, Arc<AtomicUsize>) {
 
 #[test]
 fn concurrent_callers_share_connection_attempt() {
-    let (url, taken) = deaf();
+    let (url, taken) = silent_listener();
     let blocking = limiter!(BlockingClient::open(&url).unwrap(), SOON);
     thread::scope(|scope| {
         for _ in 0..32 {
@@ -121,7 +121,7 @@ fn concurrent_callers_share_connection_attempt() {
     });
     assert_eq!(taken.load(Ordering::SeqCst), 1, "connections that the threads opened");
 
-    let (url, taken) = deaf();
+    let (url, taken) = silent_listener();
     let limiter = limiter!(Client::open(&url).unwrap(), SOON);
     runtime().block_on(async {
         let calls: Vec<_> = (0..32)

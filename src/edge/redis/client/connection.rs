@@ -222,7 +222,7 @@ impl ServerConnection {
     }
 
     /// Sends PING on a connection on which a call got no answer. Ends the connection if the PING is not answered.
-    fn doubt(self: &Arc<Self>, runtime: &Handle, number: u64) {
+    fn test_with_ping(self: &Arc<Self>, runtime: &Handle, number: u64) {
         let mut state = self.state();
         let Phase::Ready(connection) = &state.phase else { return };
         if state.number != number || state.is_being_tested {
@@ -265,7 +265,7 @@ impl ServerConnection {
         asking: bool,
     ) -> RedisResult<Value> {
         let (mut connection, number) = self.ready(runtime).await?;
-        let unanswered = OnDrop::new(|| self.doubt(runtime, number));
+        let unanswered = OnDrop::new(|| self.test_with_ping(runtime, number));
         let answer = if asking {
             let mut both = ::redis::pipe();
             both.cmd("ASKING").add_command(command.clone());

@@ -144,7 +144,7 @@ impl<T: Connected> AtomicCore<T> {
 
     async fn peek(&self, key: &[u8], cost: u64, now: Option<Timestamp>, fallback: Fallback) -> Answer {
         match self.ask(&self.call(key, Question::Peek, now)).await {
-            Ok((reply, at)) => Answer::new(self.plan.looked(&reply, cost, at), DecidedBy::Server),
+            Ok((reply, at)) => Answer::new(self.plan.peeked(&reply, cost, at), DecidedBy::Server),
             Err(_) => fallback(&self.guard, key, cost, now.unwrap_or_else(|| self.clock.now())),
         }
     }

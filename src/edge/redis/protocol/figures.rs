@@ -27,7 +27,7 @@ impl Plan {
 
     /// The decision about a request of this cost that charged nothing. The request is admitted if enough units are
     /// left.
-    pub(crate) fn looked(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
+    pub(crate) fn peeked(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
         let is_there = cost == 0 || cost <= self.remaining(reply);
         self.decided(reply, self.outcome(cost, is_there), cost, at).uncharged()
     }

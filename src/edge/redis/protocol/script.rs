@@ -121,12 +121,12 @@ pub(crate) fn is_unknown(error: &RedisError) -> bool {
 /// Returns whether the connection is no longer useful: it is lost, or it leads to a server that has changed, for
 /// example into a replica.
 pub(crate) fn is_lost(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_unrecoverable_error() || says(error, "READONLY")
+    error.is_io_error() || error.is_unrecoverable_error() || has_code(error, "READONLY")
 }
 
 /// Returns whether the error has this code. Before version 7, the code of a script's failed command is inside the text
 /// of another error: `ERR Error running script (…) @user_script:239: @user_script: 239: -READONLY …`.
-fn says(error: &RedisError, code: &str) -> bool {
+fn has_code(error: &RedisError, code: &str) -> bool {
     let in_script = |text: &str| {
         text.contains("@user_script") && text.split(' ').any(|word| word.trim_start_matches('-') == code)
     };
@@ -141,7 +141,7 @@ pub(crate) fn failure(error: &RedisError) -> Error {
     if error.is_timeout() {
         return Error::new(ErrorKind::Timeout, "no answer within the time-out");
     }
-    if says(error, FOREIGN_STATE) || says(error, "WRONGTYPE") {
+    if has_code(error, FOREIGN_STATE) || has_code(error, "WRONGTYPE") {
         // The error concerns this key and not the server, so other keys must continue to call the server.
         return Error::new(ErrorKind::Reply, "other data is stored under this key");
     }
@@ -193,7 +193,7 @@ mod tests {
             assert!(is_lost(&error), "{line}");
             assert_eq!(failure(&error).kind(), ErrorKind::Refused);
         }
-        assert!(!is_lost(&answered("ERR no script says READONLY")));
+        assert!(!is_lost(&answered("ERR no script has_code READONLY")));
         assert!(!is_lost(&answered("OOM command not allowed when used memory > 'maxmemory'.")));
     }
 

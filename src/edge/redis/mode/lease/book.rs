@@ -510,7 +510,7 @@ impl Granted {
     /// Reads a reply.
     pub(crate) fn read(plan: &Plan, due: &BlockRequest, reply: &Reply) -> Self {
         let cost = if reply.granted == 0 { due.wish.least } else { 1 };
-        let next = plan.looked(reply, cost, Timestamp::ZERO);
+        let next = plan.peeked(reply, cost, Timestamp::ZERO);
         Self {
             units: reply.granted,
             window_ns: plan.window_left_us(reply).map(|us| us.saturating_mul(1_000)),

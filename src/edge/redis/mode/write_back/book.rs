@@ -521,7 +521,7 @@ impl WriteBackBook {
 
     /// Lets keys that are removed and return before `until_ns` start with no units. Must be called before such a key is
     /// removed.
-    fn press(&self, until_ns: u64) {
+    fn start_returning_keys_empty_until(&self, until_ns: u64) {
         // Ordering: Release, and Acquire in `make`. After this store, the holder of the ledger marks the entry dead.
         // The thread that makes the key's next entry first either finds the entry dead while it holds the ledger, or
         // finds it missing from the map after the removal. So its load is later than this store, and reads this value
@@ -550,7 +550,11 @@ impl WriteBackBook {
             let is_over = idle_ns > rest_ns.saturating_add(self.pace_ns);
             let is_idle = is_over || (is_full && idle_ns > self.pace_ns.saturating_mul(2));
             if is_idle {
-                self.press(if is_over { now_ns } else { now_ns.saturating_add(rest_ns) });
+                self.start_returning_keys_empty_until(if is_over {
+                    now_ns
+                } else {
+                    now_ns.saturating_add(rest_ns)
+                });
             }
             if is_idle && entry.kill(ledger) == Removal::Done {
                 self.table.remove((&*entry.key).into(), entry);

@@ -75,7 +75,7 @@ impl<C: Clock> WriteBackCore<C> {
     /// Returns the answer to a check that charges nothing. Returns `None` if only the server can decide, or if nothing
     /// decided.
     #[cfg(feature = "rules")]
-    pub(super) fn looked(&self, checked: WriteBackCheck) -> Option<Answer> {
+    pub(super) fn peeked(&self, checked: WriteBackCheck) -> Option<Answer> {
         let by = self.by(&checked).filter(|_| checked.basis != Basis::Full)?;
         Some(Answer::new(checked.decision, by))
     }

@@ -359,14 +359,14 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// nothing. Returns `None` if only the server can decide.
     pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
         let core = &self.core;
-        core.looked(core.book.look(&key.bytes(), cost, core.dispatch.now_ns()))
+        core.peeked(core.book.look(&key.bytes(), cost, core.dispatch.now_ns()))
     }
 
     /// Like `look`, for [`check_n_async`](Self::check_n_async).
     pub(crate) async fn look_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
         let (core, key) = (&self.core, key.bytes());
-        let looked = core.until_answered(&key, || core.book.look(&key, cost, core.dispatch.now_ns())).await;
-        core.looked(looked.0)
+        let peeked = core.until_answered(&key, || core.book.look(&key, cost, core.dispatch.now_ns())).await;
+        core.peeked(peeked.0)
     }
 
     /// See [`WriteBackBook::succeed`](super::book::WriteBackBook::succeed).
