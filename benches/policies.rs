@@ -131,7 +131,7 @@ fn scenes() -> Vec<Scene> {
     let known = |id, title, rows| Scene::known(id, title, KEYS, ONE, rows);
     let mut denied = known(
         "denied",
-        "Compact limiters, refused by the last limit",
+        "Compact limiters, denied by the last limit",
         vec![
             recipe!(ONE, {
                 let last = drained();

@@ -74,7 +74,7 @@ fn targets(tables: &[Table], turns: &[turns::Turns]) -> Vec<Target> {
     for pair in turns.chunks_exact(2) {
         let [ours, peer] = pair else { continue };
         let of = format!("{} B, {} thread(s)", ours.bytes, ours.threads);
-        let text = format!("p99.99 near turns against away, {of}");
+        let text = format!("p99.99 near turns of the window and away from them, {of}");
         targets.push(Target { text, bound: 1.0, ratio: ours.ratio() });
         let text = format!("p99.99 near turns against pingora's, {of}");
         targets.push(Target { text, bound: 1.0, ratio: ours.against(peer) });

@@ -1,6 +1,6 @@
 """Line charts as SVG, by the standard library alone.
 
-Made to be read at 700 pixels on light and dark pages: a ground of their own, colours of the Okabe-Ito set (told apart by every kind
+Made to be read at 700 pixels on light and dark pages: a ground of their own, colours of the Okabe-Ito set (distinguishable with every kind
 of colour vision), a marker of its own for each line, and names at the ends of lines instead of a legend.
 """
 from html import escape

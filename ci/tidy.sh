@@ -80,6 +80,14 @@ RETIRED='Asks|Away|ByHash|Carries|Errand|Fared|GivenBack|Habits|InForce|Landed|M
 retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
 [ -z "$retired" ] || complain 'Retired names (src/design.md has the glossary):' "$retired"
 
+# Phrases that must not come back. ci/words.tsv says why, and what to write.
+while IFS=$'\t' read -r phrase advice; do
+    [[ $phrase != '#'* ]] || continue
+    found=$(grep -rniE "(^|[^a-z])(${phrase// /[ _]})([^a-z]|\$)" --include='*.rs' --include='*.md' --include='*.sh' --include='*.py' \
+        --include='*.lua' --include='*.toml' README.md GUARANTEES.md BENCHMARKS.md CHANGELOG.md src tests benches examples fuzz/fuzz_targets ci || true)
+    [ -z "$found" ] || complain "Not plain English; write: $advice" "$found"
+done <ci/words.tsv
+
 MOST_PROGRAMS=18
 programs=$(find tests -maxdepth 1 -name '*.rs'; find tests -mindepth 2 -maxdepth 2 -name main.rs)
 [ "$(grep -c . <<<"$programs")" -le "$MOST_PROGRAMS" ] \

@@ -270,7 +270,7 @@ pub(crate) fn victims() -> Vec<Victim> {
     vec![
         Victim {
             name: GOVERNOR,
-            counts: "check_key on its DashMap with ahash, which grows; nobody calls retain_recent",
+            counts: "check_key on its DashMap with ahash, which grows; retain_recent is never called",
             build: |setup| Box::new(Governor::<u64, ahash::RandomState, QuantaClock>::new(setup)),
             unbounded: false,
         },

@@ -273,7 +273,7 @@ mod tests {
 
     /// A proxy may copy client text into the same element as the address. That text does not hide the address.
     #[test]
-    fn a_long_host_hides_nobody() {
+    fn long_host_hides_no_address() {
         for length in [1_100, 60_000] {
             let line = format!("proto=http;host=\"{}\";for=203.0.113.7", "\\\"".repeat(length / 2));
             assert_eq!(read(Syntax::Pairs, &[&line]), some(&["203.0.113.7"]), "{length}");

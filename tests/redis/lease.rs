@@ -415,8 +415,8 @@ fn keys_beyond_capacity_are_decided_by_server() {
 fn held_lease_is_spent_before_failure_policy() {
     in_runtime(async {
         let clock = start();
-        let nobody = Client::open("redis://127.0.0.1:1").unwrap();
-        let limiter = nobody
+        let absent = Client::open("redis://127.0.0.1:1").unwrap();
+        let limiter = absent
             .limiter("api", hour(8))
             .on_failure(OnFailure::Local { processes: 2 })
             .leases()

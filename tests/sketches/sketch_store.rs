@@ -351,7 +351,7 @@ fn batches_equal_single_checks() {
 }
 
 #[test]
-fn cleared_sketch_decides_as_new() {
+fn cleared_sketch_starts_empty() {
     for kind in WINDOWS {
         without_room(kind, false, |spec, bytes, requests| {
             with_windows!(kind, spec, algorithm => {

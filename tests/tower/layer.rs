@@ -310,17 +310,17 @@ fn requests_without_key_are_counted_and_named() {
         let counts = layer.without_key();
         assert_eq!((counts.refused, counts.allowed, counts.shared), (1, 1, 5));
     }
-    let nobody = IpAddr::from([0, 0, 0, 0]);
+    let unspecified = IpAddr::from([0, 0, 0, 0]);
     let peer = " peer address: the server did not insert one (see PeerAddr and ClientIp::peer_from)";
-    check(ClientIp::peer(), nobody, peer);
-    check(ClientIp::x_forwarded_for(Proxies::hops(2)), nobody, " client address in x-forwarded-for");
+    check(ClientIp::peer(), unspecified, peer);
+    check(ClientIp::x_forwarded_for(Proxies::hops(2)), unspecified, " client address in x-forwarded-for");
     check(
         ClientIp::forwarded(Proxies::networks([])),
-        nobody,
+        unspecified,
         &format!(" client address in forwarded, or no{peer}"),
     );
     check(|_: Head<'_>| None, 7, " key that identifies its client");
-    check((ClientIp::peer(), |_: Head<'_>| Some(7)), (nobody, 7), peer);
+    check((ClientIp::peer(), |_: Head<'_>| Some(7)), (unspecified, 7), peer);
 
     let header = RateLimitLayer::new(limiter(&manual()), Header::new(HeaderName::from_static("x-key")));
     let answer = text(ask(&header, Request::new(())));

@@ -236,21 +236,21 @@ async fn request_without_client_follows_missing_policy() {
         descriptors.begin().entry("client", client);
         Some(())
     };
-    let mut nobody = Descriptors::new();
-    nobody.begin().entry("client", "nobody");
-    for (missing, admitted) in [(Missing::Deny, 0), (Missing::Allow, 9), (Missing::Shared(nobody), 4)] {
+    let mut empty = Descriptors::new();
+    empty.begin().entry("client", "empty");
+    for (missing, admitted) in [(Missing::Deny, 0), (Missing::Allow, 9), (Missing::Shared(empty), 4)] {
         let unknown = if matches!(missing, Missing::Deny) { 403 } else { 429 };
         let service = RateLimitLayer::rules(rules(TEXT), "api", known)
             .unwrap()
             .missing(missing)
             .layer(service_fn(serve));
-        let mut of_nobody = 0;
+        let mut of_empty = 0;
         for _ in 0..9 {
             let status = service.clone().oneshot(request(None, "/")).await.unwrap().status();
             assert!(status == StatusCode::OK || status.as_u16() == unknown, "{status}");
-            of_nobody += usize::from(status == StatusCode::OK);
+            of_empty += usize::from(status == StatusCode::OK);
         }
-        assert_eq!(of_nobody, admitted);
+        assert_eq!(of_empty, admitted);
         assert_eq!(service.oneshot(request(Some("alice"), "/")).await.unwrap().status(), StatusCode::OK);
     }
 }

@@ -58,7 +58,7 @@ struct Output(c_int);
 
 impl Write for Output {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // SAFETY: the bytes of a string. If they are not written, nobody reads them.
+        // SAFETY: the bytes belong to a string. If the write fails, the string is never read.
         unsafe { write(self.0, text.as_ptr().cast(), text.len()) };
         Ok(())
     }
@@ -154,7 +154,7 @@ fn algorithms() {
     assert!(queue.check_at(1, at_ms(0)).is_denied());
 }
 
-/// More keys than there are slots: what is evicted is remembered, and nobody is admitted twice.
+/// Uses more keys than there are slots. The limiter keeps the debts of evicted keys and admits no key twice.
 fn full() {
     let quota = Quota::per_hour(2);
     let build =

@@ -5,6 +5,7 @@
 //! | `nodes` | memory for nodes: each holds a key and its state |
 //! | `table` | shards with indices that find the nodes; growth, removal and the sweep for idle keys |
 //! | `carry` | the debts of all keys, for a change of the quota |
+//! | `lookup` | the forms in which a caller may give a key |
 //! | this file | hashing, first sight of a key, the cap |
 //!
 //! 1. A check of a known key takes one hash, one cache line of an index, one node and one exchange. It takes no lock,
@@ -18,12 +19,12 @@
 compile_error!("the keyed store requires 64-bit pointers");
 
 mod carry;
+mod lookup;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 mod nodes;
 mod table;
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::ControlFlow;
@@ -32,6 +33,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
 use self::table::{Filling, GRACE_NS, Held, NodeTable};
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request};
@@ -660,39 +662,6 @@ impl Drop for Room<'_> {
 }
 
 type Victim<'g, K, T> = (Duration, Held<'g, K, T>);
-
-/// A form of a key of type `K` that a caller can look up: `&str` for `String`, `&[u8]` for `Vec<u8>`, and `&K` itself.
-///
-/// Implemented for every type that [`ToOwned`] converts to `K`. The type must hash and compare in the same way as `K`.
-///
-/// # Examples
-/// ```
-/// use tollgate::{Gcra, Quota, RateLimiter};
-///
-/// let names = RateLimiter::keyed::<String, _>(Gcra::new(Quota::per_hour(10)));
-/// assert!(names.check("alice").is_allowed());
-/// let hashes = RateLimiter::keyed::<Vec<u8>, _>(Gcra::new(Quota::per_hour(10)));
-/// assert!(hashes.check(&[0xCA, 0xFE][..]).is_allowed());
-/// let pairs = RateLimiter::keyed::<(u32, String), _>(Gcra::new(Quota::per_hour(10)));
-/// assert!(pairs.check(&(7, "upload".to_owned())).is_allowed());
-/// ```
-pub trait Lookup<K>: Hash {
-    /// Returns whether `held` is this key.
-    fn is(&self, held: &K) -> bool;
-    /// Returns the key to store at first sight.
-    fn to_key(&self) -> K;
-}
-
-impl<Q: ToOwned + Hash + Eq + ?Sized> Lookup<Q::Owned> for Q {
-    #[inline]
-    fn is(&self, held: &Q::Owned) -> bool {
-        held.borrow() == self
-    }
-
-    fn to_key(&self) -> Q::Owned {
-        self.to_owned()
-    }
-}
 
 impl<K, A: Algorithm, H> fmt::Debug for Keyed<K, A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -177,7 +177,7 @@ fn request_limit_overrides_file() {
         assert!(!ask(0, Unit::Second).0, "a limit of 0 denies every request");
         assert!(ask(u32::MAX, Unit::Second).0 && ask(u32::MAX, Unit::Year).0);
         assert_eq!(left(&scene, &a), left_of_file, "the file's rule of the same unit shares the counter");
-        let unknown = [("nobody", "knows")];
+        let unknown = [("other", "value")];
         let answer = scene.rules.check("d", &[Descriptor::new(&unknown).limit(1, Unit::Day)]);
         assert_eq!(answer.limits().next().unwrap().name(), "requested per day");
         let nope = scene.rules.check("nope", &[Descriptor::new(&a).limit(0, Unit::Day)]);

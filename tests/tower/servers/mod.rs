@@ -137,12 +137,12 @@ async fn requests_without_peer_follow_missing_policy() {
             None => layer,
         }
     };
-    let nobody = IpAddr::from([0, 0, 0, 0]);
+    let unspecified = IpAddr::from([0, 0, 0, 0]);
     let cases = [
         (None, [403, 403, 403]),
         (Some(Missing::Deny), [403, 403, 403]),
         (Some(Missing::Allow), [200, 200, 200]),
-        (Some(Missing::Shared(nobody)), [200, 200, 429]),
+        (Some(Missing::Shared(unspecified)), [200, 200, 429]),
     ];
     let client = client(false);
     for (missing, expected) in cases {

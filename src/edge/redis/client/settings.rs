@@ -16,9 +16,9 @@ use crate::edge::redis::protocol::{Limit, head};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let nobody = Client::open("redis://127.0.0.1:1/")?; // no server is there
+/// let absent = Client::open("redis://127.0.0.1:1/")?; // no server is there
 /// let limit = Limit::gcra(Quota::per_hour(10));
-/// let limiter = nobody.limiter("api", limit).on_failure(OnFailure::Local { processes: 5 }).atomic()?;
+/// let limiter = absent.limiter("api", limit).on_failure(OnFailure::Local { processes: 5 }).atomic()?;
 /// let answer = limiter.check("alice").await;
 /// assert_eq!(answer.by(), DecidedBy::Local);
 /// assert!(answer.is_allowed() && limiter.check("alice").await.is_allowed()); // a fifth of ten

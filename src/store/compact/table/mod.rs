@@ -71,6 +71,7 @@
 mod models;
 
 mod address;
+mod change;
 mod image;
 mod ticket;
 mod times;
@@ -84,7 +85,6 @@ use super::gauges::{GaugeCounters, Gauges, count};
 use super::spill::{Identity, Spill};
 use crate::algorithm::compact::slot::{EMPTY, SlotStanding, SlotWord, distance, is_behind, order, standing};
 use crate::algorithm::compact::{CompactState, Moved, STATE_BITS, Verdict};
-use crate::algorithm::step::Refund;
 use crate::base::check_time::{CheckTime, Newest};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::memory::prefetch::prefetch;
@@ -608,108 +608,6 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     pub(super) fn holds(&self, hash: u64) -> bool {
         let place = self.place(hash);
         Self::locate(self.bucket_of(place), place).is_some()
-    }
-
-    /// Inserts a key that has no slot, with `units` charged as of `then_ns`.
-    ///
-    /// Does nothing if these units are paid by now, or if the key already owes as much or more.
-    pub(super) fn seed(&self, word: &N, hash: u64, time: CheckTime, then_ns: u64, units: u64) {
-        let place = self.place(hash);
-        let state = word.reference(then_ns).wrapping_add(word.seed(then_ns, units));
-        self.retry(word, time.ns(), |at| {
-            let FoundSlot::Absent { slot, word: seen, ahead } = self.find(word, place, at)? else {
-                return Ok(());
-            };
-            // If this thread's time lags, the state may be further ahead than any normal state.
-            let (SlotStanding::Ahead(left) | SlotStanding::Unsure(left)) =
-                standing::<STATE_BITS>(state, at.reference, self.horizon)
-            else {
-                return Ok(());
-            };
-            let started = self.debt(word, place, ahead, at);
-            if left <= started {
-                return Ok(());
-            }
-            // The state was made at `then_ns`.
-            let raised_ns = self.covering_ns(word, at.now_ns, left).max(then_ns);
-            self.newest.raise(raised_ns, |now_ns| word.last_ns(now_ns));
-            let newcomer = PendingInsert { place, next: place.word(state), started };
-            self.insert(word, newcomer, (slot, seen, ahead), at)
-        });
-    }
-
-    /// Whether the table can refund charges.
-    ///
-    /// It cannot under `Inherit`: there a new key does not look again after its insertion, so words must only grow.
-    pub(super) const fn can_refund(&self) -> bool {
-        !matches!(self.full, Full::Inherit)
-    }
-
-    /// Takes back up to `units` of a charge, as far as they are still owed. The key must be in a slot, and in no other
-    /// place.
-    ///
-    /// Returns the number of units taken back.
-    pub(super) fn refund(
-        &self,
-        word: &N,
-        place: SlotAddress,
-        time: CheckTime,
-        charge: &Decision,
-        units: u64,
-    ) -> u64 {
-        if !self.can_refund() {
-            return 0;
-        }
-        self.retry(word, time.ns(), |at| {
-            let FoundSlot::Here { slot, word: seen, ahead } = self.find(word, place, at)? else {
-                return Ok(0);
-            };
-            let refund = Refund { charge, units, now_ns: at.now_ns };
-            let Some(Moved { ahead, units }) = word.refund(ahead, at.reference, &refund) else {
-                return Ok(0);
-            };
-            let next = place.word(at.reference.wrapping_add(ahead));
-            // The thread that inserted the key may be about to retreat: see the module docs.
-            if !self.is_sole_slot(word, PendingInsert { place, next, started: 0 }, slot, at) {
-                return Ok(0);
-            }
-            self.announce(word, at)?;
-            // Ordering: as in `check`.
-            let slot = &self.bucket_of(place)[slot];
-            slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
-            Ok(units)
-        })
-    }
-
-    /// Clears the debt of a key. Returns whether it owed anything.
-    pub(super) fn reset(&self, word: &N, hash: u64, time: CheckTime) -> bool {
-        let place = self.place(hash);
-        self.retry(word, time.ns(), |at| {
-            // So far behind that the word is idle even for callers whose times lag.
-            let next = place.word(at.reference.wrapping_sub(Self::MOST_AHEAD));
-            match self.find(word, place, at)? {
-                FoundSlot::Here { slot, word: seen, ahead } => {
-                    if seen != next {
-                        let slot = &self.bucket_of(place)[slot];
-                        // Ordering: as in `check`.
-                        slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
-                    }
-                    Ok(ahead > 0)
-                }
-                FoundSlot::Absent { slot, word: seen, ahead } => {
-                    // Under `Inherit`, the debt belongs to another key. Under `Forget`, there is no debt.
-                    let Full::Spill(_) = &self.full else {
-                        return Ok(false);
-                    };
-                    let debt = self.debt(word, place, ahead, at);
-                    if debt > 0 {
-                        let newcomer = PendingInsert { place, next, started: debt };
-                        self.insert(word, newcomer, (slot, seen, ahead), at)?;
-                    }
-                    Ok(debt > 0)
-                }
-            }
-        })
     }
 
     /// Forgets all states.
