@@ -255,7 +255,7 @@ fn help_explains_choice_of_store() {
         "tollgate replay access.log --limit 100/60s --store compact --memory 64KiB",
         "RateLimiter::new",
         "[default: 4MiB]",
-        "a flood of",
+        "flood of new clients",
         "\"compact\"",
     ] {
         assert!(help.contains(part), "{part}: {help}");

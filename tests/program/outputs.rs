@@ -333,7 +333,7 @@ fn unusual_columns_are_explained() {
     );
     for (args, explained) in [
         ("", &["Keys denied: ", "State: ", "Differs: "][..]),
-        ("--store compact --memory 64KiB", &["When full: ", "Evicted: ", "Indebted: ", "Wrongly: "]),
+        ("--store compact --memory 64KiB", &["When full: ", "Evicted:", "Indebted: ", "Wrongly: "]),
         ("--store sketch --memory 64KiB", &["False positive: ", "Overcounted: ", "Wrongly: "]),
         ("--rules rules.yaml", &["Shadow: ", "Uncharged: ", "Near and Soft: ", "No domain: "]),
     ] {

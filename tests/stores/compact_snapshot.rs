@@ -381,7 +381,7 @@ fn impossible_state_with_checksum_is_refused() {
         ("a cell of more than a burst", forged(cell + entry - 2, &u16::MAX.to_le_bytes())),
     ] {
         assert_ne!(forged, snapshot, "{what}");
-        refused(&limiter, &forged, "cannot be");
+        refused(&limiter, &forged, "is invalid");
     }
     // More entries than the snapshot has room for.
     for at in [slots, cells] {

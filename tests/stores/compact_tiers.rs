@@ -249,7 +249,7 @@ fn window_tiers_need_same_period_and_room() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, should_panic(expected = "a tier is made by the limiter"))]
+#[cfg_attr(debug_assertions, should_panic(expected = "use a tier only with the limiter that created it"))]
 fn foreign_tier_never_admits() {
     let limiter = limiter(tollgate::Gcra::new(Quota::per_minute(2)), &[]).unwrap();
     let foreign = self::limiter(tollgate::Gcra::new(Quota::per_second(7)), &[]).unwrap();

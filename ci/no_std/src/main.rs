@@ -58,7 +58,7 @@ struct Output(c_int);
 
 impl Write for Output {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // SAFETY: the bytes belong to a string. If the write fails, the string is never read.
+        // SAFETY: the pointer and the length are those of a string. A failed write only loses output.
         unsafe { write(self.0, text.as_ptr().cast(), text.len()) };
         Ok(())
     }

@@ -350,7 +350,8 @@ mod tests {
         // A prime number of microseconds has no coarser unit.
         let quota = Quota::new(10_000_000, Duration::from_micros(999_999_937));
         let text = refused(Limit::sliding_window(quota));
-        let most: u64 = text.split("at most ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        let most: u64 =
+            text.split("at most ").nth(1).unwrap().split([' ', ',']).next().unwrap().parse().unwrap();
         let quota = |limit| Limit::sliding_window(Quota::new(limit, quota.period()));
         assert!(Plan::new(&[quota(most)]).is_ok() && Plan::new(&[quota(most + 1)]).is_err(), "{text}");
         let text = refused(Limit::fixed_window(Quota::per_day(MOST + 1)));

@@ -143,7 +143,7 @@ pub(crate) fn failure(error: &RedisError) -> Error {
     }
     if has_code(error, FOREIGN_STATE) || has_code(error, "WRONGTYPE") {
         // The error concerns this key and not the server, so other keys must continue to call the server.
-        return Error::new(ErrorKind::Reply, "other data is stored under this key");
+        return Error::new(ErrorKind::Reply, "this key holds data that tollgate did not write");
     }
     let (kind, text) = match error.kind() {
         Theirs::Server(_) | Theirs::Extension => {
