@@ -193,10 +193,10 @@ impl FromStr for Capacity {
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if fraction.contains('.') {
-            return Err(refused("the number has two points"));
+            return Err(refused("the number has two decimal points"));
         }
         if whole.is_empty() && fraction.is_empty() {
-            return Err(refused("there is no number"));
+            return Err(refused("the number is missing"));
         }
         let digits = |digits: &str| if digits.is_empty() { Ok(0_u64) } else { digits.parse::<u64>() };
         let (Ok(whole), Ok(cut)) = (digits(whole), digits(&fraction[..fraction.len().min(9)])) else {
@@ -206,7 +206,7 @@ impl FromStr for Capacity {
         let parts = 10_u128.pow(fraction.len().min(9) as u32);
         let bytes = u128::from(whole) * u128::from(scale) + u128::from(cut) * u128::from(scale) / parts;
         match usize::try_from(bytes) {
-            Ok(0) => Err(refused("it is nothing")),
+            Ok(0) => Err(refused("it is less than 1 byte")),
             Ok(bytes) if bytes <= isize::MAX as usize => Ok(Self::memory(bytes)),
             _ => Err(refused("it is larger than the address space")),
         }
@@ -230,15 +230,15 @@ mod tests {
             assert_eq!(text.parse(), Ok(Capacity::memory(bytes)), "{text}");
         }
         for (text, problem) in [
-            ("", "no number"),
-            ("MiB", "no number"),
+            ("", "number is missing"),
+            ("MiB", "number is missing"),
             ("4 MeB", "unit"),
             ("-4MiB", "unit"),
-            ("1.2.3MiB", "two points"),
-            ("1.123456789.2MiB", "two points"),
+            ("1.2.3MiB", "two decimal points"),
+            ("1.123456789.2MiB", "two decimal points"),
             ("99999999999999999999", "too large"),
             ("9999999TiB", "address space"),
-            ("0", "nothing"),
+            ("0", "less than 1 byte"),
         ] {
             let error = text.parse::<Capacity>().unwrap_err().to_string();
             assert!(error.contains(problem) && error.contains("4MiB"), "{text}: {error}");

@@ -154,12 +154,12 @@ fn invalid_store_flags_give_reasons() {
     let place = Place::new();
     // The flags are checked before any input is read. There is no log.
     for (memory, why) in [
-        ("", "there is no number"),
+        ("", "the number is missing"),
         ("lots", "the unit is not"),
         ("4MeB", "the unit is not"),
         ("-4MiB", "the unit is not"),
-        ("1.2.3MiB", "two points"),
-        ("0", "it is nothing"),
+        ("1.2.3MiB", "two decimal points"),
+        ("0", "it is less than 1 byte"),
         ("9999999TiB", "it is larger than the address space"),
     ] {
         for command in ["replay", "suggest"] {
@@ -203,7 +203,7 @@ fn oversized_quota_error_names_flags() {
     // No machine has this many addresses.
     place
         .run("replay log --store compact --memory 9000TiB --algorithm gcra")
-        .fails(2, &["gcra: --memory 9216000GiB: there is no memory for a table of "]);
+        .fails(2, &["gcra: --memory 9216000GiB: cannot allocate a table of "]);
     // The spill cannot hold windows of a microsecond. The message names the flag, not the library's type.
     let run = place.run("replay log --store compact --limit 10/us --algorithm fixed-window");
     run.fails(2, &["fixed-window: ", "--overflow inherit or --overflow forget"]);

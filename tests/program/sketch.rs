@@ -235,7 +235,7 @@ fn limit_above_counter_range_names_flag() {
     // No machine has this many addresses.
     place
         .run("replay log --store sketch --memory 9000TiB --algorithm fixed-window")
-        .fails(2, &["fixed-window: --memory 9216000GiB: there is no memory for a table of "]);
+        .fails(2, &["fixed-window: --memory 9216000GiB: cannot allocate a table of "]);
     place
         .run("suggest log --store sketch --memory 9000TiB")
         .fails(2, &["fixed-window: --memory 9216000GiB: there is no memory"]);

@@ -637,7 +637,10 @@ mod refusals {
             (refusal(TokenBucket::aligned_adaptive(quota, START)), "greedy"),
             (refusal(MinimumSpacing::new(Duration::ZERO)), "1 ns"),
         ] {
-            assert!(error.contains("the store cannot hold this kind") && error.contains(instead), "{error}");
+            assert!(
+                error.contains("the store does not support this variant") && error.contains(instead),
+                "{error}"
+            );
         }
     }
 

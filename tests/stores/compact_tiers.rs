@@ -203,9 +203,9 @@ fn undeclared_tiers_with_same_refill_fit() {
         assert!(limiter.tier(&fits).is_ok(), "{fits}");
     }
     for (unfit, why) in [
-        (Quota::per_minute(60).burst(61), "name it to the builder (tiers)"),
-        (Quota::per_hour(60), "name it to the builder (tiers)"),
-        (Quota::per_day(1), "name it to the builder (tiers)"),
+        (Quota::per_minute(60).burst(61), "pass the quota to Builder::tiers"),
+        (Quota::per_hour(60), "pass the quota to Builder::tiers"),
+        (Quota::per_day(1), "pass the quota to Builder::tiers"),
     ] {
         let error = limiter.tier(&unfit).unwrap_err().to_string();
         assert!(error.contains(why), "{unfit}: {error}");

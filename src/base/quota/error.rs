@@ -102,25 +102,27 @@ impl Reason {
             Self::ZeroPeriod => "quota: the period must be at least 1 ns",
             Self::ZeroBurst => "quota: the burst must be at least 1",
             Self::ZeroParts => "quota: the number of sub-windows must be at least 1",
-            Self::TooFast { .. } => "quota: the rate must be at most 32 units a nanosecond",
+            Self::TooFast { .. } => "quota: the rate must be at most 32 units per nanosecond",
             Self::TooLong { .. } => "quota: refilling the burst must take at most 292 years",
             Self::Word { .. } => "quota: out of the algorithm's range",
             Self::Apart { .. } => "quota: too different from the other quotas of its compact table",
             Self::Undeclared { .. } => {
-                "quota: the compact table has no room for it; name it to the builder (tiers)"
+                "quota: the compact table was not built for it; pass it to Builder::tiers"
             }
             Self::ShortWindow { .. } => "quota: the period is too short for the compact store",
-            Self::NoCompactForm { .. } => "quota: the compact store cannot hold this kind",
-            Self::Memory { .. } => "capacity: there is no memory for a table of this size",
+            Self::NoCompactForm { .. } => "quota: the compact store does not support this variant",
+            Self::Memory { .. } => "capacity: a table of this size cannot be allocated",
             Self::NoSlots => "capacity: a sketch has no slots",
             Self::TooSmall { .. } => "capacity: too small for a sketch",
             Self::SpillRange => "overflow: the windows are too short to spill debts",
             Self::Overflow => "overflow: a sliding window supports only Overflow::Forget",
-            Self::Layout { .. } => "quota: differs from the limiter's own in a part that must be the same",
+            Self::Layout { .. } => "quota: changes a part of the limiter's quota that must stay the same",
             Self::Pending { .. } => "quota: the debts of too many earlier changes are not paid yet",
             Self::Worded => "quota: this kind of limiter cannot hold it",
             Self::Syntax { .. } => "quota: expected LIMIT/PERIOD [burst N]",
-            Self::NumberTooLarge => "quota: a number is above 18446744073709551615",
+            Self::NumberTooLarge => {
+                "quota: a number, or the period in nanoseconds, is above 18446744073709551615"
+            }
         }
     }
 }
@@ -187,7 +189,10 @@ impl fmt::Display for QuotaError {
             Reason::ZeroBurst => write!(f, "the burst is 0, but must be at least 1")?,
             Reason::ZeroParts => write!(f, "the number of sub-windows is 0, but must be at least 1")?,
             Reason::TooFast { limit, period_ns } => {
-                write!(f, "{limit} units in {period_ns} ns is more than 32 units a nanosecond")?;
+                write!(
+                    f,
+                    "{limit} units in {period_ns} ns is more than 32 units per nanosecond, the highest rate"
+                )?;
             }
             Reason::TooLong { limit, period_ns, burst } => write!(
                 f,
@@ -203,16 +208,18 @@ impl fmt::Display for QuotaError {
             )?,
             Reason::Undeclared { algorithm } => write!(
                 f,
-                "{algorithm}: this compact table has no room for the quota; name it to the builder (tiers)"
+                "{algorithm}: this compact table was not built for this quota; pass the quota to Builder::tiers"
             )?,
             Reason::ShortWindow { algorithm, got_ns, min_ns } => write!(
                 f,
                 "{algorithm}: the period is {got_ns} ns, but with this limit the store needs at least {min_ns} ns"
             )?,
             Reason::NoCompactForm { algorithm, instead } => {
-                write!(f, "{algorithm}: the store cannot hold this kind; use {instead}")?;
+                write!(f, "{algorithm}: the store does not support this variant; use {instead}")?;
             }
-            Reason::Memory { bytes } => write!(f, "there is no memory for a table of {bytes} bytes")?,
+            Reason::Memory { bytes } => {
+                write!(f, "cannot allocate a table of {bytes} bytes; use a smaller capacity")?;
+            }
             Reason::NoSlots => write!(
                 f,
                 "a sketch has no slots; give its memory (Capacity::memory, \"4MiB\") or its traffic \
@@ -235,7 +242,7 @@ impl fmt::Display for QuotaError {
                  Overflow::Forget"
             )?,
             Reason::Layout { algorithm, same } => {
-                write!(f, "{algorithm}: a quota for single calls must have the limiter's own {same}")?;
+                write!(f, "{algorithm}: a quota for a single call must not change the {same}")?;
             }
             Reason::Pending { changes } => write!(
                 f,
@@ -244,7 +251,9 @@ impl fmt::Display for QuotaError {
             )?,
             Reason::Worded => {}
             Reason::Syntax { expected } => write!(f, "expected {expected}")?,
-            Reason::NumberTooLarge => write!(f, "a number is above {}", u64::MAX)?,
+            Reason::NumberTooLarge => {
+                write!(f, "a number, or the period in nanoseconds, is above {}", u64::MAX)?;
+            }
         }
         if self.text.is_some() {
             write!(f, "; write LIMIT/PERIOD [burst N], as in 100/60s, 5/min burst 20 or 1000/h")?;

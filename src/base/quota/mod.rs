@@ -188,7 +188,7 @@ mod tests {
             (Quota::try_new(0, Duration::from_secs(1)), "limit"),
             (Quota::try_new(1, Duration::ZERO), "period"),
             (Quota::per_second(1).try_burst(0), "burst"),
-            (Quota::try_new(33, Duration::from_nanos(1)), "32 units a nanosecond"),
+            (Quota::try_new(33, Duration::from_nanos(1)), "32 units per nanosecond"),
             (Quota::try_new(1, Duration::MAX), "292 years"),
             (Quota::per_day(1).try_burst(u64::MAX), "292 years"),
         ];
