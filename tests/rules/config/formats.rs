@@ -280,7 +280,7 @@ fn domains_merge_or_stay_separate() {
     let error = Domain::merge([one(), other(), two()], false).unwrap_err().to_string();
     assert_eq!(
         error,
-        "two.yaml:1:9: domain: one.yaml:1 already has the domain \"a\"; rename one of them, or merge domains"
+        "two.yaml:1:9: domain: one.yaml:1 already has the domain \"a\"; rename one of them, or merge the files with --merge-domains (RulesBuilder::merge_domains)"
     );
 
     let merged = Domain::merge([one(), other(), two()], true).unwrap();

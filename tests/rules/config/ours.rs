@@ -36,7 +36,7 @@ fn tollgate_keys_need_opt_in() {
         "domain: d\ntollgate: { algorithm: leaky }",
         &[&["no algorithm is called \"leaky\"; use fixed-window, gcra,"]],
     );
-    refused("domain: d\ntollgate: { unit: day }", &[&["tollgate has no key \"unit\""]]);
+    refused("domain: d\ntollgate: { unit: day }", &[&["the `tollgate` map has no key \"unit\""]]);
     refused("domain: d\ntollgate: { charging: twice }", &[&["use all-or-nothing or count-first"]]);
     refused("domain: d\ntollgate: 5", &[&["expected a map, found \"5\""]]);
 }

@@ -130,7 +130,7 @@ fn invalid_redis_options_suggest_remedies() {
     );
     refused(
         "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, mode: lease } }]",
-        &[&["it is an extra key of tollgate"]],
+        &[&["it is an extra key of the `tollgate` map"]],
     );
 }
 

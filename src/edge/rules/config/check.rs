@@ -96,7 +96,7 @@ impl Checker {
         }
         let domain = self.read(&fields, "domain", FileNode::text);
         if domain.map_or(!fields.has("domain"), str::is_empty) {
-            let remedy = "write the domain that requests name, such as `domain: edge`";
+            let remedy = "write the domain of the requests that these rules limit, such as `domain: edge`";
             self.wrong(&fields, "domain", "the domain is missing", remedy);
         }
         let domain = domain.unwrap_or_default();
@@ -250,8 +250,8 @@ impl Checker {
         let name = draft.name.unwrap_or_else(|| metric.name(&self.domain, &[]).into());
         self.texts = self.texts.saturating_sub(identity.len() + name.len());
         if self.texts == 0 {
-            let message = "up to this line, the names of the rules repeat too many long keys and values";
-            let remedy = "write shorter keys and values, or fewer descriptors below them";
+            let message = "the names of the rules up to this line are too long in total";
+            let remedy = "shorten the keys and values, or write fewer descriptors below them";
             self.problems.add(Position::new(line, 1), "", message, remedy);
             return;
         }

@@ -77,7 +77,7 @@ impl Domain {
                     if let (false, Some(first)) = (merge_domains, files.first()) {
                         let message =
                             format!("{} already has the domain {:?}", at_domain(first), &*config.domain);
-                        let remedy = "rename one of them, or merge domains";
+                        let remedy = "rename one of them, or merge the files with --merge-domains (RulesBuilder::merge_domains)";
                         problems.push(Problem::new(
                             &config.file,
                             config.domain_at,

@@ -55,7 +55,7 @@ impl MapKind {
     pub(super) const ROOT: Self =
         Self { called: "the file's top-level map", envoys: "domain descriptors", ours: "tollgate" };
     pub(super) const SETTINGS: Self = Self {
-        called: "tollgate",
+        called: "the `tollgate` map",
         envoys: "",
         ours: "charging algorithm store memory shadow enforced mode on_failure processes timeout",
     };
@@ -71,7 +71,7 @@ impl MapKind {
         ours: "algorithm burst every strict parts store memory max_keys soft enforced mode on_failure processes \
                timeout",
     };
-    pub(super) const REPLACED: Self = Self { called: "replaces", envoys: "name", ours: "" };
+    pub(super) const REPLACED: Self = Self { called: "an item of replaces", envoys: "name", ours: "" };
     pub(super) const TIER: Self =
         Self { called: "a tier", envoys: "", ours: "members rate_limit rate_limits" };
 

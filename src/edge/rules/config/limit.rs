@@ -49,7 +49,7 @@ impl Checker {
             self.number(&fields, "requests_per_unit", 0, u32::MAX)
         } else {
             let message = "without requests_per_unit, this limit denies all requests";
-            let remedy = "write the limit, or requests_per_unit: 0 if this is intended, or unlimited: true";
+            let remedy = "write it; to deny all requests on purpose, write requests_per_unit: 0; to set no limit, write unlimited: true";
             self.warnings.add(node.at, path, message, remedy);
             Some(0)
         };
@@ -241,7 +241,7 @@ impl Checker {
         let most = algorithm.most(&quota);
         if let Some(soft) = soft.filter(|&soft| soft > most) {
             let what = if algorithm.has_burst() { "burst" } else { "limit" };
-            let message = format!("{soft} is above the {what} of {most}, so no request would be marked");
+            let message = format!("{soft} is above the {what} of {most}, so it would have no effect");
             self.wrong(fields, "soft", message, format!("write a number below {most}"));
             return None;
         }

@@ -72,7 +72,7 @@ impl MemoryAllowance {
         if self.spend(node.own_bytes()) {
             return Some(());
         }
-        problems.fail(node.at, "up to here, the file has too many small values", "write fewer values")
+        problems.fail(node.at, "the values up to this one take too much memory", "write fewer values")
     }
 }
 

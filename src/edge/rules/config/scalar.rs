@@ -89,7 +89,9 @@ impl FileNode {
     pub(super) fn list(&self) -> Result<&[FileNode], BadValue> {
         match &self.kind {
             Value::List(items) => Ok(items),
-            _ => Err(BadValue::expected("a list", self, "write a list; in YAML, each item follows a dash")),
+            _ => {
+                Err(BadValue::expected("a list", self, "write a list; in YAML, begin each item with a dash"))
+            }
         }
     }
 

@@ -41,7 +41,7 @@ fn same_names(rules: &[Rule], warnings: &mut Problems) {
 
 fn warn_same_name(rule: &Rule, other: &str, warnings: &mut Problems) {
     let message = format!(
-        "this rule and the rule in {other} are both named {}: metrics add their counts, and show the gauges of one rule",
+        "this rule and the rule in {other} are both named {}: metrics add their counts together, and show the gauges of only one of them",
         quoted(&rule.name)
     );
     let at = Position::new(rule.line, 1);
@@ -104,7 +104,7 @@ fn unreached(branches: &[Branch], warnings: &mut Problems) {
                 earlier.shown(),
                 earlier.at.line
             );
-            warnings.add(branch.at, "", message, "move it before that line");
+            warnings.add(branch.at, "", message, "move this descriptor before that line");
         }
     }
 }
@@ -120,11 +120,11 @@ fn hidden(branches: &[Branch], warnings: &mut Problems) {
         }
         if let Some(sibling) = limited.iter().find(|sibling| sibling.key == branch.key) {
             let message = format!(
-                "requests with only {} have no limit: the limit in line {} applies to other values",
+                "requests with only {} have no limit, because the limit in line {} applies to other values only",
                 branch.shown(),
                 sibling.at.line
             );
-            warnings.add(branch.at, "", message, "to limit them, write a limit here too");
+            warnings.add(branch.at, "", message, "to limit these requests, write a limit here too");
         }
     }
 }
