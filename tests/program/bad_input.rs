@@ -217,7 +217,7 @@ fn invalid_time_error_names_format() {
     place.run("replay a.csv").fails(1, &["a.csv:2: the time \"noon\" has no known format", "--time-format"]);
     place
         .run("replay a.csv --time-format %H:%M")
-        .fails(1, &["a.csv:2: the time \"noon\" does not have the format %H:%M"]);
+        .fails(1, &["a.csv:2: the time \"noon\" is not in the format %H:%M"]);
 }
 
 #[test]

@@ -335,7 +335,7 @@ fn unusual_columns_are_explained() {
         ("", &["Keys denied: ", "State: ", "Differs: "][..]),
         ("--store compact --memory 64KiB", &["When full: ", "Evicted:", "Indebted: ", "Wrongly: "]),
         ("--store sketch --memory 64KiB", &["False positive: ", "Overcounted: ", "Wrongly: "]),
-        ("--rules rules.yaml", &["Shadow: ", "Uncharged: ", "Near and Soft: ", "No domain: "]),
+        ("--rules rules.yaml", &["Shadow: ", "Uncharged: ", "Near: ", "Soft: ", "No domain: "]),
     ] {
         let run = place.run(&format!("replay log {args}")).ok();
         for part in explained {

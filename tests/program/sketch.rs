@@ -189,7 +189,11 @@ fn invalid_store_flags_give_reasons() {
             ));
             run.fails(
                 2,
-                &[algorithm, "the sketch store can only count", "it holds fixed-window and sliding-window"],
+                &[
+                    algorithm,
+                    "the sketch store can only count",
+                    "it supports fixed-window and sliding-window",
+                ],
             );
             // Only some of these algorithms can use the compact store.
             let compact = !["sliding-log", "sub-window"].contains(&algorithm);

@@ -266,12 +266,12 @@ fn unreachable_goal_names_period() {
     // A burst of one never admits two requests at the same time.
     place.run(&format!("{args} --period s --period h --burst 1")).fails(
         1,
-        &["gcra: no limit with --period h can meet 1/2 of the goal to deny at most 1%", "burst of 1"],
+        &["gcra: no limit with --period h meets its part (1/2) of the goal to deny at most 1%", "burst of 1"],
     );
     // Forty requests at once exceed the highest rate.
     place.run(&format!("{args} --period h --period ns")).fails(
         1,
-        &["gcra: no limit with --period ns can deny at most 1% of requests; even 32 denies 20.00 %"],
+        &["gcra: no limit with --period ns meets the goal to deny at most 1% of requests; even a limit of 32 denies 20.00 %"],
     );
     // The message names the total memory, not the share of one limit.
     place

@@ -19,7 +19,7 @@ const COMPACT_HOLDS: &str = "gcra, token-bucket, leaky-bucket, fixed-window and 
 
 /// The algorithms of the sketch store, and the reason.
 const SKETCH_HOLDS: &str = "fixed-window and sliding-window";
-const COUNTS_WINDOWS: &str = "the sketch store can only count in whole windows";
+const COUNTS_WINDOWS: &str = "the sketch store can only count units per window";
 
 /// The store.
 #[derive(Args, Debug)]
@@ -59,8 +59,8 @@ pub struct StoreArgs {
 
     /// Handling of a client's debt when another client needs its slot [default: spill; sliding-window: forget]
     ///
-    /// For the compact store only, when its memory is full. sliding-window can only forget: two pairs of counts have no
-    /// order.
+    /// For the compact store only, when its memory is full. sliding-window can only forget: it keeps two counts for each
+    /// client, and neither of two such pairs always includes the other.
     #[arg(long, value_enum, value_name = "POLICY", help_heading = "Limiter")]
     pub overflow: Option<OverflowArg>,
 }
@@ -252,7 +252,7 @@ impl Storage {
             (StoreArg::Compact, SlidingWindow) => {
                 let overflow = self.overflow.filter(|&overflow| overflow != OverflowArg::Forget)?;
                 let why = format!(
-                    "in the compact store, its two counts can only be forgotten, so --overflow {} is not possible",
+                    "the compact store can only drop the debts of this algorithm, so --overflow {} is not possible",
                     name(overflow)
                 );
                 return Some((why, "use --overflow forget".to_owned()));
@@ -268,7 +268,7 @@ impl Storage {
                 (COUNTS_WINDOWS, SKETCH_HOLDS, "compact or ")
             }
         };
-        Some((why.to_owned(), format!("it holds {holds}; use one of them, or --store {stores}keyed")))
+        Some((why.to_owned(), format!("it supports {holds}; use one of them, or --store {stores}keyed")))
     }
 
     /// Returns the algorithms that this store can hold, and the reasons why others are left out.

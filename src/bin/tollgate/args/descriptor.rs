@@ -46,7 +46,11 @@ impl FromStr for DescriptorArg {
             let quoted = after.trim_start().starts_with('\'');
             let (value, after) = word(after, |text| text.find(','))?;
             if value.is_empty() && !(is_text && quoted) {
-                let what = if is_text { "text; write '' for an empty text" } else { "field" };
+                let what = if is_text {
+                    "text; write '' for an empty text"
+                } else {
+                    "field; write the name of a log field after ="
+                };
                 return Err(format!("{key:?} has no {what}"));
             }
             entries.push((key, if is_text { EntryValue::Text(value) } else { EntryValue::Field(value) }));

@@ -197,7 +197,7 @@ pub struct ReplayArgs {
     ///
     /// With --rules, "results" is one object, and "rules" has the content and the counts of each rule. "matched" counts
     /// the requests that the rule applies to: it "allowed" some of them, "denied" some, and would have denied some if
-    /// it did not only report ("shadow_denied"). "unlimited_allowed" requests were admitted without being counted.
+    /// it were enforced ("shadow_denied"). "unlimited_allowed" requests were admitted without being counted.
     /// "uncharged" requests were denied by another rule, matched a replaced rule, or cost nothing. "hits",
     /// "near_limit", "over_limit" and "soft_limited" are in units, as in the library's metrics. "evictions" and
     /// "debt_denials" are figures of a compact store. Keys are the values by which the rule counts, or "" if all

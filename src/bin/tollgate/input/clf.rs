@@ -56,7 +56,7 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     let open = rest
         .windows(4)
         .position(|w| w[0] == b'[' && w[1].is_ascii_digit() && w[2].is_ascii_digit() && w[3] == b'/')
-        .ok_or("no [day/month/year:... time")?;
+        .ok_or("no time such as [10/Oct/2000:13:55:36 -0700]")?;
     let who = rest[..open].trim_ascii();
     let (vhost, host, who) = match virtual_host(host, who) {
         Some((client, who)) => (host, client, who),

@@ -21,7 +21,7 @@ pub struct Clients {
     #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
     pub ipv6_prefix: u8,
 
-    /// How many proxies wrote the right end of a list of addresses, such as X-Forwarded-For
+    /// How many of your proxies add an address to a list such as X-Forwarded-For
     ///
     /// The client is the address that the first of these proxies saw: the last of the list with 1, the one before it
     /// with 2. Clients can write everything to the left of that address. A list that is shorter, or has no address in

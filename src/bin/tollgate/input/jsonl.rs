@@ -81,7 +81,7 @@ impl<'a> Object<'a> {
             let present = names(line).unwrap_or_default().join(", ");
             return Err(format!("no field {field:?}; the fields are {present}"));
         };
-        plain_text(value).ok_or_else(|| format!("field {field:?} is not a text or a number"))
+        plain_text(value).ok_or_else(|| format!("field {field:?} is neither text nor a number"))
     }
 
     /// Finds a field by the whole name, then by the first part of the path, and so on. If names repeat, the last one
@@ -192,7 +192,7 @@ mod tests {
             extract("ts", "who", r#"{"ts":1,"a":{"b":2},"c":[1]}"#),
             Err("no field \"who\"; the fields are ts, a.b".to_owned())
         );
-        let not_plain = Err("field \"k\" is not a text or a number".to_owned());
+        let not_plain = Err("field \"k\" is neither text nor a number".to_owned());
         assert_eq!(extract("ts", "k", r#"{"ts":1,"k":null}"#), not_plain);
         assert_eq!(extract("ts", "k", r#"{"ts":1,"k":{"x":1}}"#), not_plain);
     }

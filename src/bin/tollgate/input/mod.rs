@@ -138,7 +138,7 @@ pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBa
         let lines: String = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
         return Err(Error::run(match skipped {
             0 => format!("no records in {files}: only empty lines, or only a header"),
-            _ => format!("no usable record in {files}: {skipped} lines skipped{lines}"),
+            _ => format!("no usable record in {files}; lines skipped: {skipped}{lines}"),
         }));
     }
     trace.out_of_order = trace.records.windows(2).filter(|pair| pair[1].at < pair[0].at).count() as u64;

@@ -99,7 +99,7 @@ impl TimeError {
     pub fn of(self, text: &str, format: &TimeFormat) -> String {
         let what = match (self, format) {
             (Self::Syntax, TimeFormat::Auto) => "has no known format; name the format with --time-format",
-            (Self::Syntax, _) => &format!("does not have the format {format}; see --time-format"),
+            (Self::Syntax, _) => &format!("is not in the format {format}; see --time-format"),
             (Self::NoSuchTime, _) => "is a date or time of day that does not exist",
             (Self::OutOfRange, _) => "is before 1970 or after 2554",
         };

@@ -215,7 +215,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     let (algorithms, mut left_out) = storage.holds(&algorithms, by_name)?;
     if args.decisions.is_some() && algorithms.len() != 1 {
         return Err(Error::usage(format!(
-            "--decisions writes one algorithm's decisions, but there are {}; choose one with --algorithm",
+            "--decisions writes one algorithm's decisions, but {} algorithms are selected; choose one with --algorithm",
             algorithms.len()
         )));
     }

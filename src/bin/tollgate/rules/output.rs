@@ -53,9 +53,9 @@ No rule: no rule of the domain applied. No domain: the domain has no rules.";
 
 const ABOUT_RULES: &str = "\
 Matched: requests that the rule applied to. Shadow: requests that it would deny
-if it did not only report. Uncharged: requests that another rule denied or
-replaced, or that cost nothing. Near and Soft: units above four fifths of the
-limit, and above the soft limit.";
+if it were enforced. Uncharged: requests that another rule denied or replaced,
+or that cost nothing. Near: units above four fifths of the limit. Soft: units
+above the soft limit.";
 
 impl RulesReplay {
     /// Returns the whole JSON, with this many of the most denied keys. New fields may be added; these fields keep their

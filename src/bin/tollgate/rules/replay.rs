@@ -224,7 +224,7 @@ fn about_rules(
     }
     if mapping.derived && mapping.constants() > 1 {
         about += &format!(
-            "Note     the rules have {} constants, and every request gets descriptors with each of them; choose with --descriptor\n",
+            "Note     the rules have {} constants, and every request gets descriptors with each of them; to use only some, name them with --descriptor\n",
             mapping.constants()
         );
     }

@@ -24,7 +24,7 @@ pub struct ByRule {
     pub denials: Denials,
     /// Keys that the rule denied.
     pub keys_denied: u64,
-    /// Keys that the rule would have denied if it did not only report.
+    /// Keys that the rule would have denied if it were enforced.
     pub keys_shadow_denied: u64,
 }
 

@@ -303,21 +303,21 @@ impl Trials<'_> {
         let (search, all) = (self.search, self.periods.len());
         let (goal, place) = (search.goal.text(), limits.len() - 1);
         let tried = self.made.get(limits).map_or(String::new(), |&trial| {
-            format!("; even {} denies {}", limits[place], search.described(trial))
+            format!("; even a limit of {} denies {}", limits[place], search.described(trial))
         });
         let why = match search.burst {
-            Some(burst) => format!("; a burst of {burst} may be too small"),
+            Some(burst) => format!("; the burst of {burst} may be too small, so try a larger --burst"),
             None => String::new(),
         };
         let flag = search
             .quota(limits[place], self.periods[place])
             .map_or(String::new(), |quota| period_flag(&quota));
         let what = match limits.len() {
-            1 if all == 1 => format!("no limit can {goal}"),
+            1 if all == 1 => format!("no limit meets the goal to {goal}"),
             part if part < all => {
-                format!("no limit with {flag} can meet {part}/{all} of the goal to {goal}")
+                format!("no limit with {flag} meets its part ({part}/{all}) of the goal to {goal}")
             }
-            _ => format!("no limit with {flag} can {goal}"),
+            _ => format!("no limit with {flag} meets the goal to {goal}"),
         };
         Error::run(format!("{}: {what}{tried}{why}", self.algorithm.name()))
     }

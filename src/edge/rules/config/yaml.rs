@@ -194,8 +194,8 @@ impl YamlReader<'_> {
 
     fn repeat(&mut self, at: Position, anchor: usize) -> Option<()> {
         let Some(node) = self.anchors.get(&anchor) else {
-            let message = "this alias refers to a value that contains it";
-            return self.problems.fail(at, message, "write the value out");
+            let message = "the value of this alias contains the alias itself";
+            return self.problems.fail(at, message, "write the value instead of the alias");
         };
         if !self.allowance.spend(weight(node)) || depth(node) + self.open.len() > MAX_DEPTH {
             return self.problems.fail(

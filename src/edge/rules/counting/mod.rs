@@ -117,7 +117,7 @@ impl fmt::Display for NoCounter {
                 write!(f, "has store: redis, but this program {why}, or choose another store")
             }
             #[cfg(feature = "redis")]
-            Self::Task(why) => write!(f, "has no background task for its server: {why}"),
+            Self::Task(why) => write!(f, "has no background task: {why}"),
         }
     }
 }

@@ -40,7 +40,7 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
 const ABOUT: &str = "\
 When full: the policy if there is no room for a new key (--overflow). Evicted:
 keys that lost their slot while they had a debt. Indebted: new keys that started
-with such a debt. Wrongly: unlike a store that keeps every key.";
+with such a debt. Wrongly: a store that keeps every key would decide otherwise.";
 
 /// Returns whether the memory is enough, from the decisions that differ from the keyed store's, and their cause.
 fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
