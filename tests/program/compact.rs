@@ -196,7 +196,7 @@ fn oversized_quota_error_names_flags() {
     place.file("log", "ts,client\n100,a\n100,a\n");
     let args = "replay log --store compact --limit 70000/60s";
     let run = place.run(&format!("{args} --algorithm sliding-window"));
-    run.fails(2, &["sliding-window: ", "the limit, in this store, is 70000, but can be at most"]);
+    run.fails(2, &["sliding-window: ", "the limit, in this store, can be at most", "but is 70000"]);
     let run = place.run(&format!("{args} --json"));
     assert!(run.stderr.contains("sliding-window left out: "), "{}", run.stderr);
     assert_eq!(names(&run.json()), ["gcra", "token-bucket", "leaky-bucket", "fixed-window"]);

@@ -226,7 +226,7 @@ fn limit_above_counter_range_names_flag() {
     let run = place.run(&format!("{args} --algorithm sliding-window"));
     run.fails(
         2,
-        &["sliding-window: --limit 70000/min: ", "the limit, in this store, is 70000, but can be at most"],
+        &["sliding-window: --limit 70000/min: ", "the limit, in this store, can be at most", "but is 70000"],
     );
     assert!(!run.stderr.contains("10/s") && !run.stderr.contains("compact"), "{}", run.stderr);
     let run = place.run(&format!("{args} --json"));

@@ -199,7 +199,7 @@ impl fmt::Display for QuotaError {
                 "a burst of {burst} at {limit} units in {period_ns} ns takes more than 292 years to refill"
             )?,
             Reason::Word { algorithm, what, got, max } => {
-                write!(f, "{algorithm}: {what} is {got}, but can be at most {max}")?;
+                write!(f, "{algorithm}: {what} can be at most {max}, but is {got}")?;
             }
             Reason::Apart { algorithm } => write!(
                 f,

@@ -115,7 +115,7 @@ fn incompatible_fields_are_rejected() {
     }
     let word =
         limit("unit: second, requests_per_unit: 100, algorithm: gcra, store: compact, burst: 100000000");
-    refused(&word, &[&["the burst, in the compact store, is 100000000, but can be at most"]]);
+    refused(&word, &[&["the burst, in the compact store, can be at most", "but is 100000000;"]]);
     let log = limit("unit: day, requests_per_unit: 65537, algorithm: sliding-log");
     refused(&log, &[&["can be at most 65536"]]);
     refused(&limit("unlimited: true, burst: 5"), &[&["burst cannot be used with unlimited: true"]]);
@@ -232,7 +232,7 @@ descriptors:
         ("[acme, 7]", "acme", "expected a list, found \"acme\""),
         ("[acme, 7]", "[acme, {}]", "expected text, found a map"),
         ("        rate_limit: { unit: day, requests_per_unit: 100 }\n", "", "this tier has no limit"),
-        ("premium:", "'':", "a tier has no name"),
+        ("premium:", "'':", "this tier has no name"),
     ] {
         let said = super::support::bad(&text.replacen(from, to, 1));
         assert!(said.iter().any(|said| said.contains(part)), "{part:?} is not in {said:#?}");

@@ -137,8 +137,8 @@ Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong."
 /// The algorithms, and their settings.
 #[derive(Args, Debug)]
 pub struct AlgorithmArgs {
-    /// Algorithm to replay through; repeat it for several [default: all to replay, gcra to suggest; with --store sketch
-    /// fixed-window to suggest]
+    /// Algorithm to replay through; repeat the flag for several [default: all for replay; for suggest gcra, or
+    /// fixed-window with --store sketch]
     #[arg(long, value_parser = algorithm::parser(), value_name = "NAME", help_heading = "Limiter")]
     pub algorithm: Vec<Option<AlgorithmName>>,
 
@@ -171,8 +171,8 @@ pub struct ReplayArgs {
 
     /// Units per period for each key, such as 100/60s, 5/min, 1000/h or "10/s burst 50" [default: 60/min]
     ///
-    /// Repeat it to apply several limits to every request: a request is admitted, and charged to all of them, only if
-    /// all admit it. Units of time: ns, us, ms, s, min, h, d.
+    /// Repeat the flag to apply several limits to every request: a request is admitted, and charged to all of them, only
+    /// if all admit it. Units of time: ns, us, ms, s, min, h, d.
     #[arg(long, short, value_name = "LIMIT/PERIOD", allow_hyphen_values = true, help_heading = "Limiter")]
     pub limit: Vec<LimitArg>,
 
@@ -255,7 +255,7 @@ pub struct SuggestArgs {
     #[arg(long, value_name = "SHARE", help_heading = "Goal")]
     pub deny_clients: Option<Share>,
 
-    /// Period of the limit to find: 1s, 60s, 10min, h, d; repeat it for several limits, one for each period
+    /// Period of the limit to find: 1s, 60s, 10min, h, d; repeat the flag for several limits, one for each period
     ///
     /// A limit with a long period needs a second limit with a short one. Otherwise a client can use an hour's units in
     /// the first second: --period 1h --period 1s.

@@ -77,9 +77,9 @@ fn log(files: Arg) -> Arg {
     files
         .long("log")
         .num_args(1)
-        .help("Log in which to look for rules that apply to no request; repeat it for several files")
+        .help("Log in which to look for rules that apply to no request; repeat the flag for several files")
         .long_help(
-            "Log in which to look for rules that apply to no request; repeat it for several files; - is standard input\n\n\
+            "Log in which to look for rules that apply to no request; repeat the flag for several files; - is standard input\n\n\
              Requests get descriptors and are decided as in `tollgate replay --rules`. The program warns of each rule that \
              applied to no request: its keys or values may be misspelt, or another rule hides it.",
         )
@@ -101,7 +101,7 @@ fn only_with_log(arg: Arg) -> Arg {
 /// Replay through rules instead of `--limit`.
 #[derive(Args, Debug)]
 pub struct RulesArgs {
-    /// Replay through the rules of this file, instead of --limit; repeat it for several files
+    /// Replay through the rules of this file, instead of --limit; repeat the flag for several files
     ///
     /// The file is YAML, JSON or TOML, in the language of Envoy's rate limit service with this library's extensions, as
     /// `tollgate rules check` reads it. Every request gets the descriptors of --descriptor and is decided as on a
@@ -130,8 +130,8 @@ pub struct RulesArgs {
 /// The descriptors of a log's requests, for rules.
 #[derive(Args, Clone, Debug)]
 pub struct MappingArgs {
-    /// One descriptor of every request, as KEY=FIELD[,KEY=FIELD…]; repeat it for several [default: derived from the
-    /// rules]
+    /// One descriptor of every request, as KEY=FIELD[,KEY=FIELD…]; repeat the flag for several [default: derived
+    /// from the rules]
     ///
     /// Each entry is a key of the rules and the log field with its value: path=bare_path,remote_address=ip. KEY:=TEXT
     /// uses the text itself as the value: generic_key:=api. Put keys, fields and texts that contain a comma, an equals

@@ -98,8 +98,8 @@ pub struct Selection {
     #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
     pub time_format: TimeFormat,
 
-    /// Field of the client that the limits apply to; several make one key [default: a usual name, such as client, ip or
-    /// user]
+    /// Field that identifies the client to limit; several fields make one key [default: a usual name, such as client, ip
+    /// or user]
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
 
@@ -397,6 +397,6 @@ impl Trace {
 
     /// Returns the name of the items that [`Trace::distinct`] counts.
     pub fn distinct_what(&self) -> &'static str {
-        if self.fields.is_some() { "combination" } else { "key" }
+        if self.fields.is_some() { "field-value combination" } else { "key" }
     }
 }

@@ -288,7 +288,12 @@ impl Checker {
         let mut whose: HashMap<&str, &str> = HashMap::new();
         for (key, value) in entries {
             let Some(name) = self.take(key, &path, key.text()).filter(|name| !name.is_empty()) else {
-                self.problems.add(key.at, path, "a tier has no name", "write its name as its key in the map");
+                self.problems.add(
+                    key.at,
+                    path,
+                    "this tier has no name",
+                    "write the tier's name as its key in the map",
+                );
                 continue;
             };
             let path = path.key(name);
