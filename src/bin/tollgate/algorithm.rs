@@ -16,11 +16,11 @@ pub enum AlgorithmName {
     TokenBucket,
     /// A bucket of the burst's size that leaks at the limit's rate; makes the same decisions as GCRA
     LeakyBucket,
-    /// A counter that restarts at every period since 1970; up to twice the limit around a boundary
+    /// A counter that restarts every period, counted from 1970; admits up to twice the limit around a boundary
     FixedWindow,
     /// The times of the last admissions; exact in every window, 8 bytes per unit
     SlidingLog,
-    /// The current window's count and a share of the previous one's; close to the log, 16 bytes
+    /// The current window's count and a share of the previous one's; close to sliding-log, 16 bytes per client
     SlidingWindow,
     /// The window in equal parts that expire one by one
     SubWindow,
@@ -29,7 +29,7 @@ pub enum AlgorithmName {
 /// The settings of window algorithms.
 #[derive(Args, Copy, Clone, Debug)]
 pub struct WindowOptions {
-    /// Parts of the window for sub-window
+    /// Number of parts of each window, for sub-window
     #[arg(long, value_name = "PARTS", default_value_t = 60, value_parser = parts, allow_negative_numbers = true, help_heading = "Limiter")]
     pub sub_windows: u32,
 

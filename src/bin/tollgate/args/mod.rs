@@ -249,7 +249,7 @@ pub struct SuggestArgs {
     #[arg(long, value_name = "SHARE", help_heading = "Goal")]
     pub deny_requests: Option<Share>,
 
-    /// Deny any request of at most this share of clients; with --deny-requests, limits meet both goals
+    /// Let at most this share of clients have a denied request; with --deny-requests, limits meet both goals
     ///
     /// A few clients can send most of the requests, so this goal alone may deny many requests.
     #[arg(long, value_name = "SHARE", help_heading = "Goal")]

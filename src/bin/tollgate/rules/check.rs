@@ -67,7 +67,7 @@ fn problem_json(problem: &Problem) -> Value {
 }
 
 fn rules_table(domain: &Domain) -> String {
-    let dry = if domain.is_shadow() { ", a dry run" } else { "" };
+    let dry = if domain.is_shadow() { ", in shadow mode (denies nothing)" } else { "" };
     let rules = human::counted(domain.rules().len() as u64, "rule");
     let name = printable(domain.name().as_bytes(), 60);
     let head = format!("Domain {name}: {rules}, charged {}{dry}\n", domain.charging());

@@ -191,7 +191,7 @@ fn about_rules(
 ) -> Result<String, Error> {
     let mut about = about::input_lines(trace, input.no_sort);
     for domain in loaded.domains {
-        let dry = if domain.is_shadow() { ", a dry run" } else { "" };
+        let dry = if domain.is_shadow() { ", in shadow mode (denies nothing)" } else { "" };
         let charging = by.charging.map_or(domain.charging(), Into::into);
         about += &format!(
             "Rules    {} of domain {:?}, charged {charging}{dry} ({})\n",

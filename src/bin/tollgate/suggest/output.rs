@@ -95,7 +95,7 @@ pub fn tables(search: &Search<'_>, suggestions: &[Suggestion]) -> String {
     });
     let mut text = table("Algorithm|Limit|Denied|Share|Clients denied|Share|", 1..6, rows, &[]) + "\n";
     if !one {
-        text += "Each line changes one limit, with the others of the answer (◀) in force.\n";
+        text += "Each line changes one limit; the others are those of the answer (◀).\n";
     }
     text += "\n";
     for suggestion in suggestions {
