@@ -20,7 +20,7 @@ pub enum AlgorithmName {
     FixedWindow,
     /// The times of the last admissions; exact in every window, 8 bytes per unit
     SlidingLog,
-    /// The current window's count and a share of the previous one's; close to sliding-log, 16 bytes per client
+    /// The current window's count and a share of the previous one's; close to sliding-log, 16 bytes for the two counts
     SlidingWindow,
     /// The window in equal parts that expire one by one
     SubWindow,

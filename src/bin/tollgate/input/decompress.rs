@@ -112,7 +112,10 @@ impl Source {
         let read = text.by_ref().take(HEAD as u64).read_to_end(&mut head);
         read.map_err(|error| read_error(name, compression, Position::after(&head), &error))?;
         if head.is_empty() {
-            return Err(Error::run(format!("{name} is empty after decompression ({})", compression.as_str())));
+            return Err(Error::run(format!(
+                "{name} is empty after decompression ({})",
+                compression.as_str()
+            )));
         }
         let reader = Cursor::new(head.clone()).chain(text);
         Ok(Self { name: name.to_owned(), head, compression, reader })

@@ -48,8 +48,9 @@ pub struct RulesReplay {
 }
 
 const ABOUT_REQUESTS: &str = "\
-Shadow-denied: admitted only because a rule or its domain is in shadow mode.
-No rule: no rule of the domain applied. No domain: the domain has no rules.";
+Shadow-denied: admitted only because a rule or its domain is in shadow mode, or
+because the rule's `enforced` share leaves out the key. No rule: no rule of the
+domain applied. No domain: the domain has no rules.";
 
 const ABOUT_RULES: &str = "\
 Matched: requests that the rule applied to. Shadow: requests that it would deny
