@@ -136,7 +136,7 @@ fn merge_flag_merges_domains() {
         )
     };
     place.file("one.yaml", rule("x")).file("two.yaml", rule("y")).file("three.yaml", rule("x"));
-    place.run("rules check one.yaml two.yaml").fails(1, &["two.yaml:1:9:", "one.yaml:1", "merge domains"]);
+    place.run("rules check one.yaml two.yaml").fails(1, &["two.yaml:1:9:", "one.yaml:1", "--merge-domains"]);
     let run = place.run("rules check one.yaml two.yaml --merge-domains").ok();
     assert!(run.stdout.contains("Domain a: 2 rules") && run.stderr.is_empty(), "{run:?}");
     let named = rule("z").replace("{ unit:", "{ name: a.x, unit:");
