@@ -229,9 +229,9 @@ fn builder_refuses_tiers_too_far_apart() {
 fn window_tiers_need_same_period_and_room() {
     let minute = Quota::per_minute(100);
     for (error, why) in [
-        (limiter(FixedWindow::new(minute), &[Quota::per_hour(5)]).map(|_| ()), "own period"),
-        (limiter(SlidingWindow::new(minute), &[Quota::per_hour(5)]).map(|_| ()), "own period"),
-        (limiter(FixedWindow::new(minute), &[]).unwrap().tier(&Quota::per_hour(5)).map(|_| ()), "own period"),
+        (limiter(FixedWindow::new(minute), &[Quota::per_hour(5)]).map(|_| ()), "the period"),
+        (limiter(SlidingWindow::new(minute), &[Quota::per_hour(5)]).map(|_| ()), "the period"),
+        (limiter(FixedWindow::new(minute), &[]).unwrap().tier(&Quota::per_hour(5)).map(|_| ()), "the period"),
         (
             limiter(FixedWindow::new(minute), &[]).unwrap().tier(&Quota::per_minute(100_000)).map(|_| ()),
             "tiers",
