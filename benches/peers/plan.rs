@@ -1,4 +1,4 @@
-//! The plan: the scenarios, their rows, and their lengths.
+//! The plan of a run: which scenarios run, which rows they have, and how many checks and rounds they take.
 
 use std::net::IpAddr;
 
@@ -12,9 +12,9 @@ use crate::support::option;
 use crate::targets::Measured;
 use crate::{compact, floor, ours, report, rivals, sketch};
 
-/// Returns whether a name matches. `texts` is a list with commas. A text matches a name that contains it, `=text`
-/// matches the name itself, and `!text` matches a name that does not contain it. All texts with `!` must match, and at
-/// least one of the others if there are others.
+/// Returns whether a name matches `texts`, a list with commas. A text matches each name that contains the text. `=text`
+/// matches only the name `text`. `!text` matches each name that does not contain the text. All texts with `!` must
+/// match. If the list has texts without `!`, at least one of these must match too.
 fn matches(name: &str, texts: &str) -> bool {
     let (excluded, wanted): (Vec<&str>, Vec<&str>) = texts.split(',').partition(|text| text.starts_with('!'));
     let is_wanted =
@@ -39,12 +39,12 @@ fn keyed() -> Vec<Recipe<u64>> {
     chosen([floor::keyed(), compact::keyed(), ours::keyed(), rivals::keyed()])
 }
 
-/// The rows of `keyed`, and rows that make sense only with many keys.
+/// Returns the rows of `keyed`, and the rows that make sense only with many keys.
 pub(crate) fn many() -> Vec<Recipe<u64>> {
     chosen([floor::keyed(), compact::keyed(), compact::tight_rows(), ours::keyed(), rivals::keyed()])
 }
 
-/// Adds the rows that count windows.
+/// Adds the rows of the sketch, which count windows.
 fn with_sketch(mut rows: Vec<Recipe<u64>>) -> Vec<Recipe<u64>> {
     rows.extend(chosen([sketch::keyed()]));
     rows
@@ -62,7 +62,7 @@ pub(crate) fn one_word() -> Vec<Recipe<u64>> {
     chosen([floor::one_word(), ours::one_word(), rivals::one_word()])
 }
 
-/// Rows that differ in memory, but not in clock or call.
+/// Returns one row for each use of memory. Rows that differ only in their clock or call are left out.
 fn by_memory() -> Vec<Recipe<u64>> {
     let mut rows = many();
     rows.retain(|recipe| recipe.name == compact::TIGHT || !recipe.name.contains(','));
@@ -80,21 +80,25 @@ pub(crate) fn answer_parent() -> bool {
     memory::answer_parent(&by_memory()) || memory::answer_parent(&strings_by_memory())
 }
 
-/// The extent of a run.
+/// The options of a run, which decide how much it measures.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Plan {
     /// Runs every row briefly, only to show that it works.
     pub(crate) smoke: bool,
+    /// Takes fewer checks and rounds.
     pub(crate) quick: bool,
+    /// Also runs the scenarios with 10 M and 100 M keys.
     pub(crate) large: bool,
+    /// Also measures the data of the charts.
     pub(crate) charts: bool,
 }
 
-/// The scenarios that have targets.
+/// The scenarios whose figures have targets.
 const BOUNDED: [&str; 9] =
     ["hot", "hot-denied", "word", "word-denied", "strings-1m", "100k", "1m", "10m", "first-sight"];
 
-/// A scenario for keyed limiters, with one and two threads, and ratios to the floor and to governor with ahash.
+/// Returns a scenario for keyed limiters, with one and two threads. Its ratios refer to the floor and to governor with
+/// ahash.
 pub(crate) fn scenario(id: &'static str, title: &'static str, population: u64, expect: Expect) -> Scenario {
     Scenario {
         id,
@@ -130,7 +134,7 @@ impl Plan {
         Measured { tables, footprints, flood, left_out }
     }
 
-    /// Returns whether only the targets matter.
+    /// Returns whether the run needs only the scenarios that have targets.
     fn brief(self) -> bool {
         self.quick && !self.charts
     }
@@ -170,8 +174,8 @@ impl Plan {
             rows.retain(|recipe| [compact::TIGHT, rivals::GOVERNOR].contains(&recipe.name));
             return memory::measure(&rows, &[1_000_000]);
         }
-        // These sizes are just below and just above the point where most hash tables double. The memory per key of
-        // other sizes is between the two.
+        // Most hash tables double their size between these two populations. At other populations, the memory per key is
+        // between these two results.
         let populations: &[u64] = if self.quick { &[1_000_000] } else { &[900_000, 1_000_000] };
         let mut footprints = memory::measure(&by_memory(), populations);
         footprints.extend(memory::measure(&strings_by_memory(), populations));
@@ -274,7 +278,7 @@ impl Plan {
         let length = match (self.smoke, self.quick) {
             (true, _) => flood::Length { rounds: 1, turn_ms: 10, unique_before: 10_000 },
             // A turn of half a second has 50 checks above its p99.9. With 21 pairs, the confidence interval reaches
-            // from the 6th to the 16th ratio.
+            // from the 6th to the 16th of the sorted ratios.
             (false, true) => flood::Length { rounds: 6, turn_ms: 250, unique_before: flood::FULL },
             (false, false) => flood::Length { rounds: 21, turn_ms: 500, unique_before: flood::FULL },
         };

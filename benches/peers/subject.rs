@@ -7,13 +7,13 @@ use crate::support::length;
 /// The answers that the checks of a turn must give.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expect {
-    /// All checks are admitted: 1 unit in ten minutes per key, and a burst that is never used up. Keys have debts all
-    /// the time, as those of busy clients do.
+    /// All checks are admitted: 1 unit in ten minutes per key, and a burst that is never used up. Every key has a debt
+    /// all the time, like the key of a busy client.
     Allowed,
     /// All checks are admitted: 1 M units a second per key and a large burst. With many keys, a key's debt has expired
     /// before the next check of that key. Stores that forget idle keys may forget the key in between.
     AllowedIdle,
-    /// All checks are admitted: one word takes the checks of all rounds, about fifty million.
+    /// All checks are admitted. The checks of all rounds, about fifty million, charge one word.
     AllowedWord,
     /// All checks are denied: the first check of each key used up its limit for an hour.
     Denied,
@@ -50,7 +50,8 @@ impl Expect {
             }
             Self::Denied => Terms { rate: 1, period: Duration::from_secs(3600), burst: 1 },
             Self::Mostly => Terms { rate: 100, period: Duration::from_secs(60), burst: 100 },
-            // The checks of a run can use up this burst, but one key gets fewer checks than this in all rounds.
+            // Before the rounds, the harness uses up this burst for each key that must be denied. Any other key gets
+            // fewer checks than this in all rounds.
             Self::Denying(_) => Terms { rate: 1, period: Duration::from_secs(600), burst: 20_000 },
         }
     }
@@ -107,9 +108,10 @@ impl<K, S: Subject<K>> Contender<K> for S {
     }
 }
 
-/// How to build a subject, and a description of what its figure measures.
+/// How to build a subject, and how to describe its row.
 pub(crate) struct Recipe<K> {
     pub(crate) name: &'static str,
+    /// The calls and parts that the row's time includes.
     pub(crate) counts: &'static str,
     pub(crate) build: fn(Setup) -> Box<dyn Contender<K>>,
 }

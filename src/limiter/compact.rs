@@ -15,7 +15,10 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     /// Checks `cost` units for `key` at `now` under a quota made with [`RateLimiter::tier`]. Units charged under one
     /// quota stay charged under all quotas.
     ///
-    /// If a limiter of another layout made the tier, this limiter uses its own quota instead; debug builds panic.
+    /// If a limiter of another layout made the tier, this limiter uses its own quota instead.
+    ///
+    /// # Panics
+    /// Debug builds panic if a limiter of another layout made the tier.
     #[inline]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_with<Q: Hash + ?Sized>(

@@ -7,10 +7,13 @@ use crate::base::decision::Decision;
 use crate::store::Direct;
 
 impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
-    /// Checks `cost` units at `now` under another quota than the limiter's, made with [`Algorithm::requota`].
+    /// Checks `cost` units at `now` under the quota of `algorithm` instead of the limiter's own quota.
     ///
-    /// An algorithm that was not made from this limiter's own would read the state differently. The limiter then uses
-    /// its own algorithm instead; debug builds panic.
+    /// Make `algorithm` with [`Algorithm::requota`] from the limiter's own algorithm. If another algorithm is passed
+    /// that would read the state differently, the limiter uses its own algorithm instead.
+    ///
+    /// # Panics
+    /// Debug builds panic if `algorithm` would read the state differently.
     #[inline]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_with(&self, algorithm: &A, cost: u64, now: Timestamp) -> Decision {

@@ -22,8 +22,11 @@ where
     /// Make `algorithm` once with [`Algorithm::requota`] from the limiter's own algorithm, and keep it. The key's
     /// state has the same meaning under both quotas: charged units stay charged.
     ///
-    /// An algorithm that was not made from this limiter's own would read the state differently. The limiter then uses
-    /// its own algorithm instead; debug builds panic.
+    /// If another algorithm is passed that would read the state differently, the limiter uses its own algorithm
+    /// instead.
+    ///
+    /// # Panics
+    /// Debug builds panic if `algorithm` would read the state differently.
     ///
     /// # Examples
     /// ```

@@ -3,16 +3,16 @@
 //! The properties hold for random quotas, costs and times. The times include equal times, window boundaries, steps
 //! back and jumps of years.
 //! 1. The outcome, the remaining units, the waits and the delay equal the oracle's, to the nanosecond.
-//! 2. `retry_after` is tight: the same cost is admitted after it, and denied one nanosecond earlier.
-//! 3. `remaining` is tight: that cost is admitted, and a cost of one more is denied.
+//! 2. `retry_after` is tight: the same cost is admitted after this wait, and denied one nanosecond earlier.
+//! 3. `remaining` is tight: a cost of that many units is admitted, and a cost of one unit more is denied.
 //! 4. After `reset_after` the full capacity is available again.
 //! 5. A peek returns what the following check returns, and changes nothing.
-//! 6. A batch decides as the same single calls.
+//! 6. A batch returns the same decisions as single calls.
 //! 7. A keyed limiter forgets a key only when the key owes nothing at a time that the limiter has seen. The key then
 //!    starts without a debt.
-//! 8. For any quota (also one whose interval is no simple fraction) and at the end of time, the limiter admits
-//!    nothing that exact arithmetic would deny. No interval admits more than the bound. Rounding costs at most 1/32
-//!    ns per interval.
+//! 8. The limiter admits nothing that exact arithmetic would deny, and no interval of time admits more than the bound.
+//!    This holds for any quota, even if its emission interval is not a simple fraction, and near the largest
+//!    timestamp. Rounding makes an emission interval longer by at most 1/32 ns.
 
 use crate::common::kinds::Kind;
 use crate::common::operations::{config, exact_spec, ops, spec, start};
@@ -71,7 +71,7 @@ fn forget(oracle: &mut Box<dyn Oracle>, kind: Kind, spec: Spec, newest: u64) {
     *oracle = kind.oracle(spec);
 }
 
-/// Each decision equals the oracle's, and so do all its figures.
+/// Checks that each decision, with all its figures, equals the oracle's.
 fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(*spec)).collect();
     let (mut now, mut newest) = (*start, *start);
@@ -109,8 +109,8 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
                 "peek after {before}"
             );
         }
-        // The last part of the previous window's count may round down to zero before the window ends. `reset_after`
-        // may therefore be either time.
+        // In a sliding window, the weighted count of the previous window may round down to zero before the window ends.
+        // `reset_after` may then be later than the oracle's.
         let reset = nanos(oracle.reset_after(now)).unwrap();
         assert!(
             decided.reset_after() == reset || kind == Kind::Sliding && decided.reset_after() > reset,
@@ -119,7 +119,8 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     }
 }
 
-/// The figures in a decision agree with the limiter's own later decisions. The oracle only helps to choose times.
+/// Checks that the figures in a decision agree with the limiter's own later decisions. The oracle only helps to choose
+/// times.
 fn check_figures_are_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     let full_after = u128::from(spec.burst) * u128::from(spec.period_ns) / u128::from(spec.limit);
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(*spec)).collect();
@@ -136,7 +137,7 @@ fn check_figures_are_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn 
 
         match decision.retry_after() {
             None => assert!(decision.is_never()),
-            // Timestamps end in 2554, and a longer wait is denied.
+            // Timestamps end in 2554. A wait that ends near or after this time cannot be checked.
             Some(wait) if u128::from(now) + wait.as_nanos() + 2 * full_after > u128::from(u64::MAX) => {}
             Some(wait) if decision.is_denied() => {
                 assert!(
@@ -175,15 +176,16 @@ fn check_figures_are_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn 
     }
 }
 
-/// Exact arithmetic admits everything that the limiter admits, and no interval admits more than the bound.
+/// Checks that exact arithmetic admits everything that the limiter admits, and that no interval admits more than the
+/// bound.
 ///
-/// The oracle never sees time step back: its time is held at the newest admission. It is charged only with what the
-/// limiter admitted.
+/// The oracle never sees time step back: its time is never before the newest admission. The oracle is charged only with
+/// the costs that the limiter admitted.
 fn never_exceeds(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     let mut exact: Vec<_> = (0..KEYS).map(|_| (kind.oracle(*spec), Vec::<(u64, u64)>::new())).collect();
     let (mut now, mut newest) = (*start, *start);
-    // A state in fractions of a nanosecond tells earlier from later times within half its range, which is at least
-    // nine years.
+    // A state in fractions of a nanosecond wraps. It orders two times correctly only if they differ by less than half
+    // its range, which is at least nine years.
     let reach = if kind.is_bucket_family() && spec.interval().1 > 1 { 1 << 57 } else { u64::MAX };
     for op in ops {
         let (oracle, admitted) = &mut exact[op.key as usize];
@@ -312,8 +314,8 @@ fn rounding_error_is_within_bound() {
             for admitted in 0_u128..5_000 {
                 let decision = limiter.peek_at(0, 1, now);
                 now += u64::try_from(decision.retry_after().unwrap().as_nanos()).unwrap();
-                // Every unit after the burst is waited for. Each wait is at most period / limit + 1/32 ns, plus one
-                // rounding up.
+                // Each unit after the burst needs a wait of at most period / limit + 1/32 ns. The sum is rounded up
+                // once, to a whole nanosecond.
                 let waited = u128::from(now - begin);
                 let (num, den) = spec.interval();
                 let due = admitted.saturating_sub(2) * (32 * num + den) / (32 * den) + 1;

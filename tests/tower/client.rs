@@ -1,9 +1,11 @@
-//! The client's address from header fields, when the client wrote part of those fields. Properties:
+//! Tests how the layer reads the client's address from header fields. The client may have written a part of these
+//! fields; trusted proxies append the rest. Properties:
 //!
-//! - A client can write any bytes and any lines. They do not change what the layer reads from the proxies' part.
-//! - The result is the same for a proxies' part in one line or in several lines, with or without ports.
+//! - A client can write any bytes and any lines. They do not change the address that the layer reads from the part that
+//!   the proxies wrote.
+//! - The proxies may write one line or several lines, with or without ports. The result is the same.
 //! - In `Forwarded`, the layer reads only `for`, even if other parameters contain quoted text.
-//! - A key is the address cut to its prefix. The key of a key's address is the key itself.
+//! - A key is the client's address, cut to its prefix. If a request comes from that cut address, it has the same key.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -134,8 +136,8 @@ proptest! {
             prop_assert_eq!(read(&together), expected);
             prop_assert_eq!(read(&alone), expected);
         } else if left.is_empty() {
-            // All addresses are proxies, so the result is the last one. With a number of hops, there are too few
-            // proxies, so there is no client.
+            // With trusted networks: all addresses belong to proxies, so the result is the leftmost address. With a
+            // number of hops: the fields have fewer addresses than hops, so the result is `None`.
             let last = right.first().and_then(|appended| appended.address).map(|address| address.to_canonical());
             prop_assert_eq!(read(&together), if hops.is_some() { None } else { last });
         }

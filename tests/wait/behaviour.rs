@@ -1,4 +1,4 @@
-//! The guarantees of waits, one test for each.
+//! Tests the guarantees of waits. Each test covers one guarantee.
 
 use super::{admitted, ms};
 use std::future::{Future, poll_fn};
@@ -14,7 +14,7 @@ use tollgate::{
 
 type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;
 
-/// One unit each 10 ms, with a burst of `burst`.
+/// Returns a limiter that refills one unit every 10 ms, with a burst of `burst`.
 fn gcra(burst: u64) -> Limiter {
     Arc::new(
         RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(burst)))
@@ -102,7 +102,7 @@ async fn deadline_refuses_later_turns_at_once() {
     let [first, second, third] = waits;
     let mut first = pin!(first);
     assert!(is_pending(&mut first).await);
-    // The second is behind the first, so its turn is in 20 ms.
+    // The second wait is behind the first, so its turn comes in 20 ms.
     let second = second.await.unwrap_err();
     assert_eq!((second.retry_after(), start.elapsed()), (Some(ms(20)), Duration::ZERO));
     let (first, third) = futures_util::future::join(first, third).await;
@@ -113,7 +113,8 @@ async fn deadline_refuses_later_turns_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn unknown_turn_is_refused_at_the_deadline() {
-    // One event each 40 ms. With a spacing, the turn of a fourth behind three in line is unknown.
+    // One event every 40 ms. If three waiters are in line, a limiter with a minimum spacing cannot predict the turn of
+    // a fourth waiter.
     let build = RateLimiter::builder(MinimumSpacing::new(ms(40))).clock(TokioClock::new());
     let limiter = build.direct();
     let start = Instant::now();
@@ -133,7 +134,8 @@ async fn unknown_turn_is_refused_at_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn waiter_due_at_deadline_beats_its_timer() {
-    // Both conform in the next window, which begins at the second's deadline. The second's timer may fire first.
+    // Both waits conform in the next window. It begins at the deadline of the second wait, whose timer may fire before
+    // the timer of the head.
     let window = FixedWindow::new(Quota::per_second(2));
     let limiter = RateLimiter::builder(window).clock(TokioClock::starting_at(Timestamp::ZERO)).direct();
     assert!(limiter.check_n(2).is_allowed());
@@ -142,20 +144,20 @@ async fn waiter_due_at_deadline_beats_its_timer() {
     let mut second = limiter.until_ready().within(ms(1_000));
     assert!(is_pending(&mut head).await && is_pending(&mut second).await);
     advance(ms(1_000)).await;
-    assert!(is_pending(&mut second).await, "the head is about to leave the line");
+    assert!(is_pending(&mut second).await, "the head has not left the line yet");
     assert!(head.await.is_ok() && second.await.is_ok());
     assert_eq!(start.elapsed(), ms(1_000));
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_wait_leaves_state_unchanged() {
-    // Whether the waits are polled, the milliseconds until they are dropped, and the order of the drops.
+    // Each row: whether the waits are polled, the milliseconds until they are dropped, and the order of the drops.
     for (polled, after, order) in [
         (false, 0, [0, 1, 2]),
         (true, 0, [0, 1, 2]),
         (true, 7, [2, 1, 0]),
         (true, 7, [1, 0, 2]),
-        // The turn has come, but the waiter is not polled.
+        // The turn of a waiter has come, but the waiter is not polled.
         (true, 30, [0, 1, 2]),
         (true, 35, [0, 2, 1]),
     ] {
@@ -205,7 +207,7 @@ async fn dropped_head_wakes_next_waiter() {
     });
     sleep(ms(5)).await;
     drop(head);
-    assert_eq!(next.await.unwrap().unwrap(), ms(10), "as if the dropped waiter had never come");
+    assert_eq!(next.await.unwrap().unwrap(), ms(10), "the next waiter takes the turn of the dropped waiter");
     // A waiter that is woken and dropped before its poll wakes the waiter behind it.
     let mut first = limiter.until_ready();
     let mut woken = limiter.until_ready();
@@ -265,7 +267,7 @@ async fn wait_dropped_in_jitter_is_refunded() {
 
 #[tokio::test(start_paused = true)]
 async fn submillisecond_intervals_do_not_drift() {
-    // 10,000 a second: ten turns in each tick of the timer.
+    // 10,000 units per second are ten turns in each tick (1 ms) of tokio's timer.
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(10_000).burst(1)));
     let limiter = Arc::new(build.clock(TokioClock::new()).direct());
     let start = Instant::now();
@@ -307,14 +309,15 @@ async fn missed_turns_are_not_caught_up() {
         task.await.unwrap();
     }
     let ends = ends.lock().unwrap();
-    // The head, and the units that two milliseconds bring.
+    // The head goes, and three more waiters: the next head asks as of 2 ms ago at the earliest, so units of 498, 499
+    // and 500 ms are available.
     assert_eq!(ends.iter().filter(|&&end| end == ms(500)).count(), 4);
     assert_eq!(ends.last(), Some(&ms(595)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn wait_ends_by_limiter_clock_not_timer() {
-    /// A clock at half the speed of tokio's.
+    /// A clock that advances at half the speed of tokio's clock.
     struct Slow(TokioClock);
     impl Clock for Slow {
         fn now(&self) -> Timestamp {
@@ -347,7 +350,7 @@ async fn without_reservation_only_checks_overtake() {
     tokio::task::yield_now().await;
     let small = spawn(1);
     sleep(ms(60)).await;
-    // A unit has left the log. The small request is second in line and cannot have it, but a check can.
+    // One unit has left the log. The small request is second in line, so it does not get this unit. A check gets it.
     assert_eq!(limiter.waiting(), 2);
     assert!(limiter.check().is_allowed());
     assert_eq!(large.await.unwrap().unwrap(), ms(210));
@@ -370,7 +373,7 @@ async fn queue_shapes_waiting_requests() {
         .collect();
     for task in tasks {
         let (n, end) = task.await.unwrap();
-        // Five fit in 40 ms. The others are refused at once.
+        // Five requests have a turn within 40 ms. The others are denied at once.
         let expected = if n < 5 { Ok(ms(10 * n)) } else { Err((Some(ms(50)), Duration::ZERO)) };
         assert_eq!(end, expected, "{n}");
     }

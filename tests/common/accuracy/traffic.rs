@@ -1,4 +1,4 @@
-//! Generates requests: a key and a time for each.
+//! Generates the requests of a traffic model. A request is a key and a time.
 
 use super::random::{Random, Zipf};
 use tollgate::Quota;
@@ -9,7 +9,8 @@ pub(crate) const SEC: u64 = 1_000_000_000;
 pub(crate) const STEP_NS: u64 = 100_000;
 pub(crate) const START_NS: u64 = 1_700_000_000 * SEC;
 
-/// Traffic of returning keys, some frequent and most rare. It may include a flood of keys that come only once.
+/// Traffic of returning keys: a few keys are frequent, and most are rare. It may include a flood of keys that make only
+/// one request each.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Traffic {
     pub(crate) name: &'static str,
@@ -17,15 +18,19 @@ pub(crate) struct Traffic {
     pub(crate) limit: u64,
     pub(crate) burst: u64,
     pub(crate) period_ns: u64,
+    /// The number of returning keys.
     pub(crate) keys: u32,
+    /// The exponent of the Zipf distribution of the returning keys.
     pub(crate) exponent: f64,
+    /// The requests of returning keys per second.
     pub(crate) honest_per_second: u64,
+    /// The requests of the flood per second, each with a new key.
     pub(crate) flood_per_second: u64,
     /// The time of the first request: a whole number of seconds.
     pub(crate) start_ns: u64,
 }
 
-/// Many keys, most of them rare.
+/// Ten million keys, mostly rare, without a flood.
 pub(crate) const A: Traffic = Traffic {
     name: "A",
     limit: 20,
@@ -38,7 +43,7 @@ pub(crate) const A: Traffic = Traffic {
     start_ns: START_NS,
 };
 
-/// Fewer keys, and a flood.
+/// One million keys, and a flood with eight times as many requests.
 pub(crate) const B: Traffic = Traffic {
     name: "B",
     limit: 100,
@@ -56,13 +61,13 @@ pub(crate) const B: Traffic = Traffic {
 pub(crate) struct Request {
     pub(crate) now_ns: u64,
     pub(crate) key: u64,
-    /// The key's index, or `None` for a key of the flood, which comes only once.
+    /// The key's index, or `None` for a key of the flood, which makes only one request.
     pub(crate) index: Option<usize>,
 }
 
 impl Traffic {
-    /// Returns this traffic with keys and requests divided by `by`. With the memory divided by `by` too, slots are
-    /// equally scarce.
+    /// Returns this traffic with its keys and requests divided by `by`. If the memory of the store is divided by `by`
+    /// too, the ratio of keys to slots stays the same.
     pub(crate) fn scaled(self, by: u64) -> Self {
         Self {
             keys: u32::try_from(u64::from(self.keys) / by).expect("fewer keys fit in 32 bits"),
@@ -87,7 +92,7 @@ impl Traffic {
         self.honest_per_second + self.flood_per_second
     }
 
-    /// Returns the requests, evenly spaced. Every key is idle at second 0.
+    /// Returns the requests of the first `seconds` seconds, evenly spaced in time. No key has a debt at second 0.
     pub(crate) fn requests(&self, seed: u64, seconds: u64) -> impl Iterator<Item = Request> + use<> {
         let Self { keys, exponent, flood_per_second, start_ns, .. } = *self;
         let zipf = Zipf::new(keys, exponent);

@@ -7,8 +7,8 @@ const SCHEDULES: usize = 1_000;
 
 type Three = (Direct1<Gcra>, Direct1<Gcra>, Direct1<Gcra>);
 
-/// Three limits of five, three and four units. The number of each of the eight threads selects its limits and their
-/// order.
+/// Runs `check` in eight threads, on three limits of five, three and four units. The number of a thread selects the
+/// limits that the thread checks, and their order.
 fn eight(check: fn(&Three, usize) -> bool) {
     let limits = Arc::new((gcra(5), gcra(3), gcra(4)));
     let threads: [_; 8] = std::array::from_fn(|number| {
