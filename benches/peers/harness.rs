@@ -1,4 +1,4 @@
-//! How the figures are measured: subjects take turns, round after round, on the same keys in the same order.
+//! Measures the figures: in every round, each subject takes one turn on the same keys in the same order.
 //!
 //! * A [`Subject`](crate::subject::Subject) is monomorphised into its loop. Dynamic dispatch happens once per turn,
 //!   never per check.
@@ -8,8 +8,8 @@
 //!   within a round, and the harness reports their median. Drift and other load on the machine cancel out of these
 //!   ratios.
 //! * If the scheduler keeps a ready thread waiting for more than 1 % of a turn, the harness measures that turn again,
-//!   up to [`TRIES`] times. The least disturbed try counts, and its remaining disturbance is reported. If there are
-//!   more threads than processors, some threads always wait, so the first try counts.
+//!   with at most [`TRIES`] tries. The harness uses the least disturbed try, and reports its remaining disturbance. If
+//!   there are more threads than processors, some threads always wait, so the harness uses the first try.
 
 use crate::keys::{Key, for_each_chunk};
 use crate::subject::{Contender, Expect, Recipe, Setup};
@@ -64,7 +64,7 @@ impl Row {
 pub(crate) struct Scenario {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
-    /// The number of distinct keys. For new keys, the number that the stores must have room for.
+    /// The number of distinct keys. For new keys, the number of keys that the stores must have room for.
     pub(crate) population: u64,
     pub(crate) draw: Draw,
     pub(crate) expect: Expect,

@@ -16,7 +16,7 @@ pub(crate) fn gcra(expect: Expect) -> Gcra {
 struct OursKeyed<K, C>(RateLimiter<Keyed<K>, C>);
 
 impl OursKeyed<u64, QuantaClock> {
-    /// Makes a limiter with a cap of as many keys as the scenario has.
+    /// Creates a limiter whose maximum number of keys is the scenario's population.
     fn capped(setup: Setup) -> Self {
         let builder = RateLimiter::builder(gcra(setup.expect));
         Self(builder.max_keys(length(setup.population), WhenFull::Forget).keyed())

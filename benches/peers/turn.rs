@@ -27,14 +27,14 @@ struct Turn {
     delayed_ns: u64,
 }
 
-/// Returns the nanoseconds in which this thread was ready while another thread ran in its place, or 0 if the system
-/// does not report them.
+/// Returns for how many nanoseconds this thread was ready to run but did not run, because another thread had its
+/// processor. Returns 0 if the system does not report this time.
 pub(crate) fn delayed_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-/// Lets threads start at the same time. They spin, because a thread that must be woken starts late.
+/// Lets threads start at the same time. The threads spin, because a thread that must be woken starts late.
 pub(crate) struct Gate {
     missing: AtomicUsize,
 }
@@ -95,7 +95,7 @@ pub(crate) fn sample<K: Sync>(
         Expect::Mostly => {}
         Expect::Denying(percent) => {
             let (got, due) = (admitted * 100, total * (100 - percent));
-            // The keys are drawn at random, so the share varies. With 0 % and 100 % it is exact.
+            // The keys are drawn at random, so the share of denials varies. Only 0 % and 100 % are exact.
             let tolerance = if percent.is_multiple_of(100) { 0 } else { total * 5 };
             assert!(
                 got.abs_diff(due) <= tolerance,
@@ -111,10 +111,11 @@ pub(crate) fn sample<K: Sync>(
     Sample { ns: wall * 1e9 * threads / total, mops: total / wall / 1e6, delayed }
 }
 
-/// Returns the nanoseconds that a modified cache line takes from one core to another, by passing one back and forth.
+/// Measures the time, in nanoseconds, that a modified cache line takes from one core to another. Two threads pass one
+/// line back and forth.
 ///
-/// On virtual machines, this figure changes during a run, because the host moves the virtual processors closer together
-/// or farther apart. The figures of two threads change with it.
+/// On virtual machines, this time changes during a run, because the host moves the virtual processors closer together
+/// or farther apart. The figures of rows with two threads change with it.
 pub(crate) fn transfer_ns() -> f64 {
     const TURNS: u64 = 20_000;
     const BATCH: u64 = 500;
@@ -138,7 +139,7 @@ pub(crate) fn transfer_ns() -> f64 {
                 start = now;
             }
         }
-        // Takes the best batch, because in other batches a thread may have lost its processor to other work.
+        // Returns the fastest batch. In other batches, a thread may have lost its processor to other work.
         Summary::of(batches).min
     };
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use crate::summary::float;
 use crate::support::{count, key};
 use crate::{Scene, call};
 
-/// The window of both. It is a second, so the bench includes turns, as a server does.
+/// The window of both rates. With a window of one second, windows end during the bench, as they do on a server.
 const WINDOW: Duration = Duration::from_secs(1);
 /// The default memory of pingora-limits: two sketches of 4 rows of 1,024 counters of 8 bytes.
 pub(crate) const SMALL: usize = 2 * 4 * 1_024 * 8;
@@ -22,7 +22,7 @@ fn bytes(setup: Setup) -> usize {
     if setup.population > 10_000 { LARGE } else { SMALL }
 }
 
-/// Returns the columns of pingora's four rows, in two sketches, for this number of bytes.
+/// Returns the number of columns that each of pingora's four rows gets if its two sketches take `bytes` bytes together.
 pub(crate) fn columns(bytes: usize) -> usize {
     bytes / 8 / 4 / 2
 }
@@ -58,7 +58,8 @@ fn pingora_error(columns: usize, population: u64) -> f64 {
     float(u64::try_from(sum).expect("counts never decrease")) / float(PROBES)
 }
 
-/// Returns a number of columns with which pingora's error is at most ours. It is at most a fifth too large.
+/// Returns a number of columns with which pingora's error is at most ours. The result is at most a fifth larger than
+/// necessary.
 fn equal_columns(setup: Setup) -> usize {
     let error = our_error(bytes(setup), setup.population);
     let mut columns = columns(bytes(setup)) / 2;
@@ -124,14 +125,15 @@ pub(crate) fn scenes() -> [Scene; 2] {
     ]
 }
 
-/// Returns the mean counts of keys without events, which show the error at each size.
+/// Returns a row for each number of keys: this number, the memory in bytes, our mean error, and pingora's mean error.
+/// The error is the mean count of keys without events.
 pub(crate) fn errors(smoke: bool) -> Vec<(u64, usize, f64, f64)> {
     let keys = if smoke { vec![1_000] } else { vec![1_000, 10_000, 100_000] };
     let row = |keys| (keys, SMALL, our_error(SMALL, keys), pingora_error(columns(SMALL), keys));
     keys.into_iter().map(row).collect()
 }
 
-/// The keys of the events in the measurement of turns.
+/// Returns the keys of the events for the measurement of window turns.
 pub(crate) fn hot() -> Vec<u64> {
     let mut rng = crate::support::XorShift::new(1);
     (0..1 << 14).map(|_| key(rng.below(count(1_000)))).collect()

@@ -19,8 +19,8 @@ use crate::base::sync::AtomicU64;
 /// | aligned | `limit` at once at `t₀ + k × period`, the same for all keys | [`TokenBucket::aligned`] |
 ///
 /// Greedy refill makes the same decisions as [`Gcra`](crate::Gcra) and keeps the same word. In any interval of length
-/// `t` greedy refill admits at most `burst + limit × t / period` units. The other two kinds admit at most `burst +
-/// limit × (⌊t / period⌋ + 1)`.
+/// `t`, greedy refill admits at most `burst + limit × t / period` units. Interval and aligned refill admit at most
+/// `burst + limit × (⌊t / period⌋ + 1)` units.
 ///
 /// # Examples
 /// ```
@@ -52,7 +52,7 @@ enum Refill {
 
 const NAME: &str = "token bucket";
 
-/// Calls the same expression with either refill's engine.
+/// Evaluates an expression with the engine of the bucket's refill.
 macro_rules! with_engine {
     ($self:ident, $engine:ident => $call:expr) => {
         match &$self.refill {
@@ -63,7 +63,7 @@ macro_rules! with_engine {
 }
 
 impl TokenBucket {
-    /// Creates a bucket with greedy refill: one token per `period / limit`. Every quota fits.
+    /// Creates a bucket with greedy refill: one token per `period / limit`. Accepts every quota.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { refill: Refill::Greedy(Pace::new(&quota)) }
@@ -71,8 +71,9 @@ impl TokenBucket {
 
     /// Creates a bucket with interval refill: `limit` tokens at the end of each period.
     ///
-    /// A key's periods start at the first use of its full bucket. A bucket that is full again has no memory: the next
-    /// use starts new periods. A client can therefore never empty a full bucket just before a refill.
+    /// A key's periods start at the first use of its full bucket. When the bucket is full again, its old periods no
+    /// longer matter: the next use starts new periods. A client can therefore never empty a full bucket just before a
+    /// refill.
     ///
     /// # Panics
     /// Panics if the burst is above 2³² − 2. [`TokenBucket::try_interval`] returns the error instead.
@@ -90,11 +91,12 @@ impl TokenBucket {
         Ok(Self::from_first_use(&quota)?)
     }
 
-    /// Creates a bucket with aligned refill: `limit` tokens at `at`, and every period before and after `at`, for all
-    /// keys.
+    /// Creates a bucket with aligned refill: `limit` tokens at `at`, and at every whole number of periods before or
+    /// after `at`, for all keys.
     ///
     /// # Panics
-    /// Panics if the word has no room for the quota. [`TokenBucket::try_aligned`] returns the error instead.
+    /// Panics if a 64-bit word has no room for both the burst and the index of the period.
+    /// [`TokenBucket::try_aligned`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn aligned(quota: Quota, at: Timestamp) -> Self {
@@ -104,8 +106,8 @@ impl TokenBucket {
     /// Creates a bucket with aligned refill, like [`TokenBucket::aligned`].
     ///
     /// # Errors
-    /// Returns an error if the word has no room for both the burst and the index of the period; the error states the
-    /// maximum.
+    /// Returns an error if a 64-bit word has no room for both the burst and the index of the period. The error states
+    /// the maximum.
     pub fn try_aligned(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
         Ok(Self::in_batches(&quota, at, false)?)
     }
@@ -114,11 +116,11 @@ impl TokenBucket {
     /// batch.
     ///
     /// A new key starts with `burst − limit` tokens (none if that is negative) plus `limit × time to the next refill /
-    /// period`, rounded down. It starts with at most the burst. (A bucket of one token, with batches of one token,
-    /// therefore starts with its token only exactly at a refill.)
+    /// period`, rounded down. It starts with at most the burst. (If burst and limit are both 1, a key therefore starts
+    /// with its token only if its first use is exactly at a refill.)
     ///
-    /// Keys of such a limiter are never idle, because a removed key would get a new start. Give the keyed store a cap,
-    /// or remove keys.
+    /// Keys of a limiter with an adaptive start are never idle, because a removed key would get a new start. A keyed
+    /// store therefore keeps them. Set its maximum number of keys, or remove keys yourself.
     ///
     /// # Panics
     /// The same as for [`TokenBucket::aligned`].

@@ -58,6 +58,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 
     /// Checks `cost` units for `key` now, and charges all of them or none.
+    ///
+    /// A cost of zero charges nothing. If `cost` is more than the quota can ever admit at once,
+    /// [`Decision::is_never`] returns true.
     #[inline]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
@@ -69,15 +72,16 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
 
     /// Checks `cost` units for `key` at the time `now`.
     ///
-    /// A limiter may mix given times and clock readings, and the times may come from clocks that differ. A `now`
+    /// Some calls may give a time and others read the clock. The given times may come from clocks that differ. A `now`
     /// before an earlier call's time can only deny more, by less than the step back. There is one exception: if a keyed
-    /// store has removed the key as idle, as of the latest time of any call, the key starts with its full quota.
+    /// store has removed the key because it was idle at the latest time of any call, the key starts with its full
+    /// quota.
     ///
-    /// A compact store handles a `now` that is far behind. If `now` is behind the newest time by more than a quarter
-    /// of the [range](crate::Compact) of the words, the store uses the time at that quarter instead. If such times
-    /// continue for a second (or for the time that a burst takes to refill, if that is longer) and no other call has a
-    /// newer time, the store concludes that the newest time was wrong. It then replaces the newest time by the time of
-    /// these calls, and each key may get one more burst.
+    /// A compact store treats a `now` that is far behind in a special way. If `now` is behind the newest time by more
+    /// than a quarter of the [range](crate::Compact) of the words, the store uses the time at that quarter instead. If
+    /// such times continue for a second (or for the time that a burst takes to refill, if that is longer) and no other
+    /// call has a newer time, the store concludes that the newest time was wrong. It then replaces the newest time by
+    /// the time of these calls, and each key may get one more burst.
     #[inline]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
@@ -121,7 +125,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
 
     /// Checks one unit for each key in order, all at one time, and appends the decisions.
     ///
-    /// The decisions equal those of single checks at that time. With many keys, the batch costs a fraction of the
+    /// The decisions equal those of single checks at that time. With many keys, a batch takes a fraction of the time of
     /// single checks: it reads the clock once, pins a keyed store once, and fetches the memory of 16 keys at once.
     ///
     /// # Examples
@@ -143,7 +147,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.check_many_at(keys, decisions, self.clock.now());
     }
 
-    /// [`RateLimiter::check_many`] at the time `now`.
+    /// Same as [`RateLimiter::check_many`], but at the time `now`.
     #[inline]
     pub fn check_many_at<'k, Q>(
         &self,

@@ -8,15 +8,16 @@
 //!   tick. The error does not accumulate: over any interval of length t at most `burst + (t + tick) / interval` units
 //!   are admitted.
 //! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. If a key returns after almost exactly 2⁴⁰ ticks, and no key used
-//!   its slot in the meantime, its old word reads as a debt again. This happens in a span of one full burst out of 2⁴⁰
-//!   ticks.
+//!   its slot in the meantime, its old word reads as a debt again. In every 2⁴⁰ ticks, this can happen only in one span
+//!   as long as a full burst.
 //! - *Preemption.* A thread that is stopped between its clock reading and its exchange must continue within half the
 //!   range, which is at least a second.
 //!
-//! The module chooses at most 2²⁰ ticks per full burst, and more than half as many, but never fewer than 256 per
-//! interval. The range is then 2²⁰ bursts: two years at `10/60s`. About one in a million keys that return so late is
-//! misread, which is about the rate at which two keys share a fingerprint. (With 2²⁴ ticks per burst, the range is 45
-//! days, and one key of a real trace was misread.)
+//! In the usual case, the module chooses more than 2¹⁹ and at most 2²⁰ ticks per full burst. A burst of more than 2¹¹
+//! units may get more ticks, because every interval needs at least 256 ticks. With 2²⁰ ticks per burst, the range is 2²⁰
+//! bursts: two years at `10/60s`. Of the keys that return after a range or more, about one in a million is misread. Two
+//! keys share a fingerprint about as often. (With 2²⁴ ticks per burst, the range is 45 days, and one key of a real
+//! trace was misread.)
 //!
 //! Within these limits, the module tries the units 1 ns, 10 ns, 100 ns, … 1 s in this order, and takes the first unit
 //! that can be a whole number of ticks. At `10/60s` a tick is 100 µs, and requests at whole milliseconds are decided
@@ -47,7 +48,8 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 ///
 /// Most times need one multiplication: `⌊n × F / 2^(64 + s)⌋` with `F = ⌈2^(64 + s) × num / den⌉` of 64 bits. F is too
 /// large by `e / den` with `e = F × den − 2^(64 + s) × num`. By the same argument, the result is exact while `n × e <
-/// 2^(64 + s)`. If `num` is 1, that holds at least until 2262; for other values it may never hold.
+/// 2^(64 + s)`. If `num` is 1, this condition holds for all times until 2262 at least. For other values of `num`, it
+/// may hold for no time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TickRate {
     /// Times up to this one need only one multiplication, by `factor`.
@@ -130,7 +132,8 @@ pub(crate) struct Interval {
     pub(crate) den: u64,
 }
 
-/// A rate for the compact store: the exact interval, and how many intervals may be ahead.
+/// A rate for the compact store: the exact interval of one unit, and the burst, which is the number of intervals that a
+/// state may be ahead of now.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct UnitRate {
     pub(crate) interval: Interval,
@@ -208,8 +211,8 @@ fn ratio_floor(count: u64, num: u128, b: u128, span: u128, a: u128) -> u128 {
     top / bottom
 }
 
-/// Returns numerator and denominator without common factors, so that they fit. Both parts of an interval are below 2⁶³,
-/// and denominators are at most 32.
+/// Returns the numerator and the denominator. The factors that `num` and `span` have in common are removed first, so
+/// that both results fit. Both parts of an interval are below 2⁶³, and its denominator is at most 32.
 fn product_ratio(count: u64, num: u128, b: u128, span: u128, a: u128) -> (u128, u128) {
     let common = gcd(num, span);
     let (num, span) = (num / common, span / common);

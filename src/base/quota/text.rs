@@ -12,7 +12,7 @@ use core::str::FromStr;
 
 use super::{NANOS_PER_SEC, Quota, QuotaError, Reason};
 
-/// Unit names, longest units first. The first name of each length is the one that is printed.
+/// Unit names and lengths in nanoseconds, longest units first. `Display` prints the first name of a unit.
 const UNITS: [(&[&str], u64); 7] = [
     (&["d", "day", "days"], 86_400 * NANOS_PER_SEC),
     (&["h", "hr", "hour", "hours"], 3_600 * NANOS_PER_SEC),
@@ -46,6 +46,11 @@ impl fmt::Display for Quota {
 impl FromStr for Quota {
     type Err = QuotaError;
 
+    /// Parses a text such as `100/60s`, `5/min burst 20` or `1000/h`. Without `burst`, the burst is the limit.
+    ///
+    /// # Errors
+    /// Returns an error if the text has another form, a number is above `u64::MAX`, or the quota is not valid (see
+    /// [`Quota`]).
     fn from_str(text: &str) -> Result<Self, QuotaError> {
         parse(text).map_err(|reason| QuotaError::in_text(reason, text))
     }

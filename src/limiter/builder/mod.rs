@@ -12,7 +12,7 @@ use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::{Capacity, Compact, Direct, Overflow, compact};
 
-/// Sets the options of a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
+/// Sets the options of a limiter, and builds it; created by [`RateLimiter::builder`](crate::RateLimiter::builder).
 ///
 /// # Examples
 /// ```
@@ -72,9 +72,12 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// Sets the hasher of keys. Default: ahash with random seeds.
     ///
     /// The default takes about a nanosecond for an integer. A client that does not know the seeds cannot choose keys
-    /// that collide. The standard library's SipHash ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and
-    /// better studied. With a hasher that has no secret, clients can choose keys that all fall into one list. With a
-    /// hasher whose top bits do not vary, such as the identity, all keys fall into one list.
+    /// that collide. The standard library's SipHash ([`RandomState`](std::hash::RandomState)) is about 8 ns slower and
+    /// better studied.
+    ///
+    /// The top bits of the hash choose the part of the store that holds a key: a bucket of a compact store, or a shard
+    /// of a keyed store. With a hasher that has no secret, clients can choose keys that all fall into one part. With a
+    /// hasher whose top bits do not vary, such as the identity, all keys fall into one part.
     ///
     /// # Examples
     /// ```
@@ -91,7 +94,7 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     }
 
     /// Uses the default hasher with the given seeds instead of random seeds. Limiters with the same seeds compute the
-    /// same hashes if they are built for the same processor's instructions and with the same version of ahash.
+    /// same hashes if they use the same version of ahash and are compiled for the same processor features.
     ///
     /// Without the feature `std` the crate has no source of random numbers. The builder then has no hasher until you
     /// call this method or [`Builder::hasher`]. If clients choose keys, the seeds must be secret and random. Take them
@@ -122,7 +125,7 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// its traffic.
     ///
     /// Keyed stores begin with room for this many keys, 8 bytes each. Default: 0. They double their size when they
-    /// grow, and no single request pays for moving the keys.
+    /// grow. No single request moves all keys.
     pub fn capacity(mut self, capacity: impl Into<Capacity>) -> Self {
         self.options.capacity = Some(capacity.into());
         self
@@ -198,7 +201,7 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     }
 }
 
-/// Stores, with the clock for each.
+/// Builds stores, and returns each with its clock.
 impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     pub(crate) fn compact_parts(self) -> Result<(Compact<A, H>, C), QuotaError>
     where

@@ -63,7 +63,8 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 }
 
-/// A limit with any types of store, clock and key. All code except the fast path uses it. Public in a private module.
+/// A limit with any types of store, clock and key. All code except the fast path uses this trait. The trait is public,
+/// but in a private module, so users cannot name it.
 pub trait ErasedLimit {
     /// Returns the time of this limit's clock.
     fn now(&self) -> CheckTime;

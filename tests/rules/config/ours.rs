@@ -1,4 +1,5 @@
-//! Keys that Envoy's language does not have: what they set, and which combinations are rejected.
+//! Tests the configuration keys that Tollgate adds to Envoy's language: their values, and the combinations that are
+//! rejected.
 
 use tollgate::rules::{Algorithm, Charging, Limit, Rule, Store};
 use tollgate::{Capacity, Quota};

@@ -46,7 +46,7 @@ impl RateBuilder {
 
 impl<C, H> RateBuilder<C, H> {
     /// Sets the memory limit for the counts of two windows, in bytes; at least 256. Default: 1 MiB. The operating
-    /// system supplies pages as keys touch them.
+    /// system supplies a page when a key first touches it.
     ///
     /// The error of the counts depends on the memory per event of rare keys; see the table at [`Rate`].
     pub fn memory(mut self, bytes: usize) -> Self {
@@ -54,15 +54,15 @@ impl<C, H> RateBuilder<C, H> {
         self
     }
 
-    /// Sets the largest count of a key in a window; counts stop there. Default: 2²⁴ − 1 = 16,777,215.
+    /// Sets the largest count of a key in a window; counts stop there. At least 1. Default: 2²⁴ − 1 = 16,777,215.
     ///
     /// Counters have as many bits as this value needs. They share 64-bit words with a window tag. If the value is
     /// below 2¹², a word holds four counters or more; below 2¹⁶ three, below 2²⁴ two, below 2⁴⁸ one. More counters
     /// per word reduce the error in the same memory. With four or more per word, an event also costs two exchanges
     /// instead of four.
     ///
-    /// Windows shorter than about a millisecond leave fewer bits: the value must be below 2²⁸ for windows of a
-    /// nanosecond.
+    /// The value must be below 2⁴⁸. Windows shorter than about a millisecond leave fewer bits: for windows of one
+    /// nanosecond, the value must be below 2²⁸.
     pub fn largest(mut self, count: u64) -> Self {
         self.largest = count;
         self
@@ -88,8 +88,11 @@ impl<C: IntoClock, H: BuildHasher> RateBuilder<C, H> {
     /// Creates the `Rate`. If no clock was set, it uses a `QuantaClock`.
     ///
     /// # Errors
-    /// If the window or the largest count is 0. If the largest count needs more bits than a word has next to its window
-    /// tag. If the memory limit is below 256 bytes, or if the memory cannot be allocated.
+    /// Returns an error in these cases:
+    ///
+    /// - The window or the largest count is 0.
+    /// - The largest count needs more bits than a word has left after its window tag.
+    /// - The memory limit is below 256 bytes, or the memory cannot be allocated.
     pub fn build(self) -> Result<Rate<C::Clock, H>, SketchError> {
         let counts = RateCounters::new(saturating_nanos(self.window), self.largest, self.bytes)?;
         Ok(Rate { counts, clock: self.clock.into_clock(), hasher: self.hasher })
