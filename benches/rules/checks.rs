@@ -17,8 +17,8 @@ fn rules(limits: &str) -> Rules {
 /// Makes a check for a client's address, and returns whether it was admitted.
 type Check = Box<dyn Fn(&str) -> bool>;
 
-/// Limits that no client reaches. The number is the index of the subject to compare with, which comes earlier in the
-/// list.
+/// Returns the subjects: a name, the index of the subject to compare with, and the check. That index is the subject's
+/// own or an earlier one. No client reaches the limits.
 fn subjects() -> Vec<(&'static str, usize, Check)> {
     const ADDRESS: &str =
         "{ key: remote_address, rate_limit: { unit: minute, requests_per_unit: 1000000, algorithm: gcra } }";

@@ -1,8 +1,8 @@
 //! The engine of the algorithms that return units in batches at period boundaries: fixed windows, and token buckets
 //! with interval or aligned refill.
 //!
-//! A key's state is the number of units *used* (zero is a full bucket, like that of an absent key) and the position of
-//! its periods:
+//! A key's state is the number of units *used* and the position of its periods. Zero used units are a full bucket,
+//! which an absent key also has. The words have this layout:
 //!
 //! ```text
 //! aligned    head = [ period index + 1 | used ]                  boundaries at phase + k × period, for all keys
@@ -10,13 +10,13 @@
 //!            tail = [ anchor, anchor ]   nanoseconds
 //! ```
 //!
-//! *First use.* A full bucket has no memory: the next use starts a new *lap*, and the lap's periods start at that use.
-//! The *anchor* is the time at which the lap's first period starts.
+//! *First use.* The next use of a full bucket starts a new *lap*, and the lap's periods start at that use. The *anchor*
+//! is the time at which the lap's first period starts.
 //!
 //! 1. The new anchor and the count cannot share a word, because both need all their bits. The caller therefore first
 //!    raises the tail word of the next lap to its anchor. It then exchanges the head, which begins the lap.
-//! 2. `steps` counts the boundaries that were applied. It is part of the head, so a thread whose exchange fails also
-//!    loses its refill.
+//! 2. `steps` counts the boundaries whose batches have been added. It is part of the head, so if an exchange fails, the
+//!    batches that the thread wanted to add are not added either.
 //!
 //! Why the races are right:
 //!
@@ -39,7 +39,7 @@ use crate::base::sync::AtomicU64;
 const LAP_BITS: u32 = 16;
 /// Bits of the count beyond the capacity, for debts, as long as 24 bits hold the whole count.
 const DEBT_BITS: u32 = 8;
-/// The fewest useful bits for steps; after a lap has used all its steps, a new lap starts.
+/// The minimum number of bits for steps. After a lap has used all its steps, a new lap starts.
 const MIN_STEP_BITS: u32 = 16;
 
 /// The engine; see the module documentation.
@@ -108,7 +108,8 @@ impl Batch {
         Ok(Self { capacity, batch, period_ns: quota.period_ns(), start: Start::FirstUse { used_bits } })
     }
 
-    /// Returns the same kind of engine with another quota, if words keep their meaning: both return the same batches.
+    /// Returns the same kind of engine with another quota. Words must keep their meaning, so this is an error if the
+    /// period or the batch differs, or if the words have no room for the capacity.
     pub(super) fn requota(
         &self,
         algorithm: &'static str,
@@ -333,8 +334,8 @@ impl Stepper for Batch {
 
     /// Charges units of later batches if they come within `wait_ns`.
     ///
-    /// By a turn that is k boundaries away, the bucket has received k batches, but it holds at most its capacity. Units
-    /// that are in the bucket now, and would overflow by then, are therefore charged too.
+    /// If the turn is k boundaries away, the bucket receives k batches until then, but it never holds more than its
+    /// capacity. Units that are in the bucket now, and would overflow until the turn, are therefore charged too.
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         self.step_by(head, read, now_ns, |present| {
             let now = self.judge(present, now_ns, cost);
@@ -354,8 +355,8 @@ impl Stepper for Batch {
 
     const CAN_REFUND: bool = true;
 
-    /// Refunds up to `units` of a charge, if its period is still the current one. At a boundary, time pays a whole
-    /// batch.
+    /// Refunds up to `units` of a charge, if the current period is still the period of the charge. (After a boundary,
+    /// a whole batch has already been returned.)
     fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
 
@@ -368,14 +369,14 @@ impl Stepper for Batch {
         }
         let boundary = |at_ns: u64, to_ns: u64| u128::from(at_ns) + u128::from(to_ns);
         let then = boundary(charge.at_ns(), to_boundary_ns);
-        // The refunded units, and the used units afterwards. A refund of the whole charge also returns the units raised
-        // for it.
+        // Returns the refunded units, and the used units after the refund. A refund of the whole charge also returns
+        // the units that were raised for it.
         let back = |present: &Present| {
             let back = units.min(charge.charged()).min(present.used);
             let raised = if units >= charge.charged() { raised } else { 0 };
             let same = boundary(now_ns, present.to_boundary_ns) == then;
-            // Of the requests that wait, only the last one can be refunded: the later requests already have their
-            // turns.
+            // A charge with a later turn can be refunded only if it is the last charge. Otherwise later requests
+            // already have their turns.
             let last = present.used == led_to || !charge.has_turn();
             (same && last && back > 0).then(|| (back, (present.used - back).saturating_sub(raised)))
         };
@@ -401,7 +402,7 @@ impl Stepper for Batch {
 
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         match self.start {
-            // An absent key starts with the share of its first, partial period, so no other state is equal to it.
+            // An absent key starts with the share of its first, partial period. No state of a used key means the same.
             Start::Aligned { adaptive: true, .. } => head == 0,
             Start::Aligned { phase_ns, split, .. } => {
                 self.aligned_present(head, now_ns, phase_ns, split).1.used == 0

@@ -8,8 +8,8 @@
 //! | `sliding_log` | units ever admitted; their times | its own |
 //! | `minimum_spacing` | last admission | its own |
 //!
-//! `step` is the interface to the stores; read it first. `compact` has forms of some of these algorithms that fit 40
-//! bits, for the compact store.
+//! `step` is the interface to the stores; read it first. `compact` has forms of some of these algorithms for the
+//! compact store, whose states have 40 bits.
 
 mod batch;
 pub(crate) mod compact;

@@ -5,9 +5,9 @@
 //! tail = ring of [ time, ns : 63 | lap : 1 ]            unit p is at place p mod length; lap is 1 in the first round
 //! ```
 //!
-//! `cost` units are admitted if the unit that is `limit` places before the last of them has left the window. A check
-//! therefore reads one word, however long the log is. No call sweeps the log: a time is overwritten only after it has
-//! expired.
+//! A request of `cost` units is admitted if the unit that is `limit` places before its last unit has left the window.
+//! The outcome therefore depends on one old time, even if the log is long. No call sweeps the log: a time is
+//! overwritten only after it has expired.
 //!
 //! *Claim, then write.*
 //!
@@ -15,12 +15,12 @@
 //! 2. A claimed place that is not written yet still shows its time of the previous round, one window ago or more. That
 //!    time alone would wrongly admit a request, but its lap bit shows that it is old.
 //! 3. Each caller reads the newest place before it claims. Times are written in order, so if the newest place is
-//!    written, all places are.
+//!    written, all claimed places are written.
 //! 4. If the newest place is unwritten, the caller *helps*: it writes the missing times instead of the claimer and
 //!    starts again. No thread ever waits for another.
 //!
-//! A helper does not know the claimer's time. It writes its own time, or the earliest time that the claim can have had,
-//! if that is later. The claimer still raises the time to the true one. Until then the time can be too early, by at
+//! A helper does not know the claimer's time. It writes its own time or the earliest time that the claim can have had,
+//! whichever is later. The claimer still raises the time to the true one. Until then the time can be too early, by at
 //! most the age of the helper's clock reading. The bound of every limiter already allows for callers with old clock
 //! readings.
 //!
@@ -38,10 +38,10 @@ use alloc::boxed::Box;
 /// admitted at `t` leaves at `t + period`.
 ///
 /// The log takes 8 bytes per key for each unit of the limit. Limits above [`SlidingLog::MAX_LIMIT`] are an error; use
-/// [`SubWindow`](crate::SubWindow) for them. A decision reads one old time, however large the limit is. The number of
-/// remaining units takes a binary search, O(log limit). A cost of n writes n words.
+/// [`SubWindow`](crate::SubWindow) for them. To admit or deny, a check reads one old time, even if the limit is large.
+/// To compute the remaining units, it does a binary search, O(log limit). An admitted cost of n writes n words.
 ///
-/// For this algorithm time ends in the year 2262: from then on it only denies.
+/// The log can store times until the year 2262 (2⁶³ nanoseconds). From then on, it denies every cost above zero.
 ///
 /// # Examples
 /// ```
@@ -54,7 +54,7 @@ use alloc::boxed::Box;
 /// }
 /// ```
 /// # Source
-/// Common practice; its swept form is in "An alternative approach to rate limiting", Figma, 2017.
+/// Common practice. "An alternative approach to rate limiting", Figma, 2017, describes a form that removes old times.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SlidingLog {
     limit: u64,
@@ -107,8 +107,8 @@ impl SlidingLog {
         place
     }
 
-    /// Returns the lap bit of a unit's place once it is written. It is 1 in the first round, so a place that was never
-    /// written (0) looks like a place of the round before.
+    /// Returns the lap bit that a unit's place has after the unit's time is written. The bit is 1 in the first round,
+    /// so a place that was never written (0) looks like a place of the round before.
     #[inline]
     const fn lap(&self, unit: u64) -> u64 {
         (unit / self.ring + 1) & 1
@@ -118,8 +118,8 @@ impl SlidingLog {
     /// may change between two readings. The store checks that the head is still the same.
     #[cold]
     fn owed(&self, newest: u64, word: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Step {
-        // The claim came after the claim of the unit before it, and after the unit of the previous round in the same
-        // place had left the window.
+        // The claim is later than the claim of the unit before it. It is also later than the time at which the unit of
+        // the previous round, in the same place, left the window.
         let left_ns = if newest < self.ring { 0 } else { (word >> 1).saturating_add(self.window_ns) };
         let (mut from, mut before_ns) = (newest, 0);
         while from > 0 && newest - from + 1 < self.ring {
@@ -134,7 +134,7 @@ impl SlidingLog {
         Step::Help(Fill { from, count: newest - from + 1, time_ns })
     }
 
-    /// Returns how many units are admitted now: the places of the last `limit` units that have left the window.
+    /// Returns how many units can be admitted now: the limit, less the units that are still in the window.
     fn remaining(&self, admitted: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> u64 {
         let first = admitted.saturating_sub(self.limit);
         let (mut low, mut high) = (first, admitted);
@@ -246,7 +246,7 @@ impl Stepper for SlidingLog {
             let room_ns = self.room_ns(head, &read, (now_ns, newest_ns), 0, remaining);
             return Step::admit(decide(Outcome::Allowed, remaining, room_ns, newest_ns), head);
         }
-        // At the end of time no unit leaves any more.
+        // At the last time that a word can hold, no unit leaves the window any more.
         if now_ns == LAST_NS {
             return Step::Deny(decide(Outcome::Denied, remaining, u64::MAX, newest_ns));
         }

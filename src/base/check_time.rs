@@ -13,21 +13,21 @@
 //! 2. At any moment, every live word is therefore at most one horizon after `high`, whichever caller and clock wrote
 //!    it. (The horizon is how far a word can be ahead of the time of its charge.)
 //! 3. A reader loads a word, then loads `high`. A word beyond that bound is from an earlier round: it is idle. Any
-//!    other word that is ahead is live: the reader is behind, and the answer is "not yet".
+//!    other word that is ahead of the reader is live, and its distance counts as a debt.
 //! 4. A word reads as idle if it is behind the reader by up to half the range. A live word that is ahead by more than
-//!    half the range would therefore read as idle, so a reader must not lag that far. A call whose time is below
-//!    [`Newest::low`], a quarter of the range behind the newest, is decided at `low`.
+//!    half the range would therefore read as idle, so a reader must not lag that far. If the time of a call is below
+//!    [`Newest::low`], which is a quarter of the range behind the newest time, the call is decided at `low`.
 //!
 //! Times are compared as whole numbers, never modulo a range.
 //!
 //! # A wrong time
 //! One call with a time far ahead (`u64::MAX`, for example) raises `high` and `low`. The limiter then decides the calls
-//! with the right time at `low`, where time does not advance. At that instant, each key can spend only the units that
-//! its quota still has room for.
+//! with the right time at `low`. As `low` does not advance, nothing refills: each key can spend only the units that it
+//! has left at that time.
 //!
-//! [`Newest::as_of`] records the first time below `low`. If such times advance by [`Newest`]'s `patience`, and no call
-//! raises `high` in the meantime, `high` falls to their time. Each time that `high` falls, each key may get one more
-//! burst.
+//! [`Newest::as_of`] records the first time below `low`. If the times below `low` advance by `patience`, and no call
+//! raises `high` in the meantime, `high` falls to the time of these calls. Whenever `high` falls, each key may get one
+//! more burst.
 
 use crossbeam_utils::CachePadded;
 
@@ -36,7 +36,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 
 /// The time of a check, in nanoseconds since the origin of the limiter's clock.
 ///
-/// The caller gives it, or the limiter reads it once from the clock; no store reads a clock.
+/// The caller passes this time, or the limiter reads the clock once. No store reads a clock.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CheckTime(u64);
 
@@ -72,7 +72,7 @@ const NO_LAG: u64 = u64::MAX;
 /// The newest time that a store has written, in nanoseconds or in windows. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Newest {
-    /// On its own cache line: callers read it at each charge, and write it once per `slack`.
+    /// On their own cache line: callers read the bounds at each charge, and write them once per `slack`.
     bounds: CachePadded<Bounds>,
     slack: u64,
     /// The distance from `low` to `high`: the slack plus the greatest allowed lag of a caller.
@@ -82,7 +82,8 @@ pub(crate) struct Newest {
 
 #[derive(Debug)]
 struct Bounds {
-    /// No word was written at a later time. At least `span`, so that [`Newest::is_near`] needs only one subtraction.
+    /// No word was written at a time later than this one. The value is at least `span`, so that [`Newest::is_near`]
+    /// needs only one subtraction.
     high: AtomicU64,
     /// The newest time that raised `high`.
     newest: AtomicU64,
@@ -121,6 +122,7 @@ impl Newest {
     /// Returns the newest time that raised `high`: at most `slack` behind the newest time of all writers.
     #[inline]
     pub(crate) fn newest(&self) -> u64 {
+        // Ordering: Acquire; pairs with `raise_to`. A thread that sees the new time also sees the new `high`.
         self.bounds.newest.load(Ordering::Acquire)
     }
 
@@ -134,14 +136,14 @@ impl Newest {
     /// words are no further ahead than those of `time`.
     #[inline(always)]
     pub(crate) fn raise(&self, time: u64, last: impl FnOnce(u64) -> u64) {
-        // Ordering: Acquire; pairs with `raise_to`. If another thread raised it, this thread publishes its word after
-        // that raise.
+        // Ordering: `newest` loads with Acquire; pairs with `raise_to`. If another thread has already raised `high`,
+        // this thread publishes its word after that raise.
         if time > self.newest().saturating_add(self.slack) {
             self.raise_to(last(time));
         }
     }
 
-    /// Raises `high` for `time`, as [`Newest::raise`] does, without a look at the newest time.
+    /// Raises `high` for `time`, as [`Newest::raise`] does, but does not check first whether this is needed.
     #[cold]
     pub(crate) fn raise_to(&self, time: u64) {
         let Bounds { high, newest, lagging } = &*self.bounds;
@@ -155,7 +157,7 @@ impl Newest {
         }
     }
 
-    /// Returns the time at which to decide a call whose `time` is below `low`: `low`, or its own if `high` falls to it.
+    /// Returns the time at which to decide a call whose `time` is below `low`: `low`, or `time` if `high` falls to it.
     #[cold]
     pub(crate) fn as_of(&self, time: u64) -> u64 {
         let Bounds { high, newest, lagging } = &*self.bounds;
@@ -168,8 +170,8 @@ impl Newest {
         // the same.
         let since = lagging.load(Ordering::Relaxed);
         if time < since {
-            // The first time below `low`, or a time before the recorded one. (If the recorded time is wrong, a wait
-            // from that time might never end.)
+            // This is the first time below `low`, or it is before the recorded one. (The recorded time may be wrong,
+            // and far ahead. Then a wait from that time might never end.)
             lagging.store(time, Ordering::Relaxed);
             return seen_low;
         }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// The greatest distance between two states that can be compared.
 const HALF_RANGE: u128 = 1 << (ticks::STATE_BITS - 1);
 
-/// GCRA in ticks. [`ticks`] defines a tick.
+/// GCRA whose state is a time in ticks, in 40 bits. [`ticks`] defines a tick.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TatWord {
     rate: TickRate,
@@ -21,7 +21,7 @@ pub struct TatWord {
     capacity: u64,
     burst: u64,
     kind: TatVariant,
-    /// The furthest ahead that any quota of this table can be.
+    /// How many ticks a state may be ahead of now, under any quota of this table.
     horizon: u64,
 }
 
@@ -132,7 +132,8 @@ impl TatWord {
 
     /// Returns another rate, for single calls.
     pub(crate) fn tier(&self, algorithm: &'static str, rate: UnitRate) -> Result<Self, QuotaError> {
-        // Other ticks may count a rate that these ticks cannot, so the error is "undeclared".
+        // If the rate is declared to the builder, the table may choose other ticks that can count it. The error
+        // therefore says that the rate is undeclared.
         match self.counted(algorithm, rate) {
             Ok(tier) if tier.capacity <= self.horizon => Ok(tier),
             _ => Err(Reason::Undeclared { algorithm }.into()),
@@ -156,7 +157,8 @@ impl CompactState for TatWord {
             return Verdict::Admit(ahead);
         }
         let units = if self.kind == TatVariant::Event { 1 } else { cost };
-        // The first comparison is redundant, because a burst is at least one unit. The compiler does not know that.
+        // The first comparison is redundant, because a burst is at least one unit. The compiler does not know that:
+        // with this comparison, it removes the branch where the cost is the constant 1.
         if units > 1 && units > self.burst {
             return Verdict::Never;
         }
@@ -186,8 +188,8 @@ impl CompactState for TatWord {
         }
     }
 
-    /// Charges one event per unit for minimum spacing. The debt may come from a later time, so the state may be further
-    /// ahead than the horizon.
+    /// Charges `units` units, the debt from another state. For minimum spacing, each unit is one event. The debt may
+    /// come from a later time, so the state may be further ahead than the horizon.
     fn seed(&self, _now_ns: u64, units: u64) -> u64 {
         units.saturating_mul(self.interval).min(1 << (ticks::STATE_BITS - 2))
     }
@@ -223,7 +225,7 @@ impl CompactState for TatWord {
             return None;
         }
         let (charged, at) = (charge.charged(), self.rate.floor(charge.at_ns()));
-        // In a queue, or if the request waits, only the last charge can be refunded. The same holds for events.
+        // In a queue, or if the request waits, only the last charge can be refunded. The same is true for events.
         let is_last = at.wrapping_add(then) == reference.wrapping_add(ahead);
         if self.kind == TatVariant::Event {
             // A request is one event, whatever it cost.

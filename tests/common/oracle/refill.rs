@@ -8,8 +8,8 @@ pub(crate) struct Interval {
     batch: u128,
     period: u128,
     capacity: i128,
-    /// The start of the periods, the number that had ended at the last take, and the tokens left then. A negative
-    /// number of tokens is a debt.
+    /// The start of the periods, the number of periods that had ended at the last take, and the tokens left after it. A
+    /// negative number of tokens is a debt.
     taken: Option<(u128, u128, i128)>,
 }
 
@@ -32,8 +32,8 @@ impl Interval {
     }
 }
 
-/// Returns the tokens at `now` after a reservation of `cost`. The batches until its turn are still to come, and what
-/// they would add above the capacity is lost.
+/// Returns the tokens at the time of a reservation, after `cost` is reserved. The batches before the turn are not added
+/// yet. Tokens that these batches would add above the capacity are lost.
 fn reserved(tokens: i128, cost: u64, batch: u128, capacity: i128) -> i128 {
     let (cost, batch) = (i128::from(cost), signed(batch));
     let coming = (cost - tokens).max(0).unsigned_abs().div_ceil(batch.unsigned_abs());
@@ -163,8 +163,8 @@ impl Oracle for Aligned {
         self.capacity.unsigned_abs() + t.div_ceil(self.period) * self.batch
     }
 
-    /// Tries only the times of batches. Between two batches the bucket gains nothing, and an unused adaptive bucket
-    /// even loses tokens.
+    /// Tries only the times at which batches arrive. Between two batches a bucket gains no tokens, and an unused
+    /// adaptive bucket even loses some.
     fn retry_after(&self, now: u64, cost: u64) -> Option<u128> {
         let now = u128::from(now);
         if cost > self.capacity() {
