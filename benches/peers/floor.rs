@@ -1,7 +1,7 @@
-//! The floor: the least time of any keyed limiter with a real clock, and the parts of that time.
+//! The floor: the shortest possible time of a check by any keyed limiter with a real clock, and the parts of that time.
 //!
-//! A denied check consists of clock, hash, one load and a comparison, and needs no exchange. In tables of denials, this
-//! row is therefore the floor of a denial.
+//! A denied check reads the clock, hashes the key, loads one word and compares it; it needs no exchange. In tables of
+//! denials, the floor's row is therefore the shortest possible time of a denial.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,8 @@ impl Clock {
     }
 }
 
-/// Hash, clock, and one CAS in a flat array without keys. Two keys with the same hash share a word.
+/// A limiter that hashes the key, reads the clock, and makes one CAS in a flat array that holds no keys. Keys whose
+/// hashes have the same low bits share a word.
 struct Floor<W> {
     hasher: ahash::RandomState,
     clock: Clock,
@@ -69,8 +70,8 @@ struct Floor<W> {
 
 impl<W: Default> Floor<W> {
     fn new(setup: Setup) -> Self {
-        // In a scenario that denies some keys, few keys may share a word with them, or the share of denials would
-        // change.
+        // In a scenario that denies some keys, only few other keys may share a word with them. Otherwise the share of
+        // denials would change.
         let spread = if matches!(setup.expect, Expect::Denying(_)) { 16 } else { 1 };
         let words = length(setup.population).next_power_of_two() * spread;
         Self {
@@ -211,7 +212,8 @@ pub(crate) fn one_word() -> Vec<Recipe<u64>> {
     }]
 }
 
-/// With two threads, each thread has its own stream. Only the CAS and the fetch-add touch shared memory.
+/// Returns the parts of a check as rows. With two threads, each thread has its own stream of keys, and only the CAS and
+/// the fetch-add touch shared memory.
 pub(crate) fn pieces() -> Vec<Recipe<u64>> {
     let mut rows =
         vec![Recipe { name: "read the key", counts: "the loop itself", build: |_| piece(|key: &u64| *key) }];

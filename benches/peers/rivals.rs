@@ -1,5 +1,5 @@
-//! The peers. Each row makes the call that the crate's documentation recommends for the key type. It uses the crate's
-//! defaults unless the row's name says otherwise.
+//! The peers: rate limiters of other crates. Each row makes the call that the crate's documentation recommends for the
+//! key type, with the crate's defaults unless the row's name states another setting.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -155,7 +155,7 @@ struct Pingora {
 
 impl Pingora {
     fn new(setup: Setup) -> Self {
-        // The window of a denied row is an hour, so that no window turns during a row.
+        // In rows that deny, the window is an hour, so that no window ends during a row.
         let (window, limit) = match setup.expect {
             Expect::Denied => (setup.expect.terms().period, 1),
             Expect::Allowed

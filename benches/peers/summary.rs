@@ -1,4 +1,4 @@
-//! Order statistics.
+//! Order statistics of measured values: quartiles, and a confidence interval of the median.
 
 use crate::support::count;
 
@@ -9,7 +9,7 @@ pub(crate) fn float(number: u64) -> f64 {
     float
 }
 
-/// Order statistics over the rounds.
+/// The extremes and quartiles of the values of all rounds.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Summary {
     pub(crate) min: f64,

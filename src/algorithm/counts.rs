@@ -41,7 +41,7 @@ pub(super) struct WindowCounts {
     split: Split,
 }
 
-/// The state of the words at one time.
+/// The meaning of the words at one time.
 #[derive(Copy, Clone)]
 pub(super) struct WindowView {
     /// The window that counts as the current one.
@@ -120,7 +120,7 @@ impl WindowCounts {
     ) -> impl Iterator<Item = (u32, u64)> {
         let (index, ended) = (view.index, view.ended);
         let length = self.ring_len();
-        // Each place is the one before the last, which avoids a division per window.
+        // Each step moves one place back in the ring, which avoids a division per window.
         let mut place = self.place(index);
         let oldest = u64::from(self.history).min(index);
         #[expect(clippy::cast_possible_truncation, reason = "at most the history, which is a u32")]
@@ -144,7 +144,7 @@ impl WindowCounts {
             return Step::admit(decision, head);
         }
         let next = self.split.pack(view.index + 1, view.current + cost);
-        // The ended window needs no place if no later check counts it.
+        // If no later check can count the ended window, its count is not stored in the ring.
         let raise = match view.ended {
             Some((ended, _)) if view.index - ended <= u64::from(self.history) => {
                 Some(Raise { index: self.place(ended), value: head })

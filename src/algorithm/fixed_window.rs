@@ -8,12 +8,13 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 /// Fixed windows: at most `limit` units in each window of `period`. The burst is ignored.
 ///
 /// Windows are half-open: `[k × period, (k + 1) × period)`. With [`FixedWindow::new`] they are aligned to the clock's
-/// origin, the Unix epoch. With [`FixedWindow::from_first_use`] each key opens its own window, by its first admission
-/// after the last window ended.
+/// origin, the Unix epoch. With [`FixedWindow::from_first_use`] each key has its own windows: a window begins at the
+/// first admission after the key's previous window ended.
 ///
-/// Around a boundary **twice the limit** can be admitted in a short time: the limit just before the boundary, and again
-/// just after. No interval of at most one period holds more than that. If the requirement is "never more than N in any
-/// period", use [`SlidingLog`](crate::SlidingLog) or [`SubWindow::strict`](crate::SubWindow::strict).
+/// Around a boundary **twice the limit** can be admitted in a short time: the limit just before the boundary, and the
+/// limit again just after it. No interval of at most one period admits more than twice the limit. If the requirement is
+/// "never more than N in any period", use [`SlidingLog`](crate::SlidingLog) or
+/// [`SubWindow::strict`](crate::SubWindow::strict).
 ///
 /// # Examples
 /// ```
@@ -40,7 +41,8 @@ impl FixedWindow {
     /// Creates windows that begin at whole multiples of the period since the clock's origin, the Unix epoch.
     ///
     /// # Panics
-    /// Panics if the word has no room for the limit. [`FixedWindow::try_new`] returns the error instead.
+    /// Panics if a 64-bit word has no room for both the limit and the index of the window. [`FixedWindow::try_new`]
+    /// returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
@@ -50,13 +52,14 @@ impl FixedWindow {
     /// Creates windows like [`FixedWindow::new`].
     ///
     /// # Errors
-    /// Returns an error if the word has no room for both the limit and the index of the window. Rates up to about half
-    /// a unit per nanosecond fit (a quarter in the worst case); the error states the maximum.
+    /// Returns an error if a 64-bit word has no room for both the limit and the index of the window. Rates up to about
+    /// half a unit per nanosecond fit (a quarter in the worst case). The error states the maximum.
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
         Ok(Self { batch: Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false)? })
     }
 
-    /// Creates windows that each key opens for itself, by its first admission after its last window ended.
+    /// Creates separate windows for each key. A window begins at the first admission after the key's previous window
+    /// ended.
     ///
     /// # Panics
     /// Panics if the limit is above 2³² − 2. [`FixedWindow::try_from_first_use`] returns the error instead.

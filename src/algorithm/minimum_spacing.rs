@@ -10,10 +10,11 @@ use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 
-/// Minimum spacing: at least `spacing` between two admissions, whatever they cost.
+/// Minimum spacing: at least `spacing` passes between two admissions. The cost of a request does not matter.
 ///
-/// The word is the earliest time of the next admission. Each request is one event, whatever its cost; a cost of zero
-/// charges nothing. In any interval of length `t` at most `1 + t / spacing` requests are admitted.
+/// The word is the earliest time of the next admission. Each request with a cost above zero is one event. A cost of
+/// zero is always admitted and charges nothing. In any interval of length `t`, at most `1 + t / spacing` events are
+/// admitted.
 ///
 /// # Examples
 /// ```
@@ -39,8 +40,8 @@ pub struct MinimumSpacing {
 const NAME: &str = "minimum spacing";
 
 impl MinimumSpacing {
-    /// Creates a limit of at least `spacing` between two admissions. Zero limits nothing, and more than 584 years is
-    /// reduced to 584 years.
+    /// Creates a limit of at least `spacing` between two admissions, in whole nanoseconds. A spacing of zero limits
+    /// nothing. A spacing above 584 years (`u64::MAX` nanoseconds) counts as 584 years.
     #[must_use]
     pub const fn new(spacing: Duration) -> Self {
         Self { spacing_ns: saturating_nanos(spacing) }
@@ -57,7 +58,7 @@ impl Stepper for MinimumSpacing {
         if cost == 0 {
             return Step::admit(decide(Outcome::Allowed, wait_ns), head);
         }
-        // Words end one below DEAD. From that time on nothing is admitted.
+        // The largest word is `DEAD - 1`. From that time on, only costs of zero are admitted.
         if wait_ns > 0 || now_ns >= DEAD - 1 {
             return Step::Deny(decide(Outcome::Denied, wait_ns.max(1)));
         }
@@ -75,7 +76,7 @@ impl Stepper for MinimumSpacing {
     fn force(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let delay_ns = head.saturating_sub(now_ns);
         let next = self.after(head.max(now_ns));
-        // At the end of time no turn is left. A spacing of zero limits nothing.
+        // After the largest word, no turn is left. A spacing of zero limits nothing.
         let (next, cost) = match cost {
             0 => (head, 0),
             _ if self.spacing_ns == 0 => (head, cost),
@@ -99,7 +100,7 @@ impl Stepper for MinimumSpacing {
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let delay_ns = head.saturating_sub(now_ns);
         let next = self.after(head);
-        // At the end of time no turn is left.
+        // After the largest word, no turn is left.
         if cost == 0 || delay_ns == 0 || delay_ns > wait_ns || next == head {
             return self.step(head, read, now_ns, cost);
         }
@@ -121,7 +122,7 @@ impl Stepper for MinimumSpacing {
         if charged == 0 || units < charged || !is_last || head <= now_ns {
             return None;
         }
-        // The turn of the event. It is not before the word that the event replaced.
+        // The next word is the turn of the event. This turn is not before the word that the event replaced.
         Some(Refunded { next: at_ns.saturating_add(delay_ns).min(head), units: charged })
     }
 
@@ -144,7 +145,7 @@ fn decide(outcome: Outcome, now_ns: u64, cost: u64, wait_ns: u64, delay_ns: u64)
 }
 
 impl MinimumSpacing {
-    /// Returns `ns` plus the spacing; words end one below [`DEAD`].
+    /// Returns `ns` plus the spacing, but at most the largest word, one below [`DEAD`].
     #[inline]
     const fn after(&self, ns: u64) -> u64 {
         let next = ns.saturating_add(self.spacing_ns);

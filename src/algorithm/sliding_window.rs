@@ -18,9 +18,9 @@ use crate::base::sync::AtomicU64;
 /// up: 6.5 counts as 7, and no unit fits.
 ///
 /// The estimate assumes that the previous window's requests were spread evenly. If they were not, up to twice the limit
-/// can be admitted in an interval of one period, and less than one unit more with the default rounding. In practice the
-/// error is a few percent. For a bound without this error, use [`SubWindow::strict`](crate::SubWindow::strict) or
-/// [`SlidingLog`](crate::SlidingLog).
+/// can be admitted in an interval of one period. The default rounding adds less than one unit to this maximum. In
+/// practice the error is a few percent. For a bound without this error, use
+/// [`SubWindow::strict`](crate::SubWindow::strict) or [`SlidingLog`](crate::SlidingLog).
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,8 @@ impl SlidingWindow {
     /// Creates a counter with two windows of the quota's period, aligned to the clock's origin, the Unix epoch.
     ///
     /// # Panics
-    /// Panics if the word has no room for the limit. [`SlidingWindow::try_new`] returns the error instead.
+    /// Panics if a 64-bit word has no room for both the limit and the index of the window. [`SlidingWindow::try_new`]
+    /// returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
@@ -58,20 +59,21 @@ impl SlidingWindow {
     /// Creates a counter like [`SlidingWindow::new`].
     ///
     /// # Errors
-    /// Returns an error if the word has no room for both the limit and the index of the window. Rates up to about half
-    /// a unit per nanosecond fit (a quarter in the worst case); the error states the maximum.
+    /// Returns an error if a 64-bit word has no room for both the limit and the index of the window. Rates up to about
+    /// half a unit per nanosecond fit (a quarter in the worst case). The error states the maximum.
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
         Ok(Self { counts: WindowCounts::new(NAME, quota.limit(), quota.period_ns(), 1)?, strict: false })
     }
 
-    /// Rounds the weighted count up, so that a request needs room for its whole cost.
+    /// Returns this counter with the weighted count rounded up instead of down, so a request needs room for its whole
+    /// cost.
     #[must_use]
     pub const fn strict(self) -> Self {
         Self { strict: true, ..self }
     }
 }
 
-/// The state of the words at one time.
+/// The meaning of the words at one time.
 struct Sight {
     view: WindowView,
     previous: u64,
@@ -89,7 +91,7 @@ impl SlidingWindow {
         let window_ns = self.counts.window_ns;
         let view = self.counts.view(head, now_ns);
         let previous = self.counts.before(&view, read).next().map_or(0, |(_, count)| count);
-        // A time before the counting window is taken as the window's beginning.
+        // A time before the counting window counts as the window's beginning.
         let left_ns = window_ns - now_ns.saturating_sub(view.index * window_ns);
         let to_end_ns = self.counts.until(u128::from(view.index) + 1, now_ns);
         Sight { view, previous, left_ns, to_end_ns, now_ns }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::{Gcra, Keyed, Lookup, ManualClock, Quota, RateLimiter, Timestamp};
 
-/// A key that adds one to a counter as long as it is in memory.
+/// A key that is counted as long as it is in memory. All keys share the counter.
 struct Counted(u64, Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -50,7 +50,7 @@ impl Lookup<Counted> for Number {
     }
 }
 
-/// Checks batches of `size` new keys, which are idle soon.
+/// Checks batches of `size` new keys. Each key is idle after 10 ms of the clock.
 ///
 /// Returns the largest number of keys that were in memory but not in the store.
 fn garbage_of_batches(size: u64) -> usize {
@@ -89,7 +89,8 @@ fn batches_of_new_keys_leave_no_garbage() {
     assert!(garbage < 20_000, "{garbage} of 200,000 keys were removed and still in memory");
 }
 
-/// In the past all keys waited for one epoch. Each took 32 more bytes, until every 128 later checks freed 512 of them.
+/// In the past, all removed keys waited for one epoch, and each took 32 more bytes. Then every 128 later checks freed
+/// only 512 keys.
 #[test]
 fn clear_frees_keys_early() {
     let garbage = least(|| {

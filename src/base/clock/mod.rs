@@ -1,8 +1,8 @@
-//! Clocks: a trait that anyone can implement, and four clocks.
+//! Clocks: a trait that users can implement, and four clocks.
 //!
 //! All times are nanoseconds since the clock's origin, in a `u64`. The shipped real clocks read the wall clock *once*,
 //! when they are built, and count monotonically from that reading. Their origin is the Unix epoch, so windows align to
-//! it. A later step of the wall clock changes nothing.
+//! the epoch. A later step of the wall clock does not change their time.
 
 #[cfg(feature = "std")]
 mod system;
@@ -194,7 +194,7 @@ impl ManualClock {
         Self { now_ns: Arc::new(AtomicU64::new(now.0)) }
     }
 
-    /// Sets the clock to `now`, which may be earlier than before.
+    /// Sets the clock to `now`, which may be earlier than the clock's present time.
     pub fn set(&self, now: Timestamp) {
         // Ordering: Relaxed. The word is the whole message; it publishes nothing else.
         self.now_ns.store(now.0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! How tuples, arrays and slices of limits decide.
+//! Decides requests on tuples, arrays and slices of limits.
 
 use alloc::vec::Vec;
 use core::array::from_fn;
@@ -11,12 +11,12 @@ use crate::base::decision::{Decision, Outcome};
 use crate::store::Store;
 use crate::store::op::{Exchange, Look, Ticket};
 
-/// The limits of a request: tuples of up to eight, arrays, and slices of [`BoundLimit`]. Sealed.
+/// The limits of a request: tuples of up to eight [`BoundLimit`]s, or arrays or slices of them. This trait is sealed.
 pub trait Limits: LimitSet {}
 
 impl<L: LimitSet + ?Sized> Limits for L {}
 
-/// How [`Limits`] decide. Public in a private module.
+/// How [`Limits`] decide. The trait is public, but in a private module, so users cannot name it.
 pub trait LimitSet {
     /// A decision for each limit.
     type Decisions: AsRef<[Decision]>;
@@ -31,7 +31,7 @@ pub trait LimitSet {
     /// keys' memory.
     fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions>;
 
-    /// Returns the time of the first limit's clock. Without a limit, reads no clock.
+    /// Returns the time of the first limit's clock. Without limits, returns time 0 and reads no clock.
     #[inline(always)]
     fn now(&self) -> CheckTime {
         self.each().next().map_or(CheckTime::from_ns(0), |limit| limit.now())
@@ -56,10 +56,11 @@ pub trait LimitSet {
     }
 }
 
-/// Finishes a request that one exchange at each limit did not charge, because a limit has a new key or an exchange lost
-/// a race.
+/// Finishes a request that could not be charged with one exchange at each limit: a limit has a new key, or an exchange
+/// lost a race.
 ///
-/// Charges the limits that are not charged yet; those that can refund come first. If one limit denies, refunds all.
+/// Charges the limits that are not charged yet. Limits that can refund come first. If a limit denies, refunds all
+/// charges of the request.
 #[cold]
 #[inline(never)]
 fn finish<L: LimitSet>(
@@ -86,7 +87,7 @@ fn finish<L: LimitSet>(
     limits.answers(|index, limit| answers[index].unwrap_or_else(|| limit.peek(at)))
 }
 
-/// Decides a request that one exchange at each limit cannot charge. `answers` has one place for each limit.
+/// Decides a request that cannot be charged with one exchange at each limit. `answers` has one place for each limit.
 #[cold]
 #[inline(never)]
 fn decide_slowly<L: LimitSet>(
@@ -133,7 +134,7 @@ macro_rules! tuples {
                         let outcome = worst([$(tickets.$index.outcome()),+].into_iter());
                         break 'slow (outcome, [$(tickets.$index.uncharged()),+]);
                     }
-                    // Only the last limit may be one that cannot refund.
+                    // Each limit except the last must be able to refund.
                     let in_order = $((self.$index.can_refund() || $index + 1 == $len))&&+;
                     let mut done = 0;
                     if in_order && $({
@@ -181,7 +182,7 @@ fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
         let each = limits.answers(|index, _| tickets[index].uncharged());
         return JointDecision::with_outcome(outcome, limits.names(), each);
     }
-    // Only the last limit may be one that cannot refund.
+    // Each limit except the last must be able to refund.
     let mut others = limits.each().take(tickets.len().saturating_sub(1));
     let in_order = others.all(|limit| limit.can_refund());
     let lost = |ticket| Ticket::exchange(ticket) == Exchange::Lost;
