@@ -169,7 +169,7 @@ paths! {
             rules.check_at("bench", &[Descriptor::new(&entry)], 1, NOW).is_allowed()
         }
     };
-    /// The middleware around a service that answers at once, keyed by the peer's address. The requests are built
+    /// The middleware around a service that answers immediately, keyed by the peer's address. The requests are built
     /// beforehand.
     layer_by_peer, true, {
         let layer = RateLimitLayer::new(compact(PLENTY), ClientIp::peer()).policy("per-client", PLENTY);
@@ -250,7 +250,7 @@ fn two_rules() -> Rules<ManualClock> {
     ))
 }
 
-/// A service that answers at once.
+/// A service that answers immediately.
 #[derive(Clone)]
 struct Inner;
 

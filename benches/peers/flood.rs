@@ -66,7 +66,7 @@ impl Pace {
         Self(1_000_000_000 / rate)
     }
 
-    /// Spins until check `number` is due. A late check starts at once.
+    /// Spins until check `number` is due. A late check starts immediately.
     #[inline(always)]
     fn wait(self, clock: &quanta::Clock, start: u64, number: u64) {
         while clock.delta_as_nanos(start, clock.raw()) < number * self.0 {

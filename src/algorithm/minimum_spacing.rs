@@ -69,7 +69,7 @@ impl Stepper for MinimumSpacing {
         Step::admit(decide(Outcome::Allowed, next - now_ns), next)
     }
 
-    /// Charges the next turn, although the event proceeds at once.
+    /// Charges the next turn, although the event proceeds immediately.
     ///
     /// (The spacing could restart now instead. But an event just after another event would then hardly move the word,
     /// and a refund could not find out from the word which of the two charges was the last.)

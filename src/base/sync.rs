@@ -87,8 +87,8 @@ pub(crate) fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Returns how many threads can run at once, if the system reports it. Callers divide shared state by this number. In
-/// models the number is always one, because asking the system would take longer than most interleavings.
+/// Returns how many threads can run at the same time, if the system reports it. Callers divide shared state by this
+/// number. In models the number is always one, because asking the system would take longer than most interleavings.
 #[cfg(feature = "std")]
 pub(crate) fn processors() -> Option<usize> {
     if cfg!(tollgate_loom) { Some(1) } else { std::thread::available_parallelism().ok().map(usize::from) }

@@ -69,7 +69,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     /// key is evicted before that, the debt may apply to it again.
     ///
     /// With [`Overflow::Inherit`](crate::Overflow::Inherit), a reset can race with the insertion of the same key. Only
-    /// in this case can one key get two slots and be admitted its burst once more.
+    /// in this case can one key get two slots and be admitted its burst a second time.
     ///
     /// # Examples
     /// ```

@@ -7,7 +7,7 @@
 //! | `compact`, `keyed`, `sketch`, `direct`, `hashed`, `leasing`, `adjustable` | methods for one kind of store |
 //! | `builder` | constructors and options |
 //! | `joint` | several limits on one request |
-//! | `striped` | leases: one limit that all cores use at once |
+//! | `striped` | leases: one limit that all cores use at the same time |
 //! | `wait`, `waiting` | threads and tasks that wait for a turn |
 
 #[cfg(feature = "std")]

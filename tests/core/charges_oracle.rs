@@ -7,8 +7,8 @@
 //! 2. `take_up_to` equals a check if the check is admitted. Otherwise it charges exactly the remaining units, and is
 //!    denied if and only if none remain.
 //! 3. `reserve` is admitted if and only if its turn comes within the wait. Its delay ends when the oracle admits the
-//!    cost, and it charges at once. A denied reservation changes nothing. Window counts and logs decide a reservation
-//!    as a check.
+//!    cost, and it charges immediately. A denied reservation changes nothing. Window counts and logs decide a
+//!    reservation as a check.
 //! 4. After each operation all figures equal the oracle's.
 
 use crate::common::compact::{COMPACT, Layout, Seeded};

@@ -130,8 +130,8 @@ fn x_ratelimit_retry_after_is_legacy_only() {
     }
 }
 
-/// Cause: waits of less than a second were rounded down to zero. Symptom: well-behaved clients retried at once, again
-/// and again.
+/// Cause: waits of less than a second were rounded down to zero. Symptom: well-behaved clients retried immediately,
+/// again and again.
 #[test]
 fn retry_after_rounds_up_to_seconds() {
     for (quota, expected) in [

@@ -3,7 +3,7 @@
 //! Allocations within [`inside`] come from the arena, one after the other. The arena never reuses their memory.
 //!
 //! - A thread that is stopped during an allocation does not block other threads.
-//! - A limiter that was created inside lies wholly in the arena, so the tests can detect its [`writes`].
+//! - A limiter that was created inside lies entirely in the arena, so the tests can detect its [`writes`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

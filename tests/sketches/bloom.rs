@@ -2,7 +2,7 @@
 //!
 //! Properties:
 //! - An inserted key is found, under any operations and with any number of threads.
-//! - If threads insert one key at once, at most one of them learns that the key is new.
+//! - If threads insert one key at the same time, at most one of them learns that the key is new.
 //! - The share of false positives is as computed, for every size and for keys of every kind.
 
 use crate::common::accuracy::random::Random;

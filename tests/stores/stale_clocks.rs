@@ -141,7 +141,7 @@ fn bound_without_staleness_is_exceeded() {
     let spec = Spec::new(10, 1_000_000_000);
     let limiter = direct(Kind::Gcra, spec).unwrap();
     let second = 1_000_000_000;
-    // Ten are admitted at a time that is a second out of date, so ten more conform at once.
+    // Ten are admitted at a time that is a second out of date, so ten more conform immediately.
     let admitted = |read: u64| (0..30).filter(|_| limiter.check_at(0, 1, read).is_allowed()).count() as u128;
     let sum = admitted(9 * second) + admitted(10 * second);
     let oracle = Kind::Gcra.oracle(spec);

@@ -53,7 +53,7 @@ impl Reading {
 }
 
 /// Each round uses some of the keys. The threads walk them in their own orders until every key is denied.
-/// A new key comes on all threads at once.
+/// A new key comes on all threads at the same time.
 fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, spec: Spec, size: Size) {
     let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);

@@ -1,10 +1,11 @@
-//! Many threads at once admit exactly as much as one thread, and never more.
+//! Many threads at the same time admit exactly as much as one thread, and never more.
 //!
 //! In most tests the clock does not advance during a round, while all threads check, but jumps between rounds. So the
 //! oracle of each key computes exactly what is admitted in each round. In the jumps keys expire, and they are removed
 //! while other keys are inserted. With real clocks and tiny periods, only the bound for the measured time is known.
 //!
-//! The tests marked `#[ignore]` are larger, for runs under a sanitizer: `cargo test --test stress -- --include-ignored`.
+//! The tests marked `#[ignore]` are larger, for runs under a sanitizer: `cargo test --test stress --
+//! --include-ignored`.
 
 #[macro_use]
 #[path = "../common/mod.rs"]

@@ -1,5 +1,5 @@
-//! Many tasks and threads wait for few keys at once and give up at any moment. No waiter is forgotten, no line is left,
-//! and no more is admitted than the elapsed time allows.
+//! Many tasks and threads wait for few keys at the same time and give up at any moment. No waiter is forgotten, no line
+//! is left, and no more is admitted than the elapsed time allows.
 //!
 //! The tests use real time, so the timing depends on the machine. The test marked `#[ignore]` is larger, for runs under
 //! a sanitizer.

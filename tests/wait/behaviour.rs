@@ -373,7 +373,7 @@ async fn queue_shapes_waiting_requests() {
         .collect();
     for task in tasks {
         let (n, end) = task.await.unwrap();
-        // Five requests have a turn within 40 ms. The others are denied at once.
+        // Five requests have a turn within 40 ms. The others are denied immediately.
         let expected = if n < 5 { Ok(ms(10 * n)) } else { Err((Some(ms(50)), Duration::ZERO)) };
         assert_eq!(end, expected, "{n}");
     }

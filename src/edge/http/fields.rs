@@ -171,7 +171,7 @@ impl Fields {
     }
 
     /// Writes the fields of a denial with the caller's own wait, as [`Fields::refuse`] does. The caller can add a
-    /// random time to the wait, so that clients do not all return at once.
+    /// random time to the wait, so that clients do not all return immediately.
     ///
     /// The wait is sent in whole seconds, rounded up, and at least 1. With `None`, there is no `Retry-After` and no
     /// `X-RateLimit-Retry-After`.

@@ -62,7 +62,7 @@ const HITS: usize = Event::COUNT;
 /// recorder first: meters that were created earlier never reach it.
 ///
 /// # Memory
-/// 128 bytes for each thread that can run at once, at most 2 KiB.
+/// 128 bytes for each thread that can run at the same time, at most 2 KiB.
 ///
 /// # Consistency
 /// Each count is exact. [`Meters::counts`] reads the counts one after another, so it may include some counts of a

@@ -43,7 +43,7 @@ pub struct DeniedKey {
 ///
 /// # Memory
 /// Fixed: about 450 bytes for each of `entries`, times the number of stripes. There are twice as many stripes as
-/// threads that can run at once, and at most 16. For 100 entries on eight cores, this is 720 KB.
+/// threads that can run at the same time, and at most 16. For 100 entries on eight cores, this is 720 KB.
 ///
 /// # Examples
 /// ```

@@ -5,11 +5,11 @@
 //!      ├─ no key and `Missing::Deny`, or several keys ──► the layer responds
 //!      └─ the limit decides, at once or awaited
 //!           ├─ admitted ── the layer does not need the response ──► forwarded
-//!           │           └─ the response needs fields or may refund ──► forwarded; then the layer reads the ruling again
-//!           └─ denied ──► the layer responds
+//!           │           └─ the response needs fields or may refund ──► forwarded; then the layer reads the ruling
+//!           again └─ denied ──► the layer responds
 //! ```
-//! 1. A limit that decides at once does so in `call`, on the service that was polled ready. This mode has no state that
-//!    waits: those states hold types without values.
+//! 1. A limit that decides immediately does so in `call`, on the service that was polled ready. This mode has no state
+//!    that waits: those states hold types without values.
 //! 2. For a limit that is awaited, the future takes the service that was polled ready. A clone of it stays in the
 //!    layer's service for the next request.
 
@@ -161,7 +161,7 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     /// Returned for a limit that must be awaited.
     type Later;
 
-    /// Asks the limit, if the limit decides at once.
+    /// Asks the limit, if the limit decides immediately.
     fn ask(&self, key: &X::Key, cost: u64) -> Result<Self::Ruling, Self::Later>;
 
     /// Asks the limit, waits for the decision, and forwards or denies the request.

@@ -112,8 +112,8 @@ impl<A, C, H> Builder<A, C, H> {
         self
     }
 
-    /// For leases: sets the most units that a stripe charges at once, rounded down to a power of two. Default: 4,096.
-    /// A request that costs more charges its own cost.
+    /// For leases: sets the most units that a stripe charges in one step, rounded down to a power of two. Default:
+    /// 4,096. A request that costs more charges its own cost.
     ///
     /// Use a larger value if each request costs many units, such as bytes. With 1, every check charges the source.
     /// Expiries and units share a word: a life of 1 ms has room for 1,023 units, and a life of 10 ms for 16,383.

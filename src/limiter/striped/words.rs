@@ -26,14 +26,14 @@ pub(crate) trait Words {
 }
 
 /// The number of deposit slots for many stripes. A life has about 16 to 32 ticks, so units with different expiries
-/// seldom share a slot.
+/// rarely share a slot.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
 /// The words of a limit that many cores use at the same time.
 #[derive(Debug)]
 pub(crate) struct Padded {
     /// The number of stripes is a power of two. Each stripe is padded, because only the threads of that stripe write it
-    /// often; other threads read it seldom.
+    /// often; other threads read it rarely.
     pub(super) stripes: Box<[CachePadded<AtomicU64>]>,
     pub(super) deposits: CachePadded<Deposits<[AtomicU64; SLOTS]>>,
 }

@@ -34,14 +34,14 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Wait<'a, S, C, Q> {
         Self(Turn::new(store, clock, lines, key, cost))
     }
 
-    /// Limits the wait to this time from the call of [`Wait::block`] on. The wait fails at once if the turn is known
-    /// to come later, and otherwise at the deadline. Default: no limit.
+    /// Limits the wait to this time from the call of [`Wait::block`] on. The wait fails immediately if the turn is
+    /// known to come later, and otherwise at the deadline. Default: no limit.
     pub fn within(mut self, longest: Duration) -> Self {
         self.0.within(longest);
         self
     }
 
-    /// Adds a random time to the wait, but not beyond the deadline. A caller that need not wait continues at once.
+    /// Adds a random time to the wait, but not beyond the deadline. A caller that need not wait continues immediately.
     /// Default: none.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.0.jitter(jitter);

@@ -48,14 +48,14 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> UntilReady<'a, S, C, Q> {
         Self { turn: Turn::new(store, clock, lines, key, cost), timer: None, until_ns: 0 }
     }
 
-    /// Limits the wait to this time from the first poll on. The wait fails at once if the turn is known to come later,
-    /// and otherwise at the deadline. Default: no limit. No effect after the first poll.
+    /// Limits the wait to this time from the first poll on. The wait fails immediately if the turn is known to come
+    /// later, and otherwise at the deadline. Default: no limit. No effect after the first poll.
     pub fn within(mut self, longest: Duration) -> Self {
         self.turn.within(longest);
         self
     }
 
-    /// Adds a random time to the wait, but not beyond the deadline. A task that need not wait continues at once.
+    /// Adds a random time to the wait, but not beyond the deadline. A task that need not wait continues immediately.
     /// Default: none. No effect after the turn has come.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.turn.jitter(jitter);

@@ -6,8 +6,9 @@
 //! 2. Otherwise exchange the word for one with the key's bits, exactly from the loaded value. A word of an older window
 //!    counts as empty. If the word has changed, start again at step 1.
 //!
-//! If several threads insert the same new key at once, exactly one of them succeeds in step 2, and gets the answer that
-//! it was first. A negative answer is certain. A positive answer is not: other keys may have set all bits of a key.
+//! If several threads insert the same new key at the same time, exactly one of them succeeds in step 2, and gets the
+//! answer that it was first. A negative answer is certain. A positive answer is not: other keys may have set all bits
+//! of a key.
 
 use super::{Late, Windows, WordAge, parity};
 use crate::base::memory::prefetch::prefetch;

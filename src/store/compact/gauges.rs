@@ -42,7 +42,7 @@ pub struct Gauges {
     /// Either several first checks of one key raced, or the key's debt in the sketch grew in the meantime.
     pub retreats: u64,
     /// Retreats that failed because a third thread had charged the slot. For each of them, the key may have been
-    /// admitted its burst once more. They are included in `retreats`.
+    /// admitted its burst a second time. They are included in `retreats`.
     pub raced: u64,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct GaugeStripe {
     pub(super) spilled_ns: AtomicU64,
 }
 
-/// Counters in stripes, so that threads that count at the same time seldom share a cache line. Plain checks count
+/// Counters in stripes, so that threads that count at the same time rarely share a cache line. Plain checks count
 /// nothing.
 #[derive(Debug)]
 pub(super) struct GaugeCounters(Box<[CachePadded<GaugeStripe>]>);

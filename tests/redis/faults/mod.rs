@@ -7,7 +7,7 @@
 //! - While the breaker is open, only probes reach the server.
 //! - After the server returns, it decides again.
 //! - Except with the open policy, a key gets at most the limit plus this process's share of it.
-//!   If the server lost its data, the key may get the limit once more.
+//!   If the server lost its data, the key may get the limit a second time.
 
 #![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 

@@ -101,7 +101,7 @@ proptest! {
         let mut steps = Steps::new(limit, 4, max_keys);
         play(&mut steps, &ops);
         let (sum, over) = (steps.sum(), Steps::over_at_most(limit, 4));
-        // After lost replies, each process may use its share of the window once more.
+        // After lost replies, each process may use its share of the window a second time.
         let alone = 4 * (limit.most() / 4).max(1);
         prop_assert!(sum.most <= limit.most() + over + alone, "{sum:?}, {over} over");
     }

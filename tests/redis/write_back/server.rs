@@ -87,7 +87,7 @@ fn pause(ms: u64) {
 }
 
 fn bound() -> u64 {
-    // In an outage each process may admit its share of the window once more.
+    // In an outage each process may admit its share of the window a second time.
     limit().most() + Steps::over_at_most(limit(), PROCESSES) + limit().most()
 }
 
@@ -130,7 +130,7 @@ async fn restarted_server_receives_new_posts() {
         server
     })
     .await;
-    // A server that restarts empty can grant the whole limit once more.
+    // A server that restarts empty can grant the whole limit a second time.
     assert!((limit().most()..=bound() + limit().most()).contains(&admitted), "{admitted}");
     settle(&limiters).await;
     assert!(left(&url).await <= 1);

@@ -146,7 +146,7 @@ fn panicking_key_comparison_corrupts_nothing() {
     assert_eq!((sample.keys.total(), sample.keys.top(1)[0].count, sample.keys.max_error()), (5, 3, 1));
 }
 
-/// The documented number of stripes: two for each thread that can run at once.
+/// The documented number of stripes: two for each thread that can run at the same time.
 fn stripes() -> usize {
     let threads = std::thread::available_parallelism().map_or(4, usize::from);
     (2 * threads.next_power_of_two()).min(16)

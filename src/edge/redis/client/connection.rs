@@ -7,7 +7,7 @@
 //! ```
 //! *Attempts.* Each attempt to connect is a separate task, and there is at most one at a time. A caller that stops
 //! waiting does not end the attempt. Callers wait for an attempt as long as they wait for an answer. During a pause,
-//! calls fail at once.
+//! calls fail immediately.
 //!
 //! *Eviction.* A server that evicts keys can lose the state of limiters. So each new connection sends `INFO memory`, in
 //! parallel with the calls. A server that begins to evict is logged once, and the result appears in

@@ -1,9 +1,9 @@
 //! Local decisions while the server is unavailable: this process's share of each limit, key by key, in bounded memory.
 //!
 //! *The bound.* For one key, N processes together admit at most the limit, if the limit is at least N units. For a
-//! smaller limit, each process still admits one unit at once, but less often, so that the total rate holds. For example,
-//! with one unit a second among four processes, each process admits one unit in four seconds. In the worst case, all
-//! four admit their unit in the same second.
+//! smaller limit, each process still admits one unit at once, but less often, so that the total rate holds. For
+//! example, with one unit a second among four processes, each process admits one unit in four seconds. In the worst
+//! case, all four admit their unit in the same second.
 //!
 //! These units are in addition to units that the server admitted before, because a process starts with nothing charged.
 //! They are not posted when the server is back.
@@ -47,7 +47,7 @@ fn share_of(limit: &Limit, processes: u32) -> Quota {
     let times = |parts: u64| Duration::from_nanos(quota.period_ns().saturating_mul(parts));
     match limit.kind() {
         LimitKind::Gcra => {
-            // The period is multiplied instead of dividing the limit, because limits are seldom multiples of the number
+            // The period is multiplied instead of dividing the limit, because limits are rarely multiples of the number
             // of parts. With a period near the maximum, the burst may not fit, so smaller bursts are tried.
             let burst = (quota.burst_size() / parts).max(1);
             let bursts = std::iter::successors(Some(burst), |burst| Some(burst / 2).filter(|half| *half > 0));

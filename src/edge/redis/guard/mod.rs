@@ -20,12 +20,13 @@
 //! *Callers that stop waiting.* A future can be dropped before its answer arrives. If it was dropped early, this says
 //! nothing about the server, and it does not count. So clients that hang up cannot open the breaker. If it had waited
 //! for at least a quarter of the time-out, it counts as a failure. So callers with shorter time-outs than the limiter's
-//! can open the breaker. A probe that is dropped, early or late, opens the breaker again for a pause of the same length.
+//! can open the breaker. A probe that is dropped, early or late, opens the breaker again for a pause of the same
+//! length.
 //!
 //! *Clusters.* A node that is down must not block requests to other nodes. Successes on other nodes must also not reset
 //! its count of failures in a row. So the guard has several breakers, one for each part of the shared state. In a
-//! Cluster, the node that holds the key determines the breaker. A node that takes over slots has its own closed breaker,
-//! so it is called at once.
+//! Cluster, the node that holds the key determines the breaker. A node that takes over slots has its own closed
+//! breaker, so it is called immediately.
 
 mod breaker;
 mod health;

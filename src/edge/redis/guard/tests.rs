@@ -222,7 +222,7 @@ async fn only_server_errors_open_the_breaker() {
 
 #[tokio::test(start_paused = true)]
 async fn call_dropped_late_counts_as_failure() {
-    // Futures that are dropped at once: clients that hang up cannot open the breaker.
+    // Futures that are dropped immediately: clients that hang up cannot open the breaker.
     let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Hang));
     for _ in 0..50 {
         let _ = tokio::time::timeout(Duration::from_millis(2), ask(&guard, &server)).await.unwrap_err();

@@ -141,7 +141,7 @@ impl Node {
         Self { book, wakes }
     }
 
-    /// Returns whether a call became due at once since the last call of this method.
+    /// Returns whether a call became due immediately since the last call of this method.
     fn woke(&self) -> bool {
         // Ordering: Relaxed. There is one thread.
         self.wakes.swap(0, Ordering::Relaxed) > 0
@@ -156,7 +156,7 @@ impl Node {
         }
     }
 
-    /// Checks one unit, as `LeaseLimiter::check_async` does. Also returns whether a call is due at once.
+    /// Checks one unit, as `LeaseLimiter::check_async` does. Also returns whether a call is due immediately.
     pub(super) fn find(&self, now_ns: u64, is_last: bool) -> (Found, bool) {
         let leases = match &self.book {
             Book::Lease(leases) if leases.is_awaited => leases,
@@ -192,7 +192,7 @@ impl Node {
         Some(leases.book.wait(holding, 1, now_ns))
     }
 
-    /// Returns whether the request is admitted, and whether a call is due at once.
+    /// Returns whether the request is admitted, and whether a call is due immediately.
     pub(super) fn check(&self, now_ns: u64) -> (bool, bool) {
         let is_allowed = match &self.book {
             Book::Lease(leases) => match leases.book.check(KEY, 1, now_ns) {
@@ -229,7 +229,7 @@ impl Node {
         }
     }
 
-    /// Returns the result for the waiting request, and whether a call is due at once.
+    /// Returns the result for the waiting request, and whether a call is due immediately.
     pub(super) fn answered(&self, asked: &Asked, reply: &Reply, now_ns: u64) -> (NodeAnswer, bool) {
         let told = match (&self.book, asked) {
             (Book::Lease(leases), Asked::Lease(due, _)) => {

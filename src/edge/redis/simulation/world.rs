@@ -308,7 +308,7 @@ impl World<'_> {
             Found::Decided(admitted) => self.decided(patient, at, admitted),
             Found::Asks(asked) => self.ask(node, at, asked, Some(next)),
             Found::Waits => {
-                // The caller in flight gets an answer or gives up, so no request waits for ever.
+                // The caller in flight gets an answer or gives up, so no request waits forever.
                 let holding = self.holdings[index].as_ref();
                 let waiting = holding.and_then(|holding| self.nodes[index].wait(holding, local));
                 self.waiting[index].push_back((next, waiting));

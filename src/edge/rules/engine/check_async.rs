@@ -7,7 +7,7 @@
 //!           └─ 4. charge the limits that only report
 //! ```
 //! Dropping the future refunds all charges. The request may be one that other limits were about to deny, and a client
-//! that disconnects must not use up other clients' units. Charges in this process are refunded at once. For the
+//! that disconnects must not use up other clients' units. Charges in this process are refunded immediately. For the
 //! servers, a task waits for the pending answers and then refunds what they charged.
 
 use std::future::Future;

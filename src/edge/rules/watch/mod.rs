@@ -63,8 +63,8 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
     ///
     /// Changes that follow each other within a fifth of a second cause one load. Files that keep changing are loaded
     /// every two seconds. Only contents count: reading a file, touching it, or writing the same contents again causes
-    /// no load. If the files changed between the last read and this call, they are loaded at once. If a load fails, the
-    /// previous rules stay, as with [`Rules::reload`].
+    /// no load. If the files changed between the last read and this call, they are loaded immediately. If a load fails,
+    /// the previous rules stay, as with [`Rules::reload`].
     ///
     /// Programs may write the files in place or replace them with files of the same name, as editors do. The path may
     /// contain links, and the links may move, as in Kubernetes volumes. If a file or its folder disappears, the load

@@ -35,7 +35,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::sync::{AtomicUsize, Mutex, Ordering};
 
-/// The number of shards: enough that waiters for different keys seldom use the same mutex. A thread holds the mutex for
+/// The number of shards: enough that waiters for different keys rarely use the same mutex. A thread holds the mutex for
 /// one search in two small trees.
 const SHARDS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 

@@ -372,7 +372,7 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
     }
 }
 
-/// Leaves the line when dropped, even if a clock or a key panicked, so that no waiter behind it waits for ever.
+/// Leaves the line when dropped, even if a clock or a key panicked, so that no waiter behind it waits forever.
 struct Leaving<'a> {
     lines: &'a WaitLines,
     place: Option<LinePosition>,

@@ -49,8 +49,8 @@ const MAX_BITS: u32 = u64::BITS / CHOICE_BITS;
 ///
 /// # Consistency
 /// All methods take `&self`, never wait and can be called from any number of threads. Every call that begins after
-/// the insert of a key returned finds the key. If several threads insert the same new key at once, at most one of
-/// them gets the answer that the key is new. Exactly one gets this answer, unless bits of other keys cover the key.
+/// the insert of a key returned finds the key. If several threads insert the same new key at the same time, at most one
+/// of them gets the answer that the key is new. Exactly one gets this answer, unless bits of other keys cover the key.
 ///
 /// # Keys that clients choose
 /// The default hasher has a secret. Clients can find keys that the filter mistakes for others only by trial.

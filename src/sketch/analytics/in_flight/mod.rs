@@ -28,7 +28,7 @@
 //!    to it sets it to this value again.
 //! 2. A caller that leaves subtracts nothing from a stuck counter.
 //!
-//! So a counter that was set once stays between 2⁶² and 2⁶⁴, and is stuck for ever, if there are fewer than 2²⁹
+//! So a counter that was set once stays between 2⁶² and 2⁶⁴, and is stuck forever, if there are fewer than 2²⁹
 //! threads. Each addition and each subtraction is below 2³². At any time, a thread has at most one addition after
 //! which it has not yet set the counter. A thread can also make one subtraction that it decided on before the counter
 //! got stuck. So all threads together move the counter by less than 2⁶¹ from 3 × 2⁶².

@@ -24,7 +24,7 @@
 //!
 //! Each charge writes a node. If two hot keys shared a cache line, threads that charge them would wait for each other.
 //! So the first nodes (about 200) lie far enough apart that no two of them share a cache line. In a store of many keys,
-//! two given keys are seldom charged at the same moment. So further nodes lie close together, and more of them fit into
+//! two given keys are rarely charged at the same moment. So further nodes lie close together, and more of them fit into
 //! a cache.
 
 #[cfg(all(test, tollgate_loom))]
@@ -102,7 +102,7 @@ struct Segment<K, T> {
 /// The nodes of a store.
 pub(super) struct Nodes<K, T> {
     directory: Arc<Directory<K, T>>,
-    /// One stripe for each thread that can insert at the same time, so that threads seldom share the word of a segment.
+    /// One stripe for each thread that can insert at the same time, so that threads rarely share the word of a segment.
     stripes: Box<[CachePadded<Stripe>]>,
 }
 
@@ -495,8 +495,8 @@ fn split(number: u64) -> (u32, usize) {
 
 /// Drops a node and returns its place.
 ///
-/// This function catches a panic of the key's `Drop`, and the panic hook reports it. Without this, the panic would reach
-/// the caller of a check of another key, whose thread frees this node. The nodes after it would not be freed.
+/// This function catches a panic of the key's `Drop`, and the panic hook reports it. Without this, the panic would
+/// reach the caller of a check of another key, whose thread frees this node. The nodes after it would not be freed.
 ///
 /// # Safety
 /// A thread took the place of the node and wrote it, and no thread uses the node any more. `directory` is from an
@@ -528,8 +528,8 @@ unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
 unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize) {
     #[expect(clippy::cast_possible_truncation, reason = "drops the bit that marks a block")]
     let block = block as u32;
-    // SAFETY: `open` has forgotten this reference and this block, which has this length. The caller guarantees the rest.
-    // Nodes are dropped when they are returned, and not here.
+    // SAFETY: `open` has forgotten this reference and this block, which has this length. The caller guarantees the
+    // rest. Nodes are dropped when they are returned, and not here.
     unsafe {
         let directory = Arc::from_raw(directory.cast_const());
         // Ordering: Relaxed, because a null entry refers to nothing.

@@ -1,11 +1,11 @@
 //! Keys and their leases, without a clock, a connection or a task. The caller passes the time and carries the calls.
 //!
 //! 1. [`LeaseBook::check`] spends held units. If few units are left, it queues the key for a call.
-//! 2. If too few units are held, the caller queues the key with [`want`](LeaseBook::want), or takes the key's call itself
-//!    with [`claim`](LeaseBook::claim).
+//! 2. If too few units are held, the caller queues the key with [`want`](LeaseBook::want), or takes the key's call
+//!    itself with [`claim`](LeaseBook::claim).
 //! 3. [`due`](LeaseBook::due) returns the calls of queued keys. The caller sends them to the shared state.
-//! 4. The caller reports each call. [`answered`](LeaseBook::answered) deposits the granted units, or starts a pause of the
-//!    key after a denial. [`failed`](LeaseBook::failed) starts a pause of the key.
+//! 4. The caller reports each call. [`answered`](LeaseBook::answered) deposits the granted units, or starts a pause of
+//!    the key after a denial. [`failed`](LeaseBook::failed) starts a pause of the key.
 //!
 //! *Only charged units are spent*, and only during their life.
 //!
@@ -238,7 +238,7 @@ impl LeaseBook {
         match holding.pause(&self.terms, self.missing(holding, decision.cost(), now_ns), now_ns) {
             Some(Pause::Refused { until_ns }) => {
                 let wait_ns = until_ns.saturating_sub(now_ns);
-                // Another thread may have put units back since. The caller may then check again at once.
+                // Another thread may have put units back since. The caller may then check again immediately.
                 let denied = holding.peek(&self.terms, decision.cost(), now_ns, wait_ns);
                 let decision = if denied.is_denied() { denied } else { decision };
                 LeaseCheck::Decided(decision, 0)

@@ -37,7 +37,7 @@ const FAILING: u64 = 0;
 #[derive(Debug)]
 enum HeldUnits {
     One(Small),
-    /// Stripes, for one key that many cores use at once.
+    /// Stripes, for one key that many cores use at the same time.
     Many(Box<Padded>),
 }
 

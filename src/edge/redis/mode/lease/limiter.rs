@@ -53,10 +53,10 @@ use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
 ///   block is used up in a quarter of its life.
 /// - **The end of a quota is used up.** Blocks shrink with the remaining units, down to single units. The last unit
 ///   goes to the first process that asks for it.
-/// - **A denial is remembered.** After the server denies units, the process does not ask again until the units should be
-///   available. This pause is at least the smaller of a 64th of a life and an eighth of the time that refills the limit.
-///   It is also at least a round trip, and a random part of up to an eighth is added. A flood on a used-up key therefore
-///   does not cause a call for each check. [`Answer::retry_after`] returns the rest of the pause.
+/// - **A denial is remembered.** After the server denies units, the process does not ask again until the units should
+///   be available. This pause is at least the smaller of a 64th of a life and an eighth of the time that refills the
+///   limit. It is also at least a round trip, and a random part of up to an eighth is added. A flood on a used-up key
+///   therefore does not cause a call for each check. [`Answer::retry_after`] returns the rest of the pause.
 /// - **While the server is unavailable**, checks first spend the held units. Then
 ///   [`OnFailure`](crate::edge::redis::OnFailure) decides.
 ///
@@ -281,8 +281,8 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 if most.is_zero() {
                     break;
                 }
-                // Another caller may have spent the units of the answer, or the bell rang for another key. The loop then tries
-                // again.
+                // Another caller may have spent the units of the answer, or the bell rang for another key. The loop
+                // then tries again.
                 if !waiting.is_over() && timeout(most, rings).await.is_err() {
                     break;
                 }
@@ -325,7 +325,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// Checks one unit of a key: with held units if there are any, otherwise at the server. Prefer this method where a
     /// request can wait for a round trip.
     ///
-    /// The first check of a key waits for a round trip; later checks seldom wait. Concurrent calls that lack units of
+    /// The first check of a key waits for a round trip; later checks rarely wait. Concurrent calls that lack units of
     /// the same key share one call to the server. If the future is dropped, before or after the answer arrives, the
     /// granted units are available to other checks. The exception is a cost that is [too large to be
     /// held](LeaseLimiter#large-requests): its units are lost.

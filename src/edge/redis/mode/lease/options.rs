@@ -51,8 +51,9 @@ impl<T, C> LeaseBuilder<T, C> {
         self
     }
 
-    /// Sets the number of stripes for each key, for a single key that all cores use at once. The number is rounded up
-    /// to a power of two, at most 1,024. The stripes work like those of [`striped`](crate::Builder::striped) limiters.
+    /// Sets the number of stripes for each key, for a single key that all cores use at the same time. The number is
+    /// rounded up to a power of two, at most 1,024. The stripes work like those of [`striped`](crate::Builder::striped)
+    /// limiters.
     ///
     /// Each stripe takes 128 bytes. Without stripes, a key takes about 200 bytes, plus its text.
     pub fn stripes(mut self, stripes: usize) -> Self {

@@ -68,7 +68,7 @@ pub(crate) struct WriteBackBook {
     most: u64,
     table: KeyTable<WriteBackKey>,
     offset: ClockOffset,
-    /// Keys for which a call is due at once.
+    /// Keys for which a call is due immediately.
     urgent: KeyQueue<Arc<WriteBackKey>>,
     schedule: Mutex<Schedule>,
     /// For each part: 0 if the last call was answered. Otherwise, the time of the last failure, or the time when a key

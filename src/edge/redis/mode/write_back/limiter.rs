@@ -29,9 +29,9 @@ const FLUSH_ROUNDS: usize = 3;
 ///
 /// A check is one compare-exchange, and never waits. In each [`interval`](WriteBackBuilder::interval) a task posts the
 /// admitted units of each key, and learns the total of all processes. New keys, and keys whose allowance is spent, are
-/// posted at once. The server therefore handles one call for each used key, process and interval, whatever the number
-/// of requests. In return, the limiter **admits more than the limit**, by a bounded amount. If a limit must never be
-/// exceeded, use leases or the atomic mode.
+/// posted immediately. The server therefore handles one call for each used key, process and interval, whatever the
+/// number of requests. In return, the limiter **admits more than the limit**, by a bounded amount. If a limit must
+/// never be exceeded, use leases or the atomic mode.
 ///
 /// All clones are the same limiter. The task ends when the last clone is dropped. It then posts once more, if the
 /// runtime still runs; [`close`](Self::close) waits for this last post.
@@ -41,10 +41,10 @@ const FLUSH_ROUNDS: usize = 3;
 /// interval, `d` a round trip, and `c` the largest cost of a request.
 ///
 /// - **The cap.** An answer says that `R` units are left. Until the next answer, the process admits at most
-///   `max(c, share · R)` units, and asks again as soon as they are spent. `share = (own + L/N) / (used + L)`, where `used` is
-///   the number of units that the shared state counts, and `own` is this process's part of them. The share starts at
-///   1/N and later follows the process's part of the traffic. For a new key or window, the process admits `max(1, L/N)`
-///   units before the first answer.
+///   `max(c, share · R)` units, and asks again as soon as they are spent. `share = (own + L/N) / (used + L)`, where
+///   `used` is the number of units that the shared state counts, and `own` is this process's part of them. The share
+///   starts at 1/N and later follows the process's part of the traffic. For a new key or window, the process admits
+///   `max(1, L/N)` units before the first answer.
 /// - **Over-admission in a window** is at most `2 ln 2 · L + c · N`, about `1.39 · L + c · N`, for any traffic and any
 ///   number of requests. *Proof sketch.* After an answer with `R = 0`, a process gets no more units. So the excess is
 ///   at most the units that each process got from its last answer before the limit was reached. Order those answers by
@@ -53,12 +53,12 @@ const FLUSH_ROUNDS: usize = 3;
 ///   `∫ (L − u)/(u + L) du` from 0 to `L`, which is `(2 ln 2 − 1) L`, and the parts `L/N` add at most `L`. Without the
 ///   cap, the bound would be `(N − 1) · L`.
 /// - **At a request rate `λ`**, over-admission is also at most about `λ · (T + d)`. Admitted units are posted within
-///   this time, and a process that was idle posts at once when it is used again. This is the smaller bound for long
+///   this time, and a process that was idle posts immediately when it is used again. This is the smaller bound for long
 ///   windows. Example: for a limit of 1,000 a minute, ten processes and 17 requests a second, it is 17 units, or 1.7 %.
 /// - **With GCRA**, all processes together admit at most `B + r · t` in an interval of length `t`, plus
-///   `2 ln 2 · B + c · N + r · (T + d)`. The surplus becomes debt: units posted beyond the limit are paid before anything more is
-///   admitted, so the rate holds in the long run. Because posts come late, a key that was idle may be charged up to
-///   `r · T` more than was due, and never less.
+///   `2 ln 2 · B + c · N + r · (T + d)`. The surplus becomes debt: units posted beyond the limit are paid before
+///   anything more is admitted, so the rate holds in the long run. Because posts come late, a key that was idle may be
+///   charged up to `r · T` more than was due, and never less.
 /// - **No unit is counted twice.** A post contains this process's total for one window. A lost answer, a repeated post
 ///   and a late post therefore change nothing. Units that cannot be posted are kept, and sent with the next post, until
 ///   their window is over. Units are never charged to another window. A sliding window still accepts posts for its
