@@ -1,7 +1,9 @@
-//! A program without the standard library that limits rates by times of its own: exits with 0 if every decision is right.
+//! A program without the standard library that checks limiters at times of its own choice. It exits with 0 if every decision is
+//! correct.
 //!
-//! It has its own panic handler and its own allocator. If anything that it depends on linked the standard library there would be
-//! two handlers, and no program. Of the C library it uses what stands for a machine's own: memory, one output, an end.
+//! The program has its own panic handler and its own allocator. If a dependency linked the standard library, there would be two
+//! panic handlers, and the program would not link. The program uses the C library only to allocate memory, to write output, and
+//! to exit, as an embedded program would use its machine.
 #![no_std]
 #![no_main]
 
@@ -31,17 +33,17 @@ unsafe extern "C" {
     fn abort() -> !;
 }
 
-/// Memory of the C library's, and how often it was asked for.
+/// An allocator that uses the C library and counts its allocations.
 struct Memory(AtomicUsize);
 
 #[global_allocator]
 static MEMORY: Memory = Memory(AtomicUsize::new(0));
 
-// SAFETY: blocks of the C library's, which are of the size and the alignment that were asked for.
+// SAFETY: the C library returns blocks of the requested size and alignment.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.0.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: alignments are powers of two; the size is a multiple of it, as the function wants.
+        // SAFETY: the alignment is a power of two, and the size is a multiple of the alignment, as the function requires.
         unsafe {
             aligned_alloc(layout.align().max(16), layout.size().next_multiple_of(layout.align().max(16)))
                 .cast()
@@ -49,7 +51,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, _layout: Layout) {
-        // SAFETY: it came from `alloc`.
+        // SAFETY: `alloc` returned this block.
         unsafe { free(memory.cast()) }
     }
 }
@@ -58,7 +60,7 @@ struct Output(c_int);
 
 impl Write for Output {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // SAFETY: the pointer and the length are those of a string. A failed write only loses output.
+        // SAFETY: the pointer and the length belong to a string. A failed write only loses output.
         unsafe { write(self.0, text.as_ptr().cast(), text.len()) };
         Ok(())
     }
@@ -67,19 +69,19 @@ impl Write for Output {
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     let _ = writeln!(Output(2), "{info}");
-    // SAFETY: ends the program.
+    // SAFETY: the function has no requirements. It ends the program.
     unsafe { abort() }
 }
 
-/// The shipped `alloc` was built to unwind and names these two, which are the standard library's to give. Nothing calls them: here a
-/// panic ends the program.
+/// Two functions that the precompiled `alloc` refers to, because it was built with unwinding. The standard library would define
+/// them. No code calls them, because a panic ends this program.
 mod unwinding {
     #[unsafe(no_mangle)]
     extern "C" fn rust_eh_personality() {}
 
     #[unsafe(no_mangle)]
     extern "C" fn _Unwind_Resume() -> ! {
-        // SAFETY: ends the program.
+        // SAFETY: the function has no requirements. It ends the program.
         unsafe { super::abort() }
     }
 }
@@ -90,7 +92,7 @@ fn at_ms(millis: u64) -> Timestamp {
     Timestamp::from_millis(1_000_000 + millis)
 }
 
-/// Asks every ten milliseconds for ten seconds: how many are admitted in the first, and in all.
+/// Checks every ten milliseconds for ten seconds. Returns how many checks were admitted in the first second, and in total.
 fn admitted(mut check: impl FnMut(Timestamp) -> bool) -> (u32, u32) {
     let mut run = |millis: core::ops::Range<u64>| {
         millis.step_by(10).map(|millis| u32::from(check(at_ms(millis)))).sum::<u32>()
@@ -115,7 +117,7 @@ fn algorithms() {
     assert_eq!(quota.to_string().parse(), Ok(quota));
     assert!("10/fortnight".parse::<Quota>().unwrap_err().to_string().contains("fortnight"));
 
-    // A burst of five and ten a second: the burst goes at once, and what comes after it by the tenth of a second.
+    // Ten units per second, with a burst of five: the burst is admitted immediately, and then one unit every tenth of a second.
     for (first, all) in [
         direct(Gcra::new(quota)),
         direct(TokenBucket::new(quota)),
@@ -126,7 +128,7 @@ fn algorithms() {
     ] {
         assert_eq!((first, all), (14, 104));
     }
-    // Ten in each second, aligned or not.
+    // Ten units in each second, in aligned windows and in others.
     let ten = Quota::per_second(10);
     for of in [
         direct(FixedWindow::new(ten)),
@@ -218,7 +220,7 @@ fn verbs() {
     assert!(sketch.check_at(7, 2, at_ms(0)).is_allowed() && sketch.check_at(7, 1, at_ms(1)).is_denied());
 }
 
-/// Where the C library begins.
+/// The entry point, which the C library calls.
 #[unsafe(no_mangle)]
 extern "C" fn main(_arguments: c_int, _values: *const *const u8) -> c_int {
     algorithms();
