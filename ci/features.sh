@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the library with each feature alone, with none, and with all, warnings as errors. With an argument, `--depth 2` or so, with all
-# sets of so many features too. Takes cargo-hack, and installs it if there is none.
+# Checks the library with each feature alone, with no features, and with all features. Warnings are errors. With the argument
+# `--depth N`, also checks all sets of N features. Uses cargo-hack, and installs it if it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v cargo-hack >/dev/null || cargo install cargo-hack --locked --quiet

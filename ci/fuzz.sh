@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target, or those named, for SECONDS_EACH seconds each (20 by default). Needs nightly and cargo-fuzz.
-# Their build is quick rather than their runs: for hours of fuzzing, `cargo +nightly fuzz run TARGET`.
+# Runs all fuzz targets, or the named targets, for SECONDS_EACH seconds each (default: 20). Needs nightly and cargo-fuzz.
+# This build compiles quickly but runs slowly. To fuzz for hours, use `cargo +nightly fuzz run TARGET`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for target in ${*:-$(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^tollgate-fuzz$')}; do

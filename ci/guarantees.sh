@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Runs what backs the rows of GUARANTEES.md, each command once, and prints which rows are green: all rows, or those named (G12 G40).
-# --list prints the commands of each row instead, as id <tab> command; tests/docs compares them with tests/evidence.tsv.
-# A row is green if every test, model and statistic of it was seen to pass, and every fuzz target of it to end well.
-# For releases; the gate runs the same tests anyway. Needs what those need: nightly for fuzzing (SECONDS_EACH, 6 by default) and
-# ThreadSanitizer, a redis-server, and the traces. Logs are left in target/guarantees.
+# Runs the evidence for the rows of GUARANTEES.md, each command once, and prints which rows are green. It checks all rows, or the
+# named rows (G12 G40). With --list, it only prints the commands of each row, as id <tab> command; tests/docs compares them with
+# tests/evidence.tsv.
+#
+# A row is green if the logs show that all its tests, models and statistics passed, and that all its fuzz targets ended without a
+# failure. This script is for releases; the gate runs the same tests too. It needs nightly for fuzzing (SECONDS_EACH, default: 6)
+# and for ThreadSanitizer, a redis-server, and the traces. Logs stay in target/guarantees.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 list=0
@@ -57,7 +59,7 @@ mkdir -p "$logs"
 rm -f "$logs"/*.log
 export CARGO_TERM_COLOR=never SECONDS_EACH="${SECONDS_EACH:-6}"
 
-# Tests that find no server, or no traces, skip and pass, and no row is green by those.
+# Tests that find no server or no traces skip and pass. A skipped test does not make a row green.
 if grep -qE $'\tredis::|against_server' <<<"$evidence" && ! command -v redis-server >/dev/null; then
     echo 'there is no redis-server, so the rows about Redis cannot be checked' >&2
     exit 2
@@ -81,7 +83,7 @@ number=0
 while IFS= read -r command; do
     number=$((number + 1))
     case $command in
-        # One log for each target, since a target prints no name of a test.
+        # Each target has its own log, because a target prints no test names.
         'ci/fuzz.sh '*) for target in ${command#ci/fuzz.sh }; do run "fuzz-$target" ci/fuzz.sh "$target"; done ;;
         # shellcheck disable=SC2086
         'cargo test --all-features '*) run "command-$number" $command --no-fail-fast ;;
@@ -90,8 +92,8 @@ while IFS= read -r command; do
     esac
 done < <(commands 0 <<<"$evidence")
 
-# The result of each function, by its name without modules: a name that passed in one place and failed in another has failed, and one
-# that skipped has not passed.
+# Collects the result of each function, by its name without modules. If a name passed in one place and failed in another, it
+# failed. A name that skipped has not passed.
 awk '/^SKIPPED / { name = $2; sub(/^.*::/, "", name); seen[name] = "skipped" }
     /^test .* [.][.][.] / {
         name = $2; sub(/^.*::/, "", name)

@@ -30,14 +30,14 @@ begin() {
     : >"$times"
 }
 
-# A fresh machine may have none of these. What cannot be installed is skipped, with a message.
+# A fresh machine may lack these tools. If a tool cannot be installed, a message is printed.
 tools() {
     local packages=()
     have cc || packages+=(build-essential)
-    # Tests of shared limits start servers of their own. Without redis-server they skip and say so.
+    # Tests of shared limits start their own servers. Without redis-server, they print a message and skip.
     have redis-server && have redis-cli || packages+=(redis-server)
     have valgrind || packages+=(valgrind)
-    # A script writes and checks the page of figures.
+    # A Python script writes and checks the page of figures.
     have python3 || packages+=(python3)
     if [ ${#packages[@]} -gt 0 ]; then
         (apt-get install -qy "${packages[@]}" || { apt-get update -q && apt-get install -qy "${packages[@]}"; }) >/dev/null \

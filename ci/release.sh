@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What a release needs and a change does not: run it after the gate, .ci/run, on a machine that does nothing else. It takes hours.
-# BASELINE names the tag of the last release, with which the public interface is compared; without it that step is skipped.
+# The checks that only a release needs. Run it after the gate, .ci/run, on a machine that does nothing else. It takes hours.
+# BASELINE names the tag of the last release, and the public interface is compared with this tag. Without BASELINE, that step is
+# skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
@@ -40,7 +41,7 @@ cargo bench --quiet --all-features --bench peers -- --quick
 step 'soak for an hour'
 cargo run --quiet --release --all-features --example soak -- 60
 
-# It builds from what is packed, so a file that is included but not packed shows.
+# Builds from the packed files, so this step fails if the code includes a file that is not packed.
 step 'package'
 cargo package -p tollgate
 
@@ -52,7 +53,7 @@ else
     echo '*** SKIPPED: BASELINE names no tag'
 fi
 
-# Last, because it needs the advisory database, which not every machine reaches.
+# This is the last step, because it needs the advisory database, and some machines cannot reach it.
 step 'known faults of dependencies'
 ci/deny.sh advisories
 

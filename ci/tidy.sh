@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Rules of the house that no compiler lint checks. src/design.md describes them.
+# Checks the rules of this repository that no compiler lint checks. src/design.md describes them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bad=0
 complain() { printf '%s\n%s\n' "$1" "$2" >&2; bad=1; }
-# Code without models, exhaustive checks and tests.
+# Lists the code files, without models, exhaustive checks and tests.
 code() { find "${1:-src}" -name '*.rs' ! -path '*/models/*' ! -path '*/exhaustive/*' ! -name models.rs ! -name tests.rs ! -path '*/tests/*' | sort; }
 
 stray=$(grep -rnE '(std|core|loom)::sync::atomic' src --include='*.rs' | grep -v '^src/base/sync.rs:' || true)
@@ -16,11 +16,11 @@ long=$(find src tests benches fuzz/fuzz_targets examples -name '*.rs' -exec wc -
 unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src tests benches fuzz/fuzz_targets --include='*.rs' || true)
 [ -z "$unfinished" ] || complain 'Not finished:' "$unfinished"
 
-# A SeqCst operation has to name its partner. The shim has the only one: a fence that pairs with itself.
+# A SeqCst operation must name its partner. Only the shim has such an operation: a fence that pairs with itself.
 seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.rs:|^src/base/sync.rs:' || true)
 [ -z "$seqcst" ] || complain 'SeqCst outside the models and the shim:' "$seqcst"
 
-# No room imports from a higher floor. Paths by `crate::` and by `super::` count; models and tests do not.
+# No room (a module folder) may import from a higher floor. Paths with `crate::` and `super::` count; models and tests do not.
 upward=$(code | grep -vE '^src/(lib.rs|bin/)' | xargs awk '
     FILENAME == "src/design.md" {
         if ($0 ~ /^\| [0-9]+ \|/) {
@@ -68,19 +68,19 @@ features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/(lib.
 layout=$(find src -name '*.rs' | while read -r file; do [ ! -d "${file%.rs}" ] || echo "  $file"; done)
 [ -z "$layout" ] || complain 'A module with files of its own is x/mod.rs:' "$layout"
 
-# One name for one thing. A name that three types or more have is a name that says nothing.
+# One name for one thing. At most MOST_SHARED_NAMES names may belong to three types or more.
 MOST_SHARED_NAMES=12
 shared=$(code | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
     | awk '{ count[$NF]++ } END { for (name in count) if (count[name] > 2) print "  " name ": " count[name] }' | sort)
 [ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
     || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
 
-# Names of types that were replaced, because they say nothing or mean several things. The glossary in src/design.md has the new ones.
+# Type names that were replaced, because they mean nothing or several things. The glossary in src/design.md has the new names.
 RETIRED='Asks|Away|ByHash|Carries|Errand|Fared|GivenBack|Habits|InForce|Landed|Manner|Narrow|Narrowed|Newcomer|Purse|Together|Unable|Unmade|Verb|Which|Wild'
 retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
 [ -z "$retired" ] || complain 'Retired names (src/design.md has the glossary):' "$retired"
 
-# Phrases that must not come back. ci/words.tsv says why, and what to write.
+# Phrases that must not be used again. ci/words.tsv lists them, and what to write instead.
 while IFS=$'\t' read -r phrase advice; do
     [[ $phrase != '#'* ]] || continue
     found=$(grep -rniE "(^|[^a-z])(${phrase// /[ _]})([^a-z]|\$)" --include='*.rs' --include='*.md' --include='*.sh' --include='*.py' \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The stress tests under ThreadSanitizer. The standard library is not instrumented (that needs its source), so
-# what it alone does is suppressed in ci/tsan.supp; everything of ours and of our dependencies is checked.
+# Runs the stress tests under ThreadSanitizer. The standard library is not instrumented, because that needs its source. Reports
+# about its own code are suppressed in ci/tsan.supp. All code of this crate and of its dependencies is checked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(rustc -vV | sed -n 's/^host: //p')
