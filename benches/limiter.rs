@@ -2,12 +2,12 @@
 //!
 //! Direct, keyed and compact limiters with GCRA, the default clock and the default hasher; 1,000, 1 M and (with
 //! `TOLLGATE_BENCH_LARGE=1`) 10 M keys; one and two threads; admitted and denied. Compact limiters have four slots per
-//! key, so that hardly any key is evicted.
+//! key, so that almost no key is evicted.
 //! Each thread draws its own keys, uniformly, from a stream made in advance. Threads start at a barrier, outside the
 //! measured time. A time is the cost of a call for its thread (wall time × threads / calls). A call of `check_many`
 //! checks 16 keys and allocates their decisions. The throughput counts the checks of all threads.
-//! Known bias: uniform keys are kinder to contended words than real, skewed ones. `benches/peers.rs` measures the peers
-//! and the floor in one run with Tollgate.
+//! Known bias: uniform keys cause less contention than the skewed keys of real traffic. `benches/peers.rs` measures the
+//! peers and the floor in one run with Tollgate.
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! Many threads use one limiter. While time runs, every interval of every key stays within the algorithm's bound.
-//! While time stands, all threads together are admitted exactly what one thread would be.
+//! While the clock does not advance, all threads together are admitted exactly as many units as one thread would be.
 
 use super::draw;
 use super::gate::{self, Built, Reading, Store, Time};
@@ -18,7 +18,7 @@ use tollgate::{ManualClock, QuantaClock, StdClock, Timestamp};
 const ROOMY: usize = 1 << 17;
 
 pub(crate) fn play(round: &mut Round<'_>) -> Found {
-    // Rounds with standing time are short. They find denials without a reason.
+    // Rounds in which the clock does not advance are short. They find denials without a reason.
     standing(round)?;
     standing(round)?;
     running(round)
@@ -111,8 +111,8 @@ fn judge(round: &mut Round<'_>, kind: Kind, spec: Spec, store: Store, built: &Bu
     })
 }
 
-/// In each turn, time stands while all threads send requests until all are denied. Then time jumps: a little, far, or
-/// back, if a step back means the same to the store and to the oracle.
+/// In each turn, the clock does not advance while all threads send requests until all are denied. Then time jumps: a
+/// little, far, or back, if a step back means the same to the store and to the oracle.
 fn standing(round: &mut Round<'_>) -> Found {
     let (kind, store) = subject(round);
     // A thread that is held up at a sketch's first check may be denied although there is room, once.

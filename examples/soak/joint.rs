@@ -28,8 +28,8 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
 const USERS: usize = 5;
 const ROUTES: usize = 3;
 
-/// Limits for users, routes and a total, in any order, while time stands. When all threads are done, each limit holds
-/// exactly the admitted units, and no residue of denied requests.
+/// Limits for users, routes and a total, in any order. The clock does not advance. When all threads are done, each
+/// limit holds exactly the admitted units, and no residue of denied requests.
 fn all_or_nothing(round: &mut Round<'_>) -> Found {
     let clock = ManualClock::new(Timestamp::from_nanos(START));
     let [per_user, per_route, total] = [40, 60, 150].map(|most| draw::between(&mut round.random, 1, most));

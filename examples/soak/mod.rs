@@ -9,7 +9,7 @@
 //! | `gate` | limiters of all stores behind one interface, with all threads' ways to check |
 //! | `single` | one thread against the oracles, decision by decision |
 //! | `tight` | the same with too little memory |
-//! | `crowd` | many threads: intervals while time runs, equality while it stands |
+//! | `crowd` | many threads: intervals while the clock advances, equality while it does not |
 //! | `flood` | keys that come once, together with honest keys |
 //! | `reload` | quotas and rules that change under load |
 //! | `joint` | several limits on one request; refunds |

@@ -179,8 +179,8 @@ descriptors:
         Config::from_yaml("soak.yaml", &text).map_err(|error| error.to_string())
     }
 
-    /// Time stands still, so nothing refills. At most the highest limit that was in force is admitted. With enough
-    /// requests, at least the lowest limit is admitted, minus the requests that were charged twice: one for each
+    /// The clock does not advance, so nothing refills. At most the highest limit that was in force is admitted. With
+    /// enough requests, at least the lowest limit is admitted, minus the requests that were charged twice: one for each
     /// thread and load.
     pub(super) fn loaded_under_load(round: &mut Round<'_>) -> Found {
         let clock = ManualClock::new(Timestamp::from_nanos(super::START));

@@ -52,7 +52,7 @@ fn asked_each_time(round: &mut Round<'_>) -> Found {
     });
     let oracle = kind.oracle(spec);
     let what = format!("{kind:?} {spec:?} at a server, {} machines", round.threads);
-    // Times are rounded to microseconds, and so are arrival times.
+    // Both the times of requests and the arrival times are rounded to microseconds.
     round.judge(&Bound { most_in: &|t| oracle.most_in(t), more_ns: 2_000, forgets: true, spared: 0, what })
 }
 

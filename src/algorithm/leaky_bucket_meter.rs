@@ -33,7 +33,7 @@ pub struct LeakyBucketMeter {
 }
 
 impl LeakyBucketMeter {
-    /// Creates a bucket of `burst` units that drains `limit` units per period. Every quota fits.
+    /// Creates a bucket of `burst` units that drains `limit` units per period. Accepts every quota.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { pace: Pace::new(&quota) }

@@ -37,7 +37,7 @@ pub struct LeakyBucketQueue {
 }
 
 impl LeakyBucketQueue {
-    /// Creates a queue of `burst` units that leave at `limit` per period. Every quota fits.
+    /// Creates a queue of `burst` units, from which `limit` units leave per period. Accepts every quota.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { pace: Pace::new(&quota) }

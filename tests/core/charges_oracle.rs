@@ -178,7 +178,7 @@ fn debt_delay(kind: Kind, before: &dyn Oracle, after: &dyn Oracle, at: u64) -> u
     }
 }
 
-/// Each decision equals the oracle's, and so do all figures after it.
+/// Checks that each decision, and all figures after it, equal the oracle's.
 fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn Subject) {
     let &Reading { kind, spec, .. } = reading;
     let mut oracles: Vec<_> = (0..KEYS).map(|_| reading.oracle()).collect();

@@ -1,6 +1,6 @@
-//! Effects of a limiter on its process:
+//! Tests the effects of a limiter on its process:
 //!
-//! - A denial and a peek write nothing, and neither does any other call that promises it.
+//! - A denial, a peek, and any other call that promises it write nothing.
 //! - Lock-free calls are lock-free: a thread that is stopped anywhere in a call does not block other threads.
 //! - No limiter starts a thread, and a dropped watcher leaves no thread or open file.
 //! - A constructor that panics reports its caller.

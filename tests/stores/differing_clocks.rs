@@ -270,7 +270,7 @@ proptest! {
         }
     }
 
-    /// Each wrong time may give a key one more burst while it stands, and one more when it is dropped.
+    /// Each wrong time may give a key one more burst while it is the newest time, and one more when it is dropped.
     #[test]
     fn absurd_times_admit_bounded_bursts(
         steps in prop::collection::vec((0..40_u64, 0..500_u64), 1..200),

@@ -77,7 +77,7 @@ fn deadline_wakes_thread_behind_head() {
             thread::yield_now();
         }
         clock.advance(ms(100));
-        // The head and the second are very late. The third has no time left, wherever it stands in line.
+        // The head and the second waiter are very late. The third waiter has no time left, at any place in line.
         assert!(late.join().unwrap().unwrap_err().is_too_late());
         clock.advance(ms(100));
         assert!(head.join().unwrap().is_ok() && second.join().unwrap().is_ok());

@@ -199,7 +199,7 @@ impl<const COUNTS: u32> WindowWord<COUNTS> {
         if is_allowed { Outcome::Allowed } else { Outcome::Denied }
     }
 
-    /// Returns the time from `now_ns` to the end of the window that is `later` windows after the one of `now_ns`.
+    /// Returns the time from `now_ns` to the end of the window that is `later` windows after the window of `now_ns`.
     #[inline]
     fn ends_in_ns(&self, later: u64, now_ns: u64) -> u64 {
         let index = self.indices.floor(now_ns);

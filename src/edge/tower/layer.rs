@@ -23,7 +23,7 @@ use crate::edge::http::Fields;
 /// Limits the requests to a service. A request that the [limit](super::Limit) denies gets status 429 and does not reach
 /// the service.
 ///
-/// Clones of a layer share one limit, and so do all services that the layer wraps. The layer accepts any body type and
+/// All clones of a layer, and all services that they wrap, share one limit. The layer accepts any body type and
 /// changes the response's body to a [`Body`](super::Body). Errors come from the inner service only. The layer never
 /// delays a request: it ignores the wait that a queueing algorithm computes
 /// ([`Decision::delay`](crate::Decision::delay)).

@@ -197,7 +197,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Takes a block from the deposits, if a slot holds the missing units. Of several such slots, uses the one that
+    /// Takes a block from the deposits, if a slot holds the missing units. If several slots do, uses the slot that
     /// expires first.
     fn draw(&self, now_ns: u64, missing: u64, wanted: u64, hand: &mut Gathered) -> bool {
         let layout = &self.terms.layout;

@@ -312,7 +312,7 @@ mod tests {
     }
 
     /// At first, a caller counts as being behind the newest window by the allowed lag. After a second of such windows,
-    /// the newest window is given up, and callers count in their own windows.
+    /// the wrong newest window is dropped, and callers count in their own windows.
     #[test]
     fn wrong_newest_window_is_given_up() {
         for wrong in [1_010, 1_000_000, u64::MAX / 500_000_000] {

@@ -29,7 +29,7 @@ fn unmatched_rules_are_listed_after_first_request() {
     assert_eq!(unmatched(&scene).len(), 4);
     let _ = scene.ask(&[("a", "x")]);
     assert_eq!(unmatched(&scene), ["d|b", "d|c#name=hourly", "d|c#name=daily"]);
-    // A peek counts as a match, and so does a rule that another rule replaces.
+    // A peek counts as a match. A rule that another rule replaces also counts as matched.
     let _ = scene.ask_n(&[("b", "x")], 0);
     let _ = scene.ask(&[("c", "x")]);
     assert!(unmatched(&scene).is_empty());

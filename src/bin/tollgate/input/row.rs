@@ -90,8 +90,9 @@ impl Row {
         }
     }
 
-    /// Adds the value of another field, if the record has it. A value that is empty or `-` is missing too, as in logs.
-    /// So is a list without the client's address. An address is written as a server writes it into descriptors.
+    /// Adds the value of another field, if the record has it. A value that is empty or `-` counts as missing, as in
+    /// logs. A list without the client's address counts as missing too. An address is written as a server writes it
+    /// into descriptors.
     pub fn add_field(&mut self, value: Option<&[u8]>) {
         let Some(value) = value.filter(|&value| !matches!(value, b"" | b"-")) else {
             return self.field_ends.push(None);

@@ -102,7 +102,7 @@ fn texts(row: Option<&Row>) -> Vec<String> {
     row.map_or_else(Vec::new, |row| row.cell_iter().map(comfy_table::Cell::content).collect())
 }
 
-/// Returns the least width of a column: headers wrap between words, and so do long cells.
+/// Returns the minimum width of a column. Headers and long cells wrap between words.
 fn least(table: &Table, names: &[String], at: usize) -> usize {
     let word =
         names.get(at).map_or(0, |name| name.split(' ').map(|word| word.chars().count()).max().unwrap_or(0));

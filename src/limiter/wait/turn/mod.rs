@@ -49,8 +49,8 @@ use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::store::{Operation, Store};
 
-/// How late a wake-up may be without a delay of later turns. Tokio's timer has ticks of a millisecond, and so does the
-/// system call in which it sleeps.
+/// How late a wake-up may be without a delay of later turns. Tokio's timer and the system call in which it sleeps both
+/// have ticks of a millisecond.
 const LATE_NS: u64 = 2_000_000;
 
 /// How long a waiter stays after its deadline, if the line may be moving at that moment. The time counts from the
@@ -322,14 +322,14 @@ fn at_once(seen: &Decision) -> Decision {
     Decision::new(Outcome::Allowed, seen.cost(), seen.limit(), seen.at().as_nanos(), facts)
 }
 
-/// Returns how long after an uncharged decision `cost` units could go.
+/// Returns how long after an uncharged decision a request of `cost` units conforms.
 fn turn(seen: &Decision, cost: u64) -> u64 {
     let units = cost.min(seen.limit());
     turn_behind(seen, u128::from(units), units)
 }
 
-/// Returns how long after an uncharged decision `units` could go if `total` units are charged and these are the last
-/// of them. The result is too small if the algorithm cannot predict the effect of the other units.
+/// Returns how long after an uncharged decision a request of `units` units conforms, if `total` units are charged and
+/// this request is the last. The result is too small if the algorithm cannot predict the effect of the other units.
 fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
     let total = u64::try_from(total).unwrap_or(u64::MAX);
     let mut facts = *seen.facts();

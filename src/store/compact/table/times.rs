@@ -9,9 +9,9 @@ use crate::base::sync::Ordering::{AcqRel, Relaxed};
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Raises the newest time to a moment, before the call writes anything as of this moment.
     ///
-    /// A moment may be later than the caller's own time. When the call chose such a moment, it was not after `high`. If
-    /// it is after `high` now, the newest time was wrong and has been given up in the meantime. Then the call begins
-    /// again at its own time.
+    /// A moment may be later than the caller's own time. When the call chose such a moment, the moment was not after
+    /// `high`. If it is after `high` now, the newest time was wrong and has been dropped in the meantime. The call then
+    /// begins again at its own time.
     pub(super) fn announce(&self, word: &N, at: &Moment) -> Result<(), Again> {
         if at.now_ns > at.own_ns && at.now_ns > self.newest.high() {
             return Err(Again::AsOf(at.own_ns));
@@ -89,7 +89,8 @@ mod tests {
     use crate::algorithm::compact::ticks::{Interval, UnitRate};
     use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
 
-    /// A call may still use a wrong time that was given up after its decision. The call does not bring this time back.
+    /// A call may still use a wrong newest time that was dropped after its decision. The call does not restore this
+    /// time.
     #[test]
     fn running_call_does_not_restore_wrong_time() {
         let rate = UnitRate { interval: Interval { num: 10, den: 1 }, burst: 1 };
