@@ -140,7 +140,7 @@ fn deserving(
     oracle: &mut dyn Oracle,
 ) -> Found {
     let before = gate::now_of(time);
-    // By this time, and not by a later clock reading.
+    // Checks at this time, not at a later clock reading.
     let allowed = gate.ask(4, key, cost, before);
     if hand.told(allowed) {
         if cost <= oracle.capacity() {

@@ -53,7 +53,7 @@ fn all_or_nothing(round: &mut Round<'_>) -> Found {
                 of_all.on().cost(1),
                 sliding.on().cost(1),
             );
-            // The other order is also refunded in the other order.
+            // Half of the checks list the limits in the other order, and refund them in that order.
             let is_refunded = hand.random.below(4) == 0;
             let allowed = if hand.random.below(2) == 0 {
                 let charge = check_all(limits);
@@ -152,7 +152,7 @@ fn given_back(round: &mut Round<'_>) -> Found {
                     held.push((place, id, decision));
                 }
                 if held.len() > 3 {
-                    // In any order; some are never refunded, and some only in part.
+                    // Refunds charges in any order. Some charges are never refunded, and some only in part.
                     let (place, id, charge) = held.swap_remove(super::below(&mut hand.random, 4));
                     // `settle` does not return the refunded amount. For a charge that need not wait, it is the whole
                     // charge.

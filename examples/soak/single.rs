@@ -296,7 +296,7 @@ fn in_stripes(round: &mut Round<'_>) -> Found {
             );
         }
     }
-    // Long after all leases, at one instant.
+    // Checks at one instant, long after all leases have expired.
     now += 1_000 * spec.period_ns;
     clock.set(Timestamp::from_nanos(now));
     oracle = oracle.copy();

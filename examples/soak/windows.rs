@@ -37,7 +37,7 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
                 let cost = 1 + hand.random.below(spec.limit.min(3));
                 gate::ask(hand, gate, &time, (key, cost, cost));
             }
-            // Other keys, which share counters with these.
+            // Checks other keys, which share counters with the keys above.
             for _ in 0..hand.random.below(16) {
                 let key = 1_000 + u32::try_from(hand.random.below(1 << 20)).expect("a number of 32 bits");
                 hand.checks += 1;

@@ -68,7 +68,7 @@ impl Element {
         let mut text = format!("for=\"{node}\"");
         if let Some(host) = host {
             text.push_str(";host=\"");
-            // Shorter than the part of an element that the reader uses.
+            // The host is shorter than the part of an element that the reader uses.
             for character in host.chars().filter(|character| matches!(character, ' '..='~')).take(200) {
                 if matches!(character, '"' | '\\') {
                     text.push('\\');
@@ -168,7 +168,7 @@ fuzz_target!(|input: Input| {
         let found = client(&trusted).address(Head::of(&all));
         match naive(input.peer, &trusted, &addresses) {
             Some(expected) => assert_eq!(found, expected, "{trusted:?} {lines:?}"),
-            // Left of the proxies' part: the simple syntax still shows it.
+            // The client's address is left of the proxies' part. The simple syntax still shows it.
             None if !input.forwarded && lines.iter().all(|line| line.len() < 500) => {
                 let every = split(&lines);
                 let expected = naive(input.peer, &trusted, &every).unwrap_or_else(|| match &trusted {

@@ -75,7 +75,7 @@ fn play(bytes: &mut Unstructured<'_>, case: &Case) -> arbitrary::Result<Corpus> 
         return Ok(Corpus::Reject);
     }
     let ops: Vec<(Op, Operation)> = ops.iter().map(|op| Ok((*op, verb(bytes)?))).collect::<Result<_, _>>()?;
-    // Not at time zero: a word in fractions moves that time by one.
+    // Does not start at time zero, because a word in fractions moves that time by one.
     let start = (*start).max(1);
     if let Some(limiter) = direct(*kind, *spec) {
         check_no_units_created(*kind, *spec, start, start - 1, &ops, &*limiter);

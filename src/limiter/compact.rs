@@ -1,4 +1,4 @@
-//! Methods that only compact limiters have. They hold fingerprints of keys.
+//! Methods that only compact limiters have. A compact limiter keeps fingerprints of keys.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};

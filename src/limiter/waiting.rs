@@ -32,7 +32,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.wait_n(key, 1)
     }
 
-    /// Returns a wait that blocks the calling thread until `cost` units of `key` are admitted, all at once.
+    /// Returns a wait that blocks the calling thread until all `cost` units of `key` are admitted together.
     pub fn wait_n<'a, Q>(&'a self, key: &'a Q, cost: u64) -> Wait<'a, S, C, Q>
     where
         S: Store<Q>,
@@ -66,7 +66,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.until_ready_n(key, 1)
     }
 
-    /// Returns a future that waits until `cost` units of `key` are admitted, all at once. Feature `tokio`.
+    /// Returns a future that waits until all `cost` units of `key` are admitted together. Feature `tokio`.
     #[cfg(feature = "tokio")]
     pub fn until_ready_n<'a, Q>(&'a self, key: &'a Q, cost: u64) -> UntilReady<'a, S, C, Q>
     where

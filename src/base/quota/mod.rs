@@ -1,4 +1,4 @@
-//! Quotas: the number of units per period, and the number of units at once.
+//! Quotas: the number of units per period, and the burst.
 
 mod error;
 mod text;

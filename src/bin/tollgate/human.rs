@@ -50,7 +50,7 @@ pub fn chance(chance: f64) -> String {
         reason = "`as` saturates; NaN is none"
     )]
     let part = (chance * WHOLE as f64).round() as u64;
-    // Not rounded to 0 % or to 100 %.
+    // A chance above 0 is not rounded to 0 %, and a chance below 1 is not rounded to 100 %.
     let (least, most) = (u64::from(chance > 0.0), WHOLE - u64::from(chance < 1.0));
     share(part.clamp(least, most), WHOLE)
 }

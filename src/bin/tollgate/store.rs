@@ -289,7 +289,7 @@ impl Storage {
                 (Some((why, instead)), _) if by_name => {
                     return Err(Error::usage(format!("{name}: {why}; {instead}")));
                 }
-                // The same reason as for the one before.
+                // The reason is the same as for the previous algorithm.
                 (Some((why, _)), Some((names, same))) if *same == why => *names += &format!(", {name}"),
                 (Some((why, _)), _) => left_out.push((name, why)),
             }

@@ -1,4 +1,4 @@
-//! Sketches of windows of time; an old window expires without any work.
+//! Sketches that count in windows of time. No thread needs to clear an old window.
 //!
 //! ```text
 //! word = [ tag | payload ]        tag: the index of the payload's window, modulo 2^bits

@@ -151,7 +151,7 @@ const FIELDS: [NamedField; 14] = [
     ("request", |line| line.request),
     ("method", |line| request_part(line, 0)),
     ("path url request_uri", |line| request_part(line, 1)),
-    // Without the query.
+    // The path without the query.
     ("bare_path cs-uri-stem", |line| request_part(line, 1).split(|&b| b == b'?').next().unwrap_or(b"-")),
     ("protocol", |line| request_part(line, 2)),
     ("status", |line| line.status),
@@ -232,7 +232,7 @@ mod tests {
             ("192.0.2.9:80 2001:db8::1 - -", "192.0.2.9:80", "2001:db8::1", "-"),
             ("shop.example:443 host.example - -", "shop.example:443", "host.example", "-"),
             ("shop.example:443 192.0.2.1:5551 - -", "shop.example:443", "192.0.2.1:5551", "-"),
-            // Not with a virtual host, whatever name a client logs in by.
+            // These lines have no virtual host, for any name that a client logs in with.
             ("192.0.2.1 - -", "", "192.0.2.1", "-"),
             ("192.0.2.1:5551 - jo doe", "", "192.0.2.1:5551", "jo doe"),
             ("192.0.2.1 - 192.0.2.2 x", "", "192.0.2.1", "192.0.2.2 x"),

@@ -248,7 +248,7 @@ mod tests {
         let each = |step: u64| (0..60).map(|n| T + n * step).collect::<Vec<_>>();
         assert_eq!(column(each(SECOND)), Duration::from_secs(1));
         assert_eq!(column(each(SECOND / 10)), Duration::from_millis(100));
-        // By the minute.
+        // One time per minute gives columns of a minute.
         assert_eq!(column((0..60).map(|n| (T / MINUTE + n) * MINUTE).collect()), Duration::from_secs(60));
         // One time with a part of a second is enough.
         let mut finer = each(SECOND);
@@ -273,7 +273,7 @@ mod tests {
         assert!(axis.place(other.start) > 0.6 && axis.place(other.start) < 0.61);
         assert_eq!(TimeAxis::day(other), "29 Aug 2017");
         assert!((5..12).contains(&axis.ticks().len()), "{:?}", axis.ticks());
-        // A short one is time like any other.
+        // A short gap is not cut out.
         assert_eq!(TimeAxis::new(blocks(HOUR), 270).pieces.len(), 1);
         // If many gaps are alike, they are normal for the log.
         assert_eq!(TimeAxis::new(evenly(T, T + 100 * DAY), 270).pieces.len(), 1);

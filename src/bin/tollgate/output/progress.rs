@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(size(&[file.clone(), file.clone()]), Some(2 * bytes));
         assert_eq!(size(&[file, "-".into()]), None);
         assert_eq!(size(&["/dev/null".into()]), None);
-        // So the bar shows no fraction.
+        // Without a known size, the bar shows no fraction.
         assert_eq!(bar_of_bytes().length(), None);
         assert_eq!(bar(7, "reading").length(), Some(7));
     }

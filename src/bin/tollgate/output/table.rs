@@ -77,7 +77,7 @@ fn in_width(mut table: Table, droppable: &[usize], width: usize) -> String {
     }
     for (at, width) in widths.iter().enumerate() {
         let constraint = match width {
-            // With one blank on each side.
+            // The column has one blank on each side.
             Some(width) => {
                 ColumnConstraint::Absolute(Width::Fixed(u16::try_from(width + 2).unwrap_or(u16::MAX)))
             }
@@ -131,7 +131,7 @@ mod tests {
                 assert!(text.contains(part), "{part}:\n{text}");
             }
         }
-        // Then a column is left out and named.
+        // In a narrower table, a column is left out, and a note names it.
         let text = in_width(table(), &[3], 45);
         assert!(!text.contains("12,345") && text.contains("1,234"), "{text}");
         assert!(

@@ -61,7 +61,7 @@ mod tests {
         };
         assert_eq!(of(&["5/10s"], 9), [3, 5, 6, 9]);
         assert_eq!(of(&["5/min"], 9), [6, 9]);
-        // The ends of both, each once.
+        // With two limits, the ends of the windows of both, each once.
         assert_eq!(of(&["5/10s", "5/min", "5/d"], 9), [3, 5, 6, 9]);
         // The fullest windows: 3, 2, 1 and 3 units; with the other limit, 6 and 3.
         assert_eq!(of(&["5/10s"], 3), [3, 5, 9]);

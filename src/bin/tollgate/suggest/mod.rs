@@ -263,7 +263,7 @@ impl Trials<'_> {
             match self.meets(limits) {
                 Ok(true) => return self.bisect(limits, place, low),
                 Ok(false) => low = limits[place],
-                // The first limit is valid: this one is out of range.
+                // The first limit was valid, so this limit is out of range.
                 Err(_) if low > 0 => return Err(self.goal_not_met(&with(limits, place, low))),
                 Err(error) => return Err(error),
             }

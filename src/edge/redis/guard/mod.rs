@@ -105,8 +105,8 @@ impl Guard {
         let flight = self.start_call(transport.part(call))?;
         let asked = transport.call(call);
         let late = || Error::new(ErrorKind::Timeout, format!("no answer within {:?}", self.settings.timeout));
-        // Without a runtime there is no timer. A transport that needs a runtime returns an error; a transport that
-        // needs none answers.
+        // Without a runtime there is no timer. A transport that needs a runtime then returns an error. Any other
+        // transport answers.
         let answer = if Handle::try_current().is_ok() {
             tokio::time::timeout(self.settings.timeout, asked).await.unwrap_or_else(|_| Err(late()))
         } else {

@@ -338,7 +338,7 @@ async fn closed_denies_until_the_next_probe() {
     assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
     tokio::time::advance(Duration::from_millis(1)).await;
     assert_eq!(ask(&guard, &server).await, Ok(()), "the server is asked again when retry_after has passed");
-    // More than the maximum of the tighter limit.
+    // The cost is more than the maximum of the tighter limit.
     assert!(guard.fallback(b"a", 9, NOW).decision().is_never());
     assert_eq!(guard.health().closed, 3);
 }

@@ -258,7 +258,7 @@ fn stranded(setup: &Setup, load: &[(u64, u32)]) -> u64 {
         each[*node as usize].push((*at, *node));
     }
     let of = |load: &Vec<(u64, u32)>| {
-        // Two round trips, at their longest.
+        // Six times the one-way delay is the longest time of two round trips.
         let use_of = most_within(load, life / 4 + 6 * setup.network.way_ns()).min(MAX_BLOCK);
         let mut falls = std::collections::HashMap::<u64, u64>::new();
         for pair in load.windows(2) {

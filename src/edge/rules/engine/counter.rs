@@ -316,7 +316,7 @@ impl LocalCounter {
             true => Outcome::Denied,
         };
         let judged = match outcome {
-            // The time when the request and the headroom fit.
+            // This peek computes the time at which the request conforms with the headroom added to its cost.
             Outcome::Denied => generation.peek(key, when, cost.saturating_add(headroom)),
             _ => taken,
         };

@@ -265,7 +265,7 @@ fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {
     let each = SAYS.iter().map(|(what, says)| (*what, says(before), says(after)));
     let mut differences: Vec<Difference> = each.filter_map(difference).collect();
     if differences.is_empty() {
-        // A setting that is missing from the list above.
+        // The difference is in a setting that the list above does not have.
         let (before, after) = (format!("{before:?}"), format!("{after:?}"));
         differences.push(Difference { what: "settings", before, after });
     }

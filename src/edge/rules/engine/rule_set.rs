@@ -231,7 +231,7 @@ impl ActiveDomain {
     #[inline]
     pub(super) fn find(&self, descriptor: &Descriptor<'_>) -> impl Iterator<Item = (u32, &ActiveRule)> {
         let found = self.tree.find(descriptor.entries(), descriptor.tier).rules();
-        // The number of rules fits.
+        // The number of rules fits in 32 bits.
         let first = u32::try_from(found.start).unwrap_or(u32::MAX);
         (first..).zip(self.rules.get(found).unwrap_or_default())
     }

@@ -94,7 +94,7 @@ impl Places {
         let rewatch = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write))
             | EventKind::Modify(ModifyKind::Data(_)) => false,
-            // A read. This process reads the files itself.
+            // Ignores reads, because this process reads the files itself.
             EventKind::Access(_) => return None,
             _ => true,
         };
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(places.files, BTreeSet::from([root.join("there/v1/real.yaml")]));
         assert!(names(&places, &["limits.yaml", "now", "real.yaml"]));
 
-        // Absolute, and to itself.
+        // An absolute link, and then a link to itself.
         symlink(root.join("there/v1/real.yaml"), root.join("here/absolute.yaml")).unwrap();
         let places = Places::of(&[root.join("here/absolute.yaml")]);
         assert_eq!(places.files, BTreeSet::from([root.join("there/v1/real.yaml")]));

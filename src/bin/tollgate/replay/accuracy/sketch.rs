@@ -12,7 +12,7 @@ use crate::store::Storage;
 /// The store of one result.
 pub fn json(storage: &Storage, figures: &StoreFigures) -> Value {
     let Saturation { false_positive, overcounted, denied, .. } = figures.saturation;
-    // At the end of the fullest window, as chances from 0 to 1.
+    // The saturation at the end of the fullest window, as chances from 0 to 1.
     let saturation =
         json!({ "false_positive": false_positive, "overcounted": overcounted, "denied": denied });
     json!({ "sketch": merged([
