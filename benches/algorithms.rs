@@ -3,9 +3,9 @@
 //! One thread calls one direct limiter with given times (`check_at`), so there is no clock, no hash and no look-up. The
 //! measured time covers the arithmetic, the load and, for an admitted check, one uncontended compare-and-swap. The row
 //! `floor` is that swap alone.
-//! Admitted: one unit every two milliseconds with a quota of 1,000 per second, so windows turn and buckets refill as in
-//! practice. Denied: time stops on a used-up limit.
-//! Known bias: a loop over one word keeps it in the first-level cache and its branches predicted.
+//! Admitted: one unit every two milliseconds with a quota of 1,000 per second, so windows end and buckets refill as in
+//! practice. Denied: the limit is used up, and time does not advance.
+//! Known bias: a loop over one word keeps the word in the first-level cache, and the processor predicts all branches.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! What does counting in a sketch cost, compared with pingora-limits and fastbloom, and what does a window's turn cost?
+//! What does counting in a sketch cost, compared with pingora-limits and fastbloom? And what does a *turn* cost, the
+//! change from one window to the next?
 //!
 //! ```text
 //! cargo bench --bench sketches                        the tables

@@ -1,4 +1,5 @@
-//! The cost of a window's turn: single events, timed near turns and away from turns.
+//! The cost of a *turn*, the change from one window to the next. This bench times single events near turns and away
+//! from turns.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

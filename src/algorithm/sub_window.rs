@@ -50,8 +50,8 @@ impl SubWindow {
     /// Creates a lenient counter that divides the quota's period into `parts` sub-windows.
     ///
     /// # Panics
-    /// Panics if `parts` is 0 or above [`SubWindow::MAX_PARTS`], or if the word has no room for the limit.
-    /// [`SubWindow::try_new`] returns the error instead.
+    /// Panics if `parts` is 0 or above [`SubWindow::MAX_PARTS`], or if a 64-bit word has no room for both the limit and
+    /// the index of the sub-window. [`SubWindow::try_new`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota, parts: u32) -> Self {
@@ -61,8 +61,8 @@ impl SubWindow {
     /// Creates a counter like [`SubWindow::new`].
     ///
     /// # Errors
-    /// Returns an error if `parts` is 0 or above [`SubWindow::MAX_PARTS`], or if the word has no room for both the
-    /// limit and the index of the sub-window; the error states the maximum.
+    /// Returns an error if `parts` is 0 or above [`SubWindow::MAX_PARTS`], or if a 64-bit word has no room for both the
+    /// limit and the index of the sub-window. The error states the maximum.
     pub fn try_new(quota: Quota, parts: u32) -> Result<Self, QuotaError> {
         Ok(Self::checked(&quota, parts)?)
     }

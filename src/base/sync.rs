@@ -273,7 +273,7 @@ pub(crate) mod epoch {
         /// Calls `free` with `ptr` and `part` once no thread is pinned.
         ///
         /// # Safety
-        /// The contract is that of `retire` outside the models.
+        /// The same contract as `retire` outside the models.
         pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, free: unsafe fn(*mut T, usize)) {
             // SAFETY: all thin pointers have one layout, and `free` is called only with this pointer.
             let free =

@@ -46,8 +46,8 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// second error cannot occur. An error changes nothing.
     ///
     /// # Complexity
-    /// That of a new limiter, and O(keys) or O(slots) if the last change is not paid yet. The first check of a key
-    /// after the change also looks for the key in the old store.
+    /// The cost of creating a new limiter, and O(keys) or O(slots) if the last change is not paid yet. The first check
+    /// of a key after the change also looks for the key in the old store.
     pub fn set_quota(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
         self.store.set_quota(quota, carry, || self.time(None))
     }

@@ -250,7 +250,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// ```
     ///
     /// # Complexity
-    /// That of [`RateLimiter::refund`] or [`RateLimiter::charge_unchecked`], and one peek.
+    /// The same as for [`RateLimiter::refund`] or [`RateLimiter::charge_unchecked`], plus one peek.
     pub fn settle<Q: ?Sized>(&self, key: &Q, charge: &Decision, actual: u64) -> Decision
     where
         S: Store<Q>,

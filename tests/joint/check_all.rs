@@ -290,7 +290,7 @@ mod random {
             }
             for (index, answer) in decision.each().iter().enumerate() {
                 let oracle = &oracles[index][usize::from(ask.keys[index])];
-                // An event of a spacing limiter counts as one, whatever it costs.
+                // With a minimum spacing, a request is one event. Its cost does not matter.
                 let left = oracle.remaining(now).min(answer.limit());
                 prop_assert_eq!(answer.remaining(), left, "limit {}: {:?}", index, decision);
             }

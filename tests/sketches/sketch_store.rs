@@ -6,7 +6,7 @@
 //!   the key was charged.
 //! - Without room, while time does not step back, the key's own oracle admits every request that the store admits.
 //!   That oracle knows no other key, so sharing can only deny more.
-//! - Without room, whatever time does, n consecutive windows admit at most n times the limit.
+//! - Without room, even if time steps back or jumps, n consecutive windows admit at most n times the limit.
 //! - A denied request is not charged: a limiter that never saw the denied requests decides the others the same.
 //! - A peek returns the decision of the check and changes nothing. Batches decide like the single checks.
 

@@ -74,7 +74,7 @@ fn run<A: Algorithm>(algorithm: A, most_in: impl Fn(Duration) -> u64, tasks: u64
             });
         }
     });
-    // Abort some tasks, at whatever point they are.
+    // Abort some tasks, at any point of their wait.
     let aborted = running.len() / 8;
     for task in &running[..aborted] {
         task.abort();

@@ -189,7 +189,7 @@ fn requests(kind: Kind, spec: Spec, store: Store, drops: bool, drafts: &[Draft])
             (_, 2) => (span, span.map(|span| (span / 2) | 1)),
             _ => (None, None),
         };
-        // With known turns, a request that would be late is refused immediately, even if others leave the line later.
+        // With known turns, a request that would be late is denied immediately, even if others leave the line later.
         // With unknown turns it is not, so a schedule has either deadlines or drops.
         let (within, dropped) = match (Model::knows_turns(kind), drops) {
             (true, _) => (within, dropped),

@@ -228,7 +228,7 @@ impl CompactState for TatWord {
         // In a queue, or if the request waits, only the last charge can be refunded. The same is true for events.
         let is_last = at.wrapping_add(then) == reference.wrapping_add(ahead);
         if self.kind == TatVariant::Event {
-            // A request is one event, whatever it cost.
+            // A request of any cost is one event.
             let whole = is_last && charged > 0 && units >= charged;
             return whole.then(|| Moved { ahead: ahead - ahead.min(interval), units: charged });
         }

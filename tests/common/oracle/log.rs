@@ -59,7 +59,7 @@ impl Oracle for Log {
     }
 }
 
-/// At least `spacing` between two admissions, whatever they cost. `most_in` counts admissions, not units.
+/// At least `spacing` between two admissions of any cost. `most_in` counts admissions, not units.
 #[derive(Clone, Debug)]
 pub(crate) struct Spacing {
     spacing: u128,

@@ -97,7 +97,7 @@ impl Guard {
         }
     }
 
-    /// Calls the server, unless its breaker is open. Waits at most for the time-out, whatever the transport does.
+    /// Calls the server, unless its breaker is open. Waits at most for the time-out, even if the transport hangs.
     ///
     /// # Panics
     /// Panics in a tokio runtime that was built without its timer, as all of tokio's time functions do.

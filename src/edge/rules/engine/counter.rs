@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Rule, and the Counter that it had before ──prepare──► Prepared ──finish──► Counter
-//!                                           creates the store   │  puts the counter in force; from then on, a counter of
+//!                                           creates the store   │  puts the counter in force; from then on, a counter
+//!                                           of
 //!                                                               ▼  this process takes over debts from the previous one
 //! ```
 
@@ -285,9 +286,9 @@ impl LocalCounter {
     }
 
     /// Counts a request first and decides afterwards. The store has room for one unit more than the maximum in use. If
-    /// that unit is taken, the limit is exceeded, by whatever amount. A request that sets its own limit is counted in
-    /// full (`whole`), because its store has room for any limit. `elsewhere` is the number of units in another counter
-    /// of the same requests.
+    /// that unit is taken, the limit is exceeded; the amount is unknown. A request that sets its own limit is counted
+    /// in full (`whole`), because its store has room for any limit. `elsewhere` is the number of units in another
+    /// counter of the same requests.
     pub(super) fn count(
         &self,
         key: &str,

@@ -59,12 +59,13 @@
 //!
 //! - A thread that charges the word of its key charges exactly the state that it saw.
 //! - A thread that evicts a key has recorded exactly the debt that the key has again.
-//! - A new key looks again after its insertion. If its key has appeared in another slot in the meantime, or a larger
-//!   debt in the sketch, it finds this. Under `Inherit` it does not look again, but this policy allows no refunds.
+//! - A thread that inserted a key looks again afterwards. It then finds the key in another slot, or a larger debt in
+//!   the sketch, if either has appeared in the meantime. Under `Inherit` the thread does not look again, but this
+//!   policy allows no refunds.
 //!
-//! *When a refund is refused.* A new key that retreats expects its own word, unchanged by a refund. So a key gets no
+//! *When a refund is rejected.* A new key that retreats expects its own word, unchanged by a refund. So a key gets no
 //! refund if it is in two slots, or if the sketch has a debt for it. The refunding thread always sees the insert into
-//! the other slot, or the spilled debt. (The gap of three threads stays as it is.) For the same reason, a key gets no
+//! the other slot, or the spilled debt. (The gap of three threads remains.) For the same reason, a key gets no
 //! refund if it returned before its spilled debt was paid. A refund would not lower the debt in the sketch anyway.
 
 #[cfg(all(test, tollgate_loom))]

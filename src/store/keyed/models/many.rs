@@ -1,4 +1,4 @@
-//! Eight threads on a table whose shards begin with two words, by shuttle: see `sync::sample`.
+//! Shuttle models: eight threads use a table whose shards begin with two words; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;

@@ -1,4 +1,4 @@
-//! Six threads check while two threads change the quota, by shuttle: see `sync::sample`.
+//! Shuttle models: six threads check while two threads change the quota; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;

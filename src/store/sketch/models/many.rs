@@ -1,4 +1,4 @@
-//! Eight threads on one key of a sketch, around the turns of its windows, by shuttle: see `sync::sample`.
+//! Shuttle models: eight threads use one key of a sketch while its windows change; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;

@@ -1,4 +1,4 @@
-//! Eight threads on the state of one key, by shuttle: see `sync::sample`.
+//! Shuttle models: eight threads use the state of one key; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;

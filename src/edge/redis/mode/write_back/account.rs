@@ -39,8 +39,8 @@ pub(super) struct Account {
     before: Option<Epoch>,
     /// The call in flight; there is at most one.
     asked: Option<Question>,
-    /// The highest total of this epoch that was ever sent. The server may have charged this total, whatever it
-    /// answered.
+    /// The highest total of this epoch that was ever sent. The server may have charged this total,
+    /// regardless of its answer.
     tried: u64,
     /// When a total of this epoch was first sent.
     tried_ns: u64,

@@ -1,4 +1,4 @@
-//! Eight threads on one bucket of two slots, by shuttle: see `sync::sample`.
+//! Shuttle models: eight threads use one bucket of two slots; see `sync::sample`.
 //!
 //! For three threads and more under `Spill` and `Forget`, the models state a bound. Each count of [`Gauges::raced`] may
 //! admit the burst of a key once more. Under `Forget` each eviction may also give a debt back. Under `Inherit` the law

@@ -1,4 +1,4 @@
-//! Eight concurrent requests at one circuit, with shuttle: see `sync::sample`.
+//! Shuttle models: eight concurrent requests use one circuit breaker; see `sync::sample`.
 
 use super::*;
 use crate::base::sync::sample;
