@@ -14,7 +14,7 @@
 //!   level, and a part of the exact values below each. literal: patterns `*/…/*`, found by one automaton over the texts
 //!   that they contain.
 //! * The second table measures whole checks (matching, deciding and counting) and compares them with the limiter alone.
-//! * Known bias: a tight loop keeps the tree in the caches, as far as it fits.
+//! * Known bias: a tight loop keeps in the caches as much of the tree as fits.
 
 #[path = "peers/summary.rs"]
 #[allow(dead_code, reason = "made for peers.rs")]

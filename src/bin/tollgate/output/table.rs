@@ -11,7 +11,7 @@ const LONGEST_CELL: usize = 24;
 const BETWEEN: usize = 3;
 
 /// A table without frames. Its header is one text with a bar between two columns; columns in `right` are right-aligned,
-/// like numbers. The table is no wider than the terminal, as far as possible: the columns in `droppable` are left out
+/// like numbers. If possible, the table is no wider than the terminal: the columns in `droppable` are left out
 /// if needed, in this order, and a line below names them.
 pub fn table(
     header: &str,

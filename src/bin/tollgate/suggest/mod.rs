@@ -274,7 +274,8 @@ impl Trials<'_> {
         }
     }
 
-    /// Lowers one of the limits as far as they still meet the goal. At `low` they do not meet it, or `low` is 0.
+    /// Lowers one limit to the smallest value at which all limits together still meet the goal. At `low` they do not
+    /// meet the goal, or `low` is 0.
     fn bisect(&mut self, limits: &mut [u64], place: usize, mut low: u64) -> Result<(), Error> {
         let mut high = limits[place];
         while high - low > 1 {

@@ -18,8 +18,8 @@ impl Plan {
 
     /// The decision about a request of this cost, at the time `at`. The request is admitted if all of it was granted.
     ///
-    /// With several limits, the decision describes one of them. If limits denied, it is the limit that has room last;
-    /// otherwise, it is the limit with the fewest units left. Times are relative to the reply's time, in whole
+    /// With several limits, the decision describes one of them. If limits denied, that is the limit that has room last.
+    /// Otherwise, it is the limit with the fewest units left. Times are relative to the reply's time, in whole
     /// microseconds, rounded up.
     pub(crate) fn decision(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
         self.decided(reply, self.outcome(cost, reply.granted >= cost), cost, at)

@@ -84,13 +84,13 @@ struct Thread {
 struct Bucket<const N: usize> {
     /// The full time.
     clock: u8,
-    /// The newest time of any written word, in full.
+    /// The newest time of any written word, with all its bits.
     newest: u8,
     slots: [Slot; WAYS],
     threads: [Thread; N],
-    /// The content of an exact sketch: arrival times in full.
+    /// The content of an exact sketch: arrival times with all their bits.
     spilled: [u8; KEYS],
-    /// The debt of each key from all its admissions: arrival times in full.
+    /// The debt of each key from all its admissions: arrival times with all their bits.
     owed: [u8; KEYS],
     /// Admissions for which the debts of the keys had no room.
     over: u8,

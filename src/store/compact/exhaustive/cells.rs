@@ -54,7 +54,7 @@ struct Sketch<const N: usize> {
     clock: u8,
     cells: [[u8; 2]; ROWS],
     threads: [Thread; N],
-    /// The debt of each key from all its admissions: arrival times in full.
+    /// The debt of each key from all its admissions: arrival times with all their bits.
     owed: [u8; KEYS.len()],
     /// Admissions for which the debts of the keys had no room.
     over: u8,

@@ -17,7 +17,7 @@ pub(crate) struct WriteBackKey {
     pub(super) allowance: Allowance,
     /// Before this time no further unit is available, and a call to the server is useless.
     retry_ns: AtomicU64,
-    /// When the full quota is available again, as far as is known.
+    /// When the full quota is available again, as far as this process knows.
     pub(super) reset_ns: AtomicU64,
     ledger: Mutex<KeyLedger>,
 }
