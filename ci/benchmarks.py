@@ -32,7 +32,7 @@ COMPARED = ["floor", COMPACT, BATCHES, KEYED, GOVERNOR, "governor", "quota", "ra
 # Storing results. The stored files are small enough to be read in a diff.
 
 def rounded(value):
-    """Four significant digits."""
+    """Returns the number with four significant digits."""
     if isinstance(value, float):
         return 0.0 if value == 0 else float(f"{value:.4g}")
     if isinstance(value, dict):
@@ -62,7 +62,7 @@ def slim_peers(report):
 
 
 def written(value, level=0):
-    """JSON with a row a line."""
+    """Returns JSON with one row per line."""
     if isinstance(value, list) and value and isinstance(value[0], (dict, list)) and level < 3:
         return "[\n" + ",\n".join("  " + json.dumps(item, ensure_ascii=False) for item in value) + "\n]"
     if isinstance(value, dict) and level < 1:
@@ -94,7 +94,7 @@ def results():
 
 
 def wrong_profiles(data):
-    """What each file of peers that another profile built should have been built by. Older files do not name theirs."""
+    """Returns a message for each results file whose build profile is not the expected one. Older files name no profile."""
     return [f"benches/results/{name}.json is of the profile {data[name]['profile']!r}, not {profile!r}"
             for name, profile in PROFILES.items() if data.get(name, {}).get("profile", profile) != profile]
 
@@ -108,7 +108,7 @@ def is_peer(subject):
 
 
 def figure(value, digits=3):
-    """A number with so many significant digits, and no exponent."""
+    """Returns the number with this many significant digits, and without an exponent."""
     if value is None:
         return ""
     if value == 0:
@@ -122,7 +122,7 @@ def ns_of(row):
 
 
 def tables(peers):
-    """Rows by scenario and threads, in the order in which they were measured."""
+    """Returns the rows by scenario and number of threads, in the order of their measurement."""
     found = {}
     for row in peers["rows"]:
         found.setdefault((row["scenario"], row["threads"]), []).append(row)
@@ -158,7 +158,7 @@ def line_of(name, points):
 
 
 def chart_files(data):
-    """Names and texts of all charts that the results are enough for."""
+    """Returns the names and texts of all charts for which there are enough results."""
     files = {}
     peers = data.get("peers")
     if peers:
@@ -231,14 +231,14 @@ def markdown(head, rows, numbers_from=1):
 
 
 def targets(data):
-    """(bench, target, the same target in the server's build or None) in the order of the benches."""
+    """Returns (bench, target, the same target in the server's build or None), in the order of the benches."""
     server = {target["target"]: target for target in data.get(SERVER, {}).get("targets", [])}
     return [(bench, target, server.get(target["target"]) if bench == "peers" else None)
             for bench in BENCHES for target in data.get(bench, {}).get("targets", [])]
 
 
 def figure_of(target):
-    """The figure with its spread: quartiles over the rounds, or the 95 % interval of pairs."""
+    """Returns the figure with its spread: the quartiles of the rounds, or the 95 % confidence interval of the pairs."""
     if target is None:
         return ""
     value = target["value"]
@@ -269,7 +269,7 @@ def targets_section(data, reasons):
 
 
 def flood_section(data):
-    """Ratios under the flood to without; empty if the results have none."""
+    """Returns the ratios of figures with the flood to figures without it. The result is empty if there are no such figures."""
     builds = [data[name]["flood"]["rows"] for name in PROFILES if (data.get(name, {}).get("flood") or {}).get("rows")]
     if not builds or "ratio" not in builds[0][0]:
         return ""
@@ -285,7 +285,7 @@ def ours(subject):
 
 
 def lost(data, build):
-    """(ratio, words) of each row of ours that is worse than the best peer's, in one build."""
+    """Returns (ratio, words) for each row of ours that is worse than the row of the best peer, in one build."""
     found = []
     for (scenario, threads), rows in tables(data[build]).items():
         best = best_peer(rows)
@@ -331,7 +331,7 @@ def lost(data, build):
 
 
 def losses(data):
-    """The words of each row of ours that is worse than the best peer's, with the worst ratio first: with two builds, the worse one's figures."""
+    """Returns the words for each row of ours that is worse than the row of the best peer, with the worst ratio first. With two builds, uses the figures of the worse build."""
     if SERVER not in data:
         return [words for _, words in sorted(lost(data, "peers"), key=lambda item: (-item[0], item[1]))]
     builds = [{tuple(words[:2]): (ratio, words) for ratio, words in lost(data, build)} for build in PROFILES]

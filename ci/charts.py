@@ -1,4 +1,4 @@
-"""Line charts as SVG, by the standard library alone.
+"""Draws line charts as SVG, with only the standard library.
 
 Made to be read at 700 pixels on light and dark pages: a ground of their own, colours of the Okabe-Ito set (distinguishable with every kind
 of colour vision), a marker of its own for each line, and names at the ends of lines instead of a legend.
@@ -35,7 +35,7 @@ STYLES = {
 
 
 class Axis:
-    """A direction of the plane: from values to pixels, and where its ticks are."""
+    """An axis: converts values to pixels, and chooses the places of its ticks."""
 
     def __init__(self, low, high, start, end, log, ticks=None, text=str):
         self.low, self.high, self.start, self.end, self.log, self.text = low, high, start, end, log, text
@@ -61,7 +61,7 @@ class Axis:
 
 
 def plain(value):
-    """A tick's number, in as few characters as say it."""
+    """Returns the shortest text for the number of a tick."""
     if value >= 1e3 and value % 1e2 == 0:
         return f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k"
     return f"{value:g}" if value >= 1e-4 or value == 0 else f"{value:.5f}".rstrip("0")
@@ -97,7 +97,7 @@ def marker(kind, x, y, colour, hollow=False, size=4.0):
 
 
 def apart(wanted, gap, low, high):
-    """Places near those that are wanted, in the same order, none nearer to another than the gap."""
+    """Returns places near the wanted places, in the same order. No two places are closer than the gap."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     places = [wanted[i] for i in order]
     for _ in range(200):
@@ -117,7 +117,7 @@ def apart(wanted, gap, low, high):
 
 def chart(title, better, lines, x_name, y_name, *, x_log=False, y_log=False, x_ticks=None, x_text=plain, y_zero=False,
           least=None, note="", shade=None, second=None):
-    """An SVG's text.
+    """Returns the text of an SVG.
 
     lines: (name, [(x, y)]) in drawing order. second: the same, drawn dashed and thin in the colour of the first of that name.
     least: what is below it (a zero, on a logarithmic axis) is drawn hollow on it. shade: (from x, words) greys what is beyond.
@@ -192,7 +192,7 @@ def chart(title, better, lines, x_name, y_name, *, x_log=False, y_log=False, x_t
 
 
 def short(name):
-    """A name that fits beside a chart."""
+    """Returns a name that is short enough for the side of a chart."""
     return {
         "tollgate compact, batches of 16": "tollgate, batches of 16",
         "doorkeeper and conservative update": "tollgate sketch store",

@@ -29,7 +29,7 @@ fn four_keys(check: fn(&Shared, u64) -> bool) {
     }
     for (hash, admitted) in KEYS.into_iter().zip(admitted) {
         assert!(admitted <= 2, "two units, two admissions: {admitted}");
-        assert!(shared.estimate(hash) >= admitted * T, "an estimate is never below what was charged");
+        assert!(shared.estimate(hash) >= admitted * T, "an estimate is never below the charged units");
     }
     assert!(admitted.iter().any(|&admitted| admitted > 0), "at least one request is admitted");
 }
