@@ -17,8 +17,8 @@
 //! A limiter has three parts: a *store*, an *algorithm* and a *clock*. The store holds the state of each key. The
 //! algorithm decides. The clock supplies the time.
 //!
-//! A [`Decision`] contains the answer: whether the request may go now, how many units remain, when to retry, and when
-//! the full quota is available again. A denied request is not charged.
+//! A [`Decision`] contains the answer: whether the request is admitted, how many units remain, when to retry, and when
+//! the full burst is available again. A denied request is not charged.
 //!
 //! To move from another crate, read [`guide::from_governor`], [`guide::from_pingora_limits`] or
 //! `guide::from_tower_governor`.
@@ -46,7 +46,7 @@
 //! |---|---|
 //! | a smooth rate with a burst | [`Gcra`], the default; [`TokenBucket`] and [`LeakyBucketMeter`] make the same decisions |
 //! | tokens that arrive in batches, at the end of a period or on the hour | [`TokenBucket::interval`], [`TokenBucket::aligned`] |
-//! | a queue that returns *when* each request may go, at an even rate | [`LeakyBucketQueue`] |
+//! | even spacing: the decision contains the time to wait before the request goes | [`LeakyBucketQueue`] |
 //! | at most N units in any period, exactly | [`SlidingLog`], 8 bytes for each unit of the limit, for each key |
 //! | at most N units in any period, for large limits | [`SubWindow::strict`] |
 //! | about N units in any period, with two counters | [`SlidingWindow`] |
@@ -126,12 +126,13 @@
 //! | `TokioClock` (feature `tokio`) | tests in tokio's paused time |
 //! | your own [`Clock`] | other time sources: implement one method, or pass the time with each call ([`RateLimiter::check_at`]) |
 //!
-//! A [`Timestamp`] counts nanoseconds since the clock's origin. The real clocks read the wall clock once, when they
-//! are created. They continue from that reading. Windows therefore begin with the calendar's minutes and days, in UTC.
+//! A [`Timestamp`] counts nanoseconds since the clock's origin. A process reads the wall clock once, when it creates
+//! its first real clock. All its real clocks continue from that reading. Windows therefore begin with the calendar's
+//! minutes and days, in UTC.
 //!
 //! Later steps of the wall clock change nothing. If the wall clock is changed by one hour while the server runs,
 //! windows stay where they were. On most systems the monotonic clock stops while the machine is suspended. Nothing
-//! refills in that time, and windows stay late by that much until the limiter is created again.
+//! refills in that time, and windows stay late by that much until the process restarts.
 //!
 //! # Other operations
 //!
@@ -146,42 +147,42 @@
 //!   its clock reading and its charge. The exceptions are:
 //!   - A compact limiter counts time in ticks of at most 1/256 of a unit's time.
 //!   - A compact limiter that has no free slot follows its overflow policy ([`Overflow`]).
-//!   - A striped limiter ([`Striped`]) may admit more than the bound: up to the units that the algorithm admits in the
-//!     life of one lease (10 ms). Around the end of a window, it may admit up to half a limit more.
-//! - A denied request is not charged, and a denial does not write to memory that threads share. There are two
-//!   exceptions. A compact limiter counts the new keys that it denies only because it has no room. A [`Sketch`] may
-//!   write in a race.
+//!   - A striped limiter ([`Striped`]) may admit more than the bound. In an interval of length t, it admits at most the
+//!     bound for t plus the life of one lease (10 ms). Around the end of a window, this can be half a limit more.
+//! - A denied request is not charged, and a denial does not write to memory that threads share. [`guide::guarantees`]
+//!   lists the exceptions (G26). For example, a compact limiter counts the new keys that it denies because another
+//!   key's debt fills their place, and a [`Sketch`] may write in a race.
 //! - Every call is lock-free, except calls that wait and calls that change a quota. Contention never causes a denial,
 //!   with one rare exception in a [`Sketch`].
 //! - A compact or direct limiter never allocates during a check. A keyed limiter allocates only for a key that it does
 //!   not hold yet, and once for each thread.
 //! - After a limiter is created, no argument overflows, panics or divides by zero. For a quota that cannot be
 //!   represented, the `try_…` constructors return an error, and `new` panics.
-//! - If the times of a limiter's callers differ by at most d, an interval of length t admits at most the algorithm's
-//!   bound for t + d. A time that steps back can only deny more, by less than the step. [`guide::guarantees`] covers
-//!   two special cases: a store that forgot a key, and a time that is far from all others.
+//! - Callers' clock readings can differ. If they differ by at most d, an interval of length t admits at most the
+//!   algorithm's bound for t + d. After a clock steps back, the limiter can only deny more, for less time than the
+//!   step. [`guide::guarantees`] covers two special cases: a store that forgot a key, and a time that is far from all
+//!   others.
 //!
 //! [`guide::guarantees`] lists every guarantee with its evidence, and the properties that the crate does not promise.
 //! [`design`] explains how the crate works, and why.
 //!
 //! # Features
 //!
-//! The feature `std` is on by default. It adds the clocks that read the system's time, random seeds, and everything
-//! that this section does not list. Without it (`default-features = false`) the crate is `no_std` with `alloc`. It
-//! then contains every algorithm, the direct and compact stores, and [`check_all`]; the caller supplies times and
-//! [seeds](Builder::seeds). The target must have 64-bit atomics; see the [design
-//! text](design#without-the-standard-library).
+//! The feature `std` is on by default. Without it (`default-features = false`) the crate is `no_std` with `alloc`. It
+//! then contains every algorithm, the direct and compact stores, and [`check_all`]. The caller supplies the times and
+//! the [seeds](Builder::seeds) of the hash. Everything else needs `std`. The target must have 64-bit atomics; see the
+//! [design text](design#without-the-standard-library). The README lists the other features.
 //!
 //! # When to use another crate or tool
 //!
 //! | Alternative | Where it is better |
 //! |---|---|
-//! | [governor](https://docs.rs/governor) | many users over many years; your own stores and middleware as types; sinks; waits in any executor. It inserts a new key several times as fast |
+//! | [governor](https://docs.rs/governor) | many users over many years; your own stores and middleware as types; sinks; waits in any executor. It inserts a new key in less than half of the time |
 //! | [pingora-limits](https://docs.rs/pingora-limits) | counters that you can decrement without a guard; a Pingora proxy already contains it |
 //! | [ratelimit](https://docs.rs/ratelimit), [leaky-bucket](https://docs.rs/leaky-bucket) | one bucket without keys, in very little code; `leaky-bucket` has a fair queue for tokio |
 //! | a semaphore, tower's `ConcurrencyLimit` | limits on *concurrent* requests, with waiting: they bound the work in progress, not a rate. For a limit on each key, see [`sketch::InFlight`] |
 //! | a script in Redis, Envoy's rate limit service | a limit that programs in several languages share. Among your own Rust programs, use the feature `redis` |
-//! | nginx, HAProxy, Envoy, a CDN | floods: they deny requests before these cost this process a connection and a handshake. Use this crate for limits on accounts and actions |
+//! | nginx, HAProxy, Envoy, a CDN | floods: they deny requests before the requests cost your server a connection and a handshake. Use this crate for limits on accounts and actions |
 //! | a database | billing, such as paid calls per month: this crate's counts are lost when the process ends, unless you save them ([`RateLimiter::snapshot`]) |
 //!
 //! # Guides
