@@ -262,7 +262,9 @@ def targets_section(data, reasons):
             why = reasons.get(target["target"], "The reason is not known. See the quartiles, and how busy the machine was.")
             missed.setdefault(why, []).append(target["target"])
     met = len(rows) - sum(map(len, missed.values()))
-    text = f"{met} of {len(rows)} are met{' in both builds' if two else ''}. A figure is a ratio unless its row gives a unit. Lower is better in every row.\n\n"
+    text = (f"{met} of {len(rows)} targets are met{' in both builds' if two else ''}. The column *at most* has the target. A figure is the ratio of two measurements "
+            "unless its row gives a unit. Lower is better in every row. The brackets contain the quartiles over the rounds, or a 95 % confidence interval. The *floor* is a "
+            "program with the least work of a check: it reads the counter of the processor, hashes the key and exchanges a known word.\n\n")
     text += markdown(["target", *(["default build", "thin LTO"] if two else ["figure (quartiles)"]), "at most", ""], rows)
     lines = [f"- {'; '.join(f'*{name}*' for name in names)}. {why}" for why, names in missed.items()]
     return text + ("\nThe missed targets, and why:\n\n" + "\n".join(lines) + "\n" if lines else "")
@@ -276,7 +278,8 @@ def flood_section(data):
     cells = lambda rows, subject: [figure_of({"value": row["ratio"][p]}) for row in rows if row["subject"] == subject for p in ("p99", "p99.9")]  # noqa: E731
     rows = [[row["subject"], *(cell for build in builds for cell in cells(build, row["subject"]))] for row in builds[0]]
     head = ["", "p99", "p99.9", "p99, thin LTO", "p99.9, thin LTO"][:1 + 2 * len(builds)]
-    return ("## Under a flood\n\nHonest keys' checks under a flood of new keys, to the same without. Turns alternate: quiet, flood, quiet, flood. Each figure is the median of "
+    return ("## Under a flood\n\nOne thread checks *honest keys*, a fixed set of keys. Another thread may flood the same store with new keys. Turns without and with the flood alternate. "
+            "The table has the time of the honest keys' checks with the flood, divided by the time without it. Each figure is the median of "
             f"the ratios of {builds[0][0]['rounds']} pairs of turns, with its 95 % confidence interval by order statistics.\n\n" + markdown(head, rows))
 
 
@@ -351,12 +354,12 @@ def noise(peers):
     stolen = [row["stolen_share"] for row in rows]
     transfers = [row["line_transfer_ns"][2] for row in rows if row["line_transfer_ns"]]
     at = lambda share: figure(100 * spreads[min(len(spreads) - 1, int(share * len(spreads)))], 2)  # noqa: E731
-    text = (f"Each figure is the median of its rounds. The distance between the quartiles is below {at(0.5)} % of the median in half of the {len(rows)} rows, "
-            f"below {at(0.9)} % in nine tenths of them, and {at(1.0)} % in the widest. The scheduler ran other programs for {figure(100 * median(stolen), 2)} % of "
+    text = (f"Each figure is the median of its rounds. In half of the {len(rows)} rows, the distance between the quartiles is below {at(0.5)} % of the median. "
+            f"It is below {at(0.9)} % in nine tenths of the rows, and {at(1.0)} % in the widest. The scheduler ran other programs for {figure(100 * median(stolen), 2)} % of "
             f"the time in the median row and {figure(100 * max(stolen), 2)} % in the worst.")
     if transfers:
         text += (f" The transfer of a cache line from one core to the other took {figure(min(transfers))} to {figure(max(transfers))} ns, depending on where the host "
-                 "placed the two. Every row in which threads share a line depends on it.")
+                 "placed the two cores. Every row in which threads share a line depends on this time.")
     return text + "\n"
 
 
@@ -371,13 +374,13 @@ def page(data, reasons, pictures):
     machine, versions = peers["machine"], peers["versions"]
     parts = ["# Benchmarks\n",
              "<!-- Written by ci/benchmarks.py from benches/results: do not edit. -->\n",
-             "One run on one machine measured all of these figures. The benches of this repository call each peer as its documentation recommends. Each ratio is "
-             "taken within one round of the run, so trust the ratios before the nanoseconds. `benches/results` has every row as JSON; `counts` in `peers.json` "
-             "says what each row measures.\n"]
+             "This page compares Tollgate with its *peers*, other Rust crates that limit or count. One run on one machine measured all figures. The benches of this repository "
+             "call each peer as its documentation recommends. A run has several rounds, and each round measures all subjects of a scenario. Each ratio is taken within one round, "
+             "so trust the ratios more than the nanoseconds. `benches/results` has every row as JSON; `counts` in `peers.json` describes what each row measures.\n"]
     two = SERVER in data
     if two:
-        parts.append("The peers were measured in two builds: *default* is cargo's release profile, and *thin LTO* the profile `server` of `Cargo.toml`, with thin LTO and one "
-                     "codegen unit. Charts and all other benches are of the default build.\n")
+        parts.append("The peers were measured in two builds. *Default* is cargo's release profile. *Thin LTO* is the profile `server` of `Cargo.toml`, with thin link-time optimization "
+                     "and one codegen unit. The charts and all other benches use the default build.\n")
     if run["quick"]:
         parts.append("**This was a quick run, with few and short rounds. It only tests the machinery.**\n")
     parts.append("## Targets\n\n" + targets_section(data, reasons))
@@ -386,22 +389,23 @@ def page(data, reasons, pictures):
     if flood:
         parts.append(flood)
     losing = losses(data)
-    parts.append("## Where we lose\n\nThis table has each of our rows that is slower or larger than the best peer of its scenario, with the worst row first. Some peers do less. "
-                 "pingora-limits counts in fixed memory and never denies. governor never forgets a key by itself. The figure in brackets is the number of threads."
-                 + (" Times are of the build with the worse ratio; a build without a ratio did not lose." if two else "") + "\n\n"
+    parts.append("## Where we lose\n\nThis table has each row in which Tollgate is slower than the best peer of its scenario, or uses more memory. The worst row is first. Some peers do less. "
+                 "pingora-limits counts in fixed memory and never denies. governor never removes a key by itself. The figure in brackets is the number of threads."
+                 + (" The times are those of the build with the worse ratio. If a build has no ratio, Tollgate did not lose in it or it was not measured." if two else "") + "\n\n"
                  + (markdown(["ours", "where", "ours takes", "the best peer", *(["ratio, default", "ratio, thin LTO"] if two else ["ratio"])], losing, 2)
                     if losing else "No row lost in this run.\n"))
     parts.append("## Noise\n\n" + noise(peers) + (f"\nThin LTO: {noise(data[SERVER])}" if two else ""))
     parts.append("""## Limits of these figures
 
-- The loops are tight, so the processor overlaps the end of one check with the clock reading of the next, in every row. Inside a server a check costs
+- Each loop contains only checks, so the processor overlaps the end of one check with the clock reading of the next. Inside a server a check costs
   more, and the differences are smaller.
-- Keys are drawn uniformly. Real traffic is skewed. Skew suits every cache, and slows down words that many threads write.
-- Where some checks are denied, the outcome is random, so these rows contain branch mispredictions that regular traffic would not have.
+- Keys are drawn uniformly. In real traffic a few keys are much more frequent. This helps every cache, and slows down words that many threads write.
+- Where some checks are denied, the outcome is random. These rows therefore contain branch mispredictions that regular traffic would not have.
 - Both threads ran on one socket. Nothing here describes two sockets. With more threads than cores, threads take turns.
-- On a virtual machine the host moves the processors, so compare rows of one scenario rather than rows of two.
-- Compact rows have four slots a key unless they say otherwise. The rows "12 B a key" have the least memory that the documentation recommends.
-- Resident memory is measured after the first sight of each key. A table that has just doubled has more slack than one that is about to double.
+- On a virtual machine the host moves the virtual processors between cores. Compare rows of one scenario, not rows of two scenarios.
+- Compact rows have four slots a key unless the row gives another number. The rows "12 B a key" have the least memory that the documentation recommends.
+- *First sight* is the first check of a key. Resident memory is measured after it. A table that has just doubled has more unused memory than a table that
+  is about to double.
 """)
     parts.append("## Machine and commands\n\n" + markdown(["", ""], [
         ["date", run["date"]], ["processor", f"{machine['cpu']}, {machine['cores']} seen"], ["memory", f"{machine['memory_gib']} GiB"],
@@ -444,7 +448,7 @@ def costs(data):
     return (
         f"Nanoseconds per check with 1,000 keys, including the clock reading, on {peers['machine']['cores']} cores of an {peers['machine']['cpu']}. Each figure is the median of the rounds. The number in\n"
         f"brackets is the ratio to governor {versions['governor']} with ahash for the same outcome."
-        + (" The first columns are a build with thin LTO and one codegen unit (the\nprofile `server` in `Cargo.toml`). The others are the default release build." if two else "")
+        + (" The first two columns use a build with thin LTO and one codegen unit\n(the profile `server` in `Cargo.toml`). The others use the default release build." if two else "")
         + "\n\n"
         + markdown(head("one thread", "two threads"),
                    [[name, *(cell(build, scenario, subject, threads) for build in builds for threads in (1, 2))] for name, scenario, subject in rows])
