@@ -150,8 +150,8 @@
 //!   - A striped limiter ([`Striped`]) may admit more than the bound. In an interval of length t, it admits at most the
 //!     bound for t plus the life of one lease (10 ms). Around the end of a window, this can be half a limit more.
 //! - A denied request is not charged, and a denial does not write to memory that threads share. [`guide::guarantees`]
-//!   lists the exceptions (G26). For example, a compact limiter counts the new keys that it denies because another
-//!   key's debt fills their place, and a [`Sketch`] may write in a race.
+//!   lists the exceptions (G26). For example, a compact limiter counts the new keys that it denies because of the debt
+//!   of another key. A [`Sketch`] may write in a race.
 //! - Every call is lock-free, except calls that wait and calls that change a quota. Contention never causes a denial,
 //!   with one rare exception in a [`Sketch`].
 //! - A compact or direct limiter never allocates during a check. A keyed limiter allocates only for a key that it does
