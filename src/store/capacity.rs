@@ -1,6 +1,7 @@
 //! The size of a store.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use core::error::Error;
 use core::fmt;
@@ -155,13 +156,16 @@ pub struct CapacityError {
     problem: &'static str,
 }
 
+impl CapacityError {
+    /// Returns the message without a remedy, for callers that accept fewer amounts and name their own.
+    pub(crate) fn problem(&self) -> String {
+        format!("invalid amount of memory {:?}: {}", self.text, self.problem)
+    }
+}
+
 impl fmt::Display for CapacityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "invalid amount of memory {:?}: {}; write bytes with a unit, as in 512KiB, 4MiB or 1.5GiB",
-            self.text, self.problem
-        )
+        write!(f, "{}; write bytes with a unit, as in 512KiB, 4MiB or 1.5GiB", self.problem())
     }
 }
 

@@ -107,11 +107,7 @@ pub(super) fn memory(node: &FileNode) -> Result<Capacity, BadValue> {
     let message = match text.parse::<Capacity>() {
         Ok(memory) if memory.bytes().is_some_and(|bytes| bytes >= LEAST) => return Ok(memory),
         Ok(_) => format!("{} is too little memory for a store", quoted(text)),
-        Err(error) => {
-            let message = error.to_string();
-            // Omits the error's own remedy.
-            message.rsplit_once("; write").map_or(&*message, |(message, _)| message).to_owned()
-        }
+        Err(error) => error.problem(),
     };
     Err(BadValue::new(message, remedy))
 }
