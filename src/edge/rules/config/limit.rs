@@ -68,7 +68,7 @@ impl Checker {
             return None;
         }
         self.read(fields, "unit", |node| {
-            let text = node.text_or(remedy)?;
+            let text = node.text_or(|| remedy.to_owned())?;
             let unit = UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(text)).map(|&(_, unit)| unit);
             unit.ok_or_else(|| BadValue::new(format!("no unit is called {}", quoted(text)), remedy))
         })

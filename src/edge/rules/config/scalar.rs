@@ -41,8 +41,8 @@ impl FileNode {
     }
 
     /// Reads a text. `remedy` states which texts are valid.
-    pub(super) fn text_or(&self, remedy: &str) -> Result<&str, BadValue> {
-        self.text().map_err(|bad| BadValue::new(bad.message, remedy))
+    pub(super) fn text_or(&self, remedy: impl FnOnce() -> String) -> Result<&str, BadValue> {
+        self.text().map_err(|bad| BadValue::new(bad.message, remedy()))
     }
 
     /// Reads a boolean.

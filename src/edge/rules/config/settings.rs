@@ -26,11 +26,13 @@ impl Checker {
         words: &[(&str, T)],
     ) -> Option<T> {
         self.read(fields, key, |node| {
-            let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-            let remedy = format!("use {}", one_of(&all));
-            let text = node.text_or(&remedy)?;
+            let remedy = || {
+                let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
+                format!("use {}", one_of(&all))
+            };
+            let text = node.text_or(remedy)?;
             let found = words.iter().find(|(word, _)| *word == text).map(|&(_, value)| value);
-            found.ok_or_else(|| BadValue::new(format!("no {what} is called {}", quoted(text)), remedy))
+            found.ok_or_else(|| BadValue::new(format!("no {what} is called {}", quoted(text)), remedy()))
         })
     }
 
@@ -102,14 +104,14 @@ impl Checker {
 /// Reads an amount of memory, for a store of fixed size.
 pub(super) fn memory(node: &FileNode) -> Result<Capacity, BadValue> {
     const LEAST: usize = 272;
-    let remedy = format!("write at least {LEAST} bytes, such as 512KiB, 4MiB or 1.5GiB");
-    let text = node.text_or(&remedy)?;
+    let remedy = || format!("write at least {LEAST} bytes, such as 512KiB, 4MiB or 1.5GiB");
+    let text = node.text_or(remedy)?;
     let message = match text.parse::<Capacity>() {
         Ok(memory) if memory.bytes().is_some_and(|bytes| bytes >= LEAST) => return Ok(memory),
         Ok(_) => format!("{} is too little memory for a store", quoted(text)),
         Err(error) => error.problem(),
     };
-    Err(BadValue::new(message, remedy))
+    Err(BadValue::new(message, remedy()))
 }
 
 fn timeout(node: &FileNode) -> Result<Duration, BadValue> {
