@@ -1,5 +1,6 @@
 //! Redis servers for tests. Each server listens on a free loopback port, runs in its own directory, and is stopped by
-//! its process id.
+//! its process id. The environment variable `TOLLGATE_REDIS_SERVER` names the server's program, for example the path of
+//! a `valkey-server`. Without it, the tests use the `redis-server` on the search path.
 
 #![allow(
     dead_code,
@@ -10,6 +11,7 @@
 #[allow(clippy::duplicate_mod, reason = "some test files use `common` too")]
 pub(crate) mod skipped;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -45,7 +47,7 @@ impl Server {
     /// Starts a server with more command-line options.
     #[track_caller]
     pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
-        if let Err(error) = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status() {
+        if let Err(error) = Command::new(program()).arg("--version").stdout(Stdio::null()).status() {
             skip(&format!(
                 "no redis-server could be run ({error}); install it (Debian: apt-get install redis-server)"
             ));
@@ -93,6 +95,11 @@ impl Server {
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("the server can be killed");
         self.process.wait().expect("the server ends");
+    }
+
+    /// Kills the server through a shared reference. It ends when this value is dropped.
+    pub(crate) fn stop_process(&self) {
+        self.signal("KILL");
     }
 
     /// Pauses the server: its connections stay open, and it answers nothing.
@@ -146,12 +153,17 @@ fn free_port() -> u16 {
     }
 }
 
+/// Returns the server's program.
+fn program() -> OsString {
+    std::env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
 fn spawn(port: u16, dir: &Path, options: &[String]) -> Child {
     let log = File::options().create(true).append(true).open(dir.join("log")).expect("a file for its log");
     let port = port.to_string();
     let own =
         ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"];
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(program());
     command.args(own).arg("--dir").arg(dir).args(options);
     command.stdin(Stdio::null()).stderr(log.try_clone().expect("a second handle")).stdout(log);
     command.spawn().expect("redis-server can be run")
@@ -200,8 +212,15 @@ impl Cluster {
     /// fails.
     #[track_caller]
     pub(crate) fn start_with_replicas(replicas: usize) -> Option<Self> {
-        let options =
+        Self::start_with(&[], replicas)
+    }
+
+    /// Starts three masters with more command-line options, and `replicas` replicas each.
+    #[track_caller]
+    pub(crate) fn start_with(options: &[&str], replicas: usize) -> Option<Self> {
+        let own =
             ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
+        let options = [&own, options].concat();
         let mut nodes = Vec::new();
         for _ in 0..3 + 3 * replicas {
             nodes.push(Server::start_with(&options)?);

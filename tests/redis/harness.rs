@@ -64,11 +64,11 @@ fn cluster_masters_and_replicas_agree() {
 
 #[test]
 fn skipped_tests_are_reported() {
-    // The search path has no redis-server.
+    // There is no program at this path.
     crate::servers::skipped::assert_skip_is_reported(
         "harness::server_is_paused_killed_and_restarted",
-        "PATH",
-        "/nowhere",
+        "TOLLGATE_REDIS_SERVER",
+        "/nowhere/redis-server",
         "no redis-server could be run",
     );
 }

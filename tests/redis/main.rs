@@ -9,6 +9,7 @@ mod clients;
 mod faults;
 mod harness;
 mod lease;
+mod operations;
 #[cfg(feature = "rules")]
 mod rules;
 mod script;

@@ -126,9 +126,13 @@ fn replica_replaces_hung_node() {
 #[test]
 fn moved_slots_are_charged_once() {
     let Some(cluster) = Cluster::start() else { return };
+    assert_moved_slots_are_charged_once(&cluster);
+}
+
+pub(crate) fn assert_moved_slots_are_charged_once(cluster: &Cluster) {
     let subjects = Subject::both_of_cluster(&cluster.urls(), LOCAL);
     // These keys belong to the first of three nodes.
-    let keys: Vec<_> = keys().into_iter().filter(|key| slot(&cluster, key) <= 5_460).take(4).collect();
+    let keys: Vec<_> = keys().into_iter().filter(|key| slot(cluster, key) <= 5_460).take(4).collect();
     let (from, to) = (&cluster.nodes[0], &cluster.nodes[1]);
     let [from_id, to_id] = [from, to].map(|node| node.command::<String>(&["CLUSTER", "MYID"]));
     for subject in &subjects {
@@ -136,7 +140,7 @@ fn moved_slots_are_charged_once() {
     }
     for (at, key) in keys.iter().enumerate() {
         let subject = &subjects[at % 2];
-        let slot = slot(&cluster, key).to_string();
+        let slot = slot(cluster, key).to_string();
         let admitted = |times| {
             let tally = subject.check_times(key, times);
             assert_eq!(tally.by_policy, 0, "{}: {:?}", subject.name(), subject.health());

@@ -11,9 +11,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 
-mod subject;
+pub(crate) mod subject;
 
-mod cluster;
+pub(crate) mod cluster;
 mod outages;
 mod recovery;
 mod single;

@@ -24,6 +24,7 @@
 //! The result does not depend on how long callers wait, or on how many callers there are.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -182,8 +183,8 @@ impl ServerConnection {
     fn connect(self: &Arc<Self>, runtime: &Handle) {
         let (line, own) = (Arc::clone(self), Arc::clone(self));
         // Created here, so that the attempt ends even if the task never runs: a runtime that shuts down drops its
-        // tasks.
-        let dropped = OnDrop::new(move || own.connected(None));
+        // tasks. An attempt that panics fails, so that a pause follows.
+        let dropped = OnDrop::new(move || own.connected(thread::panicking().then(|| Err(panicked()))));
         runtime.spawn(async move {
             // Each call has its own time-out.
             let config =
@@ -309,6 +310,12 @@ fn eviction(info: &str) -> Option<&str> {
     let field = |name| info.lines().find_map(|line: &str| line.strip_prefix(name)?.strip_prefix(':'));
     let policy = field("maxmemory_policy")?;
     (policy != "noeviction" && field("maxmemory")? != "0").then_some(policy)
+}
+
+/// The client library panics if the program lacks something. The panic's own message, which the library prints, names
+/// it.
+fn panicked() -> RedisError {
+    (::redis::ErrorKind::InvalidClientConfig, "the attempt to connect panicked").into()
 }
 
 pub(crate) fn timed_out() -> RedisError {

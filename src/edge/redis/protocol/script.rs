@@ -163,7 +163,10 @@ pub(crate) fn failure(error: &RedisError) -> Error {
         Theirs::AuthenticationFailed => {
             (ErrorKind::Refused, "authentication failed; check the user and the password")
         }
-        Theirs::InvalidClientConfig => (ErrorKind::Address, "the client's settings are invalid"),
+        Theirs::InvalidClientConfig => (
+            ErrorKind::Address,
+            "the client's settings are invalid; rediss:// with rustls needs a provider, such as the feature ring of rustls",
+        ),
         Theirs::Io => (ErrorKind::Unreachable, "the connection failed"),
         _ => (ErrorKind::Unreachable, "there is no connection"),
     };

@@ -1,0 +1,169 @@
+//! The least rights of the user for each mode. The table in the guide has the same rights.
+
+use std::time::{Duration, Instant};
+
+use super::newer;
+use crate::servers::{Cluster, Server};
+use tollgate::Quota;
+use tollgate::redis::{BlockingClient, Builder, ErrorKind, Health, Limit, OnFailure};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The commands that every mode needs.
+const EVERY_MODE: [&str; 5] = ["eval", "evalsha", "get", "set", "time"];
+/// The commands that write-back also needs.
+const WRITE_BACK: [&str; 5] = ["hdel", "hget", "hgetall", "hset", "pexpire"];
+/// The commands that a Cluster also needs.
+const CLUSTER: [&str; 2] = ["cluster|slots", "asking"];
+
+/// Gives the user `limits` these rights and no others: no other keys, and no channels.
+#[track_caller]
+fn grant(server: &Server, commands: &[&str]) -> Option<()> {
+    let rights: Vec<_> = commands.iter().map(|command| format!("+{command}")).collect();
+    let mut words =
+        vec!["ACL", "SETUSER", "limits", "reset", "on", ">secret", "resetchannels", "~tollgate:*"];
+    words.extend(rights.iter().map(String::as_str));
+    newer(server, &words)
+}
+
+fn url(server: &Server) -> String {
+    format!("redis://limits:secret@127.0.0.1:{}/", server.port())
+}
+
+fn builder(client: &BlockingClient, limit: Limit) -> Builder<BlockingClient> {
+    client.limiter("acl", limit).timeout(PATIENCE).on_failure(OnFailure::Closed)
+}
+
+/// Asserts that the server answered every call.
+fn assert_answered(health: &Health) {
+    assert!(health.answered > 0, "{health:?}");
+    assert_eq!(health.failed(), 0, "{health:?}");
+}
+
+/// Asks the server every question of the atomic mode.
+fn ask_atomic(client: &BlockingClient, limit: Limit) -> Health {
+    let limiter = builder(client, limit).atomic().unwrap();
+    let answer = limiter.check("a");
+    let _ = limiter.peek("a");
+    let _ = limiter.charge_unchecked("a", 2);
+    let _ = limiter.refund("a", &answer);
+    limiter.health()
+}
+
+fn ask_leases(client: &BlockingClient, limit: Limit) -> Health {
+    let limiter = builder(client, limit).leases().build().unwrap();
+    let answer = limiter.check_wait("a");
+    let _ = limiter.refund("a", &answer);
+    for _ in 0..100 {
+        let _ = limiter.check_wait("a");
+    }
+    let health = limiter.health();
+    limiter.close();
+    health
+}
+
+fn ask_write_back(client: &BlockingClient, limit: Limit) -> Health {
+    let limiter = builder(client, limit).write_back().build().unwrap();
+    let _ = limiter.check_wait("a");
+    limiter.flush();
+    let health = limiter.health();
+    limiter.close();
+    health
+}
+
+fn limits() -> [Limit; 3] {
+    let quota = || Quota::per_hour(1_000);
+    [Limit::gcra(quota()), Limit::fixed_window(quota()), Limit::sliding_window(quota())]
+}
+
+#[test]
+fn user_with_least_rights_suffices_for_each_mode() {
+    let Some(server) = Server::start() else { return };
+    let Some(()) = grant(&server, &EVERY_MODE) else { return };
+    let client = BlockingClient::open(&url(&server)).unwrap();
+    for limit in limits() {
+        assert_answered(&ask_atomic(&client, limit));
+        assert_answered(&ask_leases(&client, limit));
+    }
+    // A process that has not posted for more than an hour: the first post of another process removes it.
+    server.command::<()>(&["HSET", "tollgate:v1:{acl|a}:pg0", "7", "1 1 1 - -"]);
+    grant(&server, &[&EVERY_MODE[..], &WRITE_BACK].concat()).unwrap();
+    for limit in limits() {
+        assert_answered(&ask_write_back(&client, limit));
+    }
+    assert_eq!(server.command::<u64>(&["HEXISTS", "tollgate:v1:{acl|a}:pg0", "7"]), 0);
+}
+
+#[test]
+fn user_with_least_rights_suffices_in_cluster() {
+    let Some(cluster) = Cluster::start() else { return };
+    for node in &cluster.nodes {
+        let Some(()) = grant(node, &[&EVERY_MODE[..], &WRITE_BACK, &CLUSTER].concat()) else { return };
+    }
+    let client = BlockingClient::cluster([&*url(&cluster.nodes[0])]).unwrap();
+    for limit in limits() {
+        assert_answered(&ask_atomic(&client, limit));
+        assert_answered(&ask_leases(&client, limit));
+        assert_answered(&ask_write_back(&client, limit));
+    }
+}
+
+/// Returns the error that a client without one of its rights gets.
+fn error_without(server: &Server, rights: &[&str], missing: &str, client: &BlockingClient) -> String {
+    let rest: Vec<_> = rights.iter().copied().filter(|right| *right != missing).collect();
+    grant(server, &rest).unwrap();
+    // The script is known only if the first call may send it.
+    let _: redis::Value = server.command(&["SCRIPT", "FLUSH"]);
+    let limiter = builder(client, limits()[0]).atomic().unwrap();
+    let error = limiter.charge_unchecked("a", 1).expect_err(missing);
+    assert_eq!(error.kind(), ErrorKind::Refused, "{missing}: {error}");
+    assert_eq!(limiter.health().errors(ErrorKind::Refused), 1);
+    error.to_string()
+}
+
+/// Each right of the table is needed.
+#[test]
+fn user_with_fewer_rights_gets_clear_error() {
+    let Some(server) = Server::start() else { return };
+    let Some(()) = grant(&server, &EVERY_MODE) else { return };
+    let client = BlockingClient::open(&url(&server)).unwrap();
+    for missing in EVERY_MODE {
+        let error = error_without(&server, &EVERY_MODE, missing, &client);
+        println!("{missing}: {error}");
+        assert!(
+            error.contains("permission") || error.contains("can't run this command"),
+            "{missing}: {error}"
+        );
+    }
+    for missing in WRITE_BACK {
+        let rights: Vec<_> =
+            EVERY_MODE.into_iter().chain(WRITE_BACK).filter(|right| *right != missing).collect();
+        grant(&server, &rights).unwrap();
+        server.command::<()>(&["FLUSHALL"]);
+        server.command::<()>(&["HSET", "tollgate:v1:{acl|a}:pg0", "7", "1 1 1 - -"]);
+        let health = ask_write_back(&client, limits()[0]);
+        assert!(health.errors(ErrorKind::Refused) > 0, "{missing}: {health:?}");
+    }
+    // A user that may not touch the keys. The error does not contain the key.
+    grant(&server, &EVERY_MODE).unwrap();
+    let _: () = server.command(&["ACL", "SETUSER", "limits", "resetkeys", "~other:*"]);
+    let limiter = builder(&client, limits()[0]).atomic().unwrap();
+    let error = limiter.charge_unchecked("a client", 1).unwrap_err().to_string();
+    println!("{error}");
+    assert!(error.contains("NOPERM") && !error.contains("a client"), "{error}");
+}
+
+#[test]
+fn user_without_cluster_rights_gets_clear_error() {
+    let Some(cluster) = Cluster::start() else { return };
+    for node in &cluster.nodes {
+        let Some(()) = grant(node, &EVERY_MODE) else { return };
+    }
+    let client = BlockingClient::cluster([&*url(&cluster.nodes[0])]).unwrap();
+    let limiter = builder(&client, limits()[0]).atomic().unwrap();
+    let began = Instant::now();
+    let error = limiter.charge_unchecked("a", 1).unwrap_err();
+    println!("{error}");
+    assert!(error.kind() == ErrorKind::Refused && error.to_string().contains("permission"), "{error}");
+    assert!(began.elapsed() < PATIENCE, "the call does not wait for its time-out");
+}
