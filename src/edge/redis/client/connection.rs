@@ -191,6 +191,7 @@ impl ServerConnection {
                 AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
             let dial = line.client.get_multiplexed_async_connection_with_config(&config);
             let result = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
+            let result = result.map_err(|error| line.name_tls(error));
             let connection = result.as_ref().ok().cloned();
             dropped.cancel();
             // Waiting calls continue from here.
@@ -199,6 +200,13 @@ impl ServerConnection {
                 line.learn_eviction(connection).await;
             }
         });
+    }
+
+    /// Names TLS in the error of an attempt, if TLS may be the reason.
+    fn name_tls(&self, error: RedisError) -> RedisError {
+        let is_tls = matches!(self.address(), ConnectionAddr::TcpTls { .. });
+        let is_other = error.is_timeout() || error.is_connection_refusal() || !error.is_io_error();
+        if is_tls && !is_other { script::no_tls() } else { error }
     }
 
     /// Ends an attempt: with its result, or with `None` if its task was dropped.

@@ -14,6 +14,8 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 const TEXT: &str = include_str!("script.lua");
 /// The code of the script's own error.
 const FOREIGN_STATE: &str = "NOTOURS";
+const NO_TLS: &str =
+    "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
 
 /// How a call names the script.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -133,6 +135,11 @@ fn has_code(error: &RedisError, code: &str) -> bool {
     error.code() == Some(code) || error.detail().is_some_and(in_script)
 }
 
+/// The error of an attempt to connect by TLS.
+pub(crate) fn no_tls() -> RedisError {
+    (Theirs::Io, NO_TLS).into()
+}
+
 /// Converts an error of the client library. The result contains no password and no key:
 ///
 /// - Text from the library may contain an address with a password, so it is removed.
@@ -167,6 +174,7 @@ pub(crate) fn failure(error: &RedisError) -> Error {
             ErrorKind::Address,
             "the client's settings are invalid; rediss:// with rustls needs a provider, such as the feature ring of rustls",
         ),
+        Theirs::Io if error.to_string().starts_with(NO_TLS) => (ErrorKind::Unreachable, NO_TLS),
         Theirs::Io => (ErrorKind::Unreachable, "the connection failed"),
         _ => (ErrorKind::Unreachable, "there is no connection"),
     };
