@@ -32,7 +32,10 @@ fn make_certificates(dir: &Path) -> std::io::Result<()> {
     }
     for (name, is_for) in [("name", "DNS:localhost"), ("address", "IP:127.0.0.1"), ("client", "DNS:client")] {
         openssl(&format!("req {key} -subj /CN={name} -keyout {name}.key -out {name}.csr"))?;
-        std::fs::write(dir.join("extensions"), format!("subjectAltName={is_for}\nbasicConstraints=CA:FALSE\n"))?;
+        std::fs::write(
+            dir.join("extensions"),
+            format!("subjectAltName={is_for}\nbasicConstraints=CA:FALSE\n"),
+        )?;
         openssl(&format!(
             "x509 -req -in {name}.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 \
              -extfile extensions -out {name}.pem"
@@ -49,7 +52,9 @@ fn trusting(trusted: &str, test: &str, body: impl FnOnce(&Path)) {
     }
     let dir = tempfile::tempdir().expect("a directory for certificates");
     if let Err(error) = make_certificates(dir.path()) {
-        return skip(&format!("no openssl could be run ({error}); install it (Debian: apt-get install openssl)"));
+        return skip(&format!(
+            "no openssl could be run ({error}); install it (Debian: apt-get install openssl)"
+        ));
     }
     let this = std::env::current_exe().expect("this program has a path");
     let mut command = Command::new(this);
@@ -91,7 +96,8 @@ impl TlsServer {
         };
         let asks = if asks_clients { "yes" } else { "no" };
         let tls_port = port.to_string();
-        let mut words = vec!["--tls-port", &tls_port, "--tls-cert-file", &files[0], "--tls-key-file", &files[1]];
+        let mut words =
+            vec!["--tls-port", &tls_port, "--tls-cert-file", &files[0], "--tls-key-file", &files[1]];
         words.extend(["--tls-ca-cert-file", &files[2], "--tls-auth-clients", asks]);
         words.extend(options);
         if !has_tls() {
@@ -188,6 +194,33 @@ fn tls_server_that_asks_for_client_certificate_refuses_url() {
     });
 }
 
+/// Returns a client of the `redis` crate with a client certificate. It trusts the first authority only by this
+/// configuration.
+fn with_certificate(dir: &Path, url: &str) -> redis::Client {
+    let read = |name| std::fs::read(dir.join(name)).expect("a certificate");
+    let client_tls =
+        redis::ClientTlsConfig { client_cert: read("client.pem"), client_key: read("client.key") };
+    let certificates =
+        redis::TlsCertificates { client_tls: Some(client_tls), root_cert: Some(read("authority.pem")) };
+    redis::Client::build_with_tls(url, certificates).expect("the certificates are valid")
+}
+
+#[test]
+fn tls_client_certificate_is_accepted() {
+    trusting("other.pem", "tls_client_certificate_is_accepted", |dir| {
+        let Some(server) = TlsServer::start(dir, "name", true, &[]) else { return };
+        let client = with_certificate(dir, &server.url("localhost"));
+        assert_decides(&Client::from_redis(&client).unwrap(), &BlockingClient::from_redis(&client).unwrap());
+        let Some(nodes) = cluster(dir, "address", true) else { return };
+        let client = [with_certificate(dir, &nodes[0].url("127.0.0.1"))];
+        assert_decides(
+            &Client::cluster_from_redis(&client).unwrap(),
+            &BlockingClient::cluster_from_redis(&client).unwrap(),
+        );
+        assert_each_decided(&nodes);
+    });
+}
+
 /// Three nodes that talk to each other and to clients by TLS.
 fn cluster(dir: &Path, certificate: &str, asks_clients: bool) -> Option<Vec<TlsServer>> {
     let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--tls-cluster", "yes"];
@@ -203,7 +236,8 @@ fn cluster(dir: &Path, certificate: &str, asks_clients: bool) -> Option<Vec<TlsS
     }
     let began = Instant::now();
     for node in &nodes {
-        let agrees = |info: String| info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3");
+        let agrees =
+            |info: String| info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3");
         while !agrees(node.plain.command(&["CLUSTER", "INFO"])) {
             assert!(began.elapsed() < PATIENCE, "the nodes do not agree");
             std::thread::sleep(Duration::from_millis(20));

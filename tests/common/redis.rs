@@ -233,7 +233,21 @@ impl Cluster {
         let output = create.output().expect("redis-cli can be run");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         cluster.until(|node| node.contains("cluster_state:ok"));
+        cluster.until_replicas_have_data();
         Some(cluster)
+    }
+
+    /// Waits until every replica has its first copy of the data. Before that, a replica never takes over.
+    fn until_replicas_have_data(&self) {
+        let started = Instant::now();
+        for node in &self.nodes {
+            let is_ready =
+                |info: String| info.contains("role:master") || info.contains("master_link_status:up");
+            while !is_ready(node.command(&["INFO", "replication"])) {
+                assert!(started.elapsed() < PATIENCE, "a replica gets no data within {PATIENCE:?}");
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
     }
 
     /// Returns the addresses of all nodes.

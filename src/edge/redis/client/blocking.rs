@@ -43,6 +43,26 @@ impl BlockingClient {
         Client::cluster(urls).map(OnThread::new)
     }
 
+    /// Creates a client of one server from a client of the [`redis`](::redis) crate, as
+    /// [`Client::from_redis`](crate::edge::redis::Client::from_redis) does.
+    ///
+    /// # Errors
+    /// The errors of [`Client::from_redis`](crate::edge::redis::Client::from_redis).
+    pub fn from_redis(client: &::redis::Client) -> Result<Self, Error> {
+        Client::from_redis(client).map(OnThread::new)
+    }
+
+    /// Creates a client of a Cluster from clients of the [`redis`](::redis) crate, as
+    /// [`Client::cluster_from_redis`](crate::edge::redis::Client::cluster_from_redis) does.
+    ///
+    /// # Errors
+    /// The errors of [`Client::cluster_from_redis`](crate::edge::redis::Client::cluster_from_redis).
+    pub fn cluster_from_redis<'a>(
+        clients: impl IntoIterator<Item = &'a ::redis::Client>,
+    ) -> Result<Self, Error> {
+        Client::cluster_from_redis(clients).map(OnThread::new)
+    }
+
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state, in every process.
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {

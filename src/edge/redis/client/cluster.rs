@@ -194,12 +194,11 @@ fn slots(value: &Value) -> RedisResult<Map> {
 }
 
 impl Nodes {
-    pub(crate) fn open<'a>(
-        urls: impl IntoIterator<Item = &'a str>,
-        evicting: &Evicting,
+    /// `seeds` are connections to some of the nodes.
+    pub(crate) fn open(
+        seeds: impl IntoIterator<Item = Result<Arc<ServerConnection>, Error>>,
     ) -> Result<Arc<Self>, Error> {
-        let seeds: Box<[_]> =
-            urls.into_iter().map(|url| ServerConnection::open(url, evicting)).collect::<Result<_, _>>()?;
+        let seeds: Box<[_]> = seeds.into_iter().collect::<Result<_, _>>()?;
         if seeds.is_empty() || seeds.iter().any(|line| matches!(line.address(), ConnectionAddr::Unix(_))) {
             return Err(Error::new(
                 ErrorKind::Address,

@@ -18,8 +18,17 @@ use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transpo
 /// and connects again when the connection is lost. A client and its limiters can be built while the server is down.
 ///
 /// An address is `redis://user:password@host:6379/0` (every part except the host is optional) or
-/// `unix:///path/to/socket`. For `rediss://`, enable TLS in the client library: add
-/// `redis = { version = "1.8", features = ["tokio-rustls-comp"] }` to your own dependencies.
+/// `unix:///path/to/socket`. For `rediss://`, enable TLS in the client library, and one provider of cryptography. Add
+/// both to your own dependencies:
+///
+/// ```toml
+/// redis = { version = "1.8", default-features = false, features = ["tokio-rustls-comp"] }
+/// rustls = { version = "0.23", default-features = false, features = ["ring", "std", "tls12"] }
+/// ```
+///
+/// If the features of rustls enable two providers, call `install_default` of one of them when the program starts. The
+/// client trusts the authorities of the system, or those in the file that the environment variable `SSL_CERT_FILE`
+/// names. With [`from_redis`](Self::from_redis), it trusts another authority, or sends a client certificate.
 ///
 /// # Examples
 /// ```
@@ -61,7 +70,49 @@ impl Client {
     /// Returns an error if an address is invalid, or if `urls` is empty.
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         let evicting = Evicting::default();
-        Ok(Self { link: Topology::Cluster(Nodes::open(urls, &evicting)?), evicting })
+        let seeds = urls.into_iter().map(|url| ServerConnection::open(url, &evicting));
+        Ok(Self { link: Topology::Cluster(Nodes::open(seeds)?), evicting })
+    }
+
+    /// Creates a client of one server from a client of the [`redis`](::redis) crate, and takes its address, user,
+    /// password and certificates. The new client makes its own connection.
+    ///
+    /// Use it for a server that asks for a client certificate. The features that [`Client`] names enable
+    /// `redis::Client::build_with_tls`:
+    ///
+    /// ```text
+    /// let client_tls = Some(ClientTlsConfig { client_cert, client_key }); // both in PEM
+    /// let certificates = TlsCertificates { client_tls, root_cert: Some(authority) };
+    /// let client = Client::from_redis(&redis::Client::build_with_tls("rediss://localhost", certificates)?)?;
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the client library does not accept the address.
+    ///
+    /// # Examples
+    /// ```
+    /// let theirs = redis::Client::open("redis://127.0.0.1:6379").unwrap();
+    /// let client = tollgate::redis::Client::from_redis(&theirs)?; // nothing is sent yet
+    /// # let _ = client;
+    /// # Ok::<(), tollgate::redis::Error>(())
+    /// ```
+    pub fn from_redis(client: &::redis::Client) -> Result<Self, Error> {
+        let evicting = Evicting::default();
+        Ok(Self { link: Topology::One(ServerConnection::of(client, &evicting)?), evicting })
+    }
+
+    /// Creates a client of a Cluster from clients of the [`redis`](::redis) crate for some of its nodes, as
+    /// [`from_redis`](Self::from_redis) does. The client calls the other nodes with the same user, password and
+    /// certificates.
+    ///
+    /// # Errors
+    /// Returns an error if an address is a socket's path, or if `clients` is empty.
+    pub fn cluster_from_redis<'a>(
+        clients: impl IntoIterator<Item = &'a ::redis::Client>,
+    ) -> Result<Self, Error> {
+        let evicting = Evicting::default();
+        let seeds = clients.into_iter().map(|client| ServerConnection::of(client, &evicting));
+        Ok(Self { link: Topology::Cluster(Nodes::open(seeds)?), evicting })
     }
 
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their

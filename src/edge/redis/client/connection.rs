@@ -102,7 +102,11 @@ impl ServerConnection {
 
     /// Creates a connection to the server at this address.
     pub(crate) fn open(url: &str, evicting: &Evicting) -> Result<Arc<Self>, Error> {
-        let client = Client::open(url).map_err(|error| address(&error))?;
+        Self::of(&Client::open(url).map_err(|error| address(&error))?, evicting)
+    }
+
+    /// Creates a connection with the address, user and certificates of a client of the `redis` crate.
+    pub(crate) fn of(client: &Client, evicting: &Evicting) -> Result<Arc<Self>, Error> {
         let tcp = TcpSettings::default().set_nodelay(true);
         let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
         let info = client.get_connection_info().clone().set_tcp_settings(tcp);

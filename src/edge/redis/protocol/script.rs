@@ -14,8 +14,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 const TEXT: &str = include_str!("script.lua");
 /// The code of the script's own error.
 const FOREIGN_STATE: &str = "NOTOURS";
-const NO_TLS: &str =
-    "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
+const NO_TLS: &str = "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
 
 /// How a call names the script.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
