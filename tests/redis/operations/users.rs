@@ -167,3 +167,50 @@ fn user_without_cluster_rights_gets_clear_error() {
     assert!(error.kind() == ErrorKind::Refused && error.to_string().contains("permission"), "{error}");
     assert!(began.elapsed() < PATIENCE, "the call does not wait for its time-out");
 }
+
+/// Collects the errors in events about breakers.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Default)]
+struct Errors(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+#[cfg(feature = "tracing")]
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Errors {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        struct Field<'e>(&'e mut Vec<String>);
+        impl tracing::field::Visit for Field<'_> {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "error" {
+                    self.0.push(format!("{value:?}"));
+                }
+            }
+        }
+        event.record(&mut Field(&mut self.0.lock().unwrap()));
+    }
+}
+
+/// An operator reads in the log why calls fail, whatever the mode.
+#[cfg(feature = "tracing")]
+#[test]
+fn breaker_event_names_the_missing_right() {
+    use tollgate::redis::Client;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    let Some(server) = Server::start() else { return };
+    let Some(()) = grant(&server, &["eval"]) else { return };
+    let errors = Errors::default();
+    let subscriber = tracing_subscriber::registry().with(errors.clone());
+    let client = Client::open(&url(&server)).unwrap();
+    let limiter = client.limiter("acl", limits()[0]).timeout(PATIENCE).atomic().unwrap();
+    let run = || {
+        // The runtime stays in this thread, where the subscriber is set.
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            for _ in 0..10 {
+                let _ = limiter.check("a").await;
+            }
+        });
+    };
+    tracing::subscriber::with_default(subscriber, run);
+    let errors = errors.0.lock().unwrap().clone();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].contains("permission") && errors[0].contains("evalsha"), "{errors:?}");
+}

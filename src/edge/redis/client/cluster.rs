@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::connection::{Evicting, PAUSES_NS, ServerConnection, timed_out};
+use super::connection::{PAUSES_NS, ServerConnection, timed_out};
 use super::runtime::OnDrop;
 use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::slot::{self, PARTS};
@@ -327,6 +327,7 @@ impl Nodes {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
+    use crate::edge::redis::client::connection::Evicting;
 
     fn text(text: &str) -> Value {
         Value::BulkString(text.into())

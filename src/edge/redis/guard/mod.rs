@@ -139,7 +139,8 @@ impl Guard {
         Ok(GuardedCall { guard: self, circuit, permit, began_ns: now_ns, landed: false })
     }
 
-    fn note(&self, change: Change) {
+    /// Counts and logs a change of the breaker. `why` is the error of the last call, if the call reported one.
+    fn note(&self, change: Change, why: Option<&Error>) {
         match change {
             Change::Nothing => {}
             Change::Closed => {
@@ -152,10 +153,11 @@ impl Guard {
                 tracing::warn!(
                     target: "tollgate",
                     pause_ms = pause_ns / 1_000_000,
+                    error = why.map(tracing::field::display),
                     "the circuit breaker opened: no calls to the server during the pause"
                 );
                 #[cfg(not(feature = "tracing"))]
-                let _ = pause_ns;
+                let _ = (pause_ns, why);
             }
         }
     }
@@ -246,14 +248,17 @@ impl GuardedCall<'_> {
     fn land(mut self, answer: Result<Reply, Error>) -> Result<Reply, Error> {
         self.landed = true;
         let now_ns = self.now_ns();
-        let failure = answer.as_ref().err().map(Error::kind);
+        let why = answer.as_ref().err();
+        let failure = why.map(Error::kind);
         match failure {
             None => self.guard.tallies.count(Tally::Answered),
             Some(kind) => self.guard.tallies.error(kind),
         }
         match failure {
             Some(ErrorKind::Timeout) if self.noticed_late(now_ns) => self.call_abandoned(now_ns),
-            Some(ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused) => self.failed(now_ns),
+            Some(ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused) => {
+                self.failed(now_ns, why);
+            }
             None | Some(ErrorKind::Address | ErrorKind::Breaker | ErrorKind::Reply) => self.succeeded(),
         }
         answer
@@ -261,15 +266,15 @@ impl GuardedCall<'_> {
 
     /// The call was answered, or it failed for a reason that is not the server's.
     fn succeeded(&self) {
-        self.guard.note(self.circuit.succeeded(&self.permit));
+        self.guard.note(self.circuit.succeeded(&self.permit), None);
     }
 
-    fn failed(&self, now_ns: u64) {
-        self.guard.note(self.circuit.failed(&self.permit, now_ns, self.random(now_ns)));
+    fn failed(&self, now_ns: u64, why: Option<&Error>) {
+        self.guard.note(self.circuit.failed(&self.permit, now_ns, self.random(now_ns)), why);
     }
 
     fn call_abandoned(&self, now_ns: u64) {
-        self.guard.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)));
+        self.guard.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)), None);
     }
 
     /// Returns whether the time-out had passed long before this process continued.
@@ -301,7 +306,7 @@ impl Drop for GuardedCall<'_> {
         let waited =
             now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.settings.timeout) / 4;
         if waited && !self.permit.is_probe() {
-            self.failed(now_ns);
+            self.failed(now_ns, None);
         } else {
             self.call_abandoned(now_ns);
         }
