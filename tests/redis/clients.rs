@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::operations::newer;
 use crate::servers::{Cluster, Proxy, Server};
 use tollgate::Quota;
 use tollgate::redis::{
@@ -306,7 +307,8 @@ fn address_errors_hide_passwords() {
 #[test]
 fn wrong_password_is_refused() {
     let Some(server) = Server::start() else { return };
-    server.command::<()>(&["ACL", "SETUSER", "limits", "on", ">hunter2", "~tollgate:*", "+@all"]);
+    let user = ["ACL", "SETUSER", "limits", "on", ">hunter2", "~tollgate:*", "+@all"];
+    let Some(()) = newer(&server, &user) else { return };
     let url = |password: &str| format!("redis://limits:{password}@127.0.0.1:{}/", server.port());
     let right = limiter!(BlockingClient::open(&url("hunter2")).unwrap(), PATIENCE);
     assert_eq!(right.check("k").by(), DecidedBy::Server);
@@ -370,7 +372,7 @@ fn eviction_gauge_and_warnings(
 
     let server = Server::start_with(options)?;
     if !prepare.is_empty() {
-        server.command::<()>(prepare);
+        newer::<()>(&server, prepare)?;
     }
     let proxy = Proxy::start(server.port());
     let client = Client::open(&format!("redis://{credentials}127.0.0.1:{}/", proxy.port())).unwrap();
@@ -415,8 +417,9 @@ fn evicting_server_is_reported_once() {
         eviction_gauge_and_warnings(&["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"], &[], "");
     assert_eq!(unbounded.unwrap(), (false, vec![]), "a server without a memory limit evicts nothing");
     let user = ["ACL", "SETUSER", "limits", "on", ">pass", "~tollgate:*", "+@all", "-info"];
-    let unasked = eviction_gauge_and_warnings(&[&full[..], &["allkeys-lru"]].concat(), &user, "limits:pass@");
-    assert_eq!(unasked.unwrap(), (false, vec![]), "a user without the INFO permission gets no warning");
+    let evicting = [&full[..], &["allkeys-lru"]].concat();
+    let Some(unasked) = eviction_gauge_and_warnings(&evicting, &user, "limits:pass@") else { return };
+    assert_eq!(unasked, (false, vec![]), "a user without the INFO permission gets no warning");
 }
 
 #[test]

@@ -4,15 +4,23 @@ use std::time::{Duration, Instant};
 
 use super::newer;
 use crate::faults::cluster::assert_moved_slots_are_charged_once;
+use crate::servers::skipped::skip;
 use crate::servers::{Cluster, Proxy};
 use tollgate::Quota;
 use tollgate::redis::{BlockingClient, DecidedBy, Limit, OnFailure};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sets an option of every node. Returns `None` if the servers are too old for it.
+/// Sets an option of every node. Returns `None` if the servers are too old: before version 7, nodes do not announce
+/// what changes while they run.
 #[track_caller]
 fn set(cluster: &Cluster, option: &str, value: impl Fn(usize) -> String) -> Option<()> {
+    let info: String = cluster.nodes[0].command(&["INFO", "server"]);
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).expect("a version");
+    if version.split('.').next().and_then(|major| major.parse::<u32>().ok()) < Some(7) {
+        skip(&format!("server {version} does not announce {option} at once"));
+        return None;
+    }
     for (at, node) in cluster.nodes.iter().enumerate() {
         newer::<()>(node, &["CONFIG", "SET", option, &value(at)])?;
     }

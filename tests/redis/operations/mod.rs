@@ -13,7 +13,7 @@ use crate::servers::skipped::skip;
 
 /// Runs a command of a newer server. If the server does not know it, reports that the test skips and returns `None`.
 #[track_caller]
-fn newer<T: redis::FromRedisValue>(server: &Server, words: &[&str]) -> Option<T> {
+pub(crate) fn newer<T: redis::FromRedisValue>(server: &Server, words: &[&str]) -> Option<T> {
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
     match command.query(&mut server.connection()) {
