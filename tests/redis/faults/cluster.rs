@@ -126,16 +126,15 @@ fn replica_replaces_hung_node() {
 #[test]
 fn moved_slots_are_charged_once() {
     let Some(cluster) = Cluster::start() else { return };
-    assert_moved_slots_are_charged_once(&cluster);
+    assert_moved_slots_are_charged_once(&cluster, &Subject::both_of_cluster(&cluster.urls(), LOCAL));
 }
 
-pub(crate) fn assert_moved_slots_are_charged_once(cluster: &Cluster) {
-    let subjects = Subject::both_of_cluster(&cluster.urls(), LOCAL);
+pub(crate) fn assert_moved_slots_are_charged_once(cluster: &Cluster, subjects: &[Subject; 2]) {
     // These keys belong to the first of three nodes.
     let keys: Vec<_> = keys().into_iter().filter(|key| slot(cluster, key) <= 5_460).take(4).collect();
     let (from, to) = (&cluster.nodes[0], &cluster.nodes[1]);
     let [from_id, to_id] = [from, to].map(|node| node.command::<String>(&["CLUSTER", "MYID"]));
-    for subject in &subjects {
+    for subject in subjects {
         subject.until_server();
     }
     for (at, key) in keys.iter().enumerate() {

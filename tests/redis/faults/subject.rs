@@ -52,10 +52,10 @@ fn limit() -> Limit {
 }
 
 macro_rules! build {
-    ($client:expr, $policy:expr) => {
+    ($client:expr, $policy:expr, $timeout:expr) => {
         $client
             .limiter("faults", limit())
-            .timeout(TIMEOUT)
+            .timeout($timeout)
             .breaker(Breaker::new(FAILURES, PAUSE))
             .on_failure($policy)
             .atomic()
@@ -72,25 +72,34 @@ impl Subject {
     pub(crate) fn both(url: &str, policy: OnFailure) -> [Self; 2] {
         let client = Client::open(url).expect("the address is valid");
         let blocking = BlockingClient::open(url).expect("the address is valid");
-        [Self::of_async(&client, policy), Self::of_blocking(&blocking, policy)]
+        [Self::of_async(&client, policy, TIMEOUT), Self::of_blocking(&blocking, policy, TIMEOUT)]
     }
 
     /// Returns one limiter of each kind for a cluster.
     pub(crate) fn both_of_cluster(urls: &[String], policy: OnFailure) -> [Self; 2] {
+        Self::both_within(urls, policy, TIMEOUT)
+    }
+
+    /// Returns limiters for a cluster that wait longer than a busy machine delays them.
+    pub(crate) fn both_patient(urls: &[String], policy: OnFailure) -> [Self; 2] {
+        Self::both_within(urls, policy, SLACK)
+    }
+
+    fn both_within(urls: &[String], policy: OnFailure, timeout: Duration) -> [Self; 2] {
         let urls = || urls.iter().map(String::as_str);
         let client = Client::cluster(urls()).expect("the addresses are valid");
         let blocking = BlockingClient::cluster(urls()).expect("the addresses are valid");
-        [Self::of_async(&client, policy), Self::of_blocking(&blocking, policy)]
+        [Self::of_async(&client, policy, timeout), Self::of_blocking(&blocking, policy, timeout)]
     }
 
-    fn of_async(client: &Client, policy: OnFailure) -> Self {
+    fn of_async(client: &Client, policy: OnFailure, timeout: Duration) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().expect("tokio builds a runtime");
-        Self::of(Kind::Async(runtime, build!(client, policy)), policy)
+        Self::of(Kind::Async(runtime, build!(client, policy, timeout)), policy)
     }
 
-    fn of_blocking(client: &BlockingClient, policy: OnFailure) -> Self {
-        Self::of(Kind::Blocking(build!(client, policy)), policy)
+    fn of_blocking(client: &BlockingClient, policy: OnFailure, timeout: Duration) -> Self {
+        Self::of(Kind::Blocking(build!(client, policy, timeout)), policy)
     }
 
     pub(crate) fn name(&self) -> String {

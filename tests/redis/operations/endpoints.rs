@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::newer;
 use crate::faults::cluster::assert_moved_slots_are_charged_once;
+use crate::faults::subject::{LOCAL, Subject};
 use crate::servers::skipped::skip;
 use crate::servers::{Cluster, Proxy};
 use tollgate::Quota;
@@ -68,6 +69,11 @@ fn assert_called_at(cluster: &Cluster, seed: &str, host: &str) {
     }
 }
 
+/// Asserts that clients follow the redirections of the nodes.
+fn assert_redirects(cluster: &Cluster) {
+    assert_moved_slots_are_charged_once(cluster, &Subject::both_patient(&cluster.urls(), LOCAL));
+}
+
 /// The nodes listen at two addresses, as behind a translation of addresses. Clients first use one of them.
 #[cfg(target_os = "linux")]
 fn at_two_addresses() -> Option<Cluster> {
@@ -87,7 +93,7 @@ fn cluster_with_announced_ip_is_called_there() {
     until_announced(&cluster, |host, _| host == Some("127.0.0.2"));
     // The seed at 127.0.0.1 only sends the map.
     assert_called_at(&cluster, &seed(&cluster, "127.0.0.1"), "127.0.0.2");
-    assert_moved_slots_are_charged_once(&cluster);
+    assert_redirects(&cluster);
 }
 
 /// The nodes announce no host. The client uses the host through which it reached the node that sent the map.
@@ -99,7 +105,7 @@ fn cluster_with_unknown_endpoint_is_called_at_seed_host() {
     let Some(()) = set(&cluster, "cluster-preferred-endpoint-type", unknown) else { return };
     until_announced(&cluster, |host, _| host.is_none());
     assert_called_at(&cluster, &seed(&cluster, "127.0.0.2"), "127.0.0.2");
-    assert_moved_slots_are_charged_once(&cluster);
+    assert_redirects(&cluster);
 }
 
 #[test]
@@ -109,12 +115,12 @@ fn cluster_with_host_names_decides_and_redirects() {
     let Some(()) = set(&cluster, "cluster-preferred-endpoint-type", by_name) else { return };
     // Nodes without a name send `?`.
     until_announced(&cluster, |host, _| host == Some("?"));
-    assert_moved_slots_are_charged_once(&cluster);
+    assert_redirects(&cluster);
     let cluster = Cluster::start().expect("a second cluster starts");
     let Some(()) = set(&cluster, "cluster-preferred-endpoint-type", by_name) else { return };
     let Some(()) = set(&cluster, "cluster-announce-hostname", |_| "localhost".to_owned()) else { return };
     until_announced(&cluster, |host, _| host == Some("localhost"));
-    assert_moved_slots_are_charged_once(&cluster);
+    assert_redirects(&cluster);
 }
 
 /// The nodes announce the ports of proxies.
@@ -139,5 +145,5 @@ fn cluster_with_announced_ports_is_called_there() {
     proxies.iter().for_each(|proxy| proxy.refuse(true));
     assert_eq!(by_server(), 0, "{:?}", limiter.health());
     proxies.iter().for_each(|proxy| proxy.refuse(false));
-    assert_moved_slots_are_charged_once(&cluster);
+    assert_redirects(&cluster);
 }

@@ -85,6 +85,10 @@ fn user_with_least_rights_suffices_for_each_mode() {
         assert_answered(&ask_atomic(&client, limit));
         assert_answered(&ask_leases(&client, limit));
     }
+    // An address can name a database.
+    grant(&server, &[&EVERY_MODE[..], &["select"]].concat()).unwrap();
+    let in_database = BlockingClient::open(&format!("{}1", url(&server))).unwrap();
+    assert_answered(&ask_atomic(&in_database, limits()[0]));
     // A process that has not posted for more than an hour: the first post of another process removes it.
     server.command::<()>(&["HSET", "tollgate:v1:{acl|a}:pg0", "7", "1 1 1 - -"]);
     grant(&server, &[&EVERY_MODE[..], &WRITE_BACK].concat()).unwrap();
