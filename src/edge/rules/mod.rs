@@ -36,7 +36,8 @@
 //! matching/  a request's descriptors ──► the rules that apply, and the key that each rule uses
 //! counting/  the stores of this process, and the limiters on a server that processes share
 //! engine/    checks, refunds and reloads
-//! watch/     reloads when the files change
+//! source/    other places than files: a key in Redis, or a type of the program
+//! watch/     reloads when the files or the source change
 //! ```
 //! The module `rule` defines the content of a rule. Modules import only from modules above them in this list, and all
 //! of them use `rule`.
@@ -46,10 +47,12 @@ mod counting;
 mod engine;
 mod matching;
 mod rule;
+#[cfg(any(feature = "redis", feature = "watch"))]
+mod source;
 #[cfg(feature = "watch")]
 mod watch;
 
-pub use self::config::{Config, ConfigError, Domain, Problem};
+pub use self::config::{Config, ConfigError, Domain, Format, Problem, UnknownFormat};
 #[cfg(feature = "redis")]
 pub use self::counting::Server;
 #[cfg(feature = "metrics")]
@@ -60,5 +63,9 @@ pub use self::engine::{
 };
 pub use self::matching::{Added, Descriptor, Descriptors};
 pub use self::rule::{Algorithm, Charging, Limit, Metric, Mode, OnFailure, Rule, Shared, Store, Unit};
+#[cfg(any(feature = "redis", feature = "watch"))]
+pub use self::source::{Fetched, Hint, RuleText, Source, Version};
+#[cfg(feature = "redis")]
+pub use self::source::{PushedRules, RedisRules};
 #[cfg(feature = "watch")]
-pub use self::watch::Watcher;
+pub use self::watch::{Follow, Followed, Watcher};

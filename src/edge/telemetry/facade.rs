@@ -19,6 +19,14 @@ const RULES: &str = "tollgate_rules";
 #[cfg(feature = "rules")]
 const UNMATCHED: &str = "tollgate_rules_unmatched";
 const CONFIG_HASH: &str = "tollgate_config_hash";
+#[cfg(feature = "watch")]
+const VERSION: &str = "tollgate_rules_version";
+#[cfg(feature = "watch")]
+const VERSION_TIME: &str = "tollgate_rules_version_timestamp_seconds";
+#[cfg(feature = "watch")]
+const SOURCE_ANSWER: &str = "tollgate_rules_source_answer_timestamp_seconds";
+#[cfg(feature = "watch")]
+const SOURCE_FAILS: &str = "tollgate_rules_source_fails";
 #[cfg(feature = "tower")]
 const WITHOUT_KEY: &str = "tollgate_requests_without_key_total";
 const UNKNOWN_DOMAINS: &str = "tollgate_domain_not_found_total";
@@ -97,6 +105,18 @@ pub(super) struct ReloadHandles {
     pub(super) rules: Gauge,
     pub(super) config_hash: Gauge,
     pub(super) unknown_domains: Counter,
+    /// Registered on first use, because few rules follow a source.
+    #[cfg(feature = "watch")]
+    source: std::sync::OnceLock<SourceHandles>,
+}
+
+/// The metrics about a source of rules.
+#[cfg(feature = "watch")]
+struct SourceHandles {
+    version: Gauge,
+    version_time: Gauge,
+    answer: Gauge,
+    fails: Gauge,
 }
 
 impl Default for ReloadHandles {
@@ -110,6 +130,8 @@ impl Default for ReloadHandles {
             rules: gauge(RULES, Vec::new()),
             config_hash: gauge(CONFIG_HASH, Vec::new()),
             unknown_domains: counter(UNKNOWN_DOMAINS, Vec::new()),
+            #[cfg(feature = "watch")]
+            source: std::sync::OnceLock::new(),
         }
     }
 }
@@ -121,6 +143,31 @@ impl ReloadHandles {
         #[expect(clippy::cast_precision_loss, reason = "48 bits are exact")]
         self.config_hash.set(config_hash as f64);
         self.last_success.set(unix_seconds);
+    }
+
+    #[cfg(feature = "watch")]
+    pub(super) fn version(&self, version: u64, unix_seconds: f64) {
+        let source = self.source();
+        #[expect(clippy::cast_precision_loss, reason = "nobody pushes 2^53 versions")]
+        source.version.set(version as f64);
+        source.version_time.set(unix_seconds);
+    }
+
+    #[cfg(feature = "watch")]
+    pub(super) fn polled(&self, answer_unix_seconds: f64, fails: bool) {
+        let source = self.source();
+        source.answer.set(answer_unix_seconds);
+        source.fails.set(u32::from(fails));
+    }
+
+    #[cfg(feature = "watch")]
+    fn source(&self) -> &SourceHandles {
+        self.source.get_or_init(|| SourceHandles {
+            version: gauge(VERSION, Vec::new()),
+            version_time: gauge(VERSION_TIME, Vec::new()),
+            answer: gauge(SOURCE_ANSWER, Vec::new()),
+            fails: gauge(SOURCE_FAILS, Vec::new()),
+        })
     }
 }
 
@@ -203,10 +250,21 @@ pub(super) fn describe() {
         #[cfg(feature = "rules")]
         (UNMATCHED, "Rules that matched no request since the last load, in a domain that had requests"),
         (CONFIG_HASH, "A hash of the rule files in force: equal in processes with the same rules"),
+        #[cfg(feature = "watch")]
+        (VERSION, "The version of the rules in force, from a source with numbers"),
+        #[cfg(feature = "watch")]
+        (SOURCE_FAILS, "1 while the source of rules does not answer, or has rules that cannot be used"),
     ]);
     with_recorder(|recorder| {
         let text = "The Unix time of the last successful load of rules";
         recorder.describe_gauge(LAST_SUCCESS.into(), Some(Unit::Seconds), text.into());
+        #[cfg(feature = "watch")]
+        for (name, text) in [
+            (VERSION_TIME, "The Unix time when the version in force was written"),
+            (SOURCE_ANSWER, "The Unix time of the last answer of the source of rules"),
+        ] {
+            recorder.describe_gauge(name.into(), Some(Unit::Seconds), text.into());
+        }
     });
     describe_duration(CHECK_DURATION, "The duration of a sample of checks");
 }

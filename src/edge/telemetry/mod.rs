@@ -33,6 +33,10 @@
 //! | `tollgate_rules` | | rules in force |
 //! | `tollgate_rules_unmatched` | `domain` | rules that matched no request since the last load, in a domain that had requests (`rules::publish_rules`) |
 //! | `tollgate_config_hash` | | a hash of the rule files in force: processes with the same rules have the same number |
+//! | `tollgate_rules_version` | | the version of the rules in force, for rules that follow a source with numbers |
+//! | `tollgate_rules_version_timestamp_seconds` | | the Unix time when that version was written; 0 if unknown |
+//! | `tollgate_rules_source_answer_timestamp_seconds` | | the Unix time of the last answer of the source |
+//! | `tollgate_rules_source_fails` | | 1 while the source does not answer, or has rules that cannot be used; `Rules::last_error` has the reason |
 //! | `tollgate_requests_without_key_total` | `outcome` | requests in which a layer found no key: `refused`, `allowed`, `shared` |
 //! | `tollgate_sync_duration_seconds` | `limiter` | the duration of calls to the shared state, with or without an answer |
 //! | `tollgate_sync_errors_total` | `limiter`, `kind` | calls to the shared state that failed, or (`breaker`) were not sent because of earlier failures |

@@ -26,6 +26,14 @@ pub struct ReloadCounts {
     pub last_success: Option<SystemTime>,
     /// Requests with a domain that has no rules.
     pub unknown_domains: u64,
+    /// The number of the version in force, or 0 if the rules do not follow a source with numbers.
+    pub version: u64,
+    /// The time when the version in force was written, if the source reports it.
+    pub version_time: Option<SystemTime>,
+    /// The time when the source last answered.
+    pub source_answer: Option<SystemTime>,
+    /// Whether the source does not answer, or has rules that cannot be used.
+    pub source_fails: bool,
 }
 
 /// Counts loads of rules and reports them. With the feature `metrics`, it reports `tollgate_reload_total` and others.
@@ -52,6 +60,13 @@ pub struct Reloads {
     /// Milliseconds since 1970, or 0 before the first success.
     last_ms: AtomicU64,
     unknown_domains: AtomicU64,
+    version: AtomicU64,
+    /// Milliseconds since 1970, or 0 if unknown.
+    version_ms: AtomicU64,
+    /// Milliseconds since 1970, or 0 before the first answer.
+    answer_ms: AtomicU64,
+    /// 1 while the source fails.
+    source_fails: AtomicU64,
     #[cfg(feature = "metrics")]
     handles: super::facade::ReloadHandles,
 }
@@ -78,15 +93,14 @@ impl Reloads {
     /// count.
     pub fn loaded_from(&self, rules: u32, config_hash: u64) {
         let config_hash = config_hash & MAX_HASH;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1);
+        let ms = ms_of(SystemTime::now());
         // Ordering: Relaxed, here and below. The counters publish no other data.
         self.successes.fetch_add(1, Relaxed);
         self.rules.store(rules.into(), Relaxed);
         self.config_hash.store(config_hash, Relaxed);
         self.last_ms.store(ms, Relaxed);
         #[cfg(feature = "metrics")]
-        self.handles.loaded(rules, config_hash, since.as_secs_f64());
+        self.handles.loaded(rules, config_hash, seconds(ms));
         #[cfg(feature = "tracing")]
         tracing::info!(target: "tollgate", rules, config_hash, "rules loaded");
     }
@@ -102,6 +116,37 @@ impl Reloads {
         let _ = error;
     }
 
+    /// Records the version in force, and when it was written.
+    #[cfg(feature = "watch")]
+    pub(crate) fn version(&self, version: u64, written_at: Option<SystemTime>) {
+        let ms = written_at.map_or(0, ms_of);
+        self.version.store(version, Relaxed);
+        self.version_ms.store(ms, Relaxed);
+        #[cfg(feature = "metrics")]
+        self.handles.version(version, seconds(ms));
+    }
+
+    /// Records a poll of the source: whether it answered, and what is wrong.
+    #[cfg(feature = "watch")]
+    pub(crate) fn polled(&self, answered: bool, error: Option<&dyn fmt::Display>) {
+        if answered {
+            self.answer_ms.store(ms_of(SystemTime::now()), Relaxed);
+        }
+        let failed_before = self.source_fails.swap(error.is_some().into(), Relaxed) == 1;
+        #[cfg(feature = "metrics")]
+        self.handles.polled(seconds(self.answer_ms.load(Relaxed)), error.is_some());
+        #[cfg(feature = "tracing")]
+        match error {
+            Some(error) if !failed_before => {
+                tracing::warn!(target: "tollgate", %error, "the source of rules fails; the rules stay in force");
+            }
+            None if failed_before => tracing::info!(target: "tollgate", "the source of rules works again"),
+            _ => {}
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = failed_before;
+    }
+
     /// Records a request with a domain that has no rules.
     pub fn unknown_domain(&self) {
         self.unknown_domains.fetch_add(1, Relaxed);
@@ -112,16 +157,32 @@ impl Reloads {
     /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> ReloadCounts {
-        let last_ms = self.last_ms.load(Relaxed);
+        let time = |ms: &AtomicU64| {
+            let ms = ms.load(Relaxed);
+            (ms > 0).then(|| UNIX_EPOCH.checked_add(Duration::from_millis(ms))).flatten()
+        };
         ReloadCounts {
             successes: self.successes.load(Relaxed),
             errors: self.errors.load(Relaxed),
             rules: self.rules.load(Relaxed),
             config_hash: self.config_hash.load(Relaxed),
             unknown_domains: self.unknown_domains.load(Relaxed),
-            last_success: (last_ms > 0)
-                .then(|| UNIX_EPOCH.checked_add(Duration::from_millis(last_ms)))
-                .flatten(),
+            last_success: time(&self.last_ms),
+            version: self.version.load(Relaxed),
+            version_time: time(&self.version_ms),
+            source_answer: time(&self.answer_ms),
+            source_fails: self.source_fails.load(Relaxed) == 1,
         }
     }
+}
+
+/// Returns the milliseconds since 1970, at least 1.
+fn ms_of(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(feature = "metrics")]
+fn seconds(ms: u64) -> f64 {
+    Duration::from_millis(ms).as_secs_f64()
 }

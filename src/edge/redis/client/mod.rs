@@ -6,6 +6,7 @@
 //! | `connection`, `cluster` | the connection to one server, and the nodes of a Cluster |
 //! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with a runtime |
 //! | `in_process` | a server in this process |
+//! | `plain` | plain commands to one server, and messages of a channel |
 //! | `settings` | the settings that limiters of all modes share |
 
 mod blocking;
@@ -13,6 +14,8 @@ mod cluster;
 mod connected;
 mod connection;
 mod in_process;
+#[cfg(feature = "rules")]
+mod plain;
 mod runtime;
 mod settings;
 #[cfg(all(test, not(tollgate_loom)))]
@@ -21,6 +24,8 @@ mod tests;
 pub use self::blocking::BlockingClient;
 pub use self::connected::Client;
 pub use self::in_process::{BlockingInProcess, InProcess};
+#[cfg(feature = "rules")]
+pub(crate) use self::plain::PlainClient;
 pub use self::runtime::OnThread;
 pub(crate) use self::runtime::{Connected, RuntimeThread, Tasks, on_thread};
 pub(crate) use self::settings::Settings;

@@ -8,6 +8,7 @@ mod check;
 mod checker;
 mod domain;
 mod fits;
+mod format;
 mod identity;
 mod json;
 mod keys;
@@ -27,6 +28,7 @@ use std::path::Path;
 
 pub use self::domain::Domain;
 pub(super) use self::domain::RuleFiles;
+pub use self::format::{Format, UnknownFormat};
 use self::node::{FileNode, MAX_BYTES};
 use self::problem::Problems;
 pub use self::problem::{ConfigError, Problem};
@@ -75,7 +77,7 @@ impl Config {
     /// # Errors
     /// All problems in the text.
     pub fn from_yaml(name: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::from_text(name, text, yaml::read)
+        Self::from_text(name, text, Format::Yaml.reader())
     }
 
     /// Reads rules in JSON. Messages contain `name`.
@@ -83,7 +85,7 @@ impl Config {
     /// # Errors
     /// All problems in the text.
     pub fn from_json(name: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::from_text(name, text, json::read)
+        Self::from_text(name, text, Format::Json.reader())
     }
 
     /// Reads rules in TOML. Messages contain `name`.
@@ -91,7 +93,7 @@ impl Config {
     /// # Errors
     /// All problems in the text.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::from_text(name, text, toml::read)
+        Self::from_text(name, text, Format::Toml.reader())
     }
 
     /// Reads rules from a file. The extension selects the format: `.yaml`, `.yml`, `.json` or `.toml`.
@@ -103,15 +105,9 @@ impl Config {
         let name = path.display().to_string();
         let unreadable =
             |message, remedy| Err(ConfigError::unreadable(&name, Position::default(), message, remedy));
-        let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
-        let read = match ending.as_deref() {
-            Some("yaml" | "yml") => yaml::read,
-            Some("json") => json::read,
-            Some("toml") => toml::read,
-            _ => {
-                let message = "the file name has no known extension".to_owned();
-                return unreadable(message, "use .yaml, .yml, .json or .toml");
-            }
+        let Some(format) = Format::of_path(path) else {
+            let message = "the file name has no known extension".to_owned();
+            return unreadable(message, "use .yaml, .yml, .json or .toml");
         };
         // Reads one byte more than the maximum, to detect a longer file.
         let mut bytes = Vec::new();
@@ -122,8 +118,7 @@ impl Config {
             let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
             return unreadable(format!("cannot be read: {reason}"), "check the path and its permissions");
         }
-        let text = String::from_utf8(bytes).map_err(|error| problem::no_utf8(&name, &error))?;
-        Self::from_text(&name, &text, read)
+        Self::from_bytes(&name, format, bytes)
     }
 
     fn from_text(

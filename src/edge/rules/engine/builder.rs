@@ -162,7 +162,8 @@ impl<C: Clock> RulesBuilder<C> {
         Ok(rules)
     }
 
-    fn build(self) -> Rules<C> {
+    /// Creates rules without any domain.
+    pub(in crate::edge::rules) fn build(self) -> Rules<C> {
         let hasher = Hasher::new();
         Rules {
             in_force: Published::new(RuleSet::empty(&hasher)),

@@ -61,6 +61,12 @@ impl RulesError {
         Self::other(format!("the files of these rules cannot be watched: {error}"))
     }
 
+    /// A source of rules, or its text, cannot be used.
+    #[cfg(any(feature = "watch", feature = "redis"))]
+    pub(in crate::edge::rules) fn source(message: impl Into<Box<str>>) -> Self {
+        Self::other(message)
+    }
+
     fn other(message: impl Into<Box<str>>) -> Self {
         Self(Why::Other(message.into(), None))
     }

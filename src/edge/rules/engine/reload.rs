@@ -9,6 +9,8 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
+#[cfg(feature = "watch")]
+use std::time::SystemTime;
 
 use super::Rules;
 use super::error::RulesError;
@@ -132,6 +134,28 @@ impl<C: Clock> Rules<C> {
         self.load(|| CheckTime::given(now), |_| Ok(configs.into_iter().collect()))
     }
 
+    /// Does what [`Rules::replace`] does with the rules that `read` returns. An error of `read` is a failed load.
+    #[cfg(feature = "watch")]
+    pub(in crate::edge::rules) fn replace_by(
+        &self,
+        read: impl FnOnce() -> Result<Config, RulesError>,
+    ) -> Result<LoadReport, RulesError> {
+        self.load(|| CheckTime::read(&self.clock), |_| Ok(vec![read()?]))
+    }
+
+    /// Records the answer of a source, or the reason why it gave no rules that can be used.
+    #[cfg(feature = "watch")]
+    pub(in crate::edge::rules) fn note_poll(&self, answered: bool, error: Option<&RulesError>) {
+        self.reloads.polled(answered, error.map(|error| error as _));
+        self.loading().last_error = error.cloned();
+    }
+
+    /// Records the version in force.
+    #[cfg(feature = "watch")]
+    pub(in crate::edge::rules) fn note_version(&self, version: u64, written_at: Option<SystemTime>) {
+        self.reloads.version(version, written_at);
+    }
+
     fn load(
         &self,
         now: impl Fn() -> CheckTime,
@@ -172,7 +196,8 @@ impl<C: Clock> Rules<C> {
         self.reloads.counts()
     }
 
-    /// Returns why the last load failed, or `None` if it succeeded.
+    /// Returns why the last load failed, or `None` if it succeeded. For rules that follow a source, this is also the
+    /// reason why the source gives no rules that can be used.
     #[must_use]
     pub fn last_error(&self) -> Option<RulesError> {
         self.loading().last_error.clone()

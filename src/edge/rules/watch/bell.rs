@@ -54,6 +54,22 @@ impl Bell {
         self.rung.notify_one();
     }
 
+    /// Sleeps for `at_most`, or until the bell has rung and then `delay` has passed.
+    pub(super) fn wait_hint(&self, at_most: Duration, delay: Duration) -> Woken {
+        let nothing = |heard: &mut Heard| !heard.stopped && heard.rings == 0;
+        let waited = self.rung.wait_timeout_while(self.lock(), at_most, nothing);
+        let (mut heard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if heard.rings > 0 {
+            let waited = self.rung.wait_timeout_while(heard, delay, |heard| !heard.stopped);
+            (heard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if heard.stopped {
+            return Woken::Stopped;
+        }
+        heard.rings = 0;
+        Woken::Changed { rewatch: std::mem::take(&mut heard.rewatch) }
+    }
+
     /// Sleeps until the bell has rung and then stayed quiet for a while, or has rung for a long time. Also returns
     /// after `retry`, with a request to set up all watches again.
     pub(super) fn wait(&self, retry: Option<Duration>) -> Woken {
@@ -115,6 +131,19 @@ mod tests {
         assert_eq!(bell.wait(Some(Duration::ZERO)), Woken::Changed { rewatch: true });
         bell.ring(false);
         assert_eq!(bell.wait(None), Woken::Changed { rewatch: false });
+    }
+
+    #[test]
+    fn hint_ends_wait_and_stop_ends_delay() {
+        let bell = Bell::default();
+        bell.ring(false);
+        let long = Duration::from_secs(3_600);
+        assert_eq!(bell.wait_hint(long, Duration::ZERO), Woken::Changed { rewatch: false });
+        // The hint is used up, so the wait takes its full time.
+        assert_eq!(bell.wait_hint(Duration::ZERO, long), Woken::Changed { rewatch: false });
+        bell.ring(false);
+        bell.stop();
+        assert_eq!(bell.wait_hint(long, long), Woken::Stopped);
     }
 
     #[test]

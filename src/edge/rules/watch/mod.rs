@@ -1,4 +1,4 @@
-//! Reloads rules when their files change.
+//! Reloads rules when their files change (this module), or when another source changes (`follow`).
 //!
 //! ```text
 //! system ──► relevant events ──► bell ──► one thread: are the watches at the right places? ─► new contents? ─► load
@@ -8,6 +8,8 @@
 //! 2. The thread first sets up the watches and then compares the files, so it misses no change in between.
 
 mod bell;
+mod copy;
+mod follow;
 mod places;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +21,7 @@ use std::time::Duration;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use self::bell::{Bell, Woken};
+pub use self::follow::{Follow, Followed};
 use self::places::Places;
 use super::engine::{LoadReport, Rules, RulesError};
 use crate::base::clock::Clock;
@@ -29,12 +32,13 @@ const RETRY: Duration = Duration::from_secs(5);
 /// How often links may move while they are followed, before this is an error.
 const ATTEMPTS: u32 = 8;
 
-/// Watches the files of some rules as long as it exists. Created by [`Rules::watch`].
+/// Watches the files or the source of some rules as long as it exists. Created by [`Rules::watch`] and
+/// [`RulesBuilder::follow`](crate::rules::RulesBuilder::follow).
 ///
-/// Dropping the watcher waits for a load in progress and for the callback after it. Do not hold a lock that the
+/// Dropping the watcher waits for a poll and a load in progress, and for the callback after them. Do not hold a lock that the
 /// callback takes. After the drop, the callback is not called any more, and the watcher's thread has ended. The
 /// callback itself may drop the watcher; the thread then ends when the callback returns.
-#[must_use = "files are watched as long as this lives"]
+#[must_use = "files and sources are watched as long as this lives"]
 pub struct Watcher {
     bell: Arc<Bell>,
     /// `None` only during the drop.
@@ -115,39 +119,53 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
         let bell = Arc::new(Bell::default());
         let mut follower = Follower { files, bell: Arc::clone(&bell), watching: None };
         follower.follow(true)?;
-        // The watcher does not keep the rules alive.
-        let rules = Arc::downgrade(this);
-        let thread = thread::Builder::new()
-            .name("tollgate-watch".to_owned())
-            .spawn(move || run(&rules, follower, loaded))
-            .map_err(|error| RulesError::watch(&error.to_string()))?;
-        Ok(Watcher { bell, thread: Some(thread) })
+        let mut retry = None;
+        let wait = move || match follower.bell.wait(retry) {
+            Woken::Stopped => None,
+            Woken::Changed { rewatch } => Some(match follower.follow(rewatch) {
+                Ok(()) => {
+                    retry = None;
+                    None
+                }
+                Err(error) => retry.replace(RETRY).is_none().then_some(error),
+            }),
+        };
+        Watcher::start("tollgate-watch", this, bell, Self::reload_if_changed, wait, loaded)
+            .map_err(|error| RulesError::watch(&error.to_string()))
     }
 }
 
-fn run<C: Clock>(
-    rules: &Weak<Rules<C>>,
-    mut follower: Follower,
-    mut loaded: impl FnMut(Result<LoadReport, RulesError>),
-) {
-    // The panic hook has reported the panic, and watching must continue.
-    let mut tell = |result| drop(catch_unwind(AssertUnwindSafe(|| loaded(result))));
-    let mut retry = None;
-    loop {
-        // The thread holds no reference to the rules while it calls `loaded`.
-        let Some(result) = rules.upgrade().map(|rules| rules.reload_if_changed()) else { return };
-        if let Some(result) = result {
-            tell(result);
-        }
-        let Woken::Changed { rewatch } = follower.bell.wait(retry) else { return };
-        match follower.follow(rewatch) {
-            Ok(()) => retry = None,
-            Err(error) => {
-                if retry.replace(RETRY).is_none() {
-                    tell(Err(error));
+impl Watcher {
+    /// Starts a thread that polls, and calls `loaded` with the result, until `wait` returns `None`. `wait` may return an
+    /// error for `loaded`.
+    fn start<C: Clock + Send + Sync + 'static, T>(
+        name: &str,
+        rules: &Arc<Rules<C>>,
+        bell: Arc<Bell>,
+        mut poll: impl FnMut(&Rules<C>) -> Option<Result<T, RulesError>> + Send + 'static,
+        mut wait: impl FnMut() -> Option<Option<RulesError>> + Send + 'static,
+        mut loaded: impl FnMut(Result<T, RulesError>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        // The watcher does not keep the rules alive.
+        let rules: Weak<Rules<C>> = Arc::downgrade(rules);
+        let run = move || {
+            // The panic hook has reported the panic, and watching must continue.
+            let mut tell = |result| drop(catch_unwind(AssertUnwindSafe(|| loaded(result))));
+            loop {
+                // The thread holds no reference to the rules while it calls `loaded`.
+                let Some(result) = rules.upgrade().map(|rules| poll(&rules)) else { return };
+                if let Some(result) = result {
+                    tell(result);
+                }
+                match wait() {
+                    None => return,
+                    Some(None) => {}
+                    Some(Some(error)) => tell(Err(error)),
                 }
             }
-        }
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(Self { bell, thread: Some(thread) })
     }
 }
 

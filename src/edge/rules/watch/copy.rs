@@ -1,0 +1,146 @@
+//! The last good copy: a file from which a process starts while its source is away.
+//!
+//! ```text
+//! tollgate rules copy 1
+//! name: tollgate:rules:{limits}
+//! store: 5f1c…          (or `tag: …`)
+//! version: 7
+//! format: yaml
+//! sha256: …
+//! time: 1700000000
+//!
+//! the text
+//! ```
+//! The file is written in one step: a temporary file in the same folder, synchronised, gets the name. So a reader finds
+//! the old copy or the new one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::edge::rules::source::{MAX_BYTES, RuleText, Version, hex_sha256};
+
+const FIRST_LINE: &str = "tollgate rules copy 1";
+
+/// The maximum length of the lines above the text.
+const MAX_HEAD: usize = 4096;
+
+/// Writes a copy.
+pub(super) fn write(path: &Path, name: &str, text: &RuleText) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let file_name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(file_name);
+    temporary.push(format!(".{}.new", std::process::id()));
+    let temporary = folder.join(temporary);
+    let written = write_new(&temporary, name, text).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    // Makes the new name durable. Some systems cannot synchronise folders.
+    #[cfg(unix)]
+    File::open(folder)?.sync_all()?;
+    Ok(())
+}
+
+fn write_new(path: &Path, name: &str, text: &RuleText) -> io::Result<()> {
+    // A process with the same number may have ended while it wrote.
+    let _ = fs::remove_file(path);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let kind = if text.version.is_tag() { "tag" } else { "store" };
+    let version = format!("{kind}: {}\nversion: {}", text.version.store(), text.version.as_number());
+    let (format, sha256) = (text.format, hex_sha256(&text.bytes));
+    let head = format!(
+        "{FIRST_LINE}\nname: {name}\n{version}\nformat: {format}\nsha256: {sha256}\ntime: {now}\n\n"
+    );
+    if head.len() > MAX_HEAD || head.lines().count() != 8 {
+        return Err(io::Error::other("the name or the version of the source has a line break or is too long"));
+    }
+    file.write_all(head.as_bytes())?;
+    file.write_all(&text.bytes)?;
+    file.sync_all()
+}
+
+/// Reads a copy. Returns the text, and when the copy was written. `None` if there is no file.
+pub(super) fn read(path: &Path, name: &str) -> Result<Option<(RuleText, SystemTime)>, String> {
+    let told = |error: io::Error| error.to_string();
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(told(error)),
+    };
+    // The open file is checked, so nothing can replace it in between.
+    check_owner(&file)?;
+    let mut bytes = Vec::new();
+    let most = (MAX_BYTES + MAX_HEAD) as u64;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(told)?;
+    if bytes.len() as u64 > most {
+        return Err(format!("it has more than {MAX_BYTES} bytes of rules"));
+    }
+    let (text, time) = parse(&bytes, name)?;
+    Ok(Some((text, time)))
+}
+
+fn parse(bytes: &[u8], name: &str) -> Result<(RuleText, SystemTime), String> {
+    let mut lines = bytes.splitn(9, |&byte| byte == b'\n');
+    let mut next = |field: &str| -> Result<String, String> {
+        let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
+        let value = line.strip_prefix(field).ok_or_else(|| format!("its line {field:?} is missing"))?;
+        Ok(value.to_owned())
+    };
+    next(FIRST_LINE)?;
+    let of = next("name: ")?;
+    if of != name {
+        return Err(format!("it is a copy of {of:?}, not of {name:?}; give each source its own path"));
+    }
+    let store = next("")?;
+    let number = next("version: ")?.parse().map_err(|_| "its version is invalid")?;
+    let version = match (store.strip_prefix("tag: "), store.strip_prefix("store: ")) {
+        (Some(tag), _) => Version::tag(tag),
+        (_, Some(store)) => Version::number(store, number),
+        _ => return Err("its line \"store: \" is missing".to_owned()),
+    };
+    let format = next("format: ")?.parse().map_err(|_| "its format is invalid")?;
+    let sha256 = next("sha256: ")?;
+    let seconds = next("time: ")?.parse().map_err(|_| "its time is invalid")?;
+    next("")?;
+    let text = lines.next().ok_or("its text is missing")?;
+    if hex_sha256(text) != sha256 {
+        return Err("the SHA-256 does not match the text".to_owned());
+    }
+    let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).ok_or("its time is invalid")?;
+    Ok((RuleText::new(version, format, text), time))
+}
+
+/// Refuses a file that another user can write, or that belongs to another user except root.
+#[cfg(unix)]
+fn check_owner(file: &File) -> Result<(), String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = file.metadata().map_err(|error| error.to_string())?;
+    if !found.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    if found.mode() & 0o022 != 0 {
+        return Err("other users can write it: use `chmod 600`".to_owned());
+    }
+    // The folder of the process on Linux belongs to its effective user. Elsewhere the owner is not checked.
+    match fs::metadata("/proc/self") {
+        Ok(own) if found.uid() != 0 && found.uid() != own.uid() => Err("it belongs to another user".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn check_owner(_file: &File) -> Result<(), String> {
+    Ok(())
+}
