@@ -46,7 +46,12 @@ fn main() -> ExitCode {
         Command::Replay(args) if args.by_rules.rules.is_empty() => replay::run(&args),
         Command::Replay(args) => rules::replay::run(&args),
         Command::Suggest(args) => suggest::run(&args),
-        Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args),
+        Command::Rules { command } => match command {
+            RulesCommand::Check(args) => rules::check::run(&args),
+            RulesCommand::Push(args) => rules::shared::push(&args),
+            RulesCommand::Pull(args) => rules::shared::pull(&args),
+            RulesCommand::Diff(args) => rules::shared::diff(&args),
+        },
     };
     match result {
         // A reader that closed the output is not an error.

@@ -2,6 +2,7 @@
 
 pub mod descriptor;
 pub mod rules;
+pub mod shared;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -45,7 +46,7 @@ pub enum Command {
     /// With several periods it finds several limits that apply together.
     #[command(after_help = SUGGEST_EXAMPLES)]
     Suggest(SuggestArgs),
-    /// Check files of rate limiting rules
+    /// Check files of rate limiting rules, and keep them on a Redis server
     #[command(arg_required_else_help = true, after_help = RULES_EXAMPLES)]
     Rules {
         /// The command for the files.
@@ -72,6 +73,7 @@ const RULES_EXAMPLES: &str = "\
 Examples:
   tollgate rules check limits.yaml
   tollgate replay access.log --rules limits.yaml
+  tollgate rules push limits.yaml --to redis://127.0.0.1:6379
 
 The language of rule files: tollgate rules check --help";
 

@@ -6,6 +6,7 @@ use clap::{Arg, Args, Subcommand, ValueEnum};
 use tollgate::rules::Charging;
 
 use super::descriptor::DescriptorArg;
+use super::shared::{DiffArgs, EXAMPLES, PullArgs, PushArgs};
 use crate::input::Selection;
 
 /// `tollgate rules`.
@@ -19,6 +20,20 @@ pub enum RulesCommand {
     /// load from the files.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
+    /// Check a file of rules, and write it to a Redis or Valkey server that processes follow
+    ///
+    /// Prints what changed. Each push is a new version. If somebody else pushed a version in between, nothing is
+    /// written. The server keeps the last five versions before the present one.
+    #[command(after_help = EXAMPLES)]
+    Push(PushArgs),
+    /// Print the rules on a server
+    ///
+    /// Prints the text to standard output, and its version, who pushed it and when to standard error.
+    #[command(after_help = EXAMPLES)]
+    Pull(PullArgs),
+    /// Show the rules that a push would add, change and remove
+    #[command(after_help = EXAMPLES)]
+    Diff(DiffArgs),
 }
 
 const CHECK_EXAMPLES: &str = "\

@@ -6,6 +6,7 @@
 //! | `check` | `tollgate rules check`: shows their contents |
 //! | `replay`, `tally`, `output` | `tollgate replay --rules`: the denied requests, by rule and by key |
 //! | `rule` | the contents of a rule |
+//! | `shared` | `tollgate rules push`, `pull` and `diff`: rules on a server; `no_redis` stands in for it |
 //! | `mapping` | from the fields of a log to descriptors |
 
 pub mod check;
@@ -14,4 +15,6 @@ mod mapping;
 mod output;
 pub mod replay;
 mod rule;
+#[cfg_attr(not(feature = "redis"), path = "no_redis.rs")]
+pub mod shared;
 mod tally;
