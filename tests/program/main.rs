@@ -8,6 +8,11 @@ mod limits;
 mod outputs;
 mod rules_check;
 mod rules_replay;
+#[cfg(feature = "redis")]
+mod rules_shared;
+#[cfg(feature = "redis")]
+#[path = "../common/redis.rs"]
+mod servers;
 mod several;
 mod sketch;
 #[path = "../common/skipped.rs"]

@@ -5,4 +5,6 @@ mod engine;
 mod matching;
 mod properties;
 #[cfg(feature = "watch")]
+mod source;
+#[cfg(feature = "watch")]
 mod watch;

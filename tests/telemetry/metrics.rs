@@ -292,6 +292,8 @@ fn every_metric_is_described() {
         let window = FixedWindow::new(Quota::per_minute(10));
         publish("sketch", &RateLimiter::builder(window).sketch().expect("the limiter can be built"));
         tollgate::rules::publish_rules(&rules(&["{ domain: e, descriptors: [] }"]).0);
+        #[cfg(feature = "watch")]
+        let _followed = followed();
         #[cfg(feature = "redis")]
         {
             let server = tollgate::redis::InProcess::default().blocking();
@@ -304,12 +306,57 @@ fn every_metric_is_described() {
     let all = snapshotter.snapshot().into_vec();
     // A shared limiter has the duration of calls, six kinds of errors, three failure policies and three gauges.
     let shared = if cfg!(feature = "redis") { 1 + 6 + 3 + 3 } else { 0 };
+    // Rules that follow a source have their version, its time, the time of an answer, and whether the source fails.
+    let source = if cfg!(feature = "watch") { 4 } else { 0 };
     // A domain of rules has the gauge of unmatched rules and the timer.
-    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 5 + 3 + 2 + shared);
+    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 5 + 3 + 2 + shared + source);
     for (key, unit, text, _) in all {
         assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
         assert!(key.key().name().starts_with("tollgate_"));
     }
+}
+
+/// Loads version 7 of rules without any descriptor.
+#[cfg(feature = "watch")]
+fn followed() -> (std::sync::Arc<Rules>, tollgate::rules::Watcher) {
+    use tollgate::rules::{Fetched, Follow, Format, RuleText, Source, Version};
+
+    struct Fixed;
+
+    impl Source for Fixed {
+        fn name(&self) -> String {
+            "fixed".to_owned()
+        }
+
+        fn fetch(
+            &mut self,
+            _: Option<&Version>,
+        ) -> Result<Fetched, Box<dyn std::error::Error + Send + Sync>> {
+            let text =
+                RuleText::new(Version::number("s", 7), Format::Yaml, "{ domain: e, descriptors: [] }");
+            Ok(Fetched::Text(text.written_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))))
+        }
+    }
+
+    let slow = Follow::new(Fixed).every(Duration::from_secs(3_600));
+    Rules::builder().follow(slow, |_| {}).expect("the rules are valid")
+}
+
+#[cfg(feature = "watch")]
+#[test]
+fn followed_version_is_published() {
+    recorded(|values| {
+        let before = SystemTime::now() - Duration::from_secs(1);
+        let (rules, _watcher) = followed();
+        let counts = rules.reloads();
+        assert_eq!((counts.version, counts.source_fails), (7, false));
+        assert!(counts.source_answer.is_some_and(|time| time > before));
+        let values = values();
+        assert_eq!(values["tollgate_rules_version{}"], 7.0);
+        assert_eq!(values["tollgate_rules_version_timestamp_seconds{}"], 1_700_000_000.0);
+        assert_eq!(values["tollgate_rules_source_fails{}"], 0.0);
+        assert!(values["tollgate_rules_source_answer_timestamp_seconds{}"] > 1_700_000_000.0);
+    });
 }
 
 #[test]

@@ -4,6 +4,8 @@
 mod failures;
 mod modes;
 mod real;
+#[cfg(feature = "watch")]
+mod source;
 mod together;
 mod undone;
 

@@ -1,0 +1,209 @@
+//! Rules that follow a source of the program's own.
+
+#![allow(clippy::disallowed_methods, reason = "the watcher's thread takes real time")]
+
+use std::error::Error;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tollgate::rules::{
+    Descriptor, Fetched, Follow, Followed, Format, Hint, RuleText, Rules, Source, Version, Watcher,
+};
+
+fn text(limit: u32) -> String {
+    format!(
+        "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }} ] }}"
+    )
+}
+
+fn quota(rules: &Rules) -> u64 {
+    let answer = rules.check_n("d", &[Descriptor::new(&[("a", "x")])], 0);
+    answer.limits().next().map_or(0, |limit| limit.quota())
+}
+
+type Answer = Box<dyn FnMut(Option<&Version>) -> Result<Fetched, String> + Send>;
+
+/// A source whose answers the test sets.
+#[derive(Clone)]
+struct Scripted {
+    answer: Arc<Mutex<Answer>>,
+    hint: Arc<Mutex<Option<Hint>>>,
+    polls: Arc<Mutex<u64>>,
+}
+
+impl Scripted {
+    fn new(answer: impl FnMut(Option<&Version>) -> Result<Fetched, String> + Send + 'static) -> Self {
+        Self { answer: Arc::new(Mutex::new(Box::new(answer))), hint: Arc::default(), polls: Arc::default() }
+    }
+
+    fn set(&self, answer: impl FnMut(Option<&Version>) -> Result<Fetched, String> + Send + 'static) {
+        *self.answer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Box::new(answer);
+    }
+
+    fn polls(&self) -> u64 {
+        *self.polls.lock().unwrap()
+    }
+}
+
+impl Source for Scripted {
+    fn name(&self) -> String {
+        "test source".to_owned()
+    }
+
+    fn fetch(&mut self, known: Option<&Version>) -> Result<Fetched, Box<dyn Error + Send + Sync>> {
+        *self.polls.lock().unwrap() += 1;
+        let mut answer = self.answer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Ok(answer(known)?)
+    }
+
+    fn start_hints(&mut self, hint: Hint) {
+        *self.hint.lock().unwrap() = Some(hint);
+    }
+}
+
+fn constant(
+    version: Version,
+    text: String,
+) -> impl FnMut(Option<&Version>) -> Result<Fetched, String> + Send + 'static {
+    move |known| {
+        if known == Some(&version) {
+            return Ok(Fetched::Unchanged);
+        }
+        Ok(Fetched::Text(RuleText::new(version.clone(), Format::Yaml, text.clone())))
+    }
+}
+
+type Told = Receiver<Result<Followed, String>>;
+
+fn follow(source: &Scripted, every: Duration) -> Result<(Arc<Rules>, Watcher, Told), String> {
+    let (tell, told) = channel();
+    let (rules, watcher) = Rules::builder()
+        .follow(Follow::new(source.clone()).every(every), move |loaded| {
+            let _ = tell.send(loaded.map_err(|error| error.to_string()));
+        })
+        .map_err(|error| error.to_string())?;
+    Ok((rules, watcher, told))
+}
+
+#[track_caller]
+fn next(told: &Told) -> Result<Followed, String> {
+    told.recv_timeout(Duration::from_secs(20)).expect("the callback is called within 20 s")
+}
+
+const OFTEN: Duration = Duration::from_millis(100);
+
+#[test]
+fn own_source_is_followed() {
+    let source = Scripted::new(constant(Version::tag("one"), text(1)));
+    let (rules, watcher, told) = follow(&source, OFTEN).unwrap();
+    assert_eq!((next(&told).unwrap().version().store(), quota(&rules)), ("one", 1));
+    // Tags have no order.
+    source.set(constant(Version::tag("another"), text(2)));
+    assert!(next(&told).unwrap().to_string().starts_with("version another: 0 added, 1 changed"));
+    source.set(constant(Version::tag("one"), text(1)));
+    assert!(next(&told).is_ok());
+    assert_eq!((quota(&rules), rules.reloads().version), (1, 0));
+
+    // Each error is reported once, and the rules stay.
+    source.set(|_| Err("the table is locked".to_owned()));
+    assert_eq!(next(&told).unwrap_err(), "the table is locked");
+    let polls = source.polls();
+    while source.polls() < polls + 3 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(told.try_recv().is_err());
+    assert!(rules.reloads().source_fails && rules.last_error().is_some());
+    // The source refuses a text itself, for example because of its signature.
+    source.set(|known| {
+        let version = Version::tag("forged");
+        if known == Some(&version) {
+            return Ok(Fetched::Unchanged);
+        }
+        Ok(Fetched::Refused { version, why: "the signature is wrong".to_owned() })
+    });
+    assert_eq!(next(&told).unwrap_err(), "the signature is wrong");
+    source.set(constant(Version::tag("long"), " ".repeat((1 << 20) + 1)));
+    assert!(next(&told).unwrap_err().contains("test source: version long has 1048577 bytes"));
+    assert_eq!(quota(&rules), 1);
+
+    drop(watcher);
+    let polls = source.polls();
+    std::thread::sleep(3 * OFTEN);
+    assert_eq!(source.polls(), polls, "nothing polls after the drop");
+}
+
+#[test]
+fn first_text_must_be_usable() {
+    let fails = |answer: fn() -> Result<Fetched, String>| {
+        follow(&Scripted::new(move |_| answer()), OFTEN).err().unwrap()
+    };
+    assert!(fails(|| Err("no table".to_owned())).starts_with("no table; to start without the source"));
+    assert!(fails(|| Ok(Fetched::Unchanged)).contains("the source gave no text"));
+    assert!(
+        fails(|| Ok(Fetched::Text(RuleText::new(Version::tag("x"), Format::Yaml, [0xff]))))
+            .contains("test source:1:1: this is not UTF-8")
+    );
+}
+
+#[test]
+fn hint_polls_soon_and_merges() {
+    let source = Scripted::new(constant(Version::number("s", 1), text(1)));
+    let (rules, _watcher, told) = follow(&source, Duration::from_secs(3_600)).unwrap();
+    assert!(next(&told).is_ok());
+    let hint = source.hint.lock().unwrap().clone().expect("the watcher gives a hint");
+    source.set(constant(Version::number("s", 2), text(2)));
+    let began = Instant::now();
+    for _ in 0..1_000 {
+        hint.poll_soon();
+    }
+    assert_eq!((next(&told).unwrap().version().as_number(), quota(&rules)), (2, 2));
+    assert!(began.elapsed() < Duration::from_secs(15), "the poll comes within 2 s, and a load takes far less");
+    assert_eq!(source.polls(), 2, "all hints cause one poll");
+}
+
+/// The watcher continues after a panic of the source, and ends with the rules.
+#[test]
+fn panicking_source_is_polled_again() {
+    let source = Scripted::new(constant(Version::number("s", 1), text(1)));
+    let (rules, _watcher, told) = follow(&source, OFTEN).unwrap();
+    assert!(next(&told).is_ok());
+    source.set(|_| panic!("a test of panics"));
+    assert_eq!(next(&told).unwrap_err(), "test source: the source panicked");
+    source.set(constant(Version::number("s", 2), text(2)));
+    assert_eq!((next(&told).unwrap().version().as_number(), quota(&rules)), (2, 2));
+    drop(rules);
+    let began = Instant::now();
+    // The callback is dropped when the thread ends.
+    while !matches!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected)) {
+        assert!(began.elapsed() < Duration::from_secs(20), "the thread stays without rules");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The last good copy also holds tags, and every format.
+#[test]
+fn copy_keeps_tag_and_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy");
+    let toml = "domain = \"d\"\n\n[[descriptors]]\nkey = \"a\"\nrate_limit = { unit = \"day\", requests_per_unit = 4 }\n";
+    let source = Scripted::new(move |_| {
+        Ok(Fetched::Text(RuleText::new(Version::tag("W/\"67\""), Format::Toml, toml)))
+    });
+    let start = |source: &Scripted| Rules::builder().follow(Follow::new(source.clone()).copy(&copy), |_| {});
+    drop(start(&source).unwrap());
+    source.set(|_| Err("away".to_owned()));
+    let (rules, _watcher) = start(&source).unwrap();
+    assert_eq!(quota(&rules), 4);
+    assert!(rules.last_error().unwrap().to_string().contains("away"));
+    drop((rules, _watcher));
+
+    // A version that cannot be written in one line leaves no copy.
+    std::fs::remove_file(&copy).unwrap();
+    source.set(constant(Version::tag("a\nb"), text(1)));
+    let (tell, told) = channel();
+    let follow = Follow::new(source).copy(&copy);
+    let _kept = Rules::builder().follow(follow, move |loaded| tell.send(loaded.unwrap()).unwrap()).unwrap();
+    assert!(told.recv().unwrap().warnings()[0].contains("cannot be written"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
