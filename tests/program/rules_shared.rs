@@ -40,10 +40,9 @@ fn pushed_rules_are_pulled_and_compared() {
 
     // Another push came in between.
     place.file("limits.yaml", LIMITS.replace("100", "300"));
-    place.run(&format!("rules push limits.yaml --to {url} --seen 1")).fails(
-        1,
-        &["pushed version 2, and this push replaces version 1", "tollgate rules diff"],
-    );
+    place
+        .run(&format!("rules push limits.yaml --to {url} --seen 1"))
+        .fails(1, &["pushed version 2, and this push replaces version 1", "tollgate rules diff"]);
     let run = place.run(&format!("rules push limits.yaml --to {url} --force")).ok();
     assert!(run.stdout.starts_with("version 3 is written"), "{}", run.stdout);
 
@@ -69,10 +68,9 @@ fn bad_rules_are_not_pushed() {
     let (place, url) = (Place::new(), server.url());
     place.file("wrong.yaml", LIMITS.replace("day", "fortnight"));
     for command in ["push wrong.yaml", "push wrong.yaml --force", "diff wrong.yaml"] {
-        place.run(&format!("rules {command} --to {url}")).fails(
-            1,
-            &["wrong.yaml:4:25: descriptors[0].rate_limit.unit", "1 problem in 1 file"],
-        );
+        place
+            .run(&format!("rules {command} --to {url}"))
+            .fails(1, &["wrong.yaml:4:25: descriptors[0].rate_limit.unit", "1 problem in 1 file"]);
     }
     place.file("long.yaml", format!("{LIMITS}#{}", "x".repeat(1 << 20)));
     place.run(&format!("rules push long.yaml --to {url}")).fails(1, &["the maximum is 1048576"]);
@@ -106,7 +104,9 @@ fn damaged_rules_are_replaced_only_by_force() {
 fn messages_never_contain_the_password() {
     let place = Place::new();
     place.file("limits.yaml", LIMITS);
-    for command in ["pull --from", "push limits.yaml --to", "push limits.yaml --force --to", "diff limits.yaml --to"] {
+    for command in
+        ["pull --from", "push limits.yaml --to", "push limits.yaml --force --to", "diff limits.yaml --to"]
+    {
         let run = place.run(&format!("rules {command} {NOWHERE}"));
         run.fails(1, &["127.0.0.1:1", "tollgate:rules:{default}", "the server cannot be reached"]);
         assert!(!run.stderr.contains("sekret") && !run.stderr.contains("wilma"), "{}", run.stderr);

@@ -158,7 +158,10 @@ fn hint_polls_soon_and_merges() {
         hint.poll_soon();
     }
     assert_eq!((next(&told).unwrap().version().as_number(), quota(&rules)), (2, 2));
-    assert!(began.elapsed() < Duration::from_secs(15), "the poll comes within 2 s, and a load takes far less");
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "the poll comes within 2 s, and a load takes far less"
+    );
     assert_eq!(source.polls(), 2, "all hints cause one poll");
 }
 

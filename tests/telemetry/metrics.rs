@@ -332,8 +332,7 @@ fn followed() -> (std::sync::Arc<Rules>, tollgate::rules::Watcher) {
             &mut self,
             _: Option<&Version>,
         ) -> Result<Fetched, Box<dyn std::error::Error + Send + Sync>> {
-            let text =
-                RuleText::new(Version::number("s", 7), Format::Yaml, "{ domain: e, descriptors: [] }");
+            let text = RuleText::new(Version::number("s", 7), Format::Yaml, "{ domain: e, descriptors: [] }");
             Ok(Fetched::Text(text.written_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))))
         }
     }

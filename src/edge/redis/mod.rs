@@ -50,11 +50,11 @@ mod protocol;
 #[doc(hidden)]
 pub mod simulation;
 
+#[cfg(feature = "rules")]
+pub(crate) use self::client::PlainClient;
 pub use self::client::{
     BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, InProcess, OnFailure, OnThread,
 };
-#[cfg(feature = "rules")]
-pub(crate) use self::client::PlainClient;
 pub use self::guard::{BreakerState, Health};
 pub use self::mode::{
     AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, LeaseBuilder, LeaseLimiter, LeaseStats,

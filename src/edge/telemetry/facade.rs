@@ -148,7 +148,7 @@ impl ReloadHandles {
     #[cfg(feature = "watch")]
     pub(super) fn version(&self, version: u64, unix_seconds: f64) {
         let source = self.source();
-        #[expect(clippy::cast_precision_loss, reason = "nobody pushes 2^53 versions")]
+        #[expect(clippy::cast_precision_loss, reason = "no source reaches 2^53 versions")]
         source.version.set(version as f64);
         source.version_time.set(unix_seconds);
     }

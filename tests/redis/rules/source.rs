@@ -46,8 +46,7 @@ impl Reader {
         let loaded = move |loaded: Result<Followed, tollgate::rules::RulesError>| {
             let _ = tell.send(loaded.map_err(|error| error.to_string()));
         };
-        let (rules, watcher) =
-            Rules::builder().follow(follow, loaded).map_err(|error| error.to_string())?;
+        let (rules, watcher) = Rules::builder().follow(follow, loaded).map_err(|error| error.to_string())?;
         Ok(Self { rules, told, _watcher: watcher })
     }
 
@@ -88,8 +87,7 @@ impl Reader {
 fn sha256(text: &str) -> String {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
-    let mut child =
-        Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     String::from_utf8(output.stdout).unwrap()[..64].to_owned()

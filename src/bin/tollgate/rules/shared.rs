@@ -34,7 +34,9 @@ pub fn push(args: &PushArgs) -> Result<(), Error> {
         && present.format() == format
         && seen.is_none_or(|seen| seen == number)
     {
-        return print(format!("{} has this text already; nothing is written\n", present.version()).as_bytes());
+        return print(
+            format!("{} has this text already; nothing is written\n", present.version()).as_bytes(),
+        );
     }
     let user = || ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
     let by = args.by.clone().or_else(user).unwrap_or_else(|| "unknown".to_owned());
@@ -71,7 +73,9 @@ pub fn pull(args: &PullArgs) -> Result<(), Error> {
         return Err(Error::run(match args.version {
             None => format!("there are no rules named {name:?}; write them with `tollgate rules push`"),
             Some(version) => {
-                format!("there is no version {version} of {name:?}; the server keeps the present one and five before it")
+                format!(
+                    "there is no version {version} of {name:?}; the server keeps the present one and five before it"
+                )
             }
         }));
     };

@@ -40,9 +40,11 @@ impl RedisRules {
         let (length, format) = (text.len().to_string(), format.to_string());
         let (store, sha256) = (new_store(), hex_sha256(text.as_bytes()));
         let words = [
-            "EVAL", SCRIPT, "2", &self.key, &history, &seen_text, &store, &sha256, &length, &by, &format, text,
+            "EVAL", SCRIPT, "2", &self.key, &history, &seen_text, &store, &sha256, &length, &by, &format,
+            text,
         ];
-        let reply = self.client.run(&words.map(str::as_bytes)).map_err(|error| self.error(&error.to_string()))?;
+        let reply =
+            self.client.run(&words.map(str::as_bytes)).map_err(|error| self.error(&error.to_string()))?;
         let texts: Vec<String> = reply
             .into_iter()
             .map(|field| String::from_utf8_lossy(&field.unwrap_or_default()).into_owned())
@@ -59,7 +61,8 @@ impl RedisRules {
                         format!("{by:?} pushed version {present}, and this push replaces version {seen}")
                     }
                 };
-                Err(self.error(&format!("{what}; compare the texts with `tollgate rules diff`, then push again")))
+                Err(self
+                    .error(&format!("{what}; compare the texts with `tollgate rules diff`, then push again")))
             }
             _ => Err(self.error("the script's reply has another form")),
         }
@@ -82,7 +85,8 @@ impl RedisRules {
             let words = ["LINDEX", &history, &at].map(str::as_bytes);
             let reply = self.client.run(&words).map_err(|error| self.error(&error.to_string()))?;
             let Some(entry) = reply.into_iter().next().flatten() else { break };
-            let earlier = earlier(&entry).map_err(|why| self.error(&format!("the history is damaged: {why}")))?;
+            let earlier =
+                earlier(&entry).map_err(|why| self.error(&format!("the history is damaged: {why}")))?;
             if earlier.version.as_number() == number {
                 return Ok(Some(earlier));
             }

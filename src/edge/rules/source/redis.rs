@@ -33,8 +33,8 @@ const MAX_NAME: usize = 100;
 /// # Permissions
 /// A reader needs the commands `HMGET` and `HSTRLEN` for the keys `tollgate:rules:*`, and `SUBSCRIBE` for the channels
 /// `tollgate:rules:*` (in an ACL: `~tollgate:rules:* &tollgate:rules:* +hmget +hstrlen +subscribe +ping`). Without the
-/// channels, it only polls. `push` also needs `EVAL`, `HSET`, `LPUSH`, `LTRIM`, `TIME` and `PUBLISH`. Whoever can write
-/// the keys decides the limits: the SHA-256 in the data finds damage, not forgery.
+/// channels, it only polls. `push` also needs `EVAL`, `HSET`, `LPUSH`, `LTRIM`, `TIME` and `PUBLISH`. The
+/// SHA-256 in the data finds damage, not forgery: every user who can write the keys can change the limits.
 ///
 /// # Examples
 /// ```no_run
@@ -126,7 +126,11 @@ impl RedisRules {
     /// # Errors
     /// If the server cannot be reached, or if its data are damaged or larger than 1 MiB.
     pub fn pull(&self) -> Result<Option<PushedRules>, RulesError> {
-        self.text().map_err(|why| self.error(&why))?.map(Raw::check).transpose().map_err(|why| self.error(&why))
+        self.text()
+            .map_err(|why| self.error(&why))?
+            .map(Raw::check)
+            .transpose()
+            .map_err(|why| self.error(&why))
     }
 
     /// Returns an error with the address and the key. Neither contains a password.
@@ -145,7 +149,8 @@ impl RedisRules {
         match &reply[..] {
             [None, None] => Ok(None),
             [Some(version), Some(store)] => version_of(version, store).map(Some),
-            _ => Err("the field `version` or `store` is missing: write rules with `tollgate rules push`".to_owned()),
+            _ => Err("the field `version` or `store` is missing: write rules with `tollgate rules push`"
+                .to_owned()),
         }
     }
 
@@ -169,7 +174,7 @@ impl RedisRules {
     }
 }
 
-/// The fields of a version, besides its text.
+/// The fields of a version, without its text.
 const FIELDS: [&str; 6] = ["version", "store", "sha256", "format", "pushed_at", "by"];
 
 /// The fields of a version as the server has them, unchecked.
@@ -186,7 +191,9 @@ impl Raw {
     fn check(self) -> Result<PushedRules, String> {
         let Self { version, length, text, fields } = self;
         if length > MAX_BYTES as u64 {
-            return Err(format!("{version} has {length} bytes, and the maximum is {MAX_BYTES}: push fewer rules"));
+            return Err(format!(
+                "{version} has {length} bytes, and the maximum is {MAX_BYTES}: push fewer rules"
+            ));
         }
         let field = |at: usize| {
             let bytes = fields.get(at).and_then(Option::as_deref).unwrap_or_default();
@@ -223,7 +230,10 @@ pub(super) fn whole(field: &[u8]) -> Option<u64> {
 pub(super) fn version_of(version: &[u8], store: &[u8]) -> Result<Version, String> {
     match (whole(version), std::str::from_utf8(store)) {
         (Some(number), Ok(store)) => Ok(Version::number(store, number)),
-        _ => Err("the field `version` or `store` is invalid: write rules with `tollgate rules push`".to_owned()),
+        _ => {
+            Err("the field `version` or `store` is invalid: write rules with `tollgate rules push`"
+                .to_owned())
+        }
     }
 }
 

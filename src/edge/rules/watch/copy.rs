@@ -60,11 +60,12 @@ fn write_new(path: &Path, name: &str, text: &RuleText) -> io::Result<()> {
     let kind = if text.version.is_tag() { "tag" } else { "store" };
     let version = format!("{kind}: {}\nversion: {}", text.version.store(), text.version.as_number());
     let (format, sha256) = (text.format, hex_sha256(&text.bytes));
-    let head = format!(
-        "{FIRST_LINE}\nname: {name}\n{version}\nformat: {format}\nsha256: {sha256}\ntime: {now}\n\n"
-    );
+    let head =
+        format!("{FIRST_LINE}\nname: {name}\n{version}\nformat: {format}\nsha256: {sha256}\ntime: {now}\n\n");
     if head.len() > MAX_HEAD || head.lines().count() != 8 {
-        return Err(io::Error::other("the name or the version of the source has a line break or is too long"));
+        return Err(io::Error::other(
+            "the name or the version of the source has a line break or is too long",
+        ));
     }
     file.write_all(head.as_bytes())?;
     file.write_all(&text.bytes)?;
@@ -135,7 +136,9 @@ fn check_owner(file: &File) -> Result<(), String> {
     }
     // The folder of the process on Linux belongs to its effective user. Elsewhere the owner is not checked.
     match fs::metadata("/proc/self") {
-        Ok(own) if found.uid() != 0 && found.uid() != own.uid() => Err("it belongs to another user".to_owned()),
+        Ok(own) if found.uid() != 0 && found.uid() != own.uid() => {
+            Err("it belongs to another user".to_owned())
+        }
         _ => Ok(()),
     }
 }

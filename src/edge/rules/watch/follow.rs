@@ -173,8 +173,10 @@ impl<C: Clock + Send + Sync + 'static> RulesBuilder<C> {
         let poll = move |rules: &Rules<C>| {
             if std::mem::take(&mut is_first) { None } else { follower.poll(rules) }
         };
-        let watcher = Watcher::start("tollgate-rules", &rules, bell, poll, wait, loaded)
-            .map_err(|error| RulesError::source(format!("the source of rules cannot be followed: {error}")))?;
+        let watcher =
+            Watcher::start("tollgate-rules", &rules, bell, poll, wait, loaded).map_err(|error| {
+                RulesError::source(format!("the source of rules cannot be followed: {error}"))
+            })?;
         Ok((rules, watcher))
     }
 }
@@ -217,7 +219,9 @@ impl<S: Source> SourceFollower<S> {
             None => RulesError::source(format!("{}: the source gave no text", self.name)),
         };
         let Some(path) = self.follow.copy.clone() else {
-            return Err(RulesError::source(format!("{error}; to start without the source, set `Follow::copy`")));
+            return Err(RulesError::source(format!(
+                "{error}; to start without the source, set `Follow::copy`"
+            )));
         };
         let unusable = |why: &str| {
             RulesError::source(format!("{error}; and the last good copy {} {why}", path.display()))
