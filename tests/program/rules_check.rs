@@ -220,3 +220,12 @@ fn log_options_need_a_log() {
     place.file("wrong.yaml", WRONG);
     place.run("rules check wrong.yaml --log nowhere.log").fails(1, &["fortnight", "2 problems in 1 file"]);
 }
+
+#[cfg(not(feature = "redis"))]
+#[test]
+fn commands_for_servers_name_the_missing_feature() {
+    let place = Place::new();
+    for command in ["push limits.yaml", "diff limits.yaml", "pull"] {
+        place.run(&format!("rules {command}")).fails(2, &["built without Redis", "--features cli,redis"]);
+    }
+}

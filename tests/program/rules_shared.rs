@@ -96,6 +96,23 @@ fn damaged_rules_are_replaced_only_by_force() {
     }
     let run = place.run(&format!("rules push limits.yaml --to {url} --force")).ok();
     assert!(run.stdout.starts_with("version 2 is written"), "{}", run.stdout);
+    place
+        .run(&format!("rules pull --version 1 --from {url}"))
+        .fails(1, &["the history is damaged: the SHA-256 of version 1"]);
+    let () = server.command(&["HSET", "tollgate:rules:{default}", "sha256", "0"]);
+    place.run(&format!("rules pull --from {url}")).fails(1, &["the SHA-256 of version 2 does not match"]);
+    place.run(&format!("rules push limits.yaml --to {url} --force")).ok();
+    let () = server.command(&["HSET", "tollgate:rules:{default}", "sha256", "0"]);
+    // Damage of the present version does not hide an earlier version.
+    place.file("limits.yaml", LIMITS.replace("100", "200"));
+    place.run(&format!("rules push limits.yaml --to {url} --force")).ok();
+    place.file("limits.yaml", LIMITS.replace("100", "300"));
+    place.run(&format!("rules push limits.yaml --to {url}")).ok();
+    let () = server.command(&["HSET", "tollgate:rules:{default}", "sha256", "0"]);
+    let earlier = place.run(&format!("rules pull --version 4 --from {url}")).ok();
+    assert_eq!(earlier.stdout, LIMITS.replace("100", "200"));
+    place.file("limits.yaml", LIMITS);
+    let run = place.run(&format!("rules push limits.yaml --to {url} --force")).ok();
     assert!(run.stderr.contains("warning: rules in Redis at 127.0.0.1:"), "{}", run.stderr);
     assert_eq!(place.run(&format!("rules pull --from {url}")).ok().stdout, LIMITS);
 }

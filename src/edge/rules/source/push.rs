@@ -71,12 +71,15 @@ impl RedisRules {
     /// Returns the version with this number: the present one, or one of the last five before it.
     ///
     /// # Errors
-    /// Same as [`RedisRules::pull`].
+    /// If the server cannot be reached. Also if the version is not found, and a version on the server is damaged.
     pub fn pull_version(&self, number: u64) -> Result<Option<PushedRules>, RulesError> {
-        if let Some(present) = self.pull()?
-            && present.version.as_number() == number
-        {
-            return Ok(Some(present));
+        // Damage of one version must not hide the others.
+        let mut damage = None;
+        match self.pull() {
+            Ok(None) => {}
+            Ok(Some(present)) if present.version.as_number() == number => return Ok(Some(present)),
+            Ok(Some(_)) => {}
+            Err(error) => damage = Some(error),
         }
         let history = self.history();
         // One entry at a time: each may have 1 MiB.
@@ -85,13 +88,13 @@ impl RedisRules {
             let words = ["LINDEX", &history, &at].map(str::as_bytes);
             let reply = self.client.run(&words).map_err(|error| self.error(&error.to_string()))?;
             let Some(entry) = reply.into_iter().next().flatten() else { break };
-            let earlier =
-                earlier(&entry).map_err(|why| self.error(&format!("the history is damaged: {why}")))?;
-            if earlier.version.as_number() == number {
-                return Ok(Some(earlier));
+            match earlier(&entry) {
+                Ok(earlier) if earlier.version.as_number() == number => return Ok(Some(earlier)),
+                Ok(_) => {}
+                Err(why) => damage = Some(self.error(&format!("the history is damaged: {why}"))),
             }
         }
-        Ok(None)
+        damage.map_or(Ok(None), Err)
     }
 
     fn history(&self) -> String {
