@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tollgate::rules::{Config, Format, LoadReport, PushedRules, RedisRules, Rules, RulesError};
+use tollgate::rules::{Config, Domain, Format, LoadReport, PushedRules, RedisRules, RulesError};
 
 use super::files::RuleFiles;
 use crate::args::shared::{DiffArgs, PullArgs, PushArgs};
@@ -120,15 +120,13 @@ fn about(pushed: &PushedRules) -> String {
 
 /// Returns what would change from the present rules to these.
 fn report(present: Option<&PushedRules>, config: Config) -> String {
-    let change = || -> Result<LoadReport, RulesError> {
-        let builder = Rules::builder().alone(true).allow_removals(true);
-        let before = present.map(|present| {
-            Config::from_bytes(&present.version().to_string(), present.format(), present.text())
-        });
-        let rules = builder.load(before.transpose()?)?;
-        rules.replace([config])
-    };
-    change().map_or_else(
+    let before = present
+        .map(|present| Config::from_bytes(&present.version().to_string(), present.format(), present.text()));
+    let domains = |config: Option<Config>| Domain::merge(config, false);
+    let change = before
+        .transpose()
+        .and_then(|before| Ok(LoadReport::between_domains(&domains(before)?, &domains(Some(config))?)));
+    change.map_or_else(
         |error| format!("the changes are unknown, because the rules cannot be compared: {error}"),
         |report| report.to_string(),
     )

@@ -1,10 +1,11 @@
 //! Reports the changes of a load.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 
 use super::rule_set::{ActiveDomain, RuleSet};
-use crate::edge::rules::rule::{Limit, Rule, Store};
+use crate::edge::rules::config::Domain;
+use crate::edge::rules::rule::{Charging, Limit, Rule, Store};
 
 /// The changes of a load: the domains and rules that it added, changed and removed. Unchanged rules are not listed.
 ///
@@ -72,15 +73,48 @@ pub struct Difference {
 
 impl LoadReport {
     pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Self {
+        let [before, after] =
+            [before, after].map(|set| set.domains.iter().map(Listed::of_active).collect::<Vec<_>>());
+        Self::of(&before, &after)
+    }
+
+    /// Returns the changes that a load would report, without a load.
+    ///
+    /// # Complexity
+    /// O(rules). Creates no stores.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Config, Domain, LoadReport};
+    ///
+    /// let domains = |limit| {
+    ///     let rule = format!("{{ key: user, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}");
+    ///     let config = Config::from_yaml("limits.yaml", &format!("{{ domain: shop, descriptors: [ {rule} ] }}"))?;
+    ///     Domain::merge([config], false)
+    /// };
+    /// let report = LoadReport::between_domains(&domains(100)?, &domains(200)?);
+    /// assert_eq!(report.changes()[0].to_string(), "changed rule \"shop|user\": limit 100/d to 200/d");
+    /// # Ok::<(), tollgate::rules::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn between_domains(before: &[Domain], after: &[Domain]) -> Self {
+        let [before, after] =
+            [before, after].map(|domains| domains.iter().map(Listed::of_domain).collect::<Vec<_>>());
+        Self::of(&before, &after)
+    }
+
+    fn of(before: &[Listed<'_>], after: &[Listed<'_>]) -> Self {
+        let [then, now] = [before, after]
+            .map(|all| all.iter().map(|domain| (domain.name, domain)).collect::<HashMap<_, _>>());
         let mut changes = Vec::new();
-        for now in &after.domains {
-            match before.domain(&now.name) {
-                Some(then) => compare_domains(then, now, &mut changes),
-                None => whole(ChangeKind::Added, now, &mut changes),
+        for domain in after {
+            match then.get(domain.name) {
+                Some(then) => compare_domains(then, domain, &mut changes),
+                None => whole(ChangeKind::Added, domain, &mut changes),
             }
         }
-        for then in before.domains.iter().filter(|then| after.domain(&then.name).is_none()) {
-            whole(ChangeKind::Removed, then, &mut changes);
+        for domain in before.iter().filter(|domain| !now.contains_key(domain.name)) {
+            whole(ChangeKind::Removed, domain, &mut changes);
         }
         Self { changes }
     }
@@ -202,15 +236,39 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Lists an added or removed domain, and each of its rules.
-fn whole(kind: ChangeKind, domain: &ActiveDomain, changes: &mut Vec<Change>) {
-    changes.push(Change::new(kind, &domain.name, None, Vec::new()));
-    let rules = domain.rules.iter().map(|active| &active.rule);
-    changes.extend(rules.map(|rule| Change::new(kind, &domain.name, Some(rule), Vec::new())));
+/// A domain, for a comparison.
+struct Listed<'a> {
+    name: &'a str,
+    charging: Charging,
+    shadow: bool,
+    rules: Vec<&'a Rule>,
 }
 
-fn compare_domains(then: &ActiveDomain, now: &ActiveDomain, changes: &mut Vec<Change>) {
-    let mut change = |kind, rule, differences| changes.push(Change::new(kind, &now.name, rule, differences));
+impl<'a> Listed<'a> {
+    fn of_active(domain: &'a ActiveDomain) -> Self {
+        let rules = domain.rules.iter().map(|active| &active.rule).collect();
+        Self { name: &domain.name, charging: domain.charging, shadow: domain.shadow, rules }
+    }
+
+    fn of_domain(domain: &'a Domain) -> Self {
+        let rules = domain.rules().iter().collect();
+        Self { name: domain.name(), charging: domain.charging(), shadow: domain.is_shadow(), rules }
+    }
+
+    fn by_identity(&self) -> HashMap<&'a str, &'a Rule> {
+        self.rules.iter().map(|rule| (&*rule.identity, *rule)).collect()
+    }
+}
+
+/// Lists an added or removed domain, and each of its rules.
+fn whole(kind: ChangeKind, domain: &Listed<'_>, changes: &mut Vec<Change>) {
+    changes.push(Change::new(kind, domain.name, None, Vec::new()));
+    let rules = domain.rules.iter();
+    changes.extend(rules.map(|rule| Change::new(kind, domain.name, Some(rule), Vec::new())));
+}
+
+fn compare_domains(then: &Listed<'_>, now: &Listed<'_>, changes: &mut Vec<Change>) {
+    let mut change = |kind, rule, differences| changes.push(Change::new(kind, now.name, rule, differences));
     let of_domain = [
         ("charging", then.charging.to_string(), now.charging.to_string()),
         ("shadow", then.shadow.to_string(), now.shadow.to_string()),
@@ -219,21 +277,21 @@ fn compare_domains(then: &ActiveDomain, now: &ActiveDomain, changes: &mut Vec<Ch
     if !of_domain.is_empty() {
         change(ChangeKind::Changed, None, of_domain);
     }
-    for active in &now.rules {
-        let rule = &active.rule;
-        match then.by_identity(&rule.identity) {
+    let earlier = then.by_identity();
+    for rule in &now.rules {
+        match earlier.get(&*rule.identity) {
             None => change(ChangeKind::Added, Some(rule), Vec::new()),
             Some(before) => {
-                let differences = compare(&before.rule, rule);
+                let differences = compare(before, rule);
                 if !differences.is_empty() {
                     change(ChangeKind::Changed, Some(rule), differences);
                 }
             }
         }
     }
-    let stay: HashSet<&str> = now.rules.iter().map(|active| &*active.rule.identity).collect();
-    let gone = then.rules.iter().filter(|active| !stay.contains(&*active.rule.identity));
-    gone.for_each(|active| change(ChangeKind::Removed, Some(&active.rule), Vec::new()));
+    let stay = now.by_identity();
+    let gone = then.rules.iter().filter(|rule| !stay.contains_key(&*rule.identity));
+    gone.for_each(|rule| change(ChangeKind::Removed, Some(rule), Vec::new()));
 }
 
 fn difference((what, before, after): (&'static str, String, String)) -> Option<Difference> {

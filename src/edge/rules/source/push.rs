@@ -4,8 +4,8 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use super::redis::{PushedRules, RedisRules, checked, version_of};
 use super::{MAX_BYTES, hex_sha256};
-use crate::edge::rules::config::{Config, Format};
-use crate::edge::rules::engine::{Rules, RulesError};
+use crate::edge::rules::config::{Config, Domain, Format};
+use crate::edge::rules::engine::RulesError;
 
 /// Compares the version, and then writes all fields.
 const SCRIPT: &str = include_str!("push.lua");
@@ -21,8 +21,7 @@ impl RedisRules {
     /// # Errors
     /// In these cases, nothing is written:
     ///
-    /// - The text has a problem, is longer than 1 MiB, or its rules cannot take effect. It is checked with the code that
-    ///   readers use.
+    /// - The text has a problem or is longer than 1 MiB. It is checked with the code that readers use.
     /// - The version is not `seen`.
     /// - The server cannot be reached, or refuses the script. If the connection fails before the answer arrives, the
     ///   text may have been written.
@@ -33,7 +32,8 @@ impl RedisRules {
                 "the text has {length} bytes, and the maximum is {MAX_BYTES}: write fewer rules"
             )));
         }
-        Rules::builder().alone(true).load([Config::from_bytes("rules", format, text)?])?;
+        // The reader creates the stores too. The check of a rule has created a small store of the same kind.
+        Domain::merge([Config::from_bytes("rules", format, text)?], false)?;
         let by: String = by.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
         let [seen_text, history] =
             [seen.map_or_else(|| "any".to_owned(), |seen| seen.to_string()), self.history()];
