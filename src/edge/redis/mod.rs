@@ -54,6 +54,7 @@ pub mod simulation;
 pub(crate) use self::client::PlainClient;
 pub use self::client::{
     BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, InProcess, OnFailure, OnThread,
+    Shard, ShardError, Shards,
 };
 pub use self::guard::{BreakerState, Health};
 pub use self::mode::{

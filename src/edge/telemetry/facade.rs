@@ -211,7 +211,7 @@ fn rule_labels(domain: &SharedString, rule: &SharedString) -> Vec<Label> {
     vec![Label::new("domain", domain.clone()), Label::new("rule", rule.clone())]
 }
 
-fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<Label>) {
+pub(super) fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<Label>) {
     for &reading in readings {
         let (metric, value) = match reading {
             Reading::Gauge(metric, value) => (metric, value),

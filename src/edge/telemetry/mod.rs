@@ -85,6 +85,8 @@ pub use self::meters::{MeterCounts, Meters};
 pub use self::reload::{ReloadCounts, Reloads};
 #[cfg(all(feature = "metrics", feature = "redis"))]
 pub(crate) use self::shared::SharedHandles;
+#[cfg(all(feature = "metrics", feature = "redis"))]
+pub use self::shared::publish_servers;
 pub use self::shares::Shares;
 #[cfg(feature = "redis")]
 pub(crate) use self::stripes::Stripes;

@@ -3,8 +3,10 @@
 use metrics::{Counter, Histogram, Label};
 
 use super::event::Event;
-use super::facade::{counter, describe_counters, describe_duration, describe_gauges, histogram, value};
-use super::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
+use super::facade::{
+    counter, describe_counters, describe_duration, describe_gauges, histogram, publish_readings, value,
+};
+use super::gauges::{BREAKER_STATE, PARTITIONED, Readings, SERVER_EVICTS};
 
 const SYNC_DURATION: &str = "tollgate_sync_duration_seconds";
 const SYNC_ERRORS: &str = "tollgate_sync_errors_total";
@@ -19,13 +21,17 @@ pub(crate) struct SharedHandles {
 }
 
 impl SharedHandles {
-    /// Registers the metrics. `kinds` are the labels of the errors.
-    pub(crate) fn register(limiter: &str, kinds: &[&'static str]) -> Self {
-        let name = Label::new("limiter", value(limiter));
-        let labels = |label, value| vec![name.clone(), Label::from_static_parts(label, value)];
+    /// Registers the metrics. `kinds` are the labels of the errors. With several servers, `server` is the server's name.
+    pub(crate) fn register(limiter: &str, server: Option<&str>, kinds: &[&'static str]) -> Self {
+        let whose: Vec<_> = server_labels(limiter, server);
+        let labels = |label, value| {
+            let mut labels = whose.clone();
+            labels.push(Label::from_static_parts(label, value));
+            labels
+        };
         let decided = |event: Event| (event, counter(UNDECIDED, labels("decision", event.as_str())));
         Self {
-            duration: histogram(SYNC_DURATION, vec![name.clone()]),
+            duration: histogram(SYNC_DURATION, whose.clone()),
             errors: kinds.iter().map(|kind| counter(SYNC_ERRORS, labels("kind", kind))).collect(),
             decided: [Event::ErrorOpen, Event::ErrorClosed, Event::ErrorLocal].map(decided),
         }
@@ -46,6 +52,19 @@ impl SharedHandles {
         if let Some((_, counter)) = self.decided.iter().find(|(decided, _)| *decided == event) {
             counter.increment(1);
         }
+    }
+}
+
+fn server_labels(limiter: &str, server: Option<&str>) -> Vec<Label> {
+    let server = server.map(|server| Label::new("server", value(server)));
+    [Label::new("limiter", value(limiter))].into_iter().chain(server).collect()
+}
+
+/// Sends the readings of each server of a limiter to the metrics facade, under the limiter's and the server's names.
+/// `servers` comes from the limiter's `health_by_server`. Call it when metrics are scraped.
+pub fn publish_servers(limiter: &str, servers: &[(std::sync::Arc<str>, crate::edge::redis::Health)]) {
+    for (server, health) in servers {
+        publish_readings(&health.readings(), || server_labels(limiter, Some(server)));
     }
 }
 

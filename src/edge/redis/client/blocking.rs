@@ -3,6 +3,7 @@
 use super::connected::Client;
 use super::runtime::OnThread;
 use super::settings::Builder;
+use super::sharded::{ShardError, Shards};
 use crate::edge::redis::protocol::{Error, Limit};
 
 /// A client of one Redis or Valkey server, or of a Cluster, for threads that may block. For async code, use
@@ -63,9 +64,17 @@ impl BlockingClient {
         Client::cluster_from_redis(clients).map(OnThread::new)
     }
 
+    /// Creates a client that spreads keys over several independent servers or Clusters. See [`Client::sharded`].
+    ///
+    /// # Errors
+    /// The errors of [`Client::sharded`].
+    pub fn sharded(servers: impl Into<Shards<Client>>) -> Result<Self, ShardError> {
+        Client::sharded(servers).map(OnThread::new)
+    }
+
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state, in every process.
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
-        Builder::new(self.clone(), name, limit)
+        Builder::new(self.clone(), self.inner.routes(), name, limit)
     }
 }

@@ -8,13 +8,15 @@ use tokio::runtime::Handle;
 use super::cluster::Nodes;
 use super::connection::{Evicting, ServerConnection};
 use super::settings::Builder;
+use super::sharded::{Routes, ShardError, Shards};
 use crate::base::sync::Ordering;
 use crate::edge::redis::protocol::script;
 use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transport};
 
-/// A client of one Redis or Valkey server, or of a Cluster, for async code on tokio.
+/// A client of one Redis or Valkey server, of a Cluster, or of [several](Client::sharded) of them, for async code on
+/// tokio.
 ///
-/// All clones share one connection (in a Cluster, one connection to each node). The client connects on the first call,
+/// All clones share one connection (with several servers, or in a Cluster, one connection to each server or node). The client connects on the first call,
 /// and connects again when the connection is lost. A client and its limiters can be built while the server is down.
 ///
 /// An address is `redis://user:password@host:6379/0` (every part except the host is optional) or
@@ -42,8 +44,16 @@ use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transpo
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    link: Topology,
-    /// The number of the client's servers that evict keys.
+    /// In the order of the routes.
+    links: Arc<[Link]>,
+    routes: Arc<Routes>,
+}
+
+/// One server, or one Cluster.
+#[derive(Clone)]
+struct Link {
+    topology: Topology,
+    /// The number of its servers that evict keys.
     evicting: Evicting,
 }
 
@@ -61,7 +71,7 @@ impl Client {
     /// contain a password.
     pub fn open(url: &str) -> Result<Self, Error> {
         let evicting = Evicting::default();
-        Ok(Self { link: Topology::One(ServerConnection::open(url, &evicting)?), evicting })
+        Ok(Self::of(Link { topology: Topology::One(ServerConnection::open(url, &evicting)?), evicting }))
     }
 
     /// Creates a client of a Cluster. `urls` are the addresses of some of its nodes.
@@ -71,7 +81,7 @@ impl Client {
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         let evicting = Evicting::default();
         let seeds = urls.into_iter().map(|url| ServerConnection::open(url, &evicting));
-        Ok(Self { link: Topology::Cluster(Nodes::open(seeds)?), evicting })
+        Ok(Self::of(Link { topology: Topology::Cluster(Nodes::open(seeds)?), evicting }))
     }
 
     /// Creates a client of one server from a client of the [`redis`](::redis) crate, and takes its address, user,
@@ -98,7 +108,7 @@ impl Client {
     /// ```
     pub fn from_redis(client: &::redis::Client) -> Result<Self, Error> {
         let evicting = Evicting::default();
-        Ok(Self { link: Topology::One(ServerConnection::of(client, &evicting)?), evicting })
+        Ok(Self::of(Link { topology: Topology::One(ServerConnection::of(client, &evicting)?), evicting }))
     }
 
     /// Creates a client of a Cluster from clients of the [`redis`](::redis) crate for some of its nodes, as
@@ -112,33 +122,78 @@ impl Client {
     ) -> Result<Self, Error> {
         let evicting = Evicting::default();
         let seeds = clients.into_iter().map(|client| ServerConnection::of(client, &evicting));
-        Ok(Self { link: Topology::Cluster(Nodes::open(seeds)?), evicting })
+        Ok(Self::of(Link { topology: Topology::Cluster(Nodes::open(seeds)?), evicting }))
+    }
+
+    /// Creates a client that spreads keys over several independent servers or Clusters. Each key is on one of them, and
+    /// the configured set alone decides on which.
+    ///
+    /// Each server has its own connection, breaker, health and metrics. If a server does not answer,
+    /// [`OnFailure`](crate::edge::redis::OnFailure) decides its keys; they do not move to another server. All limits of
+    /// one limiter apply to the same key, so they are on the same server, and one step decides them. [The
+    /// guide](crate::guide::redis#several-servers) describes what happens when the set changes.
+    ///
+    /// # Errors
+    /// Returns an error if the set is empty, or if a server has an invalid name, the name of another server or the
+    /// weight 0, or is itself a set.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::redis::{Client, Shard};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = Client::sharded([
+    ///     Shard::new("one", Client::open("redis://127.0.0.1:6379")?),
+    ///     Shard::new("two", Client::open("redis://127.0.0.1:6380")?),
+    ///     Shard::new("large", Client::cluster(["redis://127.0.0.1:7000"])?).weight(3),
+    /// ])?;
+    /// # let _ = client;
+    /// # Ok(()) }
+    /// ```
+    pub fn sharded(servers: impl Into<Shards<Self>>) -> Result<Self, ShardError> {
+        let single = |client: Self| match &*client.links {
+            [link] if client.routes.names().is_empty() => Some(link.clone()),
+            _ => None,
+        };
+        let (links, routes) = servers.into().resolve(single)?;
+        Ok(Self { links, routes })
+    }
+
+    fn of(link: Link) -> Self {
+        Self { links: [link].into(), routes: Arc::default() }
+    }
+
+    pub(super) fn routes(&self) -> &Arc<Routes> {
+        &self.routes
     }
 
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state, in every process.
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
-        Builder::new(self.clone(), name, limit)
+        Builder::new(self.clone(), &self.routes, name, limit)
     }
 }
 
 /// The output does not contain the address.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("cluster", &matches!(self.link, Topology::Cluster(_)))
-            .finish_non_exhaustive()
+        let mut text = f.debug_struct("Client");
+        text.field("cluster", &self.in_parts());
+        if !self.routes.names().is_empty() {
+            text.field("routes", &self.routes);
+        }
+        text.finish_non_exhaustive()
     }
 }
 
 impl Transport for Client {
     fn in_parts(&self) -> bool {
-        matches!(self.link, Topology::Cluster(_))
+        self.links.iter().any(|link| matches!(link.topology, Topology::Cluster(_)))
     }
 
-    fn evicts(&self) -> bool {
+    fn evicts(&self, server: usize) -> bool {
         // Ordering: Relaxed. The value is only reported, and publishes no other memory.
-        self.evicting.load(Ordering::Relaxed) > 0
+        self.links[server].evicting.load(Ordering::Relaxed) > 0
     }
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
@@ -148,7 +203,7 @@ impl Transport for Client {
                 "not in a tokio runtime; call the limiter from a tokio task, or use the blocking client",
             ));
         };
-        let answer = match &self.link {
+        let answer = match &self.links[call.place.server].topology {
             Topology::One(line) => line.call(&runtime, call, false).await,
             Topology::Cluster(nodes) => nodes.call(&runtime, call).await,
         };
@@ -156,7 +211,7 @@ impl Transport for Client {
     }
 
     fn part(&self, call: &Call) -> usize {
-        match &self.link {
+        match &self.links[call.place.server].topology {
             Topology::One(_) => 0,
             Topology::Cluster(nodes) => nodes.part(&call.tag),
         }

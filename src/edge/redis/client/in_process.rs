@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::runtime::OnThread;
 use super::settings::Builder;
+use super::sharded::{Routes, ShardError, Shards};
 use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::model::{self, KeyState, MARGINS_US};
 use crate::edge::redis::protocol::{Call, Error, Limit, Reply, Transport};
@@ -31,7 +32,9 @@ use crate::edge::redis::protocol::{Call, Error, Limit, Reply, Transport};
 /// ```
 #[derive(Clone)]
 pub struct InProcess {
-    shared: Arc<ServerState>,
+    /// In the order of the routes.
+    servers: Arc<[Arc<ServerState>]>,
+    routes: Arc<Routes>,
 }
 
 /// An [`InProcess`] server for threads that may block. Its limiters have the methods of a
@@ -63,14 +66,46 @@ const SWEEP: usize = 1_024;
 impl InProcess {
     /// Creates an empty server that uses this clock.
     pub fn new(clock: impl Clock + Send + Sync + 'static) -> Self {
-        let shared = ServerState { clock: Box::new(clock), keys: Mutex::default() };
-        Self { shared: Arc::new(shared) }
+        let server = ServerState { clock: Box::new(clock), keys: Mutex::default() };
+        Self { servers: [Arc::new(server)].into(), routes: Arc::default() }
+    }
+
+    /// Creates a server that spreads keys over several servers in this process, as
+    /// [`Client::sharded`](crate::edge::redis::Client::sharded) spreads keys over servers.
+    ///
+    /// # Errors
+    /// The errors of [`Client::sharded`](crate::edge::redis::Client::sharded).
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::Quota;
+    /// use tollgate::redis::{InProcess, Limit, Shard};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let [one, two] = [InProcess::default(), InProcess::default()];
+    /// let both = InProcess::sharded([Shard::new("one", one.clone()), Shard::new("two", two.clone()).weight(2)])?;
+    /// let limiter = both.limiter("api", Limit::gcra(Quota::per_hour(10))).atomic()?;
+    /// for user in 0..90_u32 {
+    ///     assert!(limiter.check(&user).await.is_allowed());
+    /// }
+    /// assert!(one.keys() > 0 && two.keys() > one.keys());
+    /// assert_eq!(one.keys() + two.keys(), 90);
+    /// # Ok(()) }
+    /// ```
+    pub fn sharded(servers: impl Into<Shards<Self>>) -> Result<Self, ShardError> {
+        let single = |server: Self| match &*server.servers {
+            [state] if server.routes.names().is_empty() => Some(Arc::clone(state)),
+            _ => None,
+        };
+        let (servers, routes) = servers.into().resolve(single)?;
+        Ok(Self { servers, routes })
     }
 
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state.
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
-        Builder::new(self.clone(), name, limit)
+        Builder::new(self.clone(), &self.routes, name, limit)
     }
 
     /// Returns the same server, for limiters that block.
@@ -82,22 +117,20 @@ impl InProcess {
     /// Returns the number of keys, including expired keys that are not yet removed.
     #[must_use]
     pub fn keys(&self) -> usize {
-        self.keys_now().held.len()
+        self.servers.iter().map(|server| server.keys_now().held.len()).sum()
     }
 
     /// Removes all keys, like a server that restarts without its data.
     pub fn clear(&self) {
-        *self.keys_now() = KeptKeys::default();
-    }
-
-    fn keys_now(&self) -> std::sync::MutexGuard<'_, KeptKeys> {
-        self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        for server in &*self.servers {
+            *server.keys_now() = KeptKeys::default();
+        }
     }
 
     /// Answers at this time of the server's clock, unless the call contains a time.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn answer_at(&self, call: &Call, now_us: u64) -> Reply {
-        Self::answer_of(&mut self.keys_now(), call, now_us)
+        Self::answer_of(&mut self.servers[call.place.server].keys_now(), call, now_us)
     }
 
     fn answer_of(keys: &mut KeptKeys, call: &Call, now_us: u64) -> Reply {
@@ -130,8 +163,15 @@ impl InProcess {
     fn answer(&self, call: &Call) -> Reply {
         // The time is read under the lock, when no other call is being answered. A script does the same: its calls
         // never see time step back.
-        let mut keys = self.keys_now();
-        Self::answer_of(&mut keys, call, self.shared.clock.now().as_nanos() / 1_000)
+        let server = &self.servers[call.place.server];
+        let mut keys = server.keys_now();
+        Self::answer_of(&mut keys, call, server.clock.now().as_nanos() / 1_000)
+    }
+}
+
+impl ServerState {
+    fn keys_now(&self) -> std::sync::MutexGuard<'_, KeptKeys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,7 +185,7 @@ impl Default for InProcess {
 impl BlockingInProcess {
     /// Returns a builder for a limiter with this name. See [`InProcess::limiter`].
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
-        Builder::new(self.clone(), name, limit)
+        Builder::new(self.clone(), &self.inner.routes, name, limit)
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `connected`, `blocking` | the client for async code, and the client for threads |
 //! | `connection`, `cluster` | the connection to one server, and the nodes of a Cluster |
+//! | `sharded`, `rendezvous` | several servers: the set, and the server that holds a key |
 //! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with a runtime |
 //! | `in_process` | a server in this process |
 //! | `plain` | plain commands to one server, and messages of a channel |
@@ -16,8 +17,10 @@ mod connection;
 mod in_process;
 #[cfg(feature = "rules")]
 mod plain;
+mod rendezvous;
 mod runtime;
 mod settings;
+mod sharded;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
@@ -30,3 +33,5 @@ pub use self::runtime::OnThread;
 pub(crate) use self::runtime::{Connected, RuntimeThread, Tasks, on_thread};
 pub(crate) use self::settings::Settings;
 pub use self::settings::{Breaker, BuildError, Builder, OnFailure};
+pub(crate) use self::sharded::Routes;
+pub use self::sharded::{Shard, ShardError, Shards};

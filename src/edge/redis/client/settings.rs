@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::sharded::Routes;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::protocol::{Limit, head};
 
@@ -84,6 +85,8 @@ impl Default for Breaker {
 pub(crate) struct Settings {
     /// The first bytes of every key; see `tag`.
     pub(crate) head: Arc<[u8]>,
+    /// Which server holds a key.
+    pub(crate) routes: Arc<Routes>,
     pub(crate) limits: Arc<[Limit]>,
     pub(crate) timeout: Duration,
     pub(crate) breaker: Breaker,
@@ -107,9 +110,10 @@ pub struct Builder<T> {
 }
 
 impl<T> Builder<T> {
-    pub(crate) fn new(client: T, name: &str, limit: Limit) -> Self {
+    pub(crate) fn new(client: T, routes: &Arc<Routes>, name: &str, limit: Limit) -> Self {
         let settings = Settings {
             head: Arc::default(),
+            routes: Arc::clone(routes),
             limits: [limit].into(),
             timeout: Duration::from_millis(40),
             breaker: Breaker::default(),

@@ -17,7 +17,7 @@ use super::runtime::Connected;
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
 use crate::edge::redis::ErrorKind;
-use crate::edge::redis::protocol::{Call, Error, Limit, Plan, Question, Reply, Transport, slot};
+use crate::edge::redis::protocol::{Call, Error, Limit, Place, Plan, Question, Reply, Transport, slot};
 use std::sync::Arc;
 
 #[path = "../../../../tests/common/redis.rs"]
@@ -44,7 +44,7 @@ impl CallInThread for BlockingClient {
 }
 
 fn call(tag: &str, plan: &Arc<Plan>, ask: Question, now: Option<Timestamp>) -> Call {
-    Call { tag: tag.as_bytes().to_vec(), plan: Arc::clone(plan), ask, now }
+    Call { tag: tag.as_bytes().to_vec(), plan: Arc::clone(plan), ask, now, place: Place::default() }
 }
 
 fn plan(limits: &[Limit]) -> Arc<Plan> {

@@ -8,7 +8,7 @@ use crate::edge::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings, SERV
 #[cfg(feature = "metrics")]
 use crate::edge::telemetry::SharedHandles;
 
-/// The health of a shared limiter's server: counts since the limiter was built, and the breaker's state.
+/// The health of a shared limiter's server, or of all its servers together: counts since the limiter was built, and the breaker's state.
 ///
 /// # Consistency
 /// Each count is exact. The counts are read one after another, so a concurrent request may be included in part.
@@ -42,7 +42,10 @@ pub struct Health {
     /// Requests that this process decided with its share, by
     /// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local).
     pub local: u64,
-    /// The breaker's state. If there are several breakers (in a Cluster), the worst state.
+    /// Calls about a key that moved, for which this previous server did not answer. The key began with an empty state.
+    /// See [`Shards::previous`](crate::edge::redis::Shards::previous).
+    pub uncopied: u64,
+    /// The breaker's state. If there are several breakers (in a Cluster, or with several servers), the worst state.
     pub breaker: BreakerState,
     /// Whether a server reports that it evicts keys when its memory is full, which can remove limiter state. This is
     /// the case for any `maxmemory-policy` except `noeviction`, if `maxmemory` is set. Each new connection asks the
@@ -65,6 +68,25 @@ impl Health {
     pub fn failed(&self) -> u64 {
         let sent = ErrorKind::ALL.into_iter().filter(|kind| *kind != ErrorKind::Breaker);
         sent.fold(0, |sum, kind| sum.wrapping_add(self.errors(kind)))
+    }
+
+    /// Adds the counts of another server. The worse state counts.
+    pub(crate) fn plus(self, other: &Self) -> Self {
+        Self {
+            asked: self.asked.wrapping_add(other.asked),
+            answered: self.answered.wrapping_add(other.answered),
+            abandoned: self.abandoned.wrapping_add(other.abandoned),
+            probes: self.probes.wrapping_add(other.probes),
+            opened: self.opened.wrapping_add(other.opened),
+            open: self.open.wrapping_add(other.open),
+            closed: self.closed.wrapping_add(other.closed),
+            local: self.local.wrapping_add(other.local),
+            uncopied: self.uncopied.wrapping_add(other.uncopied),
+            breaker: self.breaker.max(other.breaker),
+            evicts: self.evicts || other.evicts,
+            turns_away: self.turns_away || other.turns_away,
+            errors: std::array::from_fn(|kind| self.errors[kind].wrapping_add(other.errors[kind])),
+        }
     }
 
     /// Returns whether the limiter currently sends no calls to the server, or to a part of it: a breaker's pause lasts,
@@ -105,10 +127,11 @@ pub(crate) enum Tally {
     Open,
     Closed,
     Local,
+    Uncopied,
 }
 
 /// The number of variants of [`Tally`]. The counts of errors follow them.
-const TALLIES: usize = 8;
+const TALLIES: usize = 9;
 
 /// The counters of one limiter.
 pub(crate) struct Tallies {
@@ -118,14 +141,14 @@ pub(crate) struct Tallies {
 }
 
 impl Tallies {
-    /// `name` is the label `limiter`.
-    pub(crate) fn new(name: &str) -> Self {
+    /// `name` is the label `limiter`. In a set of servers, `server` is the label `server`.
+    pub(crate) fn new(name: &str, server: Option<&str>) -> Self {
         #[cfg(not(feature = "metrics"))]
-        let _ = name;
+        let _ = (name, server);
         Self {
             stripes: Stripes::default(),
             #[cfg(feature = "metrics")]
-            handles: SharedHandles::register(name, &ErrorKind::ALL.map(ErrorKind::as_str)),
+            handles: SharedHandles::register(name, server, &ErrorKind::ALL.map(ErrorKind::as_str)),
         }
     }
 
@@ -174,6 +197,7 @@ impl Tallies {
             open: tally(Tally::Open),
             closed: tally(Tally::Closed),
             local: tally(Tally::Local),
+            uncopied: tally(Tally::Uncopied),
             breaker,
             evicts: false,
             turns_away,
@@ -188,7 +212,7 @@ mod tests {
 
     #[test]
     fn counts_do_not_mix() {
-        let tallies = Tallies::new("a");
+        let tallies = Tallies::new("a", None);
         for (times, tally) in (1..).zip([
             Tally::Asked,
             Tally::Answered,
@@ -198,6 +222,7 @@ mod tests {
             Tally::Open,
             Tally::Closed,
             Tally::Local,
+            Tally::Uncopied,
         ]) {
             (0..times).for_each(|_| tallies.count(tally));
         }
@@ -206,16 +231,30 @@ mod tests {
         }
         let health = tallies.health(BreakerState::HalfOpen, true);
         let Health {
-            asked, answered, abandoned, probes, opened, open, closed, local, breaker, errors, ..
+            asked,
+            answered,
+            abandoned,
+            probes,
+            opened,
+            open,
+            closed,
+            local,
+            uncopied,
+            breaker,
+            errors,
+            ..
         } = health;
         assert_eq!(
-            [asked, answered, abandoned, probes, opened, open, closed, local],
-            [1, 2, 3, 4, 5, 6, 7, 8]
+            [asked, answered, abandoned, probes, opened, open, closed, local, uncopied],
+            [1, 2, 3, 4, 5, 6, 7, 8, 9]
         );
         assert_eq!((breaker, errors), (BreakerState::HalfOpen, [1, 2, 3, 4, 5, 6]));
         assert_eq!(ErrorKind::ALL.map(|kind| health.errors(kind)), [1, 2, 3, 4, 5, 6]);
         assert_eq!(health.failed(), 1 + 2 + 3 + 5 + 6, "calls that the breaker stopped were not sent");
         assert!(health.is_partitioned());
+        let twice = health.plus(&health);
+        assert_eq!((twice.asked, twice.uncopied, twice.failed()), (2, 18, 2 * health.failed()));
+        assert_eq!(Health::default().plus(&health), health);
         assert!(!Health::default().is_partitioned());
     }
 }

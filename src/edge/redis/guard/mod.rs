@@ -23,6 +23,8 @@
 //! can open the breaker. A probe that is dropped, early or late, opens the breaker again for a pause of the same
 //! length.
 //!
+//! *Several servers.* Each server of a [set](crate::edge::redis::Shards) has its own breakers and counts.
+//!
 //! *Clusters.* A node that is down must not block requests to other nodes. Successes on other nodes must also not reset
 //! its count of failures in a row. So the guard has several breakers, one for each part of the shared state. In a
 //! Cluster, the node that holds the key determines the breaker. A node that takes over slots has its own closed
@@ -31,8 +33,9 @@
 mod breaker;
 mod health;
 mod local;
+mod moved;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -62,18 +65,28 @@ type LocalVerb = fn(&Local, &[u8], u64, Timestamp) -> Option<Decision>;
 
 /// The guard of one limiter; see the module docs.
 pub(crate) struct Guard {
-    circuits: [CachePadded<Circuit>; PARTS],
+    /// In the order of the routes.
+    servers: Box<[ServerGuard]>,
     settings: Settings,
     /// The largest cost that all limits together can admit at once.
     most: u64,
     /// Built on first use. `None` if no algorithm fits a limit.
     local: OnceLock<Option<Local>>,
-    tallies: Tallies,
-    /// 1 if the server reports that it evicts keys.
-    evicts: AtomicU64,
+    /// Until when the previous set of servers is used, by `clock`.
+    previous_until_ns: u64,
     /// The clock for pauses. It is monotonic, and it is tokio's clock, so that tests can pause it.
     clock: TokioClock,
     random: ahash::RandomState,
+}
+
+/// The breakers and counts of one server.
+struct ServerGuard {
+    /// The server's name in a set.
+    name: Option<Arc<str>>,
+    circuits: [CachePadded<Circuit>; PARTS],
+    tallies: Tallies,
+    /// 1 if the server reports that it evicts keys.
+    evicts: AtomicU64,
 }
 
 impl Guard {
@@ -83,83 +96,82 @@ impl Guard {
         // A probe has the same time-out as any call. If it has not reported after twice that time, its caller is gone.
         // The deadline is at least one pause. So callers that all disappear send no more probes than callers that wait.
         let probe = settings.timeout.saturating_mul(2).min(LONGEST_PROBE).max(breaker.pause);
+        let now_ns = clock.now().as_nanos();
+        let server = |index: usize| {
+            let name = settings.routes.names().get(index).cloned();
+            ServerGuard {
+                circuits: std::array::from_fn(|_| {
+                    Circuit::new(breaker.failures, breaker.pause, probe, now_ns).into()
+                }),
+                tallies: Tallies::new(&settings.name, name.as_deref()),
+                evicts: AtomicU64::new(0),
+                name,
+            }
+        };
+        let previous_ns = saturating_nanos(settings.routes.previous_during());
         Self {
-            circuits: std::array::from_fn(|_| {
-                Circuit::new(breaker.failures, breaker.pause, probe, clock.now().as_nanos()).into()
-            }),
+            servers: (0..settings.routes.len()).map(server).collect(),
             settings: settings.clone(),
             most: settings.limits.iter().map(Limit::most).min().unwrap_or(u64::MAX),
             local: OnceLock::new(),
-            tallies: Tallies::new(&settings.name),
-            evicts: AtomicU64::new(0),
+            previous_until_ns: now_ns.saturating_add(previous_ns),
             clock,
             random: ahash::RandomState::new(),
         }
     }
 
-    /// Calls the server, unless its breaker is open. Waits at most for the time-out, even if the transport hangs.
+    /// Calls the server, unless its breaker is open. Waits at most for the time-out, even if the transport hangs. If the
+    /// key has a previous server, first copies the key's state from there.
     ///
     /// # Panics
     /// Panics in a tokio runtime that was built without its timer, as all of tokio's time functions do.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
-        let flight = self.start_call(transport.part(call))?;
+        let Some(before) = call.place.before else {
+            return self.ask_within(transport, call, self.settings.timeout).await;
+        };
+        let began_ns = self.clock.now().as_nanos();
+        if began_ns < self.previous_until_ns {
+            self.copy(transport, call, before).await?;
+        }
+        let taken = Duration::from_nanos(self.clock.now().as_nanos().saturating_sub(began_ns));
+        self.ask_within(transport, call, self.settings.timeout.saturating_sub(taken)).await
+    }
+
+    /// Calls the server, unless its breaker is open. Waits at most for `most`.
+    async fn ask_within<T: Transport>(
+        &self,
+        transport: &T,
+        call: &Call,
+        most: Duration,
+    ) -> Result<Reply, Error> {
+        let server = &self.servers[call.place.server];
+        let flight = self.start_call(server, transport.part(call))?;
         let asked = transport.call(call);
-        let late = || Error::new(ErrorKind::Timeout, format!("no answer within {:?}", self.settings.timeout));
+        let late = || Error::new(ErrorKind::Timeout, format!("no answer within {most:?}"));
         // Without a runtime there is no timer. A transport that needs a runtime then returns an error. Any other
         // transport answers.
         let answer = if Handle::try_current().is_ok() {
-            tokio::time::timeout(self.settings.timeout, asked).await.unwrap_or_else(|_| Err(late()))
+            tokio::time::timeout(most, asked).await.unwrap_or_else(|_| Err(late()))
         } else {
             asked.await
         };
-        self.learn_eviction(transport.evicts());
+        server.learn_eviction(transport.evicts(call.place.server));
         flight.land(answer)
     }
 
-    fn learn_eviction(&self, evicts: bool) {
-        // Ordering: Relaxed, here and at the read in `health`. The test avoids a write to shared memory in the usual
-        // case.
-        if self.evicts.load(Ordering::Relaxed) != u64::from(evicts) {
-            self.evicts.store(evicts.into(), Ordering::Relaxed);
-        }
-    }
-
-    fn start_call(&self, part: usize) -> Result<GuardedCall<'_>, Error> {
-        let circuit = &*self.circuits[part % PARTS];
+    fn start_call<'g>(&'g self, server: &'g ServerGuard, part: usize) -> Result<GuardedCall<'g>, Error> {
+        let circuit = &*server.circuits[part % PARTS];
         let now_ns = self.clock.now().as_nanos();
         let permit = circuit.admit(now_ns).map_err(|_| {
-            self.tallies.error(ErrorKind::Breaker);
+            server.tallies.error(ErrorKind::Breaker);
             // No text: it would be allocated for each request during the pause.
             Error::new(ErrorKind::Breaker, "")
         })?;
-        self.tallies.count(Tally::Asked);
+        server.tallies.count(Tally::Asked);
         if permit.is_probe() {
-            self.tallies.count(Tally::Probe);
+            server.tallies.count(Tally::Probe);
         }
-        Ok(GuardedCall { guard: self, circuit, permit, began_ns: now_ns, landed: false })
-    }
-
-    /// Counts and logs a change of the breaker. `why` is the error of the last call, if the call reported one.
-    fn note(&self, change: Change, why: Option<&Error>) {
-        match change {
-            Change::Nothing => {}
-            Change::Closed => {
-                #[cfg(feature = "tracing")]
-                tracing::info!(target: "tollgate", "the circuit breaker closed: the server answers again");
-            }
-            Change::Opened { pause_ns } => {
-                self.tallies.count(Tally::Opened);
-                #[cfg(feature = "tracing")]
-                tracing::warn!(
-                    target: "tollgate",
-                    pause_ms = pause_ns / 1_000_000,
-                    error = why.map(tracing::field::display),
-                    "the circuit breaker opened: no calls to the server during the pause"
-                );
-                #[cfg(not(feature = "tracing"))]
-                let _ = (pause_ns, why);
-            }
-        }
+        Ok(GuardedCall { guard: self, server, circuit, permit, began_ns: now_ns, landed: false })
     }
 
     /// Decides a request while the server is unavailable, by the limiter's [`OnFailure`]. `key` is the key that the
@@ -180,16 +192,17 @@ impl Guard {
     }
 
     fn without_server(&self, key: &[u8], cost: u64, now: Timestamp, verb: LocalVerb) -> Answer {
+        let server = &self.servers[self.settings.routes.server(&self.settings.head, key)];
         let (decision, by) = match self.settings.on_failure {
-            OnFailure::Open => (self.undecided(Outcome::Allowed, cost, now), DecidedBy::Open),
-            OnFailure::Closed => (self.refusal(cost, now), DecidedBy::Closed),
+            OnFailure::Open => (self.undecided(server, Outcome::Allowed, cost, now), DecidedBy::Open),
+            OnFailure::Closed => (self.refusal(server, cost, now), DecidedBy::Closed),
             OnFailure::Local { processes } => (
                 self.local(processes, |local| verb(local, key, cost, now))
-                    .unwrap_or_else(|| self.refusal(cost, now)),
+                    .unwrap_or_else(|| self.refusal(server, cost, now)),
                 DecidedBy::Local,
             ),
         };
-        self.tallies.decided(by);
+        server.tallies.decided(by);
         Answer::new(decision, by)
     }
 
@@ -202,13 +215,13 @@ impl Guard {
     }
 
     /// A denial until the server is called again. It is permanent if the cost is above every limit's maximum.
-    fn refusal(&self, cost: u64, now: Timestamp) -> Decision {
+    fn refusal(&self, server: &ServerGuard, cost: u64, now: Timestamp) -> Decision {
         let outcome = if cost > self.most { Outcome::Never } else { Outcome::Denied };
-        self.undecided(outcome, cost, now)
+        self.undecided(server, outcome, cost, now)
     }
 
-    fn undecided(&self, outcome: Outcome, cost: u64, now: Timestamp) -> Decision {
-        let wait_ns = match self.worst() {
+    fn undecided(&self, server: &ServerGuard, outcome: Outcome, cost: u64, now: Timestamp) -> Decision {
+        let wait_ns = match server.worst(self.clock.now().as_nanos()) {
             (BreakerState::Closed, _) | (_, 0) => A_SECOND_NS,
             (_, ns) => ns,
         };
@@ -216,20 +229,70 @@ impl Guard {
         Decision::new(outcome, cost, self.most, now.as_nanos(), facts).uncharged()
     }
 
-    /// The states of all breakers, and the nanoseconds for which each denies calls.
-    fn states(&self) -> impl Iterator<Item = (BreakerState, u64)> {
+    /// Returns the health of the server, or of all servers together.
+    pub(crate) fn health(&self) -> Health {
         let now_ns = self.clock.now().as_nanos();
+        self.servers.iter().fold(Health::default(), |sum, server| sum.plus(&server.health(now_ns)))
+    }
+
+    /// Returns the health of each server of a set, by name.
+    pub(crate) fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
+        let now_ns = self.clock.now().as_nanos();
+        let named = |server: &ServerGuard| Some((server.name.clone()?, server.health(now_ns)));
+        self.servers.iter().filter_map(named).collect()
+    }
+}
+
+impl ServerGuard {
+    fn learn_eviction(&self, evicts: bool) {
+        // Ordering: Relaxed, here and at the read in `health`. The test avoids a write to shared memory in the usual
+        // case.
+        if self.evicts.load(Ordering::Relaxed) != u64::from(evicts) {
+            self.evicts.store(evicts.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts and logs a change of the breaker. `why` is the error of the last call, if the call reported one.
+    fn note(&self, change: Change, why: Option<&Error>) {
+        match change {
+            Change::Nothing => {}
+            Change::Closed => {
+                #[cfg(feature = "tracing")]
+                tracing::info!(
+                    target: "tollgate",
+                    server = self.name.as_deref(),
+                    "the circuit breaker closed: the server answers again"
+                );
+            }
+            Change::Opened { pause_ns } => {
+                self.tallies.count(Tally::Opened);
+                #[cfg(feature = "tracing")]
+                tracing::warn!(
+                    target: "tollgate",
+                    server = self.name.as_deref(),
+                    pause_ms = pause_ns / 1_000_000,
+                    error = why.map(tracing::field::display),
+                    "the circuit breaker opened: no calls to the server during the pause"
+                );
+                #[cfg(not(feature = "tracing"))]
+                let _ = (pause_ns, why);
+            }
+        }
+    }
+
+    /// The states of all breakers, and the nanoseconds for which each denies calls.
+    fn states(&self, now_ns: u64) -> impl Iterator<Item = (BreakerState, u64)> {
         self.circuits.iter().map(move |circuit| circuit.state(now_ns))
     }
 
     /// The state of the breaker that stays open for longest, and for how many nanoseconds.
-    fn worst(&self) -> (BreakerState, u64) {
-        self.states().max().unwrap_or_default()
+    fn worst(&self, now_ns: u64) -> (BreakerState, u64) {
+        self.states(now_ns).max().unwrap_or_default()
     }
 
-    /// Returns the health of the server.
-    pub(crate) fn health(&self) -> Health {
-        let mut health = self.tallies.health(self.worst().0, self.states().any(|(_, left_ns)| left_ns > 0));
+    fn health(&self, now_ns: u64) -> Health {
+        let turns_away = self.states(now_ns).any(|(_, left_ns)| left_ns > 0);
+        let mut health = self.tallies.health(self.worst(now_ns).0, turns_away);
         health.evicts = self.evicts.load(Ordering::Relaxed) != 0;
         health
     }
@@ -238,6 +301,7 @@ impl Guard {
 /// A permitted call to the server. It reports its result to the breaker once: in `land`, or else when it is dropped.
 struct GuardedCall<'g> {
     guard: &'g Guard,
+    server: &'g ServerGuard,
     circuit: &'g Circuit,
     permit: Permit,
     began_ns: u64,
@@ -251,8 +315,8 @@ impl GuardedCall<'_> {
         let why = answer.as_ref().err();
         let failure = why.map(Error::kind);
         match failure {
-            None => self.guard.tallies.count(Tally::Answered),
-            Some(kind) => self.guard.tallies.error(kind),
+            None => self.server.tallies.count(Tally::Answered),
+            Some(kind) => self.server.tallies.error(kind),
         }
         match failure {
             Some(ErrorKind::Timeout) if self.noticed_late(now_ns) => self.call_abandoned(now_ns),
@@ -266,15 +330,15 @@ impl GuardedCall<'_> {
 
     /// The call was answered, or it failed for a reason that is not the server's.
     fn succeeded(&self) {
-        self.guard.note(self.circuit.succeeded(&self.permit), None);
+        self.server.note(self.circuit.succeeded(&self.permit), None);
     }
 
     fn failed(&self, now_ns: u64, why: Option<&Error>) {
-        self.guard.note(self.circuit.failed(&self.permit, now_ns, self.random(now_ns)), why);
+        self.server.note(self.circuit.failed(&self.permit, now_ns, self.random(now_ns)), why);
     }
 
     fn call_abandoned(&self, now_ns: u64) {
-        self.guard.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)), None);
+        self.server.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)), None);
     }
 
     /// Returns whether the time-out had passed long before this process continued.
@@ -291,7 +355,7 @@ impl GuardedCall<'_> {
     fn now_ns(&self) -> u64 {
         let now_ns = self.guard.clock.now().as_nanos();
         #[cfg(feature = "metrics")]
-        self.guard.tallies.took(Duration::from_nanos(now_ns.saturating_sub(self.began_ns)));
+        self.server.tallies.took(Duration::from_nanos(now_ns.saturating_sub(self.began_ns)));
         now_ns
     }
 }
@@ -301,7 +365,7 @@ impl Drop for GuardedCall<'_> {
         if self.landed {
             return;
         }
-        self.guard.tallies.count(Tally::Abandoned);
+        self.server.tallies.count(Tally::Abandoned);
         let now_ns = self.now_ns();
         let waited =
             now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.settings.timeout) / 4;

@@ -7,7 +7,7 @@ use super::*;
 use crate::base::quota::Quota;
 use crate::edge::redis::client::{Breaker, RuntimeThread};
 use crate::edge::redis::guard::BreakerState;
-use crate::edge::redis::protocol::{LimitState, Plan, Question};
+use crate::edge::redis::protocol::{LimitState, Place, Plan, Question};
 
 const TIMEOUT: Duration = Duration::from_millis(40);
 const SECOND: Duration = Duration::from_secs(1);
@@ -82,6 +82,7 @@ fn limits() -> [Limit; 2] {
 fn settings(on_failure: OnFailure) -> Settings {
     Settings {
         head: b"x".as_slice().into(),
+        routes: Arc::default(),
         limits: limits().into(),
         timeout: TIMEOUT,
         breaker: Breaker::new(3, SECOND),
@@ -97,7 +98,7 @@ fn guard(on_failure: OnFailure) -> Guard {
 
 fn call_of(part: u8) -> Call {
     let plan = Plan::new(&limits()).unwrap().into();
-    Call { tag: vec![part], plan, ask: Question::Check { cost: 1 }, now: None }
+    Call { tag: vec![part], plan, ask: Question::Check { cost: 1 }, now: None, place: Place::default() }
 }
 
 async fn ask(guard: &Guard, server: &Fake) -> Result<(), ErrorKind> {

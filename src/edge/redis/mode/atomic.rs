@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::base::clock::{Clock, StdClock, Timestamp};
 use crate::base::quota::QuotaError;
-use crate::edge::redis::client::{BlockingClient, BlockingInProcess, Builder, Client, Connected, InProcess};
+use crate::edge::redis::client::{
+    BlockingClient, BlockingInProcess, Builder, Client, Connected, InProcess, Routes,
+};
 use crate::edge::redis::guard::{Guard, Health};
 use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, Key, Plan, Question, Reply, tagged};
 
@@ -58,6 +60,7 @@ struct AtomicCore<T> {
     client: T,
     plan: Arc<Plan>,
     head: Arc<[u8]>,
+    routes: Arc<Routes>,
     guard: Guard,
     /// The clock for decisions without the server.
     clock: StdClock,
@@ -87,8 +90,8 @@ impl<T> AtomicLimiter<T> {
         let settings = builder.settings();
         let plan = Arc::new(Plan::new(&settings.limits)?);
         let guard = Guard::new(&settings);
-        let head = settings.head;
-        let core = AtomicCore { client: builder.client, plan, head, guard, clock: StdClock::new() };
+        let (head, routes) = (settings.head, settings.routes);
+        let core = AtomicCore { client: builder.client, plan, head, routes, guard, clock: StdClock::new() };
         Ok(Self { core: Arc::new(core) })
     }
 
@@ -96,6 +99,13 @@ impl<T> AtomicLimiter<T> {
     #[must_use]
     pub fn health(&self) -> Health {
         self.core.guard.health()
+    }
+
+    /// Returns the health of each server, if the client has [several](Client::sharded). Otherwise returns an empty
+    /// list.
+    #[must_use]
+    pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
+        self.core.guard.health_by_server()
     }
 }
 
@@ -116,7 +126,9 @@ impl<T> AtomicLimiter<T> {
 
 impl<T> AtomicCore<T> {
     fn call(&self, key: &[u8], question: Question, now: Option<Timestamp>) -> Call {
-        Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask: question, now }
+        let tag = tagged(&self.head, key);
+        let place = self.routes.place(key, &tag);
+        Call { tag, plan: Arc::clone(&self.plan), ask: question, now, place }
     }
 
     /// Takes back a charge on this process's share.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::edge::redis::client::{BuildError, Settings, Tasks};
+use crate::edge::redis::client::{BuildError, Routes, Settings, Tasks};
 use crate::edge::redis::guard::Guard;
 use crate::edge::redis::protocol::{
     Answer, Call, DecidedBy, Error, Plan, Question, Reply, Transport, tagged,
@@ -71,6 +71,7 @@ pub(crate) struct Dispatch<C> {
     pub(crate) bells: Bells,
     clock: C,
     head: Arc<[u8]>,
+    pub(crate) routes: Arc<Routes>,
     carry: Box<dyn Fn(Call) -> Carried + Send + Sync>,
 }
 
@@ -95,8 +96,9 @@ impl<C: Clock> Dispatch<C> {
             let (transport, guard) = both.clone();
             Box::pin(async move { guard.ask(&*transport, &call).await })
         };
-        let (signal, bells, head) = (Arc::default(), Bells::new(), Arc::clone(&settings.head));
-        Ok(Self { plan, guard, tasks, signal, bells, clock, head, carry: Box::new(carry) })
+        let (signal, bells) = (Arc::default(), Bells::new());
+        let (head, routes) = (Arc::clone(&settings.head), Arc::clone(&settings.routes));
+        Ok(Self { plan, guard, tasks, signal, bells, clock, head, routes, carry: Box::new(carry) })
     }
 
     #[inline]
@@ -116,7 +118,14 @@ impl<C: Clock> Dispatch<C> {
     }
 
     pub(crate) fn call(&self, key: &[u8], question: Question) -> Call {
-        Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask: question, now: None }
+        let tag = tagged(&self.head, key);
+        let place = self.routes.place(key, &tag);
+        Call { tag, plan: Arc::clone(&self.plan), ask: question, now: None, place }
+    }
+
+    /// The server that holds a key.
+    pub(crate) fn server(&self, key: &[u8]) -> usize {
+        self.routes.server(&self.head, key)
     }
 
     /// Sends a call through the limiter's guard.

@@ -92,6 +92,13 @@ macro_rules! blocking {
             pub fn health(&self) -> Health {
                 self.inner.health()
             }
+
+            /// Returns the health of each server, if the client has [several](crate::edge::redis::Client::sharded).
+            /// Otherwise returns an empty list.
+            #[must_use]
+            pub fn health_by_server(&self) -> Vec<(std::sync::Arc<str>, Health)> {
+                self.inner.health_by_server()
+            }
         }
     };
 }

@@ -23,6 +23,16 @@ pub(crate) struct Call {
     pub(crate) ask: Question,
     /// The time of the decision. `None` means the server's time.
     pub(crate) now: Option<Timestamp>,
+    /// The server that holds the key.
+    pub(crate) place: Place,
+}
+
+/// The server that holds a key. Servers are numbered within a client; a client of one server has server 0.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) server: usize,
+    /// The server that held the key in the previous set of servers, if it is another.
+    pub(crate) before: Option<usize>,
 }
 
 /// The questions. If a question charges units, their number is never 0.
@@ -117,16 +127,16 @@ pub(crate) trait Transport: Send + Sync + 'static {
         false
     }
 
-    /// Returns whether the server has said that it evicts keys.
-    fn evicts(&self) -> bool {
+    /// Returns whether this server has said that it evicts keys.
+    fn evicts(&self, _server: usize) -> bool {
         false
     }
 
     /// Sends a call. If it takes too long, the guard ends it by dropping the future.
     fn call(&self, call: &Call) -> impl Future<Output = Result<Reply, Error>> + Send;
 
-    /// Returns the part of the shared state that this call is about. Parts fail by themselves, as the nodes of a
-    /// Cluster do, and each part has its own breaker. Any number is valid: parts that are equal modulo
+    /// Returns the part of its server that this call is about. Parts fail by themselves, as the nodes of a Cluster do,
+    /// and each part of each server has its own breaker. Any number is valid: parts that are equal modulo
     /// [`PARTS`](super::slot::PARTS) share a breaker.
     fn part(&self, _call: &Call) -> usize {
         0

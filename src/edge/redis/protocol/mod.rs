@@ -23,7 +23,7 @@ pub(crate) mod slot;
 mod tag;
 
 pub use self::answer::{Answer, DecidedBy};
-pub(crate) use self::call::{Call, LimitState, Question, Reply, Transport};
+pub(crate) use self::call::{Call, LimitState, Place, Question, Reply, Transport};
 pub use self::error::{Error, ErrorKind};
 pub(crate) use self::figures::strictness;
 pub use self::key::{Key, Number};

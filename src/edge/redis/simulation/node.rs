@@ -7,7 +7,7 @@ use crate::base::sync::{AtomicUsize, Ordering};
 use crate::edge::redis::client::OnFailure;
 use crate::edge::redis::mode::lease;
 use crate::edge::redis::mode::write_back::{self, WriteBackBook};
-use crate::edge::redis::protocol::{Call, ErrorKind, Plan, Question, Reply};
+use crate::edge::redis::protocol::{Call, ErrorKind, Place, Plan, Question, Reply};
 
 /// The key of all requests.
 pub(super) const KEY: &[u8] = b"key";
@@ -96,7 +96,13 @@ impl Asked {
 
 impl Leases {
     fn call(&self, ask: Question) -> Call {
-        Call { tag: b"simulation:{key}".to_vec(), plan: Arc::clone(&self.plan), ask, now: None }
+        Call {
+            tag: b"simulation:{key}".to_vec(),
+            plan: Arc::clone(&self.plan),
+            ask,
+            now: None,
+            place: Place::default(),
+        }
     }
 }
 
@@ -127,6 +133,7 @@ impl Node {
                 Arc::clone(plan),
                 write_back::BookSettings {
                     head: b"simulation:{".as_slice().into(),
+                    routes: Arc::default(),
                     interval_ns,
                     processes: nodes.into(),
                     on_failure: OnFailure::Local { processes: nodes },

@@ -61,6 +61,7 @@ impl Steps {
         let book = |number: u32| {
             let options = BookSettings {
                 head: b"steps:{".as_slice().into(),
+                routes: Arc::default(),
                 interval_ns: 1_000_000_000,
                 processes: nodes.into(),
                 on_failure: OnFailure::Local { processes: nodes },

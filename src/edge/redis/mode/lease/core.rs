@@ -18,7 +18,7 @@ use crate::edge::redis::protocol::{
 
 /// How often a check asks for units to hold, before it asks the server for its own cost alone.
 const ROUNDS: usize = 4;
-/// The maximum number of calls in flight. More calls would wait at the server and be late; here they wait before their
+/// The maximum number of calls in flight to one server. More calls would wait at the server and be late; here they wait before their
 /// time-out starts.
 const MAX_IN_FLIGHT: usize = 256;
 
@@ -26,7 +26,8 @@ const MAX_IN_FLIGHT: usize = 256;
 pub(super) struct LeaseCore<C> {
     pub(super) book: LeaseBook,
     pub(super) dispatch: Dispatch<C>,
-    pub(super) under_way: Arc<Semaphore>,
+    /// The permits for calls to each server, so that a server that hangs does not hold the calls to others.
+    pub(super) under_way: Box<[Arc<Semaphore>]>,
     /// The server's time in the last answer minus the local time when it arrived, in nanoseconds modulo 2^64. The answer
     /// took time to arrive, so this is a lower bound of the clocks' difference.
     offset_ns: AtomicU64,
@@ -71,8 +72,8 @@ impl<C: Clock> LeaseCore<C> {
         };
         Ok(Self {
             book: LeaseBook::new(settled, dispatch.waker()),
+            under_way: (0..dispatch.routes.len()).map(|_| Arc::new(Semaphore::new(MAX_IN_FLIGHT))).collect(),
             dispatch,
-            under_way: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             offset_ns: AtomicU64::new(0),
             timeout: settings.timeout,
         })

@@ -155,8 +155,9 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
             if core.book.queue.len() == 0 {
                 break;
             }
-            // The task waits in the same line as the calls of callers.
-            let leave = core.leave().await;
+            // With one server, the task waits in the same line as the calls of callers. With several, the call waits:
+            // the task must not wait for a server that hangs while calls to the others are due.
+            let leave = if core.under_way.len() == 1 { core.leave(0).await } else { None };
             if let Some(due) = core.book.due(1, dispatch.now_ns()).pop() {
                 drop(core.request(due, leave));
             }
@@ -192,9 +193,9 @@ impl<C: Clock> Drop for InFlight<C> {
 }
 
 impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
-    /// Waits until fewer calls are in flight. Returns `None` if the semaphore is closed, which never happens.
-    async fn leave(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.under_way).acquire_owned().await.ok()
+    /// Waits until fewer calls to a server are in flight. Returns `None` if the semaphore is closed, which never happens.
+    async fn leave(&self, server: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.under_way[server]).acquire_owned().await.ok()
     }
 
     /// Asks the server in a separate task. The task continues if its caller stops waiting, and the units that it brings
@@ -212,7 +213,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             let core = Arc::clone(&flight.core);
             let _leave = match leave {
                 Some(leave) => Some(leave),
-                None => core.leave().await,
+                None => core.leave(core.dispatch.server(&flight.due.key)).await,
             };
             // The wait for a permit took time, and a unit's life starts when the call is sent.
             flight.due.asked_ns = core.dispatch.now_ns();
@@ -290,7 +291,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         }
         // The table has no room for the key, the key cannot hold the cost, other callers took the units in every round,
         // or the time-out for waiting passed.
-        let _leave = self.under_way.acquire().await;
+        let _leave = self.under_way[self.dispatch.server(&bytes)].acquire().await;
         self.dispatch.check(&bytes, cost).await
     }
 }
@@ -388,6 +389,13 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     #[must_use]
     pub fn health(&self) -> Health {
         self.core.dispatch.guard.health()
+    }
+
+    /// Returns the health of each server, if the client has [several](crate::edge::redis::Client::sharded). Otherwise
+    /// returns an empty list.
+    #[must_use]
+    pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
+        self.core.dispatch.guard.health_by_server()
     }
 
     /// Stops fetching, and gives held units back to the server. The server does not take back units that time has paid

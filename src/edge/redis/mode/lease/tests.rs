@@ -19,7 +19,7 @@ use proptest::test_runner::RngSeed;
 use super::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt};
 use crate::base::quota::Quota;
 use crate::edge::redis::client::InProcess;
-use crate::edge::redis::protocol::{Call, Limit, LimitKind, Plan, Question, Reply};
+use crate::edge::redis::protocol::{Call, Limit, LimitKind, Place, Plan, Question, Reply};
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;
@@ -189,7 +189,8 @@ impl World {
                 if self.is_lost() {
                     return self.send(Message::TimeOut { process, due });
                 }
-                let call = Call { tag: due.key.to_vec(), plan: self.plan.clone(), ask: due.ask, now: None };
+                let (tag, plan, place) = (due.key.to_vec(), self.plan.clone(), Place::default());
+                let call = Call { tag, plan, ask: due.ask, now: None, place };
                 let reply = self.server.answer_at(&call, self.now_ns / 1_000);
                 self.charged += reply.granted;
                 let Question::Lease { wanted, .. } = due.ask else { unreachable!() };

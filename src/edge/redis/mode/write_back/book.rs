@@ -9,7 +9,6 @@
 //! 4. The caller reports each call with [`posted`](WriteBackBook::posted) or [`failed`](WriteBackBook::failed). An
 //!    answer sets the next allowance.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,12 +17,13 @@ use smallvec::SmallVec;
 use super::account::{Account, Learnt};
 use super::allowance::{Removal, Spend};
 use super::entry::{KeyLedger, Season, WriteBackKey};
+use super::lanes::Lanes;
 use super::offset::ClockOffset;
 use super::poster::PosterNumbers;
 use super::stats::WriteBackStats;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
-use crate::edge::redis::client::OnFailure;
+use crate::edge::redis::client::{OnFailure, Routes};
 use crate::edge::redis::mode::count::Count;
 use crate::edge::redis::mode::queue::KeyQueue;
 use crate::edge::redis::mode::table::KeyTable;
@@ -49,7 +49,9 @@ pub(crate) struct BookSettings {
     /// The first of the numbers with which keys are posted. The numbers count up. It is a random number below 2^52, far
     /// from the numbers of other processes.
     pub(crate) process: u64,
-    /// The maximum number of posts in flight.
+    /// Which server holds a key.
+    pub(crate) routes: Arc<Routes>,
+    /// The maximum number of posts in flight to one server.
     pub(crate) in_flight: usize,
     /// Whether parts of the shared state fail by themselves; see
     /// [`Transport::in_parts`](crate::edge::redis::protocol::Transport::in_parts).
@@ -70,24 +72,15 @@ pub(crate) struct WriteBackBook {
     offset: ClockOffset,
     /// Keys for which a call is due immediately.
     urgent: KeyQueue<Arc<WriteBackKey>>,
-    schedule: Mutex<Schedule>,
+    schedule: Mutex<Lanes>,
     /// For each part: 0 if the last call was answered. Otherwise, the time of the last failure, or the time when a key
     /// was last allowed to retry. Failures of a single key are in that key's accounts.
-    failed_ns: [AtomicU64; PARTS],
+    failed_ns: Box<[AtomicU64]>,
     /// Until this time, returning keys start with no units, because some idle keys were removed before their window was
     /// over. It is at least the time of the last removal, in case the local clock steps back.
     pressed_until_ns: AtomicU64,
     numbers: PosterNumbers,
     tallies: Tallies,
-}
-
-#[derive(Debug, Default)]
-struct Schedule {
-    /// Keys that are posted when more calls may be sent.
-    usual: VecDeque<Arc<WriteBackKey>>,
-    /// The time of the next scan of the keys.
-    next_ns: u64,
-    in_flight: usize,
 }
 
 #[derive(Debug, Default)]
@@ -160,13 +153,13 @@ impl WriteBackBook {
             most: plan.most(),
             table: KeyTable::new(options.max_keys),
             numbers: PosterNumbers::new(options.process),
+            schedule: Mutex::new(Lanes::new(options.routes.len(), options.in_flight)),
+            failed_ns: (0..options.routes.len() * PARTS).map(|_| AtomicU64::new(0)).collect(),
             options,
             plan,
             singles,
             offset: ClockOffset::default(),
             urgent: KeyQueue::new(wake),
-            schedule: Mutex::default(),
-            failed_ns: std::array::from_fn(|_| AtomicU64::new(0)),
             pressed_until_ns: AtomicU64::new(0),
             tallies: Tallies::default(),
         }
@@ -181,9 +174,11 @@ impl WriteBackBook {
         self.pressed_until_ns.fetch_max(now_ns.saturating_add(rest_ns), Ordering::Relaxed);
     }
 
-    /// The part with which a key is assumed to fail: the nodes of a Cluster hold ranges of slots.
+    /// The part with which a key is assumed to fail: a part of its server. The nodes of a Cluster hold ranges of slots.
     fn part(&self, key: &[u8]) -> usize {
-        if self.options.in_parts { slot::part(&tagged(&self.options.head, key)) } else { 0 }
+        let BookSettings { head, routes, in_parts, .. } = &self.options;
+        let part = if *in_parts { slot::part(&tagged(head, key)) } else { 0 };
+        routes.server(head, key) * PARTS + part
     }
 
     /// Returns whether a part of the shared state does not answer.
@@ -459,7 +454,7 @@ impl WriteBackBook {
         each.max().unwrap_or(0)
     }
 
-    fn schedule(&self) -> MutexGuard<'_, Schedule> {
+    fn schedule(&self) -> MutexGuard<'_, Lanes> {
         // This lock is never held while a ledger is locked.
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -467,10 +462,9 @@ impl WriteBackBook {
     /// The latest time at which [`due`](Self::due) must be called, unless the book wakes the task.
     pub(crate) fn next_ns(&self) -> u64 {
         let schedule = self.schedule();
-        let is_empty = self.urgent.len() == 0 && schedule.usual.is_empty();
         // Calls that wait for another call to end are due when it ends.
-        let is_full = schedule.in_flight >= self.options.in_flight.max(1);
-        if is_empty || is_full { schedule.next_ns } else { 0 }
+        let is_due = schedule.has_next() || (self.urgent.len() > 0 && schedule.has_room());
+        if is_due { 0 } else { schedule.next_ns }
     }
 
     /// Returns the calls to send now: new keys and keys without allowance first, then the keys whose windows end first.
@@ -480,16 +474,17 @@ impl WriteBackBook {
             self.sweep(now_ns);
         }
         let mut posts = Vec::new();
-        while self.schedule().in_flight + posts.len() < self.options.in_flight.max(1) {
-            if let Some(entry) = self.urgent.pop() {
-                self.collect(&entry, true, now_ns, &mut posts);
-                continue;
+        loop {
+            let mut schedule = self.schedule();
+            while let Some(entry) = self.urgent.pop() {
+                schedule.add_urgent(entry);
             }
-            let usual = self.schedule().usual.pop_front();
-            let Some(entry) = usual else { break };
-            self.collect(&entry, false, now_ns, &mut posts);
+            let Some((entry, is_urgent)) = schedule.next() else { break };
+            drop(schedule);
+            let before = posts.len();
+            self.collect(&entry, is_urgent, now_ns, &mut posts);
+            self.schedule().started(&entry, posts.len() - before);
         }
-        self.schedule().in_flight += posts.len();
         self.tallies.posts.add(posts.iter().filter(|post| post.call.ask != Question::Peek).count() as u64);
         posts
     }
@@ -513,7 +508,8 @@ impl WriteBackBook {
             dropped += account.give_up(now_ns);
             let Some(ask) = account.ask(is_urgent, now_ns) else { continue };
             let tag = tagged(&self.options.head, &entry.key);
-            let call = Call { tag, plan: Arc::clone(plan), ask, now: None };
+            let place = self.options.routes.place(&entry.key, &tag);
+            let call = Call { tag, plan: Arc::clone(plan), ask, now: None, place };
             posts.push(Post { entry: Arc::clone(entry), index, at_ns: now_ns, call });
         }
         self.tallies.dropped.add(dropped);
@@ -574,7 +570,7 @@ impl WriteBackBook {
         // Keys that have waited longest come first, so that every key is posted even if there are more keys than calls.
         pending.sort_by_key(|(end, since, _)| (*end, *since));
         let mut schedule = self.schedule();
-        schedule.usual = pending.into_iter().map(|(_, _, entry)| entry).collect();
+        schedule.replace_usual(pending.into_iter().map(|(_, _, entry)| entry));
         schedule.next_ns = now_ns.saturating_add(self.pace_ns);
         // Scans once more shortly before windows end.
         if let Some(period_us) = self.plan.parts().iter().filter_map(|part| part.window_us()).min() {
@@ -590,7 +586,7 @@ impl WriteBackBook {
 
     /// The number of calls that are not yet reported.
     pub(crate) fn in_flight(&self) -> usize {
-        self.schedule().in_flight
+        self.schedule().in_flight()
     }
 
     /// Scans all keys at the next [`due`](Self::due), at any time.
@@ -641,14 +637,12 @@ impl WriteBackBook {
         } else {
             drop(ledger);
         }
-        self.call_ended();
+        self.call_ended(entry);
     }
 
     /// Records that a call ended, so that another call may be sent.
-    fn call_ended(&self) {
-        let mut schedule = self.schedule();
-        schedule.in_flight = schedule.in_flight.saturating_sub(1);
-        drop(schedule);
+    fn call_ended(&self, entry: &WriteBackKey) {
+        self.schedule().ended(entry);
         if self.next_ns() == 0 {
             self.urgent.wake();
         }
@@ -672,7 +666,7 @@ impl WriteBackBook {
             account.fall_back(self.options.processes);
         }
         drop(ledger);
-        self.call_ended();
+        self.call_ended(entry);
     }
 
     /// Returns the counts since the limiter was built. O(keys).

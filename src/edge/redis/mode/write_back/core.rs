@@ -13,7 +13,7 @@ use crate::edge::redis::client::{BuildError, OnFailure, Tasks};
 use crate::edge::redis::mode::dispatch::Dispatch;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Key, Transport};
 
-/// The maximum number of posts in flight.
+/// The maximum number of posts in flight to one server.
 const IN_FLIGHT: usize = 64;
 
 /// A limiter without its task.
@@ -43,6 +43,7 @@ impl<C: Clock> WriteBackCore<C> {
         let dispatch = Dispatch::new(builder.client, &settings, tasks, clock)?;
         let options = BookSettings {
             head: settings.head,
+            routes: settings.routes,
             interval_ns: saturating_nanos(options.interval),
             processes: processes.max(1).into(),
             on_failure,

@@ -7,12 +7,13 @@ use smallvec::SmallVec;
 use super::account::Account;
 use super::allowance::{Allowance, Removal, Spend};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
+use crate::edge::redis::protocol::slot::PARTS;
 
 /// An entry; see the module docs.
 #[derive(Debug)]
 pub(crate) struct WriteBackKey {
     pub(super) key: Box<[u8]>,
-    /// The part of the shared state that holds the key.
+    /// The part of the shared state that holds the key. Each server has [`PARTS`] parts.
     pub(super) part: usize,
     pub(super) allowance: Allowance,
     /// Before this time no further unit is available, and a call to the server is useless.
@@ -52,6 +53,11 @@ pub(super) enum Season {
 }
 
 impl WriteBackKey {
+    /// The server that holds the key.
+    pub(super) const fn server(&self) -> usize {
+        self.part / PARTS
+    }
+
     pub(super) fn new(key: &[u8], part: usize, accounts: SmallVec<[Account; 1]>, now_ns: u64) -> Self {
         let was = accounts.iter().map(Account::left).min().unwrap_or(0);
         Self {

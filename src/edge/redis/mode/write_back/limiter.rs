@@ -351,6 +351,13 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     pub fn health(&self) -> Health {
         self.core.dispatch.guard.health()
     }
+
+    /// Returns the health of each server, if the client has [several](crate::edge::redis::Client::sharded). Otherwise
+    /// returns an empty list.
+    #[must_use]
+    pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
+        self.core.dispatch.guard.health_by_server()
+    }
 }
 
 #[cfg(feature = "rules")]

@@ -7,6 +7,7 @@
 //! | `entry` | a key: its word, and the ledger with its accounts |
 //! | `poster` | the number by which the shared state identifies a poster |
 //! | `offset` | the server's windows in terms of the local clock |
+//! | `lanes` | the keys that wait for a post, for each server |
 //! | `book` | all keys, without I/O: checks, when to post, and what answers mean |
 //! | `core`, `limiter` | a book with a clock and a connection to the server; the task that posts |
 //! | `blocking` | the limiter for threads: the task runs on the thread of the client |
@@ -19,6 +20,7 @@ mod blocking;
 mod book;
 mod core;
 mod entry;
+mod lanes;
 mod limiter;
 mod offset;
 mod options;

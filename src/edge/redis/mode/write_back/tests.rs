@@ -17,6 +17,7 @@ const START: u64 = 1_699_999_200 * SEC;
 fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
     BookSettings {
         head: b"p:{".as_slice().into(),
+        routes: Arc::default(),
         interval_ns: SEC,
         processes: processes.into(),
         on_failure: OnFailure::Local { processes },

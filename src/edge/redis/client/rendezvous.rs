@@ -1,0 +1,237 @@
+//! Rendezvous hashing with weights: which server of a set holds a key.
+//!
+//! Each server has a cost for each key, and the server with the lowest cost holds the key. A cost depends on its own
+//! server only. So if a server of weight `w` joins servers of total weight `V`, `w / (V + w)` of the keys move, and all
+//! of them move to the new server. If a server leaves, only its own keys move.
+//!
+//! 1. `h` is SipHash-2-4 under the 16-byte key `tollgate shards1`, of: the length of the server's name (8 bytes, little
+//!    endian), the name, and the shard key. If `h` is 0, it is replaced by 1.
+//! 2. The cost is `−log2(h / 2^64)`, a fixed-point number with 32 fractional bits, divided by the weight. All numbers
+//!    are integers, so all processes calculate the same cost, on every platform.
+//! 3. If two costs are equal, the larger `h` decides, and then the name that sorts first.
+//!
+//! This function never changes: another function would move keys. The tests contain its test vectors.
+//!
+//! | server | shard key | `h` | `−log2(h / 2^64)`, 32 fractional bits |
+//! |---|---|---|---|
+//! | `a` | (empty) | `6381e4270bb4c17d` | `5855192625` |
+//! | `a` | `tollgate:v1:{api\|203.0.113.7}` | `0cbc071193d2e644` | `18594337341` |
+//! | `eu-1` | `tollgate:v1:{api\|203.0.113.7}` | `5c22d25dfbcf9885` | `6332098579` |
+//!
+//! # Source
+//! Thaler and Ravishankar, "A Name-Based Mapping Scheme for Rendezvous", 1996; the weights: Schindelhauer and Schomaker,
+//! "Weighted Distributed Hash Tables", 2005; the hash: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012.
+
+#![expect(
+    deprecated,
+    reason = "std documents this hasher as SipHash-2-4; its successor may change with any release"
+)]
+
+use std::cmp::Ordering;
+use std::hash::{Hasher, SipHasher};
+use std::sync::Arc;
+
+/// The bytes `tollgate` and ` shards1`, little endian.
+const KEY: [u64; 2] = [u64::from_le_bytes(*b"tollgate"), u64::from_le_bytes(*b" shards1")];
+/// The fractional bits of a logarithm.
+const FRACTION: u32 = 32;
+
+/// A server of a set.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    name: Arc<str>,
+    /// At least 1.
+    weight: u32,
+    /// The server's index among all servers of the client.
+    pub(super) at: usize,
+    /// The hasher after the name.
+    named: SipHasher,
+}
+
+impl Candidate {
+    pub(super) fn new(name: Arc<str>, weight: u32, at: usize) -> Self {
+        let mut named = SipHasher::new_with_keys(KEY[0], KEY[1]);
+        named.write(&(name.len() as u64).to_le_bytes());
+        named.write(name.as_bytes());
+        Self { name, weight, at, named }
+    }
+
+    fn hash(&self, shard_key: &[u8]) -> u64 {
+        let mut hasher = self.named.clone();
+        hasher.write(shard_key);
+        hasher.finish().max(1)
+    }
+
+    /// Compares the costs of two servers, from their hashes of one shard key. A lower cost is less.
+    fn compare(&self, own: u64, other: &Self, others: u64) -> Ordering {
+        // With equal weights, the larger hash has the lower cost.
+        let by_cost = if self.weight == other.weight {
+            Ordering::Equal
+        } else {
+            let cost = |hash, weight: u32| u128::from(cost(hash)) * u128::from(weight);
+            cost(own, other.weight).cmp(&cost(others, self.weight))
+        };
+        by_cost.then_with(|| others.cmp(&own)).then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+/// Returns the server that holds a shard key. O(servers).
+pub(super) fn owner<'c>(candidates: &'c [Candidate], shard_key: &[u8]) -> Option<&'c Candidate> {
+    let hashed = candidates.iter().map(|candidate| (candidate, candidate.hash(shard_key)));
+    hashed.min_by(|(one, own), (other, others)| one.compare(*own, other, *others)).map(|(server, _)| server)
+}
+
+/// Returns `−log2(hash / 2^64)` as a fixed-point number, at least 1. `hash` is at least 1.
+fn cost(hash: u64) -> u64 {
+    let shift = hash.leading_zeros();
+    // The mantissa is in [2^63, 2^64). Each squaring gives the next bit of the logarithm.
+    let mut mantissa = u128::from(hash) << shift;
+    let mut log = u64::from(63 - shift.min(63));
+    for _ in 0..FRACTION {
+        mantissa = (mantissa * mantissa) >> 63;
+        let bit = mantissa >> 64;
+        mantissa >>= bit;
+        log = (log << 1) | u64::from(bit == 1);
+    }
+    (64 << FRACTION) - log
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(servers: &[(&str, u32)]) -> Vec<Candidate> {
+        let candidate =
+            |(at, &(name, weight)): (usize, &(&str, u32))| Candidate::new(name.into(), weight, at);
+        servers.iter().enumerate().map(candidate).collect()
+    }
+
+    fn holder(set: &[Candidate], key: u32) -> &str {
+        &owner(set, key.to_string().as_bytes()).expect("the set is not empty").name
+    }
+
+    /// The expected values were calculated by a separate program, from the description in the module docs.
+    #[test]
+    fn hash_and_cost_match_published_vectors() {
+        for (name, shard_key, hashed, costs) in [
+            ("a", "", 0x6381_e427_0bb4_c17d, 5_855_192_625),
+            ("a", "tollgate:v1:{api|203.0.113.7}", 0x0cbc_0711_93d2_e644, 18_594_337_341),
+            ("eu-1", "tollgate:v1:{api|203.0.113.7}", 0x5c22_d25d_fbcf_9885, 6_332_098_579),
+        ] {
+            let hash = Candidate::new(name.into(), 1, 0).hash(shard_key.as_bytes());
+            assert_eq!((hash, cost(hash)), (hashed, costs), "{name}, {shard_key}");
+        }
+    }
+
+    /// The vector of the paper: key 00 … 0f, input 00 … 0e.
+    #[test]
+    fn standard_hasher_is_siphash_2_4() {
+        let (key, input): ([u8; 16], [u8; 15]) =
+            (std::array::from_fn(|i| i as u8), std::array::from_fn(|i| i as u8));
+        let half = |at: usize| u64::from_le_bytes(key[at..at + 8].try_into().unwrap());
+        for cut in 0..=input.len() {
+            let mut hasher = SipHasher::new_with_keys(half(0), half(8));
+            hasher.write(&input[..cut]);
+            hasher.write(&input[cut..]);
+            assert_eq!(hasher.finish(), 0xa129_ca61_49be_45e5, "written in two parts, cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn cost_is_a_logarithm_and_never_zero() {
+        assert_eq!(cost(1), 64 << FRACTION);
+        assert_eq!(cost(2), 63 << FRACTION);
+        assert_eq!(cost(1 << 63), 1 << FRACTION);
+        assert_eq!(cost(u64::MAX), 1);
+        assert_eq!(cost(3), 268_070_544_839);
+    }
+
+    const KEYS: u32 = 60_000;
+
+    /// Whether `count` of `of` differs from the expected share by at most 4 standard deviations.
+    fn is_share(count: u32, of: u32, share: f64) -> bool {
+        let (mean, deviation) = (f64::from(of) * share, (f64::from(of) * share * (1.0 - share)).sqrt());
+        (f64::from(count) - mean).abs() <= 4.0 * deviation
+    }
+
+    #[test]
+    fn keys_split_by_weight() {
+        for weights in [&[1, 1, 1][..], &[1, 2, 5], &[7], &[1; 30], &[1, 1_000], &[u32::MAX, u32::MAX / 3]] {
+            let names: Vec<_> = (0..weights.len()).map(|at| format!("server-{at}")).collect();
+            let pairs: Vec<_> = names.iter().map(String::as_str).zip(weights.iter().copied()).collect();
+            let (set, mut counts) = (set(&pairs), vec![0_u32; weights.len()]);
+            for key in 0..KEYS {
+                counts[owner(&set, format!("key {key}").as_bytes()).unwrap().at] += 1;
+            }
+            let total: f64 = weights.iter().copied().map(f64::from).sum();
+            for (&count, &weight) in counts.iter().zip(weights) {
+                assert!(is_share(count, KEYS, f64::from(weight) / total), "{weights:?}: {counts:?}");
+            }
+        }
+    }
+
+    /// Returns how many keys move from one set to another, and asserts that `may_move` permits each move.
+    fn moved(from: &[Candidate], to: &[Candidate], may_move: impl Fn(&str, &str) -> bool) -> u32 {
+        let moves = (0..KEYS).filter(|&key| {
+            let (old, new) = (holder(from, key), holder(to, key));
+            assert!(old == new || may_move(old, new), "key {key} moved from {old} to {new}");
+            old != new
+        });
+        moves.count().try_into().unwrap()
+    }
+
+    #[test]
+    fn change_moves_only_the_share_of_its_server() {
+        let three = set(&[("a", 1), ("b", 2), ("c", 5)]);
+        let four = set(&[("d", 2), ("a", 1), ("b", 2), ("c", 5)]);
+        let heavier = set(&[("c", 5), ("b", 4), ("a", 1)]);
+        assert!(is_share(moved(&three, &four, |_, new| new == "d"), KEYS, 0.2), "add 2 to 8");
+        assert!(is_share(moved(&four, &three, |old, _| old == "d"), KEYS, 0.2), "remove 2 of 10");
+        assert!(
+            is_share(moved(&three, &heavier, |_, new| new == "b"), KEYS, 0.4 - 0.25),
+            "2 of 8 to 4 of 10"
+        );
+        assert!(
+            is_share(moved(&heavier, &three, |old, _| old == "b"), KEYS, 0.4 - 0.25),
+            "4 of 10 to 2 of 8"
+        );
+        assert_eq!(
+            moved(&three, &set(&[("b", 4), ("c", 10), ("a", 2)]), |_, _| false),
+            0,
+            "only ratios count"
+        );
+    }
+
+    #[test]
+    fn equal_costs_are_decided_by_hash_then_name() {
+        let set = set(&[("a", 3), ("b", 3), ("c", 1)]);
+        let (high, low) = (u64::MAX, u64::MAX - 1);
+        assert_eq!(cost(high), cost(low), "the costs of the hashes are equal");
+        assert_eq!(set[0].compare(low, &set[1], high), Ordering::Greater);
+        assert_eq!(set[0].compare(high, &set[1], high), Ordering::Less, "the first name");
+        assert_eq!(set[2].compare(1 << 63, &set[0], 1 << 61), Ordering::Less, "1 / 1 equals 3 / 3");
+    }
+
+    proptest! {
+        /// A server that joins takes keys, and no key moves between the others. The order of the set has no effect.
+        #[test]
+        fn joining_server_moves_keys_only_to_itself(
+            weights in prop::collection::vec(1_u32..=50, 1..8),
+            joins in 1_u32..=50,
+            key in any::<Vec<u8>>(),
+        ) {
+            let names: Vec<_> = (0..weights.len()).map(|at| format!("s{at}")).collect();
+            let pairs: Vec<_> = names.iter().map(String::as_str).zip(weights).collect();
+            let mut more = pairs.clone();
+            more.insert(0, ("joins", joins));
+            let (before, after) = (set(&pairs), set(&more));
+            let new = &owner(&after, &key).unwrap().name;
+            prop_assert!(&**new == "joins" || *new == owner(&before, &key).unwrap().name);
+            more.reverse();
+            let reversed = set(&more);
+            prop_assert_eq!(new, &owner(&reversed, &key).unwrap().name);
+        }
+    }
+}
