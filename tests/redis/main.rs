@@ -13,6 +13,7 @@ mod operations;
 #[cfg(feature = "rules")]
 mod rules;
 mod script;
+mod sharded;
 mod simulation;
 #[cfg(all(feature = "rules", feature = "tower"))]
 mod tower;
