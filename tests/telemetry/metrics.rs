@@ -277,6 +277,40 @@ fn requests_without_a_key_are_counted_by_outcome() {
     });
 }
 
+/// The metrics of a set of servers have the label `server`.
+#[cfg(feature = "redis")]
+#[test]
+fn shared_metrics_name_the_server() {
+    use tollgate::redis::{Client, InProcess, Limit, OnFailure, Shard};
+    recorded(|values| {
+        let servers = ["one", "two"].map(|name| Shard::new(name, InProcess::default()));
+        let set = InProcess::sharded(servers).expect("the set is valid").blocking();
+        let limit = Limit::gcra(Quota::per_minute(9));
+        let limiter = set.limiter("api", limit).atomic().expect("the limiter can be built");
+        for key in 0..20_u32 {
+            assert!(limiter.check(&key).is_allowed());
+        }
+        tollgate::telemetry::publish_servers("api", &limiter.health_by_server());
+        let down = ["one", "two"].map(|name| Shard::new(name, Client::open("redis://127.0.0.1:1").unwrap()));
+        let down = tollgate::redis::BlockingClient::sharded(down).expect("the set is valid");
+        let down = down.limiter("down", limit).on_failure(OnFailure::Closed).atomic().unwrap();
+        for key in 0..20_u32 {
+            assert!(down.check(&key).is_denied());
+        }
+        let values = values();
+        for server in ["one", "two"] {
+            assert_eq!(values[&format!("tollgate_partitioned{{limiter=api,server={server}}}")], 0.0);
+            assert_eq!(values[&format!("tollgate_breaker_state{{limiter=api,server={server}}}")], 0.0);
+        }
+        let denied = |server: &str| {
+            let labels = format!("limiter=down,server={server},decision=error_closed");
+            values[&format!("tollgate_failure_decisions_total{{{labels}}}")]
+        };
+        assert_eq!(denied("one") + denied("two"), 20.0);
+        assert!(denied("one") > 0.0 && denied("two") > 0.0);
+    });
+}
+
 /// Every metric has a description and a unit.
 #[test]
 fn every_metric_is_described() {

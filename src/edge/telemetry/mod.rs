@@ -46,6 +46,9 @@
 //! | `tollgate_server_evicts` | `limiter` | 1 if the server is set to evict keys when its memory is full |
 //! | `tollgate_domain_not_found_total` | | requests with a domain that has no rules |
 //!
+//! If a shared limiter has several servers, the metrics of calls to the shared state and of decisions without it also have
+//! the label `server`, and so have the gauges of `publish_servers`.
+//!
 //! *Whose* stands for one of two sets of labels: `domain` and `rule` for a rule's store (`rules::publish_rules`), or
 //! `limiter` for a limiter (`publish`). A reload that changes a rule's kind or algorithm creates a new store.
 //!

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::base::quota::Quota;
-use crate::edge::redis::client::{Breaker, RuntimeThread};
+use crate::edge::redis::client::{Breaker, InProcess, RuntimeThread, Shard};
 use crate::edge::redis::guard::BreakerState;
 use crate::edge::redis::protocol::{LimitState, Place, Plan, Question};
 
@@ -134,6 +134,47 @@ async fn timeout_noticed_late_does_not_count() {
     assert_eq!(late(TIMEOUT).await, Err(ErrorKind::Timeout));
     assert_eq!(guard.health().opened, 2);
     assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
+}
+
+/// The server of index 0 hangs. Its breaker opens, and the other server is not affected.
+#[tokio::test(start_paused = true)]
+async fn each_server_has_its_own_breaker_and_counts() {
+    let set = ["a", "b"].map(|name| Shard::new(name, InProcess::default()));
+    let set = InProcess::sharded(set).expect("the set is valid");
+    let routes = set.limiter("api", limits()[0]).settings().routes;
+    let guard = Guard::new(&Settings { routes: Arc::clone(&routes), ..settings(OnFailure::Closed) });
+    let server = Fake::new(Does::Answer);
+    *server.elsewhere.lock().unwrap() = Some((0, Does::Hang));
+    // Both calls are about the same part, so only the server differs.
+    let call =
+        |server: u8| Call { place: Place { server: server.into(), before: None }, ..call_of(16 * server) };
+    for _ in 0..10 {
+        assert!(guard.ask(&server, &call(0)).await.is_err());
+        assert!(guard.ask(&server, &call(1)).await.is_ok());
+    }
+    let routes = &routes;
+    let keys = |at| (0..100_u8).map(|key| [key]).filter(move |key| routes.server(b"x", key) == at).take(5);
+    let waits: Vec<_> = [0, 1]
+        .into_iter()
+        .map(|at| {
+            let answers: Vec<_> = keys(at).map(|key| guard.fallback(&key, 1, NOW)).collect();
+            answers[0].retry_after().expect("the request can be admitted later")
+        })
+        .collect();
+    assert!(
+        waits[0] < SECOND && waits[1] == SECOND,
+        "each answer has the pause of its own server: {waits:?}"
+    );
+    let health = guard.health_by_server();
+    let [(a, down), (b, up)] = &health[..] else { panic!("there are two servers") };
+    assert_eq!((&**a, &**b), ("a", "b"));
+    assert_eq!((down.asked, down.failed(), down.opened, down.errors(ErrorKind::Breaker)), (3, 3, 1, 7));
+    assert_eq!((down.breaker, down.is_partitioned(), down.closed), (BreakerState::Open, true, 5));
+    assert_eq!((up.asked, up.answered, up.failed(), up.opened), (10, 10, 0, 0));
+    assert_eq!((up.breaker, up.is_partitioned(), up.closed), (BreakerState::Closed, false, 5));
+    let sum = guard.health();
+    assert_eq!((sum.asked, sum.answered, sum.closed, sum.breaker), (13, 10, 10, BreakerState::Open));
+    assert!(sum.is_partitioned());
 }
 
 #[tokio::test(start_paused = true)]

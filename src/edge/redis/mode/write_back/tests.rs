@@ -7,7 +7,7 @@ use std::thread;
 use super::book::{Basis, BookSettings, Post, WriteBackBook};
 use crate::base::clock::ManualClock;
 use crate::base::quota::Quota;
-use crate::edge::redis::client::{InProcess, OnFailure};
+use crate::edge::redis::client::{InProcess, OnFailure, Shard};
 use crate::edge::redis::protocol::{ErrorKind, Limit, Plan};
 
 const SEC: u64 = 1_000_000_000;
@@ -274,6 +274,41 @@ fn windows_while_another_key_fails(policy: OnFailure, why: ErrorKind, bad: &[u8]
         }
     }
     windows
+}
+
+#[test]
+fn full_server_does_not_delay_the_others() {
+    let servers = ["a", "b"].map(|name| Shard::new(name, InProcess::default()));
+    let set = InProcess::sharded(servers).expect("the set is valid");
+    let limit = Limit::fixed_window(Quota::per_hour(100));
+    let routes = set.limiter("api", limit).settings().routes;
+    let options = BookSettings { routes: Arc::clone(&routes), ..options(1, 100, 2) };
+    let plan = Plan::new(&[limit]).expect("the script can count the limit");
+    let book = WriteBackBook::new(Arc::new(plan), options, || {});
+    // Five keys of one server, and then three keys of the other.
+    let routes = &routes;
+    let keys = |server| (0..100_u8).map(|key| [key]).filter(move |key| routes.server(b"p:{", key) == server);
+    for key in keys(0).take(5).chain(keys(1).take(3)) {
+        assert!(book.check(&key, 1, START).decision.is_allowed());
+    }
+    let sent = |posts: &[Post]| posts.iter().map(|post| post.call.place.server).collect::<Vec<_>>();
+    let posts = book.due(START);
+    assert_eq!(sent(&posts), [0, 0, 1, 1], "each server has its own posts in flight");
+    assert_eq!((book.in_flight(), book.due(START).len()), (4, 0));
+    assert!(book.next_ns() > 0, "nothing is due until a call ends");
+    // The first server does not answer. The other one does.
+    for post in &posts[2..] {
+        book.posted(post, &set.answer_at(&post.call, START / 1_000), START);
+    }
+    assert_eq!((book.next_ns(), sent(&book.due(START))), (0, vec![1]));
+    book.failed(&posts[0], ErrorKind::Timeout, START);
+    assert_eq!(sent(&book.due(START)), [0]);
+    let mut cold = keys(1).skip(3).zip(keys(0).skip(5));
+    let (other, own) = cold.next().expect("more keys exist");
+    assert!(book.check(&other, 1, START).decision.is_allowed(), "the failure is known for one server only");
+    let _ = book.check(&own, 1, START);
+    let failures = book.counted(START).failures;
+    assert_eq!(failures, 1);
 }
 
 #[test]
