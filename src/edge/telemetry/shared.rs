@@ -1,5 +1,7 @@
 //! Metrics about the server of a shared limiter.
 
+use std::sync::Arc;
+
 use metrics::{Counter, Histogram, Label};
 
 use super::event::Event;
@@ -62,7 +64,7 @@ fn server_labels(limiter: &str, server: Option<&str>) -> Vec<Label> {
 
 /// Sends the readings of each server of a limiter to the metrics facade, under the limiter's and the server's names.
 /// `servers` comes from the limiter's `health_by_server`. Call it when metrics are scraped.
-pub fn publish_servers(limiter: &str, servers: &[(std::sync::Arc<str>, crate::edge::redis::Health)]) {
+pub fn publish_servers<R: Readings>(limiter: &str, servers: &[(Arc<str>, R)]) {
     for (server, health) in servers {
         publish_readings(&health.readings(), || server_labels(limiter, Some(server)));
     }

@@ -1,4 +1,6 @@
-//! Three real servers, of which one is killed or hangs.
+//! One of three real servers is killed or hangs.
+
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
 use std::time::{Duration, Instant};
 
@@ -136,11 +138,16 @@ async fn keys_split_over_three_servers() {
 }
 
 /// Stops one of three servers, checks keys of all three, and starts the server again.
-async fn fault(mode: Mode, stop: fn(&mut Server), start: fn(&mut Server)) {
+fn fault(mode: Mode, stop: fn(&mut Server), start: fn(&mut Server)) {
     let _busy = busy();
     let Some(mut servers) = three() else { return };
-    let client = client(&servers);
-    let parts = parts(&client, &servers).await;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("tokio builds a runtime").block_on(fault_of(&mut servers, mode, stop, start));
+}
+
+async fn fault_of(servers: &mut [Server; 3], mode: Mode, stop: fn(&mut Server), start: fn(&mut Server)) {
+    let client = client(servers);
+    let parts = parts(&client, servers).await;
     let subject = Subject::new(&client, mode);
     for part in &parts {
         let answers = subject.check_new(part, "before", 20).await;
@@ -196,34 +203,34 @@ async fn fault(mode: Mode, stop: fn(&mut Server), start: fn(&mut Server)) {
     subject.close().await;
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn killed_server_affects_only_its_keys_atomic() {
-    fault(Mode::Atomic, Server::kill, Server::restart).await;
+#[test]
+fn killed_server_affects_only_its_keys_atomic() {
+    fault(Mode::Atomic, Server::kill, Server::restart);
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn killed_server_affects_only_its_keys_leases() {
-    fault(Mode::Leases, Server::kill, Server::restart).await;
+#[test]
+fn killed_server_affects_only_its_keys_leases() {
+    fault(Mode::Leases, Server::kill, Server::restart);
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn killed_server_affects_only_its_keys_write_back() {
-    fault(Mode::WriteBack, Server::kill, Server::restart).await;
+#[test]
+fn killed_server_affects_only_its_keys_write_back() {
+    fault(Mode::WriteBack, Server::kill, Server::restart);
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn hung_server_affects_only_its_keys_atomic() {
-    fault(Mode::Atomic, |server| server.pause(), |server| server.resume()).await;
+#[test]
+fn hung_server_affects_only_its_keys_atomic() {
+    fault(Mode::Atomic, |server| server.pause(), |server| server.resume());
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn hung_server_affects_only_its_keys_leases() {
-    fault(Mode::Leases, |server| server.pause(), |server| server.resume()).await;
+#[test]
+fn hung_server_affects_only_its_keys_leases() {
+    fault(Mode::Leases, |server| server.pause(), |server| server.resume());
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn hung_server_affects_only_its_keys_write_back() {
-    fault(Mode::WriteBack, |server| server.pause(), |server| server.resume()).await;
+#[test]
+fn hung_server_affects_only_its_keys_write_back() {
+    fault(Mode::WriteBack, |server| server.pause(), |server| server.resume());
 }
 
 /// Real servers answer the calls that copy a state as the model does.
