@@ -3,6 +3,7 @@
 mod moved;
 mod routing;
 mod servers;
+mod throughput;
 
 use tollgate::redis::{InProcess, Shard};
 

@@ -276,3 +276,25 @@ async fn previous_server_that_is_down_is_counted() {
     let uncopied: Vec<_> = health.iter().map(|(name, health)| (&**name, health.uncopied > 0)).collect();
     assert_eq!(uncopied, [("a", false), ("b", false), ("c", false), ("gone", true)]);
 }
+
+/// A Cluster is one server of a set. Its nodes share its part of the keys.
+#[tokio::test(flavor = "current_thread")]
+async fn cluster_is_one_server_of_a_set() {
+    let (Some(server), Some(cluster)) = (Server::start(), crate::servers::Cluster::start()) else { return };
+    let urls = cluster.urls();
+    let cluster_client = Client::cluster(urls.iter().map(String::as_str)).unwrap();
+    let set = named(&[Client::open(&server.url()).unwrap(), cluster_client]);
+    let limiter =
+        Client::sharded(set).unwrap().limiter("api", Limit::gcra(Quota::per_hour(1))).timeout(PATIENCE);
+    let limiter = limiter.atomic().unwrap();
+    for key in 0..200_u32 {
+        assert_eq!(
+            [limiter.check(&key).await, limiter.check(&key).await].map(|answer| answer.is_allowed()),
+            [true, false]
+        );
+    }
+    let alone: u64 = server.command(&["DBSIZE"]);
+    let nodes: Vec<u64> = cluster.nodes.iter().map(|node| node.command(&["DBSIZE"])).collect();
+    assert_eq!(alone + nodes.iter().sum::<u64>(), 200);
+    assert!((60..=140).contains(&alone) && nodes.iter().all(|keys| *keys > 0), "{alone}, {nodes:?}");
+}

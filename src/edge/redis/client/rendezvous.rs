@@ -62,23 +62,23 @@ impl Candidate {
         hasher.finish().max(1)
     }
 
-    /// Compares the costs of two servers, from their hashes of one shard key. A lower cost is less.
-    fn compare(&self, own: u64, other: &Self, others: u64) -> Ordering {
-        // With equal weights, the larger hash has the lower cost.
-        let by_cost = if self.weight == other.weight {
-            Ordering::Equal
-        } else {
-            let cost = |hash, weight: u32| u128::from(cost(hash)) * u128::from(weight);
-            cost(own, other.weight).cmp(&cost(others, self.weight))
-        };
-        by_cost.then_with(|| others.cmp(&own)).then_with(|| self.name.cmp(&other.name))
+    /// Compares two servers by their hashes of one shard key, and the costs of these hashes. The owner is the least.
+    fn compare(&self, (hash, cost): (u64, u64), other: &Self, (others, other_cost): (u64, u64)) -> Ordering {
+        let by_cost = (u128::from(cost) * u128::from(other.weight))
+            .cmp(&(u128::from(other_cost) * u128::from(self.weight)));
+        by_cost.then_with(|| others.cmp(&hash)).then_with(|| self.name.cmp(&other.name))
     }
 }
 
 /// Returns the server that holds a shard key. O(servers).
 pub(super) fn owner<'c>(candidates: &'c [Candidate], shard_key: &[u8]) -> Option<&'c Candidate> {
-    let hashed = candidates.iter().map(|candidate| (candidate, candidate.hash(shard_key)));
-    hashed.min_by(|(one, own), (other, others)| one.compare(*own, other, *others)).map(|(server, _)| server)
+    // If all weights are equal, the largest hash has the lowest cost, and the costs are not needed.
+    let is_weighted = candidates.windows(2).any(|pair| pair[0].weight != pair[1].weight);
+    let costed = candidates.iter().map(|candidate| {
+        let hash = candidate.hash(shard_key);
+        (candidate, (hash, if is_weighted { cost(hash) } else { 1 }))
+    });
+    costed.min_by(|(one, own), (other, others)| one.compare(*own, other, *others)).map(|(server, _)| server)
 }
 
 /// Returns `−log2(hash / 2^64)` as a fixed-point number, at least 1. `hash` is at least 1.
@@ -207,11 +207,18 @@ mod tests {
     #[test]
     fn equal_costs_are_decided_by_hash_then_name() {
         let set = set(&[("a", 3), ("b", 3), ("c", 1)]);
-        let (high, low) = (u64::MAX, u64::MAX - 1);
-        assert_eq!(cost(high), cost(low), "the costs of the hashes are equal");
+        let of = |hash| (hash, cost(hash));
+        let (high, low) = (of(u64::MAX), of(u64::MAX - 1));
+        assert_eq!(high.1, low.1, "the costs of the hashes are equal");
         assert_eq!(set[0].compare(low, &set[1], high), Ordering::Greater);
         assert_eq!(set[0].compare(high, &set[1], high), Ordering::Less, "the first name");
-        assert_eq!(set[2].compare(1 << 63, &set[0], 1 << 61), Ordering::Less, "1 / 1 equals 3 / 3");
+        assert_eq!(set[2].compare(of(1 << 63), &set[0], of(1 << 61)), Ordering::Less, "1 / 1 equals 3 / 3");
+        // Between equal weights, a comparison by costs and a comparison by hashes agree.
+        for hash in [1, 2, 3, 1 << 32, 1 << 63, u64::MAX - 1] {
+            let (one, other) = (of(hash), of(hash + 1));
+            assert_eq!(set[0].compare(one, &set[1], other), Ordering::Greater);
+            assert_eq!(set[0].compare((one.0, 1), &set[1], (other.0, 1)), Ordering::Greater);
+        }
     }
 
     proptest! {
