@@ -33,6 +33,10 @@ fn client(servers: &[Server; 3]) -> Client {
     Client::sharded(Shards::new(named(&clients)).by("part", part)).expect("the set is valid")
 }
 
+fn limit() -> Limit {
+    Limit::fixed_window(Quota::per_day(1_000))
+}
+
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Mode {
     Atomic,
@@ -49,7 +53,7 @@ enum Subject {
 impl Subject {
     fn new(client: &Client, mode: Mode) -> Self {
         let builder = client
-            .limiter("faults", Limit::fixed_window(Quota::per_hour(1_000)))
+            .limiter("faults", limit())
             .timeout(TIMEOUT)
             .breaker(Breaker::new(5, Duration::from_millis(200)))
             .on_failure(OnFailure::Closed);
@@ -189,6 +193,19 @@ async fn fault_of(servers: &mut [Server; 3], mode: Mode, stop: fn(&mut Server), 
     for health in others {
         assert_eq!((health.breaker, health.closed, health.opened), (BreakerState::Closed, 0, 0), "{mode:?}");
         assert!(health.answered > 0 && !health.is_partitioned(), "{mode:?}");
+    }
+    // The other servers have the units that were admitted while one was away.
+    let reader = client
+        .limiter("faults", limit())
+        .timeout(PATIENCE)
+        .atomic()
+        .expect("the script can count this limit");
+    for part in &parts[1..] {
+        for key in 0..5 {
+            let answer = reader.peek(&format!("{part}/0/{key}")).await;
+            assert_eq!(answer.by(), DecidedBy::Server);
+            assert!(answer.decision().remaining() < 1_000, "{mode:?}: {answer:?}");
+        }
     }
     start(&mut servers[0]);
     let back = Instant::now();
