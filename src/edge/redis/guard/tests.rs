@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::base::quota::Quota;
-use crate::edge::redis::client::{Breaker, InProcess, RuntimeThread, Shard};
+use crate::edge::redis::client::{Breaker, InProcess, RuntimeThread, Shard, Shards};
 use crate::edge::redis::guard::BreakerState;
 use crate::edge::redis::protocol::{LimitState, Place, Plan, Question};
 
@@ -175,6 +175,44 @@ async fn each_server_has_its_own_breaker_and_counts() {
     let sum = guard.health();
     assert_eq!((sum.asked, sum.answered, sum.closed, sum.breaker), (13, 10, 10, BreakerState::Open));
     assert!(sum.is_partitioned());
+}
+
+/// The server with this index hangs. The others hold no key.
+struct HungServer(usize);
+
+impl Transport for HungServer {
+    async fn call(&self, call: &Call) -> Result<Reply, Error> {
+        if call.place.server == self.0 { pending().await } else { Ok(reply()) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hung_previous_server_delays_a_call_by_half_a_timeout() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let shard = |name| Shard::new(name, InProcess::default());
+    let set = Shards::new([shard("a"), shard("b")]).previous([shard("a"), shard("c")], HOUR);
+    let routes =
+        InProcess::sharded(set).expect("the set is valid").limiter("api", limits()[0]).settings().routes;
+    let guard = Guard::new(&Settings { routes, ..settings(OnFailure::Closed) });
+    let call = |server, before| Call { place: Place { server, before: Some(before) }, ..call_of(0) };
+    let took = async |hung, server, before| {
+        let began = tokio::time::Instant::now();
+        let result = guard.ask(&HungServer(hung), &call(server, before)).await.map(drop);
+        (result.is_ok(), began.elapsed().as_millis() / 2 * 2)
+    };
+    let half = TIMEOUT.as_millis() / 2;
+    for _ in 0..3 {
+        assert_eq!(took(2, 0, 2).await, (true, half), "the key begins with an empty state");
+    }
+    assert_eq!(took(2, 0, 2).await, (true, 0), "the breaker of the previous server is open");
+    let health = guard.health_by_server();
+    assert_eq!((health[2].1.uncopied, health[2].1.asked, health[0].1.uncopied), (4, 3, 0));
+    // Nothing is copied to a server that does not answer, and the previous server does not decide.
+    assert_eq!(took(1, 1, 0).await, (false, half));
+    tokio::time::advance(HOUR).await;
+    assert_eq!(took(2, 0, 2).await, (true, 0));
+    let previous = guard.health_by_server()[2].1;
+    assert_eq!((previous.uncopied, previous.asked), (4, 3), "the previous server is not asked any more");
 }
 
 #[tokio::test(start_paused = true)]
