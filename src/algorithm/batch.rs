@@ -30,6 +30,8 @@
 
 use super::split::Split;
 use super::step::{Raise, Refund, Refunded, Step, Stepper};
+#[cfg(feature = "redis")]
+use crate::base::clock::Timestamp;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, Reason};
@@ -58,6 +60,15 @@ enum Start {
     Aligned { phase_ns: u64, split: Split, adaptive: bool },
     /// Periods start at a key's first use of a full bucket.
     FirstUse { used_bits: u32 },
+}
+
+/// When units return.
+#[cfg(feature = "redis")]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Returns {
+    Continuously,
+    FromFirstUse,
+    Aligned { at: Timestamp, adaptive: bool },
 }
 
 /// A state at one time: the units used, and the time to the next boundary.
@@ -161,6 +172,25 @@ impl Batch {
             }
             _ => None,
         }
+    }
+
+    /// Returns a quota of `batch` units per period with the capacity as its burst, and when the units return.
+    #[cfg(feature = "redis")]
+    pub(super) fn quota(&self) -> (Quota, Returns) {
+        let returns = match self.start {
+            Start::FirstUse { .. } => Returns::FromFirstUse,
+            Start::Aligned { phase_ns, adaptive, .. } => {
+                Returns::Aligned { at: Timestamp::from_nanos(phase_ns), adaptive }
+            }
+        };
+        (
+            Quota::stored(
+                if self.batch == u64::MAX { self.capacity } else { self.batch },
+                self.period_ns,
+                self.capacity,
+            ),
+            returns,
+        )
     }
 
     fn decide(&self, outcome: Outcome, now_ns: u64, cost: u64, present: &Present) -> Decision {

@@ -78,6 +78,14 @@ impl FixedWindow {
     }
 }
 
+#[cfg(feature = "redis")]
+impl FixedWindow {
+    /// Returns the quota, and when the units return.
+    pub(crate) fn quota(&self) -> (Quota, super::batch::Returns) {
+        self.batch.quota()
+    }
+}
+
 impl Wrapper for FixedWindow {
     type Engine = Batch;
 

@@ -46,6 +46,12 @@ impl MinimumSpacing {
     pub const fn new(spacing: Duration) -> Self {
         Self { spacing_ns: saturating_nanos(spacing) }
     }
+
+    /// Returns the spacing.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn spacing(&self) -> Duration {
+        Duration::from_nanos(self.spacing_ns)
+    }
 }
 
 impl Stepper for MinimumSpacing {

@@ -27,6 +27,8 @@ pub(crate) mod step;
 mod sub_window;
 mod token_bucket;
 
+#[cfg(feature = "redis")]
+pub(crate) use self::batch::Returns;
 pub use self::compact::{CompactAlgorithm, WindowAlgorithm};
 pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;

@@ -42,6 +42,14 @@ pub struct Pace<const QUEUED: bool> {
 /// Implements the algorithm traits for a type whose only field is `pace`.
 macro_rules! paced {
     ($algorithm:ident, $name:literal, queued: $queued:literal) => {
+        #[cfg(feature = "redis")]
+        impl $algorithm {
+            /// Returns the quota of the word's ticks.
+            pub(crate) fn quota(&self) -> Quota {
+                self.pace.quota()
+            }
+        }
+
         impl $crate::algorithm::step::Wrapper for $algorithm {
             type Engine = Pace<$queued>;
 
@@ -146,6 +154,13 @@ impl<const QUEUED: bool> Pace<QUEUED> {
             interval: Interval { num: self.interval / common, den: scale / common },
             burst: self.burst,
         }
+    }
+
+    /// Returns the quota of these ticks. Its rate is that of the quota from which they were made, rounded as they are.
+    #[cfg(feature = "redis")]
+    pub(crate) fn quota(&self) -> Quota {
+        let UnitRate { interval: Interval { num, den }, burst } = self.rate();
+        Quota::stored(den, num, burst)
     }
 
     pub(crate) const fn burst(&self) -> u64 {

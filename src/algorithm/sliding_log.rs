@@ -98,6 +98,12 @@ impl SlidingLog {
         Ok(Self { limit, window_ns: quota.period_ns(), ring: limit })
     }
 
+    /// Returns the quota.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn quota(&self) -> Quota {
+        Quota::stored(self.limit, self.window_ns, self.limit)
+    }
+
     /// Returns the ring place of a unit.
     #[inline]
     fn place(&self, unit: u64) -> usize {

@@ -73,6 +73,14 @@ impl SlidingWindow {
     }
 }
 
+#[cfg(feature = "redis")]
+impl SlidingWindow {
+    /// Returns the quota, and whether the window is strict.
+    pub(crate) const fn quota(&self) -> (Quota, bool) {
+        (Quota::stored(self.counts.limit, self.counts.window_ns, self.counts.limit), self.strict)
+    }
+}
+
 /// The meaning of the words at one time.
 struct Sight {
     view: WindowView,

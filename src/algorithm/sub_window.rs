@@ -39,6 +39,8 @@ use alloc::boxed::Box;
 pub struct SubWindow {
     counts: WindowCounts,
     parts: u32,
+    /// The whole period. The sub-windows together can be longer, because they are rounded up.
+    period_ns: u64,
 }
 
 const NAME: &str = "sub-window counter";
@@ -76,7 +78,7 @@ impl SubWindow {
             return Err(Reason::Word { algorithm: NAME, what: "the number of parts", got, max });
         }
         match WindowCounts::new(NAME, quota.limit(), quota.period_ns().div_ceil(parts as u64), parts - 1) {
-            Ok(counts) => Ok(Self { counts, parts }),
+            Ok(counts) => Ok(Self { counts, parts, period_ns: quota.period_ns() }),
             Err(reason) => Err(reason),
         }
     }
@@ -86,6 +88,13 @@ impl SubWindow {
     pub const fn strict(mut self) -> Self {
         self.counts.history = self.parts;
         self
+    }
+
+    /// Returns the quota, the number of parts, and whether the counter is strict.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn quota(&self) -> (Quota, u32, bool) {
+        let limit = self.counts.limit;
+        (Quota::stored(limit, self.period_ns, limit), self.parts, self.counts.history == self.parts)
     }
 
     /// Returns the time from now until enough counted units have expired to make room for `excess` units.
@@ -238,7 +247,8 @@ impl Stepper for SubWindow {
 impl Algorithm for SubWindow {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         let window_ns = quota.period_ns().div_ceil(u64::from(self.parts));
-        Ok(Self { counts: self.counts.requota(NAME, quota, window_ns)?, ..*self })
+        let counts = self.counts.requota(NAME, quota, window_ns)?;
+        Ok(Self { counts, parts: self.parts, period_ns: quota.period_ns() })
     }
 
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {

@@ -1,6 +1,8 @@
 //! The token bucket, with three ways to refill it.
 
 use super::batch::Batch;
+#[cfg(feature = "redis")]
+use super::batch::Returns;
 use super::pace::Pace;
 use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, TatWord};
@@ -147,6 +149,15 @@ impl TokenBucket {
     /// The same as for [`TokenBucket::try_aligned`].
     pub fn try_aligned_adaptive(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
         Ok(Self::in_batches(&quota, at, true)?)
+    }
+
+    /// Returns the quota, and when the units return.
+    #[cfg(feature = "redis")]
+    pub(crate) fn quota(&self) -> (Quota, Returns) {
+        match &self.refill {
+            Refill::Greedy(pace) => (pace.quota(), Returns::Continuously),
+            Refill::Batch(batch) => batch.quota(),
+        }
     }
 
     const fn from_first_use(quota: &Quota) -> Result<Self, Reason> {

@@ -76,6 +76,17 @@ impl Quota {
         Ok(Self { limit, period_ns, burst })
     }
 
+    /// Creates a quota from the numbers of an algorithm that was made from a quota. If no quota has these numbers, for
+    /// example because a spacing is zero or longer than 292 years, the nearest possible period is taken.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn stored(limit: u64, period_ns: u64, burst: u64) -> Self {
+        match Self::checked(limit, period_ns, burst) {
+            Ok(quota) => quota,
+            Err(Reason::TooFast { .. } | Reason::ZeroPeriod) => Self { limit: 1, period_ns: 1, burst },
+            Err(_) => Self { limit: 1, period_ns: Self::MAX_REFILL_NS, burst: 1 },
+        }
+    }
+
     /// Creates a quota of `limit` units per `period`, with a burst of `limit`.
     ///
     /// # Panics

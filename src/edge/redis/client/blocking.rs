@@ -74,7 +74,7 @@ impl BlockingClient {
 
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state, in every process.
-    pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
-        Builder::new(self.clone(), self.inner.routes(), name, limit)
+    pub fn limiter(&self, name: &str, limit: impl Into<Limit>) -> Builder<Self> {
+        Builder::new(self.clone(), self.inner.routes(), name, limit.into())
     }
 }

@@ -104,8 +104,8 @@ impl InProcess {
 
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state.
-    pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
-        Builder::new(self.clone(), &self.routes, name, limit)
+    pub fn limiter(&self, name: &str, limit: impl Into<Limit>) -> Builder<Self> {
+        Builder::new(self.clone(), &self.routes, name, limit.into())
     }
 
     /// Returns the same server, for limiters that block.
@@ -184,8 +184,8 @@ impl Default for InProcess {
 
 impl BlockingInProcess {
     /// Returns a builder for a limiter with this name. See [`InProcess::limiter`].
-    pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
-        Builder::new(self.clone(), &self.inner.routes, name, limit)
+    pub fn limiter(&self, name: &str, limit: impl Into<Limit>) -> Builder<Self> {
+        Builder::new(self.clone(), &self.inner.routes, name, limit.into())
     }
 }
 

@@ -125,8 +125,8 @@ impl<T> Builder<T> {
     }
 
     /// Adds a limit on the same key. Each request is charged to all limits, or to none.
-    pub fn and(mut self, limit: Limit) -> Self {
-        self.settings.limits = [&*self.settings.limits, &[limit]].concat().into();
+    pub fn and(mut self, limit: impl Into<Limit>) -> Self {
+        self.settings.limits = [&*self.settings.limits, &[limit.into()]].concat().into();
         self
     }
 

@@ -114,6 +114,7 @@ impl<T> Shards<T> {
     /// - A previous server that does not answer: the key begins with an empty state, and
     ///   [`Health::uncopied`](crate::edge::redis::Health::uncopied) counts it.
     /// - A second change of the set during this time.
+    /// - Algorithms other than GCRA, aligned fixed windows and sliding windows: a key that moves begins with an empty state.
     ///
     /// A server whose name is in both sets is one server; the client of the current set is used for it. The weights can
     /// differ.

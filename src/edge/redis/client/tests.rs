@@ -14,6 +14,7 @@ use super::blocking::BlockingClient;
 use super::connected::Client;
 use super::in_process::InProcess;
 use super::runtime::Connected;
+use crate::algorithm::SlidingLog;
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
 use crate::edge::redis::ErrorKind;
@@ -102,7 +103,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let ask = prop_oneof![
         8 => units().prop_map(|cost| Asked::Plain(Question::Check { cost })),
         4 => (0_u64..=16, 0_u64..=3).prop_map(|(share, more)| Asked::Share(share, more)),
-        1 => Just(Asked::Plain(Question::Peek)),
+        1 => Just(Asked::Plain(Question::Peek { cost: 0 })),
         2 => units().prop_map(|cost| Asked::Plain(Question::Force { cost })),
         2 => (units(), 0_usize..4).prop_map(|(units, ago)| Asked::Refund(units, ago)),
         2 => (units(), units(), units()).prop_map(|(least, wanted, share)| Asked::Plain(Question::Lease { least, wanted, share })),
@@ -159,6 +160,68 @@ fn script_and_model_agree() {
         })
         .unwrap();
     // Most keys have expired by now. Every other key has an expiry time.
+    let mut connection = server.connection();
+    for key in redis_keys(&mut connection) {
+        let left: i64 = ::redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+        assert_ne!(left, -1, "{key} never expires");
+    }
+}
+
+/// Limits of the kinds that the second script counts, and of the other kinds.
+fn many_limits() -> impl Strategy<Value = [Limit; 2]> {
+    let limit = prop_oneof![6 => 1_u64..=12, 3 => 13_u64..=300];
+    let period_us = select(vec![1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000]);
+    let log = (limit.clone(), limit, period_us).prop_map(|(limit, other, period_us)| {
+        [limit, other]
+            .map(|limit| SlidingLog::new(Quota::new(limit, Duration::from_micros(period_us))).into())
+    });
+    prop_oneof![6 => log, 1 => limits()]
+}
+
+/// The questions of the atomic mode, at times that mostly stay within a period.
+fn atomic_steps() -> impl Strategy<Value = Vec<Step>> {
+    let time = prop_oneof![
+        6 => Just(Move::Us(0)),
+        3 => (0_i64..=5).prop_map(Move::Us),
+        6 => (0_i64..=6).prop_map(Move::Share),
+        2 => (0_i64..=40).prop_map(Move::Share),
+        1 => (0_i64..1 << 50).prop_map(Move::Us),
+        1 => (-20_i64..0).prop_map(Move::Share),
+        1 => (-(1_i64 << 50)..0).prop_map(Move::Us),
+    ];
+    let ask = prop_oneof![
+        8 => units().prop_map(|cost| Asked::Plain(Question::Check { cost: cost.max(1) })),
+        6 => (0_u64..=16, 1_u64..=3).prop_map(|(share, more)| Asked::Share(share, more)),
+        2 => units().prop_map(|cost| Asked::Plain(Question::Peek { cost })),
+        2 => units().prop_map(|cost| Asked::Plain(Question::Force { cost })),
+        3 => (units(), 0_usize..4).prop_map(|(units, ago)| Asked::Refund(units, ago)),
+    ];
+    let step = (time, 0_usize..6, ask).prop_map(|(time, plan, ask)| Step {
+        time,
+        plan: usize::from(plan == 0),
+        ask,
+    });
+    prop::collection::vec(step, 1..60)
+}
+
+#[test]
+fn second_script_and_model_agree() {
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
+    let config =
+        Config { cases, rng_seed: RngSeed::Fixed(0x5C43), failure_persistence: None, ..Config::default() };
+    let case = std::cell::Cell::new(0);
+    let several = prop_oneof![3 => 1_usize..=1, 1 => 2_usize..=3]
+        .prop_flat_map(|count| prop::collection::vec(many_limits(), count));
+    TestRunner::new(config)
+        .run(&(several, atomic_steps()), |(pairs, steps)| {
+            case.set(case.get() + 1);
+            let of = |which: usize| Plan::new(&pairs.iter().map(|pair| pair[which]).collect::<Vec<_>>());
+            let (Ok(one), Ok(other)) = (of(0), of(1)) else { return Ok(()) };
+            same(&client, &format!("{{{}}}", case.get()), &[one, other].map(Arc::new), &steps)
+        })
+        .unwrap();
     let mut connection = server.connection();
     for key in redis_keys(&mut connection) {
         let left: i64 = ::redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
@@ -268,7 +331,7 @@ fn denial_and_peek_write_nothing_and_keys_expire() {
     };
     let ask = |ask| client.call(&call("{k}", &plan, ask, None), WAIT).unwrap();
     for look in [
-        Question::Peek,
+        Question::Peek { cost: 0 },
         Question::Check { cost: 4 },
         Question::Lease { least: 4, wanted: 9, share: 1 },
         Question::Check { cost: u64::MAX },
@@ -279,7 +342,7 @@ fn denial_and_peek_write_nothing_and_keys_expire() {
     assert_eq!(ask(Question::Check { cost: 3 }).granted, 3);
     expires(3);
     let before = dirty();
-    let now_us = ask(Question::Peek).now_us;
+    let now_us = ask(Question::Peek { cost: 0 }).now_us;
     for look in [
         Question::Check { cost: 1 },
         Question::Lease { least: 1, wanted: 9, share: 2 },

@@ -8,7 +8,9 @@
 //! These units are in addition to units that the server admitted before, because a process starts with nothing charged.
 //! They are not posted when the server is back.
 
-use crate::algorithm::{FixedWindow, Gcra, SlidingWindow};
+use crate::algorithm::{
+    FixedWindow, Gcra, LeakyBucketQueue, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
+};
 use crate::base::clock::{ManualClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
@@ -26,6 +28,11 @@ enum Share {
     Gcra(Of<Gcra>),
     Fixed(Of<FixedWindow>),
     Sliding(Of<SlidingWindow>),
+    Log(Of<SlidingLog>),
+    Parts(Of<SubWindow>),
+    Spacing(Of<MinimumSpacing>),
+    Bucket(Of<TokenBucket>),
+    Queue(Of<LeakyBucketQueue>),
 }
 
 macro_rules! each {
@@ -34,6 +41,11 @@ macro_rules! each {
             Share::Gcra($limiter) => $what,
             Share::Fixed($limiter) => $what,
             Share::Sliding($limiter) => $what,
+            Share::Log($limiter) => $what,
+            Share::Parts($limiter) => $what,
+            Share::Spacing($limiter) => $what,
+            Share::Bucket($limiter) => $what,
+            Share::Queue($limiter) => $what,
         }
     };
 }
@@ -45,8 +57,12 @@ const LEAST: Quota = Quota::new(1, Duration::from_nanos(Quota::MAX_REFILL_NS));
 fn share_of(limit: &Limit, processes: u32) -> Quota {
     let (quota, parts) = (limit.quota(), u64::from(processes.max(1)));
     let times = |parts: u64| Duration::from_nanos(quota.period_ns().saturating_mul(parts));
+    let windows_of = |parts: u64| match quota.limit() / parts {
+        0 => Quota::try_new(1, times(parts.div_ceil(quota.limit()))).unwrap_or(LEAST),
+        limit => Quota::try_new(limit, times(1)).unwrap_or(LEAST),
+    };
     match limit.kind() {
-        LimitKind::Gcra => {
+        LimitKind::Gcra | LimitKind::LeakyBucketQueue | LimitKind::MinimumSpacing { .. } => {
             // The period is multiplied instead of dividing the limit, because limits are rarely multiples of the number
             // of parts. With a period near the maximum, the burst may not fit, so smaller bursts are tried.
             let burst = (quota.burst_size() / parts).max(1);
@@ -56,10 +72,11 @@ fn share_of(limit: &Limit, processes: u32) -> Quota {
             slow.and_then(|slow| bursts.into_iter().find_map(|burst| slow.try_burst(burst).ok()))
                 .unwrap_or(least)
         }
-        LimitKind::FixedWindow | LimitKind::SlidingWindow { .. } => match quota.limit() / parts {
-            0 => Quota::try_new(1, times(parts.div_ceil(quota.limit()))).unwrap_or(LEAST),
-            limit => Quota::try_new(limit, times(1)).unwrap_or(LEAST),
-        },
+        LimitKind::IntervalBucket | LimitKind::AlignedBucket { .. } => {
+            let share = windows_of(parts);
+            share.try_burst((quota.burst_size() / parts).max(1)).unwrap_or(share)
+        }
+        _ => windows_of(parts),
     }
 }
 
@@ -75,6 +92,21 @@ impl Share {
                 let strict = strict || processes > 1;
                 Self::Sliding(keyed(if strict { window.strict() } else { window }, max_keys))
             }
+            LimitKind::SlidingLog => Self::Log(keyed(SlidingLog::try_new(quota)?, max_keys)),
+            LimitKind::SubWindow { parts, strict } => {
+                let window = SubWindow::try_new(quota, parts)?;
+                Self::Parts(keyed(if strict { window.strict() } else { window }, max_keys))
+            }
+            LimitKind::MinimumSpacing { .. } => Self::Spacing(keyed(MinimumSpacing::from(quota), max_keys)),
+            LimitKind::FirstUseWindow => {
+                Self::Fixed(keyed(FixedWindow::try_from_first_use(quota)?, max_keys))
+            }
+            LimitKind::IntervalBucket => Self::Bucket(keyed(TokenBucket::try_interval(quota)?, max_keys)),
+            // A limiter with an adaptive start never removes a key, so its table would fill up.
+            LimitKind::AlignedBucket { at, adaptive: _ } => {
+                Self::Bucket(keyed(TokenBucket::try_aligned(quota, at)?, max_keys))
+            }
+            LimitKind::LeakyBucketQueue => Self::Queue(keyed(LeakyBucketQueue::new(quota), max_keys)),
         })
     }
 

@@ -50,11 +50,12 @@ impl Guard {
         };
         let at = |server, ask| Call { ask, place: Place { server, before: None }, ..call.clone() };
         let server = call.place.server;
-        let held = self.ask_within(transport, &at(server, Question::Peek), rest()).await?;
+        let held = self.ask_within(transport, &at(server, Question::Peek { cost: 0 }), rest()).await?;
         if held.limits.iter().zip(call.plan.parts()).all(|(state, part)| is_complete(part, *state)) {
             return Ok(());
         }
-        let Ok(old) = self.ask_within(transport, &at(before, Question::Peek), rest()).await else {
+        let Ok(old) = self.ask_within(transport, &at(before, Question::Peek { cost: 0 }), rest()).await
+        else {
             self.servers[before].tallies.count(Tally::Uncopied);
             return Ok(());
         };
@@ -81,7 +82,8 @@ fn is_complete(part: &Part, state: LimitState) -> bool {
         (Arithmetic::Windows(windows), LimitState::Windows { previous, current, .. }) => {
             current > 0 && (previous > 0 || !windows.slides)
         }
-        (Arithmetic::Pace(_), LimitState::Windows { .. }) => true,
+        // The states of other algorithms cannot be posted.
+        (_, LimitState::Windows { .. } | LimitState::Plain { .. }) => true,
     }
 }
 

@@ -155,14 +155,14 @@ impl<T: Connected> AtomicCore<T> {
     }
 
     async fn peek(&self, key: &[u8], cost: u64, now: Option<Timestamp>, fallback: Fallback) -> Answer {
-        match self.ask(&self.call(key, Question::Peek, now)).await {
+        match self.ask(&self.call(key, Question::Peek { cost }, now)).await {
             Ok((reply, at)) => Answer::new(self.plan.peeked(&reply, cost, at), DecidedBy::Server),
             Err(_) => fallback(&self.guard, key, cost, now.unwrap_or_else(|| self.clock.now())),
         }
     }
 
     async fn charge(&self, key: &[u8], cost: u64) -> Result<Answer, Error> {
-        let question = if cost > 0 { Question::Force { cost } } else { Question::Peek };
+        let question = if cost > 0 { Question::Force { cost } } else { Question::Peek { cost: 0 } };
         let (reply, at) = self.ask(&self.call(key, question, None)).await?;
         Ok(Answer::new(self.plan.forced(&reply, cost, at), DecidedBy::Server))
     }

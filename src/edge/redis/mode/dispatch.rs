@@ -10,12 +10,46 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::base::clock::{Clock, Timestamp};
+use crate::base::quota::QuotaError;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{BuildError, Routes, Settings, Tasks};
 use crate::edge::redis::guard::Guard;
 use crate::edge::redis::protocol::{
-    Answer, Call, DecidedBy, Error, Plan, Question, Reply, Transport, tagged,
+    Answer, Call, DecidedBy, Error, Limit, LimitKind, Plan, Question, Reply, Transport, tagged,
 };
+
+/// Returns an error if a process cannot decide this limit alone within a known bound.
+fn can_decide_here(mode: &str, limit: &Limit) -> Result<(), QuotaError> {
+    const LATE: &str =
+        "a unit would be counted at the time of the call to the server, and not of its request";
+    const SLIDES: &str = "SlidingWindow";
+    let (name, reason, instead) = match limit.kind() {
+        LimitKind::Gcra | LimitKind::FixedWindow | LimitKind::SlidingWindow { .. } => return Ok(()),
+        LimitKind::SlidingLog => ("sliding log", LATE, SLIDES),
+        LimitKind::SubWindow { .. } => ("sub-window counter", LATE, SLIDES),
+        LimitKind::MinimumSpacing { .. } => {
+            ("minimum spacing", "units that are spent together have no spacing", "Gcra with a burst of 1")
+        }
+        LimitKind::FirstUseWindow => {
+            ("fixed window", "this process does not know when a key's window begins", "FixedWindow::new")
+        }
+        LimitKind::IntervalBucket => {
+            ("token bucket", "this process does not know when a key's periods begin", "TokenBucket::new")
+        }
+        LimitKind::AlignedBucket { .. } => (
+            "token bucket",
+            "units of a period can be owed to earlier periods",
+            "FixedWindow::new if each refill fills the bucket, or TokenBucket::new",
+        ),
+        LimitKind::LeakyBucketQueue => {
+            ("leaky bucket queue", "only the server knows the turn of a request", "Gcra")
+        }
+    };
+    Err(QuotaError::worded(format!(
+        "shared {name} of {}: {mode} cannot bound it, because {reason}; use atomic(), or {instead}",
+        limit.quota()
+    )))
+}
 
 /// The number of bells. The waiters of all keys share them.
 const BELLS: usize = 256;
@@ -83,12 +117,15 @@ impl<C> Dispatch<C> {
 }
 
 impl<C: Clock> Dispatch<C> {
+    /// `mode` is the mode's name, for errors.
     pub(crate) fn new<T: Transport>(
+        mode: &str,
         transport: T,
         settings: &Settings,
         tasks: Tasks,
         clock: C,
     ) -> Result<Self, BuildError> {
+        settings.limits.iter().try_for_each(|limit| can_decide_here(mode, limit))?;
         let plan = Arc::new(Plan::new(&settings.limits)?);
         let guard = Arc::new(Guard::new(settings));
         let both = (Arc::new(transport), Arc::clone(&guard));
@@ -135,7 +172,7 @@ impl<C: Clock> Dispatch<C> {
 
     /// Asks the server to decide one request.
     pub(crate) async fn check(&self, key: &[u8], cost: u64) -> Answer {
-        let question = if cost == 0 { Question::Peek } else { Question::Check { cost } };
+        let question = if cost == 0 { Question::Peek { cost: 0 } } else { Question::Check { cost } };
         let reply = self.ask(self.call(key, question)).await;
         let now = self.now();
         match reply {

@@ -44,7 +44,10 @@ pub(crate) enum Question {
         cost: u64,
     },
     /// Returns the state of the limits. Writes nothing.
-    Peek,
+    Peek {
+        /// The units for which the reply states the wait.
+        cost: u64,
+    },
     /// Charges the units, even if they exceed a limit.
     Force {
         /// The units.
@@ -117,6 +120,18 @@ pub(crate) enum LimitState {
         previous: u64,
         /// The units in the current window.
         current: u64,
+    },
+    /// The figures of all other kinds, computed by the script.
+    Plain {
+        /// The units left.
+        left: u64,
+        /// The time until the units fit that the caller asked for, if they did not fit. Otherwise, the time until one
+        /// unit fits if none is left, or 0.
+        wait_us: u64,
+        /// The time until all units are left.
+        reset_us: u64,
+        /// The time until the turn of the units that this call charged.
+        delay_us: u64,
     },
 }
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use super::call::{LimitState, Reply};
+use super::limit::LimitKind;
 use super::plan::{Arithmetic, Pace, Part, Plan, Windows};
 use crate::base::clock::Timestamp;
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -28,7 +29,8 @@ impl Plan {
     /// The decision about a request of this cost that charged nothing. The request is admitted if enough units are
     /// left.
     pub(crate) fn peeked(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
-        let is_there = cost == 0 || cost <= self.remaining(reply);
+        let is_there =
+            self.standings(reply).all(|(part, standing)| cost <= part.room(standing, reply.now_us));
         self.decided(reply, self.outcome(cost, is_there), cost, at).uncharged()
     }
 
@@ -50,10 +52,10 @@ impl Plan {
             let own = match outcome {
                 Outcome::Never if cost <= part.limit.most() => Outcome::Denied,
                 // Another limit denied the request, and this limit was not charged.
-                Outcome::Denied if cost <= part.left(standing, reply.now_us) => Outcome::Allowed,
+                Outcome::Denied if cost <= part.room(standing, reply.now_us) => Outcome::Allowed,
                 own => own,
             };
-            part.decide(standing, own, cost, reply.now_us, at.as_nanos())
+            part.decide(standing, own, cost, reply, at.as_nanos())
         });
         let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
         let decision = each.max_by_key(|decision| (strictness(decision), decision.reset_after()));
@@ -85,7 +87,16 @@ impl Part {
             (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
                 windows.left(previous, current, windows.until_end_us(start_us, now_us).min(windows.period_us))
             }
+            (_, LimitState::Plain { left, .. }) => left,
             _ => 0,
+        }
+    }
+
+    /// The largest cost that is admitted now. Minimum spacing admits any cost or none.
+    fn room(&self, standing: &LimitState, now_us: u64) -> u64 {
+        match (self.limit.kind(), self.left(standing, now_us)) {
+            (LimitKind::MinimumSpacing { .. }, 1..) => u64::MAX,
+            (_, left) => left,
         }
     }
 
@@ -94,13 +105,21 @@ impl Part {
         standing: &LimitState,
         outcome: Outcome,
         cost: u64,
-        now_us: u64,
+        reply: &Reply,
         at_ns: u64,
     ) -> Decision {
+        let now_us = reply.now_us;
         let remaining = self.left(standing, now_us);
         let facts = match (self.kind, *standing) {
             (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => {
-                pace.facts(ahead, remaining, outcome, cost)
+                let mut facts = pace.facts(ahead, remaining, outcome, cost);
+                if let (LimitKind::LeakyBucketQueue, Facts::Plain { delay_ns, .. }) =
+                    (self.limit.kind(), &mut facts)
+                {
+                    let charged = if reply.granted > 0 { pace.interval.saturating_mul(cost) } else { 0 };
+                    *delay_ns = pace.ns(ahead.saturating_sub(charged));
+                }
+                facts
             }
             (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
                 let to_end_us = windows.until_end_us(start_us, now_us);
@@ -116,9 +135,18 @@ impl Part {
                     }
                 }
             }
+            (_, LimitState::Plain { left: _, wait_us, reset_us, delay_us }) => {
+                let [retry_ns, reset_ns, delay_ns] =
+                    [wait_us, reset_us, delay_us].map(|us| us.saturating_mul(NS));
+                Facts::Plain { remaining, retry_ns, reset_ns, delay_ns }
+            }
             _ => Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 },
         };
-        Decision::new(outcome, cost, self.limit.most(), at_ns, facts)
+        let most = match self.limit.kind() {
+            LimitKind::MinimumSpacing { .. } => 1,
+            _ => self.limit.most(),
+        };
+        Decision::new(outcome, cost, most, at_ns, facts)
     }
 }
 

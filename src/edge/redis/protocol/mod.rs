@@ -7,13 +7,15 @@
 //! | `tag`, `slot` | the Redis key that holds the state, and its slot in a Cluster |
 //! | `call` | one call about one key, its reply, and the transport trait |
 //! | `figures`, `answer`, `error` | what a reply means for a request, answers for users, and errors |
-//! | `script`, `model` | the Lua script on a server, and the same algorithm in Rust |
+//! | `kinds` | the kinds of limits that the second script counts, and their parts of its text |
+//! | `script`, `model` | the Lua scripts on a server, and the same algorithms in Rust |
 
 mod answer;
 mod call;
 mod error;
 mod figures;
 mod key;
+pub(crate) mod kinds;
 mod limit;
 pub(crate) mod model;
 mod name;

@@ -23,6 +23,7 @@
 
 use std::fmt;
 
+use super::kinds::{KindSet, Log};
 use super::limit::{Limit, LimitKind};
 use crate::base::quota::{Quota, QuotaError};
 
@@ -33,7 +34,7 @@ pub(crate) const MAX_DEBT: u64 = 1 << 52;
 /// The last time, in microseconds.
 pub(crate) const LAST_US: u64 = 1 << 52;
 /// The maximum number of ticks of a burst, and of units of a window.
-const MOST: u64 = 1 << 51;
+pub(super) const MOST: u64 = 1 << 51;
 /// The preferred maximum number of ticks of a burst.
 const ROOMY: u64 = 1 << 46;
 /// The largest `scale`, as a power of two: 2^30 ticks in a microsecond. So intervals of 1/32 ns are distinct to one
@@ -46,6 +47,8 @@ const FINE: u128 = 1_000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
     parts: Box<[Part]>,
+    /// The kinds of the limits, which select the script.
+    kinds: KindSet,
 }
 
 /// One limit.
@@ -58,12 +61,15 @@ pub(crate) struct Part {
 }
 
 /// The end of the name of a limit's state. It contains the algorithm, so that no other algorithm reads the state; the
-/// index; and the period of windows, because windows of another period begin and end at other times.
+/// index; and the period, the number of parts and the phase, because windows with other values begin and end at other
+/// times.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct StateName {
     letter: char,
     index: usize,
     period_us: Option<u64>,
+    parts: u64,
+    phase_us: u64,
 }
 
 /// The numbers that the script counts with.
@@ -71,6 +77,7 @@ pub(crate) struct StateName {
 pub(crate) enum Arithmetic {
     Pace(Pace),
     Windows(Windows),
+    Log(Log),
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -103,15 +110,28 @@ impl Plan {
         let part = |(index, &limit): (usize, &Limit)| {
             let quota = limit.quota();
             let kind = match limit.kind() {
-                LimitKind::Gcra => Arithmetic::Pace(Pace::new(&quota)?),
+                LimitKind::Gcra | LimitKind::LeakyBucketQueue => Arithmetic::Pace(Pace::new(&quota)?),
                 LimitKind::FixedWindow => Arithmetic::Windows(Windows::new(&quota, None)?),
                 LimitKind::SlidingWindow { strict } => {
                     Arithmetic::Windows(Windows::new(&quota, Some(strict))?)
                 }
+                LimitKind::SlidingLog => Arithmetic::Log(Log::new(&quota)?),
+                _ => return Err(QuotaError::worded(format!("shared limit of {quota}: this algorithm"))),
             };
             Ok::<_, QuotaError>(Part { limit, index, kind })
         };
-        Ok(Self { parts: limits.iter().enumerate().map(part).collect::<Result<_, _>>()? })
+        let parts: Box<[Part]> = limits.iter().enumerate().map(part).collect::<Result<_, _>>()?;
+        Ok(Self::of(parts))
+    }
+
+    fn of(parts: Box<[Part]>) -> Self {
+        let kinds = parts.iter().map(|part| part.kind.text()).reduce(KindSet::with);
+        Self { parts, kinds: kinds.unwrap_or(KindSet::OLD) }
+    }
+
+    /// The kinds of the limits.
+    pub(super) const fn kinds(&self) -> KindSet {
+        self.kinds
     }
 
     pub(crate) fn parts(&self) -> &[Part] {
@@ -125,7 +145,7 @@ impl Plan {
 
     /// Returns a plan with one of the limits. It reads and writes the same state as in the whole plan.
     pub(crate) fn single(&self, index: usize) -> Option<Self> {
-        self.parts.get(index).map(|&part| Self { parts: [part].into() })
+        self.parts.get(index).map(|&part| Self::of([part].into()))
     }
 
     /// The largest cost that all limits together can admit at once.
@@ -147,12 +167,22 @@ impl Limit {
     }
 }
 
+impl Arithmetic {
+    /// The text that counts this kind.
+    const fn text(&self) -> KindSet {
+        match self {
+            Self::Pace(_) | Self::Windows(_) => KindSet::OLD,
+            Self::Log(_) => KindSet::of(1),
+        }
+    }
+}
+
 impl Part {
     /// The period of its windows in microseconds, if it has windows.
     pub(crate) const fn window_us(&self) -> Option<u64> {
         match self.kind {
             Arithmetic::Windows(windows) => Some(windows.period_us),
-            Arithmetic::Pace(_) => None,
+            _ => None,
         }
     }
 
@@ -161,29 +191,49 @@ impl Part {
             Arithmetic::Pace(pace) => pace.capacity.div_ceil(pace.scale),
             Arithmetic::Windows(windows) if windows.slides => windows.period_us * 2,
             Arithmetic::Windows(windows) => windows.period_us,
+            Arithmetic::Log(log) => log.period_us,
         }
     }
 
     pub(crate) const fn name(&self) -> StateName {
-        let letter = match self.kind {
-            Arithmetic::Pace(_) => 'g',
-            Arithmetic::Windows(Windows { slides: false, .. }) => 'f',
-            Arithmetic::Windows(_) => 's',
+        let (letter, period_us) = match self.kind {
+            Arithmetic::Pace(_) => ('g', None),
+            Arithmetic::Windows(Windows { slides, period_us, .. }) => {
+                (if slides { 's' } else { 'f' }, Some(period_us))
+            }
+            Arithmetic::Log(Log { period_us, .. }) => ('l', Some(period_us)),
         };
-        StateName { letter, index: self.index, period_us: self.window_us() }
+        StateName { letter, index: self.index, period_us, parts: 1, phase_us: 0 }
     }
 }
 
-/// Writes names like `g0`, `f1:1d`, `s0:1500ms`. The period is in the largest unit that gives a whole number.
+/// Writes names like `g0`, `f1:1d`, `s0:1500ms`, `p0:1h/60`, `a0:1d+8h`. Each time is in the largest unit that gives a
+/// whole number.
 impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.letter, self.index)?;
+        let Some(period_us) = self.period_us else { return Ok(()) };
+        write!(f, ":{}", InUnits(period_us))?;
+        if self.parts != 1 {
+            write!(f, "/{}", self.parts)?;
+        }
+        if self.phase_us != 0 {
+            write!(f, "+{}", InUnits(self.phase_us))?;
+        }
+        Ok(())
+    }
+}
+
+/// A time in microseconds, written in the largest unit that gives a whole number.
+struct InUnits(u64);
+
+impl fmt::Display for InUnits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
             [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];
-        write!(f, "{}{}", self.letter, self.index)?;
-        let Some(period_us) = self.period_us else { return Ok(()) };
-        let unit = UNITS.into_iter().find(|(unit, _)| period_us.is_multiple_of(*unit));
+        let unit = UNITS.into_iter().find(|(unit, _)| self.0.is_multiple_of(*unit));
         let (unit_us, unit) = unit.unwrap_or((1, "us"));
-        write!(f, ":{}{unit}", period_us / unit_us)
+        write!(f, "{}{unit}", self.0 / unit_us)
     }
 }
 

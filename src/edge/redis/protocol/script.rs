@@ -1,20 +1,55 @@
-//! The script that answers on a server, the commands that call it, and its replies.
+//! The scripts that answer on a server, the commands that call it, and its replies.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use ::redis::{ErrorKind as Theirs, RedisError, Script, Value};
 use smallvec::SmallVec;
 
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
+use super::kinds::{BEGIN, END, KindSet, Log};
 use super::model::MARGINS_US;
 use super::plan::{Arithmetic, EXACT, LAST_US, Pace, Windows};
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 const TEXT: &str = include_str!("script.lua");
+/// In `script.lua`, the beginnings of the functions for its kinds, and of the part that decides.
+const FUNCTIONS: &str = "\n-- Returns the units left, how far";
+const DECIDES: &str = "\nif ask == 'check' and #argv == 8 then";
 /// The code of the script's own error.
 const FOREIGN_STATE: &str = "NOTOURS";
 const NO_TLS: &str = "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
+
+/// A script. Redis runs a script's whole text at each call, and each function in it takes time. So plans with only the
+/// kinds of `script.lua` use that file. Other plans use a second script, which has the functions of the plan's kinds.
+struct Source {
+    text: String,
+    script: Script,
+}
+
+impl Source {
+    fn new(kinds: KindSet) -> Self {
+        let text = if kinds.is_old() { TEXT.to_owned() } else { many(kinds) };
+        Self { script: Script::new(&text), text }
+    }
+
+    /// Returns the script of these kinds. It is made on first use.
+    fn of(kinds: KindSet) -> &'static Self {
+        static SOURCES: [OnceLock<Source>; KindSet::COUNT] = [const { OnceLock::new() }; KindSet::COUNT];
+        SOURCES[kinds.index()].get_or_init(|| Self::new(kinds))
+    }
+}
+
+/// Returns the second script's text for these kinds. Its beginning, and the functions of the old kinds, are those of
+/// `script.lua`.
+fn many(kinds: KindSet) -> String {
+    let before = |mark| TEXT.split(mark).next().unwrap_or(TEXT);
+    let has_old = kinds.with(KindSet::OLD) == kinds;
+    let head = before(if has_old { DECIDES } else { FUNCTIONS });
+    let mut text = [head, BEGIN].concat();
+    text.extend(kinds.texts());
+    text.push_str(END);
+    text
+}
 
 /// How a call names the script.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -27,9 +62,11 @@ pub(crate) enum By {
 
 /// Builds the command that calls the script.
 pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
+    let kinds = call.plan.kinds();
+    let source = Source::of(kinds);
     let (verb, script) = match by {
-        By::Hash => ("EVALSHA", SCRIPT.get_hash()),
-        By::Text => ("EVAL", TEXT),
+        By::Hash => ("EVALSHA", source.script.get_hash()),
+        By::Text => ("EVAL", &*source.text),
     };
     let mut command = ::redis::cmd(verb);
     command.arg(script);
@@ -49,17 +86,19 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     command.arg(ask).arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000).arg(first);
     for part in parts {
         let (kind, numbers) = match part.kind {
-            Arithmetic::Pace(Pace { interval, scale, capacity }) => ("g", [interval, scale, capacity]),
+            Arithmetic::Pace(Pace { interval, scale, capacity }) => ("g", [interval, scale, capacity, 0]),
             Arithmetic::Windows(Windows { limit, period_us, unit_us, slides, strict }) => {
                 let kind = match (slides, strict) {
                     (_, true) => "S",
                     (true, false) => "s",
                     (false, false) => "f",
                 };
-                (kind, [limit, period_us, unit_us])
+                (kind, [limit, period_us, unit_us, 0])
             }
+            Arithmetic::Log(Log { limit, period_us }) => ("l", [limit, period_us, 0, 0]),
         };
-        command.arg(kind).arg(&numbers);
+        // The second script takes four numbers for each limit.
+        command.arg(kind).arg(&numbers[..if kinds.is_old() { 3 } else { 4 }]);
     }
     if let Some(others) = others {
         command.arg(&others);
@@ -73,7 +112,7 @@ fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
     let most = |units: u64| units.min(EXACT - 1);
     match *ask {
         Question::Check { cost } => ("check", most(cost), None),
-        Question::Peek => ("peek", 0, None),
+        Question::Peek { cost } => ("peek", most(cost), None),
         Question::Force { cost } => ("force", most(cost), None),
         Question::Refund { units, at_us } => ("refund", most(units), Some([at_us.min(LAST_US), 0])),
         Question::Lease { least, wanted, share } => {
@@ -105,6 +144,9 @@ pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
             (Arithmetic::Pace(_), &[ahead, ref others @ ..]) => (LimitState::Pace { ahead }, others),
             (Arithmetic::Windows(_), &[start_us, previous, current, ref others @ ..]) => {
                 (LimitState::Windows { start_us, previous, current }, others)
+            }
+            (Arithmetic::Log(_), &[left, wait_us, reset_us, delay_us, ref others @ ..]) => {
+                (LimitState::Plain { left, wait_us, reset_us, delay_us }, others)
             }
             _ => return Err(unexpected_reply()),
         };

@@ -63,7 +63,7 @@ impl<C: Clock> LeaseCore<C> {
         // caller's time-out does not count as a failure of the server.
         let answer = settings.timeout.max(options.life / 4);
         let guarded = Settings { timeout: answer, ..settings.clone() };
-        let dispatch = Dispatch::new(builder.client, &guarded, tasks, clock)?;
+        let dispatch = Dispatch::new("leases()", builder.client, &guarded, tasks, clock)?;
         let settled = LeaseSettings {
             limit: dispatch.plan.most(),
             max_keys: settings.max_keys,

@@ -138,7 +138,7 @@ impl Account {
     const fn windows(&self) -> Option<&Windows> {
         match &self.part.kind {
             Arithmetic::Windows(windows) => Some(windows),
-            Arithmetic::Pace(_) => None,
+            _ => None,
         }
     }
 
@@ -337,7 +337,7 @@ impl Account {
             Epoch { number: epoch, total, acked } if total > acked => {
                 Some(Question::Post { process: self.process, epoch, total })
             }
-            _ => peeks.then_some(Question::Peek),
+            _ => peeks.then_some(Question::Peek { cost: 0 }),
         };
         if let Some((_, total)) = self.posted().filter(|(epoch, _)| *epoch == self.epoch.number) {
             if self.tried == 0 {
@@ -420,7 +420,6 @@ impl Account {
     /// processes in proportion.
     fn own_as_of(&self, at_us: u64) -> u64 {
         match (&self.part.kind, self.known) {
-            (Arithmetic::Windows(_), _) => self.epoch.acked,
             (Arithmetic::Pace(_), None) => 0,
             (Arithmetic::Pace(pace), Some(known)) => {
                 let paid_ticks = u128::from(at_us.saturating_sub(known.at_us)) * u128::from(pace.scale);
@@ -428,6 +427,7 @@ impl Account {
                 let left = u128::from(known.own) * u128::from(known.used.saturating_sub(paid));
                 u64::try_from(left / u128::from(known.used.max(1))).unwrap_or(0)
             }
+            _ => self.epoch.acked,
         }
     }
 
@@ -558,7 +558,7 @@ mod tests {
     fn answer_grants_at_least_the_wanted_units() {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 1_000);
         let least = |account: &mut Account, least, current| {
-            assert_eq!(account.ask(true, 0), Some(Question::Peek));
+            assert_eq!(account.ask(true, 0), Some(Question::Peek { cost: 0 }));
             let _ = account.answered(&windows(0, current), 1_000, least, 0);
             account.left()
         };

@@ -485,7 +485,9 @@ impl WriteBackBook {
             self.collect(&entry, is_urgent, now_ns, &mut posts);
             self.schedule().started(&entry, posts.len() - before);
         }
-        self.tallies.posts.add(posts.iter().filter(|post| post.call.ask != Question::Peek).count() as u64);
+        self.tallies
+            .posts
+            .add(posts.iter().filter(|post| !matches!(post.call.ask, Question::Peek { .. })).count() as u64);
         posts
     }
 

@@ -40,7 +40,7 @@ impl<C: Clock> WriteBackCore<C> {
             OnFailure::Open | OnFailure::Closed => 1,
         });
         let in_parts = builder.client.in_parts();
-        let dispatch = Dispatch::new(builder.client, &settings, tasks, clock)?;
+        let dispatch = Dispatch::new("write_back()", builder.client, &settings, tasks, clock)?;
         let options = BookSettings {
             head: settings.head,
             routes: settings.routes,

@@ -1,0 +1,36 @@
+
+local limits, left = {}, EXACT
+for i = 1, count do
+  local kind, room = argv[5 * i], nil
+  local limit = { at = 5 * i, key = KEYS[i], kind = kind, back = 0, add = 0 }
+  if kind == 'l' then
+    room = read_log(limit)
+  else
+    room = read_old(limit)
+  end
+  -- The key's name is left out, because it may identify a client.
+  if not room then return redis.error_reply(ours) end
+  if room < left then left = room end
+  limits[i] = limit
+end
+if ask == 'force' or (ask == 'check' and a <= left) then
+  for i = 1, count do
+    local limit = limits[i]
+    limit.add = min(a, limit.space)
+    granted = max(granted, limit.add)
+  end
+elseif ask == 'refund' then
+  for i = 1, count do granted = max(granted, limits[i].back) end
+else
+  cost = a
+end
+reply = { granted, now }
+for i = 1, count do
+  local limit = limits[i]
+  if limit.kind == 'l' then
+    end_log(limit)
+  else
+    end_old(limit)
+  end
+end
+return reply

@@ -1,0 +1,313 @@
+//! The algorithm of the server's script, in Rust, with the same integers and the same rounding. Tests compare the two.
+//!
+//! *Time that steps back.*
+//!
+//! 1. A theoretical arrival time does not change, and a window that begins in the future counts as if it had begun. So
+//!    the limiter denies for longer, by less than the step.
+//! 2. A state that is too far in the future is moved back to the present, and keeps its debt. Too far is more than the
+//!    time that refills a burst, or more than a whole window. So a clock that ran ahead does not lock out a client for
+//!    long. The corrected state is written even if the request is denied.
+//!
+//! *Quotas that change.* A GCRA state contains the interval with which it was written. Under another interval, the debt
+//! is converted unit for unit, rounded up (except 2^-25 of a unit), and is paid at the new rate. Limiters with
+//! different quotas can share a state, for example two versions of a program. In any interval of time, they together
+//! admit at most the larger burst, plus the higher rate times the length of the interval. Windows of the same period
+//! are counted together under any limit. The name of a state contains the period, so each period has its own count, and
+//! a changed period begins with an empty count.
+
+mod log;
+mod pace;
+mod windows;
+
+use std::collections::VecDeque;
+
+use self::log::LogView;
+use super::call::{LimitState, Question, Reply};
+use super::plan::{Arithmetic, EXACT, LAST_US, MAX_DEBT, Pace, Part, Plan, StateName, Windows};
+
+/// How much longer than necessary keys are kept: first if the server's clock gives the time, second if the call does.
+pub(crate) const MARGINS_US: [u64; 2] = [1_000_000, 60_000_000];
+/// How long the posts of a key are remembered after the last post, in addition to the refill time or the window.
+pub(crate) const POSTS_KEPT_US: u64 = 3_600_000_000;
+
+/// The stored data of one key.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct KeyState {
+    limits: Vec<HeldState>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct HeldState {
+    name: StateName,
+    state: Option<State>,
+    posts: Vec<(u64, Posts)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum State {
+    Pace {
+        t_us: u64,
+        ahead: u64,
+        interval: u64,
+        scale: u64,
+    },
+    Windows {
+        index: u64,
+        current: u64,
+        previous: u64,
+    },
+    /// The times of the units, oldest first.
+    Log(VecDeque<u64>),
+}
+
+/// The posts of one process: in its highest epoch, and in the next lower epoch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Posts {
+    last: (u64, u64),
+    before: Option<(u64, u64)>,
+    at_us: u64,
+}
+
+/// A state at the current time.
+struct View {
+    /// The counts in the current window.
+    now: Now,
+    /// The units left.
+    left: u64,
+    /// Whether the state was moved back from the future.
+    healed: bool,
+}
+
+enum Now {
+    Pace { pace: Pace, ahead: u64 },
+    Windows { windows: Windows, index: u64, current: u64, previous: u64 },
+    Log(LogView),
+}
+
+/// Answers a question.
+pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Question) -> Reply {
+    let now_us = now_us.min(LAST_US);
+    let mut views: Vec<View> = plan
+        .parts()
+        .iter()
+        .map(|part| view(part, held.find(part).and_then(|limit| limit.state.clone()), now_us))
+        .collect();
+    let left = views.iter().map(|view| view.left).min().unwrap_or(u64::MAX);
+    let mut granted = 0;
+    let mut charge = |units: u64, views: &mut [View]| {
+        for view in views {
+            granted = granted.max(view.charge(units, None, now_us));
+        }
+    };
+    match *ask {
+        Question::Peek { .. } => {}
+        Question::Check { cost } if cost <= left => charge(cost, &mut views),
+        Question::Check { .. } => {}
+        Question::Force { cost } => charge(cost.min(EXACT - 1), &mut views),
+        Question::Lease { least, wanted, share } => {
+            let least = least.max(1);
+            if least <= left {
+                charge((left / share.max(1)).min(wanted).max(least), &mut views);
+            }
+        }
+        Question::Refund { units, at_us } => {
+            for view in &mut views {
+                granted = granted.max(view.refund(units.min(EXACT - 1), at_us.min(LAST_US), now_us));
+            }
+        }
+        Question::Post { process, epoch, total } => {
+            let (epoch, total) = (epoch.min(EXACT - 1), total.min(EXACT - 1));
+            for (part, view) in plan.parts().iter().zip(&mut views) {
+                if view.takes(epoch) {
+                    let units = held.make(part).post(part, process, epoch, total, now_us);
+                    granted = granted.max(view.charge(units, Some(epoch), now_us));
+                }
+            }
+        }
+    }
+    for (part, view) in plan.parts().iter().zip(&views) {
+        if view.writes(granted) || (view.healed && !matches!(ask, Question::Peek { .. })) {
+            held.make(part).state = Some(view.state(now_us));
+        }
+    }
+    // The units for which the caller waits.
+    let cost = match *ask {
+        Question::Check { cost } if granted == 0 => cost,
+        Question::Peek { cost } => cost,
+        _ => 0,
+    };
+    let limits = views.iter().map(|view| view.standing(cost, now_us)).collect();
+    Reply { granted, now_us, limits }
+}
+
+impl KeyState {
+    /// The time after which the stored data has no effect.
+    pub(crate) fn rest_us(&self, plan: &Plan, now_us: u64) -> u64 {
+        let rest = |part: &Part| {
+            let Some(limit) = self.find(part) else { return 0 };
+            let posts = if limit.posts.is_empty() { 0 } else { kept_us(part) };
+            let until_us = match &limit.state {
+                Some(State::Pace { t_us, ahead, scale, .. }) => (*t_us).max(now_us) + ahead.div_ceil(*scale),
+                Some(State::Windows { index, .. }) => (index + 2) * part.window_us().unwrap_or(1),
+                Some(State::Log(times)) => times.back().map_or(0, |newest| newest + part.refill_us()),
+                None => 0,
+            };
+            posts.max(until_us.saturating_sub(now_us))
+        };
+        plan.parts().iter().map(rest).max().unwrap_or(0)
+    }
+
+    fn find(&self, part: &Part) -> Option<&HeldState> {
+        let name = part.name();
+        self.limits.iter().find(|limit| limit.name == name)
+    }
+
+    fn make(&mut self, part: &Part) -> &mut HeldState {
+        let name = part.name();
+        let at = self.limits.iter().position(|limit| limit.name == name).unwrap_or_else(|| {
+            self.limits.push(HeldState { name, state: None, posts: Vec::new() });
+            self.limits.len() - 1
+        });
+        &mut self.limits[at]
+    }
+}
+
+impl HeldState {
+    /// Remembers a total. Returns the units that it adds.
+    fn post(&mut self, part: &Part, process: u64, epoch: u64, total: u64, now_us: u64) -> u64 {
+        let Some((_, posts)) = self.posts.iter_mut().find(|(of, _)| *of == process) else {
+            if total > 0 {
+                let kept = kept_us(part);
+                self.posts.retain(|(_, posts)| now_us.saturating_sub(posts.at_us) <= kept);
+                self.posts.push((process, Posts { last: (epoch, total), before: None, at_us: now_us }));
+            }
+            return total;
+        };
+        let Posts { last, before, .. } = *posts;
+        let added = if epoch > last.0 {
+            (posts.last, posts.before) = ((epoch, total), Some(last));
+            total
+        } else if epoch == last.0 {
+            posts.last.1 = total.max(last.1);
+            posts.last.1 - last.1
+        } else {
+            match before {
+                Some((known, posted)) if known == epoch => {
+                    posts.before = Some((epoch, total.max(posted)));
+                    total.saturating_sub(posted)
+                }
+                Some((known, _)) if known > epoch => 0,
+                _ => {
+                    posts.before = Some((epoch, total));
+                    total
+                }
+            }
+        };
+        if added == 0 {
+            (posts.last, posts.before) = (last, before);
+        } else {
+            posts.at_us = now_us;
+        }
+        added
+    }
+}
+
+/// How long posts are remembered.
+pub(crate) const fn kept_us(part: &Part) -> u64 {
+    POSTS_KEPT_US + part.refill_us()
+}
+
+/// Returns a state as a plan sees it at a given time.
+fn view(part: &Part, state: Option<State>, now_us: u64) -> View {
+    match part.kind {
+        Arithmetic::Pace(pace) => pace.view(state, now_us),
+        Arithmetic::Windows(windows) => windows.view(state, now_us),
+        Arithmetic::Log(log) => LogView::view(log, state, now_us),
+    }
+}
+
+impl View {
+    /// Returns whether a post of this epoch is charged.
+    fn takes(&self, epoch: u64) -> bool {
+        match self.now {
+            Now::Windows { windows, index, .. } => epoch == index || (windows.slides && epoch + 1 == index),
+            Now::Pace { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Charges the units, up to the maximum that can be counted. With an epoch, charges the window of that epoch.
+    fn charge(&mut self, units: u64, epoch: Option<u64>, now_us: u64) -> u64 {
+        match &mut self.now {
+            Now::Pace { pace, ahead } => {
+                let units = units.min((MAX_DEBT - *ahead) / pace.interval);
+                *ahead += units * pace.interval;
+                units
+            }
+            Now::Windows { index, current, previous, .. } => {
+                let count = if epoch.is_some_and(|epoch| epoch < *index) { previous } else { current };
+                let units = units.min(MAX_DEBT.saturating_sub(*count));
+                *count += units;
+                units
+            }
+            Now::Log(log) => log.charge(units, now_us),
+        }
+    }
+
+    fn refund(&mut self, units: u64, at_us: u64, now_us: u64) -> u64 {
+        match &mut self.now {
+            Now::Pace { pace, ahead } => {
+                let own = units.min(MAX_DEBT / pace.interval) * pace.interval;
+                let paid = now_us.saturating_sub(at_us).saturating_mul(pace.scale);
+                let back = own.saturating_sub(paid).min(*ahead);
+                *ahead -= back;
+                back.div_ceil(pace.interval)
+            }
+            Now::Windows { windows, index, current, .. } if at_us / windows.period_us == *index => {
+                let back = units.min(*current);
+                *current -= back;
+                back
+            }
+            Now::Windows { .. } => 0,
+            Now::Log(log) => log.refund(units, at_us),
+        }
+    }
+
+    /// Returns whether a call that granted so many units writes this state. The first script writes all states of the
+    /// call, the second only those that changed.
+    fn writes(&self, granted: u64) -> bool {
+        match &self.now {
+            Now::Pace { .. } | Now::Windows { .. } => granted > 0,
+            Now::Log(log) => log.is_changed,
+        }
+    }
+
+    fn state(&self, now_us: u64) -> State {
+        match &self.now {
+            &Now::Pace { pace: Pace { interval, scale, .. }, ahead } => {
+                State::Pace { t_us: now_us, ahead, interval, scale }
+            }
+            &Now::Windows { index, current, previous, .. } => State::Windows { index, current, previous },
+            Now::Log(log) => log.state(),
+        }
+    }
+
+    /// Returns the figures of the reply. `cost` units did not fit, if they are more than those left.
+    fn standing(&self, cost: u64, now_us: u64) -> LimitState {
+        match &self.now {
+            &Now::Pace { ahead, .. } => LimitState::Pace { ahead },
+            &Now::Windows { windows, index, current, previous } => {
+                LimitState::Windows { start_us: index * windows.period_us, previous, current }
+            }
+            Now::Log(log) => log.standing(cost, now_us),
+        }
+    }
+}
+
+/// Returns the units whose wait a reply states: the cost if it does not fit, or one if none is left.
+fn wanted(cost: u64, left: u64, most: u64) -> u64 {
+    if cost > left && cost <= most { cost } else { u64::from(left == 0) }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;

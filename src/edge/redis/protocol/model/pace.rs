@@ -1,0 +1,43 @@
+//! GCRA, and the algorithms with the same state.
+
+use super::{Now, State, View};
+use crate::edge::redis::protocol::plan::{MAX_DEBT, Pace};
+
+impl Pace {
+    pub(super) fn view(&self, state: Option<State>, now_us: u64) -> View {
+        let (ahead, healed) = match state {
+            Some(State::Pace { t_us, ahead, interval, scale }) => {
+                let ahead = if (interval, scale) == (self.interval, self.scale) {
+                    ahead
+                } else {
+                    self.convert(ahead, interval)
+                };
+                let gone = now_us.saturating_sub(t_us).saturating_mul(self.scale);
+                let step = t_us.saturating_sub(now_us).saturating_mul(self.scale);
+                if step > self.capacity {
+                    (ahead, true)
+                } else {
+                    ((ahead + step).min(MAX_DEBT).saturating_sub(gone), false)
+                }
+            }
+            _ => (0, false),
+        };
+        View { now: Now::Pace { pace: *self, ahead }, left: self.left(ahead), healed }
+    }
+
+    /// Returns the debt in ticks of this interval, unit for unit and rounded up. The calculation keeps each product
+    /// below 2^53.
+    fn convert(&self, ahead: u64, interval: u64) -> u64 {
+        const SMALL: u64 = 1 << 26;
+        let (units, part) = (ahead / interval, ahead % interval);
+        let (mut from, mut to) = (1, 1);
+        while interval / from >= SMALL {
+            from *= 2;
+        }
+        while self.interval.div_ceil(to) >= SMALL {
+            to *= 2;
+        }
+        let part = (part.div_ceil(from) * self.interval.div_ceil(to)).div_ceil(interval / from) * to;
+        (units.min(MAX_DEBT / self.interval) * self.interval + part).min(MAX_DEBT)
+    }
+}
