@@ -8,6 +8,7 @@ mod servers;
 mod clients;
 mod faults;
 mod harness;
+mod kinds;
 mod lease;
 mod operations;
 #[cfg(feature = "rules")]

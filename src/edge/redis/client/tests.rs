@@ -14,7 +14,7 @@ use super::blocking::BlockingClient;
 use super::connected::Client;
 use super::in_process::InProcess;
 use super::runtime::Connected;
-use crate::algorithm::SlidingLog;
+use crate::algorithm::{FixedWindow, MinimumSpacing, SlidingLog, SubWindow, TokenBucket};
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
 use crate::edge::redis::ErrorKind;
@@ -171,11 +171,30 @@ fn script_and_model_agree() {
 fn many_limits() -> impl Strategy<Value = [Limit; 2]> {
     let limit = prop_oneof![6 => 1_u64..=12, 3 => 13_u64..=300];
     let period_us = select(vec![1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000]);
-    let log = (limit.clone(), limit, period_us).prop_map(|(limit, other, period_us)| {
-        [limit, other]
-            .map(|limit| SlidingLog::new(Quota::new(limit, Duration::from_micros(period_us))).into())
-    });
-    prop_oneof![6 => log, 1 => limits()]
+    let start = prop_oneof![Just(0_u64), Just(1_700_000_000_000_000), 0_u64..10_000_000];
+    let burst = prop_oneof![1 => Just(None), 1 => (1_u64..=30).prop_map(Some)];
+    let kind = (0_u8..12, select(vec![1_u32, 2, 3, 5, 12, 60, 600]), start);
+    let many = (kind, limit.clone(), limit, period_us, burst).prop_map(
+        |((kind, parts, start), limit, other, period_us, burst)| {
+            let at = Timestamp::from_nanos(start * 1_000);
+            [limit, other].map(|limit| -> Limit {
+                let plain = Quota::new(limit, Duration::from_micros(period_us));
+                let quota = burst.map_or(plain, |burst| plain.burst(burst));
+                let in_parts = SubWindow::new(Quota::new(limit, plain.period() * parts), parts);
+                match kind {
+                    0..=2 => SlidingLog::new(quota).into(),
+                    3 | 4 => in_parts.into(),
+                    5 | 6 => in_parts.strict().into(),
+                    7 => MinimumSpacing::new(quota.period()).into(),
+                    8 => FixedWindow::from_first_use(quota).into(),
+                    9 => TokenBucket::interval(quota).into(),
+                    10 => TokenBucket::aligned(quota, at).into(),
+                    _ => TokenBucket::aligned_adaptive(quota, at).into(),
+                }
+            })
+        },
+    );
+    prop_oneof![9 => many, 1 => limits()]
 }
 
 /// The questions of the atomic mode, at times that mostly stay within a period.
@@ -208,7 +227,7 @@ fn atomic_steps() -> impl Strategy<Value = Vec<Step>> {
 fn second_script_and_model_agree() {
     let Some(server) = Server::start() else { return };
     let client = BlockingClient::open(&server.url()).unwrap();
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1_000);
     let config =
         Config { cases, rng_seed: RngSeed::Fixed(0x5C43), failure_persistence: None, ..Config::default() };
     let case = std::cell::Cell::new(0);

@@ -121,6 +121,13 @@ pub(crate) enum LimitState {
         /// The units in the current window.
         current: u64,
     },
+    /// The units that return in batches.
+    Batches {
+        /// When the period ends, and units return.
+        ends_us: u64,
+        /// The units used.
+        used: u64,
+    },
     /// The figures of all other kinds, computed by the script.
     Plain {
         /// The units left.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::call::{LimitState, Reply};
 use super::limit::LimitKind;
-use super::plan::{Arithmetic, Pace, Part, Plan, Windows};
+use super::plan::{Arithmetic, EXACT, Pace, Part, Plan, Windows};
 use crate::base::clock::Timestamp;
 use crate::base::decision::{Decision, Facts, Outcome};
 
@@ -23,7 +23,8 @@ impl Plan {
     /// Otherwise, it is the limit with the fewest units left. Times are relative to the reply's time, in whole
     /// microseconds, rounded up.
     pub(crate) fn decision(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
-        self.decided(reply, self.outcome(cost, reply.granted >= cost), cost, at)
+        // Minimum spacing admits costs that the script cannot count.
+        self.decided(reply, self.outcome(cost, reply.granted >= cost.min(EXACT - 1)), cost, at)
     }
 
     /// The decision about a request of this cost that charged nothing. The request is admitted if enough units are
@@ -87,6 +88,9 @@ impl Part {
             (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
                 windows.left(previous, current, windows.until_end_us(start_us, now_us).min(windows.period_us))
             }
+            (Arithmetic::Batches(batches), LimitState::Batches { used, .. }) => {
+                batches.capacity.saturating_sub(used)
+            }
             (_, LimitState::Plain { left, .. }) => left,
             _ => 0,
         }
@@ -135,6 +139,13 @@ impl Part {
                     }
                 }
             }
+            (Arithmetic::Batches(batches), LimitState::Batches { ends_us, used }) => Facts::Batch {
+                used,
+                raised: 0,
+                batch: batches.batch,
+                to_boundary_ns: ends_us.saturating_sub(now_us).saturating_mul(NS),
+                period_ns: batches.period_us.saturating_mul(NS),
+            },
             (_, LimitState::Plain { left: _, wait_us, reset_us, delay_us }) => {
                 let [retry_ns, reset_ns, delay_ns] =
                     [wait_us, reset_us, delay_us].map(|us| us.saturating_mul(NS));

@@ -23,7 +23,7 @@
 
 use std::fmt;
 
-use super::kinds::{KindSet, Log};
+use super::kinds::{Batches, KindSet, Log, Parts, Spacing};
 use super::limit::{Limit, LimitKind};
 use crate::base::quota::{Quota, QuotaError};
 
@@ -78,6 +78,9 @@ pub(crate) enum Arithmetic {
     Pace(Pace),
     Windows(Windows),
     Log(Log),
+    Parts(Parts),
+    Spacing(Spacing),
+    Batches(Batches),
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -116,7 +119,15 @@ impl Plan {
                     Arithmetic::Windows(Windows::new(&quota, Some(strict))?)
                 }
                 LimitKind::SlidingLog => Arithmetic::Log(Log::new(&quota)?),
-                _ => return Err(QuotaError::worded(format!("shared limit of {quota}: this algorithm"))),
+                LimitKind::SubWindow { parts, strict } => {
+                    Arithmetic::Parts(Parts::new(&quota, parts, strict)?)
+                }
+                LimitKind::MinimumSpacing { spacing } => Arithmetic::Spacing(Spacing::new(spacing)?),
+                LimitKind::FirstUseWindow => Arithmetic::Batches(Batches::windows(&quota)?),
+                LimitKind::IntervalBucket => Arithmetic::Batches(Batches::bucket(&quota, None)?),
+                LimitKind::AlignedBucket { at, adaptive } => {
+                    Arithmetic::Batches(Batches::bucket(&quota, Some((at, adaptive)))?)
+                }
             };
             Ok::<_, QuotaError>(Part { limit, index, kind })
         };
@@ -173,6 +184,9 @@ impl Arithmetic {
         match self {
             Self::Pace(_) | Self::Windows(_) => KindSet::OLD,
             Self::Log(_) => KindSet::of(1),
+            Self::Parts(_) => KindSet::of(2),
+            Self::Spacing(_) => KindSet::of(3),
+            Self::Batches(_) => KindSet::of(4),
         }
     }
 }
@@ -192,18 +206,38 @@ impl Part {
             Arithmetic::Windows(windows) if windows.slides => windows.period_us * 2,
             Arithmetic::Windows(windows) => windows.period_us,
             Arithmetic::Log(log) => log.period_us,
+            Arithmetic::Parts(parts) => (parts.parts + 1) * parts.part_us,
+            Arithmetic::Spacing(spacing) => spacing.spacing_us,
+            Arithmetic::Batches(batches) => {
+                batches.period_us.saturating_mul(batches.periods(batches.capacity))
+            }
         }
     }
 
     pub(crate) const fn name(&self) -> StateName {
+        let (mut parts, mut phase_us) = (1, 0);
         let (letter, period_us) = match self.kind {
             Arithmetic::Pace(_) => ('g', None),
-            Arithmetic::Windows(Windows { slides, period_us, .. }) => {
-                (if slides { 's' } else { 'f' }, Some(period_us))
+            Arithmetic::Windows(windows) => (if windows.slides { 's' } else { 'f' }, Some(windows.period_us)),
+            Arithmetic::Log(log) => ('l', Some(log.period_us)),
+            Arithmetic::Parts(counter) => {
+                parts = counter.parts;
+                ('p', Some(counter.part_us * parts))
             }
-            Arithmetic::Log(Log { period_us, .. }) => ('l', Some(period_us)),
+            Arithmetic::Spacing(_) => ('m', None),
+            Arithmetic::Batches(batches) => {
+                if let Some(phase) = batches.phase_us {
+                    phase_us = phase;
+                }
+                let letter = match batches {
+                    Batches { phase_us: Some(_), .. } => 'a',
+                    Batches { batch: Batches::ALL, .. } => 'w',
+                    _ => 'i',
+                };
+                (letter, Some(batches.period_us))
+            }
         };
-        StateName { letter, index: self.index, period_us, parts: 1, phase_us: 0 }
+        StateName { letter, index: self.index, period_us, parts, phase_us }
     }
 }
 
@@ -275,7 +309,7 @@ impl Pace {
 }
 
 /// The error for a quota with a number above what the shared state counts exactly.
-fn above(algorithm: &str, quota: &Quota, what: &str, max: u64) -> QuotaError {
+pub(super) fn above(algorithm: &str, quota: &Quota, what: &str, max: u64) -> QuotaError {
     QuotaError::worded(match max {
         0 => format!(
             "shared {algorithm} of {quota}: no {what} is small enough for this rate; the server's script counts whole \

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
-use super::kinds::{BEGIN, END, KindSet, Log};
+use super::kinds::{BEGIN, Batches, END, KindSet, Log, Parts, Spacing};
 use super::model::MARGINS_US;
 use super::plan::{Arithmetic, EXACT, LAST_US, Pace, Windows};
 
@@ -96,6 +96,18 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
                 (kind, [limit, period_us, unit_us, 0])
             }
             Arithmetic::Log(Log { limit, period_us }) => ("l", [limit, period_us, 0, 0]),
+            Arithmetic::Parts(Parts { limit, part_us, parts, strict }) => {
+                (if strict { "P" } else { "p" }, [limit, part_us, parts, 0])
+            }
+            Arithmetic::Spacing(Spacing { spacing_us }) => ("m", [spacing_us, 0, 0, 0]),
+            Arithmetic::Batches(Batches { capacity, period_us, batch, phase_us, adaptive }) => {
+                let kind = match phase_us {
+                    None => "i",
+                    Some(_) if adaptive => "A",
+                    Some(_) => "a",
+                };
+                (kind, [capacity, period_us, batch, phase_us.unwrap_or(0)])
+            }
         };
         // The second script takes four numbers for each limit.
         command.arg(kind).arg(&numbers[..if kinds.is_old() { 3 } else { 4 }]);
@@ -145,9 +157,13 @@ pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
             (Arithmetic::Windows(_), &[start_us, previous, current, ref others @ ..]) => {
                 (LimitState::Windows { start_us, previous, current }, others)
             }
-            (Arithmetic::Log(_), &[left, wait_us, reset_us, delay_us, ref others @ ..]) => {
-                (LimitState::Plain { left, wait_us, reset_us, delay_us }, others)
+            (Arithmetic::Batches(_), &[ends_us, used, ref others @ ..]) => {
+                (LimitState::Batches { ends_us, used }, others)
             }
+            (
+                Arithmetic::Log(_) | Arithmetic::Parts(_) | Arithmetic::Spacing(_),
+                &[left, wait_us, reset_us, delay_us, ref others @ ..],
+            ) => (LimitState::Plain { left, wait_us, reset_us, delay_us }, others),
             _ => return Err(unexpected_reply()),
         };
         limits.push(standing);

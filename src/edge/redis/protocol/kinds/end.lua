@@ -5,6 +5,12 @@ for i = 1, count do
   local limit = { at = 5 * i, key = KEYS[i], kind = kind, back = 0, add = 0 }
   if kind == 'l' then
     room = read_log(limit)
+  elseif kind == 'p' or kind == 'P' then
+    room = read_parts(limit)
+  elseif kind == 'm' then
+    room = read_spacing(limit)
+  elseif kind == 'i' or kind == 'a' or kind == 'A' then
+    room = read_batches(limit)
   else
     room = read_old(limit)
   end
@@ -26,9 +32,15 @@ else
 end
 reply = { granted, now }
 for i = 1, count do
-  local limit = limits[i]
-  if limit.kind == 'l' then
+  local limit, kind = limits[i], limits[i].kind
+  if kind == 'l' then
     end_log(limit)
+  elseif kind == 'p' or kind == 'P' then
+    end_parts(limit)
+  elseif kind == 'm' then
+    end_spacing(limit)
+  elseif kind == 'i' or kind == 'a' or kind == 'A' then
+    end_batches(limit)
   else
     end_old(limit)
   end

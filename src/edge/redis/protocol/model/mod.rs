@@ -15,13 +15,19 @@
 //! are counted together under any limit. The name of a state contains the period, so each period has its own count, and
 //! a changed period begins with an empty count.
 
+mod batches;
 mod log;
 mod pace;
+mod parts;
+mod spacing;
 mod windows;
 
 use std::collections::VecDeque;
 
+use self::batches::BatchesView;
 use self::log::LogView;
+use self::parts::{Counts, PartsView};
+use self::spacing::SpacingView;
 use super::call::{LimitState, Question, Reply};
 use super::plan::{Arithmetic, EXACT, LAST_US, MAX_DEBT, Pace, Part, Plan, StateName, Windows};
 
@@ -58,6 +64,16 @@ enum State {
     },
     /// The times of the units, oldest first.
     Log(VecDeque<u64>),
+    Parts(Counts),
+    Spacing {
+        came_us: u64,
+        turn_us: u64,
+        next_us: u64,
+    },
+    Batches {
+        ends_us: u64,
+        used: u64,
+    },
 }
 
 /// The posts of one process: in its highest epoch, and in the next lower epoch.
@@ -82,6 +98,9 @@ enum Now {
     Pace { pace: Pace, ahead: u64 },
     Windows { windows: Windows, index: u64, current: u64, previous: u64 },
     Log(LogView),
+    Parts(PartsView),
+    Spacing(SpacingView),
+    Batches(BatchesView),
 }
 
 /// Answers a question.
@@ -101,7 +120,7 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
     };
     match *ask {
         Question::Peek { .. } => {}
-        Question::Check { cost } if cost <= left => charge(cost, &mut views),
+        Question::Check { cost } if cost <= left => charge(cost.min(EXACT - 1), &mut views),
         Question::Check { .. } => {}
         Question::Force { cost } => charge(cost.min(EXACT - 1), &mut views),
         Question::Lease { least, wanted, share } => {
@@ -150,6 +169,9 @@ impl KeyState {
                 Some(State::Pace { t_us, ahead, scale, .. }) => (*t_us).max(now_us) + ahead.div_ceil(*scale),
                 Some(State::Windows { index, .. }) => (index + 2) * part.window_us().unwrap_or(1),
                 Some(State::Log(times)) => times.back().map_or(0, |newest| newest + part.refill_us()),
+                Some(State::Parts(counts)) => counts.until_us(part),
+                Some(State::Spacing { came_us, next_us, .. }) => *came_us.max(next_us),
+                Some(State::Batches { ends_us, used }) => BatchesView::until_us(part, *ends_us, *used),
                 None => 0,
             };
             posts.max(until_us.saturating_sub(now_us))
@@ -223,6 +245,9 @@ fn view(part: &Part, state: Option<State>, now_us: u64) -> View {
         Arithmetic::Pace(pace) => pace.view(state, now_us),
         Arithmetic::Windows(windows) => windows.view(state, now_us),
         Arithmetic::Log(log) => LogView::view(log, state, now_us),
+        Arithmetic::Parts(parts) => PartsView::view(parts, state, now_us),
+        Arithmetic::Spacing(spacing) => SpacingView::view(spacing, state, now_us),
+        Arithmetic::Batches(batches) => BatchesView::view(batches, state, now_us),
     }
 }
 
@@ -251,6 +276,9 @@ impl View {
                 units
             }
             Now::Log(log) => log.charge(units, now_us),
+            Now::Parts(parts) => parts.charge(units),
+            Now::Spacing(spacing) => spacing.charge(units, now_us),
+            Now::Batches(batches) => batches.charge(units),
         }
     }
 
@@ -270,6 +298,9 @@ impl View {
             }
             Now::Windows { .. } => 0,
             Now::Log(log) => log.refund(units, at_us),
+            Now::Parts(parts) => parts.refund(units, at_us, now_us),
+            Now::Spacing(spacing) => spacing.refund(units, at_us, now_us),
+            Now::Batches(batches) => batches.refund(units, at_us),
         }
     }
 
@@ -279,6 +310,9 @@ impl View {
         match &self.now {
             Now::Pace { .. } | Now::Windows { .. } => granted > 0,
             Now::Log(log) => log.is_changed,
+            Now::Parts(parts) => parts.is_changed,
+            Now::Spacing(spacing) => spacing.is_changed,
+            Now::Batches(batches) => batches.is_changed,
         }
     }
 
@@ -289,6 +323,9 @@ impl View {
             }
             &Now::Windows { index, current, previous, .. } => State::Windows { index, current, previous },
             Now::Log(log) => log.state(),
+            Now::Parts(parts) => parts.state(),
+            Now::Spacing(spacing) => spacing.state(),
+            Now::Batches(batches) => batches.state(),
         }
     }
 
@@ -300,6 +337,9 @@ impl View {
                 LimitState::Windows { start_us: index * windows.period_us, previous, current }
             }
             Now::Log(log) => log.standing(cost, now_us),
+            Now::Parts(parts) => parts.standing(cost, now_us),
+            Now::Spacing(spacing) => spacing.standing(now_us),
+            Now::Batches(batches) => batches.standing(),
         }
     }
 }

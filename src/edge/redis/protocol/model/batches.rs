@@ -1,0 +1,85 @@
+//! Token buckets that refill in batches, and windows from first use.
+//!
+//! A key of a bucket with an adaptive start is new again after it was full for a whole period. So the answers do not
+//! depend on when a server removes the key.
+
+use super::{Now, State, View};
+use crate::edge::redis::protocol::call::LimitState;
+use crate::edge::redis::protocol::kinds::Batches;
+use crate::edge::redis::protocol::plan::{Arithmetic, MAX_DEBT, Part};
+
+pub(super) struct BatchesView {
+    batches: Batches,
+    ends_us: u64,
+    used: u64,
+    /// Whether the key is new, and used units are only the missing share of the first batch.
+    is_new: bool,
+    pub(super) is_changed: bool,
+}
+
+impl BatchesView {
+    pub(super) fn view(batches: Batches, state: Option<State>, now_us: u64) -> View {
+        let (mut ends_us, mut units, mut is_new, mut healed) = (batches.end_us(now_us), 0, true, false);
+        if let Some(State::Batches { ends_us: end_us, used }) = state {
+            is_new = false;
+            if end_us > now_us + 2 * batches.period_us {
+                (units, healed) = (used, true);
+            } else if now_us < end_us {
+                units = used;
+                // A full bucket begins its periods anew.
+                if batches.phase_us.is_some() || used > 0 {
+                    ends_us = end_us;
+                }
+            } else {
+                let passed = (now_us - end_us) / batches.period_us + 1;
+                let full = batches.periods(used);
+                if passed < full {
+                    (units, ends_us) = (used - passed * batches.batch, end_us + passed * batches.period_us);
+                } else {
+                    is_new = passed > full;
+                }
+            }
+        }
+        is_new &= batches.adaptive;
+        if is_new {
+            units = batches.first_used(ends_us, now_us);
+        }
+        let view = Self { batches, ends_us, used: units, is_new, is_changed: false };
+        View { left: batches.capacity.saturating_sub(units), healed, now: Now::Batches(view) }
+    }
+
+    pub(super) fn charge(&mut self, units: u64) -> u64 {
+        let units = units.min(MAX_DEBT.saturating_sub(self.used));
+        self.used += units;
+        self.is_changed |= units > 0;
+        units
+    }
+
+    /// Takes back units of the present period.
+    pub(super) fn refund(&mut self, units: u64, at_us: u64) -> u64 {
+        let is_present = at_us < self.ends_us && at_us + self.batches.period_us >= self.ends_us;
+        if self.is_new || !is_present {
+            return 0;
+        }
+        let back = units.min(self.used);
+        self.used -= back;
+        self.is_changed |= back > 0;
+        back
+    }
+
+    pub(super) const fn state(&self) -> State {
+        State::Batches { ends_us: self.ends_us, used: self.used }
+    }
+
+    pub(super) const fn standing(&self) -> LimitState {
+        LimitState::Batches { ends_us: self.ends_us, used: self.used }
+    }
+
+    /// Returns when the state has no effect any more.
+    pub(super) fn until_us(part: &Part, ends_us: u64, used: u64) -> u64 {
+        let Arithmetic::Batches(batches) = part.kind else { return 0 };
+        let periods = batches.periods(used);
+        let periods = if batches.adaptive { periods } else { periods.saturating_sub(1) };
+        ends_us.saturating_add(periods.saturating_mul(batches.period_us))
+    }
+}
