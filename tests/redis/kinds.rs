@@ -216,7 +216,9 @@ fn alike(
                 let is_queue = matches!(limit.kind(), LimitKind::LeakyBucketQueue);
                 // A charge before the newest time is counted in a later period than that of its time.
                 let is_early = decision.at() < Timestamp::from_nanos(charged_by_us * 1_000);
-                if is_log || is_queue || now_us < highest_us || is_early {
+                // A local counter of one part also takes units back from the part that has ended, without an effect.
+                let is_window = matches!(limit.kind(), LimitKind::FixedWindow);
+                if is_log || is_queue || is_window || now_us < highest_us || is_early {
                     continue;
                 }
                 let units = if decision.is_allowed() { ours.refund(&decision, now) } else { 0 };
