@@ -298,7 +298,8 @@ impl Algorithm {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
     }
 
-    /// Whether the compact store and the script in Redis support the algorithm.
+    /// Whether the compact store supports the algorithm, and Redis in every mode. In the mode `atomic`, Redis supports all
+    /// algorithms.
     pub(super) const fn is_compact(self) -> bool {
         !matches!(self, Self::SubWindow { .. } | Self::SlidingLog)
     }

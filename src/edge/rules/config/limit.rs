@@ -180,9 +180,9 @@ impl Checker {
                 Store::Sketch(_) if !algorithm.is_sketched() => {
                     Some(("sketch", "fixed-window or sliding-window, or another store"))
                 }
-                Store::Redis(_) if !algorithm.is_compact() => Some((
+                Store::Redis(shared) if shared.mode != Mode::Atomic && !algorithm.is_compact() => Some((
                     "redis",
-                    "fixed-window, sliding-window, gcra, token-bucket or leaky-bucket, or another store",
+                    "fixed-window, sliding-window, gcra, token-bucket or leaky-bucket, or another store, or mode: atomic",
                 )),
                 _ => None,
             };

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
 use super::{NoCounter, SharedDecision, SharedLimiter};
+use crate::algorithm;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::redis::{
@@ -116,7 +117,7 @@ impl Servers {
         succeeds: bool,
     ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
         let server = self.server.as_ref().ok_or(NoCounter::NoServer)?;
-        let limit = limit(quota, algorithm).ok_or(NoCounter::Algorithm)?;
+        let limit = limit(quota, algorithm)?;
         // Limiters fetch and post with tasks, but the thread that reloads rules may have no runtime. The runtime in
         // which the caller set the server may have ended.
         let kept = self.runtime.as_ref().filter(|_| Handle::try_current().is_err());
@@ -153,22 +154,26 @@ pub(crate) fn key_hash(identity: &str, key: &str) -> u64 {
     digest.iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
 
-/// Returns the form of the algorithm that the script in Redis supports.
-fn limit(quota: Quota, algorithm: Algorithm) -> Option<Limit> {
+/// Returns the form of the algorithm that the scripts in Redis support.
+fn limit(quota: Quota, kind: Algorithm) -> Result<Limit, QuotaError> {
     use Algorithm::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, SubWindow, TokenBucket};
-    Some(match algorithm {
+    Ok(match kind {
         FixedWindow => Limit::fixed_window(quota),
         // A token bucket, and a leaky bucket as a meter, give the same decisions.
         Gcra | TokenBucket | LeakyBucket => Limit::gcra(quota),
         SlidingWindow { strict: false } => Limit::sliding_window(quota),
         SlidingWindow { strict: true } => Limit::sliding_window(quota).strict(),
-        SubWindow { .. } | SlidingLog => return None,
+        SubWindow { parts, strict } => {
+            let counter = algorithm::SubWindow::try_new(quota, parts)?;
+            (if strict { counter.strict() } else { counter }).into()
+        }
+        SlidingLog => algorithm::SlidingLog::try_new(quota)?.into(),
     })
 }
 
-/// Whether the script supports the algorithm.
+/// Checks that a script can count the limit.
 pub(crate) fn check(quota: Quota, algorithm: Algorithm) -> Result<(), QuotaError> {
-    limit(quota, algorithm).map_or(Ok(()), |limit| limit.check())
+    limit(quota, algorithm)?.check()
 }
 
 fn set<T>(builder: Builder<T>, how: Shared) -> Builder<T> {
