@@ -30,9 +30,7 @@
 
 use super::split::Split;
 use super::step::{Raise, Refund, Refunded, Step, Stepper};
-#[cfg(feature = "redis")]
-use crate::base::clock::Timestamp;
-use crate::base::clock::saturating_nanos;
+use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, Reason};
 use crate::base::sync::AtomicU64;
@@ -63,7 +61,7 @@ enum Start {
 }
 
 /// When units return.
-#[cfg(feature = "redis")]
+#[allow(dead_code, reason = "only some features need it")]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Returns {
     Continuously,
@@ -175,7 +173,7 @@ impl Batch {
     }
 
     /// Returns a quota of `batch` units per period with the capacity as its burst, and when the units return.
-    #[cfg(feature = "redis")]
+    #[allow(dead_code, reason = "only some features need it")]
     pub(super) fn quota(&self) -> (Quota, Returns) {
         let returns = match self.start {
             Start::FirstUse { .. } => Returns::FromFirstUse,

@@ -78,7 +78,7 @@ impl FixedWindow {
     }
 }
 
-#[cfg(feature = "redis")]
+#[allow(dead_code, reason = "only some features need it")]
 impl FixedWindow {
     /// Returns the quota, and when the units return.
     pub(crate) fn quota(&self) -> (Quota, super::batch::Returns) {

@@ -48,7 +48,7 @@ impl MinimumSpacing {
     }
 
     /// Returns the spacing.
-    #[cfg(feature = "redis")]
+    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) const fn spacing(&self) -> Duration {
         Duration::from_nanos(self.spacing_ns)
     }

@@ -27,7 +27,7 @@ pub(crate) mod step;
 mod sub_window;
 mod token_bucket;
 
-#[cfg(feature = "redis")]
+#[allow(unused_imports, reason = "only some features need it")]
 pub(crate) use self::batch::Returns;
 pub use self::compact::{CompactAlgorithm, WindowAlgorithm};
 pub use self::fixed_window::FixedWindow;

@@ -42,7 +42,7 @@ pub struct Pace<const QUEUED: bool> {
 /// Implements the algorithm traits for a type whose only field is `pace`.
 macro_rules! paced {
     ($algorithm:ident, $name:literal, queued: $queued:literal) => {
-        #[cfg(feature = "redis")]
+        #[allow(dead_code, reason = "only some features need it")]
         impl $algorithm {
             /// Returns the quota of the word's ticks.
             pub(crate) fn quota(&self) -> Quota {
@@ -157,7 +157,7 @@ impl<const QUEUED: bool> Pace<QUEUED> {
     }
 
     /// Returns the quota of these ticks. Its rate is that of the quota from which they were made, rounded as they are.
-    #[cfg(feature = "redis")]
+    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) fn quota(&self) -> Quota {
         let UnitRate { interval: Interval { num, den }, burst } = self.rate();
         Quota::stored(den, num, burst)

@@ -99,7 +99,7 @@ impl SlidingLog {
     }
 
     /// Returns the quota.
-    #[cfg(feature = "redis")]
+    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) const fn quota(&self) -> Quota {
         Quota::stored(self.limit, self.window_ns, self.limit)
     }

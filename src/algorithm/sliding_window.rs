@@ -73,7 +73,7 @@ impl SlidingWindow {
     }
 }
 
-#[cfg(feature = "redis")]
+#[allow(dead_code, reason = "only some features need it")]
 impl SlidingWindow {
     /// Returns the quota, and whether the window is strict.
     pub(crate) const fn quota(&self) -> (Quota, bool) {

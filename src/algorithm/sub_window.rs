@@ -91,7 +91,7 @@ impl SubWindow {
     }
 
     /// Returns the quota, the number of parts, and whether the counter is strict.
-    #[cfg(feature = "redis")]
+    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) const fn quota(&self) -> (Quota, u32, bool) {
         let limit = self.counts.limit;
         (Quota::stored(limit, self.period_ns, limit), self.parts, self.counts.history == self.parts)

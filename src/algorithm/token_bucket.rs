@@ -1,8 +1,6 @@
 //! The token bucket, with three ways to refill it.
 
-use super::batch::Batch;
-#[cfg(feature = "redis")]
-use super::batch::Returns;
+use super::batch::{Batch, Returns};
 use super::pace::Pace;
 use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, TatWord};
@@ -152,7 +150,7 @@ impl TokenBucket {
     }
 
     /// Returns the quota, and when the units return.
-    #[cfg(feature = "redis")]
+    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) fn quota(&self) -> (Quota, Returns) {
         match &self.refill {
             Refill::Greedy(pace) => (pace.quota(), Returns::Continuously),

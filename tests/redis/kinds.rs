@@ -468,3 +468,102 @@ fn modes_refuse_limits_they_cannot_bound() {
         assert!(server.limiter("api", limit).leases().build().is_ok(), "{limit:?}");
     }
 }
+
+/// Asks with a text of Lua, and the numbers that the text needs.
+fn eval(connection: &mut redis::Connection, text: &str, key: u64, numbers: &[u64]) {
+    let mut command = redis::cmd("EVAL");
+    command.arg(text).arg(1).arg(format!("bench:{key}")).arg(numbers);
+    let _: redis::Value = command.query(connection).unwrap();
+}
+
+/// The sliding log as a sorted set, whose members are made unique with a sequence.
+const SORTED: &str = "local now, period, limit = ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - period)
+local used = redis.call('ZCARD', KEYS[1])
+if used < limit then
+  redis.call('ZADD', KEYS[1], now, string.format('%.0f-%.0f', now, ARGV[4]))
+  redis.call('PEXPIRE', KEYS[1], 100000)
+end
+return { used, now }";
+/// The commands of the second script with the same number of bytes, and no arithmetic.
+const BARE_RING: &str = "local key = KEYS[1]
+redis.call('GETRANGE', key, 0, 39)
+redis.call('STRLEN', key)
+redis.call('GETRANGE', key, 40, 103)
+redis.call('SETRANGE', key, 40, '12345678')
+redis.call('SETRANGE', key, 0, '1234567812345678123456781234567812345678')
+redis.call('PEXPIRE', key, 100000)
+return { 1, 2, 3, 4, 5, 6 }";
+const BARE_PARTS: &str = "local key = KEYS[1]
+redis.call('GETRANGE', key, 0, 31)
+redis.call('STRLEN', key)
+redis.call('SETRANGE', key, 0, '12345678123456781234567812345678')
+redis.call('PEXPIRE', key, 100000)
+return { 1, 2, 3, 4, 5, 6 }";
+const BARE_TEXT: &str = "local key = KEYS[1]
+redis.call('GET', key)
+redis.call('SET', key, '1700000000000000 1700000000000000', 'PX', 100000)
+return { 1, 2, 3, 4 }";
+
+/// Prints the time that scripts take on the server: each kind beside a bare script with the same commands, and the ring
+/// beside a sorted set. Each figure is the best of five rounds.
+#[test]
+#[ignore = "a measurement, not a test"]
+fn script_time_of_every_kind() {
+    let _busy = crate::busy();
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let mut connection = server.connection();
+    let best = |verb: &str, act: &mut dyn FnMut(u64)| -> f64 {
+        let mut best = f64::MAX;
+        for round in 0..5_u64 {
+            server.command::<()>(&["CONFIG", "RESETSTAT"]);
+            for call in 0..4_000 {
+                act(round * 4_000 + call);
+            }
+            let info: String = server.command(&["INFO", "commandstats"]);
+            let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{verb}:"))).unwrap();
+            let us = line.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap();
+            best = us.parse::<f64>().unwrap().min(best);
+        }
+        best
+    };
+    // Every key is asked once in a millisecond, in the limiters' time.
+    let at = |call: u64| START + call / 20 * 1_000;
+    let mut eval_time = |text: &str, limit: u64| {
+        server.command::<()>(&["FLUSHALL"]);
+        best("eval", &mut |call| {
+            eval(&mut connection, text, call % 20, &[at(call), limit * 1_000, limit, call])
+        })
+    };
+    let bare = [BARE_RING, BARE_PARTS, BARE_TEXT].map(|text| eval_time(text, 100));
+    let sorted = [10, 100, 1_000].map(|limit| eval_time(SORTED, limit));
+    let time_of = |name: &str, limit: Limit| {
+        let limiter = client.limiter(name, limit).timeout(Duration::from_secs(20)).atomic().unwrap();
+        best("evalsha", &mut |call| {
+            let now = Timestamp::from_nanos(at(call) * 1_000);
+            let _ = limiter.check_at(&(call % 20), 1, now);
+        })
+    };
+    for (index, limit) in [10, 100, 1_000].into_iter().enumerate() {
+        let log = SlidingLog::new(Quota::new(limit, Duration::from_millis(limit)));
+        let ring = time_of(&format!("log{limit}"), log.into());
+        println!(
+            "log of {limit}: ring {ring:.2} us, sorted set {:.2} us, bare {:.2} us",
+            sorted[index], bare[0]
+        );
+    }
+    let second = Quota::per_second(1_000_000);
+    for (name, limit, bare) in [
+        ("GCRA", Limit::gcra(second), bare[2]),
+        ("12 parts", SubWindow::new(Quota::per_minute(1_000_000), 12).into(), bare[1]),
+        ("60 parts", SubWindow::new(Quota::per_minute(1_000_000), 60).into(), bare[1]),
+        ("spacing", MinimumSpacing::new(Duration::from_micros(1)).into(), bare[2]),
+        ("from first use", FixedWindow::from_first_use(second).into(), bare[2]),
+        ("interval", TokenBucket::interval(second).into(), bare[2]),
+        ("aligned", TokenBucket::aligned(second, Timestamp::ZERO).into(), bare[2]),
+    ] {
+        let time = time_of(name, limit);
+        println!("{name}: {time:.2} us, bare {bare:.2} us, factor {:.2}", time / bare);
+    }
+}

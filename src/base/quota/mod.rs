@@ -78,7 +78,7 @@ impl Quota {
 
     /// Creates a quota from the numbers of an algorithm that was made from a quota. If no quota has these numbers, for
     /// example because a spacing is zero or longer than 292 years, the nearest possible period is taken.
-    #[cfg(feature = "redis")]
+    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) const fn stored(limit: u64, period_ns: u64, burst: u64) -> Self {
         match Self::checked(limit, period_ns, burst) {
             Ok(quota) => quota,

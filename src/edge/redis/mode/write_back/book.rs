@@ -485,9 +485,8 @@ impl WriteBackBook {
             self.collect(&entry, is_urgent, now_ns, &mut posts);
             self.schedule().started(&entry, posts.len() - before);
         }
-        self.tallies
-            .posts
-            .add(posts.iter().filter(|post| !matches!(post.call.ask, Question::Peek { .. })).count() as u64);
+        let is_post = |post: &&Post| matches!(post.call.ask, Question::Post { .. });
+        self.tallies.posts.add(posts.iter().filter(is_post).count() as u64);
         posts
     }
 

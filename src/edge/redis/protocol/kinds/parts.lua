@@ -21,7 +21,7 @@ local function read_parts(limit)
   local present = floor(now / part)
   local index, current, before, oldest, gap = present, 0, 0, 0, 0
   local state = call('GETRANGE', key, 0, 31)
-  limit.anew = true
+  limit.whole = true
   if state ~= '' then
     if #state ~= 32 then return nil end
     index, current, before, oldest = unpack('>I8I8I8I8', state)
@@ -32,7 +32,7 @@ local function read_parts(limit)
       if strict then current = current + oldest end
       index, before, oldest, limit.healed = present, 0, 0, true
     else
-      limit.anew = false
+      limit.whole = false
     end
     if ask == 'refund' and floor(b / part) == index then
       limit.back = min(a, current)
@@ -42,7 +42,7 @@ local function read_parts(limit)
     gap = present - index
     if gap > 0 then
       if gap > parts then
-        limit.anew, before, oldest = true, 0, 0
+        limit.whole, before, oldest = true, 0, 0
       elseif gap == parts then
         before, oldest = 0, current
       else
@@ -67,7 +67,7 @@ end
 local function part_of(limit, excess)
   local index, stored, freed = limit.index, limit.stored, 0
   local part = index - limit.history
-  if limit.anew then return index end
+  if limit.whole then return index end
   if part < stored then
     local text = counts(limit, part, stored - part)
     for i = 1, #text, 6 do
@@ -110,7 +110,7 @@ local function end_parts(limit)
     call('SETRANGE', key, 0, header)
   elseif add > 0 or (limit.healed and ask ~= 'peek') then
     local header = pack('>I8I8I8I8', index, current, limit.before, limit.oldest)
-    if limit.anew then
+    if limit.whole then
       call('SET', key, header .. rep(pack(COUNT, 0), parts), 'PX', lives)
     else
       if index > stored then

@@ -26,7 +26,7 @@ impl BatchesView {
                 (units, healed) = (used, true);
             } else if now_us < end_us {
                 units = used;
-                // A full bucket begins its periods anew.
+                // The next use of a full bucket begins its periods.
                 if batches.phase_us.is_some() || used > 0 {
                     ends_us = end_us;
                 }
