@@ -533,7 +533,7 @@ fn script_time_of_every_kind() {
     let mut eval_time = |text: &str, limit: u64| {
         server.command::<()>(&["FLUSHALL"]);
         best("eval", &mut |call| {
-            eval(&mut connection, text, call % 20, &[at(call), limit * 1_000, limit, call])
+            eval(&mut connection, text, call % 20, &[at(call), limit * 1_000, limit, call]);
         })
     };
     let bare = [BARE_RING, BARE_PARTS, BARE_TEXT].map(|text| eval_time(text, 100));

@@ -206,6 +206,9 @@ macro_rules! limiter {
             /// - limits of windows above 2^51.
             /// - sliding windows whose limit times period is 2^53 or more. The period is counted in the largest unit of
             ///   1, 10, 100, … microseconds that divides it.
+            /// - sub-windows whose parts are not a whole number of microseconds, or whose limit is 2^48 or more.
+            /// - a spacing of zero or above 71 years, and times of alignment that are not a whole number of microseconds.
+            /// - buckets with an adaptive start whose limit times period, in microseconds, is 2^53 or more.
             pub fn atomic(self) -> Result<AtomicLimiter<$transport>, QuotaError> {
                 AtomicLimiter::new(self)
             }
@@ -261,7 +264,9 @@ macro_rules! limiter {
             }
 
             /// Takes back the units that an answer charged, as far as time has not yet paid for them. With GCRA, units
-            /// that have refilled since are not taken back. With windows, nothing is taken back after the window ends.
+            /// that have refilled since are not taken back. With windows and batches, nothing is taken back after the window or
+            /// period ends; with sub-windows, after a later part has units. With a sliding log and with minimum spacing,
+            /// only the last charge is taken back.
             ///
             /// Returns the number of units taken back; a part of a unit counts as one. If this process's share admitted
             /// the request ([`DecidedBy::Local`]), the units return to the share without a call to the server. Returns
