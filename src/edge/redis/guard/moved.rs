@@ -83,7 +83,7 @@ fn is_complete(part: &Part, state: LimitState) -> bool {
             current > 0 && (previous > 0 || !windows.slides)
         }
         // The states of other algorithms cannot be posted.
-        (_, LimitState::Windows { .. } | LimitState::Plain { .. }) => true,
+        _ => true,
     }
 }
 
