@@ -46,6 +46,7 @@ mod client;
 mod guard;
 mod mode;
 mod protocol;
+mod region;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;

@@ -1,0 +1,108 @@
+//! Calls to the server of a region, and its replies.
+
+use std::sync::Arc;
+
+use super::policy::RegionTerms;
+use crate::edge::redis::protocol::{LimitState, Reply};
+
+/// One question about one limit of one key.
+#[derive(Clone, Debug)]
+pub(crate) struct RegionCall {
+    /// The key in Redis.
+    pub(crate) name: Vec<u8>,
+    pub(crate) terms: Arc<RegionTerms>,
+    /// The time from this claim to the next, if the reply contains a claim.
+    pub(crate) pause_us: u64,
+    pub(crate) ask: RegionQuestion,
+}
+
+/// The questions. Processes of the region ask the first three. The process that holds a claim asks the others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum RegionQuestion {
+    /// Returns the state.
+    Peek,
+    /// Charges the units if the region may admit them.
+    Check { cost: u64 },
+    /// Charges units that a process admitted; see
+    /// [`Question::Post`](crate::edge::redis::protocol::Question::Post).
+    Post { process: u64, epoch: u64, total: u64 },
+    /// To the server of another region: the own totals of the region `from` in the window `index` and in the window
+    /// before.
+    Tell { from: Box<str>, index: u64, totals: [u64; 2] },
+    /// To the own server: the reply of the region `from` in the exchange with the number `round`. `index` and `totals`
+    /// are about that region. `floor` is what it knows of the own totals, in the window `of` and in the window before.
+    Hear { from: Box<str>, round: u64, index: u64, totals: [u64; 2], of: u64, floor: [u64; 2] },
+}
+
+/// The reply of a region's server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RegionReply {
+    /// The units that this call charged.
+    pub(crate) granted: u64,
+    /// The server's time.
+    pub(crate) now_us: u64,
+    /// The index of the current window.
+    pub(crate) index: u64,
+    /// The own totals in the current window and in the window before.
+    pub(crate) own: [u64; 2],
+    /// All units that count against the limit, as far as the server knows.
+    pub(crate) used: u64,
+    /// The units that the region may admit now.
+    pub(crate) room: u64,
+    /// If the key is due for an exchange, the number of this exchange. Otherwise 0. Rounds are never 0.
+    pub(crate) round: u64,
+    /// After [`Tell`](RegionQuestion::Tell): the totals that the server knows of the region that asked.
+    pub(crate) known: [u64; 2],
+}
+
+/// The order to exchange a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "a claim that is not carried out delays the exchange by one interval"]
+pub(crate) struct Claim {
+    pub(crate) name: Vec<u8>,
+    pub(crate) terms: Arc<RegionTerms>,
+    pub(crate) round: u64,
+    pub(crate) index: u64,
+    pub(crate) totals: [u64; 2],
+}
+
+impl RegionReply {
+    /// The claim in the reply to this call.
+    pub(crate) fn claim(&self, call: &RegionCall) -> Option<Claim> {
+        (self.round > 0).then(|| Claim {
+            name: call.name.clone(),
+            terms: Arc::clone(&call.terms),
+            round: self.round,
+            index: self.index,
+            totals: self.own,
+        })
+    }
+
+    /// The reply as the modes read it: `limit - room` units are used, or more if the limit is exceeded.
+    pub(crate) fn for_mode(&self, terms: &RegionTerms) -> Reply {
+        let limit = terms.windows.limit;
+        let current = if self.used > limit { self.used } else { limit.saturating_sub(self.room) };
+        let start_us = self.index.saturating_mul(terms.windows.period_us);
+        let limits = [LimitState::Windows { start_us, previous: 0, current }];
+        Reply { granted: self.granted, now_us: self.now_us, limits: limits.into_iter().collect() }
+    }
+}
+
+impl Claim {
+    /// The question for the servers of the other regions.
+    pub(crate) fn tell(&self, own_name: &str) -> RegionQuestion {
+        RegionQuestion::Tell { from: own_name.into(), index: self.index, totals: self.totals }
+    }
+
+    /// The question for the own server, after the region `from` answered.
+    pub(crate) fn hear(&self, from: &str, reply: &RegionReply) -> RegionQuestion {
+        RegionQuestion::Hear {
+            from: from.into(),
+            round: self.round,
+            index: reply.index,
+            totals: reply.own,
+            of: self.index,
+            floor: reply.known,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What a region may admit between two exchanges, and what all regions together may exceed.
+
+use crate::edge::redis::protocol::Windows;
+
+/// What a region may admit while it does not know the latest totals of the other regions.
+///
+/// The docs of [`Regions`](super::super::Regions) state the bound of each policy.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Default, Debug)]
+#[non_exhaustive]
+pub enum RegionPolicy {
+    /// The region may admit its share of the units that were left at the last renewal. Its share is renewed only after
+    /// each of the other regions answered. A region that is cut off admits at most its share of the limit in each new
+    /// window. This is the default.
+    #[default]
+    Share,
+    /// The region may admit all units that are left, as far as it knows. It never denies a request that the limit
+    /// permits, but a region that is cut off admits the whole limit in each new window.
+    AsLastKnown,
+}
+
+/// A region's part of a number of units. The parts of all regions have the sum of exactly that number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Portion {
+    /// The weights of the regions before this region, and with this region.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// The weights of all regions.
+    pub(crate) of: u64,
+}
+
+impl Portion {
+    /// The part of a region that is alone.
+    #[cfg(test)]
+    pub(crate) const WHOLE: Self = Self { from: 0, to: 1, of: 1 };
+
+    /// Returns this region's part of this many units.
+    pub(crate) fn part(&self, units: u64) -> u64 {
+        let up_to = |weight: u64| u128::from(units) * u128::from(weight) / u128::from(self.of.max(1));
+        u64::try_from(up_to(self.to).saturating_sub(up_to(self.from))).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a region's server must know about a limit to answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RegionTerms {
+    pub(crate) windows: Windows,
+    pub(crate) policy: RegionPolicy,
+    /// This region's share.
+    pub(crate) portion: Portion,
+    /// The names of the other regions.
+    pub(crate) others: Box<[Box<str>]>,
+}
+
+impl RegionTerms {
+    /// The growth of the own total that is worth an exchange: 1/64 of the limit, and at least one unit.
+    pub(crate) fn quantum(&self) -> u64 {
+        (self.windows.limit / 64).max(1)
+    }
+}
+
+/// What all regions together may admit beyond the limit, for one key in one window.
+///
+/// To these bounds, add what the write-back mode admits beyond the limit in each region.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) struct RegionBound {
+    pub(crate) policy: RegionPolicy,
+    pub(crate) limit: u64,
+    pub(crate) regions: u64,
+    /// The growth that is worth an exchange.
+    pub(crate) quantum: u64,
+}
+
+#[cfg(any(test, feature = "simulation"))]
+impl RegionBound {
+    /// The bound while every exchange is answered, or some are lost. `unseen` is the sum of the units that the other
+    /// regions admit while their totals are on the way to the last region that admits. It is `Σ λⱼ · A` over all regions
+    /// but the slowest, with `A = E · 1.1 + D + F`, and `E` more for each exchange in a row that is lost.
+    ///
+    /// *Proof of the bound of `Share`, whatever the rates.* Let `T` be the time at which all regions together reach the
+    /// limit.
+    ///
+    /// 1. After `T`, a region may admit the rest of the share that it holds at `T`. These shares are parts of at most
+    ///    `L` units, with parts whose sum is one. So all regions admit at most `L` units in this way.
+    /// 2. The first renewal after `T` may use reports from before `T`. Again, all regions admit at most `L` units.
+    /// 3. Each later renewal needs a report from every other region that was made after the renewal before it, and so
+    ///    after `T`. It finds no units left.
+    ///
+    /// Parts are whole numbers. Regions with different knowledge divide different numbers, so each of the two steps
+    /// rounds up by less than one unit for each region.
+    pub(crate) fn in_calm(&self, unseen: u64) -> u64 {
+        let others = self.regions.saturating_sub(1);
+        let unreported = others.saturating_mul(self.quantum.saturating_sub(1));
+        let unseen = unseen.saturating_add(unreported).min(others.saturating_mul(self.limit));
+        match self.policy {
+            _ if others == 0 => 0,
+            RegionPolicy::AsLastKnown => unseen,
+            RegionPolicy::Share => {
+                unseen.min(self.limit.saturating_mul(2).saturating_add(self.regions.saturating_mul(2)))
+            }
+        }
+    }
+
+    /// The bound in the window in which a partition begins. `seen` is the number of units that every region knew at
+    /// that time, and `unseen` is the number of admitted units that not every region knew.
+    pub(crate) fn at_cut(&self, seen: u64, unseen: u64) -> u64 {
+        let others = self.regions.saturating_sub(1);
+        match self.policy {
+            RegionPolicy::AsLastKnown => others.saturating_mul(self.limit.saturating_sub(seen)),
+            RegionPolicy::Share => unseen.saturating_add(self.regions).min(self.in_calm(u64::MAX)),
+        }
+    }
+
+    /// The bound in each window that lies inside a partition.
+    pub(crate) fn in_partition(&self) -> u64 {
+        match self.policy {
+            RegionPolicy::AsLastKnown => self.regions.saturating_sub(1).saturating_mul(self.limit),
+            RegionPolicy::Share => 0,
+        }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_all_regions_have_the_whole_sum() {
+        for weights in [&[1][..], &[1, 1, 1], &[3, 1, 4, 1, 5], &[1; 10]] {
+            let of = weights.iter().sum();
+            for units in [0, 1, 2, 9, 100, 6_000, 1 << 51] {
+                let mut from = 0;
+                let parts = weights.iter().map(|weight| {
+                    let portion = Portion { from, to: from + weight, of };
+                    from += weight;
+                    portion.part(units)
+                });
+                assert_eq!(parts.sum::<u64>(), units, "{weights:?}");
+            }
+        }
+    }
+
+    /// The figures of the example in the guide: 3 regions, 6,000 a minute, 50 a second in each region, 6.15 s.
+    #[test]
+    fn bounds_match_the_documented_example() {
+        let known = RegionBound { policy: RegionPolicy::AsLastKnown, limit: 6_000, regions: 3, quantum: 1 };
+        let share = RegionBound { policy: RegionPolicy::Share, ..known };
+        assert_eq!((known.in_calm(615), share.in_calm(615)), (615, 615));
+        assert_eq!((known.in_calm(u64::MAX), share.in_calm(u64::MAX)), (12_000, 12_000));
+        let ten = RegionBound { regions: 10, ..share };
+        assert_eq!(ten.in_calm(u64::MAX), 12_020, "two limits, and the rounding");
+        assert_eq!((known.in_partition(), share.in_partition()), (12_000, 0));
+        assert_eq!((known.at_cut(3_000, 500), share.at_cut(3_000, 500)), (6_000, 503));
+        let alone = RegionBound { regions: 1, ..known };
+        assert_eq!((alone.in_calm(100), alone.in_partition()), (0, 0));
+    }
+}
