@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::policy::RegionTerms;
-use crate::edge::redis::protocol::{LimitState, Reply};
+use crate::edge::redis::protocol::{LimitState, Question, Reply};
 
 /// One question about one limit of one key.
 #[derive(Clone, Debug)]
@@ -64,6 +64,18 @@ pub(crate) struct Claim {
     pub(crate) round: u64,
     pub(crate) index: u64,
     pub(crate) totals: [u64; 2],
+}
+
+impl RegionQuestion {
+    /// Returns the question of a mode as a question for a region's server. Returns `None` if regions do not support it.
+    pub(crate) const fn of_mode(ask: &Question) -> Option<Self> {
+        match *ask {
+            Question::Peek => Some(Self::Peek),
+            Question::Check { cost } => Some(Self::Check { cost }),
+            Question::Post { process, epoch, total } => Some(Self::Post { process, epoch, total }),
+            _ => None,
+        }
+    }
 }
 
 impl RegionReply {

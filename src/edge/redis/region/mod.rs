@@ -5,6 +5,7 @@
 //! | `totals` | the units that one member counted in each window, and how two reports are merged |
 //! | `policy` | the two policies, the shares of the regions, and the bounds |
 //! | `call` | one call about one key, and its reply |
+//! | `exchange` | when exchanges are due, and which pairs of regions are cut off |
 //! | `model`, `script` | what a region's server stores and answers, in Rust and as a Lua script |
 //!
 //! *State.* A region's server stores, for each key and each limit:
@@ -29,11 +30,15 @@
 //! no list of keys. If the process stops, the key is exchanged one interval later.
 
 mod call;
+mod exchange;
 mod model;
 mod policy;
 mod totals;
 
 pub(crate) use self::call::{Claim, RegionCall, RegionQuestion, RegionReply};
+pub(crate) use self::exchange::{RegionLink, pause};
 pub(crate) use self::model::RegionState;
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) use self::policy::RegionBound;
 pub use self::policy::RegionPolicy;
 pub(crate) use self::policy::{Portion, RegionTerms};

@@ -52,8 +52,6 @@ struct OwnWindows {
     round: u64,
     /// When the next exchange may be claimed.
     next_us: u64,
-    /// The own total at the last claim in this window.
-    sent: u64,
 }
 
 /// The region's own total in one window.
@@ -76,6 +74,8 @@ struct Other {
     totals: Totals,
     /// The number of the last exchange that this region answered.
     heard: u64,
+    /// What it knows of the own total: a window, and the total.
+    acked: (u64, u64),
 }
 
 /// What counts in the current window.
@@ -87,21 +87,14 @@ struct Tally {
     /// The weighted units of the window before: of all regions, and of this region.
     weighed: u64,
     own_weighed: u64,
+    /// The own total that every other region knows.
+    acked: u64,
 }
 
 impl OwnWindows {
     const fn new(index: u64, now_us: u64) -> Self {
         let none = OwnTotal { counted: 0, floor: 0 };
-        Self {
-            index,
-            own: [none; 2],
-            base: [0; 2],
-            is_renewed: false,
-            renewed: now_us,
-            round: 0,
-            next_us: 0,
-            sent: 0,
-        }
+        Self { index, own: [none; 2], base: [0; 2], is_renewed: false, renewed: now_us, round: 0, next_us: 0 }
     }
 
     /// Moves to the window of this time. Returns whether the state came from too far in the future.
@@ -150,8 +143,8 @@ impl OwnWindows {
     /// Claims an exchange, if one is due. Returns its number, or 0.
     fn claim(&mut self, terms: &RegionTerms, tally: &Tally, room: u64, now_us: u64, pause_us: u64) -> u64 {
         let quantum = terms.quantum();
-        let grew = tally.own.saturating_sub(self.sent);
-        let is_worth = grew >= quantum || (grew > 0 && (self.sent == 0 || room < quantum));
+        let grew = tally.own.saturating_sub(tally.acked);
+        let is_worth = grew >= quantum || (grew > 0 && (tally.acked == 0 || room < quantum));
         // Without units, the region needs news to renew its share.
         let is_hungry = room == 0 && tally.used() < terms.windows.limit;
         // A time far in the future comes from before a step back of the clock.
@@ -162,7 +155,6 @@ impl OwnWindows {
         }
         self.round = now_us.max(self.round + 1).max(self.renewed + 1);
         self.next_us = now_us.saturating_add(pause_us);
-        self.sent = tally.own;
         self.round
     }
 }
@@ -224,6 +216,7 @@ impl RegionState {
                 // A larger round comes from before the server lost its data.
                 if let Some(other) = self.others.get_mut(from).filter(|_| round <= windows.round) {
                     other.heard = other.heard.max(round);
+                    other.acked = other.acked.max((own_index, floor[0]));
                 }
                 writes = true;
                 let is_news =
@@ -277,7 +270,16 @@ impl RegionState {
             if slides && index > 0 { terms.windows.weighed(units, period_us - into_us) } else { 0 }
         };
         let before = own[1].saturating_add(known(index.saturating_sub(1)));
-        Tally { own: own[0], known: known(index), weighed: weigh(before), own_weighed: weigh(own[1]) }
+        let acked = |name: &Box<str>| {
+            self.others.get(name).filter(|other| other.acked.0 == index).map_or(0, |other| other.acked.1)
+        };
+        Tally {
+            own: own[0],
+            known: known(index),
+            weighed: weigh(before),
+            own_weighed: weigh(own[1]),
+            acked: terms.others.iter().map(acked).min().unwrap_or(0),
+        }
     }
 }
 
@@ -368,7 +370,7 @@ mod tests {
         let mut world = World::new(3, per_minute(300), RegionPolicy::AsLastKnown);
         assert!(world.check(0, 200, NOW) && world.check(1, 300, NOW), "neither knows the other");
         let claim = world.ask(0, RegionQuestion::Peek, NOW + 6 * SEC).1;
-        assert_eq!(claim, None, "nothing to report");
+        assert!(claim.is_some(), "the first claim was not carried out");
         let claim = world.post(2, 10, NOW).1.unwrap();
         let reply = world.carry(2, &claim, &[0, 1], NOW);
         assert_eq!((reply.used, reply.room), (510, 0));
@@ -380,9 +382,15 @@ mod tests {
         let mut world = World::new(2, per_minute(6_400), RegionPolicy::Share);
         assert!(world.post(0, 1, NOW).1.is_some(), "the window is new");
         assert!(world.post(0, 500, NOW + 4 * SEC).1.is_none(), "the interval is not over");
-        assert!(world.post(0, 501, NOW + 5 * SEC).1.is_some());
+        let claim = world.post(0, 501, NOW + 5 * SEC).1.unwrap();
+        world.carry(0, &claim, &[1], NOW + 5 * SEC);
         assert!(world.post(0, 600, NOW + 11 * SEC).1.is_none(), "99 units are not worth an exchange");
-        assert!(world.post(0, 601, NOW + 11 * SEC).1.is_some());
+        let lost = world.post(0, 601, NOW + 11 * SEC).1;
+        assert!(
+            lost.is_some() && world.post(0, 601, NOW + 15 * SEC).1.is_none(),
+            "the next exchange is not due yet"
+        );
+        assert!(world.post(0, 602, NOW + 17 * SEC).1.is_some(), "the lost exchange is repeated");
         let mut alone = World::new(1, per_minute(100), RegionPolicy::Share);
         assert_eq!((alone.post(0, 60, NOW).1, alone.post(0, 60, NOW).0.room), (None, 40));
     }
@@ -405,18 +413,23 @@ mod tests {
     /// The control of the test above: a region that reports what it heard.
     #[test]
     fn echo_of_foreign_totals_grows_without_end() {
-        let mut world = World::new(2, per_minute(1_000), RegionPolicy::AsLastKnown);
+        let mut world = World::new(2, Limit::fixed_window(Quota::per_day(1_000)), RegionPolicy::AsLastKnown);
         for round in 0..20 {
             for region in 0..2 {
-                let now_us = NOW + round * SEC * 6 / 5;
+                let now_us = NOW + round * 6 * SEC;
                 let (reply, claim) = world.post(region, 10 + round, now_us);
                 if let Some(mut claim) = claim {
                     claim.totals[0] = reply.used;
-                    world.carry(region, &claim, &[1 - region], now_us);
+                    let name = world.names[region].clone();
+                    let _ = world.ask(1 - region, claim.tell(&name), now_us);
+                    let name = world.names[1 - region].clone();
+                    let told = world.ask(1 - region, RegionQuestion::Peek, now_us).0;
+                    let echoed = RegionReply { own: [told.used, 0], ..told };
+                    let _ = world.ask(region, claim.hear(&name, &echoed), now_us);
                 }
             }
         }
-        assert!(world.ask(0, RegionQuestion::Peek, NOW + 24 * SEC).0.used > 100, "58 units were admitted");
+        assert!(world.ask(0, RegionQuestion::Peek, NOW + 120 * SEC).0.used > 1_000, "58 units were admitted");
     }
 
     #[test]

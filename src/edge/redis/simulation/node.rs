@@ -141,6 +141,7 @@ impl Node {
                     process: (u64::from(number) + 1) << 20,
                     in_flight: 16,
                     in_parts: false,
+                    portion: None,
                 },
                 wake,
             )),

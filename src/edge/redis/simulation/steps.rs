@@ -69,6 +69,7 @@ impl Steps {
                 process: (u64::from(number) + 1) << 20,
                 in_flight: 64,
                 in_parts: false,
+                portion: None,
             };
             WriteBackBook::new(Arc::clone(&plan), options, || {})
         };

@@ -20,6 +20,7 @@ use crate::edge::redis::protocol::{
 };
 
 use super::allowance::MOST;
+use crate::edge::redis::region::Portion;
 
 /// Levels are counted in parts of a unit, so that a slow refill is not lost: 2^20 parts.
 const FINE: u32 = 20;
@@ -33,6 +34,8 @@ const WHOLE: u64 = 1 << 32;
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     part: Part,
+    /// This region's part of the limit, if several regions share it.
+    portion: Option<Portion>,
     process: u64,
     pub(super) epoch: Epoch,
     /// A past epoch whose units are not all charged yet.
@@ -101,12 +104,13 @@ impl Account {
         part: Part,
         process: u64,
         epoch: u64,
-        processes: u64,
+        (processes, portion): (u64, Option<Portion>),
         is_cold: bool,
         now_ns: u64,
     ) -> Self {
         let mut account = Self {
             part,
+            portion,
             process,
             epoch: Epoch { number: epoch, ..Epoch::default() },
             before: None,
@@ -132,7 +136,8 @@ impl Account {
 
     /// The units that a process may admit for a key, or for a window, before the first answer.
     fn cold(&self, processes: u64) -> u64 {
-        (self.most() / processes.max(1)).max(1)
+        let units = self.portion.map_or(self.most(), |portion| portion.part(self.most()));
+        (units / processes.max(1)).max(1)
     }
 
     const fn windows(&self) -> Option<&Windows> {
@@ -144,6 +149,12 @@ impl Account {
 
     pub(super) fn slides(&self) -> bool {
         self.windows().is_some_and(|windows| windows.slides)
+    }
+
+    /// Returns whether units can become available within a window.
+    pub(super) fn gains_units(&self) -> bool {
+        // A region's share is renewed within a window.
+        self.slides() || self.portion.is_some()
     }
 
     /// The epoch and the total of the post in flight.
@@ -508,7 +519,7 @@ mod tests {
     use crate::edge::redis::protocol::Plan;
 
     fn account(limit: Limit, processes: u64) -> Account {
-        Account::new(Plan::new(&[limit]).unwrap().parts()[0], 1, 0, processes, true, 0)
+        Account::new(Plan::new(&[limit]).unwrap().parts()[0], 1, 0, (processes, None), true, 0)
     }
 
     fn windows(granted: u64, current: u64) -> Reply {

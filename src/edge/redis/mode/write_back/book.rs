@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::account::{Account, Learnt};
 use super::allowance::{Removal, Spend};
+use super::basis::{Basis, WriteBackCheck};
 use super::entry::{KeyLedger, Season, WriteBackKey};
 use super::lanes::Lanes;
 use super::offset::ClockOffset;
@@ -29,6 +30,7 @@ use crate::edge::redis::mode::queue::KeyQueue;
 use crate::edge::redis::mode::table::KeyTable;
 use crate::edge::redis::protocol::slot::{self, PARTS};
 use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Question, Reply, tagged};
+use crate::edge::redis::region::Portion;
 
 /// The minimum time between two scans of the keys.
 const SHORTEST_NS: u64 = 5_000_000;
@@ -56,6 +58,8 @@ pub(crate) struct BookSettings {
     /// Whether parts of the shared state fail by themselves; see
     /// [`Transport::in_parts`](crate::edge::redis::protocol::Transport::in_parts).
     pub(crate) in_parts: bool,
+    /// This region's part of the limits, if several regions share them.
+    pub(crate) portion: Option<Portion>,
 }
 
 /// The keys of a limiter; see the module docs.
@@ -89,28 +93,6 @@ struct Tallies {
     failures: Count,
     overshoot: Count,
     dropped: Count,
-}
-
-/// The result of a check.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[must_use]
-pub(crate) struct WriteBackCheck {
-    pub(crate) decision: Decision,
-    pub(crate) basis: Basis,
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Basis {
-    /// The decision is final.
-    Held,
-    /// Denied for now: an answer that is in flight or queued may allow the request.
-    Asked,
-    /// Admitted by this process's share, because the server is unavailable.
-    Alone,
-    /// Denied, because the server is unavailable.
-    Failing,
-    /// Denied, because the table has no room for another key.
-    Full,
 }
 
 /// Spends units of an entry at a given time, or only tests whether it could.
@@ -362,7 +344,8 @@ impl WriteBackBook {
                     // Any epoch is valid, because the number is new.
                     None => now_ns / 1_000,
                 };
-                Account::new(*part, process, epoch, self.options.processes, is_cold, now_ns)
+                let (processes, portion) = (self.options.processes, self.options.portion);
+                Account::new(*part, process, epoch, (processes, portion), is_cold, now_ns)
             })
             .collect();
         WriteBackKey::new(key, part, accounts, now_ns)
@@ -444,8 +427,8 @@ impl WriteBackBook {
     fn ask_ns(&self, ledger: &KeyLedger, cost: u64, now_ns: u64) -> u64 {
         let each = ledger.accounts.iter().map(|account| match account.room() {
             _ if account.is_worth_asking(cost) => 0,
-            // In a fixed window, no units refill before its end.
-            Some(room) if room < cost && !account.slides() => match account.period_ns() {
+            // In a fixed window of one region, no units are added before its end.
+            Some(room) if room < cost && !account.gains_units() => match account.period_ns() {
                 Some(period_ns) => self.offset.within(period_ns, now_ns).local_ns(account.end_ns()).1,
                 None => ledger.answered_ns.saturating_add(self.pace_ns),
             },

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::book::{Basis, BookSettings, WriteBackBook, WriteBackCheck};
+use super::basis::{Basis, WriteBackCheck};
+use super::book::{BookSettings, WriteBackBook};
 use super::options::WriteBackBuilder;
 use crate::base::clock::{Clock, Timestamp, saturating_nanos, unix_nanos};
 use crate::base::sync::AtomicU64;
@@ -51,6 +52,7 @@ impl<C: Clock> WriteBackCore<C> {
             process: ahash::RandomState::new().hash_one(unix_nanos()) >> 12,
             in_flight: IN_FLIGHT,
             in_parts,
+            portion: None,
         };
         Ok(Self {
             book: WriteBackBook::new(Arc::clone(&dispatch.plan), options, dispatch.waker()),

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::book::{Basis, Post, WriteBackCheck};
+use super::basis::{Basis, WriteBackCheck};
+use super::book::Post;
 use super::core::WriteBackCore;
 use super::options::WriteBackBuilder;
 use super::stats::WriteBackStats;

@@ -8,6 +8,7 @@
 //! | `poster` | the number by which the shared state identifies a poster |
 //! | `offset` | the server's windows in terms of the local clock |
 //! | `lanes` | the keys that wait for a post, for each server |
+//! | `basis` | the result of a check, and what it rests on |
 //! | `book` | all keys, without I/O: checks, when to post, and what answers mean |
 //! | `core`, `limiter` | a book with a clock and a connection to the server; the task that posts |
 //! | `blocking` | the limiter for threads: the task runs on the thread of the client |
@@ -16,6 +17,7 @@
 
 mod account;
 mod allowance;
+mod basis;
 mod blocking;
 mod book;
 mod core;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use super::book::{Basis, BookSettings, Post, WriteBackBook};
+use super::basis::Basis;
+use super::book::{BookSettings, Post, WriteBackBook};
 use crate::base::clock::ManualClock;
 use crate::base::quota::Quota;
 use crate::edge::redis::client::{InProcess, OnFailure, Shard};
@@ -25,6 +26,7 @@ fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
         process: 1 << 20,
         in_flight,
         in_parts: false,
+        portion: None,
     }
 }
 
