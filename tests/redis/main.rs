@@ -11,6 +11,7 @@ mod harness;
 mod kinds;
 mod lease;
 mod operations;
+mod regions;
 #[cfg(feature = "rules")]
 mod rules;
 mod script;

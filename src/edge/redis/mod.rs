@@ -38,6 +38,7 @@
 //! |---|---|
 //! | `simulation` | many processes in virtual time, for tests and examples (feature `simulation`) |
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
+//! | `region` | one limit for several regions: totals, shares and their exchange |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
 //! | `client` | connections, user settings, and a server in this process |
 //! | `protocol` | limits, keys, calls and replies; the script, and its model in Rust |
@@ -63,3 +64,4 @@ pub use self::mode::{
     WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
 pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Limit, LimitKind, Number};
+pub use self::region::RegionPolicy;

@@ -12,7 +12,7 @@
 //!
 //! - the region's **own** total in the current window and in the window before: the units that its processes admitted;
 //! - the last known totals of each **other** region, apart from its own total;
-//! - the **base** of the region's share: its own total, and the total of the others, at the last renewal.
+//! - the **base** of the region's share: its own total at the last renewal.
 //!
 //! A region reports its own total and nothing else. If it reported what others told it, the totals would come back to
 //! the regions that reported them, and would grow without end.
@@ -38,7 +38,7 @@ mod totals;
 pub(crate) use self::call::{Claim, RegionCall, RegionQuestion, RegionReply};
 pub(crate) use self::exchange::{RegionLink, pause};
 pub(crate) use self::model::RegionState;
-#[cfg(any(test, feature = "simulation"))]
-pub(crate) use self::policy::RegionBound;
 pub use self::policy::RegionPolicy;
 pub(crate) use self::policy::{Portion, RegionTerms};
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) use self::policy::{RegionBound, quantum};

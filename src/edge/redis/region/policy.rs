@@ -52,10 +52,14 @@ pub(crate) struct RegionTerms {
 }
 
 impl RegionTerms {
-    /// The growth of the own total that is worth an exchange: 1/64 of the limit, and at least one unit.
     pub(crate) fn quantum(&self) -> u64 {
-        (self.windows.limit / 64).max(1)
+        quantum(self.windows.limit)
     }
+}
+
+/// The growth of a region's total that is worth an exchange: 1/64 of the limit, and at least one unit.
+pub(crate) fn quantum(limit: u64) -> u64 {
+    (limit / 64).max(1)
 }
 
 /// What all regions together may admit beyond the limit, for one key in one window.
@@ -103,11 +107,17 @@ impl RegionBound {
 
     /// The bound in the window in which a partition begins. `seen` is the number of units that every region knew at
     /// that time, and `unseen` is the number of admitted units that not every region knew.
+    ///
+    /// *Proof for `Share`.* Let `S` be the units that a region knows at the cut, and `u` the units that it admitted since
+    /// its last renewal. It may still admit `w · (L - (S - u)) - u`, which is at most `w · (L - S)`. All parts `w` have the
+    /// sum one. So all regions together admit at most what `L` leaves of the units that they know.
     pub(crate) fn at_cut(&self, seen: u64, unseen: u64) -> u64 {
         let others = self.regions.saturating_sub(1);
         match self.policy {
-            RegionPolicy::AsLastKnown => others.saturating_mul(self.limit.saturating_sub(seen)),
-            RegionPolicy::Share => unseen.saturating_add(self.regions).min(self.in_calm(u64::MAX)),
+            RegionPolicy::AsLastKnown => {
+                others.saturating_mul(self.limit.saturating_sub(seen)).max(self.in_calm(unseen))
+            }
+            RegionPolicy::Share => self.in_calm(unseen.saturating_add(self.regions)),
         }
     }
 
@@ -151,6 +161,7 @@ mod tests {
         assert_eq!(ten.in_calm(u64::MAX), 12_020, "two limits, and the rounding");
         assert_eq!((known.in_partition(), share.in_partition()), (12_000, 0));
         assert_eq!((known.at_cut(3_000, 500), share.at_cut(3_000, 500)), (6_000, 503));
+        assert_eq!(known.at_cut(9_000, 500), 500, "the limit was reached before");
         let alone = RegionBound { regions: 1, ..known };
         assert_eq!((alone.in_calm(100), alone.in_partition()), (0, 0));
     }

@@ -8,12 +8,16 @@
 mod load;
 mod node;
 mod random;
+mod region_tally;
+mod regions;
 mod steps;
 mod tally;
 mod world;
 
 pub use self::load::Pattern;
 pub use self::node::Mode;
+pub use self::region_tally::{Phases, Worst};
+pub use self::regions::{Cut, Mistake, RegionOutcome, RegionSetup, run_regions};
 pub use self::steps::{Steps, Sum};
 pub use self::tally::Outcome;
 pub use self::world::{Faults, Network, Setup, run};

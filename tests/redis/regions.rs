@@ -1,0 +1,144 @@
+//! Several regions in virtual time: what they admit together stays within the bounds of both policies.
+
+use std::time::Duration;
+
+use tollgate::Quota;
+use tollgate::redis::simulation::{Cut, Mistake, RegionOutcome, RegionSetup, run_regions};
+use tollgate::redis::{Limit, RegionPolicy};
+
+fn setup(policy: RegionPolicy, per_second: &[u64]) -> RegionSetup {
+    RegionSetup {
+        limit: Limit::fixed_window(Quota::per_minute(3_000)),
+        policy,
+        per_second: per_second.to_vec(),
+        processes: 1,
+        keys: 5,
+        seconds: 240,
+        interval: Duration::from_secs(1),
+        exchange: Duration::from_secs(5),
+        delay: Duration::from_millis(100),
+        lost: 0,
+        partition_ms: None,
+        skew: Duration::ZERO,
+        mistake: None,
+        seed: 7,
+    }
+}
+
+fn assert_bounded(setup: &RegionSetup) -> RegionOutcome {
+    let outcome = run_regions(setup);
+    println!("{setup:?}\n  {outcome:?}");
+    assert_eq!(outcome.over.violations(), 0, "{setup:?}\n{outcome:?}");
+    outcome
+}
+
+const POLICIES: [RegionPolicy; 2] = [RegionPolicy::Share, RegionPolicy::AsLastKnown];
+
+#[test]
+fn regions_in_calm_stay_within_bound() {
+    for policy in POLICIES {
+        for per_second in [&[100][..], &[50, 50, 50], &[140, 5, 5], &[100, 100, 100]] {
+            let outcome = assert_bounded(&setup(policy, per_second));
+            assert!(outcome.admitted > 0 && (per_second.len() == 1) == (outcome.exchanges == 0));
+        }
+    }
+}
+
+#[test]
+fn partition_stays_within_bound() {
+    for policy in POLICIES {
+        for cut in [Cut::All, Cut::First, Cut::OneWay] {
+            let mut setup = setup(policy, &[80, 80, 80]);
+            setup.partition_ms = Some((50_000, 200_000, cut));
+            setup.keys = 1;
+            let outcome = assert_bounded(&setup);
+            assert!(outcome.cut_off[0] > 0 && outcome.cut_off[1] == 0, "{outcome:?}");
+            assert_eq!(outcome.disagreements, 0, "{outcome:?}");
+            assert!(outcome.over.inside.windows > 0);
+        }
+    }
+}
+
+#[test]
+fn ten_regions_with_faults_stay_within_bound() {
+    for policy in POLICIES {
+        let mut setup = setup(policy, &[30; 10]);
+        setup.keys = 3;
+        assert_bounded(&setup);
+        setup.lost = 20;
+        assert_bounded(&setup);
+        setup.processes = 4;
+        assert_bounded(&setup);
+    }
+}
+
+#[test]
+fn cold_burst_stays_within_bound() {
+    for policy in POLICIES {
+        let mut setup = setup(policy, &[2_000, 2_000, 2_000]);
+        (setup.keys, setup.seconds) = (1, 70);
+        let outcome = assert_bounded(&setup);
+        assert_eq!(outcome.over.calm.over > 2_000, policy == RegionPolicy::AsLastKnown, "{outcome:?}");
+    }
+}
+
+#[test]
+fn small_limits_stay_within_bound() {
+    for policy in POLICIES {
+        for limit in [3, 10, 100] {
+            let mut setup = setup(policy, &[5, 5, 1]);
+            setup.limit = Limit::fixed_window(Quota::per_minute(limit));
+            let outcome = assert_bounded(&setup);
+            assert!(outcome.admitted >= 4 * limit * u64::from(setup.keys) * 9 / 10, "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn different_clocks_stay_within_bound() {
+    for policy in POLICIES {
+        for skew_ms in [50, 2_000, 20_000] {
+            let mut setup = setup(policy, &[60, 60, 60]);
+            setup.skew = Duration::from_millis(skew_ms);
+            assert_bounded(&setup);
+        }
+    }
+}
+
+#[test]
+fn sliding_windows_of_regions_stay_within_bound() {
+    for policy in POLICIES {
+        for partition_ms in [None, Some((50_000, 200_000, Cut::All))] {
+            let mut setup = setup(policy, &[60, 60, 10]);
+            setup.limit = Limit::sliding_window(Quota::per_minute(3_000));
+            (setup.keys, setup.partition_ms) = (2, partition_ms);
+            assert_bounded(&setup);
+        }
+    }
+}
+
+/// The controls: the assertions of this file find both mistakes.
+#[test]
+fn region_mistakes_break_the_bounds() {
+    let mut setup = setup(RegionPolicy::Share, &[100, 100, 100]);
+    (setup.keys, setup.partition_ms) = (1, Some((50_000, 200_000, Cut::All)));
+    setup.mistake = Some(Mistake::RenewalWithoutNews);
+    let outcome = run_regions(&setup);
+    assert!(outcome.over.inside.violations > 0, "{outcome:?}");
+
+    setup.partition_ms = None;
+    setup.policy = RegionPolicy::AsLastKnown;
+    setup.per_second = vec![10, 10, 10];
+    setup.mistake = None;
+    assert_eq!(run_regions(&setup).admitted, run_regions(&setup).offered, "below the limit, all is admitted");
+    setup.mistake = Some(Mistake::Echo);
+    let outcome = run_regions(&setup);
+    assert!(outcome.admitted < outcome.offered, "{outcome:?}");
+}
+
+#[test]
+fn same_seed_gives_same_region_run() {
+    let setup = setup(RegionPolicy::Share, &[20, 20]);
+    assert_eq!(run_regions(&setup), run_regions(&setup));
+    assert_ne!(run_regions(&setup), run_regions(&RegionSetup { seed: 8, ..setup }));
+}
