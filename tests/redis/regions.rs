@@ -60,10 +60,12 @@ fn partition_stays_within_bound() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn ten_regions_with_faults_stay_within_bound() {
     for policy in POLICIES {
-        let mut setup = setup(policy, &[30; 10]);
-        setup.keys = 3;
+        let mut setup = setup(policy, &[15; 10]);
+        setup.limit = Limit::fixed_window(Quota::per_minute(1_500));
+        (setup.keys, setup.seconds) = (3, 130);
         assert_bounded(&setup);
         setup.lost = 20;
         assert_bounded(&setup);
@@ -76,7 +78,7 @@ fn ten_regions_with_faults_stay_within_bound() {
 fn cold_burst_stays_within_bound() {
     for policy in POLICIES {
         let mut setup = setup(policy, &[2_000, 2_000, 2_000]);
-        (setup.keys, setup.seconds) = (1, 70);
+        (setup.keys, setup.seconds) = (1, 12);
         let outcome = assert_bounded(&setup);
         assert_eq!(outcome.over.calm.over > 2_000, policy == RegionPolicy::AsLastKnown, "{outcome:?}");
     }
@@ -89,12 +91,18 @@ fn small_limits_stay_within_bound() {
             let mut setup = setup(policy, &[5, 5, 1]);
             setup.limit = Limit::fixed_window(Quota::per_minute(limit));
             let outcome = assert_bounded(&setup);
-            assert!(outcome.admitted >= 4 * limit * u64::from(setup.keys) * 9 / 10, "{outcome:?}");
+            if limit <= 10 {
+                assert!(
+                    outcome.admitted >= 4 * limit * u64::from(setup.keys),
+                    "no unit is lost: {outcome:?}"
+                );
+            }
         }
     }
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn different_clocks_stay_within_bound() {
     for policy in POLICIES {
         for skew_ms in [50, 2_000, 20_000] {
@@ -106,6 +114,7 @@ fn different_clocks_stay_within_bound() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn sliding_windows_of_regions_stay_within_bound() {
     for policy in POLICIES {
         for partition_ms in [None, Some((50_000, 200_000, Cut::All))] {
@@ -138,7 +147,7 @@ fn region_mistakes_break_the_bounds() {
 
 #[test]
 fn same_seed_gives_same_region_run() {
-    let setup = setup(RegionPolicy::Share, &[20, 20]);
+    let setup = RegionSetup { keys: 1, ..setup(RegionPolicy::Share, &[20, 20]) };
     assert_eq!(run_regions(&setup), run_regions(&setup));
     assert_ne!(run_regions(&setup), run_regions(&RegionSetup { seed: 8, ..setup }));
 }

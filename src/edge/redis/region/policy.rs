@@ -121,11 +121,12 @@ impl RegionBound {
         }
     }
 
-    /// The bound in each window that lies inside a partition.
-    pub(crate) fn in_partition(&self) -> u64 {
+    /// The bound in each window that lies inside a partition. `unseen` is 0, except for a sliding window that also counts
+    /// the window in which the partition began: then it is the number for [`at_cut`](Self::at_cut).
+    pub(crate) fn in_partition(&self, unseen: u64) -> u64 {
         match self.policy {
             RegionPolicy::AsLastKnown => self.regions.saturating_sub(1).saturating_mul(self.limit),
-            RegionPolicy::Share => 0,
+            RegionPolicy::Share => unseen,
         }
     }
 }
@@ -159,10 +160,10 @@ mod tests {
         assert_eq!((known.in_calm(u64::MAX), share.in_calm(u64::MAX)), (12_000, 12_000));
         let ten = RegionBound { regions: 10, ..share };
         assert_eq!(ten.in_calm(u64::MAX), 12_020, "two limits, and the rounding");
-        assert_eq!((known.in_partition(), share.in_partition()), (12_000, 0));
+        assert_eq!((known.in_partition(0), share.in_partition(0)), (12_000, 0));
         assert_eq!((known.at_cut(3_000, 500), share.at_cut(3_000, 500)), (6_000, 503));
         assert_eq!(known.at_cut(9_000, 500), 500, "the limit was reached before");
         let alone = RegionBound { regions: 1, ..known };
-        assert_eq!((alone.in_calm(100), alone.in_partition()), (0, 0));
+        assert_eq!((alone.in_calm(100), alone.in_partition(0)), (0, 0));
     }
 }

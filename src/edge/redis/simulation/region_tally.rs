@@ -92,6 +92,7 @@ impl Admissions {
         let own = regions * over_at_most(limit, setup.processes.into());
         let cut = setup.partition_ms.map(|(from, until, _)| [from, until].map(|ms| START + ms * 1_000_000));
         for all in self.keys.values() {
+            let mut unseen_at_cut = 0;
             for (index, window) in self.windows_of(all) {
                 let (begin, end) = (index * period_ns, (index + 1) * period_ns);
                 let each = (0..self.regions).map(|region| within(&window.all, region, age_ns));
@@ -103,11 +104,14 @@ impl Admissions {
                         if from >= begin {
                             let known = from.saturating_sub(age_ns);
                             let seen = window.all.iter().filter(|(at, _)| *at < known).count() as u64;
-                            (&mut phases.cut, bound.at_cut(seen, each.iter().sum()))
+                            unseen_at_cut = each.iter().sum();
+                            (&mut phases.cut, bound.at_cut(seen, unseen_at_cut))
                         } else if until < end {
                             (&mut phases.healed, bound.in_calm(u64::MAX))
                         } else {
-                            (&mut phases.inside, bound.in_partition())
+                            let counts_cut = self.windows.slides && begin < from + period_ns;
+                            let unseen = if counts_cut { unseen_at_cut + regions } else { 0 };
+                            (&mut phases.inside, bound.in_partition(unseen))
                         }
                     }
                     _ => (&mut phases.calm, bound.in_calm(unseen)),
