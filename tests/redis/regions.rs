@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use crate::servers::Server;
 use tollgate::Quota;
-use tollgate::redis::simulation::{Cut, Mistake, RegionOutcome, RegionSetup, run_regions};
+use tollgate::redis::simulation::{
+    Cut, Mistake, RegionOutcome, RegionSetup, compare_region_script, run_regions,
+};
 use tollgate::redis::{Limit, RegionPolicy};
 
 fn setup(policy: RegionPolicy, per_second: &[u64]) -> RegionSetup {
@@ -150,4 +153,22 @@ fn same_seed_gives_same_region_run() {
     let setup = RegionSetup { keys: 1, ..setup(RegionPolicy::Share, &[20, 20]) };
     assert_eq!(run_regions(&setup), run_regions(&setup));
     assert_ne!(run_regions(&setup), run_regions(&RegionSetup { seed: 8, ..setup }));
+}
+
+#[test]
+fn region_script_matches_model() {
+    let Some(server) = Server::start() else { return };
+    let minute = |limit| Quota::per_minute(limit);
+    let limits = [
+        Limit::fixed_window(minute(7)),
+        Limit::fixed_window(minute(10_000)),
+        Limit::sliding_window(minute(100)),
+        Limit::sliding_window(minute(1_000)).strict(),
+    ];
+    for (number, limit) in (0..).zip(limits) {
+        for (policy, seed) in POLICIES.into_iter().zip([10, 20]) {
+            let compared = compare_region_script(&server.url(), limit, policy, seed + number, 400);
+            assert_eq!(compared, Ok(()), "{limit:?}");
+        }
+    }
 }

@@ -33,6 +33,7 @@ mod call;
 mod exchange;
 mod model;
 mod policy;
+pub(crate) mod script;
 mod totals;
 
 pub(crate) use self::call::{Claim, RegionCall, RegionQuestion, RegionReply};

@@ -1,0 +1,78 @@
+//! Compares the script of regions on a real server with its model, for tests.
+
+use std::sync::Arc;
+
+use super::random::SplitMix64;
+use crate::edge::redis::protocol::script::By;
+use crate::edge::redis::protocol::{Arithmetic, Limit, Plan};
+use crate::edge::redis::region::{
+    Portion, RegionCall, RegionPolicy, RegionQuestion, RegionState, RegionTerms, script,
+};
+
+const SECOND: u64 = 1_000_000;
+
+/// Asks the script and its model the same random questions about one key.
+///
+/// # Errors
+/// Returns the first question with different replies, or the error of the server.
+pub fn compare_region_script(
+    url: &str,
+    limit: Limit,
+    policy: RegionPolicy,
+    seed: u64,
+    questions: u64,
+) -> Result<(), String> {
+    let text = |error: ::redis::RedisError| error.to_string();
+    let mut connection =
+        ::redis::Client::open(url).and_then(|client| client.get_connection()).map_err(text)?;
+    let plan = Plan::new(&[limit]).map_err(|error| error.to_string())?;
+    let Some(Arithmetic::Windows(windows)) = plan.parts().first().map(|part| part.kind) else {
+        return Err("the limit has no windows".to_owned());
+    };
+    let others = ["east", "south pole"].map(Box::<str>::from);
+    let terms = Arc::new(RegionTerms {
+        windows,
+        policy,
+        portion: Portion { from: 1, to: 3, of: 4 },
+        others: others.into_iter().collect(),
+    });
+    let mut random = SplitMix64(seed);
+    let mut state = RegionState::default();
+    let name = format!("compare:{{{seed}}}").into_bytes();
+    let mut now_us = 1_700_000_000 * SECOND;
+    let mut round = 0;
+    for _ in 0..questions {
+        match random.below(40) {
+            0 => now_us -= random.below(3) * windows.period_us,
+            1 => now_us += random.below(3) * windows.period_us,
+            _ => now_us += random.below(windows.period_us / 16),
+        }
+        let index = (now_us / windows.period_us + random.below(5)).saturating_sub(2);
+        let from: Box<str> =
+            ["east", "south pole", "north"][usize::try_from(random.below(3)).unwrap_or(0)].into();
+        let mut units = || random.below(windows.limit / 2 + 2);
+        let (totals, floor, total, cost) = ([units(), units()], [units(), units()], units(), units() / 4);
+        let ask = match random.below(6) {
+            0 => RegionQuestion::Peek,
+            1 => RegionQuestion::Check { cost },
+            2 | 3 => RegionQuestion::Post { process: random.below(4), epoch: index, total },
+            4 => RegionQuestion::Tell { from, index, totals },
+            _ => {
+                let round = round + random.below(2);
+                RegionQuestion::Hear { from, round, index, totals, of: index, floor }
+            }
+        };
+        let pause_us = 5 * SECOND + random.below(SECOND);
+        let call = RegionCall { name: name.clone(), terms: Arc::clone(&terms), pause_us, ask };
+        let expected = state.answer(&call, now_us);
+        let value = script::command(&call, Some(now_us), By::Text).query(&mut connection).map_err(text)?;
+        let found = script::reply(&value).map_err(|error| error.to_string())?;
+        if expected != found {
+            return Err(format!(
+                "{call:?} at {now_us}: the model answers {expected:?}, the script {found:?}"
+            ));
+        }
+        round = round.max(found.round);
+    }
+    Ok(())
+}
