@@ -61,7 +61,7 @@ pub use self::client::{
 pub use self::guard::{BreakerState, Health};
 pub use self::mode::{
     AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, LeaseBuilder, LeaseLimiter, LeaseStats,
-    WriteBackBuilder, WriteBackLimiter, WriteBackStats,
+    RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
 pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Limit, LimitKind, Number};
 pub use self::region::RegionPolicy;

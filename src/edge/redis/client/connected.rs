@@ -10,8 +10,9 @@ use super::connection::{Evicting, ServerConnection};
 use super::settings::Builder;
 use super::sharded::{Routes, ShardError, Shards};
 use crate::base::sync::Ordering;
-use crate::edge::redis::protocol::script;
+use crate::edge::redis::protocol::script::{self, By};
 use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transport};
+use crate::edge::redis::region::{RegionCall, RegionReply, RegionTransport, script as region_script};
 
 /// A client of one Redis or Valkey server, of a Cluster, or of [several](Client::sharded) of them, for async code on
 /// tokio.
@@ -215,5 +216,25 @@ impl Transport for Client {
             Topology::One(_) => 0,
             Topology::Cluster(nodes) => nodes.part(&call.tag),
         }
+    }
+}
+
+impl RegionTransport for Client {
+    async fn ask_region(&self, call: &RegionCall) -> Result<RegionReply, Error> {
+        let [Link { topology: Topology::One(line), .. }] = &*self.links else {
+            return Err(Error::new(
+                ErrorKind::Unreachable,
+                "a region needs one server, not a Cluster or a set of servers",
+            ));
+        };
+        let Ok(runtime) = Handle::try_current() else {
+            return Err(Error::new(ErrorKind::Unreachable, "a region needs a tokio runtime"));
+        };
+        let ask = async |by| line.ask(&runtime, &region_script::command(call, None, by), false).await;
+        let answer = match ask(By::Hash).await {
+            Err(error) if script::is_unknown(&error) => ask(By::Text).await,
+            other => other,
+        };
+        region_script::reply(&answer.map_err(|error| script::failure(&error))?)
     }
 }

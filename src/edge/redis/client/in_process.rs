@@ -11,6 +11,7 @@ use super::sharded::{Routes, ShardError, Shards};
 use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::model::{self, KeyState, MARGINS_US};
 use crate::edge::redis::protocol::{Call, Error, Limit, Reply, Transport};
+use crate::edge::redis::region::{RegionCall, RegionReply, RegionState, RegionTransport};
 
 /// A server in this process, for your tests and for simulations. It gives the same answers as the script on a real
 /// server, without a delay.
@@ -49,6 +50,8 @@ struct ServerState {
 #[derive(Default)]
 struct KeptKeys {
     held: HashMap<Vec<u8>, KeptKey, ahash::RandomState>,
+    /// The states of limits that several regions share, by the names of their keys.
+    regions: HashMap<Vec<u8>, RegionState, ahash::RandomState>,
     /// The number of keys at which the server looks for expired keys.
     sweep_at: usize,
 }
@@ -198,6 +201,19 @@ impl fmt::Debug for InProcess {
 impl Transport for InProcess {
     fn call(&self, call: &Call) -> impl Future<Output = Result<Reply, Error>> + Send {
         ready(Ok(self.answer(call)))
+    }
+}
+
+impl RegionTransport for InProcess {
+    fn ask_region(&self, call: &RegionCall) -> impl Future<Output = Result<RegionReply, Error>> + Send {
+        let server = &self.servers[0];
+        let mut keys = server.keys_now();
+        let now_us = server.clock.now().as_nanos() / 1_000;
+        if keys.regions.len() >= keys.sweep_at.max(SWEEP) {
+            keys.regions.retain(|_, state| !state.is_over(call.terms.windows.period_us, now_us));
+            keys.sweep_at = keys.regions.len() * 2;
+        }
+        ready(Ok(keys.regions.entry(call.name.clone()).or_default().answer(call, now_us)))
     }
 }
 

@@ -180,6 +180,8 @@ pub enum BuildError {
     Quota(QuotaError),
     /// The caller is not in a tokio runtime. The task that fetches or posts units needs one.
     NoRuntime,
+    /// The limit, the client or the names do not fit several regions. The text states the reason and the remedy.
+    Regions(Box<str>),
     /// The system could not start the thread that fetches or posts units.
     Thread(std::io::Error),
 }
@@ -188,6 +190,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Quota(error) => error.fmt(f),
+            Self::Regions(why) => f.write_str(why),
             Self::NoRuntime => f.write_str(
                 "the limiter needs a tokio runtime for its background task: build it inside one, or use the blocking client",
             ),
@@ -202,7 +205,7 @@ impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Quota(error) => Some(error),
-            Self::NoRuntime => None,
+            Self::NoRuntime | Self::Regions(_) => None,
             Self::Thread(error) => Some(error),
         }
     }

@@ -50,7 +50,7 @@ macro_rules! blocking {
                 let $builder { builder, options, clock } = this;
                 let (builder, thread) = $crate::edge::redis::client::on_thread(builder);
                 let tasks = $crate::edge::redis::client::Tasks::on(&thread)?;
-                let inner = $make(tasks, $builder { builder, options, clock })?;
+                let inner = $make(tasks, $builder { builder, options: options.on_thread(), clock })?;
                 Ok(OnThread { inner, thread })
             };
             "Builds the limiter. Its task runs on the client's thread.",

@@ -20,4 +20,6 @@ pub(crate) mod write_back;
 
 pub use self::atomic::AtomicLimiter;
 pub use self::lease::{BlockingLeaseLimiter, LeaseBuilder, LeaseLimiter, LeaseStats};
-pub use self::write_back::{BlockingWriteBackLimiter, WriteBackBuilder, WriteBackLimiter, WriteBackStats};
+pub use self::write_back::{
+    BlockingWriteBackLimiter, RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
+};

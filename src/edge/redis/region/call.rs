@@ -1,9 +1,10 @@
 //! Calls to the server of a region, and its replies.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use super::policy::RegionTerms;
-use crate::edge::redis::protocol::{LimitState, Question, Reply};
+use crate::edge::redis::protocol::{Error, LimitState, Question, Reply, Transport};
 
 /// One question about one limit of one key.
 #[derive(Clone, Debug)]
@@ -55,6 +56,12 @@ pub(crate) struct RegionReply {
     pub(crate) known: [u64; 2],
 }
 
+/// Carries calls to the server of a region.
+pub(crate) trait RegionTransport: Transport + Clone {
+    /// Sends a call. The caller limits the time.
+    fn ask_region(&self, call: &RegionCall) -> impl Future<Output = Result<RegionReply, Error>> + Send;
+}
+
 /// The order to exchange a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "a claim that is not carried out delays the exchange by one interval"]
@@ -70,7 +77,7 @@ impl RegionQuestion {
     /// Returns the question of a mode as a question for a region's server. Returns `None` if regions do not support it.
     pub(crate) const fn of_mode(ask: &Question) -> Option<Self> {
         match *ask {
-            Question::Peek => Some(Self::Peek),
+            Question::Peek { .. } => Some(Self::Peek),
             Question::Check { cost } => Some(Self::Check { cost }),
             Question::Post { process, epoch, total } => Some(Self::Post { process, epoch, total }),
             _ => None,

@@ -36,7 +36,7 @@ mod policy;
 pub(crate) mod script;
 mod totals;
 
-pub(crate) use self::call::{Claim, RegionCall, RegionQuestion, RegionReply};
+pub(crate) use self::call::{Claim, RegionCall, RegionQuestion, RegionReply, RegionTransport};
 pub(crate) use self::exchange::{RegionLink, pause};
 pub(crate) use self::model::RegionState;
 pub use self::policy::RegionPolicy;

@@ -246,6 +246,11 @@ impl RegionState {
         reply
     }
 
+    /// Returns whether no window counts any more.
+    pub(crate) fn is_over(&self, period_us: u64, now_us: u64) -> bool {
+        self.windows.is_none_or(|windows| windows.index.saturating_add(3) <= now_us / period_us.max(1))
+    }
+
     /// Returns what is known of a region's total in this window.
     #[cfg(feature = "simulation")]
     pub(crate) fn known_of(&self, name: &str, index: u64) -> u64 {

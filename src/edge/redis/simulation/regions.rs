@@ -233,6 +233,7 @@ fn server(setup: &RegionSetup, windows: Windows, region: usize, regions: usize) 
 fn process(setup: &RegionSetup, plan: &Arc<Plan>, number: usize, servers: &[Server]) -> Process {
     let region = number % servers.len();
     let options = BookSettings {
+        routes: Arc::default(),
         head: b"regions:{".as_slice().into(),
         interval_ns: u64::try_from(setup.interval.as_nanos()).unwrap_or(u64::MAX),
         processes: setup.processes.max(1).into(),

@@ -2,6 +2,7 @@
 
 use super::limiter::{WriteBackLimiter, make};
 use super::options::WriteBackBuilder;
+use super::regions::RegionHealth;
 use super::stats::WriteBackStats;
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::redis::client::OnThread;
@@ -33,6 +34,13 @@ pub type BlockingWriteBackLimiter<C = QuantaClock> = OnThread<WriteBackLimiter<C
 blocking!(WriteBackBuilder => BlockingWriteBackLimiter by make, WriteBackStats);
 
 impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
+    /// Returns what this process knows of the other regions, in the order in which the builder received them. Empty if
+    /// there is only one region.
+    #[must_use]
+    pub fn regions(&self) -> Vec<RegionHealth> {
+        self.inner.regions()
+    }
+
     /// Posts all units that are not yet posted. Returns the number of units that could not be posted.
     pub fn flush(&self) -> u64 {
         self.thread.block_on(self.inner.flush())

@@ -8,11 +8,13 @@ use tokio::sync::Notify;
 use super::basis::{Basis, WriteBackCheck};
 use super::book::{BookSettings, WriteBackBook};
 use super::options::WriteBackBuilder;
+use super::regions::{Regions, prepare};
 use crate::base::clock::{Clock, Timestamp, saturating_nanos, unix_nanos};
 use crate::base::sync::AtomicU64;
 use crate::edge::redis::client::{BuildError, OnFailure, Tasks};
 use crate::edge::redis::mode::dispatch::Dispatch;
-use crate::edge::redis::protocol::{Answer, DecidedBy, Key, Transport};
+use crate::edge::redis::protocol::{Answer, DecidedBy, Key};
+use crate::edge::redis::region::RegionTransport;
 
 /// The maximum number of posts in flight to one server.
 const IN_FLIGHT: usize = 64;
@@ -26,22 +28,35 @@ pub(super) struct WriteBackCore<C> {
     /// 1 after the last post of the task.
     pub(super) flushed: AtomicU64,
     pub(super) timeout: Duration,
+    pub(super) regions: Option<Regions>,
 }
 
 impl<C: Clock> WriteBackCore<C> {
-    pub(super) fn new<T: Transport>(
+    pub(super) fn new<T: RegionTransport>(
         builder: WriteBackBuilder<T, C>,
         tasks: Tasks,
     ) -> Result<Self, BuildError> {
         let WriteBackBuilder { builder, options, clock } = builder;
-        let settings = builder.settings();
+        let mut settings = builder.settings();
         let on_failure = settings.on_failure;
         let processes = options.processes.unwrap_or(match on_failure {
             OnFailure::Local { processes } => processes,
             OnFailure::Open | OnFailure::Closed => 1,
         });
         let in_parts = builder.client.in_parts();
-        let dispatch = Dispatch::new("write_back()", builder.client, &settings, tasks, clock)?;
+        let mut regions = None;
+        let dispatch = if options.regions.own.is_empty() && options.regions.others.is_empty() {
+            Dispatch::new("write_back()", builder.client, &settings, tasks, clock)?
+        } else {
+            let (known, server, exchanger) = prepare(options.regions, &builder.client, &settings)?;
+            if let OnFailure::Local { processes } = &mut settings.on_failure {
+                // While the own server is unavailable, a process has a part of this region's share.
+                *processes = processes.saturating_mul(u32::try_from(known.portion.of).unwrap_or(u32::MAX));
+            }
+            tasks.runtime.spawn(exchanger.run());
+            regions = Some(known);
+            Dispatch::new("write_back()", server, &settings, tasks, clock)?
+        };
         let options = BookSettings {
             head: settings.head,
             routes: settings.routes,
@@ -52,7 +67,7 @@ impl<C: Clock> WriteBackCore<C> {
             process: ahash::RandomState::new().hash_one(unix_nanos()) >> 12,
             in_flight: IN_FLIGHT,
             in_parts,
-            portion: None,
+            portion: regions.as_ref().map(|regions| regions.portion),
         };
         Ok(Self {
             book: WriteBackBook::new(Arc::clone(&dispatch.plan), options, dispatch.waker()),
@@ -60,6 +75,7 @@ impl<C: Clock> WriteBackCore<C> {
             ended: Notify::new(),
             flushed: AtomicU64::new(0),
             timeout: settings.timeout,
+            regions,
         })
     }
 

@@ -11,6 +11,7 @@ use super::basis::{Basis, WriteBackCheck};
 use super::book::Post;
 use super::core::WriteBackCore;
 use super::options::WriteBackBuilder;
+use super::regions::{RegionHealth, Regions};
 use super::stats::WriteBackStats;
 use crate::base::clock::{Clock, QuantaClock};
 use crate::base::sync::Ordering;
@@ -18,7 +19,8 @@ use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
 use crate::edge::redis::guard::Health;
 use crate::edge::redis::mode::dispatch::StopOnDrop;
 use crate::edge::redis::mode::forms::builds_here;
-use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply, Transport};
+use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply};
+use crate::edge::redis::region::RegionTransport;
 
 /// The number of times that a call waits for an answer about its key, before it uses the decision that it has.
 const ROUNDS: usize = 4;
@@ -167,7 +169,7 @@ impl<C: Clock + Send + Sync + 'static> fmt::Debug for WriteBackLimiter<C> {
     }
 }
 
-pub(super) fn make<T: Transport, C: Clock + Send + Sync + 'static>(
+pub(super) fn make<T: RegionTransport, C: Clock + Send + Sync + 'static>(
     tasks: Tasks,
     builder: WriteBackBuilder<T, C>,
 ) -> Result<WriteBackLimiter<C>, BuildError> {
@@ -345,6 +347,13 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     #[must_use]
     pub fn stats(&self) -> WriteBackStats {
         self.core.book.counted(self.core.dispatch.now_ns())
+    }
+
+    /// Returns what this process knows of the other regions, in the order in which the builder received them. Empty if
+    /// there is only one region.
+    #[must_use]
+    pub fn regions(&self) -> Vec<RegionHealth> {
+        self.core.regions.as_ref().map(Regions::health).unwrap_or_default()
     }
 
     /// Returns the health of the server.

@@ -6,6 +6,7 @@
 //! | `account` | the units admitted under one limit, the units posted, and the share |
 //! | `entry` | a key: its word, and the ledger with its accounts |
 //! | `poster` | the number by which the shared state identifies a poster |
+//! | `regions` | several regions: the calls to the own server, and the exchange of totals |
 //! | `offset` | the server's windows in terms of the local clock |
 //! | `lanes` | the keys that wait for a post, for each server |
 //! | `basis` | the result of a check, and what it rests on |
@@ -27,6 +28,7 @@ mod limiter;
 mod offset;
 mod options;
 mod poster;
+mod regions;
 mod stats;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
@@ -36,6 +38,7 @@ pub use self::blocking::BlockingWriteBackLimiter;
 pub(crate) use self::book::{BookSettings, Post, WriteBackBook};
 pub use self::limiter::WriteBackLimiter;
 pub use self::options::WriteBackBuilder;
+pub use self::regions::RegionHealth;
 pub use self::stats::WriteBackStats;
 
 /// The bound on the over-admission of all processes together, for one key, in requests of one unit: in one window, or

@@ -1,0 +1,273 @@
+//! Several regions: the calls to the own server, and the task that exchanges totals.
+//!
+//! 1. A post goes to the own server. Its reply may contain a claim, which is put into a queue.
+//! 2. A task takes claims from the queue. It sends the own totals to all other regions at the same time.
+//! 3. Each reply is reported to the own server.
+//!
+//! A claim that is lost (a full queue, a process that stops, a call without an answer) delays the exchange of its key by
+//! one interval. So nothing here is retried.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::base::clock::{Clock, saturating_nanos};
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::edge::redis::client::{BuildError, OnThread, Settings};
+use crate::edge::redis::protocol::{Arithmetic, Call, Error, ErrorKind, Plan, Reply, Transport};
+use crate::edge::redis::region::{
+    Claim, Portion, RegionCall, RegionLink, RegionPolicy, RegionQuestion, RegionTerms, RegionTransport, pause,
+};
+use crate::limiter::wait::TokioClock;
+
+/// The maximum number of claims that wait, and of claims that are carried out at the same time.
+const CLAIMS: [usize; 2] = [4_096, 256];
+/// The maximum number of regions. A post reads the totals of all regions.
+const MOST_REGIONS: usize = 32;
+/// How long a call to another region may take, unless the exchange interval is shorter.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// A window contains at least this many exchange intervals.
+const EXCHANGES: u32 = 10;
+
+#[derive(Clone, Debug)]
+pub(super) struct RegionOptions<T> {
+    /// The name of this region. Empty if there is only one region.
+    pub(super) own: Box<str>,
+    pub(super) others: Vec<(Box<str>, T)>,
+    pub(super) policy: RegionPolicy,
+    pub(super) interval: Duration,
+}
+
+impl<T> Default for RegionOptions<T> {
+    fn default() -> Self {
+        let (own, policy) = (Box::default(), RegionPolicy::default());
+        Self { own, others: Vec::new(), policy, interval: Duration::from_secs(5) }
+    }
+}
+
+impl<T> RegionOptions<OnThread<T>> {
+    pub(super) fn on_thread(self) -> RegionOptions<T> {
+        let Self { own, others, policy, interval } = self;
+        let others = others.into_iter().map(|(name, client)| (name, client.inner)).collect();
+        RegionOptions { own, others, policy, interval }
+    }
+}
+
+/// What a process knows of another region.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct RegionHealth {
+    /// The name of the region.
+    pub name: Box<str>,
+    /// Whether calls from this process have not been answered for three exchange intervals. While no key is exchanged,
+    /// no call is sent, and the value does not change.
+    pub is_cut_off: bool,
+    /// The time since the last answer, or `None` if there was none.
+    pub last_answer: Option<Duration>,
+}
+
+/// The regions of a limiter.
+pub(super) struct Regions {
+    pub(super) portion: Portion,
+    peers: Arc<[Peer]>,
+    interval_ns: u64,
+    clock: TokioClock,
+}
+
+struct Peer {
+    name: Box<str>,
+    link: RegionLink,
+    in_flight: AtomicU64,
+}
+
+impl Regions {
+    /// What this process knows of the other regions.
+    pub(super) fn health(&self) -> Vec<RegionHealth> {
+        let now_ns = self.clock.now().as_nanos();
+        let health = |peer: &Peer| RegionHealth {
+            name: peer.name.clone(),
+            is_cut_off: peer.link.is_cut_off(self.interval_ns, now_ns),
+            last_answer: peer.link.age_ns(now_ns).map(Duration::from_nanos),
+        };
+        self.peers.iter().map(health).collect()
+    }
+}
+
+/// The server of this region, which answers the questions of a mode.
+pub(super) struct OwnServer<T> {
+    server: T,
+    /// What each limit needs, by its index.
+    terms: Box<[Arc<RegionTerms>]>,
+    interval_us: u64,
+    claims: mpsc::Sender<Claim>,
+    random: ahash::RandomState,
+    /// The number of calls.
+    calls: AtomicU64,
+}
+
+/// Carries out claims.
+pub(super) struct Exchanger<T> {
+    own: Box<str>,
+    server: T,
+    servers: Vec<T>,
+    peers: Arc<[Peer]>,
+    claims: mpsc::Receiver<Claim>,
+    interval_ns: u64,
+    timeouts: [Duration; 2],
+    clock: TokioClock,
+}
+
+fn refused<T>(why: String) -> Result<T, BuildError> {
+    Err(BuildError::Regions(why.into()))
+}
+
+/// Prepares a limiter of several regions.
+pub(super) fn prepare<T: RegionTransport>(
+    options: RegionOptions<T>,
+    server: &T,
+    settings: &Settings,
+) -> Result<(Regions, OwnServer<T>, Exchanger<T>), BuildError> {
+    let RegionOptions { own, others, policy, interval } = options;
+    let (names, servers): (Vec<Box<str>>, Vec<T>) = others.into_iter().unzip();
+    let mut all: Vec<&str> = names.iter().map(|name| &**name).chain([&*own]).collect();
+    all.sort_unstable();
+    let regions = all.len();
+    if all.contains(&"") || all.windows(2).any(|pair| pair[0] == pair[1]) || regions > MOST_REGIONS {
+        return refused(format!(
+            "regions: at most {MOST_REGIONS} regions, with different names that are not empty"
+        ));
+    }
+    if !settings.routes.names().is_empty() {
+        return refused(
+            "regions: a set of servers is not supported; use one server in each region".to_owned(),
+        );
+    }
+    if server.in_parts() || servers.iter().any(Transport::in_parts) {
+        return refused("regions: a Cluster is not supported; use one server in each region".to_owned());
+    }
+    let place = all.iter().position(|name| *name == &*own).unwrap_or(0) as u64;
+    let portion = Portion { from: place, to: place + 1, of: regions as u64 };
+    let plan = Plan::new(&settings.limits)?;
+    let terms = plan.parts().iter().map(|part| {
+        let quota = part.limit.quota();
+        let Arithmetic::Windows(windows) = part.kind else {
+            return refused(format!(
+                "regions: {quota} with GCRA has no windows whose totals can be compared; use a fixed or a sliding window, or a \
+                 part of the rate in each region"
+            ));
+        };
+        let shortest = interval.saturating_mul(EXCHANGES);
+        if quota.period() < shortest {
+            return refused(format!(
+                "regions: the window of {quota} is shorter than {EXCHANGES} exchange intervals ({shortest:?}); use a shorter \
+                 exchange interval, or a part of the limit in each region"
+            ));
+        }
+        if windows.limit < portion.of || windows.limit > (1 << 53) / portion.of {
+            return refused(format!("regions: {quota} is too small or too large for {regions} regions"));
+        }
+        Ok(Arc::new(RegionTerms { windows, policy, portion, others: names.clone().into() }))
+    });
+    let terms = terms.collect::<Result<Box<[_]>, _>>()?;
+    let (sender, receiver) = mpsc::channel(CLAIMS[0]);
+    let peer = |name: &Box<str>| Peer {
+        name: name.clone(),
+        link: RegionLink::default(),
+        in_flight: AtomicU64::new(0),
+    };
+    let peers: Arc<[Peer]> = names.iter().map(peer).collect();
+    let (interval_ns, clock) = (saturating_nanos(interval), TokioClock::new());
+    let own_server = OwnServer {
+        server: server.clone(),
+        terms,
+        interval_us: interval_ns / 1_000,
+        claims: sender,
+        random: ahash::RandomState::new(),
+        calls: AtomicU64::new(0),
+    };
+    let exchanger = Exchanger {
+        own,
+        server: server.clone(),
+        servers,
+        peers: Arc::clone(&peers),
+        claims: receiver,
+        interval_ns,
+        timeouts: [settings.timeout, interval.min(TIMEOUT)],
+        clock: clock.clone(),
+    };
+    Ok((Regions { portion, peers, interval_ns, clock }, own_server, exchanger))
+}
+
+impl<T: RegionTransport> Transport for OwnServer<T> {
+    fn evicts(&self, server: usize) -> bool {
+        self.server.evicts(server)
+    }
+
+    async fn call(&self, call: &Call) -> Result<Reply, Error> {
+        let unsupported =
+            || Error::new(ErrorKind::Refused, "several regions cannot decide several limits in one call");
+        let &[part] = call.plan.parts() else { return Err(unsupported()) };
+        let terms = self.terms.get(part.index).ok_or_else(unsupported)?;
+        let ask = RegionQuestion::of_mode(&call.ask).ok_or_else(unsupported)?;
+        // Ordering: Relaxed. The number only makes the pauses differ.
+        let random = self.random.hash_one(self.calls.fetch_add(1, Ordering::Relaxed));
+        let call = RegionCall {
+            name: [&*call.tag, format!(":r{}", part.name()).as_bytes()].concat(),
+            terms: Arc::clone(terms),
+            pause_us: pause(self.interval_us, random),
+            ask,
+        };
+        let reply = self.server.ask_region(&call).await?;
+        if let Some(claim) = reply.claim(&call) {
+            // If the queue is full, the key is exchanged one interval later.
+            let _ = self.claims.try_send(claim);
+        }
+        Ok(reply.for_mode(terms))
+    }
+}
+
+impl<T: RegionTransport> Exchanger<T> {
+    /// Carries out claims until the limiter is dropped.
+    pub(super) async fn run(mut self) {
+        let mut exchanges = JoinSet::new();
+        while let Some(claim) = self.claims.recv().await {
+            while exchanges.len() >= CLAIMS[1] * self.servers.len().max(1) {
+                let _ = exchanges.join_next().await;
+            }
+            while exchanges.try_join_next().is_some() {}
+            let now_ns = self.clock.now().as_nanos();
+            for (at, (other, peer)) in self.servers.iter().zip(&*self.peers).enumerate() {
+                // Ordering: Relaxed, here and below. The number only limits how often a silent region is called.
+                let is_busy = peer.in_flight.load(Ordering::Relaxed) > 0;
+                if is_busy && peer.link.is_cut_off(self.interval_ns, now_ns) {
+                    continue;
+                }
+                peer.in_flight.fetch_add(1, Ordering::Relaxed);
+                peer.link.sent(now_ns);
+                let tell = claim.tell(&self.own);
+                let (server, other, claim) = (self.server.clone(), other.clone(), claim.clone());
+                let (peers, timeouts, clock) = (Arc::clone(&self.peers), self.timeouts, self.clock.clone());
+                exchanges.spawn(async move {
+                    let peer = &peers[at];
+                    let call = |ask| RegionCall {
+                        name: claim.name.clone(),
+                        terms: Arc::clone(&claim.terms),
+                        pause_us: 0,
+                        ask,
+                    };
+                    let told = timeout(timeouts[1], other.ask_region(&call(tell))).await;
+                    peer.in_flight.fetch_sub(1, Ordering::Relaxed);
+                    if let Ok(Ok(reply)) = told {
+                        peer.link.answered(clock.now().as_nanos());
+                        let hear = call(claim.hear(&peer.name, &reply));
+                        // If the own server does not answer, the next exchange reports again.
+                        let _ = timeout(timeouts[0], server.ask_region(&hear)).await;
+                    }
+                });
+            }
+        }
+    }
+}
