@@ -7,4 +7,5 @@
 
 mod limiter;
 mod orders;
+mod regions;
 mod server;

@@ -1,0 +1,207 @@
+//! Write-back limiters of several regions: what a build refuses, and what real servers admit with delays, lost answers,
+//! and a partition that heals.
+
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
+use std::time::{Duration, Instant};
+
+use tollgate::Quota;
+use tollgate::redis::{Client, InProcess, Limit, RegionPolicy, WriteBackLimiter};
+
+use crate::servers::{Proxy, Server};
+
+const NAMES: [&str; 3] = ["east", "north", "west"];
+const EXCHANGE: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_millis(50);
+
+#[tokio::test(flavor = "current_thread")]
+async fn unsuitable_regions_are_refused_with_reason() {
+    let server = InProcess::default();
+    let refused = |limit: Limit, own: &str, others: &[&str]| {
+        let others: Vec<_> = others.iter().map(|name| (*name, InProcess::default())).collect();
+        let builder = server.limiter("api", limit).write_back().regions(own, others);
+        builder.build().map(drop).unwrap_err().to_string()
+    };
+    let good = Limit::fixed_window(Quota::per_minute(100));
+    for (text, limit, own, others) in [
+        ("GCRA", Limit::gcra(Quota::per_second(5)), "east", &["west"][..]),
+        ("exchange intervals", Limit::fixed_window(Quota::per_second(100)), "east", &["west"]),
+        ("too small", Limit::fixed_window(Quota::per_minute(1)), "east", &["west"]),
+        ("different names", good, "east", &["east"]),
+        ("different names", good, "", &["east"]),
+        ("different names", good, "east", &["a"; 40]),
+    ] {
+        let error = refused(limit, own, others);
+        assert!(error.contains(text), "{error}");
+    }
+    let cluster = Client::cluster(["redis://127.0.0.1:1/"]).unwrap();
+    let builder = cluster.limiter("api", good).write_back().regions("east", []);
+    assert!(builder.build().unwrap_err().to_string().contains("Cluster"));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn two_regions_admit_the_limit_together() {
+    let servers = NAMES.map(|_| InProcess::default());
+    let limit = Limit::fixed_window(Quota::per_day(90));
+    let limiters: Vec<_> = (0..3)
+        .map(|own| {
+            let builder = servers[own].limiter("api", limit).write_back().interval(Duration::from_millis(5));
+            let others =
+                (0..3).filter(|other| *other != own).map(|other| (NAMES[other], servers[other].clone()));
+            builder.regions(NAMES[own], others).exchange_interval(Duration::from_millis(10)).build().unwrap()
+        })
+        .collect();
+    let mut admitted = [0; 3];
+    for _ in 0..60 {
+        for (limiter, admitted) in limiters.iter().zip(&mut admitted).take(2) {
+            *admitted += (0..5).filter(|_| limiter.check("a").is_allowed()).count();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let all: usize = admitted.iter().sum();
+    assert!((85..=96).contains(&all), "the share of the idle region is used: {admitted:?}");
+    let links = limiters[0].regions();
+    assert!(links.iter().all(|link| !link.is_cut_off && link.last_answer.is_some()), "{links:?}");
+    assert_eq!(links.iter().map(|link| &*link.name).collect::<Vec<_>>(), ["north", "west"]);
+}
+
+#[test]
+fn blocking_limiter_shares_limit_between_regions() {
+    let servers = [(); 2].map(|()| InProcess::default().blocking());
+    let limit = Limit::fixed_window(Quota::per_day(100));
+    let builder = servers[0].limiter("api", limit).write_back().regions("a", [("b", servers[1].clone())]);
+    let limiter = builder.build().unwrap();
+    let admitted = (0..200).filter(|_| limiter.check_wait("a").is_allowed()).count();
+    assert!((50..=76).contains(&admitted), "a half, and a half of the rest after one exchange: {admitted}");
+    assert_eq!(limiter.regions().len(), 1);
+}
+
+/// Three regions on real servers. The way from each region to each other has its own proxy.
+struct World {
+    servers: Vec<Server>,
+    proxies: Vec<((usize, usize), Proxy)>,
+    limiters: Vec<WriteBackLimiter>,
+}
+
+impl World {
+    fn start(policy: RegionPolicy) -> Option<Self> {
+        let servers = [Server::start()?, Server::start()?, Server::start()?];
+        let pairs = (0..3).flat_map(|from| (0..3).map(move |to| (from, to))).filter(|(from, to)| from != to);
+        let proxies: Vec<_> = pairs.map(|pair| (pair, Proxy::start(servers[pair.1].port()))).collect();
+        let limit = Limit::fixed_window(Quota::per_day(600));
+        let limiters = (0..3).map(|own| {
+            let ways = proxies.iter().filter(|((from, _), _)| *from == own);
+            let others = ways.map(|((_, to), proxy)| (NAMES[*to], Client::open(&proxy.url()).unwrap()));
+            let client = Client::open(&servers[own].url()).unwrap();
+            let builder = client.limiter("api", limit).timeout(Duration::from_millis(500)).write_back();
+            let builder = builder.regions(NAMES[own], others).region_policy(policy);
+            builder.interval(INTERVAL).exchange_interval(EXCHANGE).build().unwrap()
+        });
+        Some(Self { limiters: limiters.collect(), servers: servers.into(), proxies })
+    }
+
+    /// About 100 requests a second in each region. Returns what was admitted.
+    async fn load(&self, key: &str, time: Duration) -> u64 {
+        let (started, mut admitted) = (Instant::now(), 0);
+        while started.elapsed() < time {
+            for limiter in &self.limiters {
+                admitted += u64::from(limiter.check(key).is_allowed());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        admitted
+    }
+
+    /// For each region: its own total, and what the other regions know of it.
+    fn totals(&self, key: &str) -> Vec<(u64, Vec<u64>)> {
+        let name = format!("tollgate:v1:{{api|{key}}}:rf0:1d");
+        let second = |text: Option<String>| -> u64 {
+            text.and_then(|text| text.split(' ').nth(1)?.parse().ok()).unwrap_or(0)
+        };
+        let read = |server: &Server, field: &str| second(server.command(&["HGET", &name, field]));
+        let each = NAMES.iter().enumerate().map(|(own, of)| {
+            let others = (0..3).filter(|other| *other != own);
+            let known = others.map(|other| read(&self.servers[other], &format!("r{of}"))).collect();
+            (read(&self.servers[own], "w"), known)
+        });
+        each.collect()
+    }
+}
+
+/// The bound beyond the limit at 100 requests a second in each region: two regions, and the age of their knowledge.
+/// A busy test machine can add half a second.
+fn bound(delay: Duration) -> u64 {
+    let age = EXCHANGE.mul_f64(1.1) + delay + 2 * INTERVAL + Duration::from_millis(500);
+    u64::try_from(age.as_millis()).unwrap() * 2 * 100 / 1_000 + 2 * 9
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delayed_regions_stay_within_bound() {
+    let _busy = crate::busy();
+    for policy in [RegionPolicy::Share, RegionPolicy::AsLastKnown] {
+        let Some(world) = World::start(policy) else { return };
+        for (number, (_, proxy)) in (0..).zip(&world.proxies) {
+            proxy.delay(Duration::from_millis([20, 50, 100][number % 3]));
+        }
+        // A lost answer: the connection is cut in the middle of it.
+        world.proxies[0].1.cut_after(300);
+        let admitted = world.load("a", Duration::from_millis(3_000)).await;
+        println!("{policy:?}: admitted {admitted} of 600, bound {}", bound(Duration::from_millis(100)));
+        assert!(admitted <= 600 + bound(Duration::from_millis(100)), "{admitted}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partition_of_real_regions_heals() {
+    let _busy = crate::busy();
+    let Some(world) = World::start(RegionPolicy::Share) else { return };
+    let delay = Duration::from_millis(20);
+    for (_, proxy) in &world.proxies {
+        proxy.delay(delay);
+    }
+    assert!(world.load("a", Duration::from_millis(500)).await > 0);
+    for (_, proxy) in &world.proxies {
+        proxy.refuse(true);
+    }
+    let (cut, mut admitted) = (Instant::now(), 0);
+    while admitted < 600 && cut.elapsed() < Duration::from_secs(20) {
+        admitted += world.load("b", Duration::from_millis(200)).await;
+    }
+    admitted += world.load("b", Duration::from_millis(800)).await;
+    assert_eq!(admitted, 600, "each region admits its share, and no more");
+    assert!(world.limiters.iter().flat_map(WriteBackLimiter::regions).all(|link| link.is_cut_off));
+    for (_, proxy) in &world.proxies {
+        proxy.refuse(false);
+    }
+    // Requests continue, so the keys are exchanged. A lost connection is made again within 250 ms.
+    let heals = EXCHANGE.mul_f64(1.1) + 2 * delay + 2 * INTERVAL + Duration::from_millis(250);
+    let healed = Instant::now();
+    let agree = loop {
+        let admitted = world.load("b", Duration::from_millis(20)).await;
+        assert_eq!(admitted, 0);
+        let totals = world.totals("b");
+        if totals.iter().all(|(own, known)| known.iter().all(|known| known == own)) {
+            break healed.elapsed();
+        }
+        assert!(healed.elapsed() < Duration::from_secs(10), "{totals:?}");
+    };
+    println!("the regions agree {agree:?} after the heal; expected within {heals:?}");
+    assert!(agree <= heals + Duration::from_secs(1), "{agree:?}");
+    assert!(world.limiters.iter().flat_map(WriteBackLimiter::regions).all(|link| !link.is_cut_off));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn region_server_that_restarts_empty_recovers_its_total() {
+    let _busy = crate::busy();
+    let Some(mut world) = World::start(RegionPolicy::Share) else { return };
+    let before = world.load("a", Duration::from_millis(1_000)).await;
+    world.servers[0].restart();
+    let after = world.load("a", Duration::from_millis(2_000)).await;
+    println!("{before} admitted before the restart, {after} after it, totals {:?}", world.totals("a"));
+    assert!(
+        before + after <= 600 + 200 + bound(Duration::ZERO),
+        "at most one more share: {before} + {after}"
+    );
+    let totals = world.totals("a");
+    assert!(totals[0].1.iter().all(|known| *known > 0), "{totals:?}");
+}
