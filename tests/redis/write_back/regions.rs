@@ -173,21 +173,19 @@ async fn partition_of_real_regions_heals() {
     for (_, proxy) in &world.proxies {
         proxy.refuse(false);
     }
-    // Requests continue, so the keys are exchanged. A lost connection is made again within 250 ms.
+    // Requests continue, so the key is exchanged. A lost connection is made again within 250 ms.
     let heals = EXCHANGE.mul_f64(1.1) + 2 * delay + 2 * INTERVAL + Duration::from_millis(250);
-    let healed = Instant::now();
-    let agree = loop {
-        let admitted = world.load("b", Duration::from_millis(20)).await;
-        assert_eq!(admitted, 0);
+    let (healed, mut agreed) = (Instant::now(), None);
+    while agreed.is_none() || world.limiters.iter().flat_map(WriteBackLimiter::regions).any(|link| link.is_cut_off) {
+        assert_eq!(world.load("b", Duration::from_millis(20)).await, 0);
         let totals = world.totals("b");
-        if totals.iter().all(|(own, known)| known.iter().all(|known| known == own)) {
-            break healed.elapsed();
+        if agreed.is_none() && totals.iter().all(|(own, known)| known.iter().all(|known| known == own)) {
+            agreed = Some(healed.elapsed());
         }
-        assert!(healed.elapsed() < Duration::from_secs(10), "{totals:?}");
-    };
-    println!("the regions agree {agree:?} after the heal; expected within {heals:?}");
-    assert!(agree <= heals + Duration::from_secs(1), "{agree:?}");
-    assert!(world.limiters.iter().flat_map(WriteBackLimiter::regions).all(|link| !link.is_cut_off));
+        assert!(healed.elapsed() < Duration::from_secs(20), "{totals:?}");
+    }
+    println!("the regions agree {agreed:?} after the heal; expected within {heals:?}");
+    assert!(agreed <= Some(heals + Duration::from_secs(1)), "{agreed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -91,7 +91,38 @@ const FLUSH_ROUNDS: usize = 3;
 /// The price is early denials: when the allowance is spent, [`check`](Self::check) denies requests until the answer
 /// arrives. [`check_async`](Self::check_async) waits for the answer.
 ///
-/// # More keys than the table holds
+/// # Several regions
+/// With [`regions`](WriteBackBuilder::regions), each region has its own server, and the regions exchange their totals.
+/// `R` regions share the limit `L`. `E` is the exchange interval, `D` the time of a message between regions, and `T` the
+/// interval of posts. A region's knowledge of another region is at most `A = 1.1 · E + D + 2 · T` old, plus `1.1 · E` for
+/// each exchange in a row that is lost. `λⱼ` is the rate that region `j` admits, and `q = max(1, L/64)` is the growth that
+/// is worth an exchange. In a window, all regions together admit at most `L`, plus the bound above for each region, plus:
+///
+/// | [policy](crate::edge::redis::RegionPolicy) | while messages arrive | in the window in which a partition begins | in each later window of the partition |
+/// |---|---|---|---|
+/// | `Share` (default) | `Σ λⱼ · A + R · q`, and never more than `2 · L + 2 · R` | the units that were not known to all regions | 0 |
+/// | `AsLastKnown` | `Σ λⱼ · A + R · q`, and never more than `(R − 1) · L` | `(R − 1)` times the units that were left | `(R − 1) · L` |
+///
+/// The sum is over all regions except the slowest. In a partition, a region with `Share` admits its share of the limit:
+/// other regions cannot use the rest. For a sliding window, the second column also applies to the window after the one
+/// in which the partition begins.
+///
+/// - **Shares.** A region admits its part of the units that were left at its last renewal. It renews its share only after
+///   every other region has answered an exchange that began after the last renewal. News makes a share smaller at once.
+/// - **A lost, repeated or late message** changes nothing: a total belongs to a window and only grows.
+/// - **Clocks.** Each region counts by its server's clock. A total belongs to the window that it names. If the clocks
+///   differ by `σ`, the windows of the regions begin at times that differ by `σ`.
+/// - **A server that restarts without data** gets its total back from its processes and from the other regions. Until
+///   then, the region may admit one share again. Only the totals of processes that never post again can stay uncounted.
+/// - **A region is cut off** if it has not answered for three exchange intervals; see [`regions`](Self::regions). After a
+///   partition heals, the totals of the keys in use agree within `1.1 · E + 2 · D + 2 · T`.
+/// - **A server that is down** affects its own region, as in the section above, with the region's part of the limit.
+///
+/// What never exceeds the limit is an escrow, in which regions pass rights to each other (Balegas et al., "Bounded
+/// Counters", 2015); this crate has none. Redis Active-Active databases are not supported: they resolve conflicts by
+/// time, so two regions overwrite each other.
+///
+/// /// # More keys than the table holds
 /// When the table holds [`max_keys`](crate::edge::redis::Builder::max_keys) keys, a new key is not stored. For such a
 /// key, `check_async` asks the server to decide the request, and `check` denies it. Idle keys are removed, and removed
 /// earlier while more than half of the table is used.
