@@ -4,7 +4,7 @@ use crate::edge::redis::protocol::Windows;
 
 /// What a region may admit while it does not know the latest totals of the other regions.
 ///
-/// The docs of [`Regions`](super::super::Regions) state the bound of each policy.
+/// [`WriteBackLimiter`](crate::edge::redis::WriteBackLimiter#several-regions) states the bound of each policy.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Default, Debug)]
 #[non_exhaustive]
 pub enum RegionPolicy {
@@ -79,7 +79,7 @@ pub(crate) struct RegionBound {
 impl RegionBound {
     /// The bound while every exchange is answered, or some are lost. `unseen` is the sum of the units that the other
     /// regions admit while their totals are on the way to the last region that admits. It is `Σ λⱼ · A` over all regions
-    /// but the slowest, with `A = E · 1.1 + D + F`, and `E` more for each exchange in a row that is lost.
+    /// except the slowest, with `A = 1.1 · E + D + 2 · T`, and `1.1 · E` more for each exchange in a row that is lost.
     ///
     /// *Proof of the bound of `Share`, whatever the rates.* Let `T` be the time at which all regions together reach the
     /// limit.

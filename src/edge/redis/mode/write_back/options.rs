@@ -65,7 +65,7 @@ impl<T, C> WriteBackBuilder<T, C> {
     }
 
     /// Shares the limits with other regions. Each region has its own server, and its processes post to that server. The
-    /// regions exchange their totals, off the path of requests. See [`WriteBackLimiter`](super::WriteBackLimiter#regions).
+    /// regions exchange their totals, off the path of requests. See [`WriteBackLimiter`](super::WriteBackLimiter#several-regions).
     ///
     /// `own` is the name of this region, and `others` are the names and the servers of all other regions. All processes
     /// of all regions must use the same names. Then [`processes`](Self::processes) is the number of processes in this
