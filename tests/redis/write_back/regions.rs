@@ -176,7 +176,9 @@ async fn partition_of_real_regions_heals() {
     // Requests continue, so the key is exchanged. A lost connection is made again within 250 ms.
     let heals = EXCHANGE.mul_f64(1.1) + 2 * delay + 2 * INTERVAL + Duration::from_millis(250);
     let (healed, mut agreed) = (Instant::now(), None);
-    while agreed.is_none() || world.limiters.iter().flat_map(WriteBackLimiter::regions).any(|link| link.is_cut_off) {
+    while agreed.is_none()
+        || world.limiters.iter().flat_map(WriteBackLimiter::regions).any(|link| link.is_cut_off)
+    {
         assert_eq!(world.load("b", Duration::from_millis(20)).await, 0);
         let totals = world.totals("b");
         if agreed.is_none() && totals.iter().all(|(own, known)| known.iter().all(|known| known == own)) {

@@ -282,7 +282,7 @@ impl RegionState {
             if slides && index > 0 { terms.windows.weighed(units, period_us - into_us) } else { 0 }
         };
         let before = own[1].saturating_add(known(index.saturating_sub(1)));
-        let acked = |name: &Box<str>| {
+        let acked = |name: &str| {
             self.others.get(name).filter(|other| other.acked.0 == index).map_or(0, |other| other.acked.1)
         };
         Tally {
@@ -290,7 +290,7 @@ impl RegionState {
             known: known(index),
             weighed: weigh(before),
             own_weighed: weigh(own[1]),
-            acked: terms.others.iter().map(acked).min().unwrap_or(0),
+            acked: terms.others.iter().map(|name| acked(name)).min().unwrap_or(0),
         }
     }
 }
@@ -374,7 +374,7 @@ mod tests {
             "the answers are older than the renewal"
         );
         let known = world.ask(1, RegionQuestion::Peek, NOW + 7 * SEC).0;
-        assert_eq!((known.used, known.room), (100, 67), "the share is a part of what is left");
+        assert_eq!((known.used, known.room), (100, 67), "the share is a part of the units left");
     }
 
     #[test]

@@ -29,10 +29,6 @@ pub(crate) struct Portion {
 }
 
 impl Portion {
-    /// The part of a region that is alone.
-    #[cfg(test)]
-    pub(crate) const WHOLE: Self = Self { from: 0, to: 1, of: 1 };
-
     /// Returns this region's part of this many units.
     pub(crate) fn part(&self, units: u64) -> u64 {
         let up_to = |weight: u64| u128::from(units) * u128::from(weight) / u128::from(self.of.max(1));

@@ -51,17 +51,17 @@ pub(crate) fn command(call: &RegionCall, now_us: Option<u64>, by: By) -> Cmd {
     let few = |numbers: &[u64]| numbers.iter().map(|number| (*number).min(MOST)).collect::<Vec<u64>>();
     match &call.ask {
         RegionQuestion::Peek => command.arg("peek"),
-        RegionQuestion::Check { cost } => command.arg("check").arg(&few(&[*cost])),
+        RegionQuestion::Check { cost } => command.arg("check").arg(few(&[*cost])),
         // The script uses the process only as a name.
         RegionQuestion::Post { process, epoch, total } => {
-            command.arg("post").arg(*process).arg(&few(&[*epoch, *total]))
+            command.arg("post").arg(*process).arg(few(&[*epoch, *total]))
         }
         RegionQuestion::Tell { from, index, totals } => {
-            command.arg("tell").arg(&**from).arg(&few(&[*index, totals[0], totals[1]]))
+            command.arg("tell").arg(&**from).arg(few(&[*index, totals[0], totals[1]]))
         }
         RegionQuestion::Hear { from, round, index, totals, of, floor } => {
             let numbers = [*round, *index, totals[0], totals[1], *of, floor[0], floor[1]];
-            command.arg("hear").arg(&**from).arg(&few(&numbers))
+            command.arg("hear").arg(&**from).arg(few(&numbers))
         }
     };
     command

@@ -173,12 +173,9 @@ pub(super) fn prepare<T: RegionTransport>(
     });
     let terms = terms.collect::<Result<Box<[_]>, _>>()?;
     let (sender, receiver) = mpsc::channel(CLAIMS[0]);
-    let peer = |name: &Box<str>| Peer {
-        name: name.clone(),
-        link: RegionLink::default(),
-        in_flight: AtomicU64::new(0),
-    };
-    let peers: Arc<[Peer]> = names.iter().map(peer).collect();
+    let peer =
+        |name: &str| Peer { name: name.into(), link: RegionLink::default(), in_flight: AtomicU64::new(0) };
+    let peers: Arc<[Peer]> = names.iter().map(|name| peer(name)).collect();
     let (interval_ns, clock) = (saturating_nanos(interval), TokioClock::new());
     let own_server = OwnServer {
         server: server.clone(),
