@@ -21,6 +21,8 @@ const PARTITIONS: [u64; 7] = [0, 10, 20, 40, 60, 120, 180];
 
 /// A point: its place on the axis, and the excess and its bound in percent of the limit.
 type Point = (f64, f64, f64);
+/// What the horizontal axis shows, and the points of each policy.
+type Panel<'a> = (&'a str, Vec<(&'a str, Vec<Point>)>);
 
 fn setup(policy: RegionPolicy) -> RegionSetup {
     RegionSetup {
@@ -94,14 +96,14 @@ fn main() {
 }
 
 #[cfg(not(feature = "cli"))]
-fn draw(path: &str, _panels: &[(&str, Vec<(&str, Vec<Point>)>)]) {
+fn draw(path: &str, _panels: &[Panel<'_>]) {
     eprintln!("{path}: drawing needs --features simulation,cli");
     std::process::exit(2);
 }
 
 /// Draws the excess and its bound for both policies.
 #[cfg(feature = "cli")]
-fn draw(path: &str, panels: &[(&str, Vec<(&str, Vec<Point>)>)]) {
+fn draw(path: &str, panels: &[Panel<'_>]) {
     use plotters::prelude::*;
     use plotters::style::register_font;
 

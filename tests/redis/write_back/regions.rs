@@ -2,6 +2,10 @@
 //! and a partition that heals.
 
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+#![allow(
+    clippy::await_holding_lock,
+    reason = "each test has its own runtime, and the lock is for whole tests"
+)]
 
 use std::time::{Duration, Instant};
 
