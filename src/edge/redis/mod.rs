@@ -38,9 +38,9 @@
 //! |---|---|
 //! | `simulation` | many processes in virtual time, for tests and examples (feature `simulation`) |
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
-//! | `region` | one limit for several regions: totals, shares and their exchange |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
 //! | `client` | connections, user settings, and a server in this process |
+//! | `region` | one limit for several regions: totals, shares and their exchange |
 //! | `protocol` | limits, keys, calls and replies; the script, and its model in Rust |
 
 mod client;
