@@ -91,7 +91,9 @@ fn rules_in_redis_are_checked() {
         serde_json::json!({ "mode": "atomic", "on_failure": "local", "processes": 3, "timeout_ms": 25 });
     assert_eq!(json["domains"][0]["rules"][0]["shared"], shared);
     assert_eq!(json["domains"][0]["rules"][0]["store"], "redis");
-    place.file("wrong.yaml", text.replace("unit: hour", "unit: hour, algorithm: sliding-log"));
+    let exact = text.replace("unit: hour", "unit: hour, algorithm: sliding-log");
+    place.file("exact.yaml", &exact).file("wrong.yaml", exact.replace("atomic", "lease"));
+    place.run("rules check exact.yaml").ok();
     let run = place.run("rules check wrong.yaml");
     assert!(run.code != 0 && run.stderr.contains("does not support sliding-log"), "{}", run.stderr);
 }

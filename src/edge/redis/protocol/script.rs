@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
-use super::kinds::{BEGIN, Batches, END, KindSet, Log, Parts, Spacing};
+use super::kinds::{Batches, KindSet, Log, Parts, Spacing};
 use super::model::MARGINS_US;
 use super::plan::{Arithmetic, EXACT, LAST_US, Pace, Windows};
 
@@ -20,35 +20,33 @@ const FOREIGN_STATE: &str = "NOTOURS";
 const NO_TLS: &str = "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
 
 /// A script. Redis runs a script's whole text at each call, and each function in it takes time. So plans with only the
-/// kinds of `script.lua` use that file. Other plans use a second script, which has the functions of the plan's kinds.
+/// kinds of `script.lua` use that file. Other plans use a second script, which has the texts of the plan's kinds. If such
+/// a plan has one limit, the script has no function.
 struct Source {
     text: String,
     script: Script,
 }
 
 impl Source {
-    fn new(kinds: KindSet) -> Self {
-        let text = if kinds.is_old() { TEXT.to_owned() } else { many(kinds) };
+    fn new(kinds: KindSet, is_one: bool) -> Self {
+        let before = |mark| TEXT.split(mark).next().unwrap_or(TEXT);
+        let text = if kinds.is_old() {
+            TEXT.to_owned()
+        } else if is_one {
+            [before(FUNCTIONS), &*kinds.decide_one()].concat()
+        } else {
+            let has_old = kinds.with(KindSet::OLD) == kinds;
+            [before(if has_old { DECIDES } else { FUNCTIONS }), &*kinds.decide_all()].concat()
+        };
         Self { script: Script::new(&text), text }
     }
 
     /// Returns the script of these kinds. It is made on first use.
-    fn of(kinds: KindSet) -> &'static Self {
-        static SOURCES: [OnceLock<Source>; KindSet::COUNT] = [const { OnceLock::new() }; KindSet::COUNT];
-        SOURCES[kinds.index()].get_or_init(|| Self::new(kinds))
+    fn of(kinds: KindSet, is_one: bool) -> &'static Self {
+        static SOURCES: [[OnceLock<Source>; KindSet::COUNT]; 2] =
+            [const { [const { OnceLock::new() }; KindSet::COUNT] }; 2];
+        SOURCES[usize::from(is_one)][kinds.index()].get_or_init(|| Self::new(kinds, is_one))
     }
-}
-
-/// Returns the second script's text for these kinds. Its beginning, and the functions of the old kinds, are those of
-/// `script.lua`.
-fn many(kinds: KindSet) -> String {
-    let before = |mark| TEXT.split(mark).next().unwrap_or(TEXT);
-    let has_old = kinds.with(KindSet::OLD) == kinds;
-    let head = before(if has_old { DECIDES } else { FUNCTIONS });
-    let mut text = [head, BEGIN].concat();
-    text.extend(kinds.texts());
-    text.push_str(END);
-    text
 }
 
 /// How a call names the script.
@@ -63,14 +61,14 @@ pub(crate) enum By {
 /// Builds the command that calls the script.
 pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     let kinds = call.plan.kinds();
-    let source = Source::of(kinds);
+    let parts = call.plan.parts();
+    let source = Source::of(kinds, parts.len() == 1);
     let (verb, script) = match by {
         By::Hash => ("EVALSHA", source.script.get_hash()),
         By::Text => ("EVAL", &*source.text),
     };
     let mut command = ::redis::cmd(verb);
     command.arg(script);
-    let parts = call.plan.parts();
     let (ask, first, others) = words(&call.ask);
     let posts = matches!(call.ask, Question::Post { .. });
     command.arg(if posts { parts.len() * 2 } else { parts.len() });

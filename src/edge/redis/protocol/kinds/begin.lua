@@ -9,21 +9,11 @@
 -- Reply for l, p and m: units left; time until the units that were asked fit, or until one fits if none is left; time
 --       until all units are left; time until the turn of the units that this call charged
 -- Reply for i and a: end of the period, units used
-local match, format, min, max, rep = string.match, string.format, math.min, math.max, string.rep
-local pack, unpack = struct.pack, struct.unpack
-local count = floor((#argv - 4) / 5)
-local b = tonumber(argv[5 * count + 5])
-local given = argv[1] ~= ''
+-- A kind's text has two parts. The first reads the state; it sets the units left (`room`), the units that a charge may
+-- add at most (`space`), the units that a refund gives back (`back`), and `healed`. The second writes `add` units, and
+-- sets the kind's numbers in the reply (`r1` to `r4`).
+local min, max = math.min, math.max
+local b, given = nil, argv[1] ~= ''
+if ask == 'refund' then b = argv[#argv - 1] + 0 end
 -- The units that this call charged or gave back, and the units that the caller waits for.
-local granted, cost, size, reply = 0, 0, 2, nil
-
-local function add_to_reply(left, wait, reset, delay)
-  reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = left, wait, reset, delay
-  size = size + 4
-end
-
-local function wanted(left, most)
-  if cost > left and cost <= most then return cost end
-  if left == 0 then return 1 end
-  return 0
-end
+local granted, cost = 0, 0

@@ -10,17 +10,20 @@ use crate::algorithm::SubWindow;
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::quota::{Quota, QuotaError};
 
-/// The text that all kinds need, before and after the texts of the kinds.
-pub(super) const BEGIN: &str = include_str!("begin.lua");
-pub(super) const END: &str = include_str!("end.lua");
+const BEGIN: &str = include_str!("begin.lua");
+/// The decision of a script for one limit, and of a script for several.
+const DECIDE_ONE: &str = include_str!("one.lua");
+const DECIDE_ALL: &str = include_str!("all.lua");
+/// The line of a kind's text before which the script decides.
+const DECISION: &str = "-- The decision is between these two parts.\n";
 
-/// The texts of the kinds. A script contains the texts that its plan needs.
-const TEXTS: [&str; 5] = [
-    include_str!("old.lua"),
-    include_str!("log.lua"),
-    include_str!("parts.lua"),
-    include_str!("spacing.lua"),
-    include_str!("batches.lua"),
+/// The kinds with their texts. A script contains the texts that its plan needs.
+const TEXTS: [(&[&str], &str); 5] = [
+    (&["g", "f", "s", "S"], include_str!("old.lua")),
+    (&["l"], include_str!("log.lua")),
+    (&["p", "P"], include_str!("parts.lua")),
+    (&["m"], include_str!("spacing.lua")),
+    (&["i", "a", "A"], include_str!("batches.lua")),
 ];
 
 /// A set of kinds, as indices into [`TEXTS`]. The first index stands for all kinds of `script.lua`.
@@ -82,8 +85,45 @@ impl KindSet {
         usize::from(self.0)
     }
 
-    pub(super) fn texts(self) -> impl Iterator<Item = &'static str> {
+    fn texts(self) -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
         (0..).zip(TEXTS).filter(move |(text, _)| self.0 & (1 << text) != 0).map(|(_, text)| text)
+    }
+
+    /// Returns the text that decides one limit of this kind. It has no function and no table except the reply, because
+    /// Redis makes each of them anew at each call.
+    pub(super) fn decide_one(self) -> String {
+        let mut script = BEGIN.to_owned();
+        for (_, text) in self.texts() {
+            let (reads, writes) = text.split_once(DECISION).unwrap_or((text, ""));
+            script.extend([
+                "local key, at, kind = KEYS[1], 5, argv[5]\n\
+                 local room, space, back, healed, add, r1, r2, r3, r4 = 0, 0, 0, false, 0, nil, nil, nil, nil\n",
+                reads,
+                DECIDE_ONE,
+                writes,
+            ]);
+        }
+        script.push_str("return { granted, now, r1, r2, r3, r4 }\n");
+        script
+    }
+
+    /// Returns the text that decides several limits. A kind's first part is a function that returns its second part as a
+    /// function.
+    pub(super) fn decide_all(self) -> String {
+        let mut script = [BEGIN, "local kinds = {}\n"].concat();
+        for (names, text) in self.texts() {
+            let (reads, writes) = text.split_once(DECISION).unwrap_or((text, ""));
+            script.extend([
+                "local function read(key, at, kind)\nlocal room, space, back, healed = 0, 0, 0, false\n",
+                reads,
+                "return room, space, back, function(add)\nlocal r1, r2, r3, r4\n",
+                writes,
+                "return r1, r2, r3, r4\nend\nend\n",
+            ]);
+            script.extend(names.iter().map(|name| format!("kinds.{name} = read\n")));
+        }
+        script.push_str(DECIDE_ALL);
+        script
     }
 
     pub(super) fn is_old(self) -> bool {

@@ -1,39 +1,32 @@
 
 -- Minimum spacing.
---   state = time of the last charge, turn of its event, earliest turn of the next event
-local function read_spacing(limit)
-  local state, spacing = call('GET', limit.key), argv[limit.at + 1] + 0
-  local came, turn, next = 0, 0, 0
-  if state then
-    came, turn, next = match(state, '^(%d+) (%d+) (%d+)$')
-    if not came then return nil end
-    came, turn, next = came + 0, turn + 0, next + 0
-    if came > now + spacing then
-      turn, next = now + max(0, turn - came), now + max(0, next - came)
-      came, limit.healed = now, true
-    end
+--   state = time of the last charge | turn of its event | earliest turn of the next event, each a number of 8 bytes
+local state, spacing = call('GET', key), argv[at + 1] + 0
+local came, turn, next = 0, 0, 0
+if state then
+  if #state ~= 24 then return redis.error_reply(ours) end
+  came, turn, next = struct.unpack('>I8I8I8', state)
+  if max(came, turn, next) >= EXACT then return redis.error_reply(ours) end
+  if came > now + spacing then
+    turn, next = now + max(0, turn - came), now + max(0, next - came)
+    came, healed = now, true
   end
-  if ask == 'refund' and a > 0 and came == b and next > now and next > turn then
-    limit.back, next = a, turn
-  end
-  limit.spacing, limit.came, limit.turn, limit.next = spacing, came, turn, next
-  limit.space = a
-  if max(next, now) + spacing >= EXACT then limit.space = 0 end
-  if next <= now then return EXACT end
-  return 0
 end
-
-local function end_spacing(limit)
-  local came, turn, next, add = limit.came, limit.turn, limit.next, limit.add
-  local delay = 0
-  if add > 0 then
-    came, turn = now, max(next, now)
-    next, delay = turn + limit.spacing, turn - now
-  end
-  if add > 0 or limit.back > 0 or (limit.healed and ask ~= 'peek') then
-    local lives = ceil(max(0, next - now, came - now) / 1000) + margin
-    call('SET', limit.key, format('%.0f %.0f %.0f', came, turn, next), 'PX', lives)
-  end
-  local wait = max(0, next - now)
-  add_to_reply(wait == 0 and 1 or 0, wait, wait, delay)
+if ask == 'refund' and a > 0 and came == b and next > now and next > turn then
+  back, next = a, turn
 end
+if max(next, now) + spacing < EXACT then space = a end
+if next <= now then room = EXACT end
+-- The decision is between these two parts.
+r4 = 0
+if add > 0 then
+  came, turn = now, max(next, now)
+  next, r4 = turn + spacing, turn - now
+end
+if add > 0 or back > 0 or (healed and ask ~= 'peek') then
+  local lives = ceil(max(0, next - now, came - now) / 1000) + margin
+  call('SET', key, struct.pack('>I8I8I8', came, turn, next), 'PX', lives)
+end
+r1, r2 = 0, max(0, next - now)
+if r2 == 0 then r1 = 1 end
+r3 = r2

@@ -1,0 +1,8 @@
+if ask == 'check' then
+  if a <= room then add = min(a, space) else cost = a end
+elseif ask == 'force' then
+  add = min(a, space)
+elseif ask ~= 'refund' then
+  cost = a
+end
+granted = max(add, back)
