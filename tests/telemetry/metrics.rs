@@ -311,6 +311,31 @@ fn shared_metrics_name_the_server() {
     });
 }
 
+#[cfg(feature = "redis")]
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the exchange is a task of another thread")]
+fn gauges_of_regions_name_the_region() {
+    use tollgate::redis::{InProcess, Limit};
+    recorded(|values| {
+        let servers = [(); 2].map(|()| InProcess::default().blocking());
+        let builder = servers[0].limiter("api", Limit::fixed_window(Quota::per_day(100))).write_back();
+        let limiter = builder
+            .regions("east", [("west", servers[1].clone())])
+            .build()
+            .expect("the limiter can be built");
+        assert!(limiter.check_wait("a").is_allowed());
+        let is_answered = || limiter.health_by_region()[0].1.last_answer.is_some();
+        assert!((0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            is_answered()
+        }));
+        tollgate::telemetry::publish_regions("api", &limiter.health_by_region());
+        let values = values();
+        assert_eq!(values["tollgate_region_cut_off{limiter=api,region=west}"], 0.0);
+        assert!((0.0..5.0).contains(&values["tollgate_region_last_answer_seconds{limiter=api,region=west}"]));
+    });
+}
+
 /// Every metric has a description and a unit.
 #[test]
 fn every_metric_is_described() {

@@ -41,6 +41,10 @@ pub(crate) const PARTITIONED: &str = "tollgate_partitioned";
 pub(crate) const BREAKER_STATE: &str = "tollgate_breaker_state";
 #[cfg(feature = "redis")]
 pub(crate) const SERVER_EVICTS: &str = "tollgate_server_evicts";
+#[cfg(feature = "redis")]
+pub(crate) const REGION_CUT_OFF: &str = "tollgate_region_cut_off";
+#[cfg(feature = "redis")]
+pub(crate) const REGION_LAST_ANSWER: &str = "tollgate_region_last_answer_seconds";
 
 /// A limiter that reports how full it is.
 ///

@@ -44,10 +44,12 @@
 //! | `tollgate_partitioned` | `limiter` | 1 while a circuit breaker stops calls to the shared state or to a part of it |
 //! | `tollgate_breaker_state` | `limiter` | 0 closed, 1 half-open, 2 open |
 //! | `tollgate_server_evicts` | `limiter` | 1 if the server is set to evict keys when its memory is full |
+//! | `tollgate_region_cut_off` | `limiter`, `region` | 1 while another region has not answered for three exchange intervals |
+//! | `tollgate_region_last_answer_seconds` | `limiter`, `region` | the time since the last answer of another region |
 //! | `tollgate_domain_not_found_total` | | requests with a domain that has no rules |
 //!
 //! If a shared limiter has several servers, the metrics of calls to the shared state and of decisions without it also have
-//! the label `server`, and so have the gauges of `publish_servers`.
+//! the label `server`, and so have the gauges of `publish_servers`. `publish_regions` sends the gauges of other regions.
 //!
 //! *Whose* stands for one of two sets of labels: `domain` and `rule` for a rule's store (`rules::publish_rules`), or
 //! `limiter` for a limiter (`publish`). A reload that changes a rule's kind or algorithm creates a new store.
@@ -81,7 +83,9 @@ pub(crate) use self::facade::{publish_rule, publish_unmatched};
 #[cfg(feature = "rules")]
 pub(crate) use self::gauges::readings_of;
 #[cfg(feature = "redis")]
-pub(crate) use self::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
+pub(crate) use self::gauges::{
+    BREAKER_STATE, PARTITIONED, REGION_CUT_OFF, REGION_LAST_ANSWER, SERVER_EVICTS,
+};
 pub use self::gauges::{Reading, Readings};
 pub use self::log::{Denial, DenialLog, Level};
 pub use self::meters::{MeterCounts, Meters};
@@ -89,7 +93,7 @@ pub use self::reload::{ReloadCounts, Reloads};
 #[cfg(all(feature = "metrics", feature = "redis"))]
 pub(crate) use self::shared::SharedHandles;
 #[cfg(all(feature = "metrics", feature = "redis"))]
-pub use self::shared::publish_servers;
+pub use self::shared::{publish_regions, publish_servers};
 pub use self::shares::Shares;
 #[cfg(feature = "redis")]
 pub(crate) use self::stripes::Stripes;

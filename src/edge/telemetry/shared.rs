@@ -8,7 +8,9 @@ use super::event::Event;
 use super::facade::{
     counter, describe_counters, describe_duration, describe_gauges, histogram, publish_readings, value,
 };
-use super::gauges::{BREAKER_STATE, PARTITIONED, Readings, SERVER_EVICTS};
+use super::gauges::{
+    BREAKER_STATE, PARTITIONED, REGION_CUT_OFF, REGION_LAST_ANSWER, Readings, SERVER_EVICTS,
+};
 
 const SYNC_DURATION: &str = "tollgate_sync_duration_seconds";
 const SYNC_ERRORS: &str = "tollgate_sync_errors_total";
@@ -70,6 +72,15 @@ pub fn publish_servers<R: Readings>(limiter: &str, servers: &[(Arc<str>, R)]) {
     }
 }
 
+/// Sends the readings of the other regions of a limiter to the metrics facade, under the limiter's and the region's names.
+/// `regions` comes from the limiter's `health_by_region`. Call it when metrics are scraped.
+pub fn publish_regions<R: Readings>(limiter: &str, regions: &[(Arc<str>, R)]) {
+    for (region, health) in regions {
+        let labels = || vec![Label::new("limiter", value(limiter)), Label::new("region", value(region))];
+        publish_readings(&health.readings(), labels);
+    }
+}
+
 pub(super) fn describe() {
     describe_counters(&[
         (SYNC_ERRORS, "Calls to the shared state that failed or were not sent, by kind"),
@@ -78,6 +89,8 @@ pub(super) fn describe() {
     describe_gauges(&[
         (PARTITIONED, "1 while a circuit breaker stops calls to the shared state or to a part of it"),
         (BREAKER_STATE, "The state of the circuit breaker: 0 closed, 1 half-open, 2 open"),
+        (REGION_CUT_OFF, "1 while another region has not answered for three exchange intervals"),
+        (REGION_LAST_ANSWER, "The time since the last answer of another region"),
         (
             SERVER_EVICTS,
             "1 if the server is set to evict keys, and with them the state of limits, when its memory is full",

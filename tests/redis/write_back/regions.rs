@@ -9,8 +9,8 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::Quota;
-use tollgate::redis::{Client, InProcess, Limit, RegionPolicy, WriteBackLimiter};
+use tollgate::redis::{Client, InProcess, Limit, RegionPolicy, Shard, WriteBackLimiter};
+use tollgate::{Quota, SubWindow};
 
 use crate::servers::{Proxy, Server};
 
@@ -28,7 +28,8 @@ async fn unsuitable_regions_are_refused_with_reason() {
     };
     let good = Limit::fixed_window(Quota::per_minute(100));
     for (text, limit, own, others) in [
-        ("GCRA", Limit::gcra(Quota::per_second(5)), "east", &["west"][..]),
+        ("no windows", Limit::gcra(Quota::per_second(5)), "east", &["west"][..]),
+        ("no windows", SubWindow::new(Quota::per_minute(60), 6).into(), "east", &["west"]),
         ("exchange intervals", Limit::fixed_window(Quota::per_second(100)), "east", &["west"]),
         ("too small", Limit::fixed_window(Quota::per_minute(1)), "east", &["west"]),
         ("different names", good, "east", &["east"]),
@@ -38,9 +39,15 @@ async fn unsuitable_regions_are_refused_with_reason() {
         let error = refused(limit, own, others);
         assert!(error.contains(text), "{error}");
     }
+    let one = Client::open("redis://127.0.0.1:1/").unwrap();
     let cluster = Client::cluster(["redis://127.0.0.1:1/"]).unwrap();
-    let builder = cluster.limiter("api", good).write_back().regions("east", []);
-    assert!(builder.build().unwrap_err().to_string().contains("Cluster"));
+    let set = ["a", "b"].map(|name| Shard::new(name, one.clone()));
+    let set = Client::sharded(set).unwrap();
+    for (east, west, named) in [(&cluster, &one, "east"), (&one, &cluster, "west"), (&one, &set, "west")] {
+        let builder = east.limiter("api", good).write_back().regions("east", [("west", west.clone())]);
+        let error = builder.build().unwrap_err().to_string();
+        assert!(error.contains(&format!("region \"{named}\" has a Cluster or a set")), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -64,9 +71,9 @@ async fn two_regions_admit_the_limit_together() {
     }
     let all: usize = admitted.iter().sum();
     assert!((85..=96).contains(&all), "the share of the idle region is used: {admitted:?}");
-    let links = limiters[0].regions();
-    assert!(links.iter().all(|link| !link.is_cut_off && link.last_answer.is_some()), "{links:?}");
-    assert_eq!(links.iter().map(|link| &*link.name).collect::<Vec<_>>(), ["north", "west"]);
+    let links = limiters[0].health_by_region();
+    assert!(links.iter().all(|(_, link)| !link.is_cut_off && link.last_answer.is_some()), "{links:?}");
+    assert_eq!(links.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["north", "west"]);
 }
 
 #[test]
@@ -77,7 +84,7 @@ fn blocking_limiter_shares_limit_between_regions() {
     let limiter = builder.build().unwrap();
     let admitted = (0..200).filter(|_| limiter.check_wait("a").is_allowed()).count();
     assert!((50..=76).contains(&admitted), "a half, and a half of the rest after one exchange: {admitted}");
-    assert_eq!(limiter.regions().len(), 1);
+    assert_eq!(limiter.health_by_region().len(), 1);
 }
 
 /// Three regions on real servers. The way from each region to each other has its own proxy.
@@ -173,7 +180,9 @@ async fn partition_of_real_regions_heals() {
     }
     admitted += world.load("b", Duration::from_millis(800)).await;
     assert_eq!(admitted, 600, "each region admits its share, and no more");
-    assert!(world.limiters.iter().flat_map(WriteBackLimiter::regions).all(|link| link.is_cut_off));
+    assert!(
+        world.limiters.iter().flat_map(WriteBackLimiter::health_by_region).all(|(_, link)| link.is_cut_off)
+    );
     for (_, proxy) in &world.proxies {
         proxy.refuse(false);
     }
@@ -181,7 +190,7 @@ async fn partition_of_real_regions_heals() {
     let heals = EXCHANGE.mul_f64(1.1) + 2 * delay + 2 * INTERVAL + Duration::from_millis(250);
     let (healed, mut agreed) = (Instant::now(), None);
     while agreed.is_none()
-        || world.limiters.iter().flat_map(WriteBackLimiter::regions).any(|link| link.is_cut_off)
+        || world.limiters.iter().flat_map(WriteBackLimiter::health_by_region).any(|(_, link)| link.is_cut_off)
     {
         assert_eq!(world.load("b", Duration::from_millis(20)).await, 0);
         let totals = world.totals("b");

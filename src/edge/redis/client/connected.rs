@@ -220,6 +220,10 @@ impl Transport for Client {
 }
 
 impl RegionTransport for Client {
+    fn is_one_server(&self) -> bool {
+        matches!(&*self.links, [Link { topology: Topology::One(_), .. }])
+    }
+
     async fn ask_region(&self, call: &RegionCall) -> Result<RegionReply, Error> {
         let [Link { topology: Topology::One(line), .. }] = &*self.links else {
             return Err(Error::new(

@@ -205,6 +205,10 @@ impl Transport for InProcess {
 }
 
 impl RegionTransport for InProcess {
+    fn is_one_server(&self) -> bool {
+        self.servers.len() == 1
+    }
+
     fn ask_region(&self, call: &RegionCall) -> impl Future<Output = Result<RegionReply, Error>> + Send {
         let server = &self.servers[0];
         let mut keys = server.keys_now();

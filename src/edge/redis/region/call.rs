@@ -58,6 +58,9 @@ pub(crate) struct RegionReply {
 
 /// Carries calls to the server of a region.
 pub(crate) trait RegionTransport: Transport + Clone {
+    /// Returns whether this is one server, not a Cluster or a set of servers.
+    fn is_one_server(&self) -> bool;
+
     /// Sends a call. The caller limits the time.
     fn ask_region(&self, call: &RegionCall) -> impl Future<Output = Result<RegionReply, Error>> + Send;
 }

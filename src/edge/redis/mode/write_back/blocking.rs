@@ -1,5 +1,7 @@
 //! The write-back limiter for threads that may block: the async limiter, on the thread of the client.
 
+use std::sync::Arc;
+
 use super::limiter::{WriteBackLimiter, make};
 use super::options::WriteBackBuilder;
 use super::regions::RegionHealth;
@@ -37,8 +39,8 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
     /// Returns what this process knows of the other regions, in the order in which the builder received them. Empty if
     /// there is only one region.
     #[must_use]
-    pub fn regions(&self) -> Vec<RegionHealth> {
-        self.inner.regions()
+    pub fn health_by_region(&self) -> Vec<(Arc<str>, RegionHealth)> {
+        self.inner.health_by_region()
     }
 
     /// Posts all units that are not yet posted. Returns the number of units that could not be posted.

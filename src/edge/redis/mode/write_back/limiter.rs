@@ -383,7 +383,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// Returns what this process knows of the other regions, in the order in which the builder received them. Empty if
     /// there is only one region.
     #[must_use]
-    pub fn regions(&self) -> Vec<RegionHealth> {
+    pub fn health_by_region(&self) -> Vec<(Arc<str>, RegionHealth)> {
         self.core.regions.as_ref().map(Regions::health).unwrap_or_default()
     }
 

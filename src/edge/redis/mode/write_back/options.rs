@@ -71,8 +71,9 @@ impl<T, C> WriteBackBuilder<T, C> {
     /// of all regions must use the same names. Then [`processes`](Self::processes) is the number of processes in this
     /// region.
     ///
-    /// `build` refuses what regions do not support, and states the reason: GCRA, clusters, windows shorter than ten
-    /// exchange intervals, and limits below the number of regions.
+    /// `build` refuses what regions do not support, and states the reason: algorithms without
+    /// windows, Clusters and sets of servers, windows shorter than ten exchange intervals, and limits below the number of
+    /// regions.
     ///
     /// # Examples
     /// ```
@@ -86,7 +87,7 @@ impl<T, C> WriteBackBuilder<T, C> {
     /// let limiter =
     ///     frankfurt.limiter("api", limit).write_back().regions("frankfurt", [("tokyo", tokyo)]).build()?;
     /// assert!(limiter.check("203.0.113.7").is_allowed());
-    /// assert!(!limiter.regions()[0].is_cut_off);
+    /// assert!(!limiter.health_by_region()[0].1.is_cut_off);
     /// # Ok(())
     /// # }
     /// ```

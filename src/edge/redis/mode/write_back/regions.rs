@@ -21,6 +21,7 @@ use crate::edge::redis::protocol::{Arithmetic, Call, Error, ErrorKind, Plan, Rep
 use crate::edge::redis::region::{
     Claim, Portion, RegionCall, RegionLink, RegionPolicy, RegionQuestion, RegionTerms, RegionTransport, pause,
 };
+use crate::edge::telemetry::{REGION_CUT_OFF, REGION_LAST_ANSWER, Reading, Readings};
 use crate::limiter::wait::TokioClock;
 
 /// The maximum number of claims that wait, and of claims that are carried out at the same time.
@@ -57,16 +58,25 @@ impl<T> RegionOptions<OnThread<T>> {
 }
 
 /// What a process knows of another region.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RegionHealth {
-    /// The name of the region.
-    pub name: Box<str>,
     /// Whether calls from this process have not been answered for three exchange intervals. While no key is exchanged,
     /// no call is sent, and the value does not change.
     pub is_cut_off: bool,
     /// The time since the last answer, or `None` if there was none.
     pub last_answer: Option<Duration>,
+}
+
+/// The gauges `tollgate_region_cut_off` (0 or 1) and `tollgate_region_last_answer_seconds`, if there was an answer.
+impl Readings for RegionHealth {
+    fn readings(&self) -> Vec<Reading> {
+        let age = self.last_answer.map(|age| Reading::Gauge(REGION_LAST_ANSWER, age.as_secs_f64()));
+        [Reading::Gauge(REGION_CUT_OFF, f64::from(u8::from(self.is_cut_off)))]
+            .into_iter()
+            .chain(age)
+            .collect()
+    }
 }
 
 /// The regions of a limiter.
@@ -78,21 +88,20 @@ pub(super) struct Regions {
 }
 
 struct Peer {
-    name: Box<str>,
+    name: Arc<str>,
     link: RegionLink,
     in_flight: AtomicU64,
 }
 
 impl Regions {
     /// What this process knows of the other regions.
-    pub(super) fn health(&self) -> Vec<RegionHealth> {
+    pub(super) fn health(&self) -> Vec<(Arc<str>, RegionHealth)> {
         let now_ns = self.clock.now().as_nanos();
         let health = |peer: &Peer| RegionHealth {
-            name: peer.name.clone(),
             is_cut_off: peer.link.is_cut_off(self.interval_ns, now_ns),
             last_answer: peer.link.age_ns(now_ns).map(Duration::from_nanos),
         };
-        self.peers.iter().map(health).collect()
+        self.peers.iter().map(|peer| (Arc::clone(&peer.name), health(peer))).collect()
     }
 }
 
@@ -140,13 +149,12 @@ pub(super) fn prepare<T: RegionTransport>(
             "regions: at most {MOST_REGIONS} regions, with different names that are not empty"
         ));
     }
-    if !settings.routes.names().is_empty() {
-        return refused(
-            "regions: a set of servers is not supported; use one server in each region".to_owned(),
-        );
-    }
-    if server.in_parts() || servers.iter().any(Transport::in_parts) {
-        return refused("regions: a Cluster is not supported; use one server in each region".to_owned());
+    for (name, server) in std::iter::once((&own, server)).chain(names.iter().zip(&servers)) {
+        if !server.is_one_server() {
+            return refused(format!(
+                "regions: region {name:?} has a Cluster or a set of servers; use one server in each region"
+            ));
+        }
     }
     let place = all.iter().position(|name| *name == &*own).unwrap_or(0) as u64;
     let portion = Portion { from: place, to: place + 1, of: regions as u64 };
@@ -155,8 +163,8 @@ pub(super) fn prepare<T: RegionTransport>(
         let quota = part.limit.quota();
         let Arithmetic::Windows(windows) = part.kind else {
             return refused(format!(
-                "regions: {quota} with GCRA has no windows whose totals can be compared; use a fixed or a sliding window, or a \
-                 part of the rate in each region"
+                "regions: the algorithm of {quota} has no windows whose totals can be compared; use a fixed window, a sliding \
+                 window, or a part of the limit in each region"
             ));
         };
         let shortest = interval.saturating_mul(EXCHANGES);
