@@ -114,7 +114,7 @@ const FLUSH_ROUNDS: usize = 3;
 ///   differ by `σ`, the windows of the regions begin at times that differ by `σ`.
 /// - **A server that restarts without data** gets its total back from its processes and from the other regions. Until
 ///   then, the region may admit one share again. Only the totals of processes that never post again can stay uncounted.
-/// - **A region is cut off** if it has not answered for three exchange intervals; see [`regions`](Self::regions). After a
+/// - **A region is cut off** if it has not answered for three exchange intervals; see [`health_by_region`](Self::health_by_region). After a
 ///   partition heals, the totals of the keys in use agree within `1.1 · E + 2 · D + 2 · T`.
 /// - **A server that is down** affects its own region, as in the section above, with the region's part of the limit.
 ///

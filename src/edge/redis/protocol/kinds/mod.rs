@@ -90,7 +90,7 @@ impl KindSet {
     }
 
     /// Returns the text that decides one limit of this kind. It has no function and no table except the reply, because
-    /// Redis makes each of them anew at each call.
+    /// Redis makes each of them again at each call.
     pub(super) fn decide_one(self) -> String {
         let mut script = BEGIN.to_owned();
         for (_, text) in self.texts() {
