@@ -121,7 +121,7 @@ fn widening(failures: f64) -> f64 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "saturates; the allocation of so large a sketch fails"
+    reason = "saturates; the allocation of a sketch of this size fails"
 )]
 fn whole(number: f64) -> usize {
     (number.ceil() as usize).max(1)

@@ -304,7 +304,7 @@ impl View {
         }
     }
 
-    /// Returns whether a call that granted so many units writes this state. The first script writes all states of the
+    /// Returns whether a call that granted these units writes this state. The first script writes all states of the
     /// call, the second only those that changed.
     fn writes(&self, granted: u64) -> bool {
         match &self.now {
