@@ -137,7 +137,7 @@ impl Plan {
 
     fn of(parts: Box<[Part]>) -> Self {
         let kinds = parts.iter().map(|part| part.kind.text()).reduce(KindSet::with);
-        Self { parts, kinds: kinds.unwrap_or(KindSet::OLD) }
+        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)) }
     }
 
     /// The kinds of the limits.
@@ -182,11 +182,12 @@ impl Arithmetic {
     /// The text that counts this kind.
     const fn text(&self) -> KindSet {
         match self {
-            Self::Pace(_) | Self::Windows(_) => KindSet::OLD,
-            Self::Log(_) => KindSet::of(1),
-            Self::Parts(_) => KindSet::of(2),
-            Self::Spacing(_) => KindSet::of(3),
-            Self::Batches(_) => KindSet::of(4),
+            Self::Pace(_) => KindSet::of(0),
+            Self::Windows(_) => KindSet::of(1),
+            Self::Log(_) => KindSet::of(2),
+            Self::Parts(_) => KindSet::of(3),
+            Self::Spacing(_) => KindSet::of(4),
+            Self::Batches(_) => KindSet::of(5),
         }
     }
 }

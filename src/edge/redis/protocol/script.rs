@@ -7,45 +7,29 @@ use smallvec::SmallVec;
 
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
-use super::kinds::{Batches, KindSet, Log, Parts, Spacing};
+use super::kinds::{Batches, Form, KindSet, Log, Parts, Spacing};
 use super::model::MARGINS_US;
 use super::plan::{Arithmetic, EXACT, LAST_US, Pace, Windows};
 
-const TEXT: &str = include_str!("script.lua");
-/// In `script.lua`, the beginnings of the functions for its kinds, and of the part that decides.
-const FUNCTIONS: &str = "\n-- Returns the units left, how far";
-const DECIDES: &str = "\nif ask == 'check' and #argv == 8 then";
 /// The code of the script's own error.
 const FOREIGN_STATE: &str = "NOTOURS";
 const NO_TLS: &str = "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
 
-/// A script. Redis runs a script's whole text at each call, and each function in it takes time. So plans with only the
-/// kinds of `script.lua` use that file. Other plans use a second script, which has the texts of the plan's kinds. If such
-/// a plan has one limit, the script has no function.
+/// A script. It has only the texts that its plan needs, because Redis runs a script's whole text at each call.
 struct Source {
     text: String,
     script: Script,
 }
 
 impl Source {
-    fn new(kinds: KindSet, is_one: bool) -> Self {
-        let before = |mark| TEXT.split(mark).next().unwrap_or(TEXT);
-        let text = if kinds.is_old() {
-            TEXT.to_owned()
-        } else if is_one {
-            [before(FUNCTIONS), &*kinds.decide_one()].concat()
-        } else {
-            let has_old = kinds.with(KindSet::OLD) == kinds;
-            [before(if has_old { DECIDES } else { FUNCTIONS }), &*kinds.decide_all()].concat()
-        };
-        Self { script: Script::new(&text), text }
-    }
-
     /// Returns the script of these kinds. It is made on first use.
-    fn of(kinds: KindSet, is_one: bool) -> &'static Self {
-        static SOURCES: [[OnceLock<Source>; KindSet::COUNT]; 2] =
-            [const { [const { OnceLock::new() }; KindSet::COUNT] }; 2];
-        SOURCES[usize::from(is_one)][kinds.index()].get_or_init(|| Self::new(kinds, is_one))
+    fn of(kinds: KindSet, form: Form) -> &'static Self {
+        static SOURCES: [[OnceLock<Source>; KindSet::COUNT]; 3] =
+            [const { [const { OnceLock::new() }; KindSet::COUNT] }; 3];
+        SOURCES[form as usize][kinds.index()].get_or_init(|| {
+            let text = kinds.script(form);
+            Self { script: Script::new(&text), text }
+        })
     }
 }
 
@@ -60,9 +44,14 @@ pub(crate) enum By {
 
 /// Builds the command that calls the script.
 pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
-    let kinds = call.plan.kinds();
     let parts = call.plan.parts();
-    let source = Source::of(kinds, parts.len() == 1);
+    let posts = matches!(call.ask, Question::Post { .. });
+    let form = match parts.len() {
+        _ if posts => Form::Post,
+        1 => Form::One,
+        _ => Form::All,
+    };
+    let source = Source::of(call.plan.kinds(), form);
     let (verb, script) = match by {
         By::Hash => ("EVALSHA", source.script.get_hash()),
         By::Text => ("EVAL", &*source.text),
@@ -70,7 +59,6 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     let mut command = ::redis::cmd(verb);
     command.arg(script);
     let (ask, first, others) = words(&call.ask);
-    let posts = matches!(call.ask, Question::Post { .. });
     command.arg(if posts { parts.len() * 2 } else { parts.len() });
     for what in if posts { &["", "p"][..] } else { &[""] } {
         for part in parts {
@@ -83,32 +71,32 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     };
     command.arg(ask).arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000).arg(first);
     for part in parts {
-        let (kind, numbers) = match part.kind {
-            Arithmetic::Pace(Pace { interval, scale, capacity }) => ("g", [interval, scale, capacity, 0]),
+        let (kind, numbers, count) = match part.kind {
+            Arithmetic::Pace(Pace { interval, scale, capacity }) => ("g", [interval, scale, capacity, 0], 3),
             Arithmetic::Windows(Windows { limit, period_us, unit_us, slides, strict }) => {
-                let kind = match (slides, strict) {
-                    (_, true) => "S",
-                    (true, false) => "s",
-                    (false, false) => "f",
+                let (kind, count) = match (slides, strict) {
+                    (_, true) => ("S", 3),
+                    (true, false) => ("s", 3),
+                    (false, false) => ("f", 2),
                 };
-                (kind, [limit, period_us, unit_us, 0])
+                (kind, [limit, period_us, unit_us, 0], count)
             }
-            Arithmetic::Log(Log { limit, period_us }) => ("l", [limit, period_us, 0, 0]),
+            Arithmetic::Log(Log { limit, period_us }) => ("l", [limit, period_us, 0, 0], 2),
             Arithmetic::Parts(Parts { limit, part_us, parts, strict }) => {
-                (if strict { "P" } else { "p" }, [limit, part_us, parts, 0])
+                (if strict { "P" } else { "p" }, [limit, part_us, parts, 0], 3)
             }
-            Arithmetic::Spacing(Spacing { spacing_us }) => ("m", [spacing_us, 0, 0, 0]),
+            Arithmetic::Spacing(Spacing { spacing_us }) => ("m", [spacing_us, 0, 0, 0], 1),
             Arithmetic::Batches(Batches { capacity, period_us, batch, phase_us, adaptive }) => {
-                let kind = match phase_us {
-                    None => "i",
-                    Some(_) if adaptive => "A",
-                    Some(_) => "a",
+                let (kind, count) = match phase_us {
+                    None => ("i", 3),
+                    Some(_) if adaptive => ("A", 4),
+                    Some(_) => ("a", 4),
                 };
-                (kind, [capacity, period_us, batch, phase_us.unwrap_or(0)])
+                (kind, [capacity, period_us, batch, phase_us.unwrap_or(0)], count)
             }
         };
-        // The second script takes four numbers for each limit.
-        command.arg(kind).arg(&numbers[..if kinds.is_old() { 3 } else { 4 }]);
+        // A script for several limits takes four numbers for each.
+        command.arg(kind).arg(&numbers[..if form == Form::One { count } else { 4 }]);
     }
     if let Some(others) = others {
         command.arg(&others);

@@ -1,5 +1,7 @@
 
--- Token buckets that refill in batches, and windows from first use, which a batch fills.
+-- Token buckets that refill in batches, and windows from first use, which a batch fills: i from first use; a aligned;
+-- A aligned, with an adaptive start. Numbers: capacity, period, batch, and for a and A the phase.
+-- Reply: end of the period, units used.
 --   state = end of the period | units used, each a number of 8 bytes
 local state, capacity, period, batch = call('GET', key), argv[at + 1] + 0, argv[at + 2] + 0, argv[at + 3] + 0
 -- The end of a period that begins now, or of the present one.

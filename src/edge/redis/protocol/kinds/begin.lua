@@ -1,19 +1,28 @@
-
--- What follows decides every kind of limit. The text has a part for each kind; see script.rs.
--- ARGV  for each limit its kind and four numbers; after the limits, the time of a charge, if the question is a refund
---         l       limit, period, -, -                     sliding log
---         p       limit, length of a part, parts, -       sub-window counter; P: strict
---         m       spacing, -, -, -                        minimum spacing
---         i       capacity, period, batch, -              units return in batches from first use
---         a       capacity, period, batch, phase          units return in batches, aligned; A: with an adaptive start
--- Reply for l, p and m: units left; time until the units that were asked fit, or until one fits if none is left; time
---       until all units are left; time until the turn of the units that this call charged
--- Reply for i and a: end of the period, units used
--- A kind's text has two parts. The first reads the state; it sets the units left (`room`), the units that a charge may
--- add at most (`space`), the units that a refund gives back (`back`), and `healed`. The second writes `add` units, and
--- sets the kind's numbers in the reply (`r1` to `r4`).
-local min, max = math.min, math.max
-local b, given = nil, argv[1] ~= ''
-if ask == 'refund' then b = argv[#argv - 1] + 0 end
+-- Answers one question about one key of a limiter. The module `model` does the same in Rust and documents it; tests compare
+-- the two. All numbers are whole and below 2^53, or are only compared. The script reads and checks everything before it writes.
+--
+-- KEYS  the state of each limit; for a post, then the posts of each limit
+-- ARGV  the time in microseconds, or empty for the server's time; the question; the milliseconds that keys live longer than
+--       necessary; the question's first number; then for each limit its kind and its numbers (four, if there are several
+--       limits); then the question's two other numbers, if it has them
+-- Reply units granted, time; then the numbers of each limit
+--
+-- The text of a kind has two parts. The first reads the state from `key`, and the limit's numbers from `at + 1` on. It sets
+-- `room`, the units left; `space`, the units that a charge may add at most; `back`, the units that a refund gives back; and
+-- `healed`, whether the state was moved back from the future. The second part writes `add` units, and sets the numbers of the
+-- reply, `r1` to `r4`. `+ 0` converts a text to a number.
+local EXACT, OWED, LAST = 9007199254740992, 4503599627370496, 4503599627370496
+local argv, call, floor, ceil, min, max = ARGV, redis.call, math.floor, math.ceil, math.min, math.max
+local now
+if argv[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = argv[1] + 0
+end
+if now > LAST then now = LAST end
+local ask, margin, a, b, c = argv[2], argv[3], argv[4] + 0, nil, nil
+if ask == 'refund' or ask == 'lease' or ask == 'post' then b, c = argv[#argv - 1] + 0, argv[#argv] + 0 end
+local ours = 'NOTOURS a key holds no state of a limiter'
 -- The units that this call charged or gave back, and the units that the caller waits for.
 local granted, cost = 0, 0

@@ -1,5 +1,6 @@
 
 -- Sliding log: a ring of the times of the last units. A window is half open: a unit leaves one period after it came.
+-- Numbers: limit, period. Reply: as for spacing.
 --   state = head | capacity | tail | newest | ends | time * capacity, each a number of 8 bytes
 --   head: units ever admitted; unit p is at place p modulo capacity. tail: the first unit that was inside at the last
 --   write. newest: the time of the last unit. ends: when the key expires
@@ -65,7 +66,7 @@ if back > 0 then
 elseif add > 0 or (healed and ask ~= 'peek') then
   local inside, text = head - first, nil
   time = max(now, newest)
-  local lives = ends < time + period or given
+  local lives = ends < time + period or argv[1] ~= ''
   if lives then ends = time + ceil(period * 1.25) end
   text = struct.pack('>I8', time)
   if healed or inside + add > capacity then

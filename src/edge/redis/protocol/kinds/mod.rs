@@ -1,4 +1,4 @@
-//! The kinds of limits that the second script counts, as integers. `script.lua` counts the other kinds.
+//! The kinds of limits that the script counts, as integers, and the script's texts.
 //!
 //! Times are whole microseconds, so a period or a part that is not a whole number of them is an error, which names the
 //! nearest values that work. Only a spacing is rounded, up, which denies more and never admits more.
@@ -11,22 +11,32 @@ use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::quota::{Quota, QuotaError};
 
 const BEGIN: &str = include_str!("begin.lua");
-/// The decision of a script for one limit, and of a script for several.
-const DECIDE_ONE: &str = include_str!("one.lua");
-const DECIDE_ALL: &str = include_str!("all.lua");
 /// The line of a kind's text before which the script decides.
 const DECISION: &str = "-- The decision is between these two parts.\n";
 
 /// The kinds with their texts. A script contains the texts that its plan needs.
-const TEXTS: [(&[&str], &str); 5] = [
-    (&["g", "f", "s", "S"], include_str!("old.lua")),
+const TEXTS: [(&[&str], &str); 6] = [
+    (&["g"], include_str!("pace.lua")),
+    (&["f", "s", "S"], include_str!("windows.lua")),
     (&["l"], include_str!("log.lua")),
     (&["p", "P"], include_str!("parts.lua")),
     (&["m"], include_str!("spacing.lua")),
     (&["i", "a", "A"], include_str!("batches.lua")),
 ];
 
-/// A set of kinds, as indices into [`TEXTS`]. The first index stands for all kinds of `script.lua`.
+/// The form of a script. Redis makes each function and each table of a script again at each call, so a script for one limit
+/// has no function, and no table except the reply.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// Decides one limit.
+    One,
+    /// Decides several limits.
+    All,
+    /// Adds the units of a post.
+    Post,
+}
+
+/// A set of kinds, as indices into [`TEXTS`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct KindSet(u8);
 
@@ -70,9 +80,7 @@ pub(crate) struct Batches {
 impl KindSet {
     /// The number of sets.
     pub(super) const COUNT: usize = 1 << TEXTS.len();
-    /// The kinds of `script.lua`.
-    pub(super) const OLD: Self = Self(1);
-
+    /// The kind of this index.
     pub(super) const fn of(text: u8) -> Self {
         Self(1 << text)
     }
@@ -89,9 +97,12 @@ impl KindSet {
         (0..).zip(TEXTS).filter(move |(text, _)| self.0 & (1 << text) != 0).map(|(_, text)| text)
     }
 
-    /// Returns the text that decides one limit of this kind. It has no function and no table except the reply, because
-    /// Redis makes each of them again at each call.
-    pub(super) fn decide_one(self) -> String {
+    /// Returns the script of this form for these kinds.
+    pub(super) fn script(self, form: Form) -> String {
+        if form == Form::One { self.one() } else { self.several(form) }
+    }
+
+    fn one(self) -> String {
         let mut script = BEGIN.to_owned();
         for (_, text) in self.texts() {
             let (reads, writes) = text.split_once(DECISION).unwrap_or((text, ""));
@@ -99,7 +110,7 @@ impl KindSet {
                 "local key, at, kind = KEYS[1], 5, argv[5]\n\
                  local room, space, back, healed, add, r1, r2, r3, r4 = 0, 0, 0, false, 0, nil, nil, nil, nil\n",
                 reads,
-                DECIDE_ONE,
+                include_str!("one.lua"),
                 writes,
             ]);
         }
@@ -107,9 +118,8 @@ impl KindSet {
         script
     }
 
-    /// Returns the text that decides several limits. A kind's first part is a function that returns its second part as a
-    /// function.
-    pub(super) fn decide_all(self) -> String {
+    /// A kind's first part is a function that returns its second part as a function.
+    fn several(self, form: Form) -> String {
         let mut script = [BEGIN, "local kinds = {}\n"].concat();
         for (names, text) in self.texts() {
             let (reads, writes) = text.split_once(DECISION).unwrap_or((text, ""));
@@ -122,12 +132,9 @@ impl KindSet {
             ]);
             script.extend(names.iter().map(|name| format!("kinds.{name} = read\n")));
         }
-        script.push_str(DECIDE_ALL);
+        let decides = if form == Form::Post { include_str!("post.lua") } else { include_str!("all.lua") };
+        script.extend([include_str!("read.lua"), decides, include_str!("reply.lua")]);
         script
-    }
-
-    pub(super) fn is_old(self) -> bool {
-        self == Self::OLD
     }
 }
 

@@ -1,5 +1,5 @@
 
--- Sub-window counter of N parts.
+-- Sub-window counter of N parts; P is strict. Numbers: limit, length of a part, N. Reply: as for spacing.
 --   state = index | current | before | oldest (8 bytes each), then N counts of 6 bytes
 --   index: the newest part, and its count. before: the sum of the N - 1 parts before it. oldest: the part before those,
 --   which only strict counters count. The count of part i, when it has ended, is at place i modulo N
@@ -105,7 +105,7 @@ if back > 0 and not healed then
   call('SETRANGE', key, 0, struct.pack('>I8I8I8I8', stored, stored_count, stored_before, stored_oldest))
 elseif add > 0 or (healed and ask ~= 'peek') then
   local header, lives = struct.pack('>I8I8I8I8', index, current, before, oldest), nil
-  if whole or index > stored or given then lives = ceil(((index + parts + 1) * part - now) / 1000) + margin end
+  if whole or index > stored or argv[1] ~= '' then lives = ceil(((index + parts + 1) * part - now) / 1000) + margin end
   if whole then
     call('SET', key, header .. string.rep(struct.pack('>I6', 0), parts), 'PX', lives)
   else

@@ -1,5 +1,7 @@
 
--- Minimum spacing.
+-- Minimum spacing. Number: the spacing.
+-- Reply: units left; time until the units that were asked fit, or until one fits if none is left; time until all units are
+-- left; time until the turn of the units that this call charged.
 --   state = time of the last charge | turn of its event | earliest turn of the next event, each a number of 8 bytes
 local state, spacing = call('GET', key), argv[at + 1] + 0
 local came, turn, next = 0, 0, 0
