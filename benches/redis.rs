@@ -4,6 +4,7 @@
 //! cargo bench --features redis --bench redis               the tables
 //! cargo bench --features redis --bench redis -- --quick    fewer rounds
 //! cargo bench --features redis --bench redis -- --json FILE   and the same as JSON
+//! cargo bench --features redis --bench redis -- --scripts     only the script times; --show prints the bare scripts
 //! ```
 //! The bench starts its own redis-server on a free local port, and stops it at the end.
 //!
@@ -15,6 +16,7 @@
 //!   The figure is checks per second.
 //! * **Held here**: leases and write-back, compared with a limiter that only this process uses. The figure is
 //!   nanoseconds per check, measured in batches, with the clock reading.
+//! * **Script time on the server**: what the server counts, without the network. `redis/scripts.rs` describes it.
 //! * **The server stopped** (SIGSTOP): the time of decisions that this process makes once the circuit breaker is open.
 //!
 //! Peers: *GCRA in Lua, floats* is the approach of libraries that keep a theoretical arrival time in a script
@@ -27,22 +29,26 @@ mod support;
 #[path = "../tests/common/redis.rs"]
 mod servers;
 
+#[path = "redis/scripts.rs"]
+mod scripts;
+
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use redis::Script;
 use redis::aio::MultiplexedConnection;
+use scripts::Effort;
 use serde_json::{Value, json};
 use servers::Server;
-use tollgate::redis::{AtomicLimiter, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
+use tollgate::redis::{
+    AtomicLimiter, BlockingClient, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter,
+};
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
 
 /// A quota that no key uses up.
 const PLENTY: Quota = Quota::per_second(10_000_000);
 const AT_ONCE: usize = 64;
-const FIRST: &str = "the-first";
 /// Rounds until the blocks of leases are as large as the use of one round.
 const GROWTH: usize = 24;
 
@@ -85,13 +91,7 @@ impl Row {
     async fn ask(&self, connection: &mut MultiplexedConnection, key: &str) {
         match &self.subject {
             Subject::Bare(words) => {
-                let mut command = redis::cmd(&words[0]);
-                for word in &words[1..] {
-                    match word.split_once(FIRST) {
-                        Some((before, after)) => command.arg(format!("{before}{key}{after}")),
-                        None => command.arg(word),
-                    };
-                }
+                let command = scripts::command(words, key);
                 let reply: Vec<i64> = command.query_async(connection).await.expect("the server answers");
                 assert_eq!(reply[0], 1);
             }
@@ -115,28 +115,6 @@ impl Row {
             Subject::Atomic(limiter) => assert!(limiter.check(key).await.is_allowed()),
         }
     }
-}
-
-/// Returns the arguments of a GCRA check of the key `FIRST`.
-async fn words(server: &Server, client: &Client) -> Vec<String> {
-    let limiter = client
-        .limiter("bare", Limit::gcra(PLENTY))
-        .timeout(Duration::from_secs(5))
-        .atomic()
-        .expect("the limit is valid");
-    let _ = limiter.check("first").await;
-    let address = (std::net::Ipv4Addr::LOCALHOST, server.port());
-    let mut monitor = std::net::TcpStream::connect(address).expect("the server accepts the connection");
-    monitor.write_all(b"MONITOR\r\n").expect("the server reads");
-    let mut lines = BufReader::new(monitor).lines();
-    assert_eq!(lines.next().expect("the server answers").expect("the line can be read"), "+OK");
-    assert!(limiter.check(FIRST).await.is_allowed());
-    let line = lines
-        .map(|line| line.expect("the line can be read"))
-        .find(|line| line.contains("EVALSHA"))
-        .expect("MONITOR shows the check");
-    // None of the arguments contains a quote.
-    line.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 fn rows(client: &Client, words: &[String]) -> Vec<Row> {
@@ -375,68 +353,92 @@ async fn stopped(server: &Server, client: &Client, decisions: usize) -> Histogra
     times
 }
 
+/// Measures checks in this process and through the network.
+async fn checks(
+    server: &Server,
+    words: &[String],
+    (rounds, asks): (usize, usize),
+    report: &mut Vec<Value>,
+    targets: &mut Vec<(String, f64, f64)>,
+) {
+    let client = Client::open(&server.url()).expect("a valid address");
+    for count in [1, 100] {
+        let keys = keys(count);
+        let measured = one_at_a_time(server, &rows(&client, words), &keys, rounds, asks).await;
+        report.push(print_latencies(&format!("One at a time, {count} key(s)"), &measured));
+        let ratio = median(measured[1].ratios.clone());
+        targets.push((format!("atomic, {count} key(s), against a bare EVALSHA"), 1.10, ratio));
+        let title = format!("{AT_ONCE} at once on one connection, {count} key(s)");
+        println!("\n## {title}\n\n| check | checks/s |\n|---|---:|");
+        let rates = at_once(server, rows(&client, words), &keys, rounds * asks).await;
+        for (name, rate) in &rates {
+            println!("| {name} | {rate:.0} |");
+        }
+        report.push(json!({ "title": title, "a_second": rates }));
+    }
+    for count in [1, 100] {
+        let title = format!("Held here, {count} key(s)");
+        println!(
+            "\n## {title}\n\n| check | ns | ratio to a local limiter | denied without a unit |\n|---|---:|---:|---:|"
+        );
+        let rows = held(&client, count, rounds, asks * 50).await;
+        for row in &rows {
+            let (ns, ratio) = (median(row.ns.clone()), median(row.ratios.clone()));
+            println!("| {} | {ns:.1} | {ratio:.2} | {} |", row.name, row.denied);
+        }
+        let ratio = median(rows[1].ratios.clone());
+        targets.push((format!("lease, {count} key(s), against the check in this process"), 2.0, ratio));
+        report.push(json!({
+                "title": title,
+                "rows": rows.iter().map(|row| json!({ "check": row.name, "ns": median(row.ns.clone()), "ratio": median(row.ratios.clone()) })).collect::<Vec<_>>(),
+            }));
+    }
+    let times = stopped(server, &client, asks * 100).await;
+    let at = |quantile| us(times.value_at_quantile(quantile));
+    println!(
+        "\n## The server stopped, decided here\n\n| p50 µs | p99 | p99.9 | worst |\n|---:|---:|---:|---:|"
+    );
+    println!("| {:.1} | {:.1} | {:.1} | {:.1} |", at(0.5), at(0.99), at(0.999), us(times.max()));
+    report.push(
+        json!({ "title": "stopped", "p50_us": at(0.5), "p99_us": at(0.99), "worst_us": us(times.max()) }),
+    );
+    targets.push(("the server stopped, p99 of decisions made here, µs".to_owned(), 1_000.0, at(0.99)));
+}
+
 fn main() -> std::io::Result<()> {
     // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), this is only a short test run
     // of all rows.
     let smoke = !support::has("--bench");
-    let (rounds, asks) = match (smoke, support::has("--quick")) {
-        (true, _) => (1, 20),
-        (false, true) => (11, 400),
-        (false, false) => (31, 2_000),
+    let (rounds, asks, effort) = match (smoke, support::has("--quick")) {
+        (true, _) => (1, 20, Effort { rounds: 1, ticks: 2, warm: 2 }),
+        (false, true) => (11, 400, Effort { rounds: 3, ticks: 100, warm: 1_000 }),
+        (false, false) => (31, 2_000, Effort { rounds: 15, ticks: 100, warm: 1_000 }),
     };
     let Some(server) = Server::start() else { return Ok(()) };
+    let client = BlockingClient::open(&server.url()).expect("a valid address");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = runtime.block_on(async {
-        let client = Client::open(&server.url()).expect("a valid address");
-        let words = words(&server, &client).await;
-        let mut report = Vec::new();
-        let mut targets = Vec::new();
-        for count in [1, 100] {
-            let keys = keys(count);
-            let measured = one_at_a_time(&server, &rows(&client, &words), &keys, rounds, asks).await;
-            report.push(print_latencies(&format!("One at a time, {count} key(s)"), &measured));
-            let ratio = median(measured[1].ratios.clone());
-            targets.push((format!("atomic, {count} key(s), against a bare EVALSHA"), 1.10, ratio));
-            let title = format!("{AT_ONCE} at once on one connection, {count} key(s)");
-            println!("\n## {title}\n\n| check | checks/s |\n|---|---:|");
-            let rates = at_once(&server, rows(&client, &words), &keys, rounds * asks).await;
-            for (name, rate) in &rates {
-                println!("| {name} | {rate:.0} |");
-            }
-            report.push(json!({ "title": title, "a_second": rates }));
-        }
-        for count in [1, 100] {
-            let title = format!("Held here, {count} key(s)");
-            println!("\n## {title}\n\n| check | ns | ratio to a local limiter | denied without a unit |\n|---|---:|---:|---:|");
-            let rows = held(&client, count, rounds, asks * 50).await;
-            for row in &rows {
-                let (ns, ratio) = (median(row.ns.clone()), median(row.ratios.clone()));
-                println!("| {} | {ns:.1} | {ratio:.2} | {} |", row.name, row.denied);
-            }
-            let ratio = median(rows[1].ratios.clone());
-            targets.push((format!("lease, {count} key(s), against the check in this process"), 2.0, ratio));
-            report.push(json!({
-                "title": title,
-                "rows": rows.iter().map(|row| json!({ "check": row.name, "ns": median(row.ns.clone()), "ratio": median(row.ratios.clone()) })).collect::<Vec<_>>(),
-            }));
-        }
-        let times = stopped(&server, &client, asks * 100).await;
-        let at = |quantile| us(times.value_at_quantile(quantile));
-        println!("\n## The server stopped, decided here\n\n| p50 µs | p99 | p99.9 | worst |\n|---:|---:|---:|---:|");
-        println!("| {:.1} | {:.1} | {:.1} | {:.1} |", at(0.5), at(0.99), at(0.999), us(times.max()));
-        report.push(json!({ "title": "stopped", "p50_us": at(0.5), "p99_us": at(0.99), "worst_us": us(times.max()) }));
-        targets.push(("the server stopped, p99 of decisions made here, µs".to_owned(), 1_000.0, at(0.99)));
-        println!("\n## Targets\n");
-        for (what, most, got) in &targets {
-            println!("- {what}: {got:.3}, at most {most}: {}", if got <= most { "holds" } else { "does not hold" });
-        }
+    let (mut tables, mut targets) = (Vec::new(), Vec::new());
+    if !support::has("--scripts") {
+        let bare = client.limiter("bare", Limit::gcra(PLENTY)).timeout(Duration::from_secs(5));
+        let words = scripts::call_of(&server, &bare.atomic().expect("the limit is valid"));
+        runtime.block_on(checks(&server, &words, (rounds, asks), &mut tables, &mut targets));
+    }
+    let scripts = scripts::measure(&server, client, effort);
+    tables.extend(scripts.tables);
+    targets.extend(scripts.targets);
+    println!("\n## Targets\n");
+    for (what, most, got) in &targets {
+        println!(
+            "- {what}: {got:.3}, at most {most}: {}",
+            if got <= most { "holds" } else { "does not hold" }
+        );
+    }
+    if let Some(path) = support::option("--json") {
         let targets = targets.iter().map(|(what, most, got)| {
             json!({ "target": what, "bound": most, "value": { "median": got }, "holds": got <= most })
         });
         let targets: Vec<Value> = targets.collect();
-        json!({ "tables": report, "targets": targets })
-    });
-    if let Some(path) = support::option("--json") {
+        let report = json!({ "tables": tables, "targets": targets });
         std::fs::write(&path, format!("{report:#}\n"))?;
     }
     runtime.shutdown_timeout(Duration::from_secs(1));
