@@ -410,9 +410,9 @@ fn main() -> std::io::Result<()> {
     // of all rows.
     let smoke = !support::has("--bench");
     let (rounds, asks, effort) = match (smoke, support::has("--quick")) {
-        (true, _) => (1, 20, Effort { rounds: 1, ticks: 2, warm: 2 }),
-        (false, true) => (11, 400, Effort { rounds: 3, ticks: 100, warm: 1_000 }),
-        (false, false) => (31, 2_000, Effort { rounds: 15, ticks: 100, warm: 1_000 }),
+        (true, _) => (1, 20, Effort { rounds: 1, slices: 1, warm: 2 }),
+        (false, true) => (11, 400, Effort { rounds: 3, slices: 5, warm: 1_000 }),
+        (false, false) => (31, 2_000, Effort { rounds: 11, slices: 10, warm: 1_000 }),
     };
     let Some(server) = Server::start() else { return Ok(()) };
     let client = BlockingClient::open(&server.url()).expect("a valid address");

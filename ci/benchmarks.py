@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes BENCHMARKS.md, its charts and the table of costs in README.md from benches/results.
 
-    ci/benchmarks.py take DIR    first makes benches/results from what the benches wrote to DIR
-    ci/benchmarks.py             writes
-    ci/benchmarks.py --check     says whether what is there is what the results give
+    ci/benchmarks.py take DIR [NAME...]    first makes benches/results from what the benches wrote to DIR, or only the files NAME.json of it
+    ci/benchmarks.py                       writes
+    ci/benchmarks.py --check               says whether what is there is what the results give
 
 No figure of theirs is by hand: sentences with figures are made from the results. Why a target is missed is kept in benches/reasons.json, by
 the target's words, and what the figures leave out is in the text below.
@@ -71,9 +71,9 @@ def written(value, level=0):
     return json.dumps(value, ensure_ascii=False)
 
 
-def take(directory):
+def take(directory, names):
     RESULTS.mkdir(exist_ok=True)
-    for name in (*BENCHES, SERVER, "run"):
+    for name in names or (*BENCHES, SERVER, "run"):
         path = directory / f"{name}.json"
         if not path.exists():
             (RESULTS / path.name).unlink(missing_ok=True)
@@ -333,6 +333,23 @@ def lost(data, build):
     return found
 
 
+def shared_section(data):
+    """Returns the script times of shared limits, and the two kinds of logs. The result is empty if there are no such figures."""
+    found = {table["title"]: table["rows"] for table in data.get("redis", {}).get("tables", []) if "rows" in table}
+    scripts, logs = found.get("Script time on the server"), found.get("Sliding log: ring and sorted set")
+    if not scripts or not logs:
+        return ""
+    rows = [[row["limit"], *(figure(row[name]) for name in ("us", "bare_us", "factor"))] for row in scripts]
+    text = ("## Shared limits\n\nRedis counts the time of each call of a script (`INFO commandstats`), without the network. A *bare script* receives the same arguments, calls the same "
+            "commands with as many bytes, and gives the same reply. The factor is the ratio of the two: the cost of the decision. Each time is the best of several rounds, in which "
+            "the scripts took turns.\n\n" + markdown(["limit", "script, µs", "bare script, µs", "factor"], rows))
+    names = [f"{kind}_{what}" for what in ("us", "denied_us", "bytes") for kind in ("ring", "sorted_set")]
+    rows = [[f"{row['units']:,}", *(f"{row[name]:,}" if name.endswith("bytes") else figure(row[name]) for name in names)] for row in logs]
+    return text + ("\nA shared sliding log stores its times in a ring. The usual script stores them in a sorted set. Both logs are full. In the first two columns, one unit "
+                   "leaves as one enters. The bytes are those of `MEMORY USAGE` for one key.\n\n"
+                   + markdown(["units", "ring, µs", "sorted set, µs", "denied: ring, µs", "sorted set, µs", "ring, bytes", "sorted set, bytes"], rows))
+
+
 def losses(data):
     """Returns the words for each row of ours that is worse than the row of the best peer, with the worst ratio first. With two builds, uses the figures of the worse build."""
     if SERVER not in data:
@@ -388,6 +405,9 @@ def page(data, reasons, pictures):
     flood = flood_section(data)
     if flood:
         parts.append(flood)
+    shared = shared_section(data)
+    if shared:
+        parts.append(shared)
     losing = losses(data)
     parts.append("## Where we lose\n\nThis table has each row in which Tollgate is slower than the best peer of its scenario, or uses more memory. The worst row is first. Some peers do less. "
                  "pingora-limits counts in fixed memory and never denies. governor never removes a key by itself. The figure in brackets is the number of threads."
@@ -465,7 +485,7 @@ def readme(data):
 def main():
     arguments = sys.argv[1:]
     if arguments[:1] == ["take"]:
-        take(Path(arguments[1]))
+        take(Path(arguments[1]), arguments[2:])
     data = results()
     if wrong := wrong_profiles(data):
         sys.exit("\n".join(wrong))

@@ -3,10 +3,10 @@
 //! * The figures are `usec_per_call` of EVALSHA in `INFO commandstats`. They contain the script and its commands, and
 //!   neither the network nor the parsing of the call. The calls are those of `check`, with the server's time.
 //! * A **bare script** receives the same keys and arguments as the limiter. It calls the same commands, with as many
-//!   bytes, on values of the same length, and replies with the same numbers. MONITOR shows what the limiter calls. If
-//!   its calls differ, the bare script has the most frequent ones. The factor above it is the cost of the arithmetic.
-//! * The subjects take turns. Each figure is the best of all rounds, and a factor is the ratio of two such figures. On a
-//!   shared machine a round is only ever too slow.
+//!   bytes, on values of the same length, and replies with the same numbers. MONITOR shows what the limiter calls in
+//!   some calls in a row, and the bare script repeats them in this order. The factor is the cost of the arithmetic.
+//! * The subjects take turns. A round of a subject has some slices of 240 calls. Each figure is the best of all slices,
+//!   because another program can only make a slice slower. A factor is the ratio of two such figures.
 //! * Twenty keys are asked in one pipeline, once in `GAP`. All checks are allowed, except where a row says otherwise.
 //! * A sliding log is full: in each call, one unit leaves and one enters. The **sorted set** is the usual script for such
 //!   a log: a member for each unit, whose score is its time.
@@ -30,8 +30,8 @@ pub(crate) const FIRST: &str = "the-first";
 const KEYS: usize = 20;
 /// The time from one call of a key to its next. Twenty calls take about half of it.
 const GAP: Duration = Duration::from_micros(600);
-/// The calls that are captured. The most frequent commands among them are those of the bare script.
-const CAPTURED: usize = 15;
+/// The number of calls of each key that make one figure, and of the calls that are captured for a bare script.
+const SLICE: usize = 12;
 const MOST: f64 = 1.5;
 
 const SORTED_SET: &str = "local time = redis.call('TIME')
@@ -49,7 +49,8 @@ return { 1, limit - used - 1, now }";
 #[derive(Copy, Clone)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
-    pub(crate) ticks: usize,
+    /// The slices of a round. Each of them gives a figure.
+    pub(crate) slices: usize,
     /// The most ticks without figures before a measurement.
     pub(crate) warm: usize,
 }
@@ -95,6 +96,24 @@ fn monitored(server: &Server, act: impl FnOnce()) -> Vec<Vec<String>> {
     lines.map(|line| words(&line)).take_while(|words| words.last().is_none_or(|word| word != END)).collect()
 }
 
+/// Returns the text of a script that calls these commands and gives this reply.
+fn bare_text(commands: &[Vec<String>], keys: &[String], reply: &[i64]) -> String {
+    let text = |word: &String| match keys.iter().position(|key| key == word) {
+        Some(index) => format!("KEYS[{}]", index + 1),
+        // The limiters' scripts pass offsets and times as numbers.
+        None if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) => word.clone(),
+        None => format!("'{}'", word.replace('\'', ".")),
+    };
+    let mut script = "local call = redis.call\n".to_owned();
+    for words in commands {
+        let words: Vec<String> = words.iter().map(text).collect();
+        script.extend(["call(", &words.join(", "), ")\n"]);
+    }
+    let numbers: Vec<String> = reply.iter().map(i64::to_string).collect();
+    script.extend(["return { ", &numbers.join(", "), " }\n"]);
+    script
+}
+
 /// Returns the words of a check of the key [`FIRST`], as the server received them.
 pub(crate) fn call_of(server: &Server, limiter: &AtomicLimiter<BlockingClient>) -> Vec<String> {
     // The server learns the script.
@@ -120,8 +139,10 @@ const BARE: &str = "bare--";
 
 /// What is measured.
 struct Subject {
-    /// The words of a call for the key [`FIRST`].
+    /// The words of a call for the key [`FIRST`]. The second is the hash of a script.
     words: Vec<String>,
+    /// The scripts of the calls, in turns.
+    hashes: Vec<String>,
     /// The beginning of its keys.
     prefix: &'static str,
     /// Whether each call has a number of its own as its last argument.
@@ -168,12 +189,14 @@ impl Bench<'_> {
     /// Asks these keys once in `GAP`, and returns the last replies.
     fn ticks(&mut self, subject: &Subject, clients: &[String], ticks: usize) -> Vec<Vec<i64>> {
         let mut replies = Vec::new();
-        for _ in 0..ticks {
+        for tick in 0..ticks {
+            let mut words = subject.words.clone();
+            words[1].clone_from(&subject.hashes[tick % subject.hashes.len()]);
             let start = support::stopwatch();
             let mut pipeline = redis::pipe();
             for client in clients {
                 self.sequence += 1;
-                let mut command = command(&subject.words, client);
+                let mut command = command(&words, client);
                 if subject.numbered {
                     command.arg(self.sequence);
                 }
@@ -187,7 +210,7 @@ impl Bench<'_> {
         replies
     }
 
-    /// Returns the script time of each subject, the best of the rounds, in microseconds. The second subject begins with a
+    /// Returns the script time of each subject, the best of all slices, in microseconds. A second subject begins with a
     /// copy of the first subject's state, if it is a bare script.
     fn best(&mut self, subjects: &[Subject], plan: Plan) -> Vec<f64> {
         let mut best = vec![f64::INFINITY; subjects.len()];
@@ -198,19 +221,25 @@ impl Bench<'_> {
                 }
                 let clients: Vec<String> = (0..KEYS).map(|number| subject.client(number)).collect();
                 self.ticks(subject, &clients, plan.warm[round.min(1)].min(self.effort.warm));
-                self.server.command::<()>(&["CONFIG", "RESETSTAT"]);
-                let replies = self.ticks(subject, &clients, self.effort.ticks);
                 let complete = self.effort.warm >= plan.warm[0];
-                assert!(!complete || replies.iter().all(|reply| reply[0] == plan.granted), "{replies:?}");
-                let info: String = self.server.command(&["INFO", "commandstats"]);
-                let stats = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
-                let time =
-                    stats.and_then(|stats| stats.split(',').find_map(|s| s.strip_prefix("usec_per_call=")));
-                let time: f64 = time.and_then(|time| time.parse().ok()).expect("the server counts commands");
-                best[index] = best[index].min(time);
+                for _ in 0..self.effort.slices {
+                    self.server.command::<()>(&["CONFIG", "RESETSTAT"]);
+                    let replies = self.ticks(subject, &clients, SLICE);
+                    assert!(!complete || replies.iter().all(|reply| reply[0] == plan.granted), "{replies:?}");
+                    best[index] = best[index].min(self.script_us());
+                }
             }
         }
         best
+    }
+
+    /// Returns the mean time of the scripts since the last reset, in microseconds.
+    fn script_us(&self) -> f64 {
+        let info: String = self.server.command(&["INFO", "commandstats"]);
+        let stats = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+        let us =
+            stats.and_then(|stats| stats.split(',').find_map(|part| part.strip_prefix("usec_per_call=")));
+        us.and_then(|us| us.parse().ok()).expect("the server counts commands")
     }
 
     /// Copies the state of each key.
@@ -234,7 +263,7 @@ impl Bench<'_> {
             builder = builder.and(*limit);
         }
         let words = call_of(self.server, &builder.atomic().expect("the limits are valid"));
-        Subject { words, prefix: "limits", numbered: false }
+        Subject { hashes: vec![words[1].clone()], words, prefix: "limits", numbered: false }
     }
 
     /// The script with the commands of a limiter, and nothing else.
@@ -242,36 +271,23 @@ impl Bench<'_> {
         let client = [FIRST.to_owned()];
         self.ticks(limiter, &client, plan.warm[0].min(self.effort.warm));
         let mut replies = Vec::new();
-        let seen = monitored(self.server, || replies = self.ticks(limiter, &client, CAPTURED));
-        // Two calls are alike if they have the same commands with as many bytes.
-        let mut alike: HashMap<Vec<(&str, usize)>, (usize, &[Vec<String>])> = HashMap::new();
+        let seen = monitored(self.server, || replies = self.ticks(limiter, &client, SLICE));
+        // Two calls have one script if they have the same commands with as many bytes.
+        let mut alike: HashMap<Vec<(&str, usize)>, String> = HashMap::new();
+        let mut hashes = Vec::new();
         for call in seen.split(|words| words[0] == "EVALSHA").filter(|call| !call.is_empty()) {
             let shape = call.iter().map(|words| (words[0].as_str(), words.iter().map(String::len).sum()));
-            alike.entry(shape.collect()).or_insert((0, call)).0 += 1;
+            let hash = alike.entry(shape.collect()).or_insert_with(|| {
+                let script = bare_text(call, limiter.keys(), &replies[0]);
+                if support::has("--show") {
+                    println!("{script}");
+                }
+                self.server.command(&["SCRIPT", "LOAD", &script])
+            });
+            hashes.push(hash.clone());
         }
-        let (_, commands) = alike
-            .into_values()
-            .max_by_key(|(count, _)| *count)
-            .expect("MONITOR shows the commands of scripts");
-        let mut script = "local call = redis.call\n".to_owned();
-        for words in commands {
-            let keys = limiter.keys();
-            let text = |word: &String| match keys.iter().position(|key| key == word) {
-                Some(index) => format!("KEYS[{}]", index + 1),
-                // The limiters' scripts pass offsets and times as numbers.
-                None if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) => word.clone(),
-                None => format!("'{}'", word.replace('\'', ".")),
-            };
-            script.push_str(&format!("call({})\n", words.iter().map(text).collect::<Vec<_>>().join(", ")));
-        }
-        let numbers: Vec<String> = replies[0].iter().map(i64::to_string).collect();
-        script.push_str(&format!("return {{ {} }}\n", numbers.join(", ")));
-        if support::has("--show") {
-            println!("{script}");
-        }
-        let mut words = limiter.words.clone();
-        words[1] = self.server.command(&["SCRIPT", "LOAD", &script]);
-        Subject { words, prefix: BARE, numbered: false }
+        assert_eq!(hashes.len(), SLICE, "MONITOR shows the commands of scripts");
+        Subject { words: limiter.words.clone(), hashes, prefix: BARE, numbered: false }
     }
 
     /// The usual script for the log of this limiter, whose keys are as long.
@@ -279,7 +295,12 @@ impl Bench<'_> {
         let hash: String = self.server.command(&["SCRIPT", "LOAD", SORTED_SET]);
         let (limit, period_us) = (limit.to_string(), period.as_micros().to_string());
         let words = ["EVALSHA", &hash, "1", &ring.keys()[0], &limit, &period_us];
-        Subject { words: words.map(str::to_owned).into(), prefix: "sorted", numbered: true }
+        Subject {
+            words: words.map(str::to_owned).into(),
+            hashes: vec![hash.clone()],
+            prefix: "sorted",
+            numbered: true,
+        }
     }
 
     fn row(&mut self, name: &str, subjects: &[Subject], plan: Plan) -> (Value, Vec<f64>) {
@@ -342,12 +363,13 @@ pub(crate) fn measure(server: &Server, client: BlockingClient, effort: Effort) -
         let subjects = [ring, bare, sorted];
         let (row, us) = bench.row(&name, &subjects, plan);
         add(&name, row);
-        let bytes = [&subjects[0], &subjects[2]].map(|subject| bench.bytes(subject));
         // Units of an hour do not leave.
         let hour = Duration::from_secs(3_600);
         let ring = bench.limiter("full", &[SlidingLog::new(Quota::new(limit, hour)).into()]);
         let sorted = bench.sorted_set(&ring, limit, hour);
-        let denied = bench.best(&[ring, sorted], Plan { warm: [warm, 20], granted: 0 });
+        let subjects = [ring, sorted];
+        let denied = bench.best(&subjects, Plan { warm: [warm, 20], granted: 0 });
+        let bytes = subjects.map(|subject| bench.bytes(&subject));
         logs.push(json!({
             "units": units, "ring_us": us[0], "sorted_set_us": us[2], "ring_denied_us": denied[0],
             "sorted_set_denied_us": denied[1], "ring_bytes": bytes[0], "sorted_set_bytes": bytes[1],
