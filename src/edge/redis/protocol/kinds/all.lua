@@ -7,7 +7,7 @@ elseif ask == 'lease' then
 elseif ask ~= 'refund' then
   cost = a
 end
-for _, limit in ipairs(limits) do
-  if units then limit.add = min(units, limit.space) end
-  granted = max(granted, limit.add, limit.back)
+for i = 1, count do
+  if units then adds[i] = min(units, spaces[i]) else adds[i] = 0 end
+  granted = max(granted, adds[i], backs[i])
 end

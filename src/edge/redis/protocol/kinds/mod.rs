@@ -126,9 +126,9 @@ impl KindSet {
             script.extend([
                 "local function read(key, at, kind)\nlocal room, space, back, healed = 0, 0, 0, false\n",
                 reads,
-                "return room, space, back, function(add)\nlocal r1, r2, r3, r4\n",
+                "return room, space, back, function(add, reply, size)\nlocal r1, r2, r3, r4\n",
                 writes,
-                "return r1, r2, r3, r4\nend\nend\n",
+                "reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = r1, r2, r3, r4\nend\nend\n",
             ]);
             script.extend(names.iter().map(|name| format!("kinds.{name} = read\n")));
         }

@@ -26,41 +26,41 @@ local function posted(known)
   return added, record
 end
 
-for i, limit in ipairs(limits) do
-  if limit.space then
+local records, kept, gone = {}, {}, {}
+for i = 1, count do
+  adds[i] = 0
+  if spaces[i] then
     local hash, at = KEYS[count + i], 5 * i
     local known = call('HGET', hash, argv[4])
     local units, record = posted(known)
     if not units then return redis.error_reply(ours) end
-    local kept = KEPT
+    kept[i] = KEPT
     if argv[at] == 'g' then
-      kept = kept + ceil(argv[at + 3] / argv[at + 2])
+      kept[i] = kept[i] + ceil(argv[at + 3] / argv[at + 2])
     elseif argv[at] == 'f' then
-      kept = kept + argv[at + 2]
+      kept[i] = kept[i] + argv[at + 2]
     else
-      kept = kept + 2 * argv[at + 2]
+      kept[i] = kept[i] + 2 * argv[at + 2]
     end
-    if record then
-      limit.record, limit.kept, limit.gone = record, kept, {}
-      if not known then
-        -- Processes come and go: remove those that have not posted for this long.
-        local all = call('HGETALL', hash)
-        for j = 1, #all, 2 do
-          local at = tonumber(match(all[j + 1], '^%d+ %d+ (%d+) ') or 0)
-          if now - at > kept then table.insert(limit.gone, all[j]) end
-        end
+    if record and not known then
+      -- Processes come and go: remove those that have not posted for this long.
+      gone[i] = {}
+      local all = call('HGETALL', hash)
+      for j = 1, #all, 2 do
+        local at = tonumber(match(all[j + 1], '^%d+ %d+ (%d+) ') or 0)
+        if now - at > kept[i] then table.insert(gone[i], all[j]) end
       end
     end
-    limit.add = min(units, limit.space)
-    granted = max(granted, limit.add)
+    records[i], adds[i] = record, min(units, spaces[i])
+    granted = max(granted, adds[i])
   end
 end
-for i, limit in ipairs(limits) do
-  if limit.record then
-    local record, hash, before = limit.record, KEYS[count + i], '- -'
-    for _, process in ipairs(limit.gone) do call('HDEL', hash, process) end
+for i = 1, count do
+  local record, hash, before = records[i], KEYS[count + i], '- -'
+  if record then
+    for _, process in ipairs(gone[i] or {}) do call('HDEL', hash, process) end
     if record[3] then before = string.format('%.0f %.0f', record[3], record[4]) end
     call('HSET', hash, argv[4], string.format('%.0f %.0f %.0f ', record[1], record[2], now) .. before)
-    call('PEXPIRE', hash, ceil(limit.kept / 1000) + margin)
+    call('PEXPIRE', hash, ceil(kept[i] / 1000) + margin)
   end
 end

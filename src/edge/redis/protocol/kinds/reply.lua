@@ -1,6 +1,4 @@
 
 local reply = { granted, now }
-for _, limit in ipairs(limits) do
-  for _, number in ipairs({ limit.finish(limit.add) }) do reply[#reply + 1] = number end
-end
+for i = 1, count do finishes[i](adds[i], reply, #reply) end
 return reply
