@@ -1,4 +1,4 @@
-//! Properties of the algorithms that the second script counts:
+//! Properties of all shared algorithms:
 //! - The process's own limiter, the model of a server and a real server give the same answers at the same times:
 //!   outcome, remaining units, wait, reset and delay, and the units that a refund takes back.
 //! - A sliding log keeps its times when its ring grows and wraps, and when the limit changes.

@@ -167,7 +167,7 @@ fn script_and_model_agree() {
     }
 }
 
-/// Limits of the kinds that the second script counts, and of the other kinds.
+/// Limits of several kinds.
 fn many_limits() -> impl Strategy<Value = [Limit; 2]> {
     let limit = prop_oneof![6 => 1_u64..=12, 3 => 13_u64..=300];
     let period_us = select(vec![1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000]);

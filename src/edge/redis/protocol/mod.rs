@@ -7,8 +7,8 @@
 //! | `tag`, `slot` | the Redis key that holds the state, and its slot in a Cluster |
 //! | `call` | one call about one key, its reply, and the transport trait |
 //! | `figures`, `answer`, `error` | what a reply means for a request, answers for users, and errors |
-//! | `kinds` | the kinds of limits that the second script counts, and their parts of its text |
-//! | `script`, `model` | the Lua scripts on a server, and the same algorithms in Rust |
+//! | `kinds` | the kinds of limits that scripts count, and the texts of the scripts |
+//! | `script`, `model` | the calls of scripts on a server, and the same algorithms in Rust |
 
 mod answer;
 mod call;

@@ -1,4 +1,4 @@
-//! The kinds of limits that the script counts, as integers, and the script's texts.
+//! The kinds of limits that scripts count, as integers, and the texts of the scripts.
 //!
 //! Times are whole microseconds, so a period or a part that is not a whole number of them is an error, which names the
 //! nearest values that work. Only a spacing is rounded, up, which denies more and never admits more.

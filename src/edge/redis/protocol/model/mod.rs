@@ -304,8 +304,8 @@ impl View {
         }
     }
 
-    /// Returns whether a call that granted these units writes this state. The first script writes all states of the
-    /// call, the second only those that changed.
+    /// Returns whether a call that granted these units writes this state. GCRA and windows are also written if the call
+    /// charged only another limit. The other kinds are written if they changed.
     fn writes(&self, granted: u64) -> bool {
         match &self.now {
             Now::Pace { .. } | Now::Windows { .. } => granted > 0,
