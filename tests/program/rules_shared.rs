@@ -15,7 +15,7 @@ const NOWHERE: &str = "redis://wilma:sekret@127.0.0.1:1/";
 #[test]
 fn pushed_rules_are_pulled_and_compared() {
     let Some(server) = Server::start() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (Place::with_test_features(), server.url());
     place.file("limits.yaml", LIMITS);
     place.run(&format!("rules pull --from {url}")).fails(1, &["there are no rules named \"default\""]);
 
@@ -65,7 +65,7 @@ fn pushed_rules_are_pulled_and_compared() {
 #[test]
 fn bad_rules_are_not_pushed() {
     let Some(server) = Server::start() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (Place::with_test_features(), server.url());
     place.file("wrong.yaml", LIMITS.replace("day", "fortnight"));
     for command in ["push wrong.yaml", "push wrong.yaml --force", "diff wrong.yaml"] {
         place
@@ -85,7 +85,7 @@ fn bad_rules_are_not_pushed() {
 #[test]
 fn damaged_rules_are_replaced_only_by_force() {
     let Some(server) = Server::start() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (Place::with_test_features(), server.url());
     place.file("limits.yaml", LIMITS);
     place.run(&format!("rules push limits.yaml --to {url}")).ok();
     let () = server.command(&["HSET", "tollgate:rules:{default}", "text", "domain: other"]);
@@ -119,7 +119,7 @@ fn damaged_rules_are_replaced_only_by_force() {
 
 #[test]
 fn messages_never_contain_the_password() {
-    let place = Place::new();
+    let place = Place::with_test_features();
     place.file("limits.yaml", LIMITS);
     for command in
         ["pull --from", "push limits.yaml --to", "push limits.yaml --force --to", "diff limits.yaml --to"]
@@ -143,7 +143,7 @@ fn messages_never_contain_the_password() {
 
 #[test]
 fn wrong_command_lines_are_usage_errors() {
-    let place = Place::new();
+    let place = Place::with_test_features();
     place.file("limits.yaml", LIMITS);
     for (command, part) in [
         ("push", "<FILE>"),

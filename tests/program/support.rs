@@ -47,16 +47,25 @@ pub(crate) fn program() -> PathBuf {
     std::env::var_os("TOLLGATE_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_tollgate").into()).into()
 }
 
-/// A directory for one test.
-pub(crate) struct Place(tempfile::TempDir);
+/// A directory for one test, and the program that the test runs.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+}
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self { folder: tempfile::tempdir().unwrap(), program: program() }
+    }
+
+    /// Uses cargo's build, which has the same features as the test.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_test_features() -> Self {
+        Self { program: env!("CARGO_BIN_EXE_tollgate").into(), ..Self::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     pub(crate) fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> &Self {
@@ -79,9 +88,9 @@ impl Place {
 
     /// Runs the program as in a terminal of this many columns.
     pub(crate) fn run_in(&self, columns: Option<u16>, args: &str, stdin: &[u8]) -> Run {
-        let mut child = Command::new(program())
+        let mut child = Command::new(&self.program)
             .args(args.split(' ').filter(|arg| !arg.is_empty()))
-            .current_dir(self.0.path())
+            .current_dir(self.folder.path())
             .env_remove("COLUMNS")
             .envs(columns.map(|columns| ("COLUMNS", columns.to_string())))
             .stdin(Stdio::piped())
