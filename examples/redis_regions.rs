@@ -115,12 +115,15 @@ fn draw(path: &str, panels: &[Panel<'_>]) {
     root.fill(&WHITE).expect("drawing");
     let title = "Three regions share 6,000 a minute; 50 requests a second in each region";
     let root = root.titled(title, ("sans-serif", 17)).expect("the title can be drawn");
-    for (panel, (caption, lines)) in root.split_evenly((1, 2)).iter().zip(panels) {
+    // In the second panel, the lines of the bounds are at the upper left.
+    let legends = [SeriesLabelPosition::UpperLeft, SeriesLabelPosition::MiddleRight];
+    for ((panel, (caption, lines)), legend) in root.split_evenly((1, 2)).iter().zip(panels).zip(legends) {
         let points = || lines.iter().flat_map(|(_, points)| points);
         let right = points().map(|point| point.0).fold(0.0, f64::max);
         let top = points().map(|point| point.2.max(point.1)).fold(10.0, f64::max);
         let mut chart = ChartBuilder::on(panel)
             .margin(12)
+            .margin_right(24)
             .x_label_area_size(44)
             .y_label_area_size(64)
             .build_cartesian_2d(0.0..right, 0.0..top * 1.05)
@@ -153,7 +156,7 @@ fn draw(path: &str, panels: &[Panel<'_>]) {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(legend)
             .background_style(WHITE)
             .border_style(RGBColor(0xDD, 0xDD, 0xDD))
             .label_font(("sans-serif", 12))
