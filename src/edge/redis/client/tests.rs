@@ -224,7 +224,7 @@ fn atomic_steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 #[test]
-fn second_script_and_model_agree() {
+fn scripts_of_all_kinds_and_model_agree() {
     let Some(server) = Server::start() else { return };
     let client = BlockingClient::open(&server.url()).unwrap();
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1_000);

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use ::redis::{ErrorKind as Theirs, RedisError, Script, Value};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
@@ -71,32 +71,36 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     };
     command.arg(ask).arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000).arg(first);
     for part in parts {
-        let (kind, numbers, count) = match part.kind {
-            Arithmetic::Pace(Pace { interval, scale, capacity }) => ("g", [interval, scale, capacity, 0], 3),
+        let (kind, mut numbers): (_, SmallVec<[u64; 4]>) = match part.kind {
+            Arithmetic::Pace(Pace { interval, scale, capacity }) => {
+                ("g", smallvec![interval, scale, capacity])
+            }
             Arithmetic::Windows(Windows { limit, period_us, unit_us, slides, strict }) => {
-                let (kind, count) = match (slides, strict) {
-                    (_, true) => ("S", 3),
-                    (true, false) => ("s", 3),
-                    (false, false) => ("f", 2),
+                let kind = match (slides, strict) {
+                    (_, true) => "S",
+                    (true, false) => "s",
+                    (false, false) => "f",
                 };
-                (kind, [limit, period_us, unit_us, 0], count)
+                (kind, smallvec![limit, period_us, unit_us])
             }
-            Arithmetic::Log(Log { limit, period_us }) => ("l", [limit, period_us, 0, 0], 2),
+            Arithmetic::Log(Log { limit, period_us }) => ("l", smallvec![limit, period_us]),
             Arithmetic::Parts(Parts { limit, part_us, parts, strict }) => {
-                (if strict { "P" } else { "p" }, [limit, part_us, parts, 0], 3)
+                (if strict { "P" } else { "p" }, smallvec![limit, part_us, parts])
             }
-            Arithmetic::Spacing(Spacing { spacing_us }) => ("m", [spacing_us, 0, 0, 0], 1),
+            Arithmetic::Spacing(Spacing { spacing_us }) => ("m", smallvec![spacing_us]),
             Arithmetic::Batches(Batches { capacity, period_us, batch, phase_us, adaptive }) => {
-                let (kind, count) = match phase_us {
-                    None => ("i", 3),
-                    Some(_) if adaptive => ("A", 4),
-                    Some(_) => ("a", 4),
+                let kind = match phase_us {
+                    None => "i",
+                    Some(_) if adaptive => "A",
+                    Some(_) => "a",
                 };
-                (kind, [capacity, period_us, batch, phase_us.unwrap_or(0)], count)
+                (kind, smallvec![capacity, period_us, batch, phase_us.unwrap_or(0)])
             }
         };
-        // A script for several limits takes four numbers for each.
-        command.arg(kind).arg(&numbers[..if form == Form::One { count } else { 4 }]);
+        if form != Form::One {
+            numbers.resize(4, 0);
+        }
+        command.arg(kind).arg(&numbers[..]);
     }
     if let Some(others) = others {
         command.arg(&others);

@@ -13,17 +13,7 @@
 --                 the newest window and its total, the totals of two windows before; for regions: round heard, window and total
 --                 that the region knows
 -- Reply units granted, time, index, own, own before, used, room, round, two totals of the region that asked
-local EXACT, LAST = 9007199254740992, 4503599627370496
-local call, floor, ceil, min, max = redis.call, math.floor, math.ceil, math.min, math.max
-local key, argv = KEYS[1], ARGV
-local now
-if argv[1] == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-else
-  now = argv[1] + 0
-end
-if now > LAST then now = LAST end
+local key = KEYS[1]
 local kind, limit, period, unit = argv[3], argv[4] + 0, argv[5] + 0, argv[6] + 0
 local slides = kind ~= 'f'
 local from, to, of = argv[8] + 0, argv[9] + 0, argv[10] + 0
@@ -151,6 +141,18 @@ local function tally()
   return own, used, room, acked
 end
 
+-- Learns what the asking region admitted: a window, its total, and the total of the window before. Returns the window.
+local function learn(at)
+  local said, before = argv[at] + 0, 0
+  writes = true
+  if said <= index + 1 then
+    if said > 0 then before = argv[at + 2] + 0 end
+    merge(asker, said, min(argv[at + 1] + 0, LAST), min(before, LAST))
+    asker.is_known = true
+  end
+  return said
+end
+
 local granted, known, known_before = 0, 0, 0
 local gone = {}
 if ask == 'check' then
@@ -181,25 +183,12 @@ elseif ask == 'post' then
     end
   end
 elseif ask == 'tell' then
-  local said = argv[at + 2] + 0
-  writes = true
-  if said <= index + 1 then
-    local before = 0
-    if said > 0 then before = argv[at + 4] + 0 end
-    merge(asker, said, min(argv[at + 3] + 0, LAST), min(before, LAST))
-    asker.is_known = true
-  end
+  local said = learn(at + 2)
   known = total(asker, said)
   if said > 0 then known_before = total(asker, said - 1) else known_before = known end
 elseif ask == 'hear' then
-  local round, said, own_index = argv[at + 2] + 0, argv[at + 3] + 0, argv[at + 6] + 0
-  writes = true
-  if said <= index + 1 then
-    local before = 0
-    if said > 0 then before = argv[at + 5] + 0 end
-    merge(asker, said, min(argv[at + 4] + 0, LAST), min(before, LAST))
-    asker.is_known = true
-  end
+  local round, own_index = argv[at + 2] + 0, argv[at + 6] + 0
+  learn(at + 3)
   for age = 0, 1 do
     local which
     if own_index - age == index then which = 3 elseif own_index - age + 1 == index then which = 5 end

@@ -11,7 +11,7 @@ use crate::edge::redis::protocol::script::By;
 use crate::edge::redis::protocol::{Error, ErrorKind, Windows};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
-const TEXT: &str = include_str!("region.lua");
+const TEXT: &str = concat!(include_str!("../protocol/now.lua"), include_str!("region.lua"));
 /// Numbers in the script stay below this.
 const MOST: u64 = (1 << 53) - 1;
 

@@ -11,16 +11,7 @@
 -- `room`, the units left; `space`, the units that a charge may add at most; `back`, the units that a refund gives back; and
 -- `healed`, whether the state was moved back from the future. The second part writes `add` units, and sets the numbers of the
 -- reply, `r1` to `r4`. `+ 0` converts a text to a number.
-local EXACT, OWED, LAST = 9007199254740992, 4503599627370496, 4503599627370496
-local argv, call, floor, ceil, min, max = ARGV, redis.call, math.floor, math.ceil, math.min, math.max
-local now
-if argv[1] == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-else
-  now = argv[1] + 0
-end
-if now > LAST then now = LAST end
+local OWED = 4503599627370496
 local ask, margin, a, b, c = argv[2], argv[3], argv[4] + 0, nil, nil
 if ask == 'refund' or ask == 'lease' or ask == 'post' then b, c = argv[#argv - 1] + 0, argv[#argv] + 0 end
 local ours = 'NOTOURS a key holds no state of a limiter'

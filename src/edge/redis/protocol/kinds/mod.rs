@@ -10,7 +10,8 @@ use crate::algorithm::SubWindow;
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::quota::{Quota, QuotaError};
 
-const BEGIN: &str = include_str!("begin.lua");
+const BEGIN: &str = concat!(include_str!("../now.lua"), include_str!("begin.lua"));
+const DECIDE: &str = include_str!("decide.lua");
 /// The line of a kind's text before which the script decides.
 const DECISION: &str = "-- The decision is between these two parts.\n";
 
@@ -110,6 +111,8 @@ impl KindSet {
                 "local key, at, kind = KEYS[1], 5, argv[5]\n\
                  local room, space, back, healed, add, r1, r2, r3, r4 = 0, 0, 0, false, 0, nil, nil, nil, nil\n",
                 reads,
+                "local left = room\n",
+                DECIDE,
                 include_str!("one.lua"),
                 writes,
             ]);
@@ -132,8 +135,13 @@ impl KindSet {
             ]);
             script.extend(names.iter().map(|name| format!("kinds.{name} = read\n")));
         }
-        let decides = if form == Form::Post { include_str!("post.lua") } else { include_str!("all.lua") };
-        script.extend([include_str!("read.lua"), decides, include_str!("reply.lua")]);
+        script.push_str(include_str!("read.lua"));
+        if form == Form::Post {
+            script.push_str(include_str!("post.lua"));
+        } else {
+            script.extend([DECIDE, include_str!("all.lua")]);
+        }
+        script.push_str(include_str!("reply.lua"));
         script
     }
 }
