@@ -10,6 +10,9 @@ mod faults;
 mod harness;
 mod kinds;
 mod lease;
+#[cfg(feature = "watch")]
+#[path = "../common/one_rule.rs"]
+mod one_rule;
 mod operations;
 mod regions;
 #[cfg(feature = "rules")]

@@ -3,6 +3,9 @@
 mod config;
 mod engine;
 mod matching;
+#[cfg(feature = "watch")]
+#[path = "../common/one_rule.rs"]
+mod one_rule;
 mod properties;
 #[cfg(feature = "watch")]
 mod source;

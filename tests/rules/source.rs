@@ -7,20 +7,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tollgate::rules::{
-    Descriptor, Fetched, Follow, Followed, Format, Hint, RuleText, Rules, Source, Version, Watcher,
-};
+use tollgate::rules::{Fetched, Follow, Followed, Format, Hint, RuleText, Rules, Source, Version, Watcher};
 
-fn text(limit: u32) -> String {
-    format!(
-        "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }} ] }}"
-    )
-}
-
-fn quota(rules: &Rules) -> u64 {
-    let answer = rules.check_n("d", &[Descriptor::new(&[("a", "x")])], 0);
-    answer.limits().next().map_or(0, |limit| limit.quota())
-}
+use crate::one_rule::{quota, text};
 
 type Answer = Box<dyn FnMut(Option<&Version>) -> Result<Fetched, String> + Send>;
 

@@ -6,18 +6,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::rules::{Descriptor, Rules, Watcher};
+use tollgate::rules::{Rules, Watcher};
 
-fn text(limit: u32) -> String {
-    format!(
-        "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }} ] }}"
-    )
-}
-
-fn quota(rules: &Rules) -> u64 {
-    let answer = rules.check_n("d", &[Descriptor::new(&[("a", "x")])], 0);
-    answer.limits().next().map_or(0, |limit| limit.quota())
-}
+use crate::one_rule::{quota, text};
 
 /// Starts a watcher that reports the outcome of each load: `None`, or the error's text.
 fn watch(rules: &Arc<Rules>) -> (Watcher, Receiver<Option<String>>) {

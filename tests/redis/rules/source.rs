@@ -7,23 +7,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use tollgate::rules::{Descriptor, Follow, Followed, Format, RedisRules, Rules, Watcher};
+use tollgate::rules::{Follow, Followed, Format, RedisRules, Rules, Watcher};
 
+use crate::one_rule::{quota, text};
 use crate::servers::Server;
 
 const KEY: &str = "tollgate:rules:{limits}";
 const HISTORY: &str = "tollgate:rules:{limits}:history";
-
-fn text(limit: u32) -> String {
-    format!(
-        "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }} ] }}"
-    )
-}
-
-fn quota(rules: &Rules) -> u64 {
-    let answer = rules.check_n("d", &[Descriptor::new(&[("a", "x")])], 0);
-    answer.limits().next().map_or(0, |limit| limit.quota())
-}
 
 fn open(server: &Server) -> RedisRules {
     RedisRules::open(&server.url(), "limits").unwrap()
