@@ -25,22 +25,7 @@ type Point = (f64, f64, f64);
 type Panel<'a> = (&'a str, Vec<(&'a str, Vec<Point>)>);
 
 fn setup(policy: RegionPolicy) -> RegionSetup {
-    RegionSetup {
-        limit: Limit::fixed_window(Quota::per_minute(LIMIT)),
-        policy,
-        per_second: vec![50; 3],
-        processes: 1,
-        keys: 1,
-        seconds: 300,
-        interval: Duration::from_secs(1),
-        exchange: Duration::from_secs(5),
-        delay: Duration::from_millis(100),
-        lost: 0,
-        partition_ms: None,
-        skew: Duration::ZERO,
-        mistake: None,
-        seed: 7,
-    }
+    RegionSetup::new(Limit::fixed_window(Quota::per_minute(LIMIT)), policy, vec![50; 3])
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are small")]

@@ -10,22 +10,8 @@ use tollgate::redis::simulation::{
 use tollgate::redis::{Limit, RegionPolicy};
 
 fn setup(policy: RegionPolicy, per_second: &[u64]) -> RegionSetup {
-    RegionSetup {
-        limit: Limit::fixed_window(Quota::per_minute(3_000)),
-        policy,
-        per_second: per_second.to_vec(),
-        processes: 1,
-        keys: 5,
-        seconds: 240,
-        interval: Duration::from_secs(1),
-        exchange: Duration::from_secs(5),
-        delay: Duration::from_millis(100),
-        lost: 0,
-        partition_ms: None,
-        skew: Duration::ZERO,
-        mistake: None,
-        seed: 7,
-    }
+    let limit = Limit::fixed_window(Quota::per_minute(3_000));
+    RegionSetup { keys: 5, seconds: 240, ..RegionSetup::new(limit, policy, per_second.to_vec()) }
 }
 
 fn assert_bounded(setup: &RegionSetup) -> RegionOutcome {

@@ -80,6 +80,29 @@ pub struct RegionSetup {
     pub seed: u64,
 }
 
+impl RegionSetup {
+    /// One process in each region and one key, for five minutes. Messages take 100 ms, and none is lost.
+    #[must_use]
+    pub const fn new(limit: Limit, policy: RegionPolicy, per_second: Vec<u64>) -> Self {
+        Self {
+            limit,
+            policy,
+            per_second,
+            processes: 1,
+            keys: 1,
+            seconds: 300,
+            interval: Duration::from_secs(1),
+            exchange: Duration::from_secs(5),
+            delay: Duration::from_millis(100),
+            lost: 0,
+            partition_ms: None,
+            skew: Duration::ZERO,
+            mistake: None,
+            seed: 7,
+        }
+    }
+}
+
 /// The result of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
