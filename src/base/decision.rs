@@ -168,6 +168,11 @@ impl Decision {
         Self { charge: Charge::None, ..self }
     }
 
+    /// Returns the decision that charged `units` to a key whose request was denied.
+    pub(crate) const fn as_charge_of(self, units: u64) -> Self {
+        Self { outcome: Outcome::Allowed, charge: Charge::Made, cost: units, ..self }
+    }
+
     /// Returns this decision after a refund of its charge: the refunded units are available again.
     pub(crate) fn given_back(self) -> Self {
         let units = self.charged();

@@ -2,8 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "rules")]
+use std::time::Duration;
 
 use crate::base::clock::{Clock, StdClock, Timestamp};
+#[cfg(feature = "rules")]
+use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{
     BlockingClient, BlockingInProcess, Builder, Client, Connected, InProcess, Routes,
@@ -161,6 +165,21 @@ impl<T: Connected> AtomicCore<T> {
         }
     }
 
+    /// Charges as many of `cost` units as there is room for. If none is left afterwards, returns how long that lasts.
+    #[cfg(feature = "rules")]
+    async fn take(&self, key: &[u8], cost: u64) -> Option<Duration> {
+        let question = Question::Lease { least: 1, wanted: cost, share: 1 };
+        let (reply, at) = self.ask(&self.call(key, question, None)).await.ok()?;
+        self.plan.peeked(&reply, 1, at).retry_after().filter(|wait| !wait.is_zero())
+    }
+
+    /// Returns whether `cost` units would be admitted, or `None` if the server does not answer.
+    #[cfg(feature = "rules")]
+    async fn look(&self, key: &[u8], cost: u64) -> Option<Decision> {
+        let (reply, at) = self.ask(&self.call(key, Question::Peek { cost }, None)).await.ok()?;
+        Some(self.plan.peeked(&reply, cost, at))
+    }
+
     async fn charge(&self, key: &[u8], cost: u64) -> Result<Answer, Error> {
         let question = if cost > 0 { Question::Force { cost } } else { Question::Peek { cost: 0 } };
         let (reply, at) = self.ask(&self.call(key, question, None)).await?;
@@ -211,6 +230,20 @@ macro_rules! limiter {
             /// - buckets with an adaptive start whose limit times period, in microseconds, is 2^53 or more.
             pub fn atomic(self) -> Result<AtomicLimiter<$transport>, QuotaError> {
                 AtomicLimiter::new(self)
+            }
+        }
+
+        #[cfg(feature = "rules")]
+        impl AtomicLimiter<$transport> {
+            /// Charges as many of `cost` units as there is room for. If none is left afterwards, returns how long that
+            /// lasts. If the server does not answer, it may have charged the units.
+            pub(crate) $($async)? fn take(&self, key: &str, cost: u64) -> Option<Duration> {
+                drive!($($await,)? self, self.core.take(key.as_bytes(), cost))
+            }
+
+            /// Like [`peek_n`](Self::peek_n), but returns `None` if the server does not answer.
+            pub(crate) $($async)? fn look(&self, key: &str, cost: u64) -> Option<Decision> {
+                drive!($($await,)? self, self.core.look(key.as_bytes(), cost))
             }
         }
 

@@ -58,3 +58,16 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
         self.thread.block_on(self.inner.close());
     }
 }
+
+#[cfg(feature = "rules")]
+impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
+    /// See [`LeaseLimiter::decide_without_server`].
+    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
+        self.inner.decide_without_server(key, cost)
+    }
+
+    /// See [`LeaseLimiter::spend_held`].
+    pub(crate) fn spend_held(&self, key: &str, cost: u64) -> u64 {
+        self.inner.spend_held(key, cost)
+    }
+}

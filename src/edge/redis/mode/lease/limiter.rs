@@ -411,3 +411,18 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
         }
     }
 }
+
+#[cfg(feature = "rules")]
+impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
+    /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
+    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
+        let dispatch = &self.core.dispatch;
+        dispatch.guard.fallback(key.as_bytes(), cost, dispatch.now())
+    }
+
+    /// Spends up to `cost` of the units that this process holds. Returns the number of units spent.
+    pub(crate) fn spend_held(&self, key: &str, cost: u64) -> u64 {
+        let held = self.peek(key, 0).remaining().min(cost);
+        if held > 0 && self.check_n(key, held).is_allowed() { held } else { 0 }
+    }
+}

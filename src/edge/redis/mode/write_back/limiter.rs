@@ -417,6 +417,18 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         core.peeked(peeked.0)
     }
 
+    /// Spends up to `cost` of the units that this process may admit without the server. Returns the number of units spent.
+    pub(crate) fn spend_held(&self, key: &str, cost: u64) -> u64 {
+        let held = self.look(key, 1).map_or(0, |looked| looked.decision().remaining()).min(cost);
+        if held > 0 && self.check_n(key, held).is_allowed() { held } else { 0 }
+    }
+
+    /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
+    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
+        let dispatch = &self.core.dispatch;
+        dispatch.guard.fallback(key.as_bytes(), cost, dispatch.now())
+    }
+
     /// See [`WriteBackBook::succeed`](super::book::WriteBackBook::succeed).
     pub(crate) fn succeed(&self) {
         self.core.book.succeed(self.core.dispatch.now_ns());
