@@ -30,6 +30,7 @@ const SOURCE_FAILS: &str = "tollgate_rules_source_fails";
 #[cfg(feature = "tower")]
 const WITHOUT_KEY: &str = "tollgate_requests_without_key_total";
 const UNKNOWN_DOMAINS: &str = "tollgate_domain_not_found_total";
+const REMOVED_DOMAINS: &str = "tollgate_domains_removed_total";
 
 const fn mark(event: Event) -> &'static str {
     match event {
@@ -105,6 +106,7 @@ pub(super) struct ReloadHandles {
     pub(super) rules: Gauge,
     pub(super) config_hash: Gauge,
     pub(super) unknown_domains: Counter,
+    pub(super) removed_domains: Counter,
     /// Registered on first use, because few rules follow a source.
     #[cfg(feature = "watch")]
     source: std::sync::OnceLock<SourceHandles>,
@@ -130,6 +132,7 @@ impl Default for ReloadHandles {
             rules: gauge(RULES, Vec::new()),
             config_hash: gauge(CONFIG_HASH, Vec::new()),
             unknown_domains: counter(UNKNOWN_DOMAINS, Vec::new()),
+            removed_domains: counter(REMOVED_DOMAINS, Vec::new()),
             #[cfg(feature = "watch")]
             source: std::sync::OnceLock::new(),
         }
@@ -234,6 +237,7 @@ pub(super) fn describe() {
         (WITHOUT_KEY, "Requests in which a layer found no key, by outcome"),
         (RELOADS, "Loads of rules, by result"),
         (UNKNOWN_DOMAINS, "Requests with a domain that has no rules"),
+        (REMOVED_DOMAINS, "Domains that loads of rules have removed"),
     ]);
     describe_gauges(&[
         (KEYS, "Stored keys"),

@@ -5,7 +5,7 @@ use std::fmt;
 use super::event::Event;
 #[cfg(feature = "metrics")]
 use super::facade::Handles;
-use super::shares::Shares;
+use super::shares::{NearLimit, Shares};
 use super::stripes::Stripes;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Ordering::Relaxed;
@@ -30,7 +30,7 @@ pub struct MeterCounts {
     pub error_local: u64,
     /// The units of all these requests.
     pub hits: u64,
-    /// Admitted units above four fifths of the limit.
+    /// Admitted units above four fifths of the limit, or above another [line](Meters::near_limit).
     pub near_limit: u64,
     /// Units above the limit.
     pub over_limit: u64,
@@ -84,6 +84,7 @@ const HITS: usize = Event::COUNT;
 pub struct Meters {
     /// The counts of each event, and then the hits.
     tallies: Stripes<{ HITS + 1 }>,
+    near: NearLimit,
     #[cfg(feature = "metrics")]
     handles: Handles,
 }
@@ -102,9 +103,16 @@ impl Meters {
         let _ = (domain, rule);
         Self {
             tallies: Stripes::default(),
+            near: NearLimit::default(),
             #[cfg(feature = "metrics")]
             handles: Handles::register(domain, rule),
         }
+    }
+
+    /// Sets the share of the limit above which units are near it. Default: four fifths.
+    #[must_use]
+    pub fn near_limit(self, near: NearLimit) -> Self {
+        Self { near, ..self }
     }
 
     /// Records an event. An outcome counts one request and its `hits`; a mark counts `hits` units.
@@ -119,6 +127,12 @@ impl Meters {
         }
         #[cfg(feature = "metrics")]
         self.handles.record(event, hits);
+    }
+
+    /// Records which of the last `cost` units of `used` are near and above the limit; see [`Shares::of_line`].
+    #[cfg(feature = "rules")]
+    pub(crate) fn record_use(&self, limit: u64, used: u64, cost: u64) {
+        self.record_shares(Shares::of_line(self.near, limit, used, cost));
     }
 
     /// Records the units near and above the limit; see [`Shares::of`].
@@ -154,9 +168,9 @@ impl Meters {
         let (cost, limit) = (decision.cost(), decision.limit());
         self.record(Event::Allowed, cost);
         let used = limit.saturating_sub(decision.remaining());
-        // Both lines are above half of the limit, and the half is cheaper to compute.
-        if used > limit / 2 && used > Shares::near_line(limit) {
-            self.record_shares(Shares::of(limit, used, cost));
+        // The half of the limit is cheaper to compute than most lines.
+        if self.near.may_be_near(limit, used) && self.near.is_above(limit, used) {
+            self.record_shares(Shares::of_line(self.near, limit, used, cost));
         }
     }
 

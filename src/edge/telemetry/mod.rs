@@ -37,6 +37,7 @@
 //! | `tollgate_rules_version_timestamp_seconds` | | the Unix time when that version was written; 0 if unknown |
 //! | `tollgate_rules_source_answer_timestamp_seconds` | | the Unix time of the last answer of the source |
 //! | `tollgate_rules_source_fails` | | 1 while the source does not answer, or has rules that cannot be used; `Rules::last_error` has the reason |
+//! | `tollgate_domains_removed_total` | | domains that loads of rules have removed |
 //! | `tollgate_requests_without_key_total` | `outcome` | requests in which a layer found no key: `refused`, `allowed`, `shared` |
 //! | `tollgate_sync_duration_seconds` | `limiter` | the duration of calls to the shared state, with or without an answer |
 //! | `tollgate_sync_errors_total` | `limiter`, `kind` | calls to the shared state that failed, or (`breaker`) were not sent because of earlier failures |
@@ -94,7 +95,7 @@ pub use self::reload::{ReloadCounts, Reloads};
 pub(crate) use self::shared::SharedHandles;
 #[cfg(all(feature = "metrics", feature = "redis"))]
 pub use self::shared::{publish_regions, publish_servers};
-pub use self::shares::Shares;
+pub use self::shares::{NearLimit, Shares};
 #[cfg(feature = "redis")]
 pub(crate) use self::stripes::Stripes;
 pub use self::timer::CheckTimer;

@@ -26,6 +26,8 @@ pub struct ReloadCounts {
     pub last_success: Option<SystemTime>,
     /// Requests with a domain that has no rules.
     pub unknown_domains: u64,
+    /// Domains that loads have removed.
+    pub removed_domains: u64,
     /// The number of the version in force, or 0 if the rules do not follow a source with numbers.
     pub version: u64,
     /// The time when the version in force was written, if the source reports it.
@@ -60,6 +62,7 @@ pub struct Reloads {
     /// Milliseconds since 1970, or 0 before the first success.
     last_ms: AtomicU64,
     unknown_domains: AtomicU64,
+    removed_domains: AtomicU64,
     version: AtomicU64,
     /// Milliseconds since 1970, or 0 if unknown.
     version_ms: AtomicU64,
@@ -154,6 +157,17 @@ impl Reloads {
         self.handles.unknown_domains.increment(1);
     }
 
+    /// Records that a load removed a domain. Its requests have no limits from now on.
+    pub fn removed_domain(&self, domain: &str) {
+        self.removed_domains.fetch_add(1, Relaxed);
+        #[cfg(feature = "metrics")]
+        self.handles.removed_domains.increment(1);
+        #[cfg(feature = "tracing")]
+        tracing::warn!(target: "tollgate", domain, "a load removed the domain; its requests have no limits now");
+        #[cfg(not(feature = "tracing"))]
+        let _ = domain;
+    }
+
     /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> ReloadCounts {
@@ -167,6 +181,7 @@ impl Reloads {
             rules: self.rules.load(Relaxed),
             config_hash: self.config_hash.load(Relaxed),
             unknown_domains: self.unknown_domains.load(Relaxed),
+            removed_domains: self.removed_domains.load(Relaxed),
             last_success: time(&self.last_ms),
             version: self.version.load(Relaxed),
             version_time: time(&self.version_ms),

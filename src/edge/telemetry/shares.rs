@@ -29,11 +29,70 @@ impl Shares {
         Self { near: above(Self::near_line(limit), before, used) - over, over }
     }
 
+    /// Does what [`Shares::of`] does, for another line below the limit.
+    #[must_use]
+    pub const fn of_line(line: NearLimit, limit: u64, used: u64, cost: u64) -> Self {
+        let before = used.saturating_sub(cost);
+        let over = above(limit, before, used);
+        Self { near: above(line.of(limit), before, used).saturating_sub(over), over }
+    }
+
     /// Returns ⌊0.8 × limit⌋.
     pub(super) const fn near_line(limit: u64) -> u64 {
         limit - limit.div_ceil(5)
     }
 }
+
+/// The share of a limit above which units are near it. Default: four fifths.
+///
+/// # Examples
+/// ```
+/// use tollgate::telemetry::{NearLimit, Shares};
+///
+/// let half = NearLimit::per_million(500_000);
+/// assert_eq!(Shares::of_line(half, 10, 7, 7), Shares { near: 2, over: 0 });
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NearLimit(u32);
+
+impl NearLimit {
+    /// Sets the share in millionths. More than a million is the limit itself, so no units are near it.
+    #[must_use]
+    pub const fn per_million(share: u32) -> Self {
+        Self(if share > MILLION { MILLION } else { share })
+    }
+
+    /// Returns the share of the limit, rounded down.
+    const fn of(self, limit: u64) -> u64 {
+        if self.0 == FOUR_FIFTHS {
+            return Shares::near_line(limit);
+        }
+        let line = limit as u128 * self.0 as u128 / MILLION as u128;
+        #[expect(clippy::cast_possible_truncation, reason = "the share is at most the limit")]
+        let line = line as u64;
+        line
+    }
+
+    /// Whether `used` units may be above the line. This is cheaper than the line itself.
+    #[inline(always)]
+    pub(super) const fn may_be_near(self, limit: u64, used: u64) -> bool {
+        used > limit / 2 || self.0 < MILLION / 2
+    }
+
+    #[inline]
+    pub(super) const fn is_above(self, limit: u64, used: u64) -> bool {
+        used > self.of(limit)
+    }
+}
+
+impl Default for NearLimit {
+    fn default() -> Self {
+        Self(FOUR_FIFTHS)
+    }
+}
+
+const MILLION: u32 = 1_000_000;
+const FOUR_FIFTHS: u32 = 800_000;
 
 /// Returns how many of the units after `before` up to `used` are above a line.
 const fn above(line: u64, before: u64, used: u64) -> u64 {
