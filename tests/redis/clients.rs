@@ -278,13 +278,15 @@ fn cluster_clients_follow_failover() {
 
 #[test]
 fn address_errors_hide_passwords() {
-    for (url, names) in [
+    // The program's own feature brings TLS.
+    let without_tls = (!cfg!(feature = "serve")).then_some(("rediss://user:hunter2@host/", "TLS"));
+    let refused = [
         ("no address", "redis://"),
         ("http://user:hunter2@host/", "redis://"),
         ("redis://user:hunter2@host:port/", "redis://"),
-        ("rediss://user:hunter2@host/", "TLS"),
         ("redis://user:hunter2@host/not-a-number", "redis://"),
-    ] {
+    ];
+    for (url, names) in refused.into_iter().chain(without_tls) {
         let errors: [Error; 2] =
             [Client::open(url).unwrap_err(), BlockingClient::cluster([url]).unwrap_err()];
         for error in errors {

@@ -2,6 +2,8 @@
 
 mod config;
 mod engine;
+#[cfg(feature = "watch")]
+mod folders;
 mod matching;
 #[cfg(feature = "watch")]
 #[path = "../common/one_rule.rs"]

@@ -152,3 +152,48 @@ descriptors:
         assert_eq!(admitted + left, EACH, "client {client} has a wrong charge");
     }
 }
+
+/// Threads ask for two limits, and the first one denies most requests. Each denied request is charged to the limit that
+/// denies it, and the other limit is charged for the admitted requests only.
+#[test]
+fn denied_requests_spare_other_rules() {
+    const LIMIT: u64 = 1_000;
+    for order in [["scarce", "ample"], ["ample", "scarce"]] {
+        for algorithm in ["fixed-window", "gcra", "sliding-window"] {
+            let text = format!(
+                "
+domain: d
+tollgate: {{ charging: count-denials, algorithm: {algorithm} }}
+descriptors:
+  - key: scarce
+    rate_limit: {{ unit: day, requests_per_unit: {LIMIT} }}
+  - key: ample
+    rate_limit: {{ unit: day, requests_per_unit: 1000000 }}
+"
+            );
+            let rules = Rules::builder()
+                .clock(ManualClock::new(Timestamp::from_secs(86_400 * 20_000)))
+                .load([Config::from_yaml("stress.yaml", &text).unwrap()])
+                .unwrap();
+            let entries = order.map(|key| [(key, "x")]);
+            let request = entries.each_ref().map(|entries| Descriptor::new(entries));
+            let barrier = Barrier::new(THREADS);
+            let admitted: u64 = thread::scope(|scope| {
+                let ask = || {
+                    barrier.wait();
+                    (0..CHECKS / 200).filter(|_| rules.check("d", &request).is_allowed()).count() as u64
+                };
+                let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(ask)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            });
+            let left = |key: &str| {
+                let answer = rules.check_n("d", &[Descriptor::new(&[(key, "x")])], 0);
+                let limit = answer.limits().next().unwrap();
+                (answer.is_allowed(), limit.quota() - limit.remaining())
+            };
+            assert_eq!(admitted, LIMIT, "{algorithm}");
+            assert_eq!(left("scarce"), (false, LIMIT), "{algorithm}: over the limit");
+            assert_eq!(left("ample"), (true, LIMIT), "{algorithm}: charged for admitted requests only");
+        }
+    }
+}

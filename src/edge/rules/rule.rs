@@ -39,6 +39,9 @@ pub struct Rule {
     pub counted_by_key: u32,
     /// The name of the rule's metrics.
     pub metric: Metric,
+    /// The `metadata` of the descriptor, a [map](Metadata::Map). Rules of one descriptor share it. It has no effect on
+    /// decisions; a service can pass it on to its clients.
+    pub metadata: Option<Arc<Metadata>>,
     /// The rule's line, from 1.
     pub line: usize,
 }
@@ -190,6 +193,18 @@ pub enum Charging {
     AllOrNothing,
     /// Every limit counts every request, including denied ones, and then decides. Envoy's service works in this way.
     CountFirst,
+    /// A denied request is charged to the limits that deny it and to no other. An admitted request is charged to all of
+    /// its limits. Use it where a request reports units that are already spent, such as the tokens of a response: a
+    /// report that exceeds the limit stays counted, and a later query with a cost of 0 is denied.
+    CountDenials,
+}
+
+impl Charging {
+    /// Whether a limit counts a request that it denies. Its store then has room for one unit beyond the limit, which
+    /// shows that the limit is exceeded.
+    pub(crate) const fn counts_denied(self) -> bool {
+        matches!(self, Self::CountFirst | Self::CountDenials)
+    }
 }
 
 /// The name of a rule's metrics: the levels of its path, joined by dots.
@@ -203,6 +218,49 @@ pub struct Metric {
     /// Whether these levels show an empty value too, as `key_`. This is the case for `detailed_metric` without
     /// `share_threshold`.
     pub with_empty_value: bool,
+}
+
+/// A value of `metadata` in a file, with the types of JSON.
+///
+/// # Examples
+/// ```
+/// use tollgate::rules::{Config, Metadata};
+///
+/// let config = Config::from_yaml("limits.yaml", "
+/// domain: edge
+/// descriptors:
+///   - key: model
+///     metadata: { backend: large, weight: 0.5 }
+///     rate_limit: { unit: hour, requests_per_unit: 100 }
+/// ")?;
+/// let metadata = config.rules()[0].metadata.as_deref();
+/// assert_eq!(metadata.and_then(|map| map.get("backend")), Some(&Metadata::Text("large".into())));
+/// assert_eq!(metadata.and_then(|map| map.get("weight")), Some(&Metadata::Number(0.5)));
+/// # Ok::<(), tollgate::rules::ConfigError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub enum Metadata {
+    /// An empty value.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A finite number. Whole numbers beyond 2^53 are rounded.
+    Number(f64),
+    /// A text. Infinite numbers, and the dates and times of TOML, are texts.
+    Text(Box<str>),
+    /// A list.
+    List(Box<[Self]>),
+    /// A map, in the order of the file. No key occurs twice.
+    Map(Box<[(Box<str>, Self)]>),
+}
+
+impl Metadata {
+    /// Returns the value of a key of a map. Returns `None` for a missing key, and for any other kind of value. O(keys).
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let Self::Map(entries) = self else { return None };
+        entries.iter().find(|(name, _)| **name == *key).map(|(_, value)| value)
+    }
 }
 
 /// Envoy's time units.
@@ -274,8 +332,11 @@ named! {
     MODES: Mode = ["atomic" => Mode::Atomic, "lease" => Mode::Lease, "write-back" => Mode::WriteBack];
     ON_FAILURE: OnFailure =
         ["open" => OnFailure::Open, "closed" => OnFailure::Closed, "local" => OnFailure::Local];
-    CHARGING: Charging =
-        ["all-or-nothing" => Charging::AllOrNothing, "count-first" => Charging::CountFirst];
+    CHARGING: Charging = [
+        "all-or-nothing" => Charging::AllOrNothing,
+        "count-first" => Charging::CountFirst,
+        "count-denials" => Charging::CountDenials,
+    ];
     UNITS: Unit = [
         "second" => Unit::Second,
         "minute" => Unit::Minute,
@@ -316,8 +377,9 @@ impl Algorithm {
 }
 
 impl Unit {
-    /// Returns the unit with this period.
-    pub(super) fn of(period: Duration) -> Option<Self> {
+    /// Returns the unit with this period, if there is one.
+    #[must_use]
+    pub fn of(period: Duration) -> Option<Self> {
         UNITS.iter().map(|&(_, unit)| unit).find(|unit| unit.period() == period)
     }
 

@@ -1,7 +1,9 @@
 //! Rules whose limits several processes share. In these tests each `Rules` stands for one process, and all use one
 //! server.
 
+mod count_denials;
 mod failures;
+mod long_keys;
 mod modes;
 mod real;
 #[cfg(feature = "watch")]

@@ -134,6 +134,34 @@ fn cancelled_requests_spend_no_shared_units() {
     }
 }
 
+/// The caller of a refund stops waiting before the server has answered.
+#[test]
+fn dropped_refund_continues_in_task() {
+    let Some(server) = crate::servers::Server::start() else { return };
+    let proxy = crate::servers::Proxy::start(server.port());
+    let text = file("store: redis, mode: atomic, timeout: 5s", &[rule("a", "requests_per_unit: 1")]);
+    run(async {
+        let rules = process(Client::open(&proxy.url()).unwrap(), &clock(), &text);
+        let entries = [("a", "x")];
+        let descriptors = [Descriptor::new(&entries)];
+        let answer = rules.check_async("d", &descriptors).await;
+        assert!(answer.is_allowed());
+        proxy.delay(Duration::from_millis(20));
+        let refund = rules.refund_async(&descriptors, &answer);
+        assert!(tokio::time::timeout(Duration::ZERO, refund).await.is_err());
+        proxy.delay(Duration::ZERO);
+        let mut left = 0;
+        for _ in 0..200 {
+            left += admitted(&rules, &entries, 1).await;
+            if left == 1 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(left, 1, "the unit is back");
+    });
+}
+
 /// After the first runtime has ended, a reload moves the rules to the current runtime.
 #[test]
 fn reload_moves_rules_to_current_runtime() {

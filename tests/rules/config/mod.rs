@@ -8,6 +8,7 @@
 mod formats;
 mod go;
 mod guide;
+mod metadata;
 mod ours;
 mod properties;
 mod refused;

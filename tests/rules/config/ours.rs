@@ -38,7 +38,10 @@ fn tollgate_keys_need_opt_in() {
         &[&["no algorithm is called \"leaky\"; use fixed-window, gcra,"]],
     );
     refused("domain: d\ntollgate: { unit: day }", &[&["the `tollgate` map has no key \"unit\""]]);
-    refused("domain: d\ntollgate: { charging: twice }", &[&["use all-or-nothing or count-first"]]);
+    refused(
+        "domain: d\ntollgate: { charging: twice }",
+        &[&["use all-or-nothing, count-first or count-denials"]],
+    );
     refused("domain: d\ntollgate: 5", &[&["expected a map, found \"5\""]]);
 }
 

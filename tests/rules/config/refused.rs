@@ -250,3 +250,29 @@ descriptors:
         config.warnings()
     );
 }
+
+/// Gateways write the names of rules into header fields without escapes.
+#[test]
+fn names_that_break_headers_are_rejected() {
+    for (name, shown) in [
+        (r#"'a"b'"#, r#"'"'"#),
+        (r"'a\b'", r"'\\'"),
+        (r#""a\nb""#, r"'\n'"),
+        (r#""a\tb""#, r"'\t'"),
+        (r#""a\0b""#, r"'\0'"),
+        (r#""a\x7fb""#, r"'\u{7f}'"),
+        (r#""a\u0085b""#, r"'\u{85}'"),
+    ] {
+        let text =
+            envoy(&format!("{{ key: a, rate_limit: {{ unit: day, requests_per_unit: 1, name: {name} }} }}"));
+        let message =
+            format!("descriptors[0].rate_limit.name: a name must not contain {shown}, because gateways");
+        let error = bad(&text).join("\n");
+        assert!(error.contains(&message), "{error}");
+    }
+    for name in ["'per-ip / v1.2'", "größe", "a=b;c"] {
+        good(&envoy(&format!(
+            "{{ key: a, rate_limit: {{ unit: day, requests_per_unit: 1, name: {name} }} }}"
+        )));
+    }
+}

@@ -1,10 +1,14 @@
 //! Rules decide requests: the samples in Envoy's language row by row, and Tollgate's additions.
 
 mod charging;
+mod count_denials;
 mod envoy;
+mod gateway;
 mod in_use;
 mod load_report;
+mod long_keys;
 mod modes;
+mod refund_n;
 mod reload;
 mod report;
 mod samples;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::Config;
 use super::checker::{Checker, FileSettings};
@@ -12,7 +13,7 @@ use super::node::{FileNode, SMALL, Value, quoted};
 use super::problem::{ConfigError, Problems};
 use super::scalar::BadValue;
 use crate::edge::rules::matching::{Branch, Pattern, Position, Tier};
-use crate::edge::rules::rule::Rule;
+use crate::edge::rules::rule::{Metadata, Rule};
 
 /// The maximum depth of descriptors: a rule has 32 bits, one for each level.
 const MAX_LEVELS: usize = 32;
@@ -75,6 +76,7 @@ struct RulePlace<'p> {
     shadow: bool,
     quota_mode: bool,
     detailed: bool,
+    metadata: Option<&'p Arc<Metadata>>,
     line: usize,
 }
 
@@ -175,15 +177,18 @@ impl Checker {
         }
         let value_to_metric = self.flag(&fields, "value_to_metric");
         way.push(key, value, LevelFlags { wildcard, share_threshold, value_to_metric });
+        let metadata = self.read(&fields, "metadata", |node| {
+            node.map("write a map, or remove it").map(|_| Arc::new(node.metadata()))
+        });
         let place = RulePlace {
             way,
             tier: None,
             shadow: self.flag(&fields, "shadow_mode"),
             quota_mode: self.flag(&fields, "quota_mode"),
             detailed: self.flag(&fields, "detailed_metric"),
+            metadata: metadata.as_ref(),
             line: node.at.line as usize,
         };
-        self.read(&fields, "metadata", |node| node.map("write a map, or remove it"));
         let own = self.limits(&fields, place);
         let many = value.is_none_or(|value| value.contains('*'));
         let values = many.then(|| value.and_then(Pattern::new));
@@ -243,7 +248,7 @@ impl Checker {
         if self.texts == 0 {
             return;
         }
-        let RulePlace { way, tier, shadow, quota_mode, detailed, line } = place;
+        let RulePlace { way, tier, shadow, quota_mode, detailed, metadata, line } = place;
         let identity = way.identity(tier, label);
         let metric = way.metric(detailed, tier, label);
         let is_named = draft.name.is_some();
@@ -268,6 +273,7 @@ impl Checker {
             counted_by: way.counted_by(),
             counted_by_key: way.counted_by_key(),
             metric,
+            metadata: metadata.cloned(),
             line: draft.line,
         });
     }

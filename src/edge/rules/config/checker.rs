@@ -21,7 +21,8 @@ pub(super) struct Checker {
 /// The defaults of all rules in a file.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct FileSettings {
-    pub(super) charging: Charging,
+    /// `None` if the file does not set it.
+    pub(super) charging: Option<Charging>,
     pub(super) shadow: bool,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) store: Option<Store>,
@@ -33,7 +34,7 @@ pub(super) struct FileSettings {
 
 impl FileSettings {
     pub(super) const DEFAULT: Self = Self {
-        charging: Charging::AllOrNothing,
+        charging: None,
         shadow: false,
         algorithm: None,
         store: None,

@@ -29,7 +29,8 @@ use crate::edge::rules::rule::{Charging, Rule};
 #[derive(Debug)]
 pub struct Domain {
     pub(in crate::edge::rules) name: Box<str>,
-    pub(in crate::edge::rules) charging: Charging,
+    /// `None` if no file sets it.
+    pub(in crate::edge::rules) charging: Option<Charging>,
     pub(in crate::edge::rules) shadow: bool,
     pub(in crate::edge::rules) rules: Vec<Rule>,
     pub(in crate::edge::rules) tree: Tree,
@@ -101,7 +102,8 @@ impl Domain {
 
     fn of(files: Vec<Config>) -> Option<Self> {
         let first = files.first()?;
-        let (name, charging, shadow) = (first.domain.clone(), first.charging, first.shadow);
+        let (name, shadow) = (first.domain.clone(), first.shadow);
+        let charging = files.iter().find_map(|file| file.charging);
         let (mut before, warnings) = (0, same_names_in(&files));
         let tree = Tree::new(files.iter().map(|file| {
             let offset = before;
@@ -122,10 +124,11 @@ impl Domain {
         &self.name
     }
 
-    /// Returns whether denied requests are charged.
+    /// Returns whether denied requests are charged: the files' `charging`, or [`Charging::AllOrNothing`] if no file
+    /// sets it.
     #[must_use]
     pub fn charging(&self) -> Charging {
-        self.charging
+        self.charging.unwrap_or_default()
     }
 
     /// Whether the whole domain is a dry run: every rule decides and counts, and no request is denied.
@@ -185,7 +188,7 @@ fn clashes(files: &[Config]) -> Vec<Problem> {
     for file in files {
         let mut problems = Problems::of(&file.file);
         for (what, same) in
-            [("charging", file.charging == first.charging), ("shadow", file.shadow == first.shadow)]
+            [("charging", file.charging() == first.charging()), ("shadow", file.shadow == first.shadow)]
         {
             if !same {
                 let path = format!("tollgate.{what}");

@@ -30,7 +30,7 @@ impl Checker {
     pub(super) fn limit(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Draft> {
         let fields = self.fields(node, MapKind::RATE_LIMIT, path)?;
         let unlimited = self.flag(&fields, "unlimited");
-        let name = self.read(&fields, "name", FileNode::text);
+        let name = self.read(&fields, "name", FileNode::name);
         let name: Option<Box<str>> = name.filter(|name| !name.is_empty()).map(Box::from);
         let replaces = self.replaces(&fields, name.as_deref());
         let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(self.settings.enforced);

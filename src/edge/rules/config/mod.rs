@@ -7,6 +7,7 @@
 mod check;
 mod checker;
 mod domain;
+mod files;
 mod fits;
 mod format;
 mod identity;
@@ -28,11 +29,14 @@ use std::path::Path;
 
 pub use self::domain::Domain;
 pub(super) use self::domain::RuleFiles;
+#[cfg(feature = "watch")]
+pub(super) use self::files::has_rules;
+pub(super) use self::files::rule_files;
 pub use self::format::{Format, UnknownFormat};
 use self::node::{FileNode, MAX_BYTES};
-use self::problem::Problems;
 pub use self::problem::{ConfigError, Problem};
-pub(super) use self::removed::removed;
+use self::problem::{Problems, unreadable_because};
+pub(super) use self::removed::{are_files_gone, removed};
 use super::matching::{Branch, Position};
 use super::rule::{Charging, Rule};
 
@@ -62,7 +66,8 @@ pub struct Config {
     file: Box<str>,
     domain: Box<str>,
     domain_at: Position,
-    charging: Charging,
+    /// `None` if the file does not set it.
+    charging: Option<Charging>,
     shadow: bool,
     branches: Vec<Branch>,
     /// The result of [`hash`] for the text.
@@ -106,6 +111,11 @@ impl Config {
         let unreadable =
             |message, remedy| Err(ConfigError::unreadable(&name, Position::default(), message, remedy));
         let Some(format) = Format::of_path(path) else {
+            // A misspelt path of a folder has no extension either.
+            if let (None, Err(error)) = (path.extension(), path.metadata()) {
+                let message = format!("cannot be read: {}", unreadable_because(&error));
+                return unreadable(message, "check the path; for a file, use .yaml, .yml, .json or .toml");
+            }
             let message = "the file name has no known extension".to_owned();
             return unreadable(message, "use .yaml, .yml, .json or .toml");
         };
@@ -113,10 +123,8 @@ impl Config {
         let mut bytes = Vec::new();
         let all = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
         if let Err(error) = all {
-            let text = error.to_string();
-            // Omits "(os error 2)", which does not help the reader.
-            let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
-            return unreadable(format!("cannot be read: {reason}"), "check the path and its permissions");
+            let message = format!("cannot be read: {}", unreadable_because(&error));
+            return unreadable(message, "check the path and its permissions");
         }
         Self::from_bytes(&name, format, bytes)
     }
@@ -169,10 +177,11 @@ impl Config {
         &self.warnings
     }
 
-    /// Returns whether denied requests are charged.
+    /// Returns whether denied requests are charged: the file's `charging`, or [`Charging::AllOrNothing`] if the file
+    /// does not set it.
     #[must_use]
     pub fn charging(&self) -> Charging {
-        self.charging
+        self.charging.unwrap_or_default()
     }
 
     /// Whether the whole file is a dry run.

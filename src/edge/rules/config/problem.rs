@@ -238,6 +238,13 @@ impl Problems {
     }
 }
 
+/// Returns why a path cannot be read.
+pub(super) fn unreadable_because(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    // Omits "(os error 2)", which does not help the reader.
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
 /// Returns the problem of a file with a byte that is not valid text.
 pub(super) fn no_utf8(name: &str, error: &FromUtf8Error) -> ConfigError {
     let (text, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());

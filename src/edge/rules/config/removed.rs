@@ -4,6 +4,11 @@ use super::domain::RuleFiles;
 use super::{Config, Problem};
 use crate::edge::rules::matching::Position;
 
+/// Whether none of the files of a domain is left.
+pub(in crate::edge::rules) fn are_files_gone(configs: &[Config], before: &RuleFiles) -> bool {
+    !before.names().any(|file| configs.iter().any(|config| &*config.file == file))
+}
+
 /// Returns the problem with files that lack a domain in use, or that leave a domain without rules if it had some
 /// before. `before` lists the domain's previous files.
 pub(in crate::edge::rules) fn removed(

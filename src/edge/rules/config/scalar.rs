@@ -1,7 +1,7 @@
 //! Reads scalars: texts, numbers, booleans and shares.
 
 use super::node::{FileNode, Scalar, Value, digits_of, is_short_bool, quoted};
-use crate::edge::rules::rule::MILLION;
+use crate::edge::rules::rule::{MILLION, Metadata};
 
 /// A bad value: what is wrong, and how to correct it.
 #[derive(Debug)]
@@ -43,6 +43,19 @@ impl FileNode {
     /// Reads a text. `remedy` states which texts are valid.
     pub(super) fn text_or(&self, remedy: impl FnOnce() -> String) -> Result<&str, BadValue> {
         self.text().map_err(|bad| BadValue::new(bad.message, remedy()))
+    }
+
+    /// Reads the name of a rule. Clients see it inside quotes in a header field, and some gateways escape nothing.
+    pub(super) fn name(&self) -> Result<&str, BadValue> {
+        let name = self.text()?;
+        let breaks = |c: &char| matches!(c, '"' | '\\') || c.is_control();
+        match name.chars().find(breaks) {
+            None => Ok(name),
+            Some(c) => Err(BadValue::new(
+                format!("a name must not contain {c:?}, because gateways write it into header fields"),
+                "use letters, digits, spaces, `-`, `_`, `.` and `/`",
+            )),
+        }
     }
 
     /// Reads a boolean.
@@ -103,6 +116,29 @@ impl FileNode {
         }
     }
 
+    /// Returns a value of any kind. The file's reader has bounded the depth.
+    pub(super) fn metadata(&self) -> Metadata {
+        match &self.kind {
+            Value::Null => Metadata::Null,
+            Value::Scalar(Scalar::Bool, _) => Metadata::Bool(self.yes().unwrap_or(false)),
+            Value::Scalar(Scalar::Integer | Scalar::Float, text) => match number(text) {
+                Some(number) => Metadata::Number(number),
+                None => Metadata::Text((&**text).into()),
+            },
+            Value::Scalar(Scalar::Quoted | Scalar::Text | Scalar::Time, text) => {
+                Metadata::Text((&**text).into())
+            }
+            Value::List(items) => Metadata::List(items.iter().map(Self::metadata).collect()),
+            Value::Map(entries) => {
+                let key = |key: &Self| match &key.kind {
+                    Value::Scalar(_, text) => (&**text).into(),
+                    Value::Null | Value::List(_) | Value::Map(_) => key.shown().into(),
+                };
+                Metadata::Map(entries.iter().map(|(name, value)| (key(name), value.metadata())).collect())
+            }
+        }
+    }
+
     /// Reads a share, in millionths.
     pub(super) fn share(&self) -> Result<u32, BadValue> {
         self.text().ok().and_then(millionths).ok_or_else(|| {
@@ -110,6 +146,24 @@ impl FileNode {
             BadValue::new(message, "write at most four decimals, such as 25% or 0.5%")
         })
     }
+}
+
+/// Reads a finite number as JSON, YAML or TOML write it, with any base and with underscores.
+fn number(text: &str) -> Option<f64> {
+    let (sign, unsigned) = match text.strip_prefix('-') {
+        Some(unsigned) => (-1.0, unsigned),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (digits, radix) = digits_of(unsigned);
+    let digits: String = digits.chars().filter(|&c| c != '_').collect();
+    let number = match radix {
+        10 => digits.parse().ok()?,
+        _ => digits.chars().try_fold(0.0, |sum, c| {
+            let digit = c.to_digit(radix)?;
+            Some(f64::from(radix).mul_add(sum, f64::from(digit)))
+        })?,
+    };
+    Some(sign * number).filter(|number: &f64| number.is_finite())
 }
 
 fn short(text: &str) -> &str {

@@ -89,7 +89,7 @@ impl Checker {
 
     pub(super) fn settings(&mut self, node: &FileNode, path: &FieldPath<'_>) -> FileSettings {
         let Some(fields) = self.fields(node, MapKind::SETTINGS, path) else { return FileSettings::DEFAULT };
-        let charging = self.word(&fields, "charging", "charging mode", CHARGING).unwrap_or_default();
+        let charging = self.word(&fields, "charging", "charging mode", CHARGING);
         let algorithm = self.word(&fields, "algorithm", "algorithm", ALGORITHMS);
         let store = self.word(&fields, "store", "store", STORES);
         let memory = self.read(&fields, "memory", memory);

@@ -6,6 +6,8 @@
 
 mod any_store;
 #[cfg(feature = "redis")]
+mod beyond;
+#[cfg(feature = "redis")]
 mod redis;
 #[cfg(not(feature = "redis"))]
 #[path = "no_redis.rs"]
@@ -21,7 +23,7 @@ pub(super) use self::any_store::{AnyStore, StoreKind};
 pub use self::redis::Server;
 pub(super) use self::redis::{DecidedWhere, Servers};
 #[cfg(feature = "redis")]
-pub(super) use self::redis::{check, key_hash};
+pub(super) use self::redis::{check, key_digest, key_hash};
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::telemetry::Reading;
@@ -41,6 +43,28 @@ pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
     #[cfg(feature = "redis")]
     fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> BoxFuture<'a, SharedDecision>;
 
+    /// Gives the server what this process holds, or has not reported yet.
+    #[cfg(feature = "redis")]
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Decides, and charges this process's share of the limit, as if the server did not answer.
+    #[cfg(feature = "redis")]
+    fn decide_without_server(&self, key: &str, cost: u64) -> SharedDecision;
+
+    /// Returns the decision on a cost of 0 if this process holds units, so that the limit has room.
+    #[cfg(feature = "redis")]
+    fn holds(&self, _key: &str) -> Option<SharedDecision> {
+        None
+    }
+
+    /// Spends up to `cost` of the units that this process holds. Returns the number of units spent.
+    #[cfg(feature = "redis")]
+    fn spend_held(&self, _key: &str, _cost: u64) -> u64 {
+        0
+    }
+
     /// Returns the decision that a check would give, for modes whose charges cannot be refunded. Charges nothing.
     /// `None` for other modes, and if only the server knows the decision.
     fn look(&self, _key: &str, _cost: u64) -> Option<SharedDecision> {
@@ -50,6 +74,29 @@ pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
     /// Does the same for a caller that may wait.
     #[cfg(feature = "redis")]
     fn look_async<'a>(&'a self, _key: &'a str, _cost: u64) -> BoxFuture<'a, Option<SharedDecision>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// Charges a request that this limiter denied, until one unit beyond the limit is in use. Waits no longer than
+    /// `check`, so a limiter with an async client charges nothing at the server. Only a limiter that counts denials
+    /// does anything.
+    fn count_denied(&self, _key: &str, _cost: u64) {}
+
+    /// Does the same for a caller that may wait.
+    #[cfg(feature = "redis")]
+    fn count_denied_async<'a>(&'a self, _key: &'a str, _cost: u64) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Returns whether more units than the limit are in use, as the decision on a cost of 0. `None` if this limiter
+    /// counts no denials.
+    fn look_at_use(&self, _key: &str) -> Option<SharedDecision> {
+        None
+    }
+
+    /// Does the same for a caller that may wait.
+    #[cfg(feature = "redis")]
+    fn look_at_use_async<'a>(&'a self, _key: &'a str) -> BoxFuture<'a, Option<SharedDecision>> {
         Box::pin(std::future::ready(None))
     }
 
@@ -110,7 +157,7 @@ impl fmt::Display for NoCounter {
             ),
             Self::NoServer => {
                 let why = if cfg!(feature = "redis") {
-                    "was given no server: pass one to `RulesBuilder::redis`"
+                    "was given no server: pass one to `RulesBuilder::redis`, or to `tollgate serve` with --redis"
                 } else {
                     "was built without Redis: enable the feature `redis`"
                 };

@@ -36,9 +36,9 @@ impl Servers {
     pub(crate) const fn limiter(
         &self,
         _name: &str,
-        _quota: Quota,
-        _algorithm: Algorithm,
+        _limit: (Quota, Algorithm),
         _how: Shared,
+        _counts_denials: bool,
         _succeeds: bool,
     ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
         Err(NoCounter::NoServer)

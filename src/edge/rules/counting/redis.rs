@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
+use super::beyond::CountsDenials;
 use super::{NoCounter, SharedDecision, SharedLimiter};
 use crate::algorithm;
 use crate::base::decision::Decision;
@@ -56,6 +57,9 @@ pub(crate) struct DecidedWhere {
 }
 
 impl DecidedWhere {
+    pub(super) const HELD: Self = Self { by: DecidedBy::Held, until_ns: 0 };
+    pub(super) const SERVER: Self = Self { by: DecidedBy::Server, until_ns: 0 };
+
     pub(crate) const fn decided_by(self) -> DecidedBy {
         self.by
     }
@@ -111,13 +115,14 @@ impl Servers {
     pub(crate) fn limiter(
         &self,
         name: &str,
-        quota: Quota,
-        algorithm: Algorithm,
+        (quota, algorithm): (Quota, Algorithm),
         how: Shared,
+        counts_denials: bool,
         succeeds: bool,
     ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
         let server = self.server.as_ref().ok_or(NoCounter::NoServer)?;
         let limit = limit(quota, algorithm)?;
+        let beyond = counts_denials.then(|| limit_beyond(quota, algorithm)).transpose()?;
         // Limiters fetch and post with tasks, but the thread that reloads rules may have no runtime. The runtime in
         // which the caller set the server may have ended.
         let kept = self.runtime.as_ref().filter(|_| Handle::try_current().is_err());
@@ -125,6 +130,7 @@ impl Servers {
         macro_rules! of {
             ($client:expr) => {{
                 let builder = set($client.limiter(name, limit), how);
+                let beyond = beyond.map(|beyond| set($client.limiter(name, beyond), how).atomic()).transpose()?;
                 let counts: Arc<dyn SharedLimiter> = match how.mode {
                     Mode::Atomic => Arc::new(builder.atomic()?),
                     // 1 is the default of a file without the setting. The mode's own default is more cautious.
@@ -132,7 +138,10 @@ impl Servers {
                     Mode::Lease => Arc::new(builder.leases().processes(how.processes).build()?),
                     Mode::WriteBack => Arc::new(builder.write_back().processes(how.processes).build()?),
                 };
-                counts
+                match beyond {
+                    Some(beyond) => Arc::new(CountsDenials::new(counts, beyond, (quota, algorithm), how.mode)?),
+                    None => counts,
+                }
             }};
         }
         let counts = match server {
@@ -154,6 +163,11 @@ pub(crate) fn key_hash(identity: &str, key: &str) -> u64 {
     digest.iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
 
+/// Returns a hash of a long key of a shared rule. All processes get the same hash.
+pub(crate) fn key_digest(key: &str) -> u128 {
+    Sha256::digest(key).iter().take(16).fold(0, |hash, byte| (hash << 8) | u128::from(*byte))
+}
+
 /// Returns the form of the algorithm that the scripts in Redis support.
 fn limit(quota: Quota, kind: Algorithm) -> Result<Limit, QuotaError> {
     use Algorithm::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, SubWindow, TokenBucket};
@@ -169,6 +183,14 @@ fn limit(quota: Quota, kind: Algorithm) -> Result<Limit, QuotaError> {
         }
         SlidingLog => algorithm::SlidingLog::try_new(quota)?.into(),
     })
+}
+
+/// Returns the same limit with room for one unit more.
+fn limit_beyond(quota: Quota, algorithm: Algorithm) -> Result<Limit, QuotaError> {
+    let room = algorithm.most(&quota).saturating_add(1);
+    let quota =
+        if algorithm.has_burst() { quota.try_burst(room)? } else { Quota::try_new(room, quota.period())? };
+    limit(quota, algorithm)
 }
 
 /// Checks that a script can count the limit.
@@ -197,7 +219,8 @@ macro_rules! shared_store {
     (
         $store:ty; |$this:ident, $key:ident, $given:ident|
         check: $check:expr, check_async: $check_async:expr, refund: $refund:expr
-        $(, refund_async: $refund_async:expr)? $(, look: $look:expr, look_async: $look_async:expr)? $(,)?
+        $(, refund_async: $refund_async:expr)? $(, holds: $holds:expr)?
+        $(, look: $look:expr, look_async: $look_async:expr)? $(, close: $close:expr)? $(,)?
     ) => {
         impl SharedLimiter for $store {
             fn check(&self, $key: &str, $given: u64) -> SharedDecision {
@@ -209,6 +232,26 @@ macro_rules! shared_store {
                 let $this = self;
                 Box::pin($check_async.map(said))
             }
+
+            $(fn close(&self) -> BoxFuture<'_, ()> {
+                let $this = self;
+                Box::pin($close.map(drop))
+            })?
+
+            fn decide_without_server(&self, key: &str, cost: u64) -> SharedDecision {
+                said(self.decide_without_server(key, cost))
+            }
+
+            $(fn holds(&self, $key: &str) -> Option<SharedDecision> {
+                let ($this, $given) = (self, 1);
+                let held: Option<Decision> = $holds;
+                let held = held.filter(Decision::is_allowed)?;
+                Some((held.for_cost(0).uncharged(), DecidedWhere::HELD))
+            }
+
+            fn spend_held(&self, key: &str, cost: u64) -> u64 {
+                self.spend_held(key, cost)
+            })?
 
             fn refund(&self, $key: &str, charge: &Decision, by: DecidedWhere) {
                 let ($this, $given) = (self, &by.answer(*charge));
@@ -263,26 +306,36 @@ shared_store!(AtomicLimiter<BlockingClient>, AtomicLimiter<BlockingInProcess>; |
 // The units that this process holds decide. A check that may wait fetches more.
 shared_store!(LeaseLimiter; |limiter, key, given|
     check: limiter.check_n(key, given), check_async: limiter.check_n_async(key, given),
-    refund: limiter.refund(key, given));
+    refund: limiter.refund(key, given),
+    holds: Some(limiter.peek(key, given)), close: limiter.clone().close());
 shared_store!(BlockingLeaseLimiter; |limiter, key, given|
     check: limiter.check_n_wait(key, given), check_async: ready(limiter.check_n_wait(key, given)),
-    refund: limiter.refund(key, given));
+    refund: limiter.refund(key, given),
+    holds: Some(limiter.peek(key, given)));
 
 // Charges are posted later, or are already posted, so there is no refund.
 shared_store!(WriteBackLimiter; |limiter, key, given|
     check: limiter.check_n(key, given), check_async: limiter.check_n_async(key, given), refund: (),
-    look: limiter.look(key, given), look_async: limiter.look_async(key, given));
+    holds: limiter.look(key, given).map(Into::into),
+    look: limiter.look(key, given), look_async: limiter.look_async(key, given), close: limiter.clone().close());
 shared_store!(BlockingWriteBackLimiter; |limiter, key, given|
     check: limiter.check_n_wait(key, given), check_async: ready(limiter.check_n_wait(key, given)), refund: (),
+    holds: limiter.look_here(key, given).map(Into::into),
     look: limiter.look(key, given), look_async: ready(limiter.look(key, given)));
 
 #[cfg(test)]
 mod tests {
-    use super::key_hash;
+    use super::{key_digest, key_hash};
 
     /// The value of `printf 'd|a\0x' | sha256sum`: other builds must select the same keys.
     #[test]
     fn key_hash_is_the_same_in_all_builds() {
         assert_eq!(key_hash("d|a", "x"), 0xdae8_ebba_aaf8_2961);
+    }
+
+    /// The value of `printf abc | sha256sum`.
+    #[test]
+    fn key_digest_is_the_same_in_all_builds() {
+        assert_eq!(key_digest("abc"), 0xba78_16bf_8f01_cfea_4141_40de_5dae_2223);
     }
 }

@@ -8,10 +8,11 @@ use smallvec::SmallVec;
 use super::counter::Counter;
 use super::overrides;
 use super::rule_set::{ActiveDomain, ActiveRule, RuleSet};
+use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Loaded;
 use crate::edge::rules::counting::DecidedWhere;
-use crate::edge::rules::rule::{Limit, MILLION, Rule};
+use crate::edge::rules::rule::{Algorithm, Limit, MILLION, Rule};
 
 /// The response code of Envoy's service.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -386,6 +387,12 @@ impl<'a> Applied<'a> {
         self.decided.part.refuses() && !self.summary.shadow
     }
 
+    /// Whether the rule denies the request only if all such rules of the request deny it: `quota_mode`.
+    #[must_use]
+    pub fn is_quota(&self) -> bool {
+        self.decided.part == Part::Quota
+    }
+
     /// Whether this is a limit that the [request set itself](crate::rules::Descriptor::limit).
     #[must_use]
     pub fn is_of_request(&self) -> bool {
@@ -436,6 +443,44 @@ impl<'a> Status<'a> {
     #[must_use]
     pub fn limit(&self) -> Option<Applied<'a>> {
         self.strictest
+    }
+
+    /// Returns when the limit has room again, from the time of the decision. Returns `None` without a limit, for a rule
+    /// that admits everything, and for a rule that was not asked.
+    ///
+    /// For a fixed window, this is the time until the window ends, whether units are used or not. For another
+    /// algorithm, it is the time until the request fits if it was denied, or the time until all units are available if
+    /// it was admitted.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::rules::{Config, Descriptor, Rules};
+    /// use tollgate::{ManualClock, Timestamp};
+    ///
+    /// let config = Config::from_yaml("limits.yaml", "
+    /// domain: edge
+    /// descriptors: [{ key: user, rate_limit: { unit: minute, requests_per_unit: 10 } }]
+    /// ")?;
+    /// let rules = Rules::builder().clock(ManualClock::new(Timestamp::from_secs(62))).load([config])?;
+    /// let answer = rules.check("edge", &[Descriptor::new(&[("user", "alice")])]);
+    /// assert_eq!(answer.status(0).reset_after(), Some(Duration::from_secs(58)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn reset_after(&self) -> Option<Duration> {
+        let limit = self.strictest?;
+        let decision = limit.decision()?;
+        let window = match &limit.rule().limit {
+            Limit::Unlimited => return None,
+            Limit::Blocked { period } => saturating_nanos(*period),
+            Limit::Quota { quota, algorithm: Algorithm::FixedWindow, .. } => quota.period_ns(),
+            Limit::Quota { .. } => 0,
+        };
+        if let Some(passed_ns) = decision.at_ns().checked_rem(window) {
+            return Some(Duration::from_nanos(window - passed_ns));
+        }
+        decision.retry_after().filter(|_| decision.is_denied()).or_else(|| Some(decision.reset_after()))
     }
 
     /// Returns the remaining units: 0 without a limit and for a rule over its limit, 4,294,967,295 for a rule that

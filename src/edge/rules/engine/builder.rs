@@ -13,15 +13,27 @@ use crate::edge::rules::config::Config;
 use crate::edge::rules::counting::Server;
 use crate::edge::rules::counting::{Hasher, Servers};
 use crate::edge::rules::rule::Charging;
-use crate::edge::telemetry::{DenialLog, Reloads, TopDenied};
+use crate::edge::telemetry::{DenialLog, NearLimit, Reloads, TopDenied};
 use crate::store::migrate::Published;
 
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct LoadOptions {
     pub(super) merge_domains: bool,
     pub(super) shadow: bool,
+    pub(super) quota: bool,
     pub(super) charging: Option<Charging>,
+    pub(super) default_charging: Charging,
     pub(super) allow_removals: bool,
+    pub(super) allow_file_removals: bool,
+    pub(super) start_without_rules: bool,
+    pub(super) near_limit: NearLimit,
+}
+
+impl LoadOptions {
+    /// Returns the charging of a domain whose files set this one, if they set one.
+    pub(super) fn charging(&self, of_files: Option<Charging>) -> Charging {
+        self.charging.or(of_files).unwrap_or(self.default_charging)
+    }
 }
 
 /// Sets the options of rules. Created by [`Rules::builder`].
@@ -73,10 +85,63 @@ impl<C> RulesBuilder<C> {
         self
     }
 
+    /// Sets whether a load may remove a domain that is in use if all of the domain's files are gone: the operator has
+    /// deleted them. Default: no. [`ReloadCounts::removed_domains`](crate::telemetry::ReloadCounts::removed_domains)
+    /// counts such removals, and with the feature `tracing` each one is logged as a warning.
+    ///
+    /// A load still fails in these cases, because they are probably mistakes:
+    ///
+    /// - A file of the domain is still there, but has another domain or no rules.
+    /// - [`Rules::require_domain`] was called for the domain, or a layer was created for it.
+    pub fn allow_file_removals(mut self, allow: bool) -> Self {
+        self.options.allow_file_removals = allow;
+        self
+    }
+
+    /// Sets whether [`read`](Self::read) succeeds if the first load fails, or if the folders have no files. Default: no,
+    /// because a wrong path would mean that there are no limits. [`Rules::last_error`] has the error, and
+    /// [`ReloadCounts::successes`](crate::telemetry::ReloadCounts::successes) is 0 until a load succeeds. Until then,
+    /// all requests are admitted, so the caller should ask for this number first.
+    pub fn start_without_rules(mut self, allow: bool) -> Self {
+        self.options.start_without_rules = allow;
+        self
+    }
+
     /// Sets whether denied requests are charged, and overrides the files. Default: the setting of each file, or
-    /// [`Charging::AllOrNothing`] if a file has none.
+    /// [`default_charging`](Self::default_charging) if a file has none.
     pub fn charging(mut self, charging: Charging) -> Self {
         self.options.charging = Some(charging);
+        self
+    }
+
+    /// Sets whether denied requests are charged, for files that do not set `charging`. Default:
+    /// [`Charging::AllOrNothing`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Charging, Config, Descriptor, Rules};
+    ///
+    /// const FILE: &str = "
+    /// domain: gateway
+    /// descriptors: [{ key: model, rate_limit: { unit: hour, requests_per_unit: 100 } }]
+    /// ";
+    /// let config = Config::from_yaml("limits.yaml", FILE)?;
+    /// let rules = Rules::builder().default_charging(Charging::CountDenials).load([config])?;
+    /// let tokens = |used| rules.check_n("gateway", &[Descriptor::new(&[("model", "large")])], used);
+    /// assert!(tokens(0).is_allowed() && tokens(60).is_allowed());
+    /// assert!(tokens(0).is_allowed() && tokens(60).is_denied()); // the report of 120 in total stays counted
+    /// assert!(tokens(0).is_denied());
+    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// ```
+    pub fn default_charging(mut self, charging: Charging) -> Self {
+        self.options.default_charging = charging;
+        self
+    }
+
+    /// Sets the share of a limit above which admitted units count as near it, in
+    /// [`MeterCounts::near_limit`](crate::telemetry::MeterCounts::near_limit). Default: four fifths.
+    pub fn near_limit(mut self, near: NearLimit) -> Self {
+        self.options.near_limit = near;
         self
     }
 
@@ -119,13 +184,38 @@ impl<C> RulesBuilder<C> {
         self.options.shadow = shadow;
         self
     }
+
+    /// Sets whether all rules work as with `quota_mode`: they deny a request only if all of its rules deny it. A
+    /// descriptor to which no rule applies, or only a replaced one, then always has quota left. Default: no.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Config, Descriptor, Rules};
+    ///
+    /// const FILE: &str = "
+    /// domain: gateway
+    /// descriptors: [{ key: backend, rate_limit: { unit: hour, requests_per_unit: 1 } }]
+    /// ";
+    /// let rules = Rules::builder().quota(true).load([Config::from_yaml("limits.yaml", FILE)?])?;
+    /// let ask = |backend| rules.check("gateway", &[Descriptor::new(&[("backend", backend)]), Descriptor::new(&[("backend", "b")])]);
+    /// assert!(ask("a").is_allowed()); // one unit of each
+    /// assert!(ask("c").is_allowed()); // "c" has quota left
+    /// assert!(ask("a").is_denied());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn quota(mut self, quota: bool) -> Self {
+        self.options.quota = quota;
+        self
+    }
 }
 
 impl RulesBuilder {
-    /// Loads rules from files, which [`Rules::reload`] reads again.
+    /// Loads rules from files and folders, which [`Rules::reload`] reads again. For a folder, loads its files named
+    /// `*.yaml`, `*.yml`, `*.json` and `*.toml`, except those whose names begin with a dot. Links are followed, and a file
+    /// that is reached in several ways is read once. Folders inside a folder are not read.
     ///
     /// # Errors
-    /// Same as [`Rules::read`].
+    /// If the folders have no file. Otherwise, same as [`Rules::read`].
     pub fn read<P: AsRef<Path>>(self, files: impl IntoIterator<Item = P>) -> Result<Rules, RulesError> {
         self.clock(QuantaClock::new()).read(files)
     }
@@ -140,16 +230,20 @@ impl RulesBuilder {
 }
 
 impl<C: Clock> RulesBuilder<C> {
-    /// Loads rules from files, which [`Rules::reload`] reads again.
+    /// Loads rules from files and folders, which [`Rules::reload`] reads again. For a folder, loads its files named
+    /// `*.yaml`, `*.yml`, `*.json` and `*.toml`, except those whose names begin with a dot. Links are followed, and a file
+    /// that is reached in several ways is read once. Folders inside a folder are not read.
     ///
     /// # Errors
-    /// Same as [`Rules::read`].
+    /// If the folders have no file. Otherwise, same as [`Rules::read`].
     pub fn read<P: AsRef<Path>>(self, files: impl IntoIterator<Item = P>) -> Result<Rules<C>, RulesError> {
         let files: Vec<PathBuf> = files.into_iter().map(|file| file.as_ref().to_owned()).collect();
         let rules = self.build();
         rules.loading().files = files;
-        rules.reload()?;
-        Ok(rules)
+        match rules.reload() {
+            Err(error) if !rules.options.start_without_rules => Err(error),
+            _ => Ok(rules),
+        }
     }
 
     /// Loads rules from configurations that are already read.
@@ -168,6 +262,7 @@ impl<C: Clock> RulesBuilder<C> {
         Rules {
             in_force: Published::new(RuleSet::empty(&hasher)),
             loading: Mutex::default(),
+            last_error: Mutex::default(),
             options: self.options,
             hasher,
             clock: self.clock,

@@ -9,13 +9,13 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::answer::{Decided, Few, Part, Summary};
-use super::counter::{Counter, LocalCounter, SharedCounter, blocked};
+use super::counter::{Counter, LocalCounter, SharedCounter};
 use super::overrides;
+use super::rule_check::RuleCheck;
 use super::rule_set::{ActiveDomain, ActiveRule};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
-use crate::base::sync::fence_after_rmw;
-use crate::edge::rules::counting::{Hasher, SharedDecision};
+use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::{Charging, Limit, MILLION, Unit};
 use crate::edge::telemetry::{DenialLog, TopDenied};
@@ -126,23 +126,6 @@ impl<'r> PlainCheck<'r> {
     }
 }
 
-/// A rule that applies to a request, with its key and cost.
-#[derive(Debug)]
-pub(super) struct RuleCheck<'r> {
-    pub(super) active: &'r ActiveRule,
-    pub(super) counted: CountedBy<'r>,
-    pub(super) key: CounterKey<'r>,
-    pub(super) cost: u64,
-    /// Whether the rule counts a limit that the request sets.
-    is_own: bool,
-    /// The other counter of the same requests. A limit that a request sets and the file's rule of the same unit count
-    /// as one.
-    twin: Option<Box<(&'r LocalCounter, CounterKey<'r>)>>,
-    pub(super) charged: bool,
-    /// The units in use before this request, if requests are counted first.
-    pub(super) before: u64,
-}
-
 /// The rules that apply to a request, decided together. It holds their keys and costs, and writes their results
 /// directly into the answer, because the answer is large.
 #[derive(Debug)]
@@ -153,13 +136,15 @@ pub(super) struct RequestCheck<'r> {
     parts: u8,
     /// Whether some rules are shared by processes.
     has_shared: bool,
+    /// Whether a descriptor counts as a quota that always has room.
+    has_room: bool,
 }
 
 impl<'r> RequestCheck<'r> {
     /// Creates a check without rules; `decided` is empty.
     #[inline]
     pub(super) fn new(decided: &'r mut Few<Decided>) -> Self {
-        Self { rules: SmallVec::new(), decided, parts: 0, has_shared: false }
+        Self { rules: SmallVec::new(), decided, parts: 0, has_shared: false, has_room: false }
     }
 
     /// Adds the rules that apply to any of the descriptors. Works in place, because a check is too large to move.
@@ -189,6 +174,23 @@ impl<'r> RequestCheck<'r> {
         if replaces {
             self.replace();
         }
+        if domain.quota {
+            self.make_quotas(descriptors.len());
+        }
+    }
+
+    /// Makes all rules that can deny quotas. A descriptor to which no rule applies is a quota with room, and so is one
+    /// with a replaced rule.
+    #[cold]
+    fn make_quotas(&mut self, descriptors: usize) {
+        for (check, decided) in self.rules.iter().zip(&mut *self.decided) {
+            if decided.part == Part::Enforced && check.active.rule.limit != Limit::Unlimited {
+                decided.part = Part::Quota;
+                self.parts |= 1 << Part::Quota as u8;
+            }
+        }
+        let has_rule = |place: usize| self.decided.iter().any(|decided| decided.descriptor as usize == place);
+        self.has_room = self.of(Part::Replaced).next().is_some() || !(0..descriptors).all(has_rule);
     }
 
     #[inline]
@@ -212,12 +214,11 @@ impl<'r> RequestCheck<'r> {
     ) {
         let Some(active) = domain.override_of(unit, hasher) else { return };
         let mut of_unit = domain.find(descriptor).filter(|(_, rule)| rule.unit == Some(unit));
-        let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(descriptor))));
+        let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(domain, descriptor))));
         let twin = twin.map(Box::new);
         let counted = CountedBy::of(active, Some(requests), domain.charging);
-        let key = CounterKey::of_request(&domain.name, descriptor);
-        let (is_own, charged, before) = (true, false, 0);
-        let check = RuleCheck { active, counted, key, cost, is_own, twin, charged, before };
+        let key = domain.key_of_request(descriptor);
+        let check = RuleCheck { is_own: true, twin, ..RuleCheck::with(domain, active, counted, key, cost) };
         self.add(check, Decided::not_yet(overrides::index(unit), place, Part::Enforced));
     }
 
@@ -243,12 +244,15 @@ impl<'r> RequestCheck<'r> {
     /// Decides the request, and charges it if it is admitted.
     #[inline]
     pub(super) fn decide(&mut self, charging: Charging, when: CheckTime) -> Outcome {
-        match charging {
-            Charging::AllOrNothing if self.all_or_nothing(when) => return Outcome::Allowed,
-            Charging::AllOrNothing => {}
-            Charging::CountFirst => self.count(when),
+        if charging == Charging::CountFirst {
+            self.count(when);
+            return self.outcome();
         }
-        self.outcome()
+        let admitted = self.all_or_nothing(when);
+        if charging == Charging::CountDenials {
+            self.count_denials(admitted, when);
+        }
+        if admitted { Outcome::Allowed } else { self.outcome() }
     }
 
     /// Returns the combined outcome. If a rule can never admit the request, the outcome is "never".
@@ -287,8 +291,8 @@ impl<'r> RequestCheck<'r> {
     /// Whether there are rules with `quota_mode` and none of them has quota left. A rule that only reports always has
     /// quota left.
     #[inline]
-    fn all_quota_rules_deny(&self) -> bool {
-        self.has(Part::Quota) && self.every_quota_rule_denies()
+    pub(super) fn all_quota_rules_deny(&self) -> bool {
+        self.has(Part::Quota) && !self.has_room && self.every_quota_rule_denies()
     }
 
     /// Whether rules had this part when they were found.
@@ -519,20 +523,8 @@ impl Decided {
     }
 
     #[inline]
-    fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> Outcome {
         self.decision.as_ref().map_or(Outcome::Allowed, Decision::outcome)
-    }
-}
-
-/// Refunds what a rule has charged.
-pub(super) fn give_back(counted: CountedBy<'_>, key: &str, decided: &Decided, when: CheckTime) {
-    let Some(charge) = &decided.decision else { return };
-    match (counted, decided.by) {
-        (CountedBy::Local { counter, .. }, _) => {
-            counter.generation.store().refund(key, when, charge, charge.charged());
-        }
-        (CountedBy::Shared(shared), Some(by)) => shared.limiter.refund(key, charge, by),
-        _ => {}
     }
 }
 
@@ -559,134 +551,5 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
         (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
         (Outcome::Denied, _) | (_, Outcome::Denied) => Outcome::Denied,
         _ => Outcome::Allowed,
-    }
-}
-
-impl<'r> RuleCheck<'r> {
-    /// Prepares the check of a rule for a descriptor.
-    #[inline(always)]
-    pub(super) fn new(
-        domain: &'r ActiveDomain,
-        active: &'r ActiveRule,
-        descriptor: &Descriptor<'r>,
-        cost: u64,
-    ) -> Self {
-        active.matched.set();
-        let twin = active.unit.and_then(|unit| {
-            let counter = domain.override_in_use(unit)?.counter.local()?;
-            Some(Box::new((counter, CounterKey::of_request(&domain.name, descriptor))))
-        });
-        let (counted, key) = (CountedBy::of(active, None, domain.charging), active.key(descriptor));
-        Self { active, counted, key, cost, is_own: false, twin, charged: false, before: 0 }
-    }
-
-    /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with this
-    /// rule.
-    #[inline]
-    fn missed_new_twin(&self, domain: &ActiveDomain) -> bool {
-        !self.is_own && self.twin.is_none() && self.active.counts_with_override(domain)
-    }
-
-    /// Refunds the rule's charge as far as possible.
-    fn undo(&mut self, decided: &Decided, when: CheckTime) {
-        if std::mem::take(&mut self.charged) {
-            give_back(self.counted, self.key.as_str(), decided, when);
-        }
-    }
-
-    /// Returns the units in the other counter of these requests.
-    fn elsewhere(&self, when: CheckTime) -> u64 {
-        let Some((counter, key)) = self.twin.as_deref() else { return 0 };
-        // Both sides charge before they read the other counter. If two requests race, at least one sees the other's
-        // charge.
-        fence_after_rmw();
-        counter.generation.peek(key.as_str(), when, 0).owed()
-    }
-
-    /// Returns the decision on a cost without a charge. `None` unless this process counts the rule.
-    fn looked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
-        let CountedBy::Local { counter, headroom } = self.counted else { return None };
-        let looked = counter.look(self.key.as_str(), cost, headroom, when);
-        Some(if self.twin.is_some() { looked.with_other_units(self.elsewhere(when)) } else { looked })
-    }
-
-    /// Charges the rule if both counters together have enough quota. If two requests, one for each counter, race for
-    /// the last units, both may be denied. Both are never admitted.
-    #[cold]
-    fn charge_with_twin(&self, counter: &LocalCounter, headroom: u64, when: CheckTime) -> Decision {
-        let key = self.key.as_str();
-        let looked = counter.look(key, self.cost, headroom, when).with_other_units(self.elsewhere(when));
-        if looked.is_denied() || self.cost == 0 {
-            return looked;
-        }
-        let charge = counter.charge(key, self.cost, headroom, when);
-        let both = charge.with_other_units(self.elsewhere(when));
-        if charge.is_allowed() && both.is_denied() {
-            counter.generation.store().refund(key, when, &charge, charge.charged());
-        }
-        both
-    }
-
-    /// Asks a shared rule, unless it has already answered. Waits no longer than the rule's mode does.
-    #[cold]
-    fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
-        if decided.decision.is_none() && self.cost > 0 {
-            self.record_answer(decided, shared.limiter.check(self.key.as_str(), self.cost));
-        }
-    }
-
-    /// Stores the answer of a shared rule.
-    pub(super) fn record_answer(&mut self, decided: &mut Decided, (decision, by): SharedDecision) {
-        self.charged = decision.charged() > 0;
-        self.before =
-            decision.limit().saturating_sub(decision.remaining()).saturating_sub(decision.charged());
-        (decided.decision, decided.by) = (Some(decision), Some(by));
-    }
-
-    #[inline]
-    fn charge(&mut self, decided: &mut Decided, when: CheckTime) {
-        decided.decision = match self.counted {
-            CountedBy::Local { counter, headroom } if self.twin.is_some() => {
-                Some(self.charge_with_twin(counter, headroom, when))
-            }
-            CountedBy::Local { counter, headroom } => {
-                Some(counter.charge(self.key.as_str(), self.cost, headroom, when))
-            }
-            CountedBy::Shared(shared) => return self.ask_shared(shared, decided),
-            CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
-            CountedBy::Nothing => None,
-        };
-        self.charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
-    }
-
-    /// Decides without a charge. `other_cost` is the number of units that other rules of the request charge to the same
-    /// key.
-    fn look(&mut self, decided: &mut Decided, other_cost: u64, when: CheckTime) {
-        let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(other_cost) };
-        decided.decision = match self.counted {
-            CountedBy::Local { .. } => self.looked(cost, when),
-            // A shared rule is asked once. Its charge has been refunded.
-            CountedBy::Shared(shared) => decided.decision.map(|decision| {
-                if shared.limiter.undoes() { decision.given_back() } else { decision.uncharged() }
-            }),
-            CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
-            CountedBy::Nothing => None,
-        };
-    }
-
-    /// Counts the request and decides afterwards.
-    fn count(&mut self, decided: &mut Decided, when: CheckTime) {
-        match self.counted {
-            CountedBy::Local { counter, headroom } => {
-                let elsewhere = || self.elsewhere(when);
-                let counted =
-                    counter.count(self.key.as_str(), self.is_own, self.cost, headroom, when, elsewhere);
-                (decided.decision, self.charged) = (Some(counted.decision), counted.charged > 0);
-                self.before = counted.before;
-            }
-            CountedBy::Shared(shared) => self.ask_shared(shared, decided),
-            CountedBy::Blocked(period) => decided.decision = Some(blocked(period, self.cost, when.ns())),
-            CountedBy::Nothing => decided.decision = None,
-        }
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct SharedCounter {
 #[derive(Clone, Debug)]
 pub(super) struct LocalCounter {
     pub(super) generation: Arc<Generation<AnyStore>>,
-    /// The headroom: units that the store can hold beyond the maximum in use. A rule that counts first needs one unit
+    /// The headroom: units that the store can hold beyond the maximum in use. A rule that counts denied requests needs one unit
     /// to detect that its limit is exceeded. The rest holds usage from a load with a higher limit.
     pub(super) headroom: u64,
     /// Whether a charge can be refunded.
@@ -135,7 +135,7 @@ impl Counter {
             Limit::Quota { quota, algorithm, store } => (quota, algorithm.most(&quota), algorithm, store),
             Limit::Blocked { period } => match Quota::try_new(1, period) {
                 // A window of one unit counts whether any request was denied. A peek reads this.
-                Ok(quota) if charging == Charging::CountFirst => (quota, 0, Algorithm::FixedWindow, None),
+                Ok(quota) if charging.counts_denied() => (quota, 0, Algorithm::FixedWindow, None),
                 _ => return Ok(Prepared::Done(Self::Blocked { period, last: last.cloned() })),
             },
             Limit::Unlimited => return Ok(Prepared::Done(Self::Unlimited(last.cloned()))),
@@ -146,7 +146,9 @@ impl Counter {
             if let Some(kept) = last_shared.filter(|last| last.made_of == made_of) {
                 return Ok(Prepared::Done(Self::Shared(kept.clone())));
             }
-            let limiter = servers.limiter(&rule.identity, quota, algorithm, how, last_shared.is_some())?;
+            let (counts_denials, succeeds) = (charging == Charging::CountDenials, last_shared.is_some());
+            let limiter =
+                servers.limiter(&rule.identity, (quota, algorithm), how, counts_denials, succeeds)?;
             return Ok(Prepared::Done(Self::Shared(SharedCounter { limiter, made_of })));
         }
         if let Some(kept) = last.filter(|last| last.made_of == made_of) {
@@ -157,8 +159,8 @@ impl Counter {
             Prepared::Done(Self::Local(LocalCounter::new(generation, true, headroom, made_of)))
         };
         let make = |headroom: u64| made_of.store(rule, headroom, hasher);
-        // One unit, with which a rule that counts first detects that its limit is exceeded.
-        let least = u64::from(charging == Charging::CountFirst);
+        // One unit, with which a rule that counts denied requests detects that its limit is exceeded.
+        let least = u64::from(charging.counts_denied());
         let Some(last) = last else { return Ok(first(make(least)?, least)) };
         let before = last.generation.store();
         let algorithm_now = algorithm.with_quota(made_of.with_headroom(least)?)?;

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::base::quota::QuotaError;
 use crate::edge::rules::config::ConfigError;
@@ -42,6 +43,15 @@ impl RulesError {
     /// The rules were not read from files, so there is nothing to read again.
     pub(in crate::edge::rules) fn no_source() -> Self {
         Self::other("these rules were not read from files: pass the new rules to `replace` instead")
+    }
+
+    /// The folders have no files with rules.
+    pub(super) fn no_files(folders: &[PathBuf]) -> Self {
+        let names: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        Self::other(format!(
+            "{}: there are no files with rules; check the path, or put files named *.yaml, *.yml, *.json or *.toml there",
+            names.join(", ")
+        ))
     }
 
     /// A domain has no rules. Includes the most similar domain, with its file.

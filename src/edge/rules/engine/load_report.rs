@@ -301,7 +301,7 @@ fn difference((what, before, after): (&'static str, String, String)) -> Option<D
 type Says = fn(&Rule) -> String;
 
 /// Returns the settings of a rule, without its keys and values.
-const SAYS: [(&str, Says); 11] = [
+const SAYS: [(&str, Says); 12] = [
     ("limit", limit),
     ("algorithm", algorithm),
     ("store", store),
@@ -313,6 +313,7 @@ const SAYS: [(&str, Says); 11] = [
     ("name", |rule| format!("{:?}", rule.name)),
     ("counted by", |rule| format!("{:?}", counted_by(rule))),
     ("metric", |rule| format!("{:?} {:b}", rule.metric.levels, rule.metric.with_value)),
+    ("metadata", |rule| rule.metadata.as_ref().map_or_else(|| NONE.to_owned(), |map| format!("{map:?}"))),
 ];
 
 fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {

@@ -22,6 +22,7 @@ mod builder;
 mod check;
 #[cfg(feature = "redis")]
 mod check_async;
+mod count_denials;
 mod counter;
 mod error;
 mod load_report;
@@ -30,8 +31,10 @@ mod models;
 mod overrides;
 #[cfg(feature = "metrics")]
 mod publish;
+mod refund_n;
 mod reload;
 mod report;
+mod rule_check;
 mod rule_set;
 
 use std::path::Path;
@@ -41,13 +44,14 @@ pub use self::answer::{Answer, Applied, Code, Status, Verdict};
 use self::answer::{Decided, Few, Summary};
 use self::builder::LoadOptions;
 pub use self::builder::RulesBuilder;
-use self::check::{CountedBy, Observers, PlainCheck, RequestCheck, RuleCheck, give_back};
+use self::check::{CountedBy, Observers, PlainCheck, RequestCheck};
 use self::counter::Counter;
 pub use self::error::RulesError;
 pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
 #[cfg(feature = "metrics")]
 pub use self::publish::publish_rules;
 use self::reload::Loading;
+use self::rule_check::{RuleCheck, give_back};
 use self::rule_set::{ActiveDomain, RuleSet};
 use super::config::Config;
 use super::counting::{Hasher, Servers};
@@ -87,6 +91,8 @@ pub struct Rules<C = QuantaClock> {
     in_force: Published<RuleSet>,
     /// Allows one load at a time. Checks never take this lock.
     loading: Mutex<Loading>,
+    /// Why the last load failed. It has its own lock, because a reader must not wait for a load.
+    last_error: Mutex<Option<RulesError>>,
     options: LoadOptions,
     hasher: Hasher,
     clock: C,
@@ -104,7 +110,8 @@ impl Rules {
         Self::builder().load([Config::from_yaml("rules", text)?])
     }
 
-    /// Reads rules from a YAML, JSON or TOML file, with the default clock. The file's extension selects the format.
+    /// Reads rules from a YAML, JSON or TOML file, with the default clock. The file's extension selects the format. A
+    /// path may be a [folder](RulesBuilder::read).
     ///
     /// # Errors
     /// If the file cannot be read, or does not follow the [language](crate::guide::rules).
@@ -320,6 +327,9 @@ impl<C: Clock> Rules<C> {
                     check.undo(when, true);
                     None
                 } else {
+                    if domain.charging == Charging::CountDenials {
+                        check.count_shared_denials(outcome == Outcome::Allowed);
+                    }
                     let outcome = (outcome, self.options.shadow);
                     Some(check.finish(domain, descriptors, outcome, when, &self.observers))
                 }
@@ -373,7 +383,7 @@ impl<C: Clock> Rules<C> {
     pub fn refund(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
         let when = CheckTime::read(&self.clock);
         for Refund { counted, key, decided } in self.refunds(descriptors, answer) {
-            give_back(counted, key.as_str(), decided, when);
+            give_back(counted, key.as_str(), decided, 0, when);
         }
     }
 
@@ -394,8 +404,8 @@ impl<C: Clock> Rules<C> {
                 let own = descriptor.limit.map(|(requests, _)| requests);
                 let counted = CountedBy::of(active, own, domain.charging);
                 let key = match own {
-                    Some(_) => CounterKey::of_request(&domain.name, descriptor),
-                    None => active.key(descriptor),
+                    Some(_) => domain.key_of_request(descriptor),
+                    None => active.key(domain, descriptor),
                 };
                 if (own.is_some() && !counted.is_shared()) || active.still_counts(now) {
                     refunds.push(Refund { counted, key, decided });

@@ -24,10 +24,14 @@ type Shared = Rules<Still>;
 
 /// Parsed once, because parsing has no interleavings to explore.
 fn config(of: &'static OnceLock<Config>, limits: &str) -> Config {
+    config_with(of, "", limits)
+}
+
+fn config_with(of: &'static OnceLock<Config>, settings: &str, limits: &str) -> Config {
     let read = || {
         Config::from_yaml(
             "model.yaml",
-            &format!("{{ domain: d, tollgate: {{}}, descriptors: [ {limits} ] }}"),
+            &format!("{{ domain: d, tollgate: {{ {settings} }}, descriptors: [ {limits} ] }}"),
         )
         .expect("the model's rules are valid")
     };
@@ -47,7 +51,11 @@ fn bucket() -> Config {
 }
 
 fn rules() -> Arc<Shared> {
-    let mut rules = Rules::builder().clock(Still).load([window()]).expect("the model's rules are valid");
+    loaded(window())
+}
+
+fn loaded(config: Config) -> Arc<Shared> {
+    let mut rules = Rules::builder().clock(Still).load([config]).expect("the model's rules are valid");
     // With a fixed seed, each exploration finds keys at the same places.
     rules.hasher = Hasher::with_seeds(1, 2, 3, 4);
     Arc::new(rules)
@@ -149,4 +157,82 @@ fn control_without_reread_both_are_admitted() {
         check_counters_without_reread(rules, &Descriptor::new(&entries).limit(1, Unit::Day))
     };
     explore(2, move || admitted_with_own_limit(check, own));
+}
+
+/// A limit of one unit for `a` and of two for `b`, each counting the requests that it denies.
+fn counting_denials() -> Config {
+    static CONFIG: OnceLock<Config> = OnceLock::new();
+    let limits = "{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }, \
+                  { key: b, value: x, rate_limit: { unit: day, requests_per_unit: 2 } }";
+    config_with(&CONFIG, "charging: count-denials", limits)
+}
+
+fn check_both(rules: &Shared) -> bool {
+    rules.check("d", &[Descriptor::new(&[("b", "x")]), Descriptor::new(&[("a", "x")])]).is_allowed()
+}
+
+/// Decides a request for both limits in another way.
+fn check_both_by(rules: &Shared, decide: impl FnOnce(&mut RequestCheck<'_>, CheckTime) -> bool) -> bool {
+    let in_force = rules.in_force.load();
+    let domain = in_force.domain("d").expect("there are rules");
+    let (one, other) = ([("b", "x")], [("a", "x")]);
+    let descriptors = [Descriptor::new(&one), Descriptor::new(&other)];
+    let when = CheckTime::read(&rules.clock);
+    let mut decided = Few::new();
+    let mut checks = RequestCheck::new(&mut decided);
+    checks.find(domain, &descriptors, 1, when.ns(), &rules.hasher);
+    decide(&mut checks, when)
+}
+
+/// Asserts the law of [`count_denials`](super::count_denials) for two threads.
+fn denials_are_charged_once(check: fn(&Shared) -> bool) {
+    let rules = loaded(counting_denials());
+    let other = Arc::clone(&rules);
+    let checker = thread::spawn(move || check(&other));
+    let here = check(&rules);
+    let admitted = u64::from(here) + u64::from(checker.join().unwrap());
+    assert!(admitted == 1, "the last unit of a is admitted once: {admitted}");
+    let in_force = rules.in_force.load();
+    let domain = in_force.domain("d").expect("there are rules");
+    let used = |rule: usize| {
+        let counter = domain.rules[rule].counter.local().expect("this process counts the rule");
+        counter.generation.peek("", CheckTime::read(&rules.clock), 0).owed()
+    };
+    assert!(used(0) == 2, "the denied request is charged to the rule that denies it: {}", used(0));
+    assert!(used(1) == 1, "the denied request is not charged to another rule: {}", used(1));
+}
+
+#[test]
+fn denied_request_is_charged_to_its_denier() {
+    explore(2, || denials_are_charged_once(check_both));
+}
+
+/// Reads all limits and then adds to them, in two steps.
+#[test]
+#[should_panic(expected = "is admitted once")]
+fn control_read_before_add_admits_both() {
+    let check = |rules: &Shared| {
+        check_both_by(rules, |checks, when| {
+            checks.peek_together(when);
+            let admitted = checks.outcome() == Outcome::Allowed;
+            checks.count(when);
+            admitted
+        })
+    };
+    explore(2, move || denials_are_charged_once(check));
+}
+
+/// Charges a denied request without a refund of the charges before it.
+#[test]
+#[should_panic(expected = "not charged to another rule")]
+fn control_without_refund_charges_others() {
+    let check = |rules: &Shared| {
+        check_both_by(rules, |checks, when| {
+            checks.peek_together(when);
+            let admitted = checks.outcome() == Outcome::Allowed && checks.charge_all(when);
+            checks.count_denials(admitted, when);
+            admitted
+        })
+    };
+    explore(2, move || denials_are_charged_once(check));
 }

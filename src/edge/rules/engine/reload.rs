@@ -14,28 +14,29 @@ use std::time::SystemTime;
 
 use super::Rules;
 use super::error::RulesError;
-use super::load_report::LoadReport;
+use super::load_report::{ChangeKind, LoadReport};
 use super::rule_set::RuleSet;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
-use crate::edge::rules::config::{Config, ConfigError, Domain, Problem, removed};
+use crate::edge::rules::config::{Config, ConfigError, Domain, Problem, are_files_gone, removed, rule_files};
 use crate::edge::rules::rule::Rule;
 use crate::edge::telemetry::ReloadCounts;
 
 #[derive(Debug, Default)]
 pub(super) struct Loading {
+    /// Files and folders.
     pub(super) files: Vec<PathBuf>,
     /// The hashes of the files at the last read.
     #[cfg(feature = "watch")]
-    seen: Vec<Option<u64>>,
-    last_error: Option<RulesError>,
+    seen: Vec<(PathBuf, Option<u64>)>,
     /// The domains that layers were created for.
     required: Vec<Box<str>>,
 }
 
-/// Returns a hash of each file's contents, to detect changes. `None` if the file cannot be read.
+/// Returns the files at these paths, each with a hash of its contents, to detect changes. `None` if the file or folder
+/// cannot be read.
 #[cfg(feature = "watch")]
-fn hashes_of(files: &[PathBuf]) -> Vec<Option<u64>> {
+fn hashes_of(paths: &[PathBuf]) -> Vec<(PathBuf, Option<u64>)> {
     let of = |file: &PathBuf| {
         // A load reads the file again, so this must not consume a pipe.
         if !fs::metadata(file).ok()?.is_file() {
@@ -45,7 +46,8 @@ fn hashes_of(files: &[PathBuf]) -> Vec<Option<u64>> {
         fs::read(file).ok()?.hash(&mut hasher);
         Some(hasher.finish())
     };
-    files.iter().map(of).collect()
+    let files = rule_files(paths).unwrap_or_else(|_| paths.to_vec());
+    files.into_iter().map(|file| (file.clone(), of(&file))).collect()
 }
 
 impl<C: Clock> Rules<C> {
@@ -91,7 +93,7 @@ impl<C: Clock> Rules<C> {
     /// # Errors
     /// In these cases, the rules stay unchanged, and the failure is counted:
     ///
-    /// - A file cannot be read or has a problem.
+    /// - A file or folder cannot be read, a file has a problem, or there is no file.
     /// - A domain that is [in use](crate::rules::RulesBuilder::allow_removals) would be removed or left without any
     ///   rule.
     /// - These rules were not read from files.
@@ -108,9 +110,19 @@ impl<C: Clock> Rules<C> {
                 {
                     loading.seen = hashes_of(&loading.files);
                 }
-                Ok(ConfigError::of_all(loading.files.iter().map(Config::read))?)
+                let files = rule_files(&loading.files)?;
+                if files.is_empty() && !self.may_have_no_files() {
+                    return Err(RulesError::no_files(&loading.files));
+                }
+                Ok(ConfigError::of_all(files.iter().map(Config::read))?)
             },
         )
+    }
+
+    /// Whether a load may find folders without any file. At the start, this is probably a wrong path.
+    fn may_have_no_files(&self) -> bool {
+        self.options.start_without_rules
+            || (self.options.allow_file_removals && self.reloads.counts().successes > 0)
     }
 
     /// Puts other rules in force, as [`Rules::reload`] does with the rules of its files.
@@ -147,7 +159,7 @@ impl<C: Clock> Rules<C> {
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn note_poll(&self, answered: bool, error: Option<&RulesError>) {
         self.reloads.polled(answered, error.map(|error| error as _));
-        self.loading().last_error = error.cloned();
+        self.set_last_error(error.cloned());
     }
 
     /// Records the version in force.
@@ -170,7 +182,7 @@ impl<C: Clock> Rules<C> {
             if !removals.is_empty() {
                 return Err(ConfigError::of(removals).into());
             }
-            let next = last.after(domains, self.options.charging, (&self.hasher, &self.servers), now)?;
+            let next = last.after(domains, &self.options, (&self.hasher, &self.servers), now)?;
             Ok((next, hash))
         });
         match next {
@@ -178,13 +190,16 @@ impl<C: Clock> Rules<C> {
                 let rules = next.domains.iter().map(|domain| domain.rules.len()).sum::<usize>();
                 let report = LoadReport::between(&last, &next);
                 self.in_force.publish(Arc::new(next));
+                for change in report.of_kind(ChangeKind::Removed).filter(|change| change.rule().is_none()) {
+                    self.reloads.removed_domain(change.domain());
+                }
                 self.reloads.loaded_from(u32::try_from(rules).unwrap_or(u32::MAX), hash);
-                loading.last_error = None;
+                self.set_last_error(None);
                 Ok(report)
             }
             Err(error) => {
                 self.reloads.failed(&error);
-                loading.last_error = Some(error.clone());
+                self.set_last_error(Some(error.clone()));
                 Err(error)
             }
         }
@@ -200,7 +215,11 @@ impl<C: Clock> Rules<C> {
     /// reason why the source gives no rules that can be used.
     #[must_use]
     pub fn last_error(&self) -> Option<RulesError> {
-        self.loading().last_error.clone()
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_last_error(&self, error: Option<RulesError>) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
     /// Marks a domain as in use. From now on, a load that would remove the domain, or all its rules, fails, unless
@@ -294,8 +313,11 @@ impl<C: Clock> Rules<C> {
         if self.options.allow_removals {
             return Vec::new();
         }
-        let is_used = |name: &str| loading.required.iter().any(|required| &**required == name);
-        let in_use = last.domains.iter().filter(|domain| domain.was_asked() || is_used(&domain.name));
+        let is_required = |name: &str| loading.required.iter().any(|required| &**required == name);
+        let in_use = last.domains.iter().filter(|domain| {
+            let may_go = self.options.allow_file_removals && are_files_gone(configs, &domain.files);
+            is_required(&domain.name) || (domain.was_asked() && !may_go)
+        });
         in_use
             .filter_map(|domain| removed(configs, &domain.name, &domain.files, !domain.rules.is_empty()))
             .collect()
@@ -319,5 +341,18 @@ mod tests {
         rules.replace([config("shop")]).expect("the rules load");
         found.domain("shop").expect("there are rules").note_asked();
         assert!(rules.replace([config("store")]).is_err());
+    }
+
+    #[test]
+    fn last_error_waits_for_no_load() {
+        let rules = Rules::from_yaml("{ domain: d, descriptors: [] }").expect("the file is valid");
+        let (told, heard) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let load = rules.loading();
+            scope.spawn(|| told.send(rules.last_error().is_none()));
+            let answer = heard.recv_timeout(std::time::Duration::from_secs(10));
+            drop(load);
+            assert_eq!(answer, Ok(true));
+        });
     }
 }

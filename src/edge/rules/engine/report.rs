@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use super::answer::{Decided, Part, Summary};
-use super::check::{CountedBy, Observers, RuleCheck};
+use super::check::{CountedBy, Observers};
+use super::rule_check::RuleCheck;
 use super::rule_set::ActiveDomain;
 use crate::base::decision::{Decision, Outcome};
 use crate::edge::rules::counting::DecidedWhere;
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::Charging;
-use crate::edge::telemetry::{Denial, Event, Shares};
+use crate::edge::telemetry::{Denial, Event};
 use crate::store::op::Migrate;
 
 impl RuleCheck<'_> {
@@ -103,11 +104,11 @@ impl RuleCheck<'_> {
             shadow || decided.part == Part::Shadow || (decided.part == Part::Quota && !quota_rules_deny);
         match decided.by.and_then(DecidedWhere::event) {
             Some(event) => meters.record(event, cost),
-            None if domain.charging == Charging::CountFirst => {
+            None if self.is_denial_counted || domain.charging == Charging::CountFirst => {
                 // A cost that crosses a line has a part on each side.
                 meters.record(if reports_only { Event::ShadowDenied } else { Event::Denied }, cost);
                 let in_use = self.before.saturating_add(cost);
-                meters.record_shares(Shares::of(decision.limit(), in_use, cost));
+                meters.record_use(decision.limit(), in_use, cost);
             }
             None => meters.observe(decision, reports_only),
         }

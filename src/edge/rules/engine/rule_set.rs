@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::answer::Part;
+use super::builder::LoadOptions;
 use super::counter::{Counter, LocalCounter, Prepared};
 use super::error::RulesError;
 use super::overrides;
@@ -14,7 +15,7 @@ use crate::base::sync::AtomicU32;
 use crate::base::sync::Ordering::Relaxed;
 use crate::edge::rules::config::{Domain, RuleFiles};
 use crate::edge::rules::counting::{Hasher, Servers};
-use crate::edge::rules::matching::{CounterKey, Descriptor, Tree};
+use crate::edge::rules::matching::{CounterKey, Descriptor, LONGEST, Tree};
 use crate::edge::rules::rule::{Algorithm, Charging, Limit, Rule, Unit};
 use crate::edge::telemetry::{CheckTimer, Meters};
 use crate::store::migrate::Numbered;
@@ -40,6 +41,8 @@ pub(super) struct ActiveDomain {
     pub(super) charging: Charging,
     /// Whether all its rules are a dry run.
     pub(super) shadow: bool,
+    /// Whether all its rules are quotas.
+    pub(super) quota: bool,
     /// The files of its rules.
     pub(super) files: RuleFiles,
     /// Set by the domain's first request since this load.
@@ -48,6 +51,9 @@ pub(super) struct ActiveDomain {
     ever_asked: Arc<OnceFlag>,
     tree: Tree,
     pub(super) rules: Vec<ActiveRule>,
+    /// Whether some of them are shared by processes.
+    #[cfg(feature = "redis")]
+    pub(super) has_shared: bool,
     overrides: Arc<Overrides>,
     pub(super) timer: CheckTimer,
     by_identity: HashMap<Box<str>, u32, Hasher>,
@@ -121,19 +127,20 @@ impl RuleSet {
     pub(super) fn after(
         &self,
         domains: Vec<Domain>,
-        charging: Option<Charging>,
+        options: &LoadOptions,
         (hasher, servers): (&Hasher, &Servers),
         now: impl Fn() -> CheckTime,
     ) -> Result<Self, RulesError> {
         let begun_ns = now().ns();
         let mut prepared = Vec::with_capacity(domains.len());
         for mut domain in domains {
-            domain.charging = charging.unwrap_or(domain.charging);
+            let charging = options.charging(domain.charging);
+            domain.charging = Some(charging);
             let before = self.domain(domain.name());
             let counters = domain.rules().iter().enumerate().map(|(index, rule)| {
                 let last = before.and_then(|before| before.by_identity(&rule.identity));
                 let last = last.map(|last| &last.counter);
-                Counter::prepare(rule, domain.charging, last, begun_ns, (hasher, servers))
+                Counter::prepare(rule, charging, last, begun_ns, (hasher, servers))
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
@@ -145,7 +152,7 @@ impl RuleSet {
             Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
         for (domain, counters) in prepared {
             let before = self.domain(&domain.name);
-            let domain = next.activate(domain, before, counters, when, hasher)?;
+            let domain = next.activate(domain, before, counters, when, (hasher, options))?;
             next.names.insert(domain.name.clone(), domain.index);
             next.domains.push(domain);
         }
@@ -158,9 +165,10 @@ impl RuleSet {
         before: Option<&ActiveDomain>,
         counters: Vec<Prepared>,
         when: CheckTime,
-        hasher: &Hasher,
+        (hasher, options): (&Hasher, &LoadOptions),
     ) -> Result<ActiveDomain, RulesError> {
-        let Domain { name, charging, shadow, rules, tree, files, .. } = domain;
+        let charging = domain.charging();
+        let Domain { name, shadow, rules, tree, files, .. } = domain;
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
         let rules = rules.into_iter().zip(counters).enumerate().map(|(index, (rule, counter))| {
@@ -170,7 +178,7 @@ impl RuleSet {
             let before = before.and_then(|before| before.by_identity(&rule.identity));
             let meters = match before.filter(|before| before.rule.name == rule.name) {
                 Some(same) => Arc::clone(&same.meters),
-                None => Arc::new(Meters::new(&name, &rule.name)),
+                None => Arc::new(Meters::new(&name, &rule.name).near_limit(options.near_limit)),
             };
             Ok(ActiveRule::new(rule, counter, meters))
         });
@@ -179,10 +187,13 @@ impl RuleSet {
             index: u32::try_from(self.domains.len()).unwrap_or(u32::MAX),
             charging,
             shadow,
+            quota: options.quota,
             files,
             asked: OnceFlag::default(),
             ever_asked: before.map(|before| Arc::clone(&before.ever_asked)).unwrap_or_default(),
             tree,
+            #[cfg(feature = "redis")]
+            has_shared: rules.iter().any(|rule| matches!(rule.counter, Counter::Shared(_))),
             rules,
             overrides: Arc::clone(&self.overrides),
             timer: CheckTimer::new(&name, TIMED),
@@ -218,6 +229,17 @@ impl ActiveDomain {
         self.overrides.get(unit as usize)?.get_or_init(make).as_ref()
     }
 
+    /// Returns the key of a limit that the request sets.
+    pub(super) fn key_of_request<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
+        CounterKey::of_request(&self.name, descriptor).bounded(|key| self.hash(key))
+    }
+
+    /// Returns a hash of a long key, with the seeds of this process.
+    fn hash(&self, key: &str) -> u128 {
+        let half = |half: u8| u128::from(self.by_identity.hasher().hash_one((half, key)));
+        half(0) << u64::BITS | half(1)
+    }
+
     /// Returns the rule with an index that was found in this set.
     pub(super) fn rule(&self, index: u32) -> Option<&ActiveRule> {
         let of_override = || {
@@ -239,7 +261,7 @@ impl ActiveDomain {
     /// Returns the rule that applies to a request, with its index, if it is the only one.
     #[inline]
     pub(super) fn alone(&self, descriptor: &Descriptor<'_>) -> Option<(u32, &ActiveRule)> {
-        if self.charging != Charging::AllOrNothing || descriptor.limit.is_some() {
+        if self.charging != Charging::AllOrNothing || self.quota || descriptor.limit.is_some() {
             return None;
         }
         let found = self.tree.find(descriptor.entries(), descriptor.tier).rules();
@@ -318,7 +340,8 @@ impl ActiveRule {
     ) -> Option<(&LocalCounter, &'r str)> {
         let Counter::Local(counter) = &self.counter else { return None };
         let (_, value) = descriptor.entries().get(self.key_entry? as usize)?;
-        (self.is_plain && !self.counts_with_override(domain)).then_some((counter, value))
+        let is_plain = self.is_plain && value.len() <= LONGEST && !self.counts_with_override(domain);
+        is_plain.then_some((counter, value))
     }
 
     /// Whether limits that requests set count together with this rule. True only after a request has set one.
@@ -329,7 +352,18 @@ impl ActiveRule {
 
     /// Returns the key under which the rule counts a request.
     #[inline]
-    pub(super) fn key<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
+    pub(super) fn key<'r>(&self, domain: &ActiveDomain, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
+        let key = self.whole_key(descriptor);
+        match self.counter {
+            // All processes that share a rule need the same key.
+            #[cfg(feature = "redis")]
+            Counter::Shared(_) => key.bounded(crate::edge::rules::counting::key_digest),
+            _ => key.bounded(|key| domain.hash(key)),
+        }
+    }
+
+    #[inline]
+    fn whole_key<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
         if let Some(entry) = self.key_entry
             && let Some((_, value)) = descriptor.entries().get(entry as usize)
         {
@@ -351,4 +385,31 @@ fn refill_time(quota: &Quota) -> Duration {
     let ns =
         (u128::from(quota.burst_size()) * u128::from(quota.period_ns())).div_ceil(u128::from(quota.limit()));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+#[cfg(all(test, feature = "redis", not(tollgate_loom)))]
+mod tests {
+    use super::*;
+    use crate::edge::redis::InProcess;
+    use crate::edge::rules::counting::key_digest;
+    use crate::edge::rules::{Config, Rules};
+
+    #[test]
+    fn keys_of_shared_rules_are_bounded() {
+        let text = "{ domain: d, tollgate: { store: redis, mode: atomic }, descriptors: [ { key: a, rate_limit: { unit: day, requests_per_unit: 9 } } ] }";
+        let load = || {
+            let config = Config::from_yaml("rules", text).unwrap();
+            Rules::builder().redis(InProcess::default()).load([config]).unwrap()
+        };
+        let key = |rules: &Rules, value: &str| {
+            let rules = rules.in_force.load();
+            let domain = rules.domain("d").unwrap();
+            domain.rules[0].key(domain, &Descriptor::new(&[("a", value)])).as_str().to_owned()
+        };
+        let [one, other] = [load(), load()];
+        let long = "x".repeat(LONGEST + 1);
+        assert_eq!(key(&one, &long), format!("{}\u{2026}{:032x}", "x".repeat(64), key_digest(&long)));
+        assert_eq!(key(&one, &long), key(&other, &long), "all processes use the same key");
+        assert_eq!(key(&one, &long[1..]), long[1..]);
+    }
 }

@@ -4,6 +4,12 @@ use std::fmt::Write as _;
 
 use super::Descriptor;
 
+/// The length of the longest key, in bytes, that is stored as it is. Addresses, names and most paths are shorter.
+pub(crate) const LONGEST: usize = 256;
+
+/// The length of the part of a longer key that is kept for readers.
+const KEPT: usize = 64;
+
 /// The key under which a rule counts a request: the values of some entries.
 #[derive(Clone, Debug)]
 pub(crate) enum CounterKey<'a> {
@@ -57,6 +63,13 @@ impl<'a> CounterKey<'a> {
         Self::Joined(joined)
     }
 
+    /// Returns the key in the form that is stored. A client can choose a value of any length, so a long key is stored as
+    /// its beginning and a hash of the whole. The hash must be one for which no caller can choose two keys.
+    #[inline]
+    pub(crate) fn bounded(self, hash: impl FnOnce(&str) -> u128) -> Self {
+        if self.as_str().len() <= LONGEST { self } else { Self::Joined(shortened(self.as_str(), hash)) }
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Whole(value) => value,
@@ -65,10 +78,29 @@ impl<'a> CounterKey<'a> {
     }
 }
 
+#[cold]
+fn shortened(key: &str, hash: impl FnOnce(&str) -> u128) -> String {
+    let kept = (0..=KEPT).rev().find_map(|end| key.get(..end)).unwrap_or_default();
+    format!("{kept}\u{2026}{:032x}", hash(key))
+}
+
 /// Appends a text after its length. The length distinguishes ("a", "bc") from ("ab", "c").
 fn push(joined: &mut String, text: &str) {
-    // Writing to a `String` does not fail.
-    let _ = write!(joined, "{}:{text}", text.len());
+    const DIGITS: &str = "0123456789";
+    let digit = |digit: usize| DIGITS.get(digit..=digit).unwrap_or_default();
+    match text.len() {
+        // Nearly all lengths. Formatting takes far more time.
+        length @ ..100 => {
+            if length > 9 {
+                joined.push_str(digit(length / 10));
+            }
+            joined.push_str(digit(length % 10));
+        }
+        // Writing to a `String` does not fail.
+        length => _ = write!(joined, "{length}"),
+    }
+    joined.push(':');
+    joined.push_str(text);
 }
 
 #[cfg(test)]
@@ -87,8 +119,28 @@ mod tests {
         assert_eq!(key(&[("a", "x"), ("b", "1:y")], 0b11), "1:x3:1:y");
         let long = "ü".repeat(200);
         assert_eq!(key(&[("a", &long), ("b", ""), ("c", "z")], 0b111), format!("400:{long}0:1:z"));
+        for length in [0, 9, 10, 42, 99, 100] {
+            let text = "x".repeat(length);
+            assert_eq!(key(&[("a", &text), ("b", "y")], 0b11), format!("{length}:{text}1:y"));
+        }
         assert_eq!(CounterKey::new(&[("a", "x")], [1, 0], true).as_str(), "1:a1:x");
         assert_eq!(CounterKey::new(&[("a", "x"), ("b", "y")], [0b10, 0b01], true).as_str(), "1:a1:b1:y");
         assert_eq!(key(&[("a", "x")], 0b1000), "", "a level that the request does not have");
+    }
+
+    #[test]
+    fn long_keys_are_stored_as_hashes() {
+        let sum = |key: &str| key.bytes().map(u128::from).sum();
+        let stored = |key: &str| CounterKey::Whole(key).bounded(sum).as_str().to_owned();
+        let short = "x".repeat(LONGEST);
+        assert_eq!(stored(&short), short);
+        let long = [&*short, "y"].concat();
+        let (one, other) = (stored(&long), stored(&[&*short, "z"].concat()));
+        assert_ne!(one, other);
+        assert_eq!((one.len(), one.split_once('\u{2026}').map(|(kept, _)| kept)), (99, Some(&short[..64])));
+        assert_eq!(stored(&long), one);
+        assert!(one.ends_with("0000000000007879"), "{one}: 256 times 120, and 121");
+        // The cut keeps whole characters.
+        assert!(stored(&"€".repeat(100)).starts_with(&format!("{}\u{2026}", "€".repeat(21))));
     }
 }

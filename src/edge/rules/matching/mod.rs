@@ -23,7 +23,7 @@ mod tree;
 mod wild;
 
 pub(super) use self::branch::{Branch, Position, Tier};
-pub(super) use self::counter_key::CounterKey;
+pub(super) use self::counter_key::{CounterKey, LONGEST};
 pub use self::descriptor::Descriptor;
 pub use self::descriptors::{Added, Descriptors};
 pub(super) use self::pattern::Pattern;

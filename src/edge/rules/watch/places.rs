@@ -7,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 
+use crate::edge::rules::config::{has_rules, rule_files};
+
 /// The maximum number of links on the path to a file. Linux has the same limit.
 const MAX_LINKS: usize = 40;
 
@@ -17,20 +19,26 @@ const MAX_LINKS: usize = 40;
 /// /etc/..data ──► ..2026                       folder /etc/..2026 for the name `limits.yaml`,
 ///                                              and the file itself: it may have other names, or be a separate mount
 /// ```
+/// If the path is a folder, the events of all files with rules in it matter, and of the files that its links lead to.
 /// If a path does not exist, the nearest existing folder above it is watched for the name of the missing part.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Places {
     pub(super) folders: BTreeSet<PathBuf>,
     pub(super) files: BTreeSet<PathBuf>,
+    /// The folders in which every file with rules matters, also one that appears later.
+    whole: BTreeSet<PathBuf>,
     names: HashSet<OsString>,
 }
 
 impl Places {
-    pub(super) fn of(files: &[PathBuf]) -> Self {
+    /// `paths` are files and folders.
+    pub(super) fn of(paths: &[PathBuf]) -> Self {
         let mut places = Self::default();
-        for file in files {
+        // The files in folders, whose links may lead elsewhere.
+        let files = rule_files(paths).unwrap_or_default();
+        for path in paths.iter().chain(&files) {
             // Relative to the current folder, as for programs that open the path.
-            places.add(&std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+            places.add(&std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         }
         places
     }
@@ -55,6 +63,12 @@ impl Places {
                             }
                         }
                         Ok(kind) if kind.is_dir() && !rest.is_empty() => at = here,
+                        Ok(kind) if kind.is_dir() => {
+                            self.look_in(&at, name);
+                            self.folders.insert(here.clone());
+                            self.whole.insert(here);
+                            return;
+                        }
                         Ok(_) => {
                             self.look_in(&at, name);
                             self.files.insert(here);
@@ -71,6 +85,9 @@ impl Places {
                 Some(part @ (Component::RootDir | Component::Prefix(_))) => at.push(part),
             }
         }
+        // A path that ends in `..`, or the root.
+        self.folders.insert(at.clone());
+        self.whole.insert(at);
     }
 
     fn look_in(&mut self, folder: &Path, name: &OsStr) {
@@ -98,7 +115,11 @@ impl Places {
             EventKind::Access(_) => return None,
             _ => true,
         };
-        let named = |path: &PathBuf| path.file_name().is_none_or(|name| self.names.contains(name));
+        let in_whole = |path: &Path| path.parent().is_some_and(|folder| self.whole.contains(folder));
+        let named = |path: &PathBuf| {
+            path.file_name().is_none_or(|name| self.names.contains(name))
+                || (has_rules(path) && in_whole(path))
+        };
         event.paths.iter().any(named).then_some(rewatch)
     }
 }
