@@ -194,6 +194,7 @@
 //! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
 //! | `guide::middleware`, `guide::http` | feature `tower`: limits in front of a server; feature `http`: the headers and bodies that clients receive |
 //! | `guide::rules` | feature `rules`: limits in files that reload |
+//! | `guide::gateway` | feature `rules`: limits for Envoy and other gateways, which ask `tollgate serve` |
 //! | `guide::redis` | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
 //! | [`telemetry`] | figures for operators |
 //! | [`guide::from_governor`], [`guide::from_pingora_limits`], `guide::from_tower_governor` | moving from another crate, call by call |
@@ -244,6 +245,10 @@ pub mod guide {
     #[cfg(all(feature = "tower", not(doctest)))]
     pub mod from_tower_governor {
         #![doc = include_str!("guide/from_tower_governor.md")]
+    }
+    #[cfg(feature = "rules")]
+    pub mod gateway {
+        #![doc = include_str!("guide/gateway.md")]
     }
     pub mod guarantees {
         #![doc = include_str!("../GUARANTEES.md")]

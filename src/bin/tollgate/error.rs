@@ -10,6 +10,9 @@ pub enum Error {
     Usage(String),
     /// Input, output or the run itself failed (exit code 1).
     Run(String),
+    /// The service ended, and had to cut off connections (exit code 3).
+    #[cfg(feature = "serve")]
+    CutOff(String),
     /// The reader of the output closed it, as `head` does. This is not an error, so no message is printed (exit code
     /// 0).
     BrokenPipe,
@@ -39,6 +42,8 @@ impl Error {
         match self {
             Self::Usage(_) => 2,
             Self::Run(_) => 1,
+            #[cfg(feature = "serve")]
+            Self::CutOff(_) => 3,
             Self::BrokenPipe => 0,
         }
     }
@@ -48,6 +53,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(message) | Self::Run(message) => f.write_str(message),
+            #[cfg(feature = "serve")]
+            Self::CutOff(message) => f.write_str(message),
             Self::BrokenPipe => f.write_str("the output was closed"),
         }
     }

@@ -7,13 +7,15 @@
 //! | `load`, `synthetic` | the files that the command line names, or the generated day |
 //! | `algorithm`, `store` | the algorithms and the stores by name |
 //! | `replay/`, `suggest/`, `rules/` | the work of each command, and its output, as tables and as JSON |
+//! | `serve/` | the rate limit service that gateways ask, with the feature `serve` |
 //! | `output/` | tables, charts, files, progress |
 //! | `decimal`, `human`, `error` | parsing of numbers, display of numbers, errors |
 //!
 //! The program uses only the library's public interface, with one exception: `forwarded`, the middleware's reader of
 //! client addresses. That file needs no other module, and the program includes it. So the program reads a log as a
 //! server would read the header field, and the library needs no public function for the bytes of one field. The fuzz
-//! target `log_line` includes the parsers in the same way, so `input/` names its sibling modules by `super`.
+//! targets `log_line`, `serve_answer` and `serve_json` include the program's modules in the same way, so `input/` and
+//! `serve/` name their sibling modules by `super`.
 
 #![expect(unreachable_pub, reason = "a program exports nothing: `pub` is for the other modules")]
 
@@ -29,20 +31,20 @@ mod load;
 mod output;
 mod replay;
 mod rules;
+#[cfg(feature = "serve")]
+mod serve;
 mod store;
 mod suggest;
 mod synthetic;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use self::args::rules::RulesCommand;
 use self::args::{Cli, Command};
 use self::error::Error;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match Cli::read().command {
         Command::Replay(args) if args.by_rules.rules.is_empty() => replay::run(&args),
         Command::Replay(args) => rules::replay::run(&args),
         Command::Suggest(args) => suggest::run(&args),
@@ -52,6 +54,8 @@ fn main() -> ExitCode {
             RulesCommand::Pull(args) => rules::shared::pull(&args),
             RulesCommand::Diff(args) => rules::shared::diff(&args),
         },
+        #[cfg(feature = "serve")]
+        Command::Serve(_) => serve::run(),
     };
     match result {
         // A reader that closed the output is not an error.

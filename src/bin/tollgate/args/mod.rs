@@ -2,6 +2,8 @@
 
 pub mod descriptor;
 pub mod rules;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod shared;
 
 use std::path::PathBuf;
@@ -31,6 +33,17 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// Parses the command line of this process. If it is wrong, prints the reason and ends the process.
+    pub fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            #[cfg(feature = "serve")]
+            let error = self::serve::with_variable(error);
+            error.exit()
+        })
+    }
+}
+
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
@@ -53,6 +66,10 @@ pub enum Command {
         #[command(subcommand)]
         command: RulesCommand,
     },
+    /// Answer the questions of gateways: the rate limit service of Envoy's protocol
+    #[cfg(feature = "serve")]
+    #[command(after_help = self::serve::EXAMPLES)]
+    Serve(Box<self::serve::ServeArgs>),
 }
 
 const EXAMPLES: &str = "\
@@ -422,7 +439,7 @@ mod tests {
             .command
         {
             Command::Replay(args) => args,
-            Command::Suggest(_) | Command::Rules { .. } => unreachable!("the command is replay"),
+            _ => unreachable!("the command is replay"),
         };
         let args = parse(&["--json", "access.log"]);
         assert_eq!((args.json, args.input.files), (Some("-".into()), vec!["access.log".into()]));

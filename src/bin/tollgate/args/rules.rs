@@ -183,6 +183,8 @@ pub enum ChargingArg {
     AllOrNothing,
     /// Every limit counts every request, including denied ones, as Envoy's service does.
     CountFirst,
+    /// Charge a denied request to the limits that deny it, and to no other.
+    CountDenials,
 }
 
 impl From<ChargingArg> for Charging {
@@ -190,6 +192,7 @@ impl From<ChargingArg> for Charging {
         match arg {
             ChargingArg::AllOrNothing => Self::AllOrNothing,
             ChargingArg::CountFirst => Self::CountFirst,
+            ChargingArg::CountDenials => Self::CountDenials,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `tollgate rules check`: the contents of rule files, and their errors.
 
 use serde_json::{Value, json};
-use tollgate::rules::{Domain, Problem, Rule};
+use tollgate::rules::{Charging, Config, Domain, Problem, Rule};
 
 use super::files::{RuleFiles, print_warnings};
 use super::replay;
@@ -26,6 +26,9 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
         print_warnings(&unmatched);
         files.warnings.extend(unmatched);
     }
+    let uncounted = files.configs.iter().filter_map(uncounted_reports).collect::<Vec<_>>();
+    print_warnings(&uncounted);
+    files.warnings.extend(uncounted);
     let RuleFiles { domains, warnings, errors, .. } = &files;
     if args.json {
         let domains = domains.iter().filter(|_| errors.is_empty());
@@ -40,6 +43,39 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
         print(text.join("\n").as_bytes())?;
     }
     files.usable(&args.rules)
+}
+
+/// The words that name units which are known only after the response.
+const REPORTED: [&str; 4] = ["token", "tokens", "model", "llm"];
+/// The words that name a budget of such units.
+const BUDGET: [&str; 7] = ["budget", "budgets", "quota", "quotas", "usage", "used", "cost"];
+
+/// Returns a warning if a file's rules seem to limit units that a gateway reports after the response, such as the
+/// tokens of a model, but a report that exceeds the limit is not counted.
+fn uncounted_reports(config: &Config) -> Option<Problem> {
+    if config.charging() != Charging::AllOrNothing {
+        return None;
+    }
+    let rule = config.rules().iter().find(|rule| limits_reports(rule))?;
+    let message = format!(
+        "the rule {:?} seems to limit units that are reported after the response, but the file charges a request to all \
+         of its rules or to none: a report that exceeds the limit is not counted, so the limit never denies",
+        rule.identity
+    );
+    let remedy = "write `tollgate: { charging: count-denials }` at the top of the file";
+    Some(Problem::of_line(config.file(), rule.line, &message, remedy))
+}
+
+/// Whether a key, a value or the name of a rule names reported units.
+fn limits_reports(rule: &Rule) -> bool {
+    let has = |text: &str| {
+        let text = text.to_lowercase();
+        let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+        let any = |of: &[&str]| words.iter().any(|word| of.contains(word));
+        words.contains(&"tokens") || text == "model_name_override" || (any(&REPORTED) && any(&BUDGET))
+    };
+    let name = rule.is_named.then_some(&*rule.name);
+    rule.identity.split('|').skip(1).chain(name).any(has)
 }
 
 fn domain_json(domain: &Domain) -> Value {

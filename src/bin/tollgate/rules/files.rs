@@ -1,8 +1,8 @@
 //! Rule files that are read together, and their errors.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use tollgate::rules::{Config, Domain, Problem};
+use tollgate::rules::{Config, Domain, Format, Problem};
 
 use crate::error::Error;
 use crate::human;
@@ -21,10 +21,18 @@ pub struct RuleFiles {
 }
 
 impl RuleFiles {
-    /// Reads files, and prints their errors.
-    pub fn read(files: &[PathBuf], merge_domains: bool) -> Self {
+    /// Reads files, and the files in folders, and prints their warnings and errors.
+    pub fn read(paths: &[PathBuf], merge_domains: bool) -> Self {
+        let files = Self::read_silently(paths, merge_domains);
+        print_warnings(&files.warnings);
+        files.errors.iter().for_each(|error| say(&format!("error: {error}\n")));
+        files
+    }
+
+    /// Reads files, and the files in folders.
+    pub fn read_silently(paths: &[PathBuf], merge_domains: bool) -> Self {
         let (mut configs, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-        for file in files {
+        for file in &paths.iter().flat_map(in_folder).collect::<Vec<_>>() {
             match Config::read(file) {
                 Ok(config) => {
                     warnings.extend_from_slice(config.warnings());
@@ -38,8 +46,6 @@ impl RuleFiles {
             Vec::new()
         });
         domains.iter().for_each(|domain| warnings.extend_from_slice(domain.warnings()));
-        print_warnings(&warnings);
-        errors.iter().for_each(|error| say(&format!("error: {error}\n")));
         Self { configs, domains, warnings, errors }
     }
 
@@ -55,6 +61,18 @@ impl RuleFiles {
         let files = human::counted(files.len() as u64, "file");
         Err(Error::run(format!("{errors} in {files}; see above")))
     }
+}
+
+/// Returns the files of rules in a folder, in the order of their names, or the path itself.
+pub fn in_folder(path: &PathBuf) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(path) else { return vec![path.clone()] };
+    let is_hidden =
+        |path: &Path| path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files: Vec<PathBuf> =
+        files.filter(|file| Format::of_path(file).is_some() && !is_hidden(file) && !file.is_dir()).collect();
+    files.sort();
+    files
 }
 
 /// Prints warnings, each with its place.

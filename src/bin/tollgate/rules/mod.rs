@@ -10,11 +10,11 @@
 //! | `mapping` | from the fields of a log to descriptors |
 
 pub mod check;
-mod files;
+pub mod files;
 mod mapping;
 mod output;
 pub mod replay;
-mod rule;
+pub mod rule;
 #[cfg_attr(not(feature = "redis"), path = "no_redis.rs")]
 pub mod shared;
 mod tally;

@@ -1,0 +1,541 @@
+//! The command line of `tollgate serve`. Each flag is also a variable, `TOLLGATE_` and the flag's name.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory as _, ValueEnum};
+
+use tollgate::telemetry::NearLimit;
+
+use super::Cli;
+use super::rules::ChargingArg;
+use crate::decimal::{self, Scaled};
+use crate::serve::duration;
+use crate::serve::log::{Level, LogFormat};
+
+/// The examples of the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  A built-in example on this machine, to try it out:
+    tollgate serve
+  The rules of a file, or of all files in a folder, such as a mounted ConfigMap:
+    tollgate serve limits.yaml
+    tollgate serve /etc/tollgate/rules --metrics :9090
+  Check everything and stop:
+    tollgate serve limits.yaml --check
+  TLS with client certificates:
+    tollgate serve limits.yaml --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt
+  The flags that mean the same as the variables of Envoy's Go service in this environment:
+    tollgate serve --explain-env
+
+Each flag can also be set by a variable: TOLLGATE_GRPC for --grpc, TOLLGATE_TLS_CERT for --tls-cert,
+TOLLGATE_RULES for the paths (separated as in PATH). Flags have priority over these variables, and
+these variables over those of the Go service.
+
+Signals: SIGTERM and SIGINT drain, a second one ends at once; SIGHUP reads the rules and
+certificates again.
+
+Exit codes: 0 after a drain or a check, 1 a file or an address cannot be used, 2 a flag or a variable
+is wrong, 3 connections were cut off.";
+
+/// `tollgate serve`.
+#[derive(Args, Debug)]
+#[command(next_line_help = true)]
+pub struct ServeArgs {
+    /// Files of rules, and folders whose files (.yaml, .yml, .json, .toml) are read [default: a built-in example]
+    #[arg(value_name = "FILE|FOLDER", help_heading = "Rules")]
+    pub paths: Vec<PathBuf>,
+
+    /// Let several files share one domain: their descriptors are appended in order
+    #[arg(long, env = "TOLLGATE_MERGE_DOMAINS", value_parser = truth, help_heading = "Rules")]
+    pub merge_domains: bool,
+
+    /// Which limits a denied request is charged to [default: the setting in each file, or count-denials]
+    #[arg(long, env = "TOLLGATE_CHARGING", value_enum, value_name = "HOW", help_heading = "Rules")]
+    pub charging: Option<ChargingArg>,
+
+    /// Dry run: count and report, and deny nothing
+    #[arg(long, env = "TOLLGATE_SHADOW", value_parser = truth, help_heading = "Rules")]
+    pub shadow: bool,
+
+    /// Make all rules quotas: a request is denied only if all of its limits deny it
+    #[arg(long, env = "TOLLGATE_QUOTA", value_parser = truth, help_heading = "Rules")]
+    pub quota: bool,
+
+    /// Share of a limit above which units count as near the limit, from 0 to 1
+    #[arg(long, env = "TOLLGATE_NEAR_LIMIT", default_value = "0.8", value_parser = ratio, value_name = "RATIO", help_heading = "Rules")]
+    pub near_limit: NearLimit,
+
+    /// Start although there are no rules, or they have problems
+    ///
+    /// Until the first load succeeds, all answers are UNAVAILABLE. An empty folder can be loaded: no rules are then in
+    /// force, and every request passes.
+    #[arg(long, env = "TOLLGATE_START_WITHOUT_RULES", value_parser = truth, help_heading = "Rules")]
+    pub start_without_rules: bool,
+
+    /// Report as not serving while no domain has rules
+    #[arg(long, env = "TOLLGATE_UNHEALTHY_WITHOUT_RULES", value_parser = truth, help_heading = "Rules")]
+    pub unhealthy_without_rules: bool,
+
+    /// Redis or Valkey server for rules with store: redis, as redis://[[user]:password@]host[:port], or rediss:// for TLS;
+    /// nodes of one Cluster are separated by commas
+    ///
+    /// The variable TOLLGATE_REDIS hides a password from other users of this machine.
+    #[arg(long, env = "TOLLGATE_REDIS", hide_env_values = true, value_name = "URL", help_heading = "Rules")]
+    pub redis: Option<String>,
+
+    /// Certificate authority for a rediss:// address [default: those of the system]
+    #[arg(long, env = "TOLLGATE_REDIS_CA", requires = "redis", value_name = "FILE", help_heading = "Rules")]
+    pub redis_ca: Option<PathBuf>,
+
+    /// Client certificate for a rediss:// address
+    #[arg(
+        long,
+        env = "TOLLGATE_REDIS_CERT",
+        requires_all = ["redis", "redis_key"],
+        value_name = "FILE",
+        help_heading = "Rules"
+    )]
+    pub redis_cert: Option<PathBuf>,
+
+    /// Key of that certificate
+    #[arg(
+        long,
+        env = "TOLLGATE_REDIS_KEY",
+        requires = "redis_cert",
+        value_name = "FILE",
+        help_heading = "Rules"
+    )]
+    pub redis_key: Option<PathBuf>,
+
+    /// Check the rules, the certificates and the flags, print all problems, and stop
+    #[arg(long, help_heading = "Rules")]
+    pub check: bool,
+
+    /// Print the flags that mean the same as the variables of Envoy's Go service in this environment, and stop
+    #[arg(long, help_heading = "Rules")]
+    pub explain_env: bool,
+
+    /// Address for gRPC, or off [default: 0.0.0.0:8081, or off with --grpc-socket]
+    #[arg(long, env = "TOLLGATE_GRPC", value_name = "ADDRESS", help_heading = "Faces")]
+    pub grpc: Option<Address>,
+
+    /// Unix socket for gRPC
+    #[arg(long, env = "TOLLGATE_GRPC_SOCKET", value_name = "PATH", help_heading = "Faces")]
+    pub grpc_socket: Option<PathBuf>,
+
+    /// Permissions of the Unix socket, in octal
+    #[arg(long, env = "TOLLGATE_SOCKET_MODE", default_value = "0660", value_parser = mode, value_name = "MODE", help_heading = "Faces")]
+    pub socket_mode: u32,
+
+    /// Address for /json and /healthcheck, or off; beside TLS, /json answers only if this is set [default: 0.0.0.0:8080]
+    #[arg(long, env = "TOLLGATE_HTTP", value_name = "ADDRESS", help_heading = "Faces")]
+    pub http: Option<Address>,
+
+    /// Address for the debug pages, or off; the pages show rules and denied keys
+    #[arg(
+        long,
+        env = "TOLLGATE_DEBUG",
+        default_value = "127.0.0.1:6070",
+        value_name = "ADDRESS",
+        help_heading = "Faces"
+    )]
+    pub debug: Address,
+
+    /// Address for Prometheus metrics, such as :9090, or off
+    #[arg(
+        long,
+        env = "TOLLGATE_METRICS",
+        default_value = "off",
+        value_name = "ADDRESS",
+        help_heading = "Faces"
+    )]
+    pub metrics: Address,
+
+    /// Path of the metrics
+    #[arg(
+        long,
+        env = "TOLLGATE_METRICS_PATH",
+        default_value = "/metrics",
+        value_parser = page,
+        value_name = "PATH",
+        help_heading = "Faces"
+    )]
+    pub metrics_path: String,
+
+    /// Also publish the metrics under the names of Envoy's Go service
+    #[arg(long, env = "TOLLGATE_GO_METRICS", value_parser = truth, help_heading = "Faces")]
+    pub go_metrics: bool,
+
+    /// Serve gRPC reflection, v1 and v1alpha
+    #[arg(long, env = "TOLLGATE_REFLECTION", value_parser = truth, help_heading = "Faces")]
+    pub reflection: bool,
+
+    /// Serve Kuadrant's variant of the service too
+    #[arg(long, env = "TOLLGATE_KUADRANT", value_parser = truth, help_heading = "Faces")]
+    pub kuadrant: bool,
+
+    /// Certificate of the gRPC face, as PEM; read again when it changes
+    #[arg(long, env = "TOLLGATE_TLS_CERT", requires = "tls_key", value_name = "FILE", help_heading = "TLS")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Key of that certificate, as PEM; read again when it changes
+    #[arg(long, env = "TOLLGATE_TLS_KEY", requires = "tls_cert", value_name = "FILE", help_heading = "TLS")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Authorities of client certificates, as PEM; with it, each client needs a certificate; read again when it changes
+    #[arg(
+        long,
+        env = "TOLLGATE_CLIENT_CA",
+        requires = "tls_cert",
+        value_name = "FILE",
+        help_heading = "TLS"
+    )]
+    pub client_ca: Option<PathBuf>,
+
+    /// Name that a client's certificate must have as a DNS or URI name, exactly; repeat the flag to allow several
+    #[arg(
+        long,
+        env = "TOLLGATE_CLIENT_SAN",
+        value_delimiter = ',',
+        requires = "client_ca",
+        value_name = "NAME",
+        help_heading = "TLS"
+    )]
+    pub client_san: Vec<String>,
+
+    /// Longest time for an answer; the caller's grpc-timeout can only shorten it
+    #[arg(long, env = "TOLLGATE_DEADLINE", default_value = "15ms", value_parser = some_time, value_name = "TIME", help_heading = "Bounds")]
+    pub deadline: Duration,
+
+    /// Requests that are decided at the same time; others are refused at once as UNAVAILABLE
+    #[arg(
+        long,
+        env = "TOLLGATE_MAX_IN_FLIGHT",
+        default_value = "10000",
+        value_parser = some_count,
+        value_name = "N",
+        help_heading = "Bounds"
+    )]
+    pub max_in_flight: usize,
+
+    /// Connections to each face; others are closed at once
+    #[arg(long, env = "TOLLGATE_MAX_CONNECTIONS", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000), value_name = "N", help_heading = "Bounds")]
+    pub max_connections: u32,
+
+    /// Concurrent requests on one gRPC connection
+    #[arg(long, env = "TOLLGATE_MAX_STREAMS", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..), value_name = "N", help_heading = "Bounds")]
+    pub max_streams: u32,
+
+    /// Largest request message
+    #[arg(long, env = "TOLLGATE_MAX_MESSAGE", default_value = "4MiB", value_parser = size, value_name = "SIZE", help_heading = "Bounds")]
+    pub max_message: usize,
+
+    /// Descriptors of a request
+    #[arg(
+        long,
+        env = "TOLLGATE_MAX_DESCRIPTORS",
+        default_value = "64",
+        value_parser = some_count,
+        value_name = "N",
+        help_heading = "Bounds"
+    )]
+    pub max_descriptors: usize,
+
+    /// Entries of a descriptor
+    #[arg(
+        long,
+        env = "TOLLGATE_MAX_ENTRIES",
+        default_value = "32",
+        value_parser = some_count,
+        value_name = "N",
+        help_heading = "Bounds"
+    )]
+    pub max_entries: usize,
+
+    /// Largest cost of a descriptor; a higher cost counts as this one [default: no bound]
+    #[arg(long, env = "TOLLGATE_MAX_HITS", value_parser = clap::value_parser!(u64).range(1..), value_name = "N", help_heading = "Bounds")]
+    pub max_hits: Option<u64>,
+
+    /// Let callers give units back (is_negative_hits), to rules in this process; every caller can then refill these rules
+    #[arg(long, env = "TOLLGATE_ALLOW_NEGATIVE_HITS", value_parser = truth, help_heading = "Bounds")]
+    pub allow_negative_hits: bool,
+
+    /// Age at which a connection is closed gracefully, 10 % more or less, so that gateways spread over new replicas; 0 is
+    /// never
+    #[arg(long, env = "TOLLGATE_CONNECTION_AGE", default_value = "30m", value_parser = duration::parse, value_name = "TIME", help_heading = "Bounds")]
+    pub connection_age: Duration,
+
+    /// Time for the requests of such a connection, before it is cut off
+    #[arg(long, env = "TOLLGATE_CONNECTION_GRACE", default_value = "1m", value_parser = duration::parse, value_name = "TIME", help_heading = "Bounds")]
+    pub connection_grace: Duration,
+
+    /// Header fields about limits in answers
+    #[arg(
+        long,
+        env = "TOLLGATE_LIMIT_HEADERS",
+        value_enum,
+        default_value = "none",
+        value_name = "DIALECT",
+        help_heading = "Answers"
+    )]
+    pub limit_headers: LimitHeadersArg,
+
+    /// Names of the three fields of --limit-headers ratelimit, as LIMIT,REMAINING,RESET
+    #[arg(long, env = "TOLLGATE_LIMIT_HEADER_NAMES", value_name = "NAMES", help_heading = "Answers")]
+    pub limit_header_names: Option<String>,
+
+    /// Add Retry-After to denials
+    #[arg(long, env = "TOLLGATE_RETRY_AFTER", value_parser = truth, help_heading = "Answers")]
+    pub retry_after: bool,
+
+    /// Add the request and the metadata of its rules to answers, as dynamic metadata
+    #[arg(long, env = "TOLLGATE_DYNAMIC_METADATA", value_parser = truth, help_heading = "Answers")]
+    pub dynamic_metadata: bool,
+
+    /// Add a problem document to denials, which gateways send as the body
+    #[arg(long, env = "TOLLGATE_PROBLEM_BODY", value_parser = truth, help_heading = "Answers")]
+    pub problem_body: bool,
+
+    /// Answer while the Redis server of a rule that could deny is away
+    #[arg(
+        long,
+        env = "TOLLGATE_STORE_AWAY",
+        value_enum,
+        default_value = "rule",
+        value_name = "HOW",
+        help_heading = "Answers"
+    )]
+    pub store_away: StoreAway,
+
+    /// Time after SIGTERM in which requests are still answered, while health checks fail
+    #[arg(long, env = "TOLLGATE_DRAIN", default_value = "5s", value_parser = duration::parse, value_name = "TIME", help_heading = "End")]
+    pub drain: Duration,
+
+    /// Time after that for requests in flight, before their connections are cut off
+    #[arg(long, env = "TOLLGATE_DRAIN_DEADLINE", default_value = "10s", value_parser = duration::parse, value_name = "TIME", help_heading = "End")]
+    pub drain_deadline: Duration,
+
+    /// Least severity of log lines
+    #[arg(
+        long,
+        env = "TOLLGATE_LOG",
+        value_enum,
+        default_value = "warn",
+        value_name = "LEVEL",
+        help_heading = "Logs"
+    )]
+    pub log: Level,
+
+    /// Form of log lines
+    #[arg(
+        long,
+        env = "TOLLGATE_LOG_FORMAT",
+        value_enum,
+        default_value = "text",
+        value_name = "FORMAT",
+        help_heading = "Logs"
+    )]
+    pub log_format: LogFormat,
+}
+
+/// The header fields about limits.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LimitHeadersArg {
+    /// No fields
+    None,
+    /// RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, as Envoy's Go service sends them
+    Ratelimit,
+    /// RateLimit-Policy and RateLimit, as in the drafts 08 to 11 of the standard
+    #[value(name = "draft-11")]
+    Draft11,
+    /// RateLimit and RateLimit-Policy, as in draft 07
+    #[value(name = "draft-07")]
+    Draft07,
+    /// RateLimit-Limit, -Remaining, -Reset and -Policy, as in the drafts 00 to 06
+    #[value(name = "draft-06")]
+    Draft06,
+    /// X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset
+    XRatelimit,
+}
+
+/// What the answer is while the Redis server is away.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum StoreAway {
+    /// As the rule's on_failure says
+    Rule,
+    /// UNAVAILABLE: the gateway's failure mode decides
+    Unavailable,
+}
+
+/// Where a face listens.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// Nowhere.
+    Off,
+    /// At this address.
+    At(SocketAddr),
+}
+
+impl Address {
+    /// Returns the address.
+    pub const fn addr(self) -> Option<SocketAddr> {
+        match self {
+            Self::Off => None,
+            Self::At(addr) => Some(addr),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.eq_ignore_ascii_case("off") {
+            return Ok(Self::Off);
+        }
+        let wrong =
+            || format!("{text:?} is no address; expected one such as 0.0.0.0:8081, [::1]:8081, :8081 or off");
+        let at = if let Some(port) = text.strip_prefix(':') {
+            SocketAddr::new(IpAddr::from([0; 4]), port.parse().map_err(|_| wrong())?)
+        } else if let Ok(addr) = text.parse() {
+            addr
+        } else {
+            let found: Vec<SocketAddr> = text.to_socket_addrs().map_err(|_| wrong())?.collect();
+            // IPv4 first: `localhost` has both, and most callers use the older one.
+            *found.iter().find(|addr| addr.is_ipv4()).or(found.first()).ok_or_else(wrong)?
+        };
+        Ok(Self::At(at))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(addr) => addr.fmt(f),
+        }
+    }
+}
+
+/// Returns the flag that an error is about, such as `--grpc`.
+pub fn flag_of(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(shown)) => shown.split(' ').next(),
+        _ => None,
+    }
+}
+
+/// Adds the variable that a wrong value is from, if it is not from the command line.
+pub fn with_variable(mut error: clap::Error) -> clap::Error {
+    if let Some(name) = variable_of(&error) {
+        let tip = format!("the value is from the variable {name}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+fn variable_of(error: &clap::Error) -> Option<String> {
+    let flag = flag_of(error)?;
+    let mut line = std::env::args_os().skip(1);
+    let command = Cli::command();
+    let command = command.find_subcommand(line.next()?)?;
+    if line.any(|arg| arg.to_string_lossy().split('=').next() == Some(flag)) {
+        return None;
+    }
+    let arg = command.get_arguments().find(|arg| arg.get_long() == flag.strip_prefix("--"))?;
+    Some(arg.get_env()?.to_string_lossy().into_owned())
+}
+
+fn ratio(text: &str) -> Result<NearLimit, String> {
+    match decimal::scaled(text.as_bytes(), 6) {
+        Ok(Scaled { value: millionths @ 0..=1_000_000, .. }) => {
+            Ok(NearLimit::per_million(u32::try_from(millionths).unwrap_or(u32::MAX)))
+        }
+        _ => Err("expected a number from 0 to 1, such as 0.8".to_owned()),
+    }
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text.trim_start_matches("0o"), 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("expected permissions in octal, such as 0660".to_owned()),
+    }
+}
+
+/// Parses a flag's variable.
+fn truth(text: &str) -> Result<bool, String> {
+    match &*text.to_ascii_lowercase() {
+        "1" | "t" | "true" | "y" | "yes" | "on" => Ok(true),
+        "0" | "f" | "false" | "n" | "no" | "off" => Ok(false),
+        _ => Err("expected true or false".to_owned()),
+    }
+}
+
+fn some_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err("expected a number above 0".to_owned()),
+    }
+}
+
+fn page(text: &str) -> Result<String, String> {
+    match text.starts_with('/') {
+        true => Ok(text.to_owned()),
+        false => Err("expected a path that begins with /, such as /metrics".to_owned()),
+    }
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    match duration::parse(text)? {
+        Duration::ZERO => Err("expected a time above 0".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let wrong = || format!("{text:?} is no size; expected one such as 4MiB, 512KiB or 65536");
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit: u64 = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return Err(wrong()),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    // HTTP/2 and gRPC count in 32 bits.
+    match bytes {
+        Some(bytes @ 1..=0x7fff_ffff) => usize::try_from(bytes).map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_short_forms() {
+        let parsed = |text: &str| text.parse::<Address>().map(|address| address.to_string());
+        assert_eq!(parsed(":8081"), Ok("0.0.0.0:8081".to_owned()));
+        assert_eq!(parsed("[::1]:1"), Ok("[::1]:1".to_owned()));
+        assert_eq!(parsed("OFF"), Ok("off".to_owned()));
+        assert_eq!(parsed("localhost:8081"), Ok("127.0.0.1:8081".to_owned()));
+        for text in ["", "8081", "localhost", ":x", "1.2.3.4:99999"] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_modes_have_bounds() {
+        assert_eq!((size("4MiB"), size("512KiB"), size("7")), (Ok(4 << 20), Ok(512 << 10), Ok(7)));
+        assert!([size("0"), size("9999MiB"), size("MiB"), size("4MB")].iter().all(Result::is_err));
+        assert_eq!((mode("0660"), mode("777"), mode("0o600")), (Ok(0o660), Ok(0o777), Ok(0o600)));
+        assert!([mode("1777"), mode("8"), mode("")].iter().all(Result::is_err));
+    }
+}

@@ -1,0 +1,173 @@
+//! The optional parts of an answer: header fields, a body for refused requests, and metadata.
+
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use prost_types::value::Kind;
+use prost_types::{ListValue, Struct, Value};
+use tollgate::Quota;
+use tollgate::http::{Fields, PROBLEM_JSON, Policy, problem};
+use tollgate::rules::{Answer, Applied, Limit, Metadata};
+
+use super::super::proto::{
+    Code, DescriptorStatus, HeaderValue, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+    RateLimitUnit,
+};
+use super::settings::{LimitHeaders, Names, Settings};
+use super::text::text;
+
+/// Adds the parts that the settings ask for.
+pub(super) fn add(settings: &Settings, fields: &Fields, answer: &Answer, response: &mut RateLimitResponse) {
+    if let LimitHeaders::Three(names) = &settings.limit_headers
+        && let Some(status) = nearest(&response.statuses)
+    {
+        three(names, status, &mut response.response_headers_to_add);
+    }
+    let is_denied = answer.is_denied();
+    let (wants_wait, wants_body) = (is_denied && settings.retry_after, is_denied && settings.problem_body);
+    if !wants_wait && !wants_body && !matches!(settings.limit_headers, LimitHeaders::Dialect(_)) {
+        return;
+    }
+    let policies: Vec<Policy<'_>> = answer.limits().filter_map(|limit| policy(&limit)).collect();
+    let mut headers = HeaderMap::new();
+    match wants_wait {
+        true => fields.refuse_for(&mut headers, &policies, answer.retry_after()),
+        false => fields.write(&mut headers, &policies),
+    }
+    if wants_body {
+        response.raw_body = problem(&policies).into();
+        headers.insert(CONTENT_TYPE, PROBLEM_JSON);
+    }
+    response.response_headers_to_add.extend(headers.iter().filter_map(|(name, value)| {
+        // All values are ASCII: numbers, and names that are escaped.
+        Some(header(name.as_str(), value.to_str().ok()?.to_owned()))
+    }));
+}
+
+/// Returns the status that the three fields describe: the last one over its limit, or else the first one with the fewest
+/// units left.
+fn nearest(statuses: &[DescriptorStatus]) -> Option<&DescriptorStatus> {
+    let limited = || statuses.iter().filter(|status| status.current_limit.is_some());
+    let over = limited().rfind(|status| status.code == Code::OverLimit as i32);
+    over.or_else(|| limited().min_by_key(|status| status.limit_remaining))
+}
+
+fn three(names: &Names, status: &DescriptorStatus, to: &mut Vec<HeaderValue>) {
+    let limit = status.current_limit.as_ref().map_or(0, |limit| limit.requests_per_unit);
+    let seconds = status.duration_until_reset.map_or(0, |left| left.seconds);
+    to.push(header(&names.limit, limit.to_string()));
+    to.push(header(&names.remaining, status.limit_remaining.to_string()));
+    to.push(header(&names.reset, seconds.to_string()));
+}
+
+fn header(name: &str, value: String) -> HeaderValue {
+    HeaderValue { key: name.to_owned(), value, ..HeaderValue::default() }
+}
+
+/// The name that a client sees for a rule without a name.
+const UNNAMED: &str = "limit";
+
+/// Returns the policy that a client sees for a rule. Returns `None` for a rule without a limit. Also returns `None` if
+/// the rule's state is not known, because its server was unavailable or this process holds only a part of the limit.
+fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
+    let decision = *limit.decision()?;
+    let knows = limit.decided_by().is_none_or(|by| {
+        by == tollgate::redis::DecidedBy::Server || (decision.is_denied() && !by.is_failure())
+    });
+    // A name that the file does not set is a path, with values of other clients.
+    let name = if limit.rule().is_named { limit.name() } else { UNNAMED };
+    let policy = match &limit.rule().limit {
+        _ if !knows => return None,
+        // A query of a limit of 0 is not denied.
+        _ if limit.quota() == 0 && decision.is_allowed() => return None,
+        _ if limit.quota() == 0 => Policy::blocked(name, limit.window(), decision.at()),
+        Limit::Quota { quota, .. } => match Quota::try_new(limit.quota(), limit.window()) {
+            // A limit that the request sets overrides its rule's limit.
+            Ok(own) if limit.is_of_request() => Policy::new(name, &own, decision),
+            _ => Policy::new(name, quota, decision),
+        },
+        _ => return None,
+    };
+    Some(policy.enforced(limit.is_enforced()))
+}
+
+/// Returns the metadata of an answer: what was asked, and the `metadata` of the rules of all descriptors that passed.
+pub(super) fn metadata(request: &RateLimitRequest, answer: &Answer, statuses: &[DescriptorStatus]) -> Struct {
+    let mut all = Struct::default();
+    all.fields.insert("domain".to_owned(), string(text(&request.domain)));
+    let descriptors = request.descriptors.iter().map(of_descriptor);
+    all.fields.insert("descriptors".to_owned(), list(descriptors));
+    if request.hits_addend != 0 {
+        all.fields.insert("hitsAddend".to_owned(), number(request.hits_addend.into()));
+    }
+    let mut of_rules = Struct::default();
+    let passed = (0..).zip(statuses).filter(|(_, status)| status.code == Code::Ok as i32);
+    for (index, _) in passed {
+        let limit = answer.status(index).limit();
+        if let Some(Metadata::Map(entries)) = limit.and_then(|limit| limit.rule().metadata.as_deref()) {
+            merge(&mut of_rules, entries);
+        }
+    }
+    if !of_rules.fields.is_empty() {
+        all.fields.insert("metadata".to_owned(), value(Kind::StructValue(of_rules)));
+    }
+    all
+}
+
+/// Adds what is missing. The depth is that of a file of rules, which has a bound.
+fn merge(to: &mut Struct, entries: &[(Box<str>, Metadata)]) {
+    for (name, from) in entries {
+        match (to.fields.get_mut(&**name).map(|known| &mut known.kind), from) {
+            (None, _) => _ = to.fields.insert(name.clone().into(), translated(from)),
+            (Some(Some(Kind::StructValue(known))), Metadata::Map(entries)) => merge(known, entries),
+            (Some(_), _) => {}
+        }
+    }
+}
+
+fn translated(from: &Metadata) -> Value {
+    value(match from {
+        Metadata::Null => Kind::NullValue(0),
+        Metadata::Bool(flag) => Kind::BoolValue(*flag),
+        Metadata::Number(number) => Kind::NumberValue(*number),
+        Metadata::Text(text) => Kind::StringValue(text.clone().into()),
+        Metadata::List(values) => return list(values.iter().map(translated)),
+        Metadata::Map(entries) => {
+            let mut all = Struct::default();
+            merge(&mut all, entries);
+            Kind::StructValue(all)
+        }
+    })
+}
+
+fn of_descriptor(descriptor: &RateLimitDescriptor) -> Value {
+    let mut all = Struct::default();
+    let entries = descriptor.entries.iter();
+    let entries = entries.map(|entry| string(&format!("{}={}", text(&entry.key), text(&entry.value))));
+    all.fields.insert("entries".to_owned(), list(entries));
+    if let Some(limit) = descriptor.limit {
+        let unit = RateLimitUnit::try_from(limit.unit).unwrap_or(RateLimitUnit::Unknown).as_str_name();
+        let shown = format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit);
+        all.fields.insert("limit".to_owned(), string(&shown));
+    }
+    if let Some(hits) = descriptor.hits_addend {
+        all.fields.insert("hitsAddend".to_owned(), number(hits));
+    }
+    value(Kind::StructValue(all))
+}
+
+fn value(kind: Kind) -> Value {
+    Value { kind: Some(kind) }
+}
+
+fn string(text: &str) -> Value {
+    value(Kind::StringValue(text.to_owned()))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "metadata has no whole numbers")]
+fn number(number: u64) -> Value {
+    value(Kind::NumberValue(number as f64))
+}
+
+fn list(values: impl Iterator<Item = Value>) -> Value {
+    value(Kind::ListValue(ListValue { values: values.collect() }))
+}

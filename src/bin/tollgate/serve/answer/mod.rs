@@ -1,0 +1,218 @@
+//! From a request message to a response message.
+//!
+//! ```text
+//! text      makes all texts UTF-8, and checks how many there are
+//! decide    asks the rules
+//! status    one status for each descriptor
+//! extras    header fields, body and metadata, if the settings ask for them
+//! meters    counts what was answered
+//! ```
+
+mod decide;
+mod extras;
+mod meters;
+mod settings;
+mod status;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use tollgate::http::Fields;
+use tollgate::rules::{Descriptor, Rules, Unit};
+use tollgate::{Clock, QuantaClock};
+use tonic::Status;
+
+pub use self::meters::Meters;
+pub use self::meters::{AnswerCounts, BOUNDS_US};
+pub use self::settings::Settings;
+pub use self::settings::{LimitHeaders, Names};
+use self::text::Texts;
+use super::proto::{
+    Code, DescriptorStatus, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
+    RateLimitUnit,
+};
+
+/// The method that a request came by.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// `ShouldRateLimit` of Envoy's service.
+    ShouldRateLimit,
+    /// `CheckRateLimit` of Kuadrant's service: whether one hit would be over a limit. Counts nothing.
+    Check,
+    /// `Report` of Kuadrant's service: counts without a decision.
+    Report,
+    /// `POST /json`.
+    Json,
+}
+
+impl Entry {
+    /// All methods.
+    pub const ALL: [Self; 4] = [Self::ShouldRateLimit, Self::Check, Self::Report, Self::Json];
+
+    /// Returns the name of the method, for metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ShouldRateLimit => "ShouldRateLimit",
+            Self::Check => "CheckRateLimit",
+            Self::Report => "Report",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// Answers requests by the rules in force. Share it in an [`Arc`].
+#[derive(Debug)]
+pub struct Answerer<C = QuantaClock> {
+    rules: Arc<Rules<C>>,
+    settings: Settings,
+    fields: Fields,
+    meters: Meters,
+    /// Whether a request found that rules had been loaded.
+    was_loaded: AtomicBool,
+}
+
+impl<C: Clock> Answerer<C> {
+    /// Creates an answerer for these rules.
+    pub fn new(rules: Arc<Rules<C>>, settings: Settings) -> Self {
+        let fields = settings.limit_headers.fields();
+        Self { rules, settings, fields, meters: Meters::default(), was_loaded: AtomicBool::new(false) }
+    }
+
+    /// Returns the counts of answers.
+    pub const fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// Whether rules were loaded since the start. Until then, all requests are `UNAVAILABLE`.
+    fn is_loaded(&self) -> bool {
+        // Ordering: Relaxed, here and below. The flag publishes no other data: the rules publish themselves.
+        if self.was_loaded.load(Relaxed) {
+            return true;
+        }
+        let is_loaded = self.rules.reloads().successes > 0;
+        self.was_loaded.store(is_loaded, Relaxed);
+        is_loaded
+    }
+
+    /// Answers a request. At the deadline, rules that wait for a server decide without it.
+    ///
+    /// Nothing that a client of the gateway controls causes an error: a value may be empty, long, or no UTF-8.
+    ///
+    /// # Errors
+    /// - `INVALID_ARGUMENT` if the request has no domain, no descriptors, too many of them, or an unknown unit;
+    /// - `UNIMPLEMENTED` if it gives hits back, and the settings do not permit this or a rule cannot refund;
+    /// - `UNAVAILABLE` if no rules were loaded yet, if too many requests wait, or, by a setting, if a server of shared
+    ///   rules is away.
+    pub async fn answer(
+        &self,
+        request: RateLimitRequest,
+        entry: Entry,
+        deadline: Instant,
+    ) -> Result<RateLimitResponse, Status> {
+        let Some(in_flight) = self.meters.begin(entry, self.settings.max_in_flight) else {
+            return Err(Status::unavailable("too many requests wait for an answer"));
+        };
+        let answered = self.answer_one(request, entry, deadline).await;
+        in_flight.end(answered.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));
+        if answered.as_ref().is_ok_and(|response| response.overall_code == Code::OverLimit as i32) {
+            self.meters.over_limit();
+        }
+        answered
+    }
+
+    async fn answer_one(
+        &self,
+        mut request: RateLimitRequest,
+        entry: Entry,
+        deadline: Instant,
+    ) -> Result<RateLimitResponse, Status> {
+        if !self.is_loaded() {
+            return Err(Status::unavailable("no rules are loaded yet"));
+        }
+        text::check(&request, &self.settings)?;
+        loop {
+            if let Some(texts) = text::texts(&request) {
+                return self.answer_texts(&request, texts, entry, deadline).await;
+            }
+            text::make_texts(&mut request);
+        }
+    }
+
+    async fn answer_texts(
+        &self,
+        request: &RateLimitRequest,
+        Texts { domain, pairs }: Texts<'_>,
+        entry: Entry,
+        deadline: Instant,
+    ) -> Result<RateLimitResponse, Status> {
+        let mut rest = &pairs[..];
+        let mut descriptors = SmallVec::<[_; 4]>::with_capacity(request.descriptors.len());
+        for descriptor in &request.descriptors {
+            let (entries, others) = rest.split_at(descriptor.entries.len());
+            rest = others;
+            descriptors.push(self.descriptor(descriptor, entries)?);
+        }
+        let hits = u64::from(request.hits_addend.max(1)).min(self.settings.max_hits);
+        let is_back = |index: usize| request.descriptors.get(index).is_some_and(|one| one.is_negative_hits);
+        let given_back = match entry != Entry::Check && (0..descriptors.len()).any(is_back) {
+            true => Some(self.give_back(domain, &mut descriptors, hits, is_back, deadline).await?),
+            false => None,
+        };
+        if entry == Entry::Report {
+            self.report(domain, &descriptors, hits, deadline).await?;
+            return Ok(RateLimitResponse { overall_code: Code::Ok as i32, ..RateLimitResponse::default() });
+        }
+        let (answer, code) = self.decide(domain, &descriptors, hits, entry, deadline).await?;
+        let status = |index| match &given_back {
+            Some(queried) if is_back(index) => {
+                DescriptorStatus { code: Code::Ok as i32, ..status::of(queried, index) }
+            }
+            _ => status::of(&answer, index),
+        };
+        let statuses: Vec<DescriptorStatus> = (0..descriptors.len()).map(status).collect();
+        let mut response =
+            RateLimitResponse { overall_code: code as i32, statuses, ..RateLimitResponse::default() };
+        extras::add(&self.settings, &self.fields, &answer, &mut response);
+        if self.settings.dynamic_metadata {
+            response.dynamic_metadata = Some(extras::metadata(request, &answer, &response.statuses));
+        }
+        Ok(response)
+    }
+
+    /// Translates a descriptor.
+    fn descriptor<'a>(
+        &self,
+        descriptor: &RateLimitDescriptor,
+        entries: &'a [(&'a str, &'a str)],
+    ) -> Result<Descriptor<'a>, Status> {
+        let mut translated = Descriptor::new(entries);
+        if let Some(hits) = descriptor.hits_addend {
+            translated = translated.hits(hits.min(self.settings.max_hits));
+        }
+        if let Some(RateLimitOverride { requests_per_unit, unit }) = descriptor.limit {
+            let unit = match RateLimitUnit::try_from(unit) {
+                Ok(RateLimitUnit::Second) => Unit::Second,
+                Ok(RateLimitUnit::Minute) => Unit::Minute,
+                Ok(RateLimitUnit::Hour) => Unit::Hour,
+                Ok(RateLimitUnit::Day) => Unit::Day,
+                Ok(RateLimitUnit::Month) => Unit::Month,
+                Ok(RateLimitUnit::Year) => Unit::Year,
+                Ok(RateLimitUnit::Unknown) | Err(_) => {
+                    let message = format!("the limit of a descriptor has the unknown unit {unit}");
+                    return Err(Status::invalid_argument(message));
+                }
+            };
+            translated = translated.limit(requests_per_unit, unit);
+        }
+        if descriptor.is_negative_hits && !self.settings.negative_hits {
+            return Err(Status::unimplemented("this service takes no hits back"));
+        }
+        Ok(translated)
+    }
+}

@@ -1,0 +1,155 @@
+//! The command line, the variables that complete it, and the settings that follow from it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{CommandFactory as _, Parser as _};
+use tollgate::http::{Dialect, Fields, Reset};
+
+use super::answer::{LimitHeaders, Names, Settings};
+use super::variables::{Translation, without_password};
+use crate::args::serve::{LimitHeadersArg, ServeArgs, StoreAway, flag_of};
+use crate::args::{Cli, Command};
+use crate::error::Error;
+use crate::output::print;
+
+/// Returns the command line, completed by the variables of the Go service.
+///
+/// # Errors
+/// If a variable cannot be used.
+pub fn read(mut line: Vec<OsString>) -> Result<(ServeArgs, Translation), Error> {
+    let command = Cli::command();
+    let matches = command.clone().get_matches_from(&line);
+    let given = matches.subcommand_matches("serve");
+    let is_set = |id: &str| {
+        let source = given.and_then(|given| given.value_source(id));
+        matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+    };
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let environment: BTreeMap<String, String> = std::env::vars_os().filter_map(text).collect();
+    let mut taken = Translation::of(&environment).map_err(Error::usage)?;
+    taken.warnings.extend(unknown(&command, &environment));
+    let own_paths = std::env::var_os("TOLLGATE_RULES").unwrap_or_default();
+    let own_paths: Vec<PathBuf> =
+        std::env::split_paths(&own_paths).filter(|path| !path.as_os_str().is_empty()).collect();
+    taken.flags.retain(|flag| match flag.id {
+        "paths" => !is_set("paths") && own_paths.is_empty(),
+        // As for the Go service, a socket replaces the port.
+        "grpc" => !is_set("grpc") && !is_set("grpc_socket"),
+        id => !is_set(id),
+    });
+    let (paths, flags): (Vec<_>, Vec<_>) = taken.flags.iter().partition(|flag| flag.id == "paths");
+    // The first argument is the command. A flag cannot be the last one: after `--`, it would be a path.
+    line.splice(2..2, flags.iter().map(|flag| OsString::from(flag.args.join("="))));
+    if !is_set("paths") {
+        if !line.contains(&OsString::from("--")) {
+            line.push("--".into());
+        }
+        line.extend(own_paths.into_iter().map(PathBuf::into_os_string));
+        line.extend(paths.iter().flat_map(|flag| flag.args.iter().map(OsString::from)));
+    }
+    let parsed = Cli::try_parse_from(line).map_err(|error| {
+        // The lines up to the first empty one have the reason; the others show flags that the user did not type.
+        let text = error.to_string();
+        let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
+        let why = lines.collect::<Vec<_>>().join(" ");
+        let all = || Vec::from_iter(taken.taken()).join(", ");
+        let from = flag_of(&error).map_or_else(all, |flag| taken.source(flag));
+        Error::usage(format!("{} (from {from})", why.trim_start_matches("error: ")))
+    })?;
+    match parsed.command {
+        Command::Serve(args) => Ok((*args, taken)),
+        _ => Err(Error::usage("expected the command serve")),
+    }
+}
+
+/// Returns a warning about variables that begin as those of this program do, but are none of them.
+fn unknown(command: &clap::Command, environment: &BTreeMap<String, String>) -> Option<String> {
+    let serve = command.find_subcommand("serve")?;
+    let known: Vec<_> = serve.get_arguments().filter_map(clap::Arg::get_env).collect();
+    let is_unknown = |name: &&str| {
+        // Kubernetes adds such variables for a service that is called `tollgate`.
+        let of_kubernetes = name.contains("_SERVICE_") || name.ends_with("_PORT") || name.contains("_PORT_");
+        name.starts_with("TOLLGATE_")
+            && *name != "TOLLGATE_RULES"
+            && !of_kubernetes
+            && !known.iter().any(|known| known.to_str() == Some(*name))
+    };
+    let names: Vec<&str> = environment.keys().map(String::as_str).filter(is_unknown).collect();
+    let names = Some(names.join(", ")).filter(|names| !names.is_empty())?;
+    Some(format!("no flag has these variables, so they have no effect: {names}; see tollgate serve --help"))
+}
+
+/// Prints the flags that stand for the variables of the Go service.
+///
+/// # Errors
+/// If printing fails.
+pub fn explain(taken: &Translation) -> Result<(), Error> {
+    let shown = |arg: &String| {
+        let arg = without_password(arg);
+        let plain = arg.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,@%*".contains(&byte));
+        if plain { arg } else { format!("'{}'", arg.replace('\'', "'\\''")) }
+    };
+    let mut text = "tollgate serve".to_owned();
+    let mut hides = false;
+    for flag in &taken.flags {
+        text.push_str(" \\\n  ");
+        text.push_str(&flag.args.iter().map(shown).collect::<Vec<_>>().join(" "));
+        hides |= flag.args.iter().any(|arg| without_password(arg) != *arg);
+    }
+    text.push('\n');
+    for flag in taken.flags.iter().filter(|flag| !flag.from.is_empty()) {
+        let _ = writeln!(text, "# {} from {}", shown(&flag.args[0]), flag.from.join(", "));
+    }
+    if taken.flags.iter().any(|flag| flag.id == "redis") {
+        text.push_str("# only rules with `store: redis` in their file are shared\n");
+    }
+    if hides {
+        text.push_str(
+            "# *** stands for the password; set the variable TOLLGATE_REDIS to hide it from other users\n",
+        );
+    }
+    for warning in &taken.warnings {
+        let _ = writeln!(text, "# {warning}");
+    }
+    print(text.as_bytes())
+}
+
+/// Returns the settings of answers.
+///
+/// # Errors
+/// If the names of header fields cannot be used.
+pub fn settings(args: &ServeArgs) -> Result<Settings, Error> {
+    let names = match args.limit_header_names.as_deref().map(|names| names.split(',').collect::<Vec<_>>()) {
+        None => Ok(Names::default()),
+        Some(names) => match names[..] {
+            [limit, remaining, reset] => Names::new(limit, remaining, reset),
+            _ => Err("expected three names, separated by commas".to_owned()),
+        },
+    };
+    let names = names.map_err(|why| Error::usage(format!("--limit-header-names: {why}")))?;
+    let dialect = |dialect| LimitHeaders::Dialect(Fields::new(dialect));
+    Ok(Settings {
+        limit_headers: match args.limit_headers {
+            LimitHeadersArg::None => LimitHeaders::None,
+            LimitHeadersArg::Ratelimit => LimitHeaders::Three(names),
+            LimitHeadersArg::Draft11 => dialect(Dialect::Draft11),
+            LimitHeadersArg::Draft07 => dialect(Dialect::Draft07),
+            LimitHeadersArg::Draft06 => dialect(Dialect::Draft06),
+            LimitHeadersArg::XRatelimit => dialect(Dialect::Legacy { reset: Reset::Delta }),
+        },
+        retry_after: args.retry_after,
+        dynamic_metadata: args.dynamic_metadata,
+        problem_body: args.problem_body,
+        negative_hits: args.allow_negative_hits,
+        unavailable_without_store: args.store_away == StoreAway::Unavailable,
+        max_descriptors: args.max_descriptors,
+        max_entries: args.max_entries,
+        max_hits: args.max_hits.unwrap_or(u64::MAX),
+        max_in_flight: args.max_in_flight,
+    })
+}

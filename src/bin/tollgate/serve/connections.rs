@@ -1,0 +1,448 @@
+//! The life of connections: accept, TLS, the first bytes, age, and the end.
+//!
+//! ```text
+//! accept ─► too many? closed at once ─► TLS, allowed name? ─► first bytes of HTTP/2? ─► serve
+//!                                                                                        │ age, or the drain
+//!                                                            cut off ◄─ grace, deadline ─┴► GOAWAY ─► end
+//! ```
+//! After GOAWAY, a client opens no new request on the connection, and all requests in flight are answered.
+
+use std::future::pending;
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulConnection;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tower_service::Service;
+
+use super::listen::{Io, Listener, Stream};
+use super::log::{Level, Seldom};
+use super::stats::Stats;
+use super::tls::Tls;
+
+/// The first bytes of each HTTP/2 connection (RFC 9113, section 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long a client may take to begin: TLS, and the first bytes of HTTP.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long the server waits before it accepts again after an error, such as too many open files.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long a client may take to end its side of a connection that the server has ended. Also how long a connection may
+/// take to begin when the server is closing, because its first request may be on its way.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A ping after this time without a frame. It finds peers that disappeared.
+const PING_AFTER: Duration = Duration::from_secs(60);
+
+/// How long the answer to a ping may take.
+const PING_ANSWER: Duration = Duration::from_secs(20);
+
+/// The longest list of header fields, in bytes.
+const HEADERS: u32 = 16 << 10;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What the server is doing.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ServerPhase {
+    /// It answers. This includes the start of the drain.
+    Serving,
+    /// It accepts no connection, and asks all connections to end.
+    Closing,
+    /// It cuts off all connections.
+    Cutting,
+}
+
+fn is_closing(phase: &ServerPhase) -> bool {
+    *phase >= ServerPhase::Closing
+}
+
+fn is_cutting(phase: &ServerPhase) -> bool {
+    *phase == ServerPhase::Cutting
+}
+
+/// The bounds of connections.
+#[derive(Copy, Clone, Debug)]
+pub struct Bounds {
+    /// The most connections.
+    pub connections: u32,
+    /// The most concurrent requests on a connection.
+    pub streams: u32,
+    /// The age at which a connection is asked to end. 0 is never.
+    pub age: Duration,
+    /// The time for the end.
+    pub grace: Duration,
+}
+
+/// What a face speaks.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// HTTP/2 only, for gRPC.
+    Http2,
+    /// HTTP/1 and HTTP/2.
+    Http,
+}
+
+/// A face: where it listens and how.
+#[derive(Debug)]
+pub struct Face {
+    /// The listener.
+    pub listener: Listener,
+    /// TLS, if the face has it.
+    pub tls: Option<Arc<Tls>>,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// The bounds.
+    pub bounds: Bounds,
+    /// The counts.
+    pub stats: Arc<Stats>,
+    /// The server's phase.
+    pub phase: watch::Receiver<ServerPhase>,
+    /// Held by each connection. When all are dropped, there is no connection left.
+    pub alive: mpsc::Sender<()>,
+}
+
+/// What one connection needs.
+struct ConnectionContext {
+    tls: Option<Arc<Tls>>,
+    protocol: Protocol,
+    builder: auto::Builder<TokioExecutor>,
+    bounds: Bounds,
+    stats: Arc<Stats>,
+    /// Lines about clients. The listener has its own, so that no client can hide a line about it.
+    seldom: Seldom,
+}
+
+impl Face {
+    /// Accepts connections and serves them, until the server is closing.
+    pub async fn serve<S, B>(self, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<Failure>,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Failure>,
+    {
+        let Self { listener, tls, protocol, bounds, stats, mut phase, alive } = self;
+        let shared = Arc::new(ConnectionContext {
+            tls,
+            protocol,
+            builder: builder(protocol, bounds),
+            bounds,
+            stats,
+            seldom: Seldom::default(),
+        });
+        let room = Arc::new(Semaphore::new(bounds.connections as usize));
+        let stats = &shared.stats;
+        let seldom = Seldom::default();
+        loop {
+            let closing = phase.wait_for(is_closing);
+            let accepted = tokio::select! {
+                // The connections that the system has accepted already may have sent a request.
+                biased;
+                accepted = listener.accept() => accepted,
+                _ = closing => break,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    stats.accept_errors.add();
+                    seldom.write(Level::Error, format_args!("cannot accept connections: {error}"));
+                    sleep(ACCEPT_AGAIN).await;
+                    if is_closing(&phase.borrow()) {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
+                stats.too_many.add();
+                seldom.write(
+                    Level::Warn,
+                    format_args!(
+                        "{listener} has {} connections, the most that --max-connections allows",
+                        bounds.connections
+                    ),
+                );
+                continue;
+            };
+            stats.accepted.add();
+            stats.open.add();
+            let (shared, service) = (Arc::clone(&shared), service.clone());
+            let (phase, alive) = (phase.clone(), alive.clone());
+            tokio::spawn(async move {
+                shared.attend(stream, &peer, service, phase).await;
+                shared.stats.open.sub();
+                drop((place, alive));
+            });
+        }
+        // A socket is removed before the server can end.
+        drop(listener);
+        drop(alive);
+    }
+}
+
+impl ConnectionContext {
+    /// Serves one connection to its end.
+    async fn attend<S, B>(&self, stream: Io, peer: &str, service: S, mut phase: watch::Receiver<ServerPhase>)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<Failure>,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Failure>,
+    {
+        let closing = async {
+            let _ = phase.wait_for(is_closing).await;
+            sleep(LINGER).await;
+        };
+        let begun = tokio::select! {
+            begun = timeout(HANDSHAKE, self.begin(stream, peer)) => begun,
+            () = closing => return,
+        };
+        let stream = match begun {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return,
+            Err(_) => {
+                self.stats.handshakes_late.add();
+                self.seldom.write(Level::Debug, format_args!("{peer} connected and sent nothing in time"));
+                return;
+            }
+        };
+        let (stream, returned) = stream.and_back();
+        let service = TowerToHyperService::new(service);
+        let connection = self.builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        match self.live(Box::pin(connection), phase).await {
+            Ended::ByItself => {}
+            Ended::Failed(error) => {
+                self.stats.protocol_errors.add();
+                self.seldom.write(Level::Debug, format_args!("the connection of {peer} ended: {error}"));
+            }
+            Ended::Gracefully => {
+                if let Ok(stream) = returned.await {
+                    let _ = timeout(LINGER, linger(stream)).await;
+                }
+            }
+            Ended::Late => self.stats.cut_after_grace.add(),
+            Ended::Cut => self.stats.cut.add(),
+        }
+    }
+
+    /// Does what comes before HTTP. `None` if there is nothing to serve.
+    async fn begin(&self, mut stream: Io, peer: &str) -> Option<Io> {
+        if let Some(tls) = &self.tls {
+            match tls.accept(stream).await {
+                Ok(secured) => stream = Io::new(secured),
+                Err(error) => {
+                    self.stats.handshakes_failed.add();
+                    self.seldom.write(Level::Debug, format_args!("TLS with {peer} failed: {error}"));
+                    return None;
+                }
+            }
+        }
+        let mut first = Vec::with_capacity(PREFACE.len());
+        while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
+            let mut buffer = [0; PREFACE.len()];
+            let wanted = PREFACE.len() - first.len();
+            match stream.read(&mut buffer[..wanted]).await {
+                // A probe that only connects is no mistake.
+                Ok(0) | Err(_) if first.is_empty() => return None,
+                Ok(0) | Err(_) => break,
+                Ok(read) => first.extend_from_slice(&buffer[..read]),
+            }
+        }
+        if first == PREFACE || self.protocol == Protocol::Http {
+            return Some(stream.again(first));
+        }
+        self.stats.not_http2.add();
+        let what = match first.first() {
+            Some(0x16) => "began TLS, but this face has none (--tls-cert)",
+            Some(b'A'..=b'Z') => "spoke HTTP/1, but gRPC needs HTTP/2",
+            _ => "did not begin HTTP/2",
+        };
+        self.seldom.write(Level::Debug, format_args!("{peer} {what}"));
+        None
+    }
+
+    /// Serves requests until the connection ends, by itself, by its age or with the server.
+    async fn live<C>(
+        &self,
+        mut connection: Pin<Box<C>>,
+        mut phase: watch::Receiver<ServerPhase>,
+    ) -> Ended<C::Error>
+    where
+        C: GracefulConnection,
+    {
+        let age = self.bounds.age;
+        let aged = async {
+            match age.is_zero() {
+                true => pending().await,
+                false => sleep(jittered(age)).await,
+            }
+        };
+        let is_aged = tokio::select! {
+            ended = connection.as_mut() => return ended.map_or_else(Ended::Failed, |()| Ended::ByItself),
+            () = aged => true,
+            _ = phase.wait_for(is_closing) => false,
+        };
+        connection.as_mut().graceful_shutdown();
+        let grace = async {
+            match is_aged {
+                true => sleep(self.bounds.grace).await,
+                false => pending().await,
+            }
+        };
+        if is_aged {
+            self.stats.aged.add();
+        }
+        tokio::select! {
+            ended = connection => ended.map_or_else(Ended::Failed, |()| Ended::Gracefully),
+            () = grace => Ended::Late,
+            _ = phase.wait_for(is_cutting) => Ended::Cut,
+        }
+    }
+}
+
+/// How a connection ended.
+enum Ended<E> {
+    /// The client ended it.
+    ByItself,
+    /// The server ended it, and all requests were answered.
+    Gracefully,
+    /// The server cut it off at the end of its grace.
+    Late,
+    /// The server cut it off at the end of the drain.
+    Cut,
+    /// It failed.
+    Failed(E),
+}
+
+/// Reads what the client sends after the end, until it ends too. If a stream is closed before, the system resets it, and the
+/// client may lose the last answers.
+async fn linger(mut stream: Box<dyn Stream>) {
+    let _ = stream.shutdown().await;
+    let mut ignored = [0; 512];
+    while stream.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
+}
+
+/// Returns the age, 10 % more or less: connections that began together must not end together.
+fn jittered(age: Duration) -> Duration {
+    // A new state has random keys.
+    let random = RandomState::new().hash_one(0_u8) % 201;
+    age.mul_f64(0.9 + 0.001 * f64::from(u32::try_from(random).unwrap_or(100)))
+}
+
+fn builder(protocol: Protocol, bounds: Bounds) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(bounds.streams)
+        // A gateway resets each request that times out, so a slow moment resets many of them at once.
+        .max_pending_accept_reset_streams(bounds.streams as usize)
+        .max_header_list_size(HEADERS)
+        .keep_alive_interval(PING_AFTER)
+        .keep_alive_timeout(PING_ANSWER);
+    match protocol {
+        Protocol::Http2 => builder.http2_only(),
+        Protocol::Http => builder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use http::StatusCode;
+    use tokio::net::TcpStream;
+    use tokio::time::Instant;
+
+    use super::super::http::{Handler, text};
+    use super::*;
+
+    /// A face in paused time: as long as nothing happens, time passes at once.
+    struct Waiting {
+        address: String,
+        stats: Arc<Stats>,
+        _phase: watch::Sender<ServerPhase>,
+    }
+
+    async fn start(protocol: Protocol) -> Waiting {
+        let listener = Listener::tcp("grpc", ([127, 0, 0, 1], 0).into()).await.unwrap();
+        let (address, stats) = (listener.to_string(), Arc::new(Stats::default()));
+        let (phase, watched) = watch::channel(ServerPhase::Serving);
+        let bounds = Bounds { connections: 10, streams: 10, age: Duration::ZERO, grace: Duration::ZERO };
+        let (alive, _) = mpsc::channel(1);
+        let face =
+            Face { listener, tls: None, protocol, bounds, stats: Arc::clone(&stats), phase: watched, alive };
+        tokio::spawn(face.serve(Handler(|_| ready(text(StatusCode::OK, "")))));
+        Waiting { address, stats, _phase: phase }
+    }
+
+    /// Returns what the server sends until it closes the connection, and the seconds until then.
+    async fn closed(mut stream: impl tokio::io::AsyncRead + Unpin) -> (Vec<u8>, u64) {
+        let (began, mut sent) = (Instant::now(), Vec::new());
+        let read = timeout(Duration::from_secs(3_600), stream.read_to_end(&mut sent)).await;
+        let _ = read.expect("the server keeps the connection");
+        (sent, began.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_clients_are_closed_after_ten_seconds() {
+        for protocol in [Protocol::Http2, Protocol::Http] {
+            let face = start(protocol).await;
+            let stream = TcpStream::connect(&face.address).await.unwrap();
+            assert_eq!(closed(stream).await, (Vec::new(), 10), "{protocol:?}");
+            assert_eq!(face.stats.handshakes_late.get(), 1, "{protocol:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_clients_are_closed_after_ten_seconds() {
+        for protocol in [Protocol::Http2, Protocol::Http] {
+            let face = start(protocol).await;
+            let (read, mut write) = TcpStream::connect(&face.address).await.unwrap().into_split();
+            let closed = tokio::spawn(closed(read));
+            for byte in &PREFACE[..5] {
+                write.write_all(&[*byte]).await.unwrap();
+                sleep(Duration::from_secs(3)).await;
+                if closed.is_finished() {
+                    break;
+                }
+            }
+            assert_eq!(closed.await.unwrap(), (Vec::new(), 10), "{protocol:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn peers_that_answer_no_ping_are_closed() {
+        let face = start(Protocol::Http2).await;
+        let mut stream = TcpStream::connect(&face.address).await.unwrap();
+        // The preface, and SETTINGS without any.
+        stream.write_all(&[&PREFACE[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat()).await.unwrap();
+        let (sent, seconds) = closed(stream).await;
+        assert!(sent.windows(9).any(|head| head == [0, 0, 8, 6, 0, 0, 0, 0, 0]), "no PING: {sent:?}");
+        assert!((80..=82).contains(&seconds), "{seconds} s");
+    }
+
+    #[test]
+    fn ages_differ_by_a_tenth() {
+        let age = Duration::from_secs(100);
+        let ages: Vec<Duration> = (0..200).map(|_| jittered(age)).collect();
+        assert!(ages.iter().all(|age| (90..=110).contains(&age.as_secs())), "{ages:?}");
+        assert!(ages.iter().any(|age| age.as_secs() < 97) && ages.iter().any(|age| age.as_secs() > 103));
+    }
+}

@@ -1,0 +1,221 @@
+//! The debug pages: what is in force, what was counted, and the most-denied keys. Each page is also JSON.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tollgate::rules::{Limit, Rule, Rules};
+use tollgate::telemetry::MeterCounts;
+
+use super::answer::Answerer;
+use super::health::Health;
+use super::http::{not_allowed, text, typed};
+use super::stats::{Stats, samples_of};
+use crate::input::row::printable;
+use crate::output::{merged, to_json};
+use crate::rules::rule::{limit_texts, says};
+
+/// How many of the most-denied keys are kept and shown.
+pub const TOP: usize = 100;
+
+/// The longest part of a key that is shown, in characters.
+const KEY: usize = 120;
+
+/// What the debug pages show.
+#[derive(Clone, Debug)]
+pub struct Debug {
+    /// The rules.
+    pub rules: Arc<Rules>,
+    /// Counts answers.
+    pub answerer: Arc<Answerer>,
+    /// The server's counts.
+    pub stats: Arc<Stats>,
+    /// Whether it serves.
+    pub health: Health,
+}
+
+/// A page, as a text and as JSON.
+type Page = (fn(&Debug) -> String, fn(&Debug) -> Value);
+
+impl Debug {
+    /// Answers a request.
+    pub fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return not_allowed("GET, HEAD");
+        }
+        let (body, value): Page = match request.uri().path() {
+            "/" => (Self::home, Self::home_json),
+            "/rlconfig" => (Self::config, Self::config_json),
+            "/stats" => (Self::counts, Self::counts_json),
+            "/top" => (Self::top, Self::top_json),
+            _ => return text(StatusCode::NOT_FOUND, "the pages are listed at /\n"),
+        };
+        if wants_json(request.uri().query(), request.headers()) {
+            typed(StatusCode::OK, "application/json", to_json(&value(self)))
+        } else {
+            text(StatusCode::OK, body(self))
+        }
+    }
+
+    fn home(&self) -> String {
+        let counts = self.rules.reloads();
+        let state = if self.health.is_serving() { "serving" } else { "not serving" };
+        format!(
+            "tollgate {}, {state}, {} rules\n{}\n\
+             /rlconfig   the rules in force\n\
+             /stats      what was counted\n\
+             /top        the most-denied keys\n\
+             Add ?format=json to a page for JSON.\n",
+            env!("CARGO_PKG_VERSION"),
+            counts.rules,
+            self.problem().map(|problem| format!("\n{problem}\n")).unwrap_or_default(),
+        )
+    }
+
+    fn home_json(&self) -> Value {
+        let counts = self.rules.reloads();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "serving": self.health.is_serving(),
+            "rules": counts.rules,
+            "loads": counts.successes,
+            "failed_loads": counts.errors,
+            "last_error": self.rules.last_error().map(|error| error.to_string()),
+            "pages": ["/rlconfig", "/stats", "/top"],
+        })
+    }
+
+    /// Returns why the files are not in force, if they are not.
+    fn problem(&self) -> Option<String> {
+        self.rules.last_error().map(|error| {
+            let error = error.to_string().replace('\n', "\n# ");
+            format!("# The last load failed, and the earlier rules are in force:\n# {error}")
+        })
+    }
+
+    fn config(&self) -> String {
+        let mut page = self.problem().map(|problem| problem + "\n").unwrap_or_default();
+        self.rules.for_each(|domain, rule, _| {
+            let [limit, algorithm, store] = limit_texts(rule);
+            let _ = writeln!(
+                page,
+                "{}: {}, shadow_mode: {}, quota_mode: {}, limit: {limit}, algorithm: {algorithm}, store: {store}, \
+                 identity: {}",
+                printable(path(domain, rule).as_bytes(), 1_000),
+                envoy_limit(&rule.limit),
+                rule.shadow,
+                rule.quota_mode,
+                printable(rule.identity.as_bytes(), 1_000),
+            );
+        });
+        page
+    }
+
+    fn config_json(&self) -> Value {
+        let mut rules = Vec::new();
+        self.rules.for_each(|domain, rule, _| {
+            let place = json!({
+                "domain": domain,
+                "path": path(domain, rule),
+                "identity": rule.identity,
+                "name": rule.is_named.then_some(&rule.name),
+                "line": rule.line,
+            });
+            rules.push(merged([place, says(rule)]));
+        });
+        json!({ "rules": rules, "last_error": self.rules.last_error().map(|error| error.to_string()) })
+    }
+
+    /// Lists the counts, each with its name.
+    fn list(&self) -> Vec<(String, u64)> {
+        let answers = samples_of(&self.answerer.meters().read());
+        let samples = self.stats.samples().into_iter().chain(answers);
+        let mut list: Vec<(String, u64)> = samples.map(|sample| (sample.full_name(), sample.value)).collect();
+        let loads = self.rules.reloads();
+        list.extend([
+            ("tollgate_reload_total{result=\"success\"}".to_owned(), loads.successes),
+            ("tollgate_reload_total{result=\"error\"}".to_owned(), loads.errors),
+            ("tollgate_rules".to_owned(), loads.rules),
+            ("tollgate_domain_not_found_total".to_owned(), loads.unknown_domains),
+        ]);
+        self.rules.for_each(|domain, rule, counts| {
+            let name = format!("ratelimit.service.rate_limit.{}", path(domain, rule));
+            list.extend(go_counts(&counts).map(|(count, value)| (format!("{name}.{count}"), value)));
+        });
+        list
+    }
+
+    fn counts(&self) -> String {
+        self.list().iter().fold(String::new(), |mut page, (name, value)| {
+            let _ = writeln!(page, "{}: {value}", printable(name.as_bytes(), 1_000));
+            page
+        })
+    }
+
+    fn counts_json(&self) -> Value {
+        self.list().into_iter().map(|(name, value)| (name, Value::from(value))).collect()
+    }
+
+    fn top(&self) -> String {
+        let mut page = "denials  rule  key\n".to_owned();
+        for entry in self.rules.top_denied(TOP) {
+            let [rule, key] = [&entry.rule, &entry.key].map(|text| printable(text.as_bytes(), KEY));
+            let _ = writeln!(page, "{:7}  {rule}  {key}", entry.count);
+        }
+        page
+    }
+
+    fn top_json(&self) -> Value {
+        let of = |entry: &tollgate::telemetry::DeniedKey| {
+            let key = printable(entry.key.as_bytes(), KEY);
+            json!({ "rule": entry.rule, "key": key, "count": entry.count, "error": entry.error })
+        };
+        json!({ "denied": self.rules.top_denied(TOP).iter().map(of).collect::<Vec<_>>() })
+    }
+}
+
+/// Returns a rule's counts by the names of the Go service.
+pub fn go_counts(counts: &MeterCounts) -> [(&'static str, u64); 5] {
+    [
+        ("total_hits", counts.hits),
+        ("over_limit", counts.over_limit),
+        ("near_limit", counts.near_limit),
+        ("within_limit", counts.hits.saturating_sub(counts.over_limit)),
+        ("shadow_mode", counts.shadow_denied),
+    ]
+}
+
+/// Returns a rule's path, as the Go service writes it.
+fn path(domain: &str, rule: &Rule) -> String {
+    [domain].into_iter().chain(rule.metric.levels.iter().map(|level| &**level)).collect::<Vec<_>>().join(".")
+}
+
+/// Writes a limit as the Go service does.
+fn envoy_limit(limit: &Limit) -> String {
+    let (units, period) = match limit {
+        Limit::Quota { quota, .. } => (quota.limit(), quota.period()),
+        Limit::Blocked { period } => (0, *period),
+        _ => return "unlimited: true".to_owned(),
+    };
+    let unit = match period.as_secs() {
+        1 => "SECOND",
+        60 => "MINUTE",
+        3_600 => "HOUR",
+        86_400 => "DAY",
+        604_800 => "WEEK",
+        2_592_000 => "MONTH",
+        31_536_000 => "YEAR",
+        _ => "UNKNOWN",
+    };
+    format!("unit={unit} requests_per_unit={units}")
+}
+
+/// Whether a request asks for JSON.
+fn wants_json(query: Option<&str>, headers: &HeaderMap) -> bool {
+    query.is_some_and(|query| query.split('&').any(|part| part == "format=json"))
+        || headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/json")
+}

@@ -1,0 +1,164 @@
+//! Rules: where they come from, loads, and the built-in example.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tollgate::redis::Client;
+use tollgate::rules::{ChangeKind, Charging, Config, LoadReport, Rules, RulesBuilder, RulesError, Watcher};
+use tollgate::telemetry::TopDenied;
+
+use super::debug::TOP;
+use super::log;
+use crate::args::serve::ServeArgs;
+use crate::error::{Error, plain};
+
+/// The rules of `tollgate serve` without a file.
+const EXAMPLE: &str = "\
+domain: example
+descriptors:
+  - key: remote_address
+    rate_limit: { unit: minute, requests_per_unit: 5 }
+";
+
+/// Loads the rules of these files and folders, and writes what is suspicious about them to the log. Without any paths,
+/// loads the example.
+///
+/// # Errors
+/// If the rules cannot be loaded.
+pub fn load(args: &ServeArgs, paths: &[PathBuf]) -> Result<Arc<Rules>, Error> {
+    let failed = |error: RulesError| Error::run(error.to_string());
+    let builder = builder(args)?;
+    if paths.is_empty() {
+        let config = Config::from_yaml("example", EXAMPLE).map_err(|error| Error::run(error.to_string()))?;
+        return Ok(Arc::new(builder.load([config]).map_err(failed)?));
+    }
+    let rules = builder.read(paths).map_err(failed)?;
+    match rules.last_error() {
+        Some(error) => log::warn(format_args!("{NEVER_LOADED}: {error}")),
+        None => warn_of_no_rules(&rules),
+    }
+    Ok(Arc::new(rules))
+}
+
+/// Loads changed files as long as the result exists. Each load calls `loaded`.
+///
+/// # Errors
+/// If the files cannot be watched.
+pub fn watch(
+    rules: &Arc<Rules>,
+    mut loaded: impl FnMut(&Result<LoadReport, RulesError>) + Send + 'static,
+) -> Result<Watcher, Error> {
+    Rules::watch(rules, move |result| loaded(&result)).map_err(|error| Error::run(error.to_string()))
+}
+
+/// The most changes of a load that the log lists.
+const CHANGES: usize = 20;
+
+const NEVER_LOADED: &str = "no rules yet, so all answers are UNAVAILABLE";
+
+/// Writes the result of a later load to the log.
+pub fn note(loaded: &Result<LoadReport, RulesError>, rules: &Rules) {
+    match loaded {
+        Ok(report) => {
+            log::info(format_args!("the rules changed: {}", shortened(&report.to_string())));
+            for removed in report.of_kind(ChangeKind::Removed).filter(|change| change.rule().is_none()) {
+                log::warn(format_args!("the domain {:?} has no rules any more", removed.domain()));
+            }
+            warn_of_no_rules(rules);
+        }
+        Err(error) if rules.reloads().successes == 0 => log::warn(format_args!("{NEVER_LOADED}: {error}")),
+        Err(error) => log::warn(format_args!("the earlier rules stay in force: {error}")),
+    }
+}
+
+/// Returns the first lines of a report. A file may have thousands of rules.
+fn shortened(report: &str) -> String {
+    let (shown, more) = (report.lines().take(1 + CHANGES), report.lines().skip(1 + CHANGES).count());
+    let mut text = shown.collect::<Vec<_>>().join("\n");
+    if more > 0 {
+        text.push_str(&format!("\n  and {more} more; `tollgate rules diff` lists all changes"));
+    }
+    text
+}
+
+/// Writes a warning if a load found no rules. By the protocol, an unknown domain has no limits.
+fn warn_of_no_rules(rules: &Rules) {
+    if rules.reloads().rules == 0 {
+        log::warn(
+            "no rules are in force, so every request passes; with --unhealthy-without-rules, health checks would fail",
+        );
+    }
+}
+
+fn builder(args: &ServeArgs) -> Result<RulesBuilder, Error> {
+    let top = TopDenied::try_new(TOP, 1).map_err(|error| Error::run(error.to_string()))?;
+    let mut builder = Rules::builder()
+        .merge_domains(args.merge_domains)
+        .allow_file_removals(true)
+        .start_without_rules(args.start_without_rules)
+        .default_charging(Charging::CountDenials)
+        .near_limit(args.near_limit)
+        .shadow(args.shadow)
+        .quota(args.quota)
+        .top_denied(top);
+    if let Some(charging) = args.charging {
+        builder = builder.charging(charging.into());
+    }
+    if let Some(client) = redis(args)? {
+        builder = builder.redis(client);
+    }
+    Ok(builder)
+}
+
+/// Creates the client of the Redis server. Sends nothing yet.
+///
+/// # Errors
+/// If the address or a certificate cannot be used.
+fn redis(args: &ServeArgs) -> Result<Option<Client>, Error> {
+    let Some(url) = &args.redis else { return Ok(None) };
+    let failed = |error: &dyn std::fmt::Display| Error::usage(format!("--redis: {error}"));
+    let nodes: Vec<&str> = url.split(',').map(str::trim).collect();
+    if args.redis_ca.is_none() && args.redis_cert.is_none() {
+        let client = match nodes[..] {
+            [one] => Client::open(one),
+            _ => Client::cluster(nodes),
+        };
+        return client.map(Some).map_err(|error| failed(&error));
+    }
+    let read = |path: &PathBuf| {
+        std::fs::read(path)
+            .map_err(|error| Error::run(format!("cannot read {}: {}", path.display(), plain(&error))))
+    };
+    let root_cert = args.redis_ca.as_ref().map(read).transpose()?;
+    let client_tls = match (&args.redis_cert, &args.redis_key) {
+        (Some(cert), Some(key)) => {
+            Some(redis::ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? })
+        }
+        _ => None,
+    };
+    let certificates = redis::TlsCertificates { client_tls, root_cert };
+    let clients: Result<Vec<_>, _> =
+        nodes.iter().map(|node| redis::Client::build_with_tls(*node, certificates.clone())).collect();
+    let clients = clients.map_err(|error| failed(&error))?;
+    let client = match &clients[..] {
+        [one] => Client::from_redis(one),
+        several => Client::cluster_from_redis(several),
+    };
+    client.map(Some).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_reports_are_shortened() {
+        let report = |lines: usize| {
+            (0..lines).fold("0 added".to_owned(), |report, line| format!("{report}\n  changed rule {line}"))
+        };
+        assert_eq!(shortened(&report(20)), report(20));
+        let long = shortened(&report(10_000));
+        assert_eq!(long.lines().count(), 22);
+        assert!(long.starts_with(&report(20)) && long.contains("\n  and 9980 more;"), "{long}");
+    }
+}

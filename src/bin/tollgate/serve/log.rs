@@ -1,0 +1,190 @@
+//! Log lines, as text or as JSON, on standard error. No line contains values of requests.
+//!
+//! A thread of its own writes them. If the reader of standard error stops, lines are lost, but nothing waits.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use crate::output::say;
+
+/// The severity of a line.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
+pub enum Level {
+    /// Nothing but the line at the start.
+    Off,
+    /// Failures.
+    Error,
+    /// What an operator should know.
+    Warn,
+    /// Loads, certificates, and the end.
+    Info,
+    /// Single connections.
+    Debug,
+}
+
+/// The form of lines.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// Time, level, message.
+    Text,
+    /// One object for each line, with `time`, `level` and `message`.
+    Json,
+}
+
+/// The most lines that wait for the writer.
+const MOST_LINES: usize = 1_024;
+
+/// How long the end waits for the writer.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// What the writer gets.
+enum Work {
+    Line(String),
+    /// It is dropped when all lines before it are written.
+    Flush(SyncSender<()>),
+}
+
+static WRITER: LazyLock<Option<SyncSender<Work>>> = LazyLock::new(|| {
+    let (sender, work) = sync_channel(MOST_LINES);
+    let write = move || {
+        for work in work {
+            match work {
+                Work::Line(line) => say(&line),
+                Work::Flush(done) => drop(done),
+            }
+        }
+    };
+    thread::Builder::new().name("tollgate-log".to_owned()).spawn(write).ok().map(|_| sender)
+});
+
+/// Lines that were lost since the last one that was not. Ordering: Relaxed. It publishes no other data.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+static SETTINGS: OnceLock<(Level, LogFormat)> = OnceLock::new();
+
+/// Sets the level and the form. Only the first call has an effect.
+pub fn set(level: Level, format: LogFormat) {
+    let _ = SETTINGS.set((level, format));
+}
+
+fn settings() -> (Level, LogFormat) {
+    *SETTINGS.get().unwrap_or(&(Level::Warn, LogFormat::Text))
+}
+
+/// Writes a line at the level WARN.
+pub fn warn(message: impl fmt::Display) {
+    write(Level::Warn, &message);
+}
+
+/// Writes a line at the level INFO.
+pub fn info(message: impl fmt::Display) {
+    write(Level::Info, &message);
+}
+
+/// Writes a line at the level INFO, whatever the least level is.
+pub fn always(message: impl fmt::Display) {
+    send(Level::Info, &message);
+}
+
+/// Whether lines of the level INFO are written.
+pub fn has_info() -> bool {
+    settings().0 >= Level::Info
+}
+
+/// Waits until all lines are written, for at most a second.
+pub fn flush() {
+    let (done, written) = sync_channel(0);
+    if let Some(writer) = &*WRITER
+        && writer.try_send(Work::Flush(done)).is_ok()
+    {
+        let _ = written.recv_timeout(FLUSH);
+    }
+}
+
+fn write(level: Level, message: &dyn fmt::Display) {
+    if level <= settings().0 {
+        send(level, message);
+    }
+}
+
+fn send(level: Level, message: &dyn fmt::Display) {
+    let line = |level, message: &str| Work::Line(line(settings().1, level, SystemTime::now(), message));
+    let Some(writer) = &*WRITER else { return };
+    let lost = LOST.swap(0, Relaxed);
+    let has_room = lost == 0
+        || writer.try_send(line(Level::Warn, &format!("{lost} lines lost: nothing read them"))).is_ok();
+    if !has_room || writer.try_send(line(level, &message.to_string())).is_err() {
+        LOST.fetch_add(if has_room { 1 } else { lost + 1 }, Relaxed);
+    }
+}
+
+fn line(format: LogFormat, level: Level, time: SystemTime, message: &str) -> String {
+    let time = jiff::Timestamp::try_from(time).map_or_else(|_| "-".to_owned(), |time| format!("{time:.3}"));
+    let level = match level {
+        Level::Off | Level::Error => "ERROR",
+        Level::Warn => "WARN",
+        Level::Info => "INFO",
+        Level::Debug => "DEBUG",
+    };
+    match format {
+        LogFormat::Json => format!("{}\n", json!({ "time": time, "level": level, "message": message })),
+        // A line break in a message continues it, so that a line that begins with a time is a line of this program.
+        LogFormat::Text => format!("{time} {level} {}\n", message.replace('\n', "\n    ")),
+    }
+}
+
+/// A message that repeats: at most one line in ten seconds, with the number of those left out.
+#[derive(Debug, Default)]
+pub struct Seldom(Mutex<(Option<SystemTime>, u64)>);
+
+impl Seldom {
+    /// Writes a line at this level, or counts it.
+    pub fn write(&self, level: Level, message: impl fmt::Display) {
+        if level > settings().0 {
+            return;
+        }
+        let now = SystemTime::now();
+        let left_out = {
+            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let recent = last.0.is_some_and(|last| {
+                now.duration_since(last).is_ok_and(|since| since < Duration::from_secs(10))
+            });
+            if recent {
+                last.1 += 1;
+                return;
+            }
+            last.0 = Some(now);
+            std::mem::take(&mut last.1)
+        };
+        match left_out {
+            0 => write(level, &message),
+            n => write(level, &format_args!("{message} ({n} more such lines left out)")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_text_or_json() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
+        assert_eq!(
+            line(LogFormat::Text, Level::Warn, time, "a\nb"),
+            "1970-01-01T00:00:01.500Z WARN a\n    b\n"
+        );
+        assert_eq!(
+            line(LogFormat::Json, Level::Info, time, "a \"b\""),
+            "{\"time\":\"1970-01-01T00:00:01.500Z\",\"level\":\"INFO\",\"message\":\"a \\\"b\\\"\"}\n"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! The metrics page, in Prometheus's text format.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tollgate::rules::{Rules, publish_rules};
+use tollgate::telemetry;
+
+use super::answer::{AnswerCounts, Answerer, BOUNDS_US, Entry};
+use super::debug::go_counts;
+use super::health::Health;
+use super::http::{not_allowed, text, typed};
+use super::stats::{Stats, samples_of};
+use crate::error::Error;
+
+/// The buckets of durations, in seconds. A gateway waits 20 ms.
+const BUCKETS: [f64; 11] =
+    [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.015, 0.02];
+
+/// Installs the recorder of all metrics. Rules that exist already never reach it.
+///
+/// # Errors
+/// If there is a recorder already.
+pub fn install() -> Result<PrometheusHandle, Error> {
+    let cannot = |error: &dyn std::fmt::Display| Error::run(format!("cannot record metrics: {error}"));
+    let recorder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS)
+        .map_err(|error| cannot(&error))?
+        .build_recorder();
+    let handle = recorder.handle();
+    metrics::set_global_recorder(recorder).map_err(|error| cannot(&error))?;
+    telemetry::describe();
+    Ok(handle)
+}
+
+/// The metrics page.
+#[derive(Clone)]
+pub struct Metrics {
+    /// The recorder.
+    pub handle: PrometheusHandle,
+    /// The rules.
+    pub rules: Arc<Rules>,
+    /// Counts answers.
+    pub answerer: Arc<Answerer>,
+    /// The server's counts.
+    pub stats: Arc<Stats>,
+    /// Whether it serves.
+    pub health: Health,
+    /// Where the page is.
+    pub path: String,
+    /// Whether it also has the names of the Go service.
+    pub go_names: bool,
+}
+
+impl Metrics {
+    /// Answers a request.
+    pub fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match (request.uri().path(), request.method()) {
+            (path, _) if path != self.path => {
+                text(StatusCode::NOT_FOUND, format!("the metrics are at {}\n", self.path))
+            }
+            (_, &Method::GET | &Method::HEAD) => {
+                typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.page())
+            }
+            _ => not_allowed("GET, HEAD"),
+        }
+    }
+
+    fn page(&self) -> String {
+        publish_rules(&self.rules);
+        self.handle.run_upkeep();
+        let mut page = self.handle.render();
+        let counts = self.answerer.meters().read();
+        let draining = u64::from(!self.health.is_serving());
+        let _ = writeln!(
+            page,
+            "# TYPE tollgate_service_serving gauge\ntollgate_service_serving {}",
+            1 - draining
+        );
+        let mut last = "";
+        for sample in self.stats.samples().into_iter().chain(samples_of(&counts)) {
+            if sample.name != last {
+                let kind = if sample.is_gauge { "gauge" } else { "counter" };
+                let _ = writeln!(page, "# HELP {} {}\n# TYPE {0} {kind}", sample.name, sample.help);
+                last = sample.name;
+            }
+            let _ = writeln!(page, "{} {}", sample.full_name(), sample.value);
+        }
+        histogram(&mut page, "tollgate_service_answer_duration_seconds", "", &counts);
+        if self.go_names {
+            self.go_page(&mut page, &counts);
+        }
+        page
+    }
+
+    /// Adds the counts of rules and loads by the names of the Go service.
+    fn go_page(&self, page: &mut String, counts: &AnswerCounts) {
+        let mut rules: Vec<(String, [(&str, u64); 5])> = Vec::new();
+        self.rules.for_each(|domain, rule, counts| {
+            let mut levels = rule.metric.levels.iter().map(|level| &**level);
+            let mut labels = format!("domain=\"{}\"", escaped(domain));
+            if let Some(first) = levels.next() {
+                let _ = write!(labels, ",key1=\"{}\"", escaped(first));
+            }
+            let rest = levels.collect::<Vec<_>>().join(".");
+            if !rest.is_empty() {
+                let _ = write!(labels, ",key2=\"{}\"", escaped(&rest));
+            }
+            rules.push((labels, go_counts(&counts)));
+        });
+        for index in 0..5 {
+            for (position, (labels, counts)) in rules.iter().enumerate() {
+                let (count, value) = counts[index];
+                let name = format!("ratelimit_service_rate_limit_{count}");
+                if position == 0 {
+                    let _ = writeln!(page, "# TYPE {name} counter");
+                }
+                let _ = writeln!(page, "{name}{{{labels}}} {value}");
+            }
+        }
+        let _ = writeln!(page, "# TYPE ratelimit_service_total_requests counter");
+        for (entry, requests) in Entry::ALL.iter().zip(counts.entries) {
+            let _ = writeln!(
+                page,
+                "ratelimit_service_total_requests{{grpc_method=\"{}\"}} {requests}",
+                entry.name()
+            );
+        }
+        // The first code is OK.
+        let errors: u64 = counts.codes.iter().skip(1).sum();
+        let _ = writeln!(
+            page,
+            "# TYPE ratelimit_service_should_rate_limit_error counter\n\
+             ratelimit_service_should_rate_limit_error{{err_type=\"service_error\"}} {errors}"
+        );
+        histogram(page, "ratelimit_service_response_time_seconds", "grpc_method=\"ShouldRateLimit\"", counts);
+        let loads = self.rules.reloads();
+        for (name, value) in [
+            ("ratelimit_service_config_load_success", loads.successes),
+            ("ratelimit_service_config_load_error", loads.errors),
+        ] {
+            let _ = writeln!(page, "# TYPE {name} counter\n{name} {value}");
+        }
+    }
+}
+
+/// Writes the times of answers.
+fn histogram(page: &mut String, name: &str, label: &str, counts: &AnswerCounts) {
+    let _ = writeln!(page, "# TYPE {name} histogram");
+    let comma = if label.is_empty() { "" } else { "," };
+    let braced = if label.is_empty() { String::new() } else { format!("{{{label}}}") };
+    let mut below = 0;
+    for (index, count) in counts.times.iter().enumerate() {
+        below += count;
+        let bound = BOUNDS_US
+            .get(index)
+            .map_or("+Inf".to_owned(), |micros| Duration::from_micros(*micros).as_secs_f64().to_string());
+        let _ = writeln!(page, "{name}_bucket{{{label}{comma}le=\"{bound}\"}} {below}");
+    }
+    let sum = Duration::from_nanos(counts.time_sum_ns).as_secs_f64();
+    let _ = writeln!(page, "{name}_sum{braced} {sum}\n{name}_count{braced} {below}");
+}
+
+/// Escapes the value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

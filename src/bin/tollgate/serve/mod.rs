@@ -1,0 +1,124 @@
+//! `tollgate serve`: the rate limit service that gateways ask.
+//!
+//! | file | does |
+//! |---|---|
+//! | `arguments`, `variables`, `duration` | the command line; the variables of Envoy's Go service, as flags; durations |
+//! | `load` | rules: files, folders, the built-in example |
+//! | `proto/`, `answer/` | the messages; from a request to its answer |
+//! | `grpc`, `json`, `health`, `http`, `debug`, `metrics` | the faces |
+//! | `listen`, `tls`, `connections` | from a listener to requests |
+//! | `run` | the order of the start and of the end |
+//! | `stats`, `log`, `denials` | counts, log lines, denials in the log |
+//!
+//! # Threads
+//! The gRPC and HTTP faces run on one runtime with a thread for each core. The debug and metrics faces, and the reading of
+//! certificates, have a thread of their own, so they never delay an answer. Rules are loaded by their watcher's thread, or
+//! at SIGHUP by a thread for that. On Linux, these threads have a lower priority than those that answer. Log lines are
+//! written by one more.
+
+pub mod answer;
+mod arguments;
+mod connections;
+mod debug;
+mod denials;
+pub mod duration;
+pub mod grpc;
+mod health;
+mod http;
+pub mod json;
+mod listen;
+mod load;
+pub mod log;
+mod metrics;
+pub mod proto;
+mod run;
+mod stats;
+mod tls;
+mod variables;
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+
+use tokio::runtime::Builder;
+
+use self::variables::Translation;
+use crate::args::serve::ServeArgs;
+use crate::error::Error;
+use crate::human;
+use crate::output::{print, say};
+use crate::rules::files::{RuleFiles, in_folder};
+
+/// Runs the service until it is stopped.
+///
+/// # Errors
+/// If a flag, a file or an address cannot be used, or if connections were cut off at the end.
+pub fn run() -> Result<(), Error> {
+    let ended = start();
+    log::flush();
+    ended
+}
+
+fn start() -> Result<(), Error> {
+    let (args, taken) = arguments::read(std::env::args_os().collect())?;
+    if args.explain_env {
+        return arguments::explain(&taken);
+    }
+    log::set(args.log, args.log_format);
+    // Redis clients take the process's provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    taken.warnings.iter().for_each(log::warn);
+    if args.check {
+        return check(&args, &taken);
+    }
+    warn_of_rules(&args);
+    run::run(&args, &args.paths, &taken)
+}
+
+/// Returns the files that a load reads: each file once, even if it is reached in several ways.
+fn files_of(args: &ServeArgs) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = args.paths.iter().flat_map(in_folder).collect();
+    let mut seen = HashSet::new();
+    files.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
+    files
+}
+
+/// Writes the warnings about the files of rules to the log.
+fn warn_of_rules(args: &ServeArgs) {
+    let files = RuleFiles::read_silently(&files_of(args), args.merge_domains);
+    // Errors end the start, or are in the log.
+    if files.errors.is_empty() {
+        files.warnings.iter().for_each(log::warn);
+    }
+}
+
+/// Checks everything that the start would use, and prints all problems.
+fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
+    let paths = files_of(args);
+    let files = RuleFiles::read(&paths, args.merge_domains);
+    let mut checks = vec![
+        arguments::settings(args).map(drop),
+        run::Addresses::of(args, taken).map(drop),
+        run::tls(args).map(drop),
+        files.usable(&paths),
+    ];
+    // A load reports the errors of files again.
+    if files.errors.is_empty() {
+        // Rules in Redis need a runtime.
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Error::run(format!("cannot start a runtime: {error}")))?;
+        checks.push(runtime.block_on(async { load::load(args, &args.paths).map(drop) }));
+    }
+    let mut errors: Vec<Error> = checks.into_iter().filter_map(Result::err).collect();
+    if let Some(last) = errors.pop() {
+        errors.iter().for_each(|error| say(&format!("error: {error}\n")));
+        return Err(last);
+    }
+    if args.paths.is_empty() {
+        return print(b"the flags can be used; name a file or folder to check your own rules\n");
+    }
+    let rules = files.domains.iter().map(|domain| domain.rules().len() as u64).sum();
+    let rules = human::counted(rules, "rule");
+    let domains = human::counted(files.domains.len() as u64, "domain");
+    print(format!("{rules} of {domains} and the flags can be used\n").as_bytes())
+}

@@ -1,0 +1,492 @@
+//! The order of the start and of the end.
+//!
+//! # The end
+//! 1. At the first SIGTERM or SIGINT, health reports that the server wants no requests. It still answers, so that gateways
+//!    that have not noticed yet see no error.
+//! 2. After `--drain`, it accepts no connection, and asks all connections to end. All requests in flight are answered.
+//! 3. After `--drain-deadline` more, it cuts off the connections that are left.
+//! 4. Counts that belong to a Redis server are sent there.
+//!
+//! A second signal goes to step 3 at once.
+
+use std::future::ready;
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tollgate::rules::{LoadReport, Rules, RulesError};
+use tonic::service::Routes;
+
+use super::answer::Answerer;
+use super::arguments;
+use super::connections::{Bounds, Face, Protocol, ServerPhase};
+use super::debug::Debug;
+use super::denials::Denials;
+use super::grpc;
+use super::health::{self, Health};
+use super::http::{Handler, Http};
+use super::listen::Listener;
+use super::load;
+use super::log;
+use super::metrics::{self, Metrics};
+use super::stats::Stats;
+use super::tls::{Files, Tls};
+use super::variables::Translation;
+use crate::args::serve::{Address, ServeArgs};
+use crate::error::Error;
+use crate::human;
+
+/// How often the files of certificates are compared, and denials are written to the log.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How often recorded durations are put into buckets, so that they do not pile up between scrapes.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// The most connections to the debug page, and to the metrics page.
+const PAGES: u32 = 64;
+
+/// How long the Redis server has to take what this process holds. Also how long a load may delay the end.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// How long connections have to notice that they are cut off.
+const CUT: Duration = Duration::from_millis(200);
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// If something cannot be used at the start, or if connections were cut off at the end.
+pub fn run(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Result<(), Error> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(cores)
+        .thread_name("tollgate-serve")
+        .enable_all()
+        .build()
+        .map_err(|error| Error::run(format!("cannot start threads: {error}")))?;
+    let ended = runtime.block_on(serve(args, paths, taken));
+    // Nothing that is left matters: all connections have ended or were cut off.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Lowers the priority of this thread, and of those that it starts. A load or a page takes time, and on a machine with one core
+/// no answer may wait for it.
+fn give_way() {
+    // On other systems, this would be the priority of the whole process.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(10);
+}
+
+/// Calls `load` on a thread that gives way, because a thread that `load` starts has the priority of its caller.
+fn quietly<T: Send>(load: impl FnOnce() -> T + Send) -> T {
+    let runtime = runtime::Handle::current();
+    let run = move || {
+        let _entered = runtime.enter();
+        give_way();
+        load()
+    };
+    thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| resume_unwind(panic)))
+}
+
+/// Reads the certificates of the gRPC face, if it has any.
+///
+/// # Errors
+/// If they cannot be used.
+pub fn tls(args: &ServeArgs) -> Result<Option<Arc<Tls>>, Error> {
+    let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+    let files = Files { cert: cert.clone(), key: key.clone(), client_ca: args.client_ca.clone() };
+    Tls::load(files, args.client_san.clone()).map(|tls| Some(Arc::new(tls)))
+}
+
+/// The addresses of all faces.
+pub struct Addresses {
+    grpc: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    debug: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+}
+
+impl Addresses {
+    /// Returns the addresses that the flags ask for.
+    ///
+    /// # Errors
+    /// If no client could ask, if two faces have one address, or if the example would be open to others.
+    pub fn of(args: &ServeArgs, taken: &Translation) -> Result<Self, Error> {
+        let is_example = args.paths.is_empty();
+        let host: [u8; 4] = if is_example { [127, 0, 0, 1] } else { [0; 4] };
+        let default = |port| Address::At(SocketAddr::from((host, port)));
+        let grpc = match (args.grpc, &args.grpc_socket) {
+            (Some(address), _) => address,
+            (None, Some(_)) => Address::Off,
+            (None, None) => default(8081),
+        };
+        let addresses = Self {
+            grpc: grpc.addr(),
+            http: args.http.unwrap_or_else(|| default(8080)).addr(),
+            debug: args.debug.addr(),
+            metrics: args.metrics.addr(),
+        };
+        if addresses.grpc.or(addresses.http).is_none() && args.grpc_socket.is_none() {
+            return Err(Error::usage("--grpc and --http are both off, so no client could ask"));
+        }
+        let Self { grpc, http, debug, metrics } = addresses;
+        let all = [("--grpc", grpc), ("--http", http), ("--debug", debug), ("--metrics", metrics)];
+        let all: Vec<_> = all.into_iter().filter_map(|(flag, addr)| Some((flag, addr?))).collect();
+        for (at, (flag, addr)) in all.iter().enumerate() {
+            if is_example && !addr.ip().is_loopback() {
+                return Err(Error::usage(format!(
+                    "without rules, the built-in example listens on loopback only, not on {addr} (from {}); name a file or \
+                     folder of rules",
+                    taken.source(flag)
+                )));
+            }
+            if let Some((other, _)) = all[..at].iter().find(|(_, other)| other == addr && addr.port() != 0) {
+                let (other, flag) = (taken.source(other), taken.source(flag));
+                return Err(Error::usage(format!("{other} and {flag} have the same address, {addr}")));
+            }
+        }
+        Ok(addresses)
+    }
+}
+
+async fn serve(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Result<(), Error> {
+    let mut signals = Signals::new()?;
+    let is_example = paths.is_empty();
+    let addresses = Addresses::of(args, taken)?;
+    let tls = tls(args)?;
+    // Rules register their metrics when they are loaded.
+    let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
+    let mut health = Health::new().await;
+    let (loads, mut loaded) = mpsc::unbounded_channel();
+    let rules = load::load(args, paths)?;
+    let note = {
+        let rules = Arc::clone(&rules);
+        move |result: &Result<LoadReport, RulesError>| {
+            load::note(result, &rules);
+            let _ = loads.send(());
+        }
+    };
+    let watcher = if is_example { None } else { Some(quietly(|| load::watch(&rules, note.clone()))?) };
+    let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
+    let stats = Arc::new(Stats::default());
+    let (phase, watched) = watch::channel(ServerPhase::Serving);
+    let (alive, mut ended) = mpsc::channel(1);
+    let bounds = Bounds {
+        connections: args.max_connections,
+        streams: args.max_streams,
+        age: args.connection_age,
+        grace: args.connection_grace,
+    };
+    let face = |listener, tls, protocol| Face {
+        listener,
+        tls,
+        protocol,
+        bounds,
+        stats: Arc::clone(&stats),
+        phase: watched.clone(),
+        alive: alive.clone(),
+    };
+
+    // All listeners exist before the first one is used.
+    let mut faces = Vec::new();
+    let mut described = Vec::new();
+    if let Some(addr) = addresses.grpc {
+        let listener = Listener::tcp("grpc", addr).await?;
+        let with = if tls.is_some() { " with TLS" } else { "" };
+        described.push(format!("grpc on {listener}{with}"));
+        faces.push(face(listener, tls.clone(), Protocol::Http2));
+    }
+    if let Some(path) = &args.grpc_socket {
+        let listener = Listener::unix(path, args.socket_mode).await?;
+        described.push(format!("grpc on {listener}"));
+        faces.push(face(listener, None, Protocol::Http2));
+    }
+    let http = match addresses.http {
+        Some(addr) => Some(Listener::tcp("http", addr).await?),
+        None => None,
+    };
+    described.extend(http.as_ref().map(|listener| format!("http on {listener}")));
+    let curl = http.as_ref().map(ToString::to_string);
+    let mut pages = Pages::default();
+    if let Some(addr) = addresses.debug {
+        let listener = Listener::tcp("debug", addr).await?;
+        described.push(format!("debug on {listener}"));
+        let (rules, stats) = (Arc::clone(&rules), Arc::clone(&stats));
+        let debug = Debug { rules, answerer: Arc::clone(&answerer), stats, health: health.clone() };
+        pages.debug = Some((listener, debug));
+    }
+    if let (Some(addr), Some(handle)) = (addresses.metrics, recorder) {
+        let listener = Listener::tcp("metrics", addr).await?;
+        described.push(format!("metrics on {listener}"));
+        let metrics = Metrics {
+            handle,
+            rules: Arc::clone(&rules),
+            answerer: Arc::clone(&answerer),
+            stats: Arc::clone(&stats),
+            health: health.clone(),
+            path: args.metrics_path.clone(),
+            go_names: args.go_metrics,
+        };
+        pages.metrics = Some((listener, metrics));
+    }
+    let options = grpc::Options {
+        reflection: args.reflection,
+        kuadrant: args.kuadrant,
+        max_message: args.max_message,
+        deadline: args.deadline,
+        others: vec![(health::SERVICE, tonic_health::pb::FILE_DESCRIPTOR_SET)],
+    };
+    let services = grpc::Services::new(&answerer, &options, Routes::new(health.service()))
+        .map_err(|error| Error::run(error.to_string()))?;
+    for face in faces {
+        tokio::spawn(face.serve(services.clone()));
+    }
+    if let Some(listener) = http {
+        let (max_message, deadline) = (args.max_message, args.deadline);
+        let answerer = Arc::clone(&answerer);
+        // A plain face beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
+        let has_json = tls.is_none() || args.http.is_some();
+        let http = Arc::new(Http { answerer, has_json, health: health.clone(), max_message, deadline });
+        let answer = move |request| {
+            let http = Arc::clone(&http);
+            async move { http.answer(request).await }
+        };
+        tokio::spawn(face(listener, None, Protocol::Http).serve(Handler(answer)));
+    }
+    pages.start(tls.clone(), Arc::clone(&stats), Arc::clone(&rules), bounds)?;
+    let update = {
+        let (rules, health) = (Arc::clone(&rules), health.clone());
+        let wants_rules = args.unhealthy_without_rules;
+        async move || {
+            health.set(!wants_rules || rules.reloads().rules > 0).await;
+        }
+    };
+    update().await;
+    tokio::spawn(async move {
+        while loaded.recv().await.is_some() {
+            update().await;
+        }
+    });
+    announce(&rules, paths, &described, taken, curl.filter(|_| is_example));
+    if args.redis.is_some() {
+        warn_of_idle_redis(&rules);
+    }
+
+    drop(alive);
+    let read_again = {
+        let (rules, tls, stats) = (Arc::clone(&rules), tls.clone(), Arc::clone(&stats));
+        move || {
+            if let Some(tls) = &tls {
+                tls.reload_if_changed(&stats);
+            }
+            if !is_example {
+                note(&rules.reload());
+            }
+        }
+    };
+    signals.wait_for_end(read_again).await?;
+    log::info("draining: health checks fail now, and requests are still answered");
+    health.drain().await;
+    let patient = async {
+        sleep(args.drain).await;
+        log::info("closing: no new connections, and the present ones are asked to end");
+        health.end_watches().await;
+        phase.send_replace(ServerPhase::Closing);
+        timeout(args.drain_deadline, ended.recv()).await.is_ok()
+    };
+    let all_ended = tokio::select! {
+        all_ended = patient => all_ended,
+        () = signals.wait_for_second() => false,
+    };
+    if !all_ended {
+        phase.send_replace(ServerPhase::Cutting);
+        let _ = timeout(CUT, ended.recv()).await;
+    }
+    // This waits for a load, and a file system that hangs must not hang the end.
+    let _ = timeout(FLUSH, spawn_blocking(|| drop(watcher))).await;
+    if timeout(FLUSH, rules.close()).await.is_err() {
+        log::warn("some units were not reported to the Redis server in time; they expire there");
+    }
+    let cut = stats.cut.get();
+    if all_ended || cut == 0 {
+        log::info("ended");
+        return Ok(());
+    }
+    Err(Error::CutOff(format!(
+        "{} cut off, because requests or clients did not end in time",
+        human::counted(cut, "connection")
+    )))
+}
+
+/// Writes the line at the start, and how to ask the example.
+fn announce(rules: &Rules, paths: &[PathBuf], faces: &[String], taken: &Translation, curl: Option<String>) {
+    let mut domains = 0_u64;
+    let mut last = None;
+    rules.for_each(|domain, _, _| {
+        if last.as_deref() != Some(domain) {
+            domains += 1;
+            last = Some(domain.to_owned());
+        }
+    });
+    let count = human::counted(rules.reloads().rules, "rule");
+    let from = match paths {
+        [] => "the built-in example".to_owned(),
+        paths => paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+    };
+    let of = human::counted(domains, "domain");
+    let names = Vec::from_iter(taken.taken());
+    let variables = match names.is_empty() {
+        true => String::new(),
+        false => format!("; variables of the Go service: {}", names.join(", ")),
+    };
+    log::always(format_args!(
+        "tollgate {} serves {count} of {of} from {from}: {}{variables}",
+        env!("CARGO_PKG_VERSION"),
+        faces.join(", "),
+    ));
+    if paths.is_empty() {
+        log::always(
+            "warning: this is an example on loopback, 5 requests a minute for each address; name a file or folder to serve \
+             your own rules",
+        );
+    }
+    if let Some(addr) = curl {
+        log::always(format_args!(
+            "ask it: curl http://{addr}/json -d \
+             '{{\"domain\":\"example\",\"descriptors\":[{{\"entries\":[{{\"key\":\"remote_address\",\"value\":\"192.0.2.1\"}}]}}]}}'"
+        ));
+    }
+}
+
+/// Writes a warning if no rule uses the Redis server.
+fn warn_of_idle_redis(rules: &Rules) {
+    let mut shared = false;
+    rules.for_each(|_, rule, _| shared |= rule.is_shared());
+    if !shared {
+        log::warn("the Redis server is not used: no rule has `store: redis`, so this process counts alone");
+    }
+}
+
+/// The faces that have a thread of their own.
+#[derive(Default)]
+struct Pages {
+    debug: Option<(Listener, Debug)>,
+    metrics: Option<(Listener, Metrics)>,
+}
+
+impl Pages {
+    /// Starts the thread, which also reads certificates again and logs denials. It ends with the process.
+    fn start(
+        self,
+        tls: Option<Arc<Tls>>,
+        stats: Arc<Stats>,
+        rules: Arc<Rules>,
+        bounds: Bounds,
+    ) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::run(format!("cannot start a thread: {error}"));
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        // A listener belongs to the runtime that created it.
+        let debug = self.debug.and_then(|(listener, page)| Some((listener.detach()?, page)));
+        let metrics = self.metrics.and_then(|(listener, page)| Some((listener.detach()?, page)));
+        let run = async move {
+            let (phase, watched) = watch::channel(ServerPhase::Serving);
+            let (alive, _) = mpsc::channel(1);
+            let face = |listener| {
+                Some(Face {
+                    listener: Listener::attach(listener).ok()?,
+                    tls: None,
+                    protocol: Protocol::Http,
+                    bounds: Bounds { connections: PAGES, streams: PAGES, ..bounds },
+                    stats: Arc::default(),
+                    phase: watched.clone(),
+                    alive: alive.clone(),
+                })
+            };
+            let handle = metrics.as_ref().map(|(_, page)| page.handle.clone());
+            if let Some((face, page)) = debug.and_then(|(listener, page)| Some((face(listener)?, page))) {
+                tokio::spawn(face.serve(Handler(move |request| ready(page.answer(&request)))));
+            }
+            if let Some((face, page)) = metrics.and_then(|(listener, page)| Some((face(listener)?, page))) {
+                tokio::spawn(face.serve(Handler(move |request| ready(page.answer(&request)))));
+            }
+            let (mut second, mut upkeep) = (interval(SECOND), interval(UPKEEP));
+            second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut denials = Denials::default();
+            loop {
+                tokio::select! {
+                    _ = second.tick() => {
+                        if let Some(tls) = &tls {
+                            tls.reload_if_changed(&stats);
+                        }
+                        denials.write(&rules);
+                    }
+                    _ = upkeep.tick() => if let Some(handle) = &handle { handle.run_upkeep() },
+                    () = phase.closed() => return,
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("tollgate-pages".to_owned());
+        let run = move || {
+            give_way();
+            runtime.block_on(run);
+        };
+        thread.spawn(run).map(drop).map_err(failed)
+    }
+}
+
+/// The signals that the server obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Error> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Error::run(format!("cannot receive signals: {error}")));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the signal to end. At SIGHUP, reads everything again on a thread for that, because a load takes time.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    async fn wait_for_end(&mut self, read_again: impl Fn() + Send + 'static) -> Result<(), Error> {
+        let (hang_ups, heard) = std::sync::mpsc::sync_channel(1);
+        let thread = thread::Builder::new().name("tollgate-hang-up".to_owned());
+        thread
+            .spawn(move || {
+                give_way();
+                heard.iter().for_each(|()| read_again());
+            })
+            .map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return Ok(()),
+                _ = self.interrupt.recv() => return Ok(()),
+                // If one is waiting already, its reading comes after this signal.
+                _ = self.hang_up.recv() => drop(hang_ups.try_send(())),
+            }
+        }
+    }
+
+    async fn wait_for_second(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The server's own counts, and those of answers, for `/stats` and for the metrics.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::answer::{AnswerCounts, Entry};
+
+/// What the server counts about its connections and its certificates.
+///
+/// Ordering: Relaxed everywhere. The counts publish no other data.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Connections that were accepted.
+    pub accepted: Count,
+    /// Connections that are open.
+    pub open: Count,
+    /// Connections that were closed at once, because there were too many.
+    pub too_many: Count,
+    /// Accepts that failed.
+    pub accept_errors: Count,
+    /// Connections whose first bytes were not those of the protocol.
+    pub not_http2: Count,
+    /// TLS handshakes that failed, and clients without an allowed name.
+    pub handshakes_failed: Count,
+    /// Connections that sent nothing for too long at the start.
+    pub handshakes_late: Count,
+    /// Connections that ended with an error of the protocol.
+    pub protocol_errors: Count,
+    /// Connections that were asked to end because of their age.
+    pub aged: Count,
+    /// Connections that were cut off at the end of their grace.
+    pub cut_after_grace: Count,
+    /// Connections that were cut off at the end of the drain.
+    pub cut: Count,
+    /// Certificates that were read and took effect, after the start.
+    pub tls_loads: Count,
+    /// Certificates that were read and cannot be used.
+    pub tls_errors: Count,
+}
+
+/// A number that threads change.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds one.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Subtracts one, of those that were added.
+    pub fn sub(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+
+    /// Returns the number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A number with its name.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The metric's name.
+    pub name: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    /// Whether it is a gauge. Otherwise it is a counter.
+    pub is_gauge: bool,
+    /// Its label, if it has one.
+    pub label: Option<(&'static str, &'static str)>,
+    /// The number.
+    pub value: u64,
+}
+
+impl Sample {
+    const fn counter(name: &'static str, help: &'static str, value: u64) -> Self {
+        Self { name, help, is_gauge: false, label: None, value }
+    }
+
+    const fn gauge(name: &'static str, help: &'static str, value: u64) -> Self {
+        Self { name, help, is_gauge: true, label: None, value }
+    }
+
+    const fn with(self, label: &'static str, value: &'static str) -> Self {
+        Self { label: Some((label, value)), ..self }
+    }
+
+    /// Returns the name with the label.
+    pub fn full_name(&self) -> String {
+        match self.label {
+            None => self.name.to_owned(),
+            Some((label, value)) => format!("{}{{{label}=\"{value}\"}}", self.name),
+        }
+    }
+}
+
+impl Stats {
+    /// Returns all counts. Those with the same name follow each other.
+    #[rustfmt::skip]
+    pub fn samples(&self) -> [Sample; 13] {
+        let Self { open, accepted, too_many, accept_errors, not_http2, handshakes_failed, handshakes_late, .. } = self;
+        let Self { protocol_errors, aged, cut_after_grace, cut, tls_loads, tls_errors, .. } = self;
+        let gauge = |name, help, count: &Count| Sample::gauge(name, help, count.get());
+        let counter = |name, help, count: &Count| Sample::counter(name, help, count.get());
+        [
+            gauge("tollgate_service_connections", "Open connections to the gRPC and HTTP faces", open),
+            counter("tollgate_service_connections_total", "Accepted connections", accepted),
+            counter("tollgate_service_connections_refused_total", "Connections closed at once because there were too many", too_many),
+            counter("tollgate_service_accept_errors_total", "Failed accepts", accept_errors),
+            counter("tollgate_service_not_http2_total", "Connections to the gRPC face whose first bytes were not HTTP/2", not_http2),
+            counter("tollgate_service_handshakes_failed_total", "TLS handshakes that failed, and clients without an allowed name", handshakes_failed),
+            counter("tollgate_service_handshakes_late_total", "Connections that took too long to begin", handshakes_late),
+            counter("tollgate_service_connection_errors_total", "Connections that ended with an error of the protocol", protocol_errors),
+            counter("tollgate_service_connections_aged_total", "Connections that were asked to end because of their age", aged),
+            counter("tollgate_service_connections_cut_after_grace_total", "Connections cut off at the end of their grace", cut_after_grace),
+            counter("tollgate_service_connections_cut_total", "Connections cut off at the end of the drain", cut),
+            counter("tollgate_service_tls_reload_total", "Changed certificates that took effect", tls_loads),
+            counter("tollgate_service_tls_reload_errors_total", "Changed certificates that cannot be used", tls_errors),
+        ]
+    }
+}
+
+/// The gRPC codes by number.
+const CODES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// Returns the counts of answers. Those with the same name follow each other.
+pub fn samples_of(counts: &AnswerCounts) -> Vec<Sample> {
+    let methods = Entry::ALL.iter().zip(counts.entries).map(|(entry, value)| {
+        Sample::counter("tollgate_service_requests_total", "Requests, by method", value)
+            .with("method", entry.name())
+    });
+    let codes = CODES.iter().zip(counts.codes).filter(|(_, value)| *value > 0).map(|(code, value)| {
+        Sample::counter("tollgate_service_answers_total", "Answers, by gRPC code", value).with("code", code)
+    });
+    let rest = [
+        Sample::counter(
+            "tollgate_service_over_limit_total",
+            "Answers that say over a limit",
+            counts.over_limit,
+        ),
+        Sample::counter(
+            "tollgate_service_overloads_total",
+            "Requests refused at once because too many others waited",
+            counts.overloads,
+        ),
+        Sample::counter(
+            "tollgate_service_late_answers_total",
+            "Answers that came 5 ms or more after their deadline",
+            counts.late,
+        ),
+        Sample::counter(
+            "tollgate_service_undecodable_total",
+            "Requests that could not be decoded",
+            counts.undecodable,
+        ),
+        Sample::gauge("tollgate_service_in_flight", "Requests that wait for their answer", counts.in_flight),
+    ];
+    methods.chain(codes).chain(rest).collect()
+}

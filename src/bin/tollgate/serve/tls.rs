@@ -1,0 +1,176 @@
+//! TLS 1.2 and 1.3, with certificates that are read again when their files change.
+//!
+//! All files are read together and compared by content. If they cannot be used together, such as a certificate with
+//! the key of another, the earlier ones stay in force. New connections get the new certificates. No session can be
+//! resumed across a change, so a client whose authority was removed cannot connect again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use webpki::EndEntityCert;
+
+use super::listen::Io;
+use super::log;
+use super::stats::Stats;
+use crate::error::{Error, plain};
+
+/// Where the certificates are.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The server's certificate, with those between it and its authority.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The authorities of clients. With them, each client needs a certificate.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The contents of the files.
+#[derive(PartialEq, Eq)]
+struct Contents {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+/// The certificates in force.
+pub struct Tls {
+    files: Files,
+    /// The names of clients that may call. Empty: all names.
+    names: Vec<String>,
+    in_force: Mutex<Arc<ServerConfig>>,
+    /// What was read last, or why it could not be read.
+    seen: Mutex<Result<Contents, String>>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or if they do not belong together.
+    pub fn load(files: Files, names: Vec<String>) -> Result<Self, Error> {
+        let contents = files.read().map_err(Error::run)?;
+        let config = config(&files, &contents).map_err(Error::run)?;
+        Ok(Self { files, names, in_force: Mutex::new(config), seen: Mutex::new(Ok(contents)) })
+    }
+
+    /// Reads the files again, and puts them in force if they changed and belong together.
+    pub fn reload_if_changed(&self, stats: &Stats) {
+        // Locked before the files are read: an earlier reading must not replace a later one.
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = self.files.read();
+        if *seen == read {
+            return;
+        }
+        let config = read.as_ref().map_err(Clone::clone).and_then(|contents| config(&self.files, contents));
+        *seen = read;
+        match config {
+            Ok(config) => {
+                *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = config;
+                stats.tls_loads.add();
+                log::info(format_args!(
+                    "the changed certificates of {} are in force",
+                    self.files.cert.display()
+                ));
+            }
+            Err(why) => {
+                stats.tls_errors.add();
+                log::warn(format_args!("{why}; the earlier certificates stay in force"));
+            }
+        }
+    }
+
+    /// Does the handshake, and checks the client's names.
+    ///
+    /// # Errors
+    /// If the handshake fails, or if the client has no allowed name.
+    pub async fn accept(&self, stream: Io) -> io::Result<TlsStream<Io>> {
+        let config = Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner));
+        let secured = TlsAcceptor::from(config).accept(stream).await?;
+        if self.names.is_empty() || self.allows(secured.get_ref().1.peer_certificates()) {
+            return Ok(secured);
+        }
+        Err(io::Error::other("the client's certificate has no name that --client-san allows"))
+    }
+
+    fn allows(&self, chain: Option<&[CertificateDer<'_>]>) -> bool {
+        let Some([client, ..]) = chain else { return false };
+        let Ok(client) = EndEntityCert::try_from(client) else { return false };
+        client
+            .valid_dns_names()
+            .chain(client.valid_uri_names())
+            .any(|name| self.names.iter().any(|allowed| allowed == name))
+    }
+}
+
+impl Files {
+    fn read(&self) -> Result<Contents, String> {
+        Ok(Contents {
+            cert: bytes(&self.cert)?,
+            key: bytes(&self.key)?,
+            client_ca: self.client_ca.as_deref().map(bytes).transpose()?,
+        })
+    }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("cannot read {}: {}", path.display(), plain(&error)))
+}
+
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match read {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) => Err(format!("{} has no certificate in PEM", path.display())),
+        Err(error) => Err(format!("{} is no list of certificates in PEM: {error}", path.display())),
+    }
+}
+
+fn config(files: &Files, contents: &Contents) -> Result<Arc<ServerConfig>, String> {
+    let Files { cert, key, client_ca } = files;
+    let chain = certificates(cert, &contents.cert)?;
+    let private = PrivateKeyDer::from_pem_slice(&contents.key)
+        .map_err(|error| format!("{} has no key in PEM: {error}", key.display()))?;
+    let provider = Arc::new(default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = match (client_ca, &contents.client_ca) {
+        (Some(path), Some(pem)) => {
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(path, pem)? {
+                roots
+                    .add(authority)
+                    .map_err(|error| format!("{} has an unusable certificate: {error}", path.display()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder
+                .with_client_cert_verifier(verifier.map_err(|error| format!("{}: {error}", path.display()))?)
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, private).map_err(|error| {
+        format!(
+            "the certificate {} and the key {} cannot be used together: {error}",
+            cert.display(),
+            key.display()
+        )
+    })?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(config))
+}

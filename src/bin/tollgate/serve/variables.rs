@@ -1,0 +1,477 @@
+//! The variables of Envoy's Go service (envoyproxy/ratelimit), as flags of this program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::duration;
+
+/// Where the Go service reads rules by default.
+const RUNTIME_ROOT: &str = "/srv/runtime_data/current";
+
+/// The variables that have no effect here. A name that ends in `_` stands for all variables that begin with it.
+const UNUSED: [&str; 39] = [
+    "CACHE_KEY_PREFIX",
+    "CONFIG_GRPC_XDS_",
+    "DISABLE_STATS",
+    "EXPIRATION_JITTER_MAX_SECONDS",
+    "EXTRA_TAGS",
+    "GRPC_SERVER_TLS_CA_CERT",
+    "LOCAL_CACHE_SIZE_IN_BYTES",
+    "MEMCACHE_",
+    "PROMETHEUS_MAPPER_YAML",
+    "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION",
+    "REDIS_PERSECOND",
+    "REDIS_PERSECOND_AUTH",
+    "REDIS_PERSECOND_PIPELINE_LIMIT",
+    "REDIS_PERSECOND_PIPELINE_WINDOW",
+    "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR",
+    "REDIS_PERSECOND_POOL_SIZE",
+    "REDIS_PERSECOND_SENTINEL_AUTH",
+    "REDIS_PERSECOND_SOCKET_TYPE",
+    "REDIS_PERSECOND_TIMEOUT",
+    "REDIS_PERSECOND_TLS",
+    "REDIS_PERSECOND_TYPE",
+    "REDIS_PERSECOND_URL",
+    "REDIS_PIPELINE_LIMIT",
+    "REDIS_PIPELINE_WINDOW",
+    "REDIS_POOL_ON_EMPTY_BEHAVIOR",
+    "REDIS_POOL_ON_EMPTY_WAIT_DURATION",
+    "REDIS_POOL_SIZE",
+    "REDIS_SENTINEL_AUTH",
+    "REDIS_USE_EXPLICIT_PIPELINE",
+    "SETTINGS_PATH",
+    "STATSD_",
+    "STATS_FLUSH_INTERVAL",
+    "TRACING_",
+    "UNLIMITED_REQUESTS_HITS",
+    "USE_DOG_STATSD",
+    "USE_DOG_STATSD_MOGRIFIERS",
+    "USE_STATSD",
+    "XDS_CLIENT_",
+    "XDS_RESOURCE_",
+];
+
+/// A flag that stands for some variables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Flag {
+    /// The flag's name in the parser of the command line.
+    pub id: &'static str,
+    /// The arguments: the flag, and its value if it has one.
+    pub args: Vec<String>,
+    /// The variables that it stands for.
+    pub from: Vec<&'static str>,
+}
+
+/// The flags that stand for the variables of an environment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Translation {
+    /// The flags.
+    pub flags: Vec<Flag>,
+    /// What an operator should know.
+    pub warnings: Vec<String>,
+}
+
+impl Translation {
+    /// Translates an environment.
+    ///
+    /// # Errors
+    /// Returns an error if a variable has an invalid value, or asks for something that this program does not have.
+    pub fn of(environment: &BTreeMap<String, String>) -> Result<Self, String> {
+        let mut reader = Reader { environment, out: Self::default() };
+        reader.faces()?;
+        reader.tls()?;
+        reader.rules()?;
+        reader.redis()?;
+        reader.answers()?;
+        reader.unused()?;
+        Ok(reader.out)
+    }
+
+    /// Returns the names of the variables that were taken.
+    pub fn taken(&self) -> BTreeSet<&'static str> {
+        self.flags.iter().flat_map(|flag| flag.from.iter().copied()).collect()
+    }
+
+    /// Returns what sets a flag: its variables, or the flag itself.
+    pub fn source(&self, flag: &str) -> String {
+        let taken = self.flags.iter().find(|taken| taken.args.first().is_some_and(|arg| arg == flag));
+        taken.map_or_else(|| flag.to_owned(), |taken| taken.from.join(" and "))
+    }
+}
+
+struct Reader<'e> {
+    environment: &'e BTreeMap<String, String>,
+    out: Translation,
+}
+
+impl Reader<'_> {
+    /// Returns a variable's value. An empty value is as none.
+    fn get(&self, name: &str) -> Option<String> {
+        self.environment.get(name).filter(|value| !value.is_empty()).cloned()
+    }
+
+    /// Parses a boolean as Go does.
+    fn is(&self, name: &str) -> Result<Option<bool>, String> {
+        match self.get(name).as_deref() {
+            None => Ok(None),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Some(true)),
+            Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(Some(false)),
+            Some(other) => Err(format!("{name}={other}: expected true or false")),
+        }
+    }
+
+    fn flag<const N: usize>(&mut self, id: &'static str, value: Option<String>, from: [&'static str; N]) {
+        let args = [format!("--{}", id.replace('_', "-"))].into_iter().chain(value).collect();
+        let from = from.into_iter().filter(|name| self.get(name).is_some()).collect();
+        self.out.flags.push(Flag { id, args, from });
+    }
+
+    /// Adds a flag with the value of a variable, if the variable is set.
+    fn same(&mut self, id: &'static str, name: &'static str) {
+        if let Some(value) = self.get(name) {
+            self.flag(id, Some(value), [name]);
+        }
+    }
+
+    /// Adds a flag without a value, if a variable is true.
+    fn switch(&mut self, id: &'static str, name: &'static str) -> Result<(), String> {
+        if self.is(name)? == Some(true) {
+            self.flag(id, None, [name]);
+        }
+        Ok(())
+    }
+
+    /// Adds the flag of a face, if one of its variables is set.
+    fn address(&mut self, id: &'static str, names: [&'static str; 2], default: (&str, &str)) {
+        let [host, port] = names.map(|name| self.get(name));
+        if host.is_some() || port.is_some() {
+            let host = host.unwrap_or_else(|| default.0.to_owned());
+            let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
+            let port = port.unwrap_or_else(|| default.1.to_owned());
+            self.flag(id, Some(format!("{host}:{port}")), names);
+        }
+    }
+
+    fn faces(&mut self) -> Result<(), String> {
+        // There, a socket replaces the port.
+        if self.get("GRPC_UDS").is_some() {
+            self.same("grpc_socket", "GRPC_UDS");
+        } else {
+            self.address("grpc", ["GRPC_HOST", "GRPC_PORT"], ("0.0.0.0", "8081"));
+        }
+        self.address("http", ["HOST", "PORT"], ("0.0.0.0", "8080"));
+        // The Go service serves its debug pages to everyone by default. Here, this takes DEBUG_HOST.
+        self.address("debug", ["DEBUG_HOST", "DEBUG_PORT"], ("127.0.0.1", "6070"));
+        self.same("connection_age", "GRPC_MAX_CONNECTION_AGE");
+        self.same("connection_grace", "GRPC_MAX_CONNECTION_AGE_GRACE");
+        if self.is("USE_PROMETHEUS")? == Some(true) {
+            let address = self.get("PROMETHEUS_ADDR").unwrap_or_else(|| ":9090".to_owned());
+            self.flag("metrics", Some(address), ["USE_PROMETHEUS", "PROMETHEUS_ADDR"]);
+            self.flag("go_metrics", None, ["USE_PROMETHEUS"]);
+            self.same("metrics_path", "PROMETHEUS_PATH");
+        }
+        Ok(())
+    }
+
+    fn tls(&mut self) -> Result<(), String> {
+        if self.is("GRPC_SERVER_USE_TLS")? == Some(true) {
+            for name in ["GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY"] {
+                if self.get(name).is_none() {
+                    return Err(format!("GRPC_SERVER_USE_TLS is true, but {name} is not set"));
+                }
+            }
+            self.same("tls_cert", "GRPC_SERVER_TLS_CERT");
+            self.same("tls_key", "GRPC_SERVER_TLS_KEY");
+            self.same("client_ca", "GRPC_CLIENT_TLS_CACERT");
+            if self.get("GRPC_CLIENT_TLS_SAN").is_some() && self.get("GRPC_CLIENT_TLS_CACERT").is_none() {
+                return Err("GRPC_CLIENT_TLS_SAN needs GRPC_CLIENT_TLS_CACERT".to_owned());
+            }
+            self.same("client_san", "GRPC_CLIENT_TLS_SAN");
+        }
+        Ok(())
+    }
+
+    fn rules(&mut self) -> Result<(), String> {
+        match self.get("CONFIG_TYPE").as_deref() {
+            None | Some("FILE") => {}
+            Some("GRPC_XDS_SOTW") => {
+                return Err(
+                    "CONFIG_TYPE=GRPC_XDS_SOTW: this version does not take rules from a control plane; \
+                     remove the variable, and name files or folders of rules"
+                        .to_owned(),
+                );
+            }
+            Some(other) => return Err(format!("CONFIG_TYPE={other}: expected FILE; or remove the variable")),
+        }
+        let parts = ["RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"];
+        let [root, sub, app] = parts.map(|name| self.get(name));
+        let named = root.is_some() || sub.is_some() || app.is_some();
+        let mut path = PathBuf::from(root.unwrap_or_else(|| RUNTIME_ROOT.to_owned()));
+        path.extend(sub);
+        path.push(app.unwrap_or_else(|| "config".to_owned()));
+        // Without a variable, the folder is the Go service's default. It counts only if it exists.
+        if named || Path::new(&path).is_dir() {
+            let from = parts.into_iter().filter(|name| self.get(name).is_some()).collect();
+            let args = vec![path.to_string_lossy().into_owned()];
+            self.out.flags.push(Flag { id: "paths", args, from });
+        }
+        // Both are always as if they were true.
+        self.is("RUNTIME_IGNOREDOTFILES")?;
+        self.is("RUNTIME_WATCH_ROOT")?;
+        self.switch("start_without_rules", "FORCE_START_WITHOUT_INITIAL_CONFIG")?;
+        self.switch("unhealthy_without_rules", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED")?;
+        self.switch("merge_domains", "MERGE_DOMAIN_CONFIG")?;
+        self.switch("shadow", "SHADOW_MODE")?;
+        self.switch("quota", "QUOTA_MODE")?;
+        self.same("near_limit", "NEAR_LIMIT_RATIO");
+        let name = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
+        if let Some(stop) = self.is(name)? {
+            let charging = if stop { CHARGE_DENYING } else { "count-first" };
+            self.flag("charging", Some(charging.to_owned()), [name]);
+        }
+        Ok(())
+    }
+
+    fn redis(&mut self) -> Result<(), String> {
+        match self.get("BACKEND_TYPE").as_deref() {
+            None | Some("redis") => {}
+            Some("memcache") => {
+                return Err("BACKEND_TYPE=memcache: limits are counted in this process or in Redis; \
+                     remove the variable, or set it to redis"
+                    .to_owned());
+            }
+            Some(other) => return Err(format!("BACKEND_TYPE={other}: expected redis")),
+        }
+        let kind = self.get("REDIS_TYPE").unwrap_or_else(|| "SINGLE".to_owned()).to_ascii_uppercase();
+        match &*kind {
+            "SINGLE" | "CLUSTER" => {}
+            "SENTINEL" => {
+                return Err(
+                    "REDIS_TYPE=SENTINEL: Sentinel is not supported; set REDIS_TYPE=SINGLE, and REDIS_URL \
+                     to an address that always leads to the primary server, or use a Cluster"
+                        .to_owned(),
+                );
+            }
+            _ => return Err(format!("REDIS_TYPE={kind}: expected SINGLE or CLUSTER")),
+        }
+        let socket = self.get("REDIS_SOCKET_TYPE");
+        if let Some(other) = socket.as_deref().filter(|kind| !["tcp", "unix"].contains(kind)) {
+            return Err(format!("REDIS_SOCKET_TYPE={other}: expected tcp or unix"));
+        }
+        let Some(address) = self.get("REDIS_URL") else { return Ok(()) };
+        let tls = self.is("REDIS_TLS")? == Some(true);
+        let user = self.get("REDIS_AUTH").map(|auth| match auth.split_once(':') {
+            Some((user, password)) => format!("{}:{}@", encoded(user), encoded(password)),
+            None => format!(":{}@", encoded(&auth)),
+        });
+        let user = user.unwrap_or_default();
+        let url = if socket.is_none_or(|kind| kind == "unix") && address.starts_with('/') {
+            if !user.is_empty() {
+                let password = self.get("REDIS_AUTH").unwrap_or_default();
+                let (name, password) = password.split_once(':').unwrap_or(("default", &password));
+                format!("unix://{address}?user={}&pass={}", encoded(name), encoded(password))
+            } else {
+                format!("unix://{address}")
+            }
+        } else {
+            let scheme = if tls { "rediss" } else { "redis" };
+            let one = |node: &str| match node.contains("://") {
+                true => node.to_owned(),
+                false => format!("{scheme}://{user}{}", node.trim()),
+            };
+            // A list is one of a Cluster's nodes; a single node of a Cluster is written twice, to be a list.
+            let nodes: Vec<String> = address.split(',').map(one).collect();
+            match (&*kind, &nodes[..]) {
+                ("CLUSTER", [node]) => format!("{node},{node}"),
+                _ => nodes.join(","),
+            }
+        };
+        let from = ["REDIS_URL", "REDIS_TYPE", "REDIS_SOCKET_TYPE", "REDIS_AUTH", "REDIS_TLS"];
+        self.flag("redis", Some(url), from);
+        if tls {
+            self.same("redis_ca", "REDIS_TLS_CACERT");
+            self.same("redis_cert", "REDIS_TLS_CLIENT_CERT");
+            self.same("redis_key", "REDIS_TLS_CLIENT_KEY");
+            if self.is("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION")? == Some(true) {
+                let warning =
+                    "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION has no effect: the server's name is verified";
+                self.out.warnings.push(warning.to_owned());
+            }
+        }
+        if let Some(timeout) = self.get("REDIS_TIMEOUT")
+            && duration::parse(&timeout).map_err(|why| format!("REDIS_TIMEOUT: {why}"))?
+                > Duration::from_millis(15)
+        {
+            self.out.warnings.push(format!(
+                "REDIS_TIMEOUT={timeout} has no effect: an answer waits at most for --deadline, and a rule at most \
+                 for its own `timeout`"
+            ));
+        }
+        Ok(())
+    }
+
+    fn answers(&mut self) -> Result<(), String> {
+        self.switch("dynamic_metadata", "RESPONSE_DYNAMIC_METADATA")?;
+        if self.is("LIMIT_RESPONSE_HEADERS_ENABLED")? == Some(true) {
+            self.flag("limit_headers", Some("ratelimit".to_owned()), ["LIMIT_RESPONSE_HEADERS_ENABLED"]);
+            let names = ["LIMIT_LIMIT_HEADER", "LIMIT_REMAINING_HEADER", "LIMIT_RESET_HEADER"];
+            let [limit, remaining, reset] = names.map(|name| self.get(name));
+            if limit.is_some() || remaining.is_some() || reset.is_some() {
+                let or = |name: Option<String>, default: &str| name.unwrap_or_else(|| default.to_owned());
+                let value = [
+                    or(limit, "RateLimit-Limit"),
+                    or(remaining, "RateLimit-Remaining"),
+                    or(reset, "RateLimit-Reset"),
+                ];
+                self.flag("limit_header_names", Some(value.join(",")), names);
+            }
+        }
+        if let Some(level) = self.get("LOG_LEVEL") {
+            let level = level.to_ascii_lowercase();
+            let own = match &*level {
+                "panic" | "fatal" => "error",
+                "warning" => "warn",
+                "trace" => "debug",
+                level => level,
+            };
+            self.flag("log", Some(own.to_owned()), ["LOG_LEVEL"]);
+        }
+        if let Some(format) = self.get("LOG_FORMAT") {
+            self.flag("log_format", Some(format.to_ascii_lowercase()), ["LOG_FORMAT"]);
+        }
+        Ok(())
+    }
+
+    fn unused(&mut self) -> Result<(), String> {
+        // It is on by default there, so a file that switches it off needs no remark.
+        let statsd = self.is("USE_STATSD")? == Some(true);
+        let is_unused = |name: &&String| {
+            UNUSED
+                .iter()
+                .any(|unused| *unused == **name || (unused.ends_with('_') && name.starts_with(unused)))
+                && (statsd || *name != "USE_STATSD")
+        };
+        let names: Vec<&str> = self.environment.keys().filter(is_unused).map(String::as_str).collect();
+        if !names.is_empty() {
+            self.out.warnings.push(format!("these variables have no effect here: {}", names.join(", ")));
+        }
+        Ok(())
+    }
+}
+
+/// The mode of charging that `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT` asks for.
+const CHARGE_DENYING: &str = "count-denials";
+
+/// Encodes a part of an address.
+fn encoded(text: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
+
+/// Returns an address without its password.
+pub fn without_password(url: &str) -> String {
+    let one = |url: &str| match (url.split_once("://"), url.split_once("pass=")) {
+        (Some((scheme, rest)), None) => match rest.rsplit_once('@') {
+            Some((user, host)) => {
+                let user = user.split_once(':').map_or(user, |(user, _)| user);
+                format!("{scheme}://{user}:***@{host}")
+            }
+            None => url.to_owned(),
+        },
+        (_, Some((before, _))) => format!("{before}pass=***"),
+        (None, None) => url.to_owned(),
+    };
+    url.split(',').map(one).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Result<Translation, String> {
+        let pairs = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Translation::of(&pairs.collect())
+    }
+
+    fn line(variables: &[(&str, &str)]) -> String {
+        let flags = of(variables).unwrap().flags;
+        flags.iter().flat_map(|flag| flag.args.iter()).cloned().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn go_variables_become_flags() {
+        for (variables, flags) in [
+            (&[][..], ""),
+            (&[("PORT", "80")], "--http 0.0.0.0:80"),
+            (&[("GRPC_HOST", "::1")], "--grpc [::1]:8081"),
+            (&[("GRPC_UDS", "/s"), ("GRPC_PORT", "1")], "--grpc-socket /s"),
+            (&[("DEBUG_PORT", "1")], "--debug 127.0.0.1:1"),
+            (&[("RUNTIME_ROOT", "/r")], "/r/config"),
+            (&[("RUNTIME_SUBDIRECTORY", "s")], "/srv/runtime_data/current/s/config"),
+            (&[("SHADOW_MODE", "T"), ("QUOTA_MODE", "0")], "--shadow"),
+            (&[("QUOTA_MODE", "true")], "--quota"),
+            (&[("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false")], "--charging count-first"),
+            (&[("LOG_LEVEL", "WARNING"), ("LOG_FORMAT", "JSON")], "--log warn --log-format json"),
+            (&[("REDIS_URL", "/r.sock")], "--redis unix:///r.sock"),
+            (
+                &[("REDIS_URL", "a:1,b:2"), ("REDIS_TYPE", "cluster"), ("REDIS_AUTH", "u:p@")],
+                "--redis redis://u:p%40@a:1,redis://u:p%40@b:2",
+            ),
+            (
+                &[("REDIS_URL", "a:1"), ("REDIS_TLS", "true"), ("REDIS_SOCKET_TYPE", "tcp")],
+                "--redis rediss://a:1",
+            ),
+            (&[("USE_PROMETHEUS", "true"), ("PROMETHEUS_ADDR", ":19001")], "--metrics :19001 --go-metrics"),
+            (
+                &[("LIMIT_RESPONSE_HEADERS_ENABLED", "true"), ("LIMIT_RESET_HEADER", "X")],
+                "--limit-headers ratelimit --limit-header-names RateLimit-Limit,RateLimit-Remaining,X",
+            ),
+        ] {
+            assert_eq!(line(variables), flags);
+        }
+    }
+
+    #[test]
+    fn unusable_go_variables_are_errors() {
+        for (variables, part) in [
+            (&[("BACKEND_TYPE", "memcache")][..], "memcache"),
+            (&[("CONFIG_TYPE", "GRPC_XDS_SOTW")], "control plane"),
+            (&[("SHADOW_MODE", "yes")], "SHADOW_MODE"),
+            (&[("GRPC_SERVER_USE_TLS", "true")], "GRPC_SERVER_TLS_CERT"),
+            (&[("REDIS_URL", "a"), ("REDIS_TYPE", "SENTINEL")], "SENTINEL"),
+            (&[("REDIS_TYPE", "sentinel")], "set REDIS_TYPE=SINGLE"),
+            (
+                &[("REDIS_URL", "a"), ("REDIS_SOCKET_TYPE", "udp")],
+                "REDIS_SOCKET_TYPE=udp: expected tcp or unix",
+            ),
+            (&[("REDIS_URL", "a"), ("REDIS_TIMEOUT", "x")], "REDIS_TIMEOUT: "),
+        ] {
+            assert!(of(variables).unwrap_err().contains(part));
+        }
+    }
+
+    #[test]
+    fn one_warning_names_unused_variables() {
+        let unused = [("USE_STATSD", "true"), ("TRACING_ENABLED", "x"), ("MEMCACHE_TLS", "x"), ("HOME", "x")];
+        assert_eq!(
+            of(&unused).unwrap().warnings,
+            ["these variables have no effect here: MEMCACHE_TLS, TRACING_ENABLED, USE_STATSD"]
+        );
+        assert_eq!(of(&[("USE_STATSD", "false")]).unwrap().warnings, [""; 0]);
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (url, shown) in [
+            ("redis://a:1", "redis://a:1"),
+            ("redis://u:p@a:1,redis://:p@b", "redis://u:***@a:1,redis://:***@b"),
+            ("unix:///r?user=u&pass=p", "unix:///r?user=u&pass=***"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+}
