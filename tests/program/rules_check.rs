@@ -231,3 +231,35 @@ fn commands_for_servers_name_the_missing_feature() {
         place.run(&format!("rules {command}")).fails(2, &["built without Redis", "--features cli,redis"]);
     }
 }
+
+/// Rules for units that are reported after the response need `charging: count-denials`.
+#[test]
+fn uncounted_reports_are_a_warning() {
+    let file =
+        |settings: &str, descriptor: &str| format!("domain: d\n{settings}\ndescriptors:\n  - {descriptor}\n");
+    let limit = "rate_limit: { unit: hour, requests_per_unit: 100 }";
+    let named = "rate_limit: { unit: hour, requests_per_unit: 100, name: Token budget }";
+    for (settings, descriptor, warns) in [
+        ("", format!("{{ key: tokens, {limit} }}"), true),
+        ("tollgate: { charging: all-or-nothing }", format!("{{ key: llm-cost, {limit} }}"), true),
+        ("", format!("{{ key: model_name_override, {limit} }}"), true),
+        ("", format!("{{ key: user, {named} }}"), true),
+        (
+            "",
+            format!("{{ key: user, descriptors: [ {{ key: kind, value: input_tokens, {limit} }} ] }}"),
+            true,
+        ),
+        ("tollgate: { charging: count-denials }", format!("{{ key: tokens, {limit} }}"), false),
+        ("tollgate: { charging: count-first }", format!("{{ key: tokens, {limit} }}"), false),
+        // The value of a header, and not a budget.
+        ("", format!("{{ key: api_token, {limit} }}"), false),
+        ("", format!("{{ key: user, {limit} }}"), false),
+    ] {
+        let place = Place::new();
+        place.file("limits.yaml", file(settings, &descriptor));
+        let run = place.run("rules check limits.yaml").ok();
+        let told = run.stderr.contains("a report that exceeds the limit is not counted")
+            && run.stderr.contains("charging: count-denials");
+        assert_eq!(told, warns, "{descriptor}: {}", run.stderr);
+    }
+}

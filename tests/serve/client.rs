@@ -1,0 +1,301 @@
+//! Clients: gRPC as bytes over HTTP/2, HTTP/1, and callers that keep a server busy.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub(crate) const LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+pub(crate) const HEALTH: &str = "/grpc.health.v1.Health/Check";
+
+/// A request of the domain `rl` with one descriptor, (generic_key, v).
+pub(crate) const ASK: &str = "0a02726c12120a100a0b67656e657269635f6b6579120176";
+/// A request of the domain `rl` with one descriptor, (once, x).
+pub(crate) const ONCE: &str = "0a02726c120b0a090a046f6e6365120178";
+/// The answers SERVING and NOT_SERVING.
+pub(crate) const SERVING: &[u8] = &[8, 1];
+pub(crate) const NOT_SERVING: &[u8] = &[8, 2];
+
+pub(crate) fn bytes(hex: &str) -> Bytes {
+    let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(digit).collect()
+}
+
+/// Runs a test's future.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// An HTTP/2 connection.
+#[derive(Clone)]
+pub(crate) struct Grpc(http2::SendRequest<Full<Bytes>>);
+
+/// The answer to a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Called {
+    /// `grpc-status`.
+    pub(crate) status: u32,
+    pub(crate) message: Bytes,
+}
+
+impl Grpc {
+    pub(crate) async fn connect(address: &str) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        // Otherwise the system holds the message back until the peer has confirmed the head: some 40 ms.
+        stream.set_nodelay(true).unwrap();
+        Self::over(stream).await
+    }
+
+    pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self::try_over(stream).await.unwrap()
+    }
+
+    pub(crate) async fn try_over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> hyper::Result<Self> {
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Self(sender))
+    }
+
+    /// Calls a method. An error is one of the connection.
+    pub(crate) async fn try_call(&mut self, path: &str, message: &[u8]) -> hyper::Result<Called> {
+        self.0.ready().await?;
+        called(self.0.send_request(request(path, message)).await?).await
+    }
+
+    pub(crate) async fn call(&mut self, path: &str, message: &[u8]) -> Called {
+        self.try_call(path, message).await.unwrap()
+    }
+
+    /// Calls a method, and asserts that the status is OK.
+    pub(crate) async fn ok(&mut self, path: &str, message: &[u8]) -> Bytes {
+        let called = self.call(path, message).await;
+        assert_eq!(called.status, 0, "{called:?}");
+        called.message
+    }
+
+    pub(crate) async fn health(&mut self, name: &str) -> Bytes {
+        let mut message = vec![0x0a, u8::try_from(name.len()).unwrap()];
+        message.extend(name.bytes());
+        self.ok(HEALTH, if name.is_empty() { &[] } else { &message }).await
+    }
+
+    /// Returns the response without its body.
+    pub(crate) async fn open(&mut self, path: &str, message: &[u8]) -> hyper::Result<Response<Incoming>> {
+        self.0.ready().await?;
+        self.0.send_request(request(path, message)).await
+    }
+
+    /// Whether the connection has ended, or is asked to end.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+pub(crate) fn request(path: &str, message: &[u8]) -> Request<Full<Bytes>> {
+    let mut framed = BytesMut::with_capacity(message.len() + 5);
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(message.len()).unwrap());
+    framed.put_slice(message);
+    Request::post(format!("http://localhost{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Full::new(framed.freeze()))
+        .unwrap()
+}
+
+async fn called(response: Response<Incoming>) -> hyper::Result<Called> {
+    let (head, body) = response.into_parts();
+    let body = body.collect().await?;
+    let trailers = body.trailers().cloned().unwrap_or_default();
+    let status = |headers: &HeaderMap| headers.get("grpc-status")?.to_str().ok()?.parse().ok();
+    let status = status(&trailers).or_else(|| status(&head.headers)).unwrap_or(u32::MAX);
+    let message = body.to_bytes();
+    Ok(Called { status, message: message.slice(message.len().min(5)..) })
+}
+
+/// The answer to an HTTP/1 request.
+pub(crate) struct Page {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+/// Sends an HTTP/1 request.
+pub(crate) async fn http(address: &str, method: &str, path: &str, body: &str) -> Page {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::builder().method(method).uri(path).header("host", "localhost");
+    let response =
+        sender.send_request(request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Page {
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body: String::from_utf8(body.to_vec()).unwrap(),
+    }
+}
+
+pub(crate) async fn get(address: &str, path: &str) -> Page {
+    http(address, "GET", path, "").await
+}
+
+/// Returns a count from `/stats`.
+pub(crate) async fn stat(debug: &str, name: &str) -> u64 {
+    let page = get(debug, "/stats").await.body;
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).expect(&page);
+    line.parse().unwrap()
+}
+
+/// Waits until a count from `/stats` is at least this number.
+pub(crate) async fn wait_for_stat(debug: &str, name: &str, least: u64) {
+    for _ in 0..1_000 {
+        if stat(debug, name).await >= least {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{name} stays below {least}");
+}
+
+/// Callers that keep servers busy, as a gateway does: after the end of a connection, they connect again, to the next
+/// server that accepts.
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    counts: Arc<Counts>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Counts {
+    answers: AtomicU64,
+    connections: AtomicU64,
+    failures: std::sync::Mutex<Vec<String>>,
+}
+
+impl Counts {
+    fn fail(&self, why: String) {
+        self.failures.lock().unwrap().push(why);
+    }
+}
+
+impl Load {
+    /// Starts connections with eight concurrent calls each.
+    pub(crate) fn start(servers: &[String], connections: usize) -> Self {
+        let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
+        let servers: Arc<[String]> = servers.into();
+        let one = |_| {
+            let (servers, stop, counts) = (Arc::clone(&servers), Arc::clone(&stop), Arc::clone(&counts));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let Some(grpc) = first(&servers).await else {
+                        counts.fail("no server accepts".to_owned());
+                        return;
+                    };
+                    counts.connections.fetch_add(1, Ordering::Relaxed);
+                    let calls = (0..8).map(|_| calls(grpc.clone(), Arc::clone(&stop), Arc::clone(&counts)));
+                    futures_util::future::join_all(calls).await;
+                }
+            })
+        };
+        let tasks = (0..connections).map(one).collect();
+        Self { stop, counts, tasks }
+    }
+
+    /// Waits until the callers have this many more answers.
+    pub(crate) async fn wait_for_answers(&self, more: u64) {
+        let least = self.counts.answers.load(Ordering::Relaxed) + more;
+        self.wait_until(|counts| counts.answers.load(Ordering::Relaxed) >= least).await;
+    }
+
+    /// Waits until the callers have opened this many connections.
+    pub(crate) async fn wait_for_connections(&self, least: u64) {
+        self.wait_until(|counts| counts.connections.load(Ordering::Relaxed) >= least).await;
+    }
+
+    async fn wait_until(&self, holds: impl Fn(&Counts) -> bool) {
+        for _ in 0..6_000 {
+            if holds(&self.counts) {
+                return;
+            }
+            let failures = self.counts.failures.lock().unwrap().clone();
+            assert!(failures.is_empty(), "{failures:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("the callers are stuck");
+    }
+
+    /// Ends the load, and asserts that each call was answered.
+    pub(crate) async fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+        let failures = std::mem::take(&mut *self.counts.failures.lock().unwrap());
+        assert!(failures.is_empty(), "{} failures: {:?}", failures.len(), &failures[..failures.len().min(5)]);
+        self.counts.answers.load(Ordering::Relaxed)
+    }
+}
+
+async fn first(servers: &[String]) -> Option<Grpc> {
+    for _ in 0..100 {
+        for server in servers {
+            // A server that ends resets connections that it has not accepted. No call was lost.
+            if let Ok(stream) = TcpStream::connect(server).await
+                && let Ok(grpc) = Grpc::try_over(stream).await
+            {
+                return Some(grpc);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    None
+}
+
+/// Calls until the connection ends or the test stops.
+async fn calls(mut grpc: Grpc, stop: Arc<AtomicBool>, counts: Arc<Counts>) {
+    let ask = bytes(ASK);
+    while !stop.load(Ordering::Relaxed) {
+        if grpc.0.ready().await.is_err() {
+            return;
+        }
+        let sent = grpc.0.try_send_request(request(LIMIT, &ask));
+        let Ok(sent) = timeout(Duration::from_secs(10), sent).await else {
+            counts.fail("no answer in ten seconds".to_owned());
+            return;
+        };
+        let response = match sent {
+            Ok(response) => response,
+            Err(mut error) => {
+                // With the message, the request was never sent. After GOAWAY without an error, HTTP/2 defines that the
+                // server has not seen it: h2's client sends its pong before requests that it has queued already. Both are
+                // sent again on the next connection, and any other error is a lost call.
+                let why = format!("{:?}", error.error());
+                if error.take_message().is_none() && !why.contains("NO_ERROR, Remote") {
+                    counts.fail(why);
+                }
+                return;
+            }
+        };
+        match called(response).await {
+            Ok(Called { status: 0, .. }) => {
+                counts.answers.fetch_add(1, Ordering::Relaxed);
+            }
+            other => counts.fail(format!("{other:?}")),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The end of a server: it loses no request, and cuts off only what does not end.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::BodyExt as _;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use crate::client::{ASK, Grpc, LIMIT, Load, NOT_SERVING, SERVING, block_on, bytes, get};
+use crate::frames::{BEGIN, call, is_answered};
+use crate::server::{Place, Server};
+
+#[test]
+fn drain_under_load_loses_no_call() {
+    let place = Place::new();
+    let mut first = Server::start(&[&place.rules()], "--drain 300ms");
+    let second = Server::start(&[&place.rules()], "");
+    block_on(async {
+        let load = Load::start(&[first.address("grpc"), second.address("grpc")], 4);
+        load.wait_for_answers(500).await;
+        first.signal("TERM");
+        let code = tokio::task::spawn_blocking(move || first.wait()).await.unwrap();
+        assert_eq!(code, 0);
+        load.wait_for_answers(500).await;
+        load.wait_for_connections(8).await;
+        load.end().await;
+    });
+    second.stop();
+}
+
+#[test]
+fn health_fails_before_requests_do() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--drain 1s --log info");
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        assert_eq!(grpc.health("ratelimit").await, SERVING);
+        server.signal("TERM");
+        server.wait_for_line("draining");
+        for name in ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"] {
+            assert_eq!(grpc.health(name).await, NOT_SERVING, "{name}");
+        }
+        assert_eq!(get(&server.address("http"), "/healthcheck").await.status, 500);
+        // Old and new connections are still served.
+        grpc.ok(LIMIT, &bytes(ASK)).await;
+        Grpc::connect(&server.address("grpc")).await.ok(LIMIT, &bytes(ASK)).await;
+    });
+    assert_eq!(server.wait(), 0);
+}
+
+#[test]
+fn watches_of_health_end_with_the_server() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--drain 200ms");
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        let watch = grpc.open("/grpc.health.v1.Health/Watch", &[]).await.unwrap();
+        let mut watch = watch.into_body();
+        let next = watch.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(next.ends_with(SERVING));
+        server.signal("INT");
+        let next = watch.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(next.ends_with(NOT_SERVING));
+        while timeout(Duration::from_secs(5), watch.frame()).await.unwrap().is_some() {}
+        assert!(
+            timeout(Duration::from_secs(5), async {
+                while !grpc.is_closed() {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            })
+            .await
+            .is_ok()
+        );
+    });
+    assert_eq!(server.wait(), 0, "{}", server.log());
+}
+
+/// Opens a request whose body never ends.
+async fn endless(
+    address: &str,
+) -> http2::SendRequest<http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>> {
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let body = http_body_util::StreamBody::new(futures_util::stream::pending()).boxed();
+    let request =
+        Request::post(format!("http://localhost{LIMIT}")).header("content-type", "application/grpc");
+    let response = sender.send_request(request.body(body).unwrap());
+    tokio::spawn(response);
+    sender.ready().await.unwrap();
+    sender
+}
+
+#[test]
+fn drain_deadline_cuts_endless_requests() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--drain-deadline 200ms");
+    block_on(async {
+        let _open = endless(&server.address("grpc")).await;
+        sleep(Duration::from_millis(100)).await;
+        server.signal("TERM");
+        assert_eq!(server.wait(), 3, "{}", server.log());
+    });
+    server.wait_for_line("1 connection cut off");
+}
+
+#[test]
+fn second_signal_ends_at_once() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--drain 1h --log info");
+    block_on(async {
+        let _open = endless(&server.address("grpc")).await;
+        sleep(Duration::from_millis(100)).await;
+        server.signal("TERM");
+        server.wait_for_line("draining");
+        server.signal("TERM");
+        assert_eq!(server.wait(), 3, "{}", server.log());
+    });
+}
+
+#[test]
+fn idle_connections_do_not_delay_the_end() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--drain-deadline 1h");
+    block_on(async {
+        // One has answered, one has sent nothing at all.
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        grpc.ok(LIMIT, &bytes(ASK)).await;
+        let _silent = TcpStream::connect(server.address("grpc")).await.unwrap();
+        let _other = TcpStream::connect(server.address("http")).await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        server.signal("TERM");
+        let code = tokio::task::spawn_blocking(move || server.wait()).await.unwrap();
+        assert_eq!(code, 0);
+    });
+}
+
+#[test]
+fn connections_that_begin_late_are_answered() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--log info");
+    block_on(async {
+        let mut late = TcpStream::connect(server.address("grpc")).await.unwrap();
+        late.write_all(&BEGIN[..7]).await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+        server.signal("TERM");
+        server.wait_for_line("closing");
+        late.write_all(&[&BEGIN[7..], &call(1, &bytes(ASK))].concat()).await.unwrap();
+        assert!(is_answered(&mut late, 1).await, "{}", server.log());
+    });
+    assert_eq!(server.wait(), 0, "{}", server.log());
+}
+
+#[test]
+fn connections_in_the_backlog_are_answered() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "");
+    block_on(async {
+        // The system accepts connections also for a process that does not run.
+        server.signal("STOP");
+        let mut waiting = Vec::new();
+        for _ in 0..100 {
+            let mut stream = TcpStream::connect(server.address("grpc")).await.unwrap();
+            stream.write_all(&[BEGIN, &call(1, &bytes(ASK))].concat()).await.unwrap();
+            waiting.push(stream);
+        }
+        server.signal("TERM");
+        server.signal("CONT");
+        let mut answered = 0;
+        for mut stream in waiting {
+            answered += u32::from(is_answered(&mut stream, 1).await);
+        }
+        assert_eq!(answered, 100, "{}", server.log());
+    });
+    assert_eq!(server.wait(), 0, "{}", server.log());
+}
+
+/// Connects, and writes these parts without end or reading, until the server reads no more or ends the connection.
+async fn deaf(address: &str, mut next: impl FnMut() -> Vec<u8>) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
+    let fill =
+        async { while let Ok(Ok(())) = timeout(Duration::from_secs(1), stream.write_all(&next())).await {} };
+    timeout(Duration::from_secs(60), fill).await.expect("the server reads without end");
+    stream
+}
+
+#[test]
+fn clients_that_never_read_delay_nothing() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--drain-deadline 200ms");
+    block_on(async {
+        let (address, ask) = (server.address("grpc"), bytes(ASK));
+        let (mut streams, mut first) = ((1..).step_by(2), BEGIN.to_vec());
+        let _calls = deaf(&address, || {
+            let calls = streams.by_ref().take(100).flat_map(|stream| call(stream, &ask));
+            std::mem::take(&mut first).into_iter().chain(calls).collect()
+        })
+        .await;
+        let _pages = deaf(&server.address("http"), || b"GET / HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100)).await;
+        Grpc::connect(&address).await.ok(LIMIT, &ask).await;
+        assert_eq!(get(&server.address("http"), "/healthcheck").await.status, 200);
+        server.signal("TERM");
+        // 3 if they were connected until the end.
+        let code = server.wait();
+        assert!(code == 0 || code == 3, "{code}: {}", server.log());
+    });
+}
+
+#[test]
+fn load_that_hangs_does_not_hang_the_end() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--log info");
+    let pipe = place.path(".pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // Reading it waits for a writer, as a file on a network that is away.
+    std::fs::rename(pipe, place.rules()).unwrap();
+    server.signal("HUP");
+    block_on(async { sleep(Duration::from_millis(500)).await });
+    server.signal("TERM");
+    assert_eq!(server.wait(), 0, "{}", server.log());
+}

@@ -1,0 +1,179 @@
+//! What each face answers.
+
+use crate::client::{ASK, Called, Grpc, LIMIT, ONCE, SERVING, block_on, bytes, get, http, stat};
+use crate::server::{Place, Server};
+
+#[test]
+fn grpc_answers_with_known_bytes() {
+    let place = Place::new();
+    place.write(
+        "limits.yaml",
+        "domain: rl\ndescriptors:\n  - key: generic_key\n    value: v\n    rate_limit: { unlimited: true }\n  \
+         - key: none\n",
+    );
+    let server = Server::start(&[&place.rules()], "");
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        assert_eq!(grpc.ok(LIMIT, &bytes(ASK)).await, bytes("08011208080118ffffffff0f"));
+        // No rule: one plain status for each descriptor.
+        assert_eq!(
+            grpc.ok(LIMIT, &bytes("0a02726c120c0a0a0a03666f6f1203626172")).await,
+            bytes("080112020801")
+        );
+        // No domain: INVALID_ARGUMENT.
+        assert_eq!(grpc.call(LIMIT, &[]).await.status, 3);
+        // No such method: UNIMPLEMENTED.
+        assert_eq!(grpc.call("/no.such/Method", &[]).await.status, 12);
+    });
+    server.stop();
+}
+
+#[test]
+fn health_answers_all_names_alike() {
+    let place = Place::new();
+    let server = Server::start(&[&place.rules()], "");
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        for name in ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"] {
+            assert_eq!(grpc.health(name).await, SERVING, "{name}");
+        }
+        let unknown = grpc.call(crate::client::HEALTH, b"\x0a\x01x").await;
+        assert_eq!(unknown, Called { status: 5, message: bytes("") });
+        assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK");
+    });
+    server.stop();
+}
+
+#[test]
+fn health_waits_for_rules_on_request() {
+    let place = Place::new();
+    place.write("limits.yaml", "domain: rl\ndescriptors: []\n");
+    let server = Server::start(&[&place.rules()], "--unhealthy-without-rules");
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        assert_eq!(grpc.health("ratelimit").await, crate::client::NOT_SERVING);
+        assert_eq!(get(&server.address("http"), "/healthcheck").await.status, 500);
+        place.write("limits.yaml", crate::server::RULES);
+        for _ in 0..500 {
+            if grpc.health("ratelimit").await == SERVING {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("rules do not make the server healthy");
+    });
+    server.stop();
+}
+
+#[test]
+fn http_face_knows_its_paths_and_methods() {
+    let place = Place::new();
+    let server = Server::start(&[&place.rules()], "--max-message 1KiB");
+    block_on(async {
+        let address = server.address("http");
+        let ask = r#"{"domain":"rl","descriptors":[{"entries":[{"key":"once","value":"x"}]}]}"#;
+        for (status, code) in [(200, "OK"), (429, "OVER_LIMIT")] {
+            let page = http(&address, "POST", "/json", ask).await;
+            assert_eq!(page.status, status, "{}", page.body);
+            let body: serde_json::Value = serde_json::from_str(&page.body).unwrap();
+            assert_eq!(body["overallCode"], code);
+        }
+        for (method, path, body, status) in [
+            ("POST", "/json", "{", 400),
+            ("POST", "/json", &*"x".repeat(2_000), 413),
+            ("GET", "/json", "", 405),
+            ("POST", "/healthcheck", "", 405),
+            ("GET", "/", "", 404),
+        ] {
+            assert_eq!(http(&address, method, path, body).await.status, status, "{method} {path}");
+        }
+        assert_eq!(http(&address, "GET", "/json", "").await.headers["allow"], "POST");
+    });
+    server.stop();
+}
+
+#[test]
+fn debug_pages_show_rules_counts_and_keys() {
+    let place = Place::new();
+    let server = Server::start(&[&place.rules()], "");
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        for _ in 0..3 {
+            grpc.ok(LIMIT, &bytes(ONCE)).await;
+        }
+        let debug = server.address("debug");
+        assert!(get(&debug, "/").await.body.contains("/rlconfig"));
+        let config = get(&debug, "/rlconfig").await.body;
+        let line =
+            "rl.generic_key_v: unit=HOUR requests_per_unit=1000000, shadow_mode: false, quota_mode: false";
+        assert!(config.contains(line), "{config}");
+        assert_eq!(stat(&debug, "ratelimit.service.rate_limit.rl.once.total_hits").await, 3);
+        assert_eq!(stat(&debug, "ratelimit.service.rate_limit.rl.once.over_limit").await, 2);
+        assert_eq!(stat(&debug, "tollgate_service_answers_total{code=\"OK\"}").await, 3);
+        let top = get(&debug, "/top").await.body;
+        assert!(top.lines().nth(1).is_some_and(|line| line.contains("2  rl.once  x")), "{top}");
+        for (path, field) in
+            [("/", "rules"), ("/rlconfig", "rules"), ("/stats", "tollgate_rules"), ("/top", "denied")]
+        {
+            let page = get(&debug, &format!("{path}?format=json")).await;
+            let json: serde_json::Value = serde_json::from_str(&page.body).unwrap();
+            assert!(!json[field].is_null(), "{path}: {json}");
+        }
+        assert_eq!(http(&debug, "POST", "/stats", "").await.status, 405);
+        assert_eq!(get(&debug, "/no").await.status, 404);
+    });
+    server.stop();
+}
+
+#[test]
+fn metrics_have_both_kinds_of_names() {
+    let place = Place::new();
+    let server = Server::start(&[&place.rules()], "--metrics 127.0.0.1:0 --go-metrics --metrics-path /m");
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        for _ in 0..2 {
+            grpc.ok(LIMIT, &bytes(ONCE)).await;
+        }
+        let page = get(&server.address("metrics"), "/m").await;
+        assert!(page.headers["content-type"].to_str().unwrap().starts_with("text/plain; version=0.0.4"));
+        for line in [
+            "tollgate_requests_total{domain=\"rl\",rule=\"rl.once\",decision=\"denied\"} 1",
+            "tollgate_service_requests_total{method=\"ShouldRateLimit\"} 2",
+            "tollgate_service_answer_duration_seconds_bucket{le=\"+Inf\"} 2",
+            "tollgate_service_serving 1",
+            "tollgate_rules 2",
+            "ratelimit_service_rate_limit_over_limit{domain=\"rl\",key1=\"once\"} 1",
+            "ratelimit_service_rate_limit_total_hits{domain=\"rl\",key1=\"generic_key_v\"} 0",
+            "ratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 2",
+            "ratelimit_service_response_time_seconds_count{grpc_method=\"ShouldRateLimit\"} 2",
+            "ratelimit_service_config_load_success 1",
+        ] {
+            assert!(page.body.lines().any(|found| found == line), "{line} is not in {}", page.body);
+        }
+        let bounds: Vec<&str> = page
+            .body
+            .lines()
+            .filter(|line| line.starts_with("ratelimit_service_response_time_seconds_bucket"))
+            .collect();
+        assert!(bounds[0].contains("le=\"0.00005\"") && bounds[9].contains("le=\"0.02\""), "{bounds:?}");
+        assert_eq!(get(&server.address("metrics"), "/metrics").await.status, 404);
+    });
+    server.stop();
+}
+
+#[test]
+fn reflection_and_kuadrant_are_off_by_default() {
+    let place = Place::new();
+    const CHECK: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit";
+    const REFLECT: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    for (args, kuadrant, reflection) in [("", 12, 12), ("--kuadrant --reflection", 0, 0)] {
+        let server = Server::start(&[&place.rules()], args);
+        block_on(async {
+            let mut grpc = Grpc::connect(&server.address("grpc")).await;
+            assert_eq!(grpc.call(CHECK, &bytes(ASK)).await.status, kuadrant);
+            // list_services
+            assert_eq!(grpc.call(REFLECT, b"\x3a\x01*").await.status, reflection);
+        });
+        server.stop();
+    }
+}

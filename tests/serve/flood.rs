@@ -1,0 +1,97 @@
+//! A flood of new values. A client controls values, so they must not make the process grow.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use crate::client::{Grpc, LIMIT, block_on};
+use crate::server::{Place, Server};
+
+const STORES: &str = "
+domain: rl
+tollgate: {}
+descriptors:
+  - key: compact
+    rate_limit: { unit: hour, requests_per_unit: 2 }
+  - key: keyed
+    rate_limit: { unit: hour, requests_per_unit: 2, store: keyed, max_keys: 20000 }
+  - key: sketch
+    rate_limit: { unit: hour, requests_per_unit: 2, store: sketch }
+";
+
+/// How long the flood takes. In the first half, every store fills up.
+const FLOOD: Duration = Duration::from_secs(60);
+const CONNECTIONS: u64 = 4;
+const CALLS: u64 = 16;
+/// The second half may exceed the first by this amount, because the allocator returns memory late.
+const SLACK: u64 = 4 << 20;
+
+/// Appends a field with a length.
+fn put(to: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+    to.push(number << 3 | 2);
+    let mut length = bytes.len();
+    while length > 127 {
+        to.push(u8::try_from(length & 127).unwrap() | 128);
+        length >>= 7;
+    }
+    to.push(u8::try_from(length).unwrap());
+    to.extend(bytes);
+}
+
+/// Returns a request with a new value for each store. Some values are long, and some are not UTF-8.
+fn request(number: u64) -> Vec<u8> {
+    let mut value = number.to_string().into_bytes();
+    match number % 64 {
+        0 => value.resize(8_192, b'x'),
+        1 => value.extend([0xff, 0xfe]),
+        _ => {}
+    }
+    let mut request = Vec::new();
+    put(&mut request, 1, b"rl");
+    for key in ["compact", "keyed", "sketch"] {
+        let (mut entry, mut descriptor) = (Vec::new(), Vec::new());
+        put(&mut entry, 1, key.as_bytes());
+        put(&mut entry, 2, &value);
+        put(&mut descriptor, 1, &entry);
+        put(&mut request, 2, &descriptor);
+    }
+    request
+}
+
+#[test]
+#[ignore = "takes a minute; .ci/run runs it"]
+#[expect(clippy::disallowed_methods, reason = "the server needs real time")]
+fn flood_of_new_values_keeps_memory_flat() {
+    let place = Place::new();
+    place.write("limits.yaml", STORES);
+    let server = Server::start(&[&place.rules()], "");
+    let start = server.resident_bytes();
+    let (began, mut halves, mut number) = (Instant::now(), [0; 2], 0);
+    block_on(async {
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS {
+            connections.push(Grpc::connect(&server.address("grpc")).await);
+        }
+        while began.elapsed() < FLOOD {
+            let first = number;
+            number += CONNECTIONS * CALLS;
+            let calls = (first..number).map(|number| {
+                let mut grpc = connections[usize::try_from(number % CONNECTIONS).unwrap()].clone();
+                async move { grpc.ok(LIMIT, &request(number)).await }
+            });
+            for answer in join_all(calls).await {
+                // Three statuses, and a code in front of them.
+                assert!(answer.len() > 10, "{answer:?}");
+            }
+            let half = &mut halves[usize::from(began.elapsed() > FLOOD / 2)];
+            *half = server.resident_bytes().max(*half);
+        }
+    });
+    let [warm, later] = halves;
+    println!(
+        "{number} new values in each store: {start} bytes at the start, then at most {warm}, then at most {later}"
+    );
+    assert!(number > 100_000, "only {number} values: the stores may not be full");
+    assert!(later <= warm + SLACK, "from {warm} to {later} bytes");
+    server.stop();
+}

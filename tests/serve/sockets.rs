@@ -1,0 +1,88 @@
+//! Unix sockets: their permissions, stale ones, and their end.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+
+use tokio::net::UnixStream;
+
+use crate::client::{ASK, Grpc, LIMIT, SERVING, block_on, bytes};
+use crate::server::{Place, Server, run};
+
+/// The faces of a server whose only gRPC face is a socket.
+const OTHERS: &str = "--http 127.0.0.1:0 --debug off --drain 0s";
+
+fn start(place: &Place, args: &str) -> Server {
+    let socket = place.path("socket");
+    let args = format!("--grpc-socket {} {OTHERS} {args}", socket.display());
+    Server::start_with(&[&place.rules()], &args, &[])
+}
+
+#[test]
+fn socket_answers_and_is_removed() {
+    let place = Place::new();
+    let server = start(&place, "");
+    let socket = place.path("socket");
+    // The socket replaces the port.
+    assert!(!server.start_line().contains("grpc on 0.0.0.0"), "{}", server.start_line());
+    assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o660);
+    block_on(async {
+        let mut grpc = Grpc::over(UnixStream::connect(&socket).await.unwrap()).await;
+        assert_eq!(grpc.health("ratelimit").await, SERVING);
+        grpc.ok(LIMIT, &bytes(ASK)).await;
+    });
+    server.stop();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn socket_mode_is_a_setting() {
+    let place = Place::new();
+    let server = start(&place, "--socket-mode 0600");
+    assert_eq!(place.path("socket").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    server.stop();
+}
+
+#[test]
+fn stale_socket_is_replaced() {
+    let place = Place::new();
+    drop(UnixListener::bind(place.path("socket")).unwrap());
+    assert!(place.path("socket").exists());
+    start(&place, "").stop();
+}
+
+#[test]
+fn socket_in_use_is_an_error() {
+    let place = Place::new();
+    let first = start(&place, "");
+    let socket = place.path("socket");
+    let again = format!("{} --grpc-socket {} {OTHERS}", place.rules().display(), socket.display());
+    run(&again, &[]).fails(1, &["another process listens there", "--grpc-socket"]);
+    block_on(async {
+        Grpc::over(UnixStream::connect(&socket).await.unwrap()).await.ok(LIMIT, &bytes(ASK)).await;
+    });
+    first.stop();
+}
+
+#[test]
+fn other_files_are_not_replaced() {
+    let place = Place::new();
+    place.write("socket", "text");
+    let args =
+        format!("{} --grpc-socket {} {OTHERS}", place.rules().display(), place.path("socket").display());
+    run(&args, &[]).fails(1, &["a file of another kind"]);
+    assert_eq!(std::fs::read_to_string(place.path("socket")).unwrap(), "text");
+}
+
+#[test]
+fn socket_of_a_successor_stays() {
+    let place = Place::new();
+    let first = start(&place, "");
+    std::fs::remove_file(place.path("socket")).unwrap();
+    let second = start(&place, "");
+    first.stop();
+    block_on(async {
+        let stream = UnixStream::connect(place.path("socket")).await.unwrap();
+        Grpc::over(stream).await.ok(LIMIT, &bytes(ASK)).await;
+    });
+    second.stop();
+}

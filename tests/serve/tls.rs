@@ -1,0 +1,312 @@
+//! TLS, client certificates, and certificates that change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    SanType,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+use tokio_rustls::TlsConnector;
+
+use crate::client::{ASK, Grpc, LIMIT, block_on, bytes, get, http, stat, wait_for_stat};
+use crate::server::{Place, Server, run};
+
+/// An authority that signs certificates.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, as PEM.
+#[derive(Clone)]
+pub(crate) struct Pair {
+    pub(crate) cert: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let mut params = CertificateParams::new([]).unwrap();
+        // Clients that trust two authorities need two names.
+        params
+            .distinguished_name
+            .push(DnType::CommonName, format!("authority {}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    pub(crate) fn issue(&self, names: &[SanType]) -> Pair {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.subject_alt_names = names.to_vec();
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let cert = params.signed_by(&key, &self.0).unwrap();
+        Pair { cert: cert.pem(), key: key.serialize_pem() }
+    }
+
+    pub(crate) fn server(&self) -> Pair {
+        self.issue(&[dns("localhost")])
+    }
+}
+
+pub(crate) fn dns(name: &str) -> SanType {
+    SanType::DnsName(name.try_into().unwrap())
+}
+
+fn uri(name: &str) -> SanType {
+    SanType::URI(name.try_into().unwrap())
+}
+
+/// Writes the certificate and the key of the server.
+pub(crate) fn install(place: &Place, pair: &Pair) {
+    place.write("tls.crt", &pair.cert);
+    place.write("tls.key", &pair.key);
+}
+
+fn start(place: &Place, args: &str) -> Server {
+    let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.path(name).display().to_string());
+    Server::start(&[&place.rules()], &format!("--tls-cert {cert} --tls-key {key} {args}"))
+}
+
+/// Connects with the trust in an authority, and with a certificate of its own.
+async fn connect(server: &Server, trusted: &Authority, own: Option<&Pair>) -> Result<Grpc, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(pair) => {
+            let chain = vec![CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TcpStream::connect(server.address("grpc")).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
+        .map_err(|error| error.to_string())?;
+    Grpc::try_over(stream).await.map_err(|error| error.to_string())
+}
+
+/// Connects and asks. With TLS 1.3, a client learns only then that the server refuses its certificate.
+async fn ask(server: &Server, trusted: &Authority, own: Option<&Pair>) -> Result<(), String> {
+    let mut grpc = connect(server, trusted, own).await?;
+    grpc.try_call(LIMIT, &bytes(ASK)).await.map(drop).map_err(|error| error.to_string())
+}
+
+/// Waits until a client is answered, or is not answered any more.
+pub(crate) async fn wait_for(server: &Server, trusted: &Authority, own: Option<&Pair>, answered: bool) {
+    for _ in 0..1_000 {
+        if ask(server, trusted, own).await.is_ok() == answered {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the answer stays {}: {}", !answered, server.log());
+}
+
+#[test]
+fn tls_face_answers_only_tls() {
+    let (place, authority) = (Place::new(), Authority::new());
+    install(&place, &authority.server());
+    let server = start(&place, "");
+    assert!(server.start_line().contains("with TLS"), "{}", server.start_line());
+    block_on(async {
+        ask(&server, &authority, None).await.unwrap();
+        assert!(ask(&server, &Authority::new(), None).await.is_err());
+        let plain = TcpStream::connect(server.address("grpc")).await.unwrap();
+        let plain = Grpc::try_over(plain).await;
+        assert!(plain.is_err() || plain.unwrap().try_call(LIMIT, &bytes(ASK)).await.is_err());
+        assert!(stat(&server.address("debug"), "tollgate_service_handshakes_failed_total").await >= 2);
+    });
+    server.stop();
+}
+
+#[test]
+fn clients_need_certificates_of_the_authority() {
+    let (place, authority, other) = (Place::new(), Authority::new(), Authority::new());
+    install(&place, &authority.server());
+    place.write("ca.crt", authority.pem());
+    let server = start(&place, &format!("--client-ca {}", place.path("ca.crt").display()));
+    block_on(async {
+        ask(&server, &authority, Some(&authority.issue(&[dns("gateway")]))).await.unwrap();
+        assert!(ask(&server, &authority, None).await.is_err());
+        assert!(ask(&server, &authority, Some(&other.issue(&[dns("gateway")]))).await.is_err());
+    });
+    server.stop();
+}
+
+#[test]
+fn clients_need_an_allowed_name() {
+    let (place, authority) = (Place::new(), Authority::new());
+    install(&place, &authority.server());
+    place.write("ca.crt", authority.pem());
+    let args = "--client-san gateway.example --client-san spiffe://example/gateway";
+    let server = start(&place, &format!("--client-ca {} {args}", place.path("ca.crt").display()));
+    block_on(async {
+        for (name, allowed) in [
+            (dns("gateway.example"), true),
+            (uri("spiffe://example/gateway"), true),
+            (dns("other.example"), false),
+            (uri("spiffe://example/gateway2"), false),
+            (dns("*.example"), false),
+        ] {
+            let own = authority.issue(std::slice::from_ref(&name));
+            assert_eq!(ask(&server, &authority, Some(&own)).await.is_ok(), allowed, "{name:?}");
+        }
+        let several = authority.issue(&[dns("a.example"), dns("gateway.example")]);
+        ask(&server, &authority, Some(&several)).await.unwrap();
+    });
+    server.stop();
+}
+
+#[test]
+fn changed_certificates_serve_new_connections() {
+    let (place, old, new) = (Place::new(), Authority::new(), Authority::new());
+    install(&place, &old.server());
+    let mut server = start(&place, "--log info");
+    block_on(async {
+        let mut before = connect(&server, &old, None).await.unwrap();
+        before.ok(LIMIT, &bytes(ASK)).await;
+        install(&place, &new.server());
+        wait_for(&server, &new, None, true).await;
+        assert!(ask(&server, &old, None).await.is_err());
+        // The old connection lives on.
+        before.ok(LIMIT, &bytes(ASK)).await;
+    });
+    server.wait_for_line("tls.crt are in force");
+    server.stop();
+}
+
+#[test]
+fn mismatched_pair_keeps_the_old_one() {
+    let (place, authority) = (Place::new(), Authority::new());
+    install(&place, &authority.server());
+    let mut server = start(&place, "");
+    block_on(async {
+        let next = Authority::new();
+        let pair = next.server();
+        place.write("tls.crt", &pair.cert);
+        wait_for_stat(&server.address("debug"), "tollgate_service_tls_reload_errors_total", 1).await;
+        ask(&server, &authority, None).await.unwrap();
+        server.wait_for_line("cannot be used together");
+        place.write("tls.key", &pair.key);
+        wait_for(&server, &next, None, true).await;
+    });
+    server.stop();
+}
+
+#[test]
+fn removed_authority_stops_its_clients() {
+    let (place, old, new) = (Place::new(), Authority::new(), Authority::new());
+    install(&place, &old.server());
+    place.write("ca.crt", old.pem());
+    let server = start(&place, &format!("--client-ca {}", place.path("ca.crt").display()));
+    let (theirs, ours) = (old.issue(&[dns("a")]), new.issue(&[dns("a")]));
+    block_on(async {
+        ask(&server, &old, Some(&theirs)).await.unwrap();
+        // Both, and then only the new one.
+        place.write("ca.crt", old.pem() + &new.pem());
+        wait_for(&server, &old, Some(&ours), true).await;
+        ask(&server, &old, Some(&theirs)).await.unwrap();
+        place.write("ca.crt", new.pem());
+        wait_for(&server, &old, Some(&theirs), false).await;
+        ask(&server, &old, Some(&ours)).await.unwrap();
+    });
+    server.stop();
+}
+
+#[test]
+fn incomplete_files_keep_the_old_ones() {
+    let (place, authority) = (Place::new(), Authority::new());
+    install(&place, &authority.server());
+    place.write("ca.crt", authority.pem());
+    let mut server = start(&place, &format!("--client-ca {}", place.path("ca.crt").display()));
+    let (own, debug) = (authority.issue(&[dns("a")]), server.address("debug"));
+    block_on(async {
+        let mut errors = 0;
+        for name in ["ca.crt", "tls.crt", "tls.key"] {
+            let whole = std::fs::read(place.path(name)).unwrap();
+            for part in [None, Some(0), Some(whole.len() / 2)] {
+                match part {
+                    None => std::fs::remove_file(place.path(name)).unwrap(),
+                    Some(end) => place.write(name, &whole[..end]),
+                }
+                errors += 1;
+                wait_for_stat(&debug, "tollgate_service_tls_reload_errors_total", errors).await;
+                ask(&server, &authority, Some(&own)).await.unwrap();
+                assert!(ask(&server, &authority, None).await.is_err());
+            }
+            place.write(name, whole);
+            wait_for_stat(&debug, "tollgate_service_tls_reload_total", errors / 3).await;
+        }
+    });
+    server.wait_for_line("cannot read");
+    server.stop();
+}
+
+#[test]
+fn plain_json_beside_tls_must_be_asked_for() {
+    const ASK_JSON: &str = r#"{"domain":"rl","descriptors":[{"entries":[{"key":"once","value":"x"}]}]}"#;
+    let (place, authority) = (Place::new(), Authority::new());
+    install(&place, &authority.server());
+    let asked = start(&place, "");
+    block_on(async {
+        assert_eq!(http(&asked.address("http"), "POST", "/json", ASK_JSON).await.status, 200);
+    });
+    asked.stop();
+    if std::net::TcpListener::bind("0.0.0.0:8080").is_err() {
+        println!("SKIPPED: another process listens on 8080, the default port of HTTP");
+        return;
+    }
+    let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.path(name).display().to_string());
+    let faces = "--grpc 127.0.0.1:0 --debug off --drain 0s";
+    let args = format!("{faces} --tls-cert {cert} --tls-key {key}");
+    let server = Server::start_with(&[&place.rules()], &args, &[]);
+    block_on(async {
+        let refused = http("127.0.0.1:8080", "POST", "/json", ASK_JSON).await;
+        assert_eq!(refused.status, 403);
+        assert!(refused.body.contains("--http"), "{}", refused.body);
+        assert_eq!(get("127.0.0.1:8080", "/healthcheck").await.status, 200);
+    });
+    server.stop();
+}
+
+#[test]
+fn certificates_that_do_not_match_end_the_start() {
+    let (place, authority) = (Place::new(), Authority::new());
+    install(&place, &authority.server());
+    place.write("tls.key", authority.server().key);
+    let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.path(name).display().to_string());
+    run(&format!("{} --tls-cert {cert} --tls-key {key}", place.rules().display()), &[])
+        .fails(1, &["cannot be used together", &cert, &key]);
+}
+
+#[test]
+fn socket_stays_plain_beside_tls() {
+    let (place, authority) = (Place::new(), Authority::new());
+    install(&place, &authority.server());
+    let socket = place.path("socket");
+    let server = start(&place, &format!("--grpc-socket {}", socket.display()));
+    block_on(async {
+        let stream = tokio::net::UnixStream::connect(&socket).await.unwrap();
+        Grpc::over(stream).await.ok(LIMIT, &bytes(ASK)).await;
+    });
+    server.stop();
+}
