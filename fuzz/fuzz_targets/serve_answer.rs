@@ -1,0 +1,85 @@
+//! Fuzzes the rate limit service from the bytes of a message to the bytes of the answer. No bytes cause a panic. Every
+//! request that the protocol permits has an answer, whatever its texts and numbers are.
+
+#![no_main]
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use libfuzzer_sys::fuzz_target;
+use prost::Message;
+use tollgate::http::{Dialect, Fields};
+use tollgate::rules::Rules;
+
+#[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
+#[path = "../../src/bin/tollgate/serve/answer/mod.rs"]
+mod answer;
+#[allow(dead_code, unused_imports)]
+#[path = "../../src/bin/tollgate/serve/proto/mod.rs"]
+mod proto;
+
+use answer::{Answerer, Entry, LimitHeaders, Names, Settings};
+use proto::{Code, RateLimitRequest, RateLimitResponse};
+
+const RULES: &str = "
+domain: rl
+tollgate: { charging: count-denials }
+descriptors:
+  - { key: foo, rate_limit: { unit: minute, requests_per_unit: 10 } }
+  - { key: generic_key, value: v*, metadata: { a: { b: 1 } }, rate_limit: { name: n, unit: second, requests_per_unit: 2 } }
+  - { key: remote_address, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 0 } }
+  - { key: other, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 5, algorithm: gcra } }
+  - { key: '*', rate_limit: { unlimited: true } }
+  - key: remote_address
+    value: 127.0.0.1
+    descriptors:
+      - { key: generic_key, rate_limit: { unit: week, requests_per_unit: 4294967295, store: keyed, max_keys: 100 } }
+";
+
+/// One service with few parts in its answers, and one with all.
+static SERVICES: LazyLock<[Answerer; 2]> = LazyLock::new(|| {
+    let rules = || Rules::from_yaml(RULES).unwrap_or_else(|error| panic!("{error}"));
+    let three = Settings { limit_headers: LimitHeaders::Three(Names::default()), ..Settings::default() };
+    let all = Settings {
+        limit_headers: LimitHeaders::Dialect(Fields::new(Dialect::Draft11)),
+        retry_after: true,
+        dynamic_metadata: true,
+        problem_body: true,
+        negative_hits: true,
+        ..Settings::default()
+    };
+    [three, all].map(|settings| Answerer::new(rules().into(), settings))
+});
+
+fuzz_target!(|input: &[u8]| {
+    let Some((first, message)) = input.split_first() else { return };
+    let Ok(request) = RateLimitRequest::decode(message) else { return };
+    let entry = Entry::ALL[usize::from(first >> 1) % Entry::ALL.len()];
+    let service = &SERVICES[usize::from(first & 1)];
+    let descriptors = request.descriptors.len();
+    let answer = service.answer(request, entry, Instant::now()).now_or_never();
+    match answer.expect("rules of this process do not wait") {
+        Ok(answer) => {
+            let code = Code::try_from(answer.overall_code).expect("the code exists");
+            assert_ne!(code, Code::Unknown, "gateways admit a request on it");
+            assert_eq!(answer.statuses.len(), if entry == Entry::Report { 0 } else { descriptors });
+            for status in &answer.statuses {
+                let is_over = status.code == Code::OverLimit as i32;
+                assert!(is_over || status.code == Code::Ok as i32);
+                assert!(!is_over || status.limit_remaining == 0);
+                assert_eq!(status.current_limit.is_some(), status.duration_until_reset.is_some());
+                assert!(status.duration_until_reset.is_none_or(|left| left.seconds >= 1 && left.nanos == 0));
+            }
+            for header in &answer.response_headers_to_add {
+                assert!(header.value.bytes().all(|byte| (0x20..0x7f).contains(&byte)), "{header:?}");
+            }
+            let bytes = answer.encode_to_vec();
+            assert_eq!(RateLimitResponse::decode(&bytes[..]), Ok(answer));
+        }
+        Err(status) => {
+            use tonic::Code::{InvalidArgument, Unimplemented};
+            assert!(matches!(status.code(), InvalidArgument | Unimplemented), "{status:?}");
+        }
+    }
+});

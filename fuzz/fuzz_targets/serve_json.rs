@@ -1,0 +1,48 @@
+//! Fuzzes the rate limit service from a body in JSON to the answer in JSON. No body causes a panic. What serde_json does not
+//! parse is refused, and each status has its form of body.
+
+#![no_main]
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use libfuzzer_sys::fuzz_target;
+use tollgate::rules::Rules;
+
+#[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
+#[path = "../../src/bin/tollgate/serve/answer/mod.rs"]
+mod answer;
+#[path = "../../src/bin/tollgate/serve/json/mod.rs"]
+mod json;
+#[allow(dead_code, unused_imports)]
+#[path = "../../src/bin/tollgate/serve/proto/mod.rs"]
+mod proto;
+
+use answer::{Answerer, Settings};
+
+const RULES: &str = "
+domain: rl
+descriptors:
+  - { key: foo, rate_limit: { name: n, unit: minute, requests_per_unit: 10 } }
+  - { key: '*', metadata: { a: [1, 2.5, null, { b: true }] }, rate_limit: { unlimited: true } }
+";
+
+static SERVICE: LazyLock<Answerer> = LazyLock::new(|| {
+    let rules = Rules::from_yaml(RULES).unwrap_or_else(|error| panic!("{error}"));
+    Answerer::new(rules.into(), Settings { dynamic_metadata: true, ..Settings::default() })
+});
+
+fuzz_target!(|body: &[u8]| {
+    let response = json::answer(&SERVICE, body, Instant::now()).now_or_never();
+    let response = response.expect("rules of this process do not wait");
+    let told: serde_json::Value = serde_json::from_slice(response.body()).expect("the answer is JSON");
+    match response.status().as_u16() {
+        200 => assert_eq!(told["overallCode"], "OK"),
+        429 => assert_eq!(told["overallCode"], "OVER_LIMIT"),
+        400 => assert!(told["code"].is_u64() && told["message"].is_string()),
+        status => panic!("status {status}"),
+    }
+    let parsed = serde_json::from_slice::<serde_json::Value>(body);
+    assert!(response.status() == 400 || parsed.is_ok_and(|value| value.is_object()));
+});
