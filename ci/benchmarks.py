@@ -23,7 +23,7 @@ README, REASONS = ROOT / "README.md", ROOT / "benches/reasons.json"
 # The results of the peers in the build that servers should use. Without this file, the page has only the default build.
 SERVER = "peers_server"
 PROFILES = {"peers": "release", SERVER: "server"}
-BENCHES = ("peers", "sketches", "policies", "rules", "layer", "redis", "accuracy", "sketch_accuracy")
+BENCHES = ("peers", "sketches", "policies", "rules", "layer", "redis", "serve", "accuracy", "sketch_accuracy")
 COMPACT, BATCHES, KEYED = "tollgate compact", "tollgate compact, batches of 16", "tollgate keyed"
 GOVERNOR = "governor + ahash"
 COMPARED = ["floor", COMPACT, BATCHES, KEYED, GOVERNOR, "governor", "quota", "rate-net", "pingora-limits Rate"]
@@ -210,6 +210,15 @@ def chart_files(data):
                 "Honest keys' latency under a flood of new keys", "Lower is better. Wide: while another core floods the store. Dotted: without the flood.",
                 lines, "percentile of the honest keys' checks", "nanoseconds, logarithmic", y_log=True,
                 x_ticks=sorted(text), x_text=lambda x: text[x], second=quiet)
+    serve = data.get("serve")
+    if serve:
+        of = {}
+        for row in serve["rows"]:
+            if row["descriptors"]:
+                of.setdefault(row["subject"], []).append((row["descriptors"], row["cpu_us"][2]))
+        files["serve.svg"] = charts.chart(
+            "What a request to the service costs", "Lower is better. Processor time of the server; the floor answers a constant.",
+            [(subject, sorted(points)) for subject, points in of.items()], "descriptors of a request", "microseconds a request", x_log=True, y_zero=True)
     accuracy = data.get("sketch_accuracy")
     if accuracy:
         of = {}
@@ -281,6 +290,30 @@ def flood_section(data):
     return ("## Under a flood\n\nOne thread checks *honest keys*, a fixed set of keys. Another thread may flood the same store with new keys. Turns without and with the flood alternate. "
             "The table has the time of the honest keys' checks with the flood, divided by the time without it. Each figure is the median of "
             f"the ratios of {builds[0][0]['rounds']} pairs of turns, with its 95 % confidence interval by order statistics.\n\n" + markdown(head, rows))
+
+
+def serve_section(data):
+    """Returns what the service needs beside its floor, and its latency."""
+    serve = data.get("serve")
+    if not serve:
+        return ""
+    machine = serve["machine"]
+    floors = {row["shape"]: row for row in serve["rows"] if "ratio_cpu" not in row}
+    quartiles = lambda five: f"{figure(five[2])} ({figure(five[1])} to {figure(five[3])})"  # noqa: E731
+    rows = [[row["shape"], f"{row['requests_per_s'][2]:,.0f}", quartiles(row["ratio_requests_per_s"]), figure(row["cpu_us"][2]),
+             figure(floors[row["shape"]]["cpu_us"][2]), quartiles(row["ratio_cpu"])] for row in serve["rows"] if "ratio_cpu" in row]
+    milliseconds = lambda five: f"{figure(five[2] / 1e3)} ({figure(five[1] / 1e3)} to {figure(five[3] / 1e3)})"  # noqa: E731
+    late = [[f"{figure(100 * row['share'])} %" + (f", {row['reloads']} reloads of 10,000 rules" if row["reloads"] else ""), row["subject"], f"{row['rate']:,}",
+             *(milliseconds(row[name]) for name in ("p50_us", "p99_us", "p99_9_us", "worst_us", "pause_us")), f"{row['later_than_20_ms']:,} of {row['requests']:,}"] for row in serve["latency"]]
+    return ("## The service\n\n`tollgate serve` is measured beside a *floor*: a server of tonic with the same messages, which answers a constant and decides nothing. `h2load` "
+            "loads them in turns over 8 connections with 32 concurrent requests each. The server has one core, and the load has another. Each ratio is of two runs that follow each other, "
+            f"and the brackets contain the quartiles of {serve['rounds']} such pairs of {serve['requests']:,} requests each. The bytes of all answers are checked. This bench ran on {machine['date']} "
+            f"(load average before: {machine['load_average']}).\n\n"
+            + markdown(["request", "requests a second", "of the floor's", "CPU, µs", "the floor's, µs", "CPU against the floor"], rows)
+            + "\nThe latency at steady rates, in milliseconds. 100 % is the most requests with one descriptor in the table above. `benches/serve/load.rs` asks at even distances, and counts from "
+            "the time at which a request is due. *Pause* is the longest time in which the client, which never sleeps, did not run: the machine or the client's own work took it. Each figure is "
+            "the median of the rounds, with the quartiles.\n\n"
+            + markdown(["load", "server", "requests a second", "p50", "p99", "p99.9", "latest", "pause", "later than 20 ms"], late, 2))
 
 
 def ours(subject):
@@ -383,6 +416,7 @@ def noise(peers):
 ABOUT = {
     "keys.svg": "Cost by number of keys", "threads.svg": "Checks a second by threads, 1,000 keys", "threads_word.svg": "Checks a second by threads, one word",
     "denials.svg": "Cost by share of denials", "accuracy.svg": "Wrong denials by memory", "flood.svg": "Latency under a flood",
+    "serve.svg": "Cost of a request to the service by number of descriptors",
 }
 
 
@@ -391,7 +425,8 @@ def page(data, reasons, pictures):
     machine, versions = peers["machine"], peers["versions"]
     parts = ["# Benchmarks\n",
              "<!-- Written by ci/benchmarks.py from benches/results: do not edit. -->\n",
-             "This page compares Tollgate with its *peers*, other Rust crates that limit or count. One run on one machine measured all figures. The benches of this repository "
+             "This page compares Tollgate with its *peers*, other Rust crates that limit or count. One run on one machine measured all figures"
+             + (", except those of the service" if "serve" in data else "") + ". The benches of this repository "
              "call each peer as its documentation recommends. A run has several rounds, and each round measures all subjects of a scenario. Each ratio is taken within one round, "
              "so trust the ratios more than the nanoseconds. `benches/results` has every row as JSON; `counts` in `peers.json` describes what each row measures.\n"]
     two = SERVER in data
@@ -408,6 +443,9 @@ def page(data, reasons, pictures):
     shared = shared_section(data)
     if shared:
         parts.append(shared)
+    service = serve_section(data)
+    if service:
+        parts.append(service)
     losing = losses(data)
     parts.append("## Where we lose\n\nThis table has each row in which Tollgate is slower than the best peer of its scenario, or uses more memory. The worst row is first. Some peers do less. "
                  "pingora-limits counts in fixed memory and never denies. governor never removes a key by itself. The figure in brackets is the number of threads."

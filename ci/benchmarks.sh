@@ -53,6 +53,8 @@ bench layer layer
 # Without a redis-server this bench prints a note and has no figures.
 bench redis redis
 front_now=''
+# Without h2load this bench prints a note and has no figures.
+run ci/serve_bench.py $quick --json "$out/serve.json"
 scale=1
 [ -z "$quick" ] || scale=16
 run cargo run --quiet --profile bench --all-features --example accuracy -- --json target/benchmarks/accuracy.json "$scale"

@@ -31,6 +31,7 @@ STYLES = {
     "conservative update": ("#56b4e9", "", "disc", 3),
     "doorkeeper and conservative update": ("#0072b2", "", "disc", 3),
     "clock alone": ("#6e7781", "5 4", "none", 2),
+    "tollgate serve": ("#0072b2", "", "disc", 3),
 }
 
 

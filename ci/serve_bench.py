@@ -1,0 +1,369 @@
+#!/usr/bin/env python3
+"""Measures `tollgate serve` beside its floor, a server of tonic with the same messages that answers a constant (benches/serve).
+
+    ci/serve_bench.py [--quick] [--json FILE] [--shape WORDS]
+
+Builds both, and loads them in turns with h2load (Debian's nghttp2-client): the server on one core, the load on another. A gRPC error looks
+like a success to h2load, so each run checks the bytes of the answers. For latency, benches/serve/load.rs asks at a fixed rate. Without h2load, prints a line that begins with SKIPPED.
+"""
+import argparse
+import datetime
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from statistics import median, quantiles
+
+ROOT = Path(__file__).resolve().parent.parent
+METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+OURS, FLOOR, LOAD = "tollgate serve", "floor", "load"
+LIMIT, NAME = 1_000_000_000, "per-address"
+OK, OVER_LIMIT = 1, 2
+HOUR, DAY = 3, 4
+CLIENTS, STREAMS = 8, 32
+TICKS = os.sysconf("SC_CLK_TCK")
+SERVER_CORE, LOAD_CORE = sorted(os.sched_getaffinity(0))[0], sorted(os.sched_getaffinity(0))[-1]
+RELOAD_EVERY = 2.0
+
+
+# Messages.
+
+def varint(value):
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value) if value else b""
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def request(descriptors, domain="bench"):
+    entries = lambda pairs: b"".join(field(1, field(1, key) + field(2, value)) for key, value in pairs)  # noqa: E731
+    return field(1, domain) + b"".join(field(2, entries(pairs)) for pairs in descriptors)
+
+
+def answer(code, statuses):
+    return field(1, code) + b"".join(field(2, status) for status in statuses)
+
+
+def status(code, limit, unit, left, seconds, name=NAME):
+    return field(1, code) + field(2, field(1, limit) + field(2, unit) + field(3, name)) + field(3, left) + field(4, field(1, seconds))
+
+
+PASSED = status(OK, LIMIT, HOUR, LIMIT - 1, 1)
+
+
+# Shapes: what is asked, and by which rules it is answered.
+
+def rule(limit=LIMIT, unit="hour", more=""):
+    return f"rate_limit: {{ unit: {unit}, requests_per_unit: {limit}, algorithm: gcra, name: {NAME}{more} }}"
+
+
+def nested(keys, leaf):
+    """Returns the rules of descriptors whose entries have these keys."""
+    text = "domain: bench\ntollgate: {}\ndescriptors:\n"
+    for depth, key in enumerate(keys):
+        pad = "  " * (2 * depth + 1)
+        text += f"{pad}- key: {key}\n" + (f"{pad}  descriptors:\n" if depth + 1 < len(keys) else f"{pad}  {leaf}\n")
+    return text
+
+
+def many(count, limit=LIMIT):
+    tenants = "".join(f"  - key: tenant\n    value: tenant-{i}\n    {rule(limit)}\n" for i in range(count))
+    return "domain: bench\ntollgate: {}\ndescriptors:\n" + tenants
+
+
+KEYS = ["route", "method", "user", "remote_address"]
+ADDRESS = ("remote_address", "192.0.2.17")
+
+
+def pairs(count, index):
+    values = ["checkout", "POST", "alice@example.org"]
+    return [*zip(KEYS[-count:-1], values), ("remote_address", f"192.0.2.{index}")]
+
+
+class Shape:
+    def __init__(self, name, rules, asked, answered, *, tls=False, redis=False):
+        self.name, self.rules, self.tls, self.redis = name, rules, tls, redis
+        self.request, self.answer = asked, answered
+
+
+ONE, FOUR, SIXTEEN = "1 descriptor of 1 entry", "4 descriptors of 2 entries", "16 descriptors of 4 entries"
+DESCRIPTORS = {ONE: 1, FOUR: 4, SIXTEEN: 16}
+SHAPES = [
+    Shape(ONE, nested(KEYS[-1:], rule()), request([[ADDRESS]]), answer(OK, [PASSED])),
+    Shape(FOUR, nested(KEYS[-2:], rule()), request([pairs(2, i) for i in range(4)]), answer(OK, [PASSED] * 4)),
+    Shape(SIXTEEN, nested(KEYS, rule()), request([pairs(4, i) for i in range(16)]), answer(OK, [PASSED] * 16)),
+    Shape("all refused", nested(KEYS[-1:], rule(1, "day")), request([[ADDRESS]]),
+          answer(OVER_LIMIT, [status(OVER_LIMIT, 1, DAY, 0, 86_000)])),
+    Shape("unknown domain", nested(KEYS[-1:], rule()), request([[ADDRESS]], "other"), answer(OK, [field(1, OK)])),
+    Shape("10,000 rules", many(10_000), request([[("tenant", "tenant-7777")]]), answer(OK, [PASSED])),
+    Shape("TLS", nested(KEYS[-1:], rule()), request([[ADDRESS]]), answer(OK, [PASSED]), tls=True),
+    Shape("leases from Redis", nested(KEYS[-1:], rule(more=", store: redis")), request([[ADDRESS]]), answer(OK, [PASSED]), redis=True),
+]
+
+
+# Processes.
+
+def pinned(core):
+    return {"preexec_fn": lambda: os.sched_setaffinity(0, {core})}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Process:
+    """A server that is pinned to its core, and stopped at the end."""
+
+    def __init__(self, command, port, **options):
+        self.port, self.lines = port, []
+        self.child = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **options)
+        threading.Thread(target=lambda: self.lines.extend(self.child.stderr), daemon=True).start()
+        end = time.monotonic() + 30
+        while True:
+            try:
+                return socket.create_connection(("127.0.0.1", port), 1).close()
+            except OSError:
+                if self.child.poll() is not None or time.monotonic() > end:
+                    self.stop()
+                    sys.exit(f"{command[0]} does not listen: {''.join(self.lines)}")
+                time.sleep(0.02)
+
+    def cpu_s(self):
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def stop(self):
+        self.child.kill()
+        self.child.wait()
+
+
+class Scene:
+    """One shape: both servers, and the body of a request."""
+
+    def __init__(self, shape, folder):
+        self.shape, self.folder = shape, folder
+        self.rules, self.body = folder / "rules.yaml", folder / "body"
+        self.rules.write_text(shape.rules)
+        self.body.write_bytes(b"\0" + len(shape.request).to_bytes(4, "big") + shape.request)
+        self.redis = None
+        ports = [free_port() for _ in range(3)]
+        ours = [BINARIES[OURS], "serve", self.rules, "--grpc", f"127.0.0.1:{ports[0]}", "--http", "off", "--debug", "off", "--log", "info"]
+        floor = [BINARIES[FLOOR], f"127.0.0.1:{ports[1]}", shape.answer.hex()]
+        if shape.tls:
+            cert, key = certificate(folder)
+            ours += ["--tls-cert", cert, "--tls-key", key]
+            floor += [cert, key]
+        if shape.redis:
+            command = ["redis-server", "--port", ports[2], "--bind", "127.0.0.1", "--save", "", "--dir", folder]
+            self.redis = Process(command, ports[2], **pinned(LOAD_CORE))
+            ours += ["--redis", f"redis://127.0.0.1:{ports[2]}"]
+        environment = {name: value for name, value in os.environ.items() if name == "PATH"}
+        self.servers = {
+            OURS: Process(ours, ports[0], env=environment, **pinned(SERVER_CORE)),
+            FLOOR: Process(floor, ports[1], env=environment, **pinned(SERVER_CORE)),
+        }
+
+    def load(self, server, *options):
+        """Loads a server, and returns what h2load says and its CPU time."""
+        url = f"{'https' if self.shape.tls else 'http'}://127.0.0.1:{server.port}{METHOD}"
+        command = ["h2load", "-t", "1", "-c", str(CLIENTS), "-m", str(STREAMS), "-H", "content-type: application/grpc", "-H", "te: trailers",
+                   "-d", str(self.body), *map(str, options), url]
+        before = os.times()
+        done = subprocess.run(command, capture_output=True, text=True, check=True, **pinned(LOAD_CORE))
+        after = os.times()
+        cpu = after.children_user + after.children_system - before.children_user - before.children_system
+        return done.stdout, cpu
+
+    def turn(self, subject, requests):
+        """Returns the figures of one run with a number of requests."""
+        server = self.servers[subject]
+        before = server.cpu_s()
+        said, load_cpu = self.load(server, "-n", requests)
+        cpu = server.cpu_s() - before
+        self.check(subject, said, requests)
+        amount, unit = re.search(r"finished in ([\d.]+)(us|ms|s),", said).groups()
+        seconds = float(amount) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+        return {"requests_per_s": requests / seconds, "cpu_us": 1e6 * cpu / requests, "server_busy": cpu / seconds, "load_busy": load_cpu / seconds}
+
+    def check(self, subject, said, requests):
+        """Ends the program if not all requests had the expected answer."""
+        succeeded = int(re.search(r"(\d+) succeeded", said).group(1))
+        data = int(re.search(r"\((\d+)\) data", said).group(1))
+        expected = requests * (5 + len(self.shape.answer))
+        # A process that leases units knows how many of its own units are left, so the number has fewer digits.
+        least = expected if not self.shape.redis else 0.9 * expected
+        if succeeded != requests or not least <= data <= expected:
+            sys.exit(f"{self.shape.name}, {subject}: {succeeded} of {requests} requests succeeded, with {data} bytes instead of {expected}")
+
+    def stop(self):
+        for process in (*self.servers.values(), self.redis):
+            if process:
+                process.stop()
+
+
+def certificate(folder):
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                    "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert, key
+
+
+# Measuring.
+
+def spread(values):
+    """Returns the least value, the quartiles and the greatest value."""
+    if len(values) == 1:
+        return values * 5
+    return [min(values), *quantiles(values, n=4, method="inclusive"), max(values)]
+
+
+def measure(shape, rounds, requests):
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(shape, Path(folder))
+        try:
+            turns = {FLOOR: [], OURS: []}
+            for subject in turns:
+                scene.turn(subject, max(2_000, requests // 20))
+            for number in range(rounds):
+                # Each subject is first in half of the rounds.
+                for subject in (FLOOR, OURS) if number % 2 == 0 else (OURS, FLOOR):
+                    turns[subject].append(scene.turn(subject, requests))
+        finally:
+            scene.stop()
+    rows = [{"shape": shape.name, "descriptors": DESCRIPTORS.get(shape.name), "subject": subject} | {name: spread([turn[name] for turn in found]) for name in found[0]}
+            for subject, found in turns.items()]
+    ratios = {name: spread([ours[name] / floor[name] for ours, floor in zip(turns[OURS], turns[FLOOR])]) for name in ("requests_per_s", "cpu_us")}
+    rows[1] |= {"ratio_requests_per_s": ratios["requests_per_s"], "ratio_cpu": ratios["cpu_us"]}
+    for row in rows:
+        print(f"{shape.name}, {row['subject']}: {row['requests_per_s'][2]:,.0f} requests/s, {row['cpu_us'][2]:.2f} µs of CPU, "
+              f"server {row['server_busy'][2]:.0%} busy, load {row['load_busy'][2]:.0%}"
+              + (f"; {ratios['requests_per_s'][2]:.3f} of the floor's requests, {ratios['cpu_us'][2]:.3f} of its CPU time" if row is rows[1] else ""), flush=True)
+    return rows
+
+
+def latency(shape, share, rate, rounds, seconds, reload=False):
+    """Returns the latency of the floor and of ours at a rate, in turns, in microseconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(shape, Path(folder))
+        ended = threading.Event()
+        reloader = threading.Thread(target=reload_until, args=(scene.rules, ended))
+        turns = {FLOOR: [], OURS: []}
+        try:
+            for subject in turns:
+                scene.turn(subject, 2_000)
+            if reload:
+                reloader.start()
+            for _ in range(rounds):
+                for subject, found in turns.items():
+                    server = scene.servers[subject]
+                    before, began = server.cpu_s(), time.monotonic()
+                    command = [BINARIES[LOAD], f"127.0.0.1:{server.port}", shape.request.hex(), int(rate), seconds, len(shape.answer)]
+                    said = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, text=True, check=True, **pinned(LOAD_CORE)).stdout
+                    found.append(json.loads(said) | {"server_busy": (server.cpu_s() - before) / (time.monotonic() - began)})
+            ended.set()
+            reloads = sum("the rules changed" in line for line in scene.servers[OURS].lines)
+        finally:
+            ended.set()
+            scene.stop()
+    if reload and reloads == 0:
+        sys.exit("no reload happened")
+    rows = []
+    for subject, found in turns.items():
+        row = {"subject": subject, "share": share, "rate": int(rate), "reloads": reloads if subject == OURS else 0}
+        row |= {name: sum(turn[name] for turn in found) for name in ("requests", "later_than_20_ms")}
+        row |= {name: spread([turn[name] for turn in found]) for name in ("p50_us", "p99_us", "p99_9_us", "worst_us", "pause_us", "server_busy")}
+        rows.append(row)
+        print(f"{row['rate']:,} requests/s, {subject}: " + ", ".join(f"{name} {row[name][2]:,.0f}" for name in ("p50_us", "p99_us", "p99_9_us", "worst_us", "pause_us"))
+              + f"; server {row['server_busy'][2]:.0%} busy; {row['later_than_20_ms']} of {row['requests']:,} later than 20 ms; {row['reloads']} reloads", flush=True)
+    return rows
+
+
+def reload_until(rules, ended):
+    """Replaces the rules again and again: each load changes all limits."""
+    number = 0
+    while not ended.wait(RELOAD_EVERY):
+        number += 1
+        changed = rules.with_suffix(".new")
+        changed.write_text(many(10_000, LIMIT + number))
+        changed.rename(rules)
+
+
+def targets(rows, latencies):
+    found = []
+
+    def add(target, bound, value):
+        value = {"q1": value[1], "median": value[2], "q3": value[3]} if isinstance(value, list) else {"median": value}
+        found.append({"target": target, "bound": bound, "value": value, "holds": value["median"] <= bound})
+
+    ours = {row["shape"]: row for row in rows if row["subject"] == OURS}
+    for name, least in ((ONE, 0.9), (FOUR, 0.85)):
+        if name in ours:
+            add(f"serve, {name}: the floor's requests per second against ours", 1 / least, [1 / x for x in reversed(ours[name]["ratio_requests_per_s"])])
+            add(f"serve, {name}: CPU time per request against the floor's", 1.15, ours[name]["ratio_cpu"])
+    for row in latencies:
+        if row["subject"] == FLOOR:
+            continue
+        if row["reloads"]:
+            add("serve, while 10,000 rules are loaded again: the latest answer, ms", 20, row["worst_us"][4] / 1e3)
+        elif row["share"] == 0.5:
+            add("serve, at 50 % of the most requests: p99.9, ms", 2, [x / 1e3 for x in row["p99_9_us"]])
+        elif row["share"] == 0.8:
+            add("serve, at 80 % of the most requests: the latest answer, ms", 20, row["worst_us"][4] / 1e3)
+    return found
+
+
+def machine():
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    said = lambda *command: subprocess.run(command, capture_output=True, text=True).stdout.strip()  # noqa: E731
+    return {"date": datetime.date.today().isoformat(), "cpu": models[0] if models else "unknown", "cores": os.cpu_count(),
+            "rustc": said("rustc", "--version"), "h2load": said("h2load", "--version"), "load_average": " ".join(Path("/proc/loadavg").read_text().split()[:3])}
+
+
+parser = argparse.ArgumentParser(description="Measures `tollgate serve` beside its floor.")
+parser.add_argument("--quick", action="store_true", help="few and short rounds, which only test the steps")
+parser.add_argument("--json", type=Path, help="where the figures are written")
+parser.add_argument("--shape", help="only the shapes whose name contains these words, and no latency")
+parser.add_argument("--rounds", type=int)
+arguments = parser.parse_args()
+missing = [program for program in ("h2load", "openssl", "redis-server") if not shutil.which(program)]
+if "h2load" in missing or SERVER_CORE == LOAD_CORE:
+    print("SKIPPED: the bench of the service needs h2load (Debian's nghttp2-client) and two cores")
+    sys.exit(0)
+for command in (["--features", "serve", "--bin", "tollgate"], ["-p", "tollgate-serve-floor"]):
+    subprocess.run(["cargo", "build", "--quiet", "--release", *command], cwd=ROOT, check=True)
+target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+BINARIES = {OURS: target / "tollgate", FLOOR: target / "tollgate-serve-floor", LOAD: target / "tollgate-serve-load"}
+rounds, requests, seconds = (1, 5_000, 3) if arguments.quick else (7, 100_000, 4)
+rounds = arguments.rounds or rounds
+report = {"machine": machine(), "quick": arguments.quick, "rounds": rounds, "requests": requests, "rows": [], "latency": []}
+for shape in SHAPES:
+    lacks = ("openssl" if shape.tls else "redis-server" if shape.redis else "") in missing
+    if lacks:
+        print(f"SKIPPED: {shape.name} needs {'openssl' if shape.tls else 'redis-server'}")
+    elif not arguments.shape or arguments.shape in shape.name:
+        report["rows"] += measure(shape, rounds, requests)
+if not arguments.shape:
+    most = next(row for row in report["rows"] if row["subject"] == OURS)["requests_per_s"][2]
+    for share in (0.25, 0.5, 0.8):
+        report["latency"] += latency(SHAPES[0], share, share * most, rounds, seconds)
+    report["latency"] += latency(SHAPES[5], 0.5, 0.5 * most, rounds, seconds, reload=True)
+report["targets"] = targets(report["rows"], report["latency"])
+if arguments.json:
+    arguments.json.write_text(json.dumps(report))
