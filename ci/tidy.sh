@@ -7,7 +7,7 @@ complain() { printf '%s\n%s\n' "$1" "$2" >&2; bad=1; }
 # Lists the code files, without models, exhaustive checks and tests.
 code() { find "${1:-src}" -name '*.rs' ! -path '*/models/*' ! -path '*/exhaustive/*' ! -name models.rs ! -name tests.rs ! -path '*/tests/*' | sort; }
 
-stray=$(grep -rnE '(std|core|loom)::sync::atomic' src --include='*.rs' | grep -v '^src/base/sync.rs:' || true)
+stray=$(grep -rnE '(std|core|loom)::sync::atomic' src --include='*.rs' | grep -vE '^src/(base/sync.rs:|bin/)' || true)
 [ -z "$stray" ] || complain 'Use the atomics of src/base/sync.rs:' "$stray"
 
 long=$(find src tests benches fuzz/fuzz_targets examples -name '*.rs' -exec wc -l {} + | awk '$2 != "total" && $1 > 700 {print "  " $2 ": " $1}')
