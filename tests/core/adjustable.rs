@@ -519,6 +519,22 @@ mod regressions {
         );
     }
 
+    /// The second change is as of a time before the first. So the debt was further ahead than a burst, and the compact
+    /// table took its state for one from an earlier round.
+    #[test]
+    fn debt_survives_changes_out_of_order() {
+        for step in 0..400 {
+            let at = |us: u64| START + Duration::from_micros(1_000 * step + us);
+            let quota = Quota::per_second(1);
+            let limiter = build(Gcra::new(quota), &clock()).compact().unwrap().adjustable();
+            assert!(limiter.check_at("alice", 1, at(0)).is_allowed());
+            for change_us in [3_000, 2_700] {
+                limiter.set_quota_at(&quota, Carry::Proportional, at(change_us)).unwrap();
+            }
+            assert!(limiter.check_at("alice", 1, at(8_600)).is_denied(), "{step} ms");
+        }
+    }
+
     /// A new key of an adaptive bucket starts with less than a full burst. The missing part is not a debt.
     #[test]
     fn new_adaptive_keys_carry_no_debt() {

@@ -37,8 +37,10 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 return Ok(());
             }
             // The state was made at `then_ns`.
-            let raised_ns = self.covering_ns(word, at.now_ns, left).max(then_ns);
-            self.newest.raise(raised_ns, |now_ns| word.last_ns(now_ns));
+            self.newest.raise(at.now_ns.max(then_ns), |now_ns| word.last_ns(now_ns));
+            if left > self.horizon {
+                self.newest.raise_to(self.covering_ns(word, at.now_ns, left));
+            }
             let newcomer = PendingInsert { place, next: place.word(state), started };
             self.insert(word, newcomer, (slot, seen, ahead), at)
         });
