@@ -32,6 +32,9 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// its own charge may then be carried over. The kind of algorithm stays the same: windows stay aligned, and a
     /// sub-window counter keeps its number of parts.
     ///
+    /// A request may have read its time before the change, and be decided after it. If its time is at most one second
+    /// before the change, it is decided as of the change.
+    ///
     /// # Memory
     /// The limiter keeps the old states until the next change or [`RateLimiter::forget_past`], so its memory doubles
     /// for that time. A change is *paid* once time has paid the largest debt that it can have carried over. If the

@@ -311,6 +311,35 @@ fn quota_change_at_given_time() {
     assert_eq!(limiter.peek_at("alice", 1, at(20)).remaining(), 15);
 }
 
+/// A check that was held up during changes is decided as of a time before them. It is admitted no second time in a
+/// window that has ended.
+#[test]
+fn check_dated_before_changes_gets_no_more_windows() {
+    let quota = Quota::per_second(10);
+    let at = |ms: u64| START + Duration::from_millis(ms);
+    for changes in 1..=3 {
+        let admitted = |check: &dyn Fn(u64) -> Decision, change: &dyn Fn(u64)| -> u64 {
+            let all = |ms: u64| (0..20).map(|_| u64::from(check(ms).is_allowed())).sum::<u64>();
+            let before = all(999);
+            (0..changes).for_each(|number| change(1_001 + number));
+            before + all(999) + all(1_010)
+        };
+        let direct = build(FixedWindow::new(quota), &clock()).direct().adjustable();
+        let keyed = build(FixedWindow::new(quota), &clock()).keyed::<u8>().adjustable();
+        let compact = build(FixedWindow::new(quota), &clock()).compact().unwrap().adjustable();
+        let change = |ms| direct.set_quota_at(&quota, Carry::Proportional, at(ms)).unwrap();
+        assert_eq!(admitted(&|ms| direct.check_at(1, at(ms)), &change), 20, "direct, {changes} changes");
+        let change = |ms| keyed.set_quota_at(&quota, Carry::Proportional, at(ms)).unwrap();
+        assert_eq!(admitted(&|ms| keyed.check_at(&1, 1, at(ms)), &change), 20, "keyed, {changes} changes");
+        let change = |ms| compact.set_quota_at(&quota, Carry::Proportional, at(ms)).unwrap();
+        assert_eq!(
+            admitted(&|ms| compact.check_at(&1, 1, at(ms)), &change),
+            20,
+            "compact, {changes} changes"
+        );
+    }
+}
+
 #[test]
 fn adjustable_limiter_in_joint_check() {
     let clock = clock();

@@ -128,6 +128,10 @@ impl Carry {
     }
 }
 
+/// Callers' times may be behind the time of a change by this much. A caller with times further behind has a clock of its
+/// own, and would wait too long for that time.
+const MOST_LAG_NS: u64 = 1_000_000_000;
+
 /// The longest chain of pending generations, for a store that cannot list all of its debts.
 const MOST_PENDING: u32 = 64;
 
@@ -141,6 +145,8 @@ pub(crate) struct Generation<S> {
 #[derive(Debug)]
 struct HeldStore<S> {
     number: u64,
+    /// The time of the change that put the store in force, in nanoseconds.
+    since_ns: u64,
     store: S,
     /// The largest debt of any key, if it was larger than the burst of the key; otherwise 0.
     largest_debt: AtomicU64,
@@ -161,7 +167,7 @@ struct Past<S> {
 impl<S: Migrate> Generation<S> {
     /// The first generation of a store.
     pub(crate) fn first(store: S) -> Self {
-        Self::new(0, store, None)
+        Self::new((0, 0), store, None)
     }
 
     /// The generation after this one, in force from `when` on. It carries the debts of the keys over.
@@ -196,7 +202,7 @@ impl<S: Migrate> Generation<S> {
             let (paid_until_ns, counted_debt) = (AtomicU64::new(paid_until_ns), AtomicU64::new(0));
             Some(Past { last, carry, at_ns, paid_until_ns, counted_debt })
         };
-        Ok(Self::new(self.held.number + 1, store, from))
+        Ok(Self::new((self.held.number + 1, at_ns), store, from))
     }
 
     /// Whether keys can still owe a debt that was carried over.
@@ -209,10 +215,10 @@ impl<S: Migrate> Generation<S> {
         &self.held.store
     }
 
-    fn new(number: u64, store: S, from: Option<Past<S>>) -> Self {
+    fn new((number, since_ns): (u64, u64), store: S, from: Option<Past<S>>) -> Self {
         // Debts beyond the burst from before this store became adjustable can have any size.
         let largest_debt = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
-        Self { held: Arc::new(HeldStore { number, store, largest_debt }), from }
+        Self { held: Arc::new(HeldStore { number, since_ns, store, largest_debt }), from }
     }
 
     /// A copy of this generation without its past.
@@ -293,6 +299,15 @@ impl<S: Migrate> Generation<S> {
         now_ns < past.paid_until_ns.load(Ordering::Relaxed)
     }
 
+    /// The time of a request that this generation decides. A request that was held up may have read its time before the
+    /// change. It is decided as of the change, since debts that were paid by then are not carried over.
+    #[inline]
+    fn time_here(&self, when: CheckTime) -> CheckTime {
+        let since_ns = self.held.since_ns;
+        let lag_ns = since_ns.saturating_sub(when.ns());
+        if lag_ns == 0 || lag_ns > MOST_LAG_NS { when } else { CheckTime::from_ns(since_ns) }
+    }
+
     /// Takes over the debt of a key that has no state here yet. Returns a denial if there is no room for the key.
     #[inline]
     fn take_over<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> Option<Decision>
@@ -319,6 +334,7 @@ impl<S: Migrate> Generation<S> {
     where
         S: Inherit<Q>,
     {
+        let when = self.time_here(when);
         if let Some(refusal) = self.take_over(key, when) {
             return refusal.for_cost(cost);
         }
@@ -337,6 +353,7 @@ impl<S: Migrate> Generation<S> {
     where
         S: Inherit<Q>,
     {
+        let when = self.time_here(when);
         match self.take_over(key, when) {
             Some(refusal) => refusal.for_cost(cost),
             None => self.held.store.peek(self.held.store.prepare(key), when, cost),
