@@ -72,8 +72,8 @@ fn with<A: CompactAlgorithm>(round: &mut Round<'_>, kind: Kind, algorithm: A) ->
     let clock = ManualClock::new(Timestamp::from_nanos(START));
     let builder = RateLimiter::builder(algorithm).clock(clock.clone()).hasher(Seeded(round.random.next()));
     match round.random.below(3) {
-        0 => changed_under_load(round, &builder.direct().adjustable(), (kind, 1), &clock),
-        1 => changed_under_load(round, &builder.keyed::<u32>().adjustable(), (kind, 8), &clock),
+        0 => changed_under_load(round, &builder.direct().adjustable(), "direct", (kind, 1), &clock),
+        1 => changed_under_load(round, &builder.keyed::<u32>().adjustable(), "keyed", (kind, 8), &clock),
         _ => {
             let overflow = if kind == Kind::Sliding {
                 Overflow::Forget
@@ -82,7 +82,7 @@ fn with<A: CompactAlgorithm>(round: &mut Round<'_>, kind: Kind, algorithm: A) ->
             };
             let limiter = builder.capacity(Capacity::memory(1 << 15)).overflow(overflow).compact();
             let limiter = limiter.map_err(|error| error.to_string())?.adjustable();
-            changed_under_load(round, &limiter, (kind, 8), &clock)
+            changed_under_load(round, &limiter, &format!("compact {overflow:?}"), (kind, 8), &clock)
         }
     }
 }
@@ -95,6 +95,7 @@ fn with<A: CompactAlgorithm>(round: &mut Round<'_>, kind: Kind, algorithm: A) ->
 fn changed_under_load(
     round: &mut Round<'_>,
     limiter: &dyn Changing,
+    store: &str,
     (kind, keys): (Kind, u64),
     clock: &ManualClock,
 ) -> Found {
@@ -137,7 +138,7 @@ fn changed_under_load(
     let largest = largest.into_iter().max().unwrap_or(0);
     let oracle = kind.oracle(Spec::new(largest, PERIOD_NS));
     let what = format!(
-        "{kind:?} whose quota changes, up to {largest} a second, proportional {is_proportional}, {keys} keys, {} threads",
+        "{kind:?}, {store}, whose quota changes, up to {largest} a second, proportional {is_proportional}, {keys} keys, {} threads",
         round.threads
     );
     // A tick of the compact store is at most a 256th of a unit's time. Under the smallest quota, that is a period.
