@@ -63,20 +63,22 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
         self.thread.block_on(self.inner.look_async(key, cost))
     }
 
-    /// See [`WriteBackBook::succeed`](super::book::WriteBackBook::succeed).
     /// See [`WriteBackLimiter::look`].
     pub(crate) fn look_here<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
         self.inner.look(key, cost)
     }
 
+    /// See [`WriteBackLimiter::spend_held`].
     pub(crate) fn spend_held(&self, key: &str, cost: u64) -> u64 {
         self.inner.spend_held(key, cost)
     }
 
+    /// See [`WriteBackLimiter::decide_without_server`].
     pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
         self.inner.decide_without_server(key, cost)
     }
 
+    /// See [`WriteBackBook::succeed`](super::book::WriteBackBook::succeed).
     pub(crate) fn succeed(&self) {
         self.inner.succeed();
     }
