@@ -1,10 +1,13 @@
-//! The parts that all other modules use: the sync shim, clocks, the time of a check, quotas, decisions and memory.
+//! The parts that all other modules use: the sync shim, clocks, the time of a check, quotas, decisions, memory and its
+//! reclamation.
 
 pub(crate) mod check_time;
 pub(crate) mod clock;
 pub(crate) mod decision;
 pub(crate) mod memory;
 pub(crate) mod quota;
+#[cfg(feature = "std")]
+pub(crate) mod reclaim;
 pub(crate) mod sync;
 
 /// Returns the upper 64 bits of a 128-bit product.

@@ -21,9 +21,9 @@ pub(crate) use core::sync::atomic::{
 pub(crate) use std::sync::{Condvar, Mutex};
 
 #[cfg(all(tollgate_loom, not(tollgate_shuttle)))]
-use loom as modelled;
+pub(crate) use loom as modelled;
 #[cfg(tollgate_shuttle)]
-use shuttle as modelled;
+pub(crate) use shuttle as modelled;
 
 #[cfg(tollgate_loom)]
 pub(crate) use modelled::sync::atomic::{
@@ -69,7 +69,7 @@ pub(crate) const fn thread_number() -> usize {
 /// the other's write.
 ///
 /// On x86-64 every read-modify-write is already such a fence, so only the compiler must not reorder the accesses
-/// (crossbeam-epoch's `pin` relies on the same fact).
+/// (crossbeam-epoch relies on the same fact).
 #[inline]
 pub(crate) fn fence_after_rmw() {
     // Ordering: SeqCst, here and below; pairs with the same fence in the other thread.
@@ -85,6 +85,37 @@ pub(crate) fn fence_after_rmw() {
 pub(crate) fn full_fence() {
     // Ordering: SeqCst; see `fence_after_rmw`.
     fence(Ordering::SeqCst);
+}
+
+/// Keeps the compiler from moving accesses of the calling thread across this place. The processor may still do so, unless
+/// another thread orders it; see `base/reclaim/barrier.rs`.
+#[cfg(feature = "std")]
+#[inline(always)]
+pub(crate) fn compiler_fence() {
+    // Ordering: SeqCst; pairs with the barrier that the system carries out.
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// A cell whose accesses loom checks.
+#[cfg(all(tollgate_loom, not(tollgate_shuttle)))]
+pub(crate) use loom::cell::UnsafeCell;
+
+/// A cell with loom's interface.
+#[cfg(all(feature = "std", any(not(tollgate_loom), tollgate_shuttle)))]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+
+#[cfg(all(feature = "std", any(not(tollgate_loom), tollgate_shuttle)))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(core::cell::UnsafeCell::new(value))
+    }
+
+    /// Passes a pointer to the value. The caller must ensure that no other thread uses the value meanwhile.
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, use_it: impl FnOnce(*mut T) -> R) -> R {
+        use_it(self.0.get())
+    }
 }
 
 /// Returns how many threads can run at the same time, if the system reports it. Callers divide shared state by this
@@ -152,173 +183,6 @@ impl<T> Swap<T> {
         let newest = values.len() - 1;
         drop(values);
         self.present.store(newest, Ordering::Release);
-    }
-}
-
-/// Deferred reclamation. Outside the models it is crossbeam-epoch.
-///
-/// Nothing that is retired after a guard was taken is freed before that guard is dropped.
-#[cfg(all(feature = "std", not(tollgate_loom)))]
-pub(crate) mod epoch {
-    use std::cell::Cell;
-
-    /// A thread collects once in this number of calls. One collection frees at least eight times as many items.
-    const COLLECTED: u32 = 64;
-
-    thread_local! {
-        static RETIRED: Cell<u32> = const { Cell::new(0) };
-    }
-
-    /// Pins the calling thread while it exists.
-    pub(crate) struct Guard(crossbeam_epoch::Guard);
-
-    /// Pins the calling thread.
-    #[inline]
-    pub(crate) fn pin() -> Guard {
-        Guard(crossbeam_epoch::pin())
-    }
-
-    impl Guard {
-        /// Calls `free` with `ptr` and `part` once no currently pinned thread can hold that part.
-        ///
-        /// # Safety
-        /// If no thread that pins from now on can reach the part, then it must be sound to call `free` with these
-        /// arguments once, on any thread, at any later time. The caller must ensure that no such thread can reach the
-        /// part.
-        pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, free: unsafe fn(*mut T, usize)) {
-            // SAFETY: the caller's duty is exactly this function's contract.
-            unsafe {
-                self.0.defer_unchecked(move || free(ptr, part));
-            }
-        }
-
-        /// Frees retired items, in one of 64 calls of a thread. A caller that retires many items must call this
-        /// function, because crossbeam-epoch itself collects only once in 128 pins. Do not call it while an item is
-        /// being freed, because a collection may allocate.
-        pub(crate) fn collect_sometimes(&self) {
-            // A thread that is ending does not collect.
-            let retired = RETIRED.try_with(|retired| retired.replace(retired.get().wrapping_add(1)));
-            if retired.is_ok_and(|retired| retired % COLLECTED == COLLECTED - 1) {
-                self.0.flush();
-            }
-        }
-
-        /// Unpins and pins again, so that items retired in the meantime can be freed. The caller must not use any
-        /// pointer that it found before.
-        pub(crate) fn repin(&mut self) {
-            self.0.repin();
-        }
-    }
-}
-
-/// In the models an item is freed as soon as no thread is pinned. (crossbeam-epoch itself would have more
-/// interleavings than the models.) The module remembers each retired item until then, so that a second retire of the
-/// same item fails the model.
-#[cfg(tollgate_loom)]
-pub(crate) mod epoch {
-    use std::cell::RefCell;
-
-    use super::{AtomicUsize, Ordering, modelled};
-
-    /// Orders the accesses of a thread before its unpin before the accesses of threads that pin later, as
-    /// crossbeam-epoch does.
-    struct Order {
-        /// Whether anything was retired; an atomic of the standard library. Until then nothing is freed, so no order
-        /// is needed.
-        needed: std::sync::atomic::AtomicBool,
-        unpins: AtomicUsize,
-    }
-
-    modelled::lazy_static! {
-        static ref ORDER: Order = Order { needed: false.into(), unpins: AtomicUsize::new(0) };
-    }
-
-    fn order() {
-        if ORDER.needed.load(Ordering::Relaxed) {
-            // Ordering: AcqRel. An unpin releases the thread's work, and every later pin acquires it.
-            ORDER.unpins.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    struct Retired {
-        ptr: *mut (),
-        part: usize,
-        free: unsafe fn(*mut (), usize),
-    }
-
-    #[derive(Default)]
-    struct Epoch {
-        pinned: usize,
-        retired: Vec<Retired>,
-        /// The number of items retired since the last `take_retired`.
-        count: usize,
-    }
-
-    thread_local! {
-        // A loom execution runs all its threads on one OS thread, so the model's threads share this value.
-        static EPOCH: RefCell<Epoch> = RefCell::default();
-    }
-
-    /// Pins the calling thread while it exists.
-    pub(crate) struct Guard(());
-
-    /// Pins the calling thread.
-    pub(crate) fn pin() -> Guard {
-        EPOCH.with_borrow_mut(|epoch| epoch.pinned += 1);
-        order();
-        Guard(())
-    }
-
-    impl Guard {
-        /// Calls `free` with `ptr` and `part` once no thread is pinned.
-        ///
-        /// # Safety
-        /// The same contract as `retire` outside the models.
-        pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, free: unsafe fn(*mut T, usize)) {
-            // SAFETY: all thin pointers have one layout, and `free` is called only with this pointer.
-            let free =
-                unsafe { std::mem::transmute::<unsafe fn(*mut T, usize), unsafe fn(*mut (), usize)>(free) };
-            EPOCH.with_borrow_mut(|epoch| {
-                let is_this = |other: &Retired| other.ptr == ptr.cast() && other.part == part;
-                assert!(!epoch.retired.iter().any(is_this), "a node is retired at most once");
-                epoch.retired.push(Retired { ptr: ptr.cast(), part, free });
-                epoch.count += 1;
-            });
-            ORDER.needed.store(true, Ordering::Relaxed);
-        }
-
-        /// Does nothing: the models free at each last unpin.
-        #[expect(clippy::unused_self, reason = "the same signature as outside the models")]
-        pub(crate) fn collect_sometimes(&self) {}
-
-        /// Unpins and pins again, as outside the models.
-        pub(crate) fn repin(&mut self) {
-            *self = pin();
-        }
-    }
-
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            // A panic ends the model, so nothing needs to be freed.
-            if std::thread::panicking() {
-                return;
-            }
-            order();
-            let unpinned = |epoch: &mut Epoch| {
-                epoch.pinned -= 1;
-                if epoch.pinned == 0 { std::mem::take(&mut epoch.retired) } else { Vec::new() }
-            };
-            for Retired { ptr, part, free } in EPOCH.with_borrow_mut(unpinned) {
-                // SAFETY: the contract of `retire`: no thread was pinned when these items were taken.
-                unsafe { free(ptr, part) };
-            }
-        }
-    }
-
-    /// Returns how many items were retired since the last call, and starts a new model.
-    #[cfg(test)]
-    pub(crate) fn take_retired() -> usize {
-        EPOCH.with_borrow_mut(|epoch| std::mem::take(&mut epoch.count))
     }
 }
 

@@ -82,7 +82,7 @@ fn single_checks_of_new_keys_leave_no_garbage() {
     assert!(garbage < 20_000, "{garbage} of 200,000 keys were removed and still in memory");
 }
 
-/// Garbage is freed once in 128 pins, at most 512 pieces at a time. In the past a batch of any size was one pin.
+/// Keys are freed by the calls that remove keys, a few batches at a time. In the past a batch of any size was one pin.
 #[test]
 fn batches_of_new_keys_leave_no_garbage() {
     let garbage = least(|| garbage_of_batches(256));

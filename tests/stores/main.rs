@@ -15,4 +15,5 @@ mod differing_clocks;
 mod keyed_garbage;
 mod keyed_store;
 mod late_times;
+mod reclamation;
 mod stale_clocks;

@@ -15,6 +15,7 @@ mod charges;
 mod check_all;
 mod compact;
 mod lease;
+mod reclamation;
 #[cfg(feature = "rules")]
 mod rules;
 mod sketch;

@@ -7,7 +7,7 @@ use crate::algorithm::Algorithm;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
-use crate::base::sync::epoch;
+use crate::base::reclaim;
 use crate::store::op::{CarriedOver, CarryOver, Debts, Inherit, Migrate, Rebuild};
 use crate::store::state::{Action, Request};
 
@@ -66,7 +66,7 @@ where
     /// Makes room under the cap as of `when`, the time of the call.
     fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
         let hash = self.hasher.hash_one(key);
-        let guard = epoch::pin();
+        let guard = reclaim::pin();
         let ask = Request { algorithm: &self.algorithm, action: Action::Seed, now_ns: at_ns, cost: units };
         if self.live(key, hash, &guard).is_some_and(|node| node.state.apply(&ask).is_ok()) {
             return None;

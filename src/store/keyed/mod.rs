@@ -42,7 +42,7 @@ use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::base::sync::epoch::{self, Guard};
+use crate::base::reclaim::{self, Guard};
 use crate::base::sync::{AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
 
@@ -204,7 +204,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        self.charge_hashed(algorithm, key, hash, now_ns, cost, &epoch::pin())
+        self.charge_hashed(algorithm, key, hash, now_ns, cost, &reclaim::pin())
     }
 
     #[inline(always)]
@@ -239,7 +239,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        let guard = epoch::pin();
+        let guard = reclaim::pin();
         let action = Action::Apply(operation);
         let ask = Request { algorithm: &self.algorithm, action, now_ns, cost };
         if let Some(node) = self.table.get(hash, &guard, |held| key.is(held))
@@ -448,7 +448,7 @@ where
         Q: Lookup<K> + ?Sized,
     {
         let hash = self.hasher.hash_one(key);
-        self.live(key, hash, &epoch::pin()).is_some()
+        self.live(key, hash, &reclaim::pin()).is_some()
     }
 
     pub(crate) fn remove<Q>(&self, key: &Q) -> bool
@@ -456,7 +456,7 @@ where
         Q: Lookup<K> + ?Sized,
     {
         let hash = self.hasher.hash_one(key);
-        let guard = epoch::pin();
+        let guard = reclaim::pin();
         let Some(held) = self.held(key, hash, &guard) else {
             return false;
         };
@@ -541,7 +541,7 @@ where
     ) where
         Q: 'k,
     {
-        let mut guard = epoch::pin();
+        let mut guard = reclaim::pin();
         let mut requests = requests.peekable();
         while requests.peek().is_some() {
             let mut batch = [None; BATCH];
@@ -560,7 +560,7 @@ where
     }
 
     fn peek(&self, (key, hash): (&Q, u64), at: CheckTime, cost: u64) -> Decision {
-        let guard = epoch::pin();
+        let guard = reclaim::pin();
         self.live(key, hash, &guard)
             .and_then(|node| node.state.peek(&self.algorithm, at.ns(), cost).ok())
             .unwrap_or_else(|| self.fresh_peek(at.ns(), cost))
@@ -568,7 +568,7 @@ where
 
     #[inline(always)]
     fn decide(&self, (key, hash): (&Q, u64), at: CheckTime, cost: u64) -> KeyedTicket<'_, K, A> {
-        let guard = epoch::pin();
+        let guard = reclaim::pin();
         let found = self.table.get(hash, &guard, |held| key.is(held)).and_then(|node| {
             let admission = node.state.prepare(&self.algorithm, at.ns(), cost).ok()?;
             Some((NonNull::from(node), admission))
@@ -583,7 +583,7 @@ where
 
     /// Returns 0 for a key that was removed.
     fn refund(&self, (key, hash): (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        let (guard, refund) = (epoch::pin(), Refund { charge, units, now_ns: at.ns() });
+        let (guard, refund) = (reclaim::pin(), Refund { charge, units, now_ns: at.ns() });
         let node = self.live(key, hash, &guard);
         node.and_then(|node| node.state.refund(&self.algorithm, &refund).ok()).unwrap_or(0)
     }

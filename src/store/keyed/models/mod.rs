@@ -8,7 +8,7 @@ use crate::base::sync::thread;
 
 use super::*;
 use crate::base::quota::Quota;
-use crate::base::sync::epoch::take_retired;
+use crate::base::reclaim::take_retired;
 use crate::base::sync::explore_long;
 use crate::store::op::Store as _;
 
@@ -93,7 +93,7 @@ fn control_storing_a_word_makes_two_nodes() {
         // The shard already has an index.
         assert!(check(&store, 0, 100) && store.remove(&0));
         let insert = |store: &Store| {
-            let guard = epoch::pin();
+            let guard = reclaim::pin();
             let hash = store.prepare(&1).1;
             match store.table.find(hash, &guard, |held| *held == 1) {
                 Ok(held) => {
@@ -227,7 +227,7 @@ fn insert_racing_rebuild(rebuild: fn(&Store, u64, &Guard)) {
         assert!(check(&store, 0, 100));
         let hash = store.prepare(&0).1;
         let grow = move |s: &Store| {
-            rebuild(s, hash, &epoch::pin());
+            rebuild(s, hash, &reclaim::pin());
             true
         };
         let (a, _) = both(&store, |s| check(s, 1, 100), grow);
@@ -255,14 +255,14 @@ fn removal_racing_rebuild(unlink: fn(&Store, &Held<'_, u64, ()>, &Guard)) {
         assert!(check(&store, 0, 100));
         let hash = store.prepare(&0).1;
         let remove = move |store: &Store| {
-            let guard = epoch::pin();
+            let guard = reclaim::pin();
             let held = store.held(&0, hash, &guard).expect("no other thread removes it");
             assert!(held.node.state.kill() == Kill::Done);
             unlink(store, &held, &guard);
         };
-        both(&store, remove, move |s| s.table.rebuild_now(hash, &epoch::pin()));
+        both(&store, remove, move |s| s.table.rebuild_now(hash, &reclaim::pin()));
         assert_eq!(store.len(), 0);
-        assert_eq!(store.table.filled(&epoch::pin()), 0, "a removed node's word is in no index");
+        assert_eq!(store.table.filled(&reclaim::pin()), 0, "a removed node's word is in no index");
     });
 }
 
@@ -302,7 +302,7 @@ fn node_memory_is_reused_after_readers_unpin() {
 #[should_panic(expected = "Causality violation")]
 fn control_immediate_reuse_charges_other_key() {
     reuse_racing_a_reader(|store| {
-        let guard = epoch::pin();
+        let guard = reclaim::pin();
         let held = store.held(&0, store.prepare(&0).1, &guard).expect("no other thread removes it");
         assert!(held.node.state.kill() == Kill::Done);
         store.table.free_at_once(&held, &guard);

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-use crate::base::sync::epoch::{self, Guard};
+use crate::base::reclaim::{self, Guard};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, thread_number};
 use crate::store::state::KeyState;
 
@@ -235,8 +235,9 @@ impl<K, T> Directory<K, T> {
         let first = entry.load(Ordering::Relaxed);
         entry.store(first.map_addr(|address| address | 1), Ordering::Relaxed);
         let directory = Arc::as_ptr(self).cast_mut();
+        let bytes = Segment::<K, T>::segments_in_block(block) * size_of::<Segment<K, T>>();
         // SAFETY: a thread that pins from now on cannot reach the block. Only one exchange closes it.
-        unsafe { guard.retire(directory, WHOLE | block as usize, free_block) };
+        unsafe { guard.retire(directory, WHOLE | block as usize, bytes, free_block) };
     }
 }
 
@@ -403,8 +404,8 @@ impl<K, T> Nodes<K, T> {
     ///
     /// # Safety
     /// No other thread may use the node or find it in an index.
-    pub(super) unsafe fn own(&self, number: u64) -> NewNode<'_, K, T> {
-        NewNode { directory: &self.directory, number }
+    pub(super) unsafe fn own<'s>(&'s self, number: u64, guard: &'s Guard) -> NewNode<'s, K, T> {
+        NewNode { directory: &self.directory, number, guard }
     }
 
     /// Returns the node of this number to its segment.
@@ -416,12 +417,13 @@ impl<K, T> Nodes<K, T> {
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let part = number as usize;
         // SAFETY: a block with a node is not closed, and it keeps the directory alive. The caller guarantees the rest.
-        unsafe { guard.retire(Arc::as_ptr(&self.directory).cast_mut(), part, free) };
-        guard.collect_sometimes();
+        unsafe {
+            guard.retire(Arc::as_ptr(&self.directory).cast_mut(), part, size_of::<KeyNode<K, T>>(), free);
+        }
     }
 
     /// Writes a node into memory.
-    pub(super) fn place(&self, node: KeyNode<K, T>, guard: &Guard) -> NewNode<'_, K, T> {
+    pub(super) fn place<'s>(&'s self, node: KeyNode<K, T>, guard: &'s Guard) -> NewNode<'s, K, T> {
         let stripe = &self.stripes[thread_number() % self.stripes.len()];
         loop {
             // Ordering: Acquire, as for the entry of the block that contains this segment.
@@ -431,7 +433,7 @@ impl<K, T> Nodes<K, T> {
                 // SAFETY: only this call has taken the place, and the place is below NODES.
                 unsafe { (*segment.nodes[place].get()).write(node) };
                 let number = u64::from(current) << PLACE_BITS | place as u64;
-                return NewNode { directory: &self.directory, number };
+                return NewNode { directory: &self.directory, number, guard };
             }
             let next = self.hold_another(stripe, guard);
             let release = match stripe.current.compare_exchange(
@@ -475,7 +477,7 @@ impl<K, T> Nodes<K, T> {
 
 impl<K, T> Drop for Nodes<K, T> {
     fn drop(&mut self) {
-        let guard = epoch::pin();
+        let guard = reclaim::pin();
         for stripe in &self.stripes {
             let current = stripe.current.load(Ordering::Relaxed);
             if current != NONE {
@@ -501,21 +503,20 @@ fn split(number: u64) -> (u32, usize) {
 /// # Safety
 /// A thread took the place of the node and wrote it, and no thread uses the node any more. `directory` is from an
 /// [`Arc`] that a block keeps.
-unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
-    // Pinned, because another thread may close the block after the bit is cleared.
-    let guard = epoch::pin();
+unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize, guard: &Guard) {
     let (id, place) = split(number as u64);
     // SAFETY: by the caller's guarantee, the block keeps the directory, which is not dropped here. The node is written,
     // and no thread uses it any more.
     unsafe {
         let directory = ManuallyDrop::new(Arc::from_raw(directory.cast_const()));
-        let Some(segment) = directory.segment(id, &guard) else {
+        // The guard keeps the block, which another thread may close after the bit is cleared.
+        let Some(segment) = directory.segment(id, guard) else {
             debug_assert!(false, "a block with a node is in the directory");
             return;
         };
         let node = segment.nodes[place].get();
         let dropped = catch_unwind(AssertUnwindSafe(|| (*node).assume_init_drop()));
-        directory.release(id, 1 << place, &guard);
+        directory.release(id, 1 << place, guard);
         // Not dropped, because the drop of a panic payload may panic too.
         dropped.unwrap_or_else(forget);
     }
@@ -525,7 +526,7 @@ unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
 ///
 /// # Safety
 /// The block was closed, no thread uses it any more, and this is called only once for it.
-unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize) {
+unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize, _guard: &Guard) {
     #[expect(clippy::cast_possible_truncation, reason = "drops the bit that marks a block")]
     let block = block as u32;
     // SAFETY: `open` has forgotten this reference and this block, which has this length. The caller guarantees the
@@ -546,6 +547,7 @@ unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize) {
 pub(super) struct NewNode<'s, K, T> {
     directory: &'s Arc<Directory<K, T>>,
     number: u64,
+    guard: &'s Guard,
 }
 
 impl<K, T> NewNode<'_, K, T> {
@@ -564,6 +566,6 @@ impl<K, T> Drop for NewNode<'_, K, T> {
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let number = self.number as usize;
         // SAFETY: the node was written when it was placed, and no other thread knows it.
-        unsafe { free(Arc::as_ptr(self.directory).cast_mut(), number) };
+        unsafe { free(Arc::as_ptr(self.directory).cast_mut(), number, self.guard) };
     }
 }

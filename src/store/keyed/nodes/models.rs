@@ -15,14 +15,14 @@ fn open_while_closing(close: fn(&Arc<Blocks>, &Guard)) {
     explore(3, move || {
         let directory = Arc::new(Blocks::new());
         directory.len.store(OTHER + 1, Ordering::Relaxed);
-        assert!(directory.open(ONE, &epoch::pin()));
+        assert!(directory.open(ONE, &reclaim::pin()));
         let other = Arc::clone(&directory);
-        let closing = thread::spawn(move || close(&other, &epoch::pin()));
-        let opened = directory.open(OTHER, &epoch::pin());
+        let closing = thread::spawn(move || close(&other, &reclaim::pin()));
+        let opened = directory.open(OTHER, &reclaim::pin());
         closing.join().unwrap();
-        let opened = opened || directory.open(OTHER, &epoch::pin());
+        let opened = opened || directory.open(OTHER, &reclaim::pin());
         assert!(opened, "a segment that no thread uses can be opened again");
-        let guard = epoch::pin();
+        let guard = reclaim::pin();
         let segment = directory.segment(OTHER, &guard).expect("an open segment is in the directory");
         assert_eq!(segment.take(), Some(0));
         directory.release(OTHER, 1, &guard);

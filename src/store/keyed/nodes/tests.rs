@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::sync::epoch::pin;
+use crate::base::reclaim::pin;
 
 type Witnesses = Nodes<Arc<()>, ()>;
 
@@ -56,7 +56,6 @@ fn many_nodes_are_dense_and_memory_is_reused() {
 #[test]
 fn empty_blocks_are_freed() {
     let (witness, allocator) = (Arc::new(()), Witnesses::new(1));
-    // A thread keeps the last few items that it retired, until it retires more items or ends.
     std::thread::scope(|scope| {
         let work = || {
             let guard = pin();
@@ -66,12 +65,14 @@ fn empty_blocks_are_freed() {
         };
         scope.spawn(work).join().expect("the thread does not panic");
     });
-    // Later pins free them, after all threads have unpinned that were pinned at that time.
+    // Another thread frees them with what it retires, after all threads have unpinned that were pinned at that time.
+    unsafe fn nothing(_: *mut (), _: usize, _: &Guard) {}
     for _ in 0..10_000_000 {
         if Arc::strong_count(&allocator.directory) == 2 {
             return;
         }
-        drop(pin());
+        // SAFETY: nothing is freed.
+        unsafe { pin().retire(std::ptr::null_mut(), 0, usize::MAX, nothing) };
     }
     panic!("{} blocks are left", Arc::strong_count(&allocator.directory) - 1);
 }

@@ -60,7 +60,7 @@ use std::ops::ControlFlow;
 use super::nodes::{KeyNode, NUMBER_BITS, NewNode, Nodes};
 use crate::algorithm::step::Tail;
 use crate::base::memory::prefetch::prefetch;
-use crate::base::sync::epoch::{self, Guard};
+use crate::base::reclaim::{self, Guard};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The time that a key must be idle before a sweep removes it.
@@ -174,7 +174,7 @@ impl Index {
 
 /// # Safety
 /// `base` must be the address of an index of `len` lines, and no thread may use this index any more.
-unsafe fn free(base: *mut Line, len: usize) {
+unsafe fn free(base: *mut Line, len: usize, _guard: &Guard) {
     // SAFETY: `Index::of` made the address from such a box, as the caller guarantees.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
 }
@@ -425,7 +425,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         if !unused.is_vacant() {
             // SAFETY: either the old index is not the shard's any more, after exactly one exchange, or the new one was
             // never published.
-            unsafe { guard.retire(unused.base(), unused.len(), free) };
+            unsafe { guard.retire(unused.base(), unused.len(), unused.len() * size_of::<Line>(), free) };
         }
     }
 
@@ -503,7 +503,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// It pins once for each shard, so that nodes can be freed during a long visit.
     pub(super) fn for_each(&self, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         for shard in 0..SHARDS {
-            let guard = &epoch::pin();
+            let guard = &reclaim::pin();
             for slot in self.lines(shard, guard).1.iter().flat_map(|line| &line.0) {
                 if let Some(held) = self.held(shard, slot, guard)
                     && kill(held.node)
@@ -612,7 +612,7 @@ pub(super) mod broken {
         pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Guard) {
             self.unlink_once(held, guard);
             // SAFETY: violated on purpose. The control exists to show this error.
-            drop(unsafe { self.nodes.own(number(held.word)) });
+            drop(unsafe { self.nodes.own(number(held.word), guard) });
         }
     }
 
@@ -632,6 +632,8 @@ impl<K, T> Drop for NodeTable<K, T> {
         let index = |place: &AtomicPtr<Line>| Index(place.load(Ordering::Relaxed));
         let indices = self.shards.iter().map(index).filter(|index| !index.is_vacant());
         for index in indices.chain([index(&self.vacant)]) {
+            // One pin for each shard, so that the blocks of its nodes can be freed meanwhile.
+            let guard = &reclaim::pin();
             // SAFETY: `Index::of` made the index. No other thread uses the table any more, so this is the last use of
             // the index and of the nodes of its words. Nodes that were unlinked have no words.
             unsafe {
@@ -639,7 +641,7 @@ impl<K, T> Drop for NodeTable<K, T> {
                 for slot in lines.iter().flat_map(|line| &line.0) {
                     let word = slot.load(Ordering::Relaxed);
                     if is_filled(word) {
-                        drop(self.nodes.own(number(word)));
+                        drop(self.nodes.own(number(word), guard));
                     }
                 }
             }

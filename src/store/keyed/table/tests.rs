@@ -54,7 +54,7 @@ fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Guard) {
 
 #[test]
 fn indices_grow_and_shrink_with_the_keys() {
-    let guard = epoch::pin();
+    let guard = reclaim::pin();
     let table = NodeTable::<u64, ()>::new(0, 1);
     let insert = |key| insert(&table, key, &guard);
     (0..100_000).for_each(insert);
@@ -76,7 +76,7 @@ fn indices_grow_and_shrink_with_the_keys() {
 
 #[test]
 fn emptied_indices_shrink_at_a_visit() {
-    let guard = epoch::pin();
+    let guard = reclaim::pin();
     let table = NodeTable::<u64, ()>::new(0, 1);
     let insert = |key| insert(&table, key, &guard);
     (0..100_000).for_each(insert);

@@ -1,0 +1,74 @@
+//! Reclamation: memory that other threads may still read is freed once no thread can read it.
+//!
+//! A thread *pins* before it reads a pointer that another thread may unpublish, and unpins when it does not use that
+//! pointer any more. A thread that has unpublished memory *retires* it. Retired memory waits until all threads have
+//! unpinned that were pinned at that time. Then it is *freed*: a function of the caller is called.
+//!
+//! | part | contents |
+//! |---|---|
+//! | `domain` | the protocol: epochs, records of threads, batches, and why nothing is freed too early |
+//! | `barrier` | the two barriers: a light one for threads that pin, a heavy one for the thread that frees |
+//! | `thread` | the record of the calling thread; threads that end |
+//! | `modelled` | a simple replacement, for the models of other rooms |
+//!
+//! # Rules
+//! 1. Freeing neither pins nor collects. The function that frees gets the guard of the collecting thread. The `Drop` of a
+//!    key may use any limiter: it pins and retires, but a collection never begins inside a collection. So the depth of
+//!    the stack does not depend on the number of items that wait.
+//! 2. One call frees at most [`domain::FREED`] batches of at most [`domain::BATCH`] items. So its work is bounded,
+//!    whatever waits.
+//! 3. A thread that ends frees nothing. It hands its waiting items over, and another thread frees them. This also holds
+//!    for a thread whose thread-local values are being dropped, which may pin and retire even after its record is gone.
+//! 4. Only a thread that retires collects. If more than [`domain::MANY`] batches wait, threads that pin collect too, in
+//!    one of 64 pins.
+//! 5. So these items wait at most: those retired since the oldest pin began, [`domain::MANY`] batches, and one batch for
+//!    each thread. An operation pins for its own time. A visit of all keys pins for one shard at a time.
+//!
+//! # Why not crossbeam-epoch
+//! Its pin needs a full fence, which takes a quarter of a check, and a collection may begin inside another one: a
+//! function that frees pins, and a pin collects. On a thread that is ending, each such pin registers the thread again,
+//! and every registration collected, until the stack overflowed. As an engine that only stores what waits, it would need
+//! pins of its own beside the light ones, and two epochs.
+
+mod barrier;
+mod domain;
+#[cfg(tollgate_loom)]
+mod modelled;
+#[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
+mod models;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
+#[cfg(not(tollgate_loom))]
+mod thread;
+
+#[cfg(all(test, tollgate_loom))]
+pub(crate) use self::modelled::take_retired;
+#[cfg(tollgate_loom)]
+pub(crate) use self::modelled::{Guard, pin};
+#[cfg(not(tollgate_loom))]
+pub(crate) use self::thread::{Guard, pin};
+
+/// Frees a retired part of `T`, on any thread. The guard is that of the thread that frees.
+pub(crate) type Free<T> = unsafe fn(*mut T, usize, &Guard);
+
+/// What waits: `free(ptr, part)`, once no thread can use that part.
+struct Retired {
+    ptr: *mut (),
+    part: usize,
+    free: Free<()>,
+}
+
+impl Retired {
+    fn new<T>(ptr: *mut T, part: usize, free: Free<T>) -> Self {
+        // SAFETY: all thin pointers have one layout, and `free` is called only with this pointer.
+        let free = unsafe { std::mem::transmute::<Free<T>, Free<()>>(free) };
+        Self { ptr: ptr.cast(), part, free }
+    }
+
+    /// # Safety
+    /// No thread can use the part any more.
+    unsafe fn free(self, guard: &Guard) {
+        // SAFETY: the caller's duty, and the contract of `Guard::retire`.
+        unsafe { (self.free)(self.ptr, self.part, guard) };
+    }
+}

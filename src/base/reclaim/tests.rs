@@ -1,0 +1,156 @@
+//! Tests of reclamation in one process. The models have the races.
+
+use std::cell::Cell;
+use std::sync::mpsc::channel;
+
+use super::domain::{BATCH, FREED, MANY};
+use super::*;
+use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
+
+/// Counts the items that were freed.
+unsafe fn count(freed: *mut AtomicUsize, by: usize, _: &Guard) {
+    // SAFETY: the tests leak the counter.
+    unsafe { &*freed }.fetch_add(by, Relaxed);
+}
+
+fn counter() -> &'static AtomicUsize {
+    Box::leak(Box::new(AtomicUsize::new(0)))
+}
+
+fn retire(guard: &Guard, freed: &'static AtomicUsize, bytes: usize) {
+    // SAFETY: `count` may be called at any time.
+    unsafe { guard.retire(std::ptr::from_ref(freed).cast_mut(), 1, bytes, count) };
+}
+
+/// Retires other items until `done`. Other tests of this program pin too, and may hold items back for a while.
+fn retire_until(done: impl Fn() -> bool) {
+    let others = counter();
+    for _ in 0..10_000_000 {
+        if done() {
+            return;
+        }
+        retire(&pin(), others, usize::MAX);
+    }
+    panic!("not freed");
+}
+
+#[test]
+fn item_waits_for_every_guard_taken_before() {
+    let (freed, others) = (counter(), counter());
+    let (taken, tell) = channel();
+    let (end, ended) = channel::<()>();
+    let reader = std::thread::spawn(move || {
+        let guard = (pin(), pin());
+        taken.send(()).unwrap();
+        ended.recv().unwrap();
+        // Guards are dropped in any order.
+        drop(guard.0);
+        taken.send(()).unwrap();
+        ended.recv().unwrap();
+    });
+    tell.recv().unwrap();
+    retire(&pin(), freed, usize::MAX);
+    for is_first in [true, false] {
+        for _ in 0..10_000 {
+            retire(&pin(), others, usize::MAX);
+        }
+        assert_eq!(freed.load(Relaxed), 0, "a thread is pinned that may use the item");
+        end.send(()).unwrap();
+        if is_first {
+            tell.recv().unwrap();
+        }
+    }
+    reader.join().unwrap();
+    retire_until(|| freed.load(Relaxed) == 1);
+}
+
+thread_local! {
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    static DEEPEST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// An item like a key whose `Drop` uses other keyed stores: it pins, retires another such item, and unpins.
+unsafe fn free_and_retire(freed: *mut AtomicUsize, more: usize, _: &Guard) {
+    DEPTH.set(DEPTH.get() + 1);
+    DEEPEST.set(DEEPEST.get().max(DEPTH.get()));
+    // SAFETY: as in `count`.
+    unsafe { &*freed }.fetch_add(1, Relaxed);
+    if more > 0 {
+        // SAFETY: as in `retire`.
+        unsafe { pin().retire(freed, more - 1, usize::MAX, free_and_retire) };
+    }
+    DEPTH.set(DEPTH.get() - 1);
+}
+
+#[test]
+fn freeing_does_not_begin_inside_freeing() {
+    let freed = counter();
+    for _ in 0..10 {
+        // SAFETY: as in `retire`.
+        unsafe { pin().retire(std::ptr::from_ref(freed).cast_mut(), 1_000, usize::MAX, free_and_retire) };
+    }
+    retire_until(|| freed.load(Relaxed) == 10 * 1_001);
+    assert!(DEEPEST.get() <= 1, "a collection began inside a collection: {} deep", DEEPEST.get());
+}
+
+#[test]
+fn one_call_frees_a_bounded_number_of_items() {
+    let freed = counter();
+    let guard = pin();
+    for _ in 0..100 * BATCH {
+        retire(&guard, freed, 1);
+    }
+    drop(guard);
+    let mut most = 0;
+    retire_until(|| freed.load(Relaxed) == 100 * BATCH);
+    for _ in 0..100 {
+        let before = freed.load(Relaxed);
+        retire(&pin(), freed, usize::MAX);
+        most = most.max(freed.load(Relaxed) - before);
+    }
+    assert!(most <= FREED * BATCH, "{most} items in one call");
+}
+
+/// The `Drop` of this thread-local value runs after the record of the thread was given back, or before.
+struct Late(&'static AtomicUsize);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        for _ in 0..3 * BATCH / 2 {
+            retire(&pin(), self.0, 1);
+        }
+    }
+}
+
+#[test]
+fn thread_that_ends_hands_its_items_over() {
+    thread_local!(static LATE: Cell<Option<Late>> = const { Cell::new(None) });
+    for registers_first in [false, true] {
+        let freed = counter();
+        let work = move || {
+            if registers_first {
+                drop(pin());
+            }
+            LATE.set(Some(Late(freed)));
+            retire(&pin(), freed, 1);
+        };
+        std::thread::spawn(work).join().unwrap();
+        retire_until(|| freed.load(Relaxed) == 1 + 3 * BATCH / 2);
+    }
+}
+
+#[test]
+fn ended_threads_leave_a_bounded_number_of_items() {
+    let freed = counter();
+    for _ in 0..500 {
+        std::thread::spawn(move || retire(&pin(), freed, 1)).join().unwrap();
+    }
+    // No thread retires any more. Threads that only pin free what exceeds the bound.
+    for _ in 0..100_000_000_u64 {
+        if freed.load(Relaxed) >= 500 - (MANY + 1) {
+            return;
+        }
+        drop(pin());
+    }
+    panic!("{} of 500 items are freed", freed.load(Relaxed));
+}

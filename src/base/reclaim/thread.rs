@@ -1,0 +1,110 @@
+//! The record of the calling thread.
+
+use std::cell::Cell;
+use std::ptr::null;
+use std::sync::Once;
+
+use super::domain::{DOMAIN, Record};
+use super::{Free, Retired, barrier};
+
+thread_local! {
+    /// The record of this thread, or null. It has no destructor and no lazy initialisation, so a pin only reads it, also
+    /// while the thread ends.
+    static RECORD: Cell<*const Record> = const { Cell::new(null()) };
+    /// Its destructor gives the record back.
+    static ENDING: Ending = const { Ending };
+}
+
+struct Ending;
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // SAFETY: records are never freed.
+        if let Some(record) = unsafe { RECORD.get().as_ref() }
+            && record.end()
+        {
+            leave(record);
+        }
+    }
+}
+
+/// Gives the record of an ending thread back. A later pin of this thread takes one again.
+#[cold]
+fn leave(record: &Record) {
+    RECORD.set(null());
+    DOMAIN.leave(record);
+}
+
+/// Takes a record for this thread.
+#[cold]
+fn register() -> &'static Record {
+    static BARRIER: Once = Once::new();
+    BARRIER.call_once(|| {
+        if barrier::register() {
+            DOMAIN.has_barrier();
+        }
+    });
+    let record = DOMAIN.register();
+    RECORD.set(record);
+    if ENDING.try_with(|_| ()).is_err() {
+        // The thread-local values are being dropped, so the last guard gives the record back.
+        let _ = record.end();
+    }
+    record
+}
+
+/// Pins the calling thread while it exists.
+pub(crate) struct Guard {
+    record: *const Record,
+}
+
+/// Pins the calling thread. Nothing that is retired from now on is freed before the guard is dropped.
+#[inline(always)]
+pub(crate) fn pin() -> Guard {
+    // SAFETY: records are never freed.
+    let record = unsafe { RECORD.get().as_ref() }.unwrap_or_else(register);
+    let collects = DOMAIN.pin(record);
+    let guard = Guard { record };
+    if collects {
+        DOMAIN.collect(record, &guard);
+    }
+    guard
+}
+
+impl Guard {
+    #[inline(always)]
+    fn record(&self) -> &Record {
+        // SAFETY: records are never freed, and this thread has the record as long as the guard exists.
+        unsafe { &*self.record }
+    }
+
+    /// Calls `free` with `ptr` and `part` once no currently pinned thread can hold that part. The part has this number of
+    /// bytes, which only decides when memory is freed.
+    ///
+    /// May free other retired items, but not while an item is being freed.
+    ///
+    /// # Safety
+    /// If no thread that pins from now on can reach the part, then it must be sound to call `free` with these arguments
+    /// once, on any thread, at any later time. The caller must ensure that no such thread can reach the part. `free` must
+    /// not panic.
+    pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, bytes: usize, free: Free<T>) {
+        if DOMAIN.retire(self.record(), Retired::new(ptr, part, free), bytes) {
+            DOMAIN.collect(self.record(), self);
+        }
+    }
+
+    /// Unpins and pins again, so that items retired in the meantime can be freed. The caller must not use any pointer
+    /// that it found before.
+    pub(crate) fn repin(&mut self) {
+        DOMAIN.repin(self.record());
+    }
+}
+
+impl Drop for Guard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if DOMAIN.unpin(self.record()) {
+            leave(self.record());
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Removed keys are freed in bounded steps: on threads that end, in thread-local destructors, and in the `Drop` of keys.
+//! The stacks of these threads are small. In the past, a thread that freed keys pinned inside each step, and each pin
+//! freed keys, until the stack overflowed.
+
+use std::cell::RefCell;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
+use std::thread::Builder;
+
+use tollgate::{Gcra, Keyed, Quota, RateLimiter};
+
+type Limiter = RateLimiter<Keyed<u64, Gcra>>;
+
+fn limiter() -> Arc<Limiter> {
+    Arc::new(RateLimiter::keyed(Gcra::new(Quota::per_hour(1))))
+}
+
+/// Checks and removes keys.
+fn churn(limiter: &Limiter, keys: u64) {
+    for key in 0..keys {
+        assert!(limiter.check(&key).is_allowed());
+        assert!(limiter.remove(&key));
+    }
+}
+
+/// Runs `work` on a thread with a stack of 256 KiB.
+fn on_small_stack(work: impl FnOnce() + Send + 'static) {
+    Builder::new().stack_size(256 << 10).spawn(work).unwrap().join().unwrap();
+}
+
+/// A thread visits all keys. Meanwhile another thread removes keys, which wait for the visitor. Then the visitor ends.
+/// The seeds of a limiter decide when in its visit the thread waits.
+fn visitor_ends(keys: u64) {
+    for _ in 0..16 {
+        visitor_ends_once(keys / 16);
+    }
+}
+
+fn visitor_ends_once(keys: u64) {
+    let limiter = limiter();
+    assert!(limiter.check(&u64::MAX).is_allowed());
+    let (visits, visited) = channel();
+    let (go, gone) = channel();
+    let visiting = Arc::clone(&limiter);
+    let visit = move || {
+        visiting.for_each(|_, _| {
+            visits.send(()).unwrap();
+            gone.recv().unwrap();
+        });
+    };
+    let visitor = Builder::new().stack_size(256 << 10).spawn(visit).unwrap();
+    visited.recv().unwrap();
+    churn(&limiter, keys);
+    go.send(()).unwrap();
+    visitor.join().unwrap();
+    // A thread that never removed a key, and ends, after keys have waited.
+    on_small_stack(move || assert!(limiter.check(&0).is_allowed()));
+}
+
+/// A thread-local value whose destructor checks and removes keys. Each thread drops it late.
+fn destructor_checks(keys: u64) {
+    struct Last(Arc<Limiter>, u64);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            assert!(self.0.check(&self.1).is_allowed());
+            churn(&self.0, 1_000);
+        }
+    }
+    thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
+
+    let limiter = limiter();
+    for registers_first in [false, true] {
+        let (visits, visited) = channel();
+        let (go, gone) = channel();
+        let (visiting, ending) = (Arc::clone(&limiter), Arc::clone(&limiter));
+        assert!(limiter.check(&(u64::MAX - 2)).is_allowed());
+        let work = move || {
+            let last = Last(ending, u64::MAX - u64::from(registers_first));
+            if registers_first {
+                assert!(visiting.contains(&(u64::MAX - 2)));
+            }
+            LAST.set(Some(last));
+            let mut visits = Some(visits);
+            visiting.for_each(|_, _| {
+                if let Some(visits) = visits.take() {
+                    visits.send(()).unwrap();
+                    gone.recv().unwrap();
+                }
+            });
+        };
+        let thread = Builder::new().stack_size(256 << 10).spawn(work).unwrap();
+        visited.recv().unwrap();
+        churn(&limiter, keys);
+        go.send(()).unwrap();
+        thread.join().unwrap();
+        assert!(limiter.remove(&(u64::MAX - 2)));
+    }
+}
+
+/// The `Drop` of a key uses another keyed limiter, while many removed keys wait.
+fn key_drop_checks(keys: u64) {
+    static OTHER: OnceLock<Limiter> = OnceLock::new();
+
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Key(u64);
+    impl Drop for Key {
+        fn drop(&mut self) {
+            if let Some(other) = OTHER.get() {
+                let _ = other.check(&self.0);
+                let _ = other.remove(&self.0);
+            }
+        }
+    }
+
+    let limiter: Arc<RateLimiter<Keyed<Key, Gcra>>> =
+        Arc::new(RateLimiter::keyed(Gcra::new(Quota::per_hour(1))));
+    let (visits, visited) = channel();
+    let (go, gone) = channel();
+    let visiting = Arc::clone(&limiter);
+    assert!(limiter.check(&Key(u64::MAX)).is_allowed());
+    let visit = move || {
+        visiting.for_each(|_, _| {
+            visits.send(()).unwrap();
+            gone.recv().unwrap();
+        });
+    };
+    let visitor = Builder::new().stack_size(256 << 10).spawn(visit).unwrap();
+    visited.recv().unwrap();
+    for key in (0..keys).map(Key) {
+        assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
+    }
+    let _ = OTHER.set(RateLimiter::keyed(Gcra::new(Quota::per_hour(1))));
+    go.send(()).unwrap();
+    visitor.join().unwrap();
+    on_small_stack(move || {
+        for key in (0..keys).map(Key) {
+            assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
+        }
+    });
+}
+
+const KEYS: u64 = 200_000;
+const MANY_KEYS: u64 = 1_000_000;
+
+#[test]
+fn visitor_that_ends_frees_on_small_stack() {
+    visitor_ends(KEYS);
+}
+
+#[test]
+fn thread_local_destructor_checks_on_small_stack() {
+    destructor_checks(KEYS);
+}
+
+#[test]
+fn key_that_uses_other_limiter_drops_on_small_stack() {
+    key_drop_checks(KEYS);
+}
+
+#[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
+fn million_removed_keys_free_on_small_stacks() {
+    visitor_ends(MANY_KEYS);
+    destructor_checks(MANY_KEYS);
+    key_drop_checks(MANY_KEYS);
+}
