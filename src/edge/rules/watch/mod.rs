@@ -65,9 +65,10 @@ impl std::fmt::Debug for Watcher {
 impl<C: Clock + Send + Sync + 'static> Rules<C> {
     /// Reloads the rules whenever their files change, and calls `loaded` with the result: the changes, or the error.
     ///
-    /// Changes that follow each other within a fifth of a second cause one load. Files that keep changing are loaded
-    /// every two seconds. Only contents count: reading a file, touching it, or writing the same contents again causes
-    /// no load. If the files changed between the last read and this call, they are loaded immediately. If a load fails,
+    /// Changes that follow each other within a fifth of a second cause one load, which begins at most half a second after
+    /// the first of them. So files that keep changing are loaded about twice a second, and each change is in force
+    /// within a second if a load takes less than half a second. Only contents count: reading a file, touching it, or
+    /// writing the same contents again causes no load. If the files changed between the last read and this call, they are loaded immediately. If a load fails,
     /// the previous rules stay, as with [`Rules::reload`].
     ///
     /// Programs may write the files in place or replace them with files of the same name, as editors do. The path may
