@@ -31,10 +31,17 @@ async fn unsuitable_regions_are_refused_with_reason() {
         ("no windows", Limit::gcra(Quota::per_second(5)), "east", &["west"][..]),
         ("no windows", SubWindow::new(Quota::per_minute(60), 6).into(), "east", &["west"]),
         ("exchange intervals", Limit::fixed_window(Quota::per_second(100)), "east", &["west"]),
-        ("too small", Limit::fixed_window(Quota::per_minute(1)), "east", &["west"]),
-        ("different names", good, "east", &["east"]),
-        ("different names", good, "", &["east"]),
-        ("different names", good, "east", &["a"; 40]),
+        ("at least 2,", Limit::fixed_window(Quota::per_minute(1)), "east", &["west"]),
+        (
+            "too large for 8 regions; use a limit of at most 1125899906842624",
+            Limit::fixed_window(Quota::new(1 << 51, Duration::from_secs(2_000_000_000))),
+            "east",
+            &["a", "b", "c", "d", "e", "f", "g"],
+        ),
+        ("two regions have the name \"east\"", good, "east", &["east"]),
+        ("two regions have the name \"west\"", good, "east", &["west", "north", "west"]),
+        ("the name of a region is empty", good, "", &["east"]),
+        ("there are 41 regions, and the maximum is 32", good, "east", &["a"; 40]),
     ] {
         let error = refused(limit, own, others);
         assert!(error.contains(text), "{error}");

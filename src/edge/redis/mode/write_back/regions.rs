@@ -144,9 +144,16 @@ pub(super) fn prepare<T: RegionTransport>(
     let mut all: Vec<&str> = names.iter().map(|name| &**name).chain([&*own]).collect();
     all.sort_unstable();
     let regions = all.len();
-    if all.contains(&"") || all.windows(2).any(|pair| pair[0] == pair[1]) || regions > MOST_REGIONS {
+    if regions > MOST_REGIONS {
+        return refused(format!("regions: there are {regions} regions, and the maximum is {MOST_REGIONS}"));
+    }
+    if all.contains(&"") {
+        return refused("regions: the name of a region is empty; give each region a name".to_owned());
+    }
+    if let Some(pair) = all.windows(2).find(|pair| pair[0] == pair[1]) {
+        let name = pair[0];
         return refused(format!(
-            "regions: at most {MOST_REGIONS} regions, with different names that are not empty"
+            "regions: two regions have the name {name:?}; give each region, also this process's own, a different name"
         ));
     }
     for (name, server) in std::iter::once((&own, server)).chain(names.iter().zip(&servers)) {
@@ -174,8 +181,16 @@ pub(super) fn prepare<T: RegionTransport>(
                  exchange interval, or a part of the limit in each region"
             ));
         }
-        if windows.limit < portion.of || windows.limit > (1 << 53) / portion.of {
-            return refused(format!("regions: {quota} is too small or too large for {regions} regions"));
+        if windows.limit < portion.of {
+            return refused(format!(
+                "regions: {quota} is too small for {regions} regions; use a limit of at least {regions}, one unit for each"
+            ));
+        }
+        let most = (1 << 53) / portion.of;
+        if windows.limit > most {
+            return refused(format!(
+                "regions: {quota} is too large for {regions} regions; use a limit of at most {most}"
+            ));
         }
         Ok(Arc::new(RegionTerms { windows, policy, portion, others: names.clone().into() }))
     });
