@@ -304,10 +304,10 @@ fn tables_fit_the_terminal() {
         "suggest log --period 1h --period 1s",
         "rules check rules.yaml",
     ] {
-        let wide = place.run_in(Some(400), args, b"").ok().stdout;
+        let wide = place.run_in(&[("COLUMNS", "400")], args, b"").ok().stdout;
         assert_eq!(wide, place.run(args).ok().stdout, "{args}");
-        for columns in [80, 100] {
-            let run = place.run_in(Some(columns), args, b"").ok();
+        for columns in [80_u16, 100] {
+            let run = place.run_in(&[("COLUMNS", &columns.to_string())], args, b"").ok();
             // A table's horizontal line is as wide as the table.
             let rules: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with('─')).collect();
             assert!(!rules.is_empty(), "{args}: {}", run.stdout);
@@ -316,7 +316,7 @@ fn tables_fit_the_terminal() {
             }
         }
     }
-    let run = place.run_in(Some(80), "replay log --limit 5/60s", b"").ok();
+    let run = place.run_in(&[("COLUMNS", "80")], "replay log --limit 5/60s", b"").ok();
     assert!(
         run.stdout.contains("(Columns left out: Most denied key. The terminal is too narrow"),
         "{}",

@@ -9,6 +9,9 @@ descriptors:
   - key: user
     rate_limit: { unit: day, requests_per_unit: 100 }
 ";
+const KEY: &str = "tollgate:rules:{default}";
+/// The remedy for rules that a push cannot read.
+const REPLACE: &str = "replace the rules with `tollgate rules push --force`";
 /// An address where nothing listens, with a password.
 const NOWHERE: &str = "redis://wilma:sekret@127.0.0.1:1/";
 
@@ -92,13 +95,19 @@ fn damaged_rules_are_replaced_only_by_force() {
     for command in ["pull --from", "push limits.yaml --to", "diff limits.yaml --to"] {
         place
             .run(&format!("rules {command} {url}"))
-            .fails(1, &["the SHA-256 of version 1 does not match its text"]);
+            .fails(1, &["the SHA-256 of version 1 does not match its text", REPLACE]);
     }
     let run = place.run(&format!("rules push limits.yaml --to {url} --force")).ok();
     assert!(run.stdout.starts_with("version 2 is written"), "{}", run.stdout);
     place
         .run(&format!("rules pull --version 1 --from {url}"))
         .fails(1, &["the history is damaged: the SHA-256 of version 1"]);
+    // The damage of a version says nothing about a version that is not kept.
+    for version in [0, 3, 9] {
+        place
+            .run(&format!("rules pull --version {version} --from {url}"))
+            .fails(1, &[&format!("there is no version {version} of \"default\"")]);
+    }
     let () = server.command(&["HSET", "tollgate:rules:{default}", "sha256", "0"]);
     place.run(&format!("rules pull --from {url}")).fails(1, &["the SHA-256 of version 2 does not match"]);
     place.run(&format!("rules push limits.yaml --to {url} --force")).ok();
@@ -115,6 +124,63 @@ fn damaged_rules_are_replaced_only_by_force() {
     let run = place.run(&format!("rules push limits.yaml --to {url} --force")).ok();
     assert!(run.stderr.contains("warning: rules in Redis at 127.0.0.1:"), "{}", run.stderr);
     assert_eq!(place.run(&format!("rules pull --from {url}")).ok().stdout, LIMITS);
+    // The number itself is damaged, or missing.
+    for damage in [&["HSET", KEY, "version", "many"][..], &["HDEL", KEY, "version"]] {
+        let store = || server.command::<String>(&["HGET", KEY, "store"]);
+        let before = store();
+        let _: i64 = server.command(damage);
+        place.run(&format!("rules push limits.yaml --to {url}")).fails(1, &["the field `version`", REPLACE]);
+        let run = place.run(&format!("rules push limits.yaml --to {url} --force")).ok();
+        // In the same store, readers would refuse a lower number.
+        assert!(run.stdout.starts_with("version 1 is written") && store() != before, "{}", run.stdout);
+    }
+}
+
+/// Cause: a push compared only the versions. Symptom: it returned 0, each running process refused its text, and new
+/// processes started with it, without the limits of the removed domain.
+#[test]
+fn removed_domains_need_a_flag() {
+    let Some(server) = Server::start() else { return };
+    let (place, url) = (Place::with_test_features(), server.url());
+    place.file("limits.yaml", LIMITS);
+    place.run(&format!("rules push limits.yaml --to {url}")).ok();
+    let renamed = LIMITS.replace("shop", "shops");
+    for text in [&*renamed, "domain: shop\ndescriptors: []\n"] {
+        place.file("limits.yaml", text);
+        let refused = "the domain \"shop\" would have no rules any more";
+        for force in ["", " --force"] {
+            place
+                .run(&format!("rules push limits.yaml --to {url}{force}"))
+                .fails(1, &[refused, "push with --allow-removals"]);
+        }
+        let run = place.run(&format!("rules diff limits.yaml --to {url}")).ok();
+        assert!(run.stderr.contains(&format!("warning: {refused}")), "{}", run.stderr);
+    }
+    assert_eq!(place.run(&format!("rules pull --from {url}")).ok().stdout, LIMITS);
+    place.file("limits.yaml", &renamed);
+    let run = place.run(&format!("rules push limits.yaml --to {url} --allow-removals")).ok();
+    assert!(run.stdout.starts_with("version 2 is written"), "{}", run.stdout);
+    assert!(run.stderr.contains("warning: the domain \"shop\""), "{}", run.stderr);
+    // A domain that has no rules can go.
+    place
+        .file("none.yaml", "domain: one\ndescriptors: []\n")
+        .run(&format!("rules push none.yaml --to {url} --name n"))
+        .ok();
+    place.run(&format!("rules push limits.yaml --to {url} --name n")).ok();
+}
+
+#[test]
+fn variable_of_the_server_is_named() {
+    let place = Place::with_test_features();
+    for (url, parts) in [
+        ("", &["the variable TOLLGATE_REDIS_URL is empty", "redis://"][..]),
+        ("nowhere", &["invalid server address", "from the variable TOLLGATE_REDIS_URL"]),
+    ] {
+        let variables = [("TOLLGATE_REDIS_URL", url)];
+        place.run_in(&variables, "rules pull", b"").fails(2, parts);
+        let typed = place.run_in(&variables, "rules pull --from nowhere", b"");
+        assert!(!typed.stderr.contains("TOLLGATE_REDIS_URL"), "{}", typed.stderr);
+    }
 }
 
 #[test]
@@ -160,5 +226,6 @@ fn wrong_command_lines_are_usage_errors() {
         place.run(&format!("rules {command}")).fails(2, &[part]);
     }
     let help = place.run("rules push --help").ok().stdout;
+    assert!(help.contains("Write over any version, also over one that is damaged"), "{help}");
     assert!(help.contains("TOLLGATE_REDIS_URL=redis://") && help.contains("Roll back"), "{help}");
 }

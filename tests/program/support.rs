@@ -83,16 +83,16 @@ impl Place {
     }
 
     pub(crate) fn run_with(&self, args: &str, stdin: &[u8]) -> Run {
-        self.run_in(None, args, stdin)
+        self.run_in(&[], args, stdin)
     }
 
-    /// Runs the program as in a terminal of this many columns.
-    pub(crate) fn run_in(&self, columns: Option<u16>, args: &str, stdin: &[u8]) -> Run {
+    /// Runs the program with these variables, such as `COLUMNS` for a terminal of that width.
+    pub(crate) fn run_in(&self, variables: &[(&str, &str)], args: &str, stdin: &[u8]) -> Run {
         let mut child = Command::new(&self.program)
             .args(args.split(' ').filter(|arg| !arg.is_empty()))
             .current_dir(self.folder.path())
             .env_remove("COLUMNS")
-            .envs(columns.map(|columns| ("COLUMNS", columns.to_string())))
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -34,9 +34,16 @@ pub struct PushArgs {
     #[arg(long, value_name = "VERSION")]
     pub seen: Option<u64>,
 
-    /// Write over any version; the file is checked all the same
+    /// Write over any version, also over one that is damaged; the file is checked all the same
     #[arg(long, conflicts_with = "seen")]
     pub force: bool,
+
+    /// Write although a domain loses all its rules
+    ///
+    /// A running process in which the domain is in use refuses the new version, unless it was built to allow removals. A
+    /// new process starts with it, and then limits no request of the domain.
+    #[arg(long)]
+    pub allow_removals: bool,
 
     /// Who pushes, for people who read it later [default: the user's name]
     #[arg(long, value_name = "WHO")]

@@ -14,7 +14,8 @@ use crate::output::{print, say};
 /// Checks a file, and writes it to the server.
 ///
 /// # Errors
-/// Returns an error if the file or the server cannot be used, or if the server has another version than expected.
+/// Returns an error if the file or the server cannot be used, if the server has another version than expected, or if the
+/// push would remove a domain without the flag for that.
 pub fn push(args: &PushArgs) -> Result<(), Error> {
     let server = open(args.to.to.as_deref(), &args.to.name)?;
     let (config, format, text) = read(&args.file)?;
@@ -40,9 +41,15 @@ pub fn push(args: &PushArgs) -> Result<(), Error> {
     }
     let user = || ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
     let by = args.by.clone().or_else(user).unwrap_or_else(|| "unknown".to_owned());
-    let report = report(present.as_ref(), config);
+    let change = Change::of(present.as_ref(), config);
+    if let Some(warning) = change.warning() {
+        if !args.allow_removals {
+            return Err(Error::run(format!("{warning}; put its rules back, or push with --allow-removals")));
+        }
+        say(&format!("warning: {warning}\n"));
+    }
     let version = server.push(format, &text, &by, seen).map_err(|error| failed(&error))?;
-    print(format!("version {version} is written: {report}\n").as_bytes())
+    print(format!("version {version} is written: {}\n", change.report).as_bytes())
 }
 
 /// Prints the rules that a push of a file would add, change and remove.
@@ -54,8 +61,11 @@ pub fn diff(args: &DiffArgs) -> Result<(), Error> {
     let (config, ..) = read(&args.file)?;
     let present = server.pull().map_err(|error| failed(&error))?;
     let about = present.as_ref().map_or_else(|| "there are no rules yet".to_owned(), about);
-    let report = report(present.as_ref(), config);
-    print(format!("{about}\n{report}\n").as_bytes())
+    let change = Change::of(present.as_ref(), config);
+    if let Some(warning) = change.warning() {
+        say(&format!("warning: {warning}\n"));
+    }
+    print(format!("{about}\n{}\n", change.report).as_bytes())
 }
 
 /// Prints the text of a version, and to standard error what is known about it.
@@ -87,14 +97,22 @@ fn failed(error: &RulesError) -> Error {
     Error::run(error.to_string())
 }
 
+/// The variable that has the server's address.
+const VARIABLE: &str = "TOLLGATE_REDIS_URL";
+
 fn open(url: Option<&str>, name: &str) -> Result<RedisRules, Error> {
-    let variable = || std::env::var("TOLLGATE_REDIS_URL").ok();
-    let Some(url) = url.map(str::to_owned).or_else(variable) else {
-        return Err(Error::usage(
-            "no server: set --to (for pull --from) or the variable TOLLGATE_REDIS_URL to redis://[[user]:password@]host[:port]",
-        ));
+    let no_server = |what: &str| {
+        Err(Error::usage(format!(
+            "{what}: set --to (for pull --from) or the variable {VARIABLE} to redis://[[user]:password@]host[:port]"
+        )))
     };
-    RedisRules::open(&url, name).map_err(|error| Error::usage(error.to_string()))
+    let (url, from) = match (url, std::env::var(VARIABLE)) {
+        (Some(url), _) => (url.to_owned(), String::new()),
+        (None, Ok(url)) if url.is_empty() => return no_server(&format!("the variable {VARIABLE} is empty")),
+        (None, Ok(url)) => (url, format!(" (the address is from the variable {VARIABLE})")),
+        (None, Err(_)) => return no_server("no server"),
+    };
+    RedisRules::open(&url, name).map_err(|error| Error::usage(format!("{error}{from}")))
 }
 
 /// Reads and checks a file. Prints its problems and warnings.
@@ -118,16 +136,43 @@ fn about(pushed: &PushedRules) -> String {
     format!("{}: {length} of {}, pushed by {:?} at {at}", pushed.version(), pushed.format(), pushed.by())
 }
 
-/// Returns what would change from the present rules to these.
-fn report(present: Option<&PushedRules>, config: Config) -> String {
-    let before = present
-        .map(|present| Config::from_bytes(&present.version().to_string(), present.format(), present.text()));
-    let domains = |config: Option<Config>| Domain::merge(config, false);
-    let change = before
-        .transpose()
-        .and_then(|before| Ok(LoadReport::between_domains(&domains(before)?, &domains(Some(config))?)));
-    change.map_or_else(
-        |error| format!("the changes are unknown, because the rules cannot be compared: {error}"),
-        |report| report.to_string(),
-    )
+/// What would change from the present rules to others.
+struct Change {
+    report: String,
+    /// The domains that have rules now, and would have none.
+    removed: Vec<String>,
+}
+
+impl Change {
+    fn of(present: Option<&PushedRules>, config: Config) -> Self {
+        let before = present.map(|present| {
+            Config::from_bytes(&present.version().to_string(), present.format(), present.text())
+        });
+        let domains = |config: Option<Config>| Domain::merge(config, false);
+        let both = before.transpose().and_then(|before| Ok((domains(before)?, domains(Some(config))?)));
+        let (before, after) = match both {
+            Ok(both) => both,
+            Err(error) => {
+                let report =
+                    format!("the changes are unknown, because the rules cannot be compared: {error}");
+                return Self { report, removed: Vec::new() };
+            }
+        };
+        let has_rules = |domains: &[Domain], name: &str| {
+            domains.iter().any(|domain| domain.name() == name && !domain.rules().is_empty())
+        };
+        let names = before.iter().map(Domain::name);
+        let removed = names.filter(|name| has_rules(&before, name) && !has_rules(&after, name));
+        let removed = removed.map(str::to_owned).collect();
+        Self { report: LoadReport::between_domains(&before, &after).to_string(), removed }
+    }
+
+    /// Returns what a push would do if it removes a domain. A name holds the rules of one domain.
+    fn warning(&self) -> Option<String> {
+        let name = self.removed.first()?;
+        Some(format!(
+            "the domain {name:?} would have no rules any more: processes in which it is in use refuse such a version \
+             and keep its rules, and new processes limit none of its requests"
+        ))
+    }
 }

@@ -3,12 +3,14 @@
 local seen = ARGV[1]
 local now = redis.call('TIME')[1]
 local had = redis.call('HMGET', KEYS[1], 'version', 'store', 'sha256', 'format', 'pushed_at', 'by', 'text')
-local version = tonumber(had[1] or '0') or 0
+local known = had[1] and string.match(had[1], '^%d+$')
+local version = tonumber(known or '0')
 if seen ~= 'any' and tonumber(seen) ~= version then
   return {'0', string.format('%d', version), had[6] or '', had[5] or ''}
 end
+-- Numbers that start again belong to a new store: in the same one, readers refuse lower numbers.
 local store = had[2]
-if not store or store == '' then store = ARGV[2] end
+if not known or not store or store == '' then store = ARGV[2] end
 if had[7] then
   for at = 1, 6 do had[at] = had[at] or '' end
   redis.call('LPUSH', KEYS[2], table.concat(had, '\n'))

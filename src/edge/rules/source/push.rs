@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-use super::redis::{PushedRules, RedisRules, checked, version_of};
+use super::redis::{FIELDS, PushedRules, Raw, RedisRules, replaceable, version_of};
 use super::{MAX_BYTES, hex_sha256};
 use crate::edge::rules::config::{Config, Domain, Format};
 use crate::edge::rules::engine::RulesError;
@@ -17,6 +17,10 @@ impl RedisRules {
     /// `seen` is the number of the version that the caller saw, or 0 if there were no rules. If another version has been
     /// pushed since, this is an error. `None` writes over any version. `by` says who pushes, for people who read it
     /// later; control characters become spaces, and at most 200 characters are kept.
+    ///
+    /// A text that lacks a domain with rules is written too. Processes in which the domain is in use refuse the new
+    /// version unless [they may](crate::rules::RulesBuilder::allow_removals) remove it. `tollgate rules push` asks for a
+    /// flag.
     ///
     /// # Errors
     /// In these cases, nothing is written:
@@ -71,15 +75,24 @@ impl RedisRules {
     /// Returns the version with this number: the present one, or one of the last five before it.
     ///
     /// # Errors
-    /// If the server cannot be reached. Also if the version is not found, and a version on the server is damaged.
+    /// If the server cannot be reached, or if this version is damaged. Also if the version is not found, and the number
+    /// of another one is damaged.
     pub fn pull_version(&self, number: u64) -> Result<Option<PushedRules>, RulesError> {
+        let wanted = |raw: Raw| match raw.version.as_number() == number {
+            true => raw.check().map(Some),
+            false => Ok(None),
+        };
         // Damage of one version must not hide the others.
-        let mut damage = None;
-        match self.pull() {
-            Ok(None) => {}
-            Ok(Some(present)) if present.version.as_number() == number => return Ok(Some(present)),
-            Ok(Some(_)) => {}
-            Err(error) => damage = Some(error),
+        let mut unread = None;
+        match self.text() {
+            Ok(present) => {
+                let present = present.map_or(Ok(None), wanted);
+                let present = present.map_err(|why| self.error(&replaceable(&why)))?;
+                if present.is_some() {
+                    return Ok(present);
+                }
+            }
+            Err(why) => unread = Some(self.error(&why)),
         }
         let history = self.history();
         // One entry at a time: each may have 1 MiB.
@@ -88,13 +101,18 @@ impl RedisRules {
             let words = ["LINDEX", &history, &at].map(str::as_bytes);
             let reply = self.client.run(&words).map_err(|error| self.error(&error.to_string()))?;
             let Some(entry) = reply.into_iter().next().flatten() else { break };
+            let damaged = |why: &str| self.error(&format!("the history is damaged: {why}"));
             match earlier(&entry) {
-                Ok(earlier) if earlier.version.as_number() == number => return Ok(Some(earlier)),
-                Ok(_) => {}
-                Err(why) => damage = Some(self.error(&format!("the history is damaged: {why}"))),
+                Ok(earlier) => {
+                    let earlier = wanted(earlier).map_err(|why| damaged(&why))?;
+                    if earlier.is_some() {
+                        return Ok(earlier);
+                    }
+                }
+                Err(why) => unread = Some(damaged(why)),
             }
         }
-        damage.map_or(Ok(None), Err)
+        unread.map_or(Ok(None), Err)
     }
 
     fn history(&self) -> String {
@@ -102,14 +120,15 @@ impl RedisRules {
     }
 }
 
-/// Reads an entry of the history: six lines, and the text.
-fn earlier(entry: &[u8]) -> Result<PushedRules, String> {
-    let mut fields = entry.splitn(7, |&byte| byte == b'\n');
-    let mut next = || fields.next().ok_or("an entry has too few lines");
-    let version = version_of(next()?, next()?)?;
-    let mut text = || next().map(|field| String::from_utf8_lossy(field).into_owned());
-    let (sha256, format, pushed_at, by) = (text()?, text()?, text()?, text()?);
-    checked(version, next()?.to_vec(), &sha256, &format, &pushed_at, by)
+/// Reads an entry of the history: a line for each of [`FIELDS`], and the text.
+fn earlier(entry: &[u8]) -> Result<Raw, &'static str> {
+    let mut lines = entry.splitn(FIELDS.len() + 1, |&byte| byte == b'\n').map(<[u8]>::to_vec);
+    let fields: Vec<_> = lines.by_ref().take(FIELDS.len()).map(Some).collect();
+    let (Some(text), [version, store, ..]) = (lines.next(), &fields[..]) else {
+        return Err("an entry has too few lines");
+    };
+    let version = version_of(version.as_deref(), store.as_deref())?.ok_or("an entry has no version")?;
+    Ok(Raw { version, length: text.len() as u64, text: Some(text), fields })
 }
 
 /// Returns a random name for new data. Two lives of the data must differ; nothing depends on its secrecy.

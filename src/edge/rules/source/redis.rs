@@ -126,11 +126,8 @@ impl RedisRules {
     /// # Errors
     /// If the server cannot be reached, or if its data are damaged or larger than 1 MiB.
     pub fn pull(&self) -> Result<Option<PushedRules>, RulesError> {
-        self.text()
-            .map_err(|why| self.error(&why))?
-            .map(Raw::check)
-            .transpose()
-            .map_err(|why| self.error(&why))
+        let raw = self.text().map_err(|why| self.error(&why))?;
+        raw.map(Raw::check).transpose().map_err(|why| self.error(&replaceable(&why)))
     }
 
     /// Returns an error with the address and the key. Neither contains a password.
@@ -147,15 +144,13 @@ impl RedisRules {
         let words: [&[u8]; 4] = [b"HMGET", self.key.as_bytes(), b"version", b"store"];
         let reply = self.client.run(&words).map_err(|error| error.to_string())?;
         match &reply[..] {
-            [None, None] => Ok(None),
-            [Some(version), Some(store)] => version_of(version, store).map(Some),
-            _ => Err("the field `version` or `store` is missing: write rules with `tollgate rules push`"
-                .to_owned()),
+            [version, store] => version_of(version.as_deref(), store.as_deref()).map_err(replaceable),
+            _ => Err("the reply has another form".to_owned()),
         }
     }
 
     /// Asks for the length of the text, and then for all fields.
-    fn text(&self) -> Result<Option<Raw>, String> {
+    pub(super) fn text(&self) -> Result<Option<Raw>, String> {
         let run = |words: &[&[u8]]| self.client.run(words).map_err(|error| error.to_string());
         let key = self.key.as_bytes();
         let length = run(&[b"HSTRLEN", key, b"text"])?;
@@ -168,72 +163,69 @@ impl RedisRules {
         let text = reply.next().flatten();
         let fields: Vec<Option<Vec<u8>>> = reply.collect();
         let [version, store, ..] = &fields[..] else { return Err("the reply has another form".to_owned()) };
-        let (Some(version), Some(store)) = (version, store) else { return Ok(None) };
-        let version = version_of(version, store)?;
-        Ok(Some(Raw { version, length, text, fields }))
+        let version = version_of(version.as_deref(), store.as_deref()).map_err(replaceable)?;
+        Ok(version.map(|version| Raw { version, length, text, fields }))
     }
 }
 
 /// The fields of a version, without its text.
-const FIELDS: [&str; 6] = ["version", "store", "sha256", "format", "pushed_at", "by"];
+pub(super) const FIELDS: [&str; 6] = ["version", "store", "sha256", "format", "pushed_at", "by"];
 
 /// The fields of a version as the server has them, unchecked.
-struct Raw {
-    version: Version,
-    length: u64,
-    text: Option<Vec<u8>>,
+pub(super) struct Raw {
+    pub(super) version: Version,
+    pub(super) length: u64,
+    pub(super) text: Option<Vec<u8>>,
     /// The values of [`FIELDS`].
-    fields: Vec<Option<Vec<u8>>>,
+    pub(super) fields: Vec<Option<Vec<u8>>>,
 }
 
 impl Raw {
-    /// Checks the length and the SHA-256.
-    fn check(self) -> Result<PushedRules, String> {
+    /// Checks the length, the SHA-256, the format and the encoding.
+    pub(super) fn check(self) -> Result<PushedRules, String> {
         let Self { version, length, text, fields } = self;
         if length > MAX_BYTES as u64 {
-            return Err(format!(
-                "{version} has {length} bytes, and the maximum is {MAX_BYTES}: push fewer rules"
-            ));
+            return Err(format!("{version} has {length} bytes, and the maximum is {MAX_BYTES}"));
         }
         let field = |at: usize| {
             let bytes = fields.get(at).and_then(Option::as_deref).unwrap_or_default();
             String::from_utf8_lossy(bytes).into_owned()
         };
-        checked(version, text.unwrap_or_default(), &field(2), &field(3), &field(4), field(5))
+        let text = text.unwrap_or_default();
+        if hex_sha256(&text) != field(2) {
+            return Err(format!("the SHA-256 of {version} does not match its text"));
+        }
+        let format = field(3).parse().map_err(|error| format!("{version}: {error}"))?;
+        let text = String::from_utf8(text).map_err(|_| format!("{version} is not UTF-8"))?;
+        let seconds = field(4).parse().unwrap_or_default();
+        let pushed_at = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
+        Ok(PushedRules { version, format, text, by: field(5), pushed_at })
     }
 }
 
-/// Checks a text that was read, and its fields.
-pub(super) fn checked(
-    version: Version,
-    text: Vec<u8>,
-    sha256: &str,
-    format: &str,
-    pushed_at: &str,
-    by: String,
-) -> Result<PushedRules, String> {
-    let again = "push the rules again";
-    if hex_sha256(&text) != sha256 {
-        return Err(format!("the SHA-256 of {version} does not match its text: {again}"));
-    }
-    let format = format.parse().map_err(|error| format!("{version}: {error}: {again}"))?;
-    let text = String::from_utf8(text).map_err(|_| format!("{version} is not UTF-8: {again}"))?;
-    let seconds = pushed_at.parse().unwrap_or_default();
-    let pushed_at = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
-    Ok(PushedRules { version, format, text, by, pushed_at })
+/// Adds the remedy to the reason why the rules on a server cannot be used. A push compares versions first, and cannot
+/// read this one, so it has to be forced.
+pub(super) fn replaceable(why: &str) -> String {
+    format!("{why}: replace the rules with `tollgate rules push --force`")
 }
 
-pub(super) fn whole(field: &[u8]) -> Option<u64> {
+fn whole(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-pub(super) fn version_of(version: &[u8], store: &[u8]) -> Result<Version, String> {
+/// Returns the version that two fields state, or `None` if both are missing.
+pub(super) fn version_of(
+    version: Option<&[u8]>,
+    store: Option<&[u8]>,
+) -> Result<Option<Version>, &'static str> {
+    let (version, store) = match (version, store) {
+        (None, None) => return Ok(None),
+        (Some(version), Some(store)) => (version, store),
+        _ => return Err("the field `version` or `store` is missing"),
+    };
     match (whole(version), std::str::from_utf8(store)) {
-        (Some(number), Ok(store)) => Ok(Version::number(store, number)),
-        _ => {
-            Err("the field `version` or `store` is invalid: write rules with `tollgate rules push`"
-                .to_owned())
-        }
+        (Some(number), Ok(store)) => Ok(Some(Version::number(store, number))),
+        _ => Err("the field `version` or `store` is invalid"),
     }
 }
 
@@ -254,7 +246,7 @@ impl Source for RedisRules {
             Ok(pushed) => Fetched::Text(
                 RuleText::new(pushed.version, pushed.format, pushed.text).written_at(pushed.pushed_at),
             ),
-            Err(why) => Fetched::Refused { version, why: self.message(&why) },
+            Err(why) => Fetched::Refused { version, why: self.message(&replaceable(&why)) },
         })
     }
 
