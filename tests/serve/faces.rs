@@ -102,7 +102,8 @@ fn debug_pages_show_rules_counts_and_keys() {
             grpc.ok(LIMIT, &bytes(ONCE)).await;
         }
         let debug = server.address("debug");
-        assert!(get(&debug, "/").await.body.contains("/rlconfig"));
+        let home = get(&debug, "/").await.body;
+        assert!(home.contains("/rlconfig") && home.contains(", serving, 2 rules\n"), "{home}");
         let config = get(&debug, "/rlconfig").await.body;
         let line =
             "rl.generic_key_v: unit=HOUR requests_per_unit=1000000, shadow_mode: false, quota_mode: false";
@@ -157,6 +158,87 @@ fn metrics_have_both_kinds_of_names() {
             .collect();
         assert!(bounds[0].contains("le=\"0.00005\"") && bounds[9].contains("le=\"0.02\""), "{bounds:?}");
         assert_eq!(get(&server.address("metrics"), "/metrics").await.status, 404);
+    });
+    server.stop();
+}
+
+/// Cause: the units within the limit were all units less those above it. Symptom: of a denied cost that crosses the limit,
+/// the units below it counted as within it. The Go service counts none.
+#[test]
+fn go_counts_follow_the_go_service() {
+    let place = Place::new();
+    place.write(
+        "limits.yaml",
+        "domain: rl\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 20 } }\n  \
+         - { key: s, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 20 } }\n  \
+         - { key: u, rate_limit: { unlimited: true } }\n",
+    );
+    for charging in ["count-denials", "count-first", "all-or-nothing"] {
+        let args = format!("--metrics 127.0.0.1:0 --go-metrics --charging {charging}");
+        let server = Server::start(&[&place.rules()], &args);
+        block_on(async {
+            for (key, hits, status) in
+                [("a", 19, 200), ("a", 3, 429), ("s", 19, 200), ("s", 3, 200), ("u", 5, 200)]
+            {
+                let entries = format!(r#"{{"entries":[{{"key":"{key}","value":"x"}}]}}"#);
+                let body = format!(r#"{{"domain":"rl","hitsAddend":{hits},"descriptors":[{entries}]}}"#);
+                assert_eq!(http(&server.address("http"), "POST", "/json", &body).await.status, status);
+            }
+            let page = get(&server.address("metrics"), "/metrics").await.body;
+            // Of a cost that is charged, the parts on both sides of the limit are counted.
+            let (near, over) = if charging == "all-or-nothing" { (3, 3) } else { (4, 2) };
+            for (key, count, value) in [
+                ("a", "total_hits", 22),
+                ("a", "within_limit", 19),
+                ("a", "near_limit", near),
+                ("a", "over_limit", over),
+                ("a", "shadow_mode", 0),
+                ("s", "within_limit", 19),
+                ("s", "shadow_mode", 3),
+                ("u", "total_hits", 0),
+                ("u", "within_limit", 0),
+            ] {
+                let line =
+                    format!("ratelimit_service_rate_limit_{count}{{domain=\"rl\",key1=\"{key}\"}} {value}");
+                assert!(page.lines().any(|found| found == line), "{charging}: {line} is not in {page}");
+            }
+            assert!(page.lines().any(|line| line == "ratelimit_service_global_shadow_mode 0"), "{page}");
+        });
+        server.stop();
+    }
+}
+
+#[test]
+fn dry_run_of_all_rules_is_counted() {
+    let place = Place::new();
+    let args = "--shadow --metrics 127.0.0.1:0 --go-metrics --go-metrics-milliseconds";
+    let server = Server::start(&[&place.rules()], args);
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        for _ in 0..3 {
+            grpc.ok(LIMIT, &bytes(ONCE)).await;
+        }
+        let page = get(&server.address("metrics"), "/metrics").await.body;
+        for line in [
+            "tollgate_service_shadow_denied_total 2",
+            "ratelimit_service_global_shadow_mode 2",
+            "ratelimit_service_rate_limit_over_limit{domain=\"rl\",key1=\"once\"} 2",
+            // The rule itself has no `shadow_mode`.
+            "ratelimit_service_rate_limit_shadow_mode{domain=\"rl\",key1=\"once\"} 0",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} is not in {page}");
+        }
+        let buckets = |name: &str| {
+            let of = |line: &&str| line.starts_with(&format!("{name}_bucket"));
+            page.lines()
+                .filter(of)
+                .map(|line| line.split('"').rev().nth(1).unwrap())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert!(buckets("tollgate_service_answer_duration_seconds").starts_with("0.00005 0.0001 "), "{page}");
+        assert!(buckets("ratelimit_service_response_time_seconds").starts_with("0.05 0.1 0.25 "), "{page}");
+        assert!(buckets("ratelimit_service_response_time_seconds").ends_with(" 15 20 +Inf"), "{page}");
     });
     server.stop();
 }

@@ -16,6 +16,8 @@ fn example_starts_without_files() {
         for status in [200, 200, 200, 200, 200, 429] {
             assert_eq!(http(&address, "POST", "/json", &body).await.status, status);
         }
+        let home = get(&server.address("debug"), "/").await.body;
+        assert!(home.contains(", serving, 1 rule\n"), "{home}");
     });
     server.stop();
 }

@@ -453,6 +453,12 @@ fn counting_needs_no_recorder() {
     describe();
     publish("l", &RateLimiter::new(Quota::per_minute(1)));
     assert_eq!(meters.counts().error_open, 1);
+    // Each outcome with other units: which of them are units of denied requests?
+    let outcomes = [Event::Allowed, Event::Unlimited, Event::Denied, Event::ErrorClosed, Event::ShadowDenied];
+    let meters = Meters::new("api", "user");
+    outcomes.iter().zip([1, 2, 4, 8, 16]).for_each(|(event, hits)| meters.record(*event, hits));
+    let counts = meters.counts();
+    assert_eq!((counts.hits, counts.denied_hits, counts.shadow_denied_hits), (31, 12, 16));
 }
 
 fn rules(texts: &[&str]) -> (Rules<ManualClock>, ManualClock) {

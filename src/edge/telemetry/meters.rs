@@ -30,6 +30,10 @@ pub struct MeterCounts {
     pub error_local: u64,
     /// The units of all these requests.
     pub hits: u64,
+    /// The units of the requests that were denied, whatever the reason.
+    pub denied_hits: u64,
+    /// The units of the requests that a dry run would have denied.
+    pub shadow_denied_hits: u64,
     /// Admitted units above four fifths of the limit, or above another [line](Meters::near_limit).
     pub near_limit: u64,
     /// Units above the limit.
@@ -52,8 +56,11 @@ impl MeterCounts {
     }
 }
 
-/// The index of the hits, after the indices of the events.
+/// The indices of the hits of all requests, of denied ones, and of those that a dry run would have denied. They follow the
+/// indices of the events.
 const HITS: usize = Event::COUNT;
+const DENIED_HITS: usize = HITS + 1;
+const SHADOW_DENIED_HITS: usize = HITS + 2;
 
 /// The counters of one rule.
 ///
@@ -83,7 +90,7 @@ const HITS: usize = Event::COUNT;
 /// ```
 pub struct Meters {
     /// The counts of each event, and then the hits.
-    tallies: Stripes<{ HITS + 1 }>,
+    tallies: Stripes<{ SHADOW_DENIED_HITS + 1 }>,
     near: NearLimit,
     #[cfg(feature = "metrics")]
     handles: Handles,
@@ -124,6 +131,14 @@ impl Meters {
         tallies[event.index()].fetch_add(if is_decision { 1 } else { hits }, Relaxed);
         if is_decision {
             tallies[HITS].fetch_add(hits, Relaxed);
+        }
+        let denied = match event {
+            Event::Denied | Event::ErrorClosed => Some(DENIED_HITS),
+            Event::ShadowDenied => Some(SHADOW_DENIED_HITS),
+            _ => None,
+        };
+        if let Some(index) = denied {
+            tallies[index].fetch_add(hits, Relaxed);
         }
         #[cfg(feature = "metrics")]
         self.handles.record(event, hits);
@@ -187,6 +202,8 @@ impl Meters {
             error_closed: event(Event::ErrorClosed),
             error_local: event(Event::ErrorLocal),
             hits: self.tallies.sum(HITS),
+            denied_hits: self.tallies.sum(DENIED_HITS),
+            shadow_denied_hits: self.tallies.sum(SHADOW_DENIED_HITS),
             near_limit: event(Event::NearLimit),
             over_limit: event(Event::OverLimit),
             soft_limited: event(Event::SoftLimited),

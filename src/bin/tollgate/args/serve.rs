@@ -171,6 +171,10 @@ pub struct ServeArgs {
     #[arg(long, env = "TOLLGATE_GO_METRICS", value_parser = truth, help_heading = "Faces")]
     pub go_metrics: bool,
 
+    /// Publish ratelimit_service_response_time_seconds in milliseconds, as versions of the Go service before April 2026 do
+    #[arg(long, env = "TOLLGATE_GO_METRICS_MILLISECONDS", value_parser = truth, requires = "go_metrics", help_heading = "Faces")]
+    pub go_metrics_milliseconds: bool,
+
     /// Serve gRPC reflection, v1 and v1alpha
     #[arg(long, env = "TOLLGATE_REFLECTION", value_parser = truth, help_heading = "Faces")]
     pub reflection: bool,

@@ -10,7 +10,7 @@ use clap::{CommandFactory as _, Parser as _};
 use tollgate::http::{Dialect, Fields, Reset};
 
 use super::answer::{LimitHeaders, Names, Settings};
-use super::variables::{Translation, without_password};
+use super::variables::{Translation, is_of_kubernetes, without_password};
 use crate::args::serve::{LimitHeadersArg, ServeArgs, StoreAway, flag_of};
 use crate::args::{Cli, Command};
 use crate::error::Error;
@@ -72,11 +72,9 @@ fn unknown(command: &clap::Command, environment: &BTreeMap<String, String>) -> O
     let serve = command.find_subcommand("serve")?;
     let known: Vec<_> = serve.get_arguments().filter_map(clap::Arg::get_env).collect();
     let is_unknown = |name: &&str| {
-        // Kubernetes adds such variables for a service that is called `tollgate`.
-        let of_kubernetes = name.contains("_SERVICE_") || name.ends_with("_PORT") || name.contains("_PORT_");
         name.starts_with("TOLLGATE_")
             && *name != "TOLLGATE_RULES"
-            && !of_kubernetes
+            && !is_of_kubernetes(name)
             && !known.iter().any(|known| known.to_str() == Some(*name))
     };
     let names: Vec<&str> = environment.keys().map(String::as_str).filter(is_unknown).collect();

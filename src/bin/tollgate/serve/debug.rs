@@ -15,6 +15,7 @@ use super::answer::Answerer;
 use super::health::Health;
 use super::http::{not_allowed, text, typed};
 use super::stats::{Stats, samples_of};
+use crate::human;
 use crate::input::row::printable;
 use crate::output::{merged, to_json};
 use crate::rules::rule::{limit_texts, says};
@@ -65,13 +66,13 @@ impl Debug {
         let counts = self.rules.reloads();
         let state = if self.health.is_serving() { "serving" } else { "not serving" };
         format!(
-            "tollgate {}, {state}, {} rules\n{}\n\
+            "tollgate {}, {state}, {}\n{}\n\
              /rlconfig   the rules in force\n\
              /stats      what was counted\n\
              /top        the most-denied keys\n\
              Add ?format=json to a page for JSON.\n",
             env!("CARGO_PKG_VERSION"),
-            counts.rules,
+            human::counted(counts.rules, "rule"),
             self.problem().map(|problem| format!("\n{problem}\n")).unwrap_or_default(),
         )
     }
@@ -144,7 +145,7 @@ impl Debug {
         ]);
         self.rules.for_each(|domain, rule, counts| {
             let name = format!("ratelimit.service.rate_limit.{}", path(domain, rule));
-            list.extend(go_counts(&counts).map(|(count, value)| (format!("{name}.{count}"), value)));
+            list.extend(go_counts(rule, &counts).map(|(count, value)| (format!("{name}.{count}"), value)));
         });
         list
     }
@@ -178,14 +179,18 @@ impl Debug {
     }
 }
 
-/// Returns a rule's counts by the names of the Go service.
-pub fn go_counts(counts: &MeterCounts) -> [(&'static str, u64); 5] {
+/// Returns a rule's counts by the names of the Go service, and as it counts them: units, and of a request that exceeds the
+/// limit none within it. A dry run of all rules is not the rule's own. A rule without a limit counts nothing.
+pub fn go_counts(rule: &Rule, counts: &MeterCounts) -> [(&'static str, u64); 5] {
+    let MeterCounts { hits, over_limit, near_limit, denied_hits, shadow_denied_hits, .. } = *counts;
+    let hits = if rule.limit == Limit::Unlimited { 0 } else { hits };
+    let has_shadow = rule.shadow || rule.enforced_per_million < 1_000_000;
     [
-        ("total_hits", counts.hits),
-        ("over_limit", counts.over_limit),
-        ("near_limit", counts.near_limit),
-        ("within_limit", counts.hits.saturating_sub(counts.over_limit)),
-        ("shadow_mode", counts.shadow_denied),
+        ("total_hits", hits),
+        ("over_limit", over_limit),
+        ("near_limit", near_limit),
+        ("within_limit", hits.saturating_sub(denied_hits).saturating_sub(shadow_denied_hits)),
+        ("shadow_mode", if has_shadow { shadow_denied_hits } else { 0 }),
     ]
 }
 

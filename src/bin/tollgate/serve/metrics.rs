@@ -56,6 +56,8 @@ pub struct Metrics {
     pub path: String,
     /// Whether it also has the names of the Go service.
     pub go_names: bool,
+    /// Whether the time of an answer under such a name is in milliseconds.
+    pub go_milliseconds: bool,
 }
 
 impl Metrics {
@@ -92,7 +94,7 @@ impl Metrics {
             }
             let _ = writeln!(page, "{} {}", sample.full_name(), sample.value);
         }
-        histogram(&mut page, "tollgate_service_answer_duration_seconds", "", &counts);
+        histogram(&mut page, "tollgate_service_answer_duration_seconds", "", &counts, 1);
         if self.go_names {
             self.go_page(&mut page, &counts);
         }
@@ -112,7 +114,7 @@ impl Metrics {
             if !rest.is_empty() {
                 let _ = write!(labels, ",key2=\"{}\"", escaped(&rest));
             }
-            rules.push((labels, go_counts(&counts)));
+            rules.push((labels, go_counts(rule, &counts)));
         });
         for index in 0..5 {
             for (position, (labels, counts)) in rules.iter().enumerate() {
@@ -139,9 +141,11 @@ impl Metrics {
             "# TYPE ratelimit_service_should_rate_limit_error counter\n\
              ratelimit_service_should_rate_limit_error{{err_type=\"service_error\"}} {errors}"
         );
-        histogram(page, "ratelimit_service_response_time_seconds", "grpc_method=\"ShouldRateLimit\"", counts);
+        let (name, label) = ("ratelimit_service_response_time_seconds", "grpc_method=\"ShouldRateLimit\"");
+        histogram(page, name, label, counts, if self.go_milliseconds { 1_000 } else { 1 });
         let loads = self.rules.reloads();
         for (name, value) in [
+            ("ratelimit_service_global_shadow_mode", counts.shadow_denied),
             ("ratelimit_service_config_load_success", loads.successes),
             ("ratelimit_service_config_load_error", loads.errors),
         ] {
@@ -150,20 +154,20 @@ impl Metrics {
     }
 }
 
-/// Writes the times of answers.
-fn histogram(page: &mut String, name: &str, label: &str, counts: &AnswerCounts) {
+/// Writes the times of answers, in parts of a second: 1,000 is milliseconds.
+fn histogram(page: &mut String, name: &str, label: &str, counts: &AnswerCounts, parts: u32) {
     let _ = writeln!(page, "# TYPE {name} histogram");
     let comma = if label.is_empty() { "" } else { "," };
     let braced = if label.is_empty() { String::new() } else { format!("{{{label}}}") };
     let mut below = 0;
     for (index, count) in counts.times.iter().enumerate() {
         below += count;
-        let bound = BOUNDS_US
-            .get(index)
-            .map_or("+Inf".to_owned(), |micros| Duration::from_micros(*micros).as_secs_f64().to_string());
+        let bound = BOUNDS_US.get(index).map_or("+Inf".to_owned(), |micros| {
+            (Duration::from_micros(*micros) * parts).as_secs_f64().to_string()
+        });
         let _ = writeln!(page, "{name}_bucket{{{label}{comma}le=\"{bound}\"}} {below}");
     }
-    let sum = Duration::from_nanos(counts.time_sum_ns).as_secs_f64();
+    let sum = Duration::from_nanos(counts.time_sum_ns).as_secs_f64() * f64::from(parts);
     let _ = writeln!(page, "{name}_sum{braced} {sum}\n{name}_count{braced} {below}");
 }
 

@@ -234,6 +234,7 @@ async fn serve(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Resu
             health: health.clone(),
             path: args.metrics_path.clone(),
             go_names: args.go_metrics,
+            go_milliseconds: args.go_metrics_milliseconds,
         };
         pages.metrics = Some((listener, metrics));
     }

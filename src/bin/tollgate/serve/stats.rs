@@ -159,6 +159,11 @@ pub fn samples_of(counts: &AnswerCounts) -> Vec<Sample> {
             counts.over_limit,
         ),
         Sample::counter(
+            "tollgate_service_shadow_denied_total",
+            "Answers that would say over a limit without --shadow",
+            counts.shadow_denied,
+        ),
+        Sample::counter(
             "tollgate_service_overloads_total",
             "Requests refused at once because too many others waited",
             counts.overloads,

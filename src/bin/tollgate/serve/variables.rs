@@ -1,5 +1,6 @@
 //! The variables of Envoy's Go service (envoyproxy/ratelimit), as flags of this program.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::duration;
 const RUNTIME_ROOT: &str = "/srv/runtime_data/current";
 
 /// The variables that have no effect here. A name that ends in `_` stands for all variables that begin with it.
-const UNUSED: [&str; 39] = [
+const UNUSED: [&str; 18] = [
     "CACHE_KEY_PREFIX",
     "CONFIG_GRPC_XDS_",
     "DISABLE_STATS",
@@ -19,27 +20,6 @@ const UNUSED: [&str; 39] = [
     "GRPC_SERVER_TLS_CA_CERT",
     "LOCAL_CACHE_SIZE_IN_BYTES",
     "MEMCACHE_",
-    "PROMETHEUS_MAPPER_YAML",
-    "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION",
-    "REDIS_PERSECOND",
-    "REDIS_PERSECOND_AUTH",
-    "REDIS_PERSECOND_PIPELINE_LIMIT",
-    "REDIS_PERSECOND_PIPELINE_WINDOW",
-    "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR",
-    "REDIS_PERSECOND_POOL_SIZE",
-    "REDIS_PERSECOND_SENTINEL_AUTH",
-    "REDIS_PERSECOND_SOCKET_TYPE",
-    "REDIS_PERSECOND_TIMEOUT",
-    "REDIS_PERSECOND_TLS",
-    "REDIS_PERSECOND_TYPE",
-    "REDIS_PERSECOND_URL",
-    "REDIS_PIPELINE_LIMIT",
-    "REDIS_PIPELINE_WINDOW",
-    "REDIS_POOL_ON_EMPTY_BEHAVIOR",
-    "REDIS_POOL_ON_EMPTY_WAIT_DURATION",
-    "REDIS_POOL_SIZE",
-    "REDIS_SENTINEL_AUTH",
-    "REDIS_USE_EXPLICIT_PIPELINE",
     "SETTINGS_PATH",
     "STATSD_",
     "STATS_FLUSH_INTERVAL",
@@ -51,6 +31,15 @@ const UNUSED: [&str; 39] = [
     "XDS_CLIENT_",
     "XDS_RESOURCE_",
 ];
+
+/// The families of variables that have no effect here either, except those that are read. Newer versions of the Go service
+/// add to them.
+const FAMILIES: [&str; 2] = ["PROMETHEUS_", "REDIS_"];
+
+/// Whether Kubernetes adds such a variable, for a service that is called `redis` or `tollgate`.
+pub fn is_of_kubernetes(name: &str) -> bool {
+    name.contains("_SERVICE_") || name.ends_with("_PORT") || name.contains("_PORT_")
+}
 
 /// A flag that stands for some variables.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,7 +67,7 @@ impl Translation {
     /// # Errors
     /// Returns an error if a variable has an invalid value, or asks for something that this program does not have.
     pub fn of(environment: &BTreeMap<String, String>) -> Result<Self, String> {
-        let mut reader = Reader { environment, out: Self::default() };
+        let mut reader = Reader { environment, asked: RefCell::default(), out: Self::default() };
         reader.faces()?;
         reader.tls()?;
         reader.rules()?;
@@ -102,12 +91,15 @@ impl Translation {
 
 struct Reader<'e> {
     environment: &'e BTreeMap<String, String>,
+    /// The names of all variables that were read.
+    asked: RefCell<BTreeSet<String>>,
     out: Translation,
 }
 
 impl Reader<'_> {
     /// Returns a variable's value. An empty value is as none.
     fn get(&self, name: &str) -> Option<String> {
+        self.asked.borrow_mut().insert(name.to_owned());
         self.environment.get(name).filter(|value| !value.is_empty()).cloned()
     }
 
@@ -170,6 +162,7 @@ impl Reader<'_> {
             self.flag("metrics", Some(address), ["USE_PROMETHEUS", "PROMETHEUS_ADDR"]);
             self.flag("go_metrics", None, ["USE_PROMETHEUS"]);
             self.same("metrics_path", "PROMETHEUS_PATH");
+            self.switch("go_metrics_milliseconds", "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS")?;
         }
         Ok(())
     }
@@ -346,13 +339,16 @@ impl Reader<'_> {
     fn unused(&mut self) -> Result<(), String> {
         // It is on by default there, so a file that switches it off needs no remark.
         let statsd = self.is("USE_STATSD")? == Some(true);
+        let asked = self.asked.borrow();
         let is_unused = |name: &&String| {
-            UNUSED
-                .iter()
-                .any(|unused| *unused == **name || (unused.ends_with('_') && name.starts_with(unused)))
-                && (statsd || *name != "USE_STATSD")
+            let is_of = |family: &&str| family.ends_with('_') && name.starts_with(*family);
+            let is_listed = UNUSED.iter().any(|unused| *unused == **name || is_of(unused));
+            let is_unread =
+                || FAMILIES.iter().any(is_of) && !asked.contains(*name) && !is_of_kubernetes(name);
+            (is_listed || is_unread()) && (statsd || *name != "USE_STATSD")
         };
         let names: Vec<&str> = self.environment.keys().filter(is_unused).map(String::as_str).collect();
+        drop(asked);
         if !names.is_empty() {
             self.out.warnings.push(format!("these variables have no effect here: {}", names.join(", ")));
         }
@@ -427,6 +423,10 @@ mod tests {
             ),
             (&[("USE_PROMETHEUS", "true"), ("PROMETHEUS_ADDR", ":19001")], "--metrics :19001 --go-metrics"),
             (
+                &[("USE_PROMETHEUS", "1"), ("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "true")],
+                "--metrics :9090 --go-metrics --go-metrics-milliseconds",
+            ),
+            (
                 &[("LIMIT_RESPONSE_HEADERS_ENABLED", "true"), ("LIMIT_RESET_HEADER", "X")],
                 "--limit-headers ratelimit --limit-header-names RateLimit-Limit,RateLimit-Remaining,X",
             ),
@@ -462,6 +462,31 @@ mod tests {
             ["these variables have no effect here: MEMCACHE_TLS, TRACING_ENABLED, USE_STATSD"]
         );
         assert_eq!(of(&[("USE_STATSD", "false")]).unwrap().warnings, [""; 0]);
+        // Families that newer versions of the Go service add to.
+        let family = [
+            "REDIS_STARTUP_RETRIES",
+            "REDIS_CLUSTER_PIPELINE_PARALLELISM",
+            "REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM",
+            "REDIS_POOL_SIZE",
+            "REDIS_PERSECOND",
+            "PROMETHEUS_MAPPER_YAML",
+            "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
+        ];
+        for name in family {
+            let warning = format!("these variables have no effect here: {name}");
+            assert_eq!(of(&[(name, "true"), ("REDIS_URL", "a")]).unwrap().warnings, [warning]);
+        }
+        // Without an address, a password has no effect. Kubernetes adds the others for a service called `redis`.
+        let others = [
+            ("REDIS_AUTH", "x"),
+            ("REDIS_PORT", "tcp://10.0.0.1:6379"),
+            ("REDIS_SERVICE_HOST", "10.0.0.1"),
+            ("REDIS_PORT_6379_TCP", "x"),
+        ];
+        assert_eq!(of(&others).unwrap().warnings, ["these variables have no effect here: REDIS_AUTH"]);
+        let read =
+            [("REDIS_URL", "a"), ("REDIS_AUTH", "x"), ("REDIS_TYPE", "SINGLE"), ("REDIS_TIMEOUT", "5ms")];
+        assert_eq!(of(&read).unwrap().warnings, [""; 0]);
     }
 
     #[test]

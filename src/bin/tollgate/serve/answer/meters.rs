@@ -24,6 +24,7 @@ pub struct Meters {
     entries: [AtomicU64; Entry::ALL.len()],
     codes: [AtomicU64; CODES],
     over_limit: AtomicU64,
+    shadow_denied: AtomicU64,
     overloads: AtomicU64,
     late: AtomicU64,
     undecodable: AtomicU64,
@@ -41,6 +42,8 @@ pub struct AnswerCounts {
     pub codes: [u64; CODES],
     /// Answers that say over a limit.
     pub over_limit: u64,
+    /// Answers that would say over a limit without the dry run of all rules.
+    pub shadow_denied: u64,
     /// Requests that were refused at once, because too many others were waiting.
     pub overloads: u64,
     /// Answers that came at least 5 ms after their deadline.
@@ -66,6 +69,7 @@ impl Meters {
             entries: all(&self.entries),
             codes: all(&self.codes),
             over_limit: self.over_limit.load(Relaxed),
+            shadow_denied: self.shadow_denied.load(Relaxed),
             overloads: self.overloads.load(Relaxed),
             late: self.late.load(Relaxed),
             undecodable: self.undecodable.load(Relaxed),
@@ -97,6 +101,10 @@ impl Meters {
 
     pub(super) fn over_limit(&self) {
         self.over_limit.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn shadow_denied(&self) {
+        self.shadow_denied.fetch_add(1, Relaxed);
     }
 }
 

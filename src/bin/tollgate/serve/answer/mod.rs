@@ -169,6 +169,9 @@ impl<C: Clock> Answerer<C> {
             return Ok(RateLimitResponse { overall_code: Code::Ok as i32, ..RateLimitResponse::default() });
         }
         let (answer, code) = self.decide(domain, &descriptors, hits, entry, deadline).await?;
+        if answer.is_shadow_denied() {
+            self.meters.shadow_denied();
+        }
         let status = |index| match &given_back {
             Some(queried) if is_back(index) => {
                 DescriptorStatus { code: Code::Ok as i32, ..status::of(queried, index) }
