@@ -35,9 +35,17 @@ fn with_free_ports(server: &Server) -> String {
     })
 }
 
+/// Starts the example's server, with free ports instead of its fixed ones.
+fn server() -> Server {
+    let args = arguments("-- serve ");
+    assert!(args.contains("--grpc 127.0.0.1:8081"), "{args}");
+    let args = args.replace("127.0.0.1:8081", "127.0.0.1:0");
+    Server::start_with(&[], &format!("{args} --debug 127.0.0.1:0 --drain 0s"), &[])
+}
+
 fn start() -> Option<(Server, Envoy)> {
     let program = Program::find()?;
-    let server = Server::start(&[], arguments("-- serve "));
+    let server = server();
     let envoy = program.start(&with_free_ports(&server));
     Some((server, envoy))
 }
@@ -50,6 +58,16 @@ fn envoy_example_is_valid() {
     let Some(program) = Program::find() else { return };
     let config = arguments("envoy -c ").split(' ').next().unwrap();
     program.validate(Path::new(config));
+}
+
+/// By default, the service listens on all addresses. An example that is tried out must not.
+#[test]
+fn example_listens_on_loopback_only() {
+    let server = server();
+    let line = server.start_line();
+    let addresses = line.split(" on ").skip(1).collect::<Vec<_>>();
+    assert!(!addresses.is_empty() && addresses.iter().all(|to| to.starts_with("127.0.0.1:")), "{line}");
+    server.stop();
 }
 
 #[test]
