@@ -36,6 +36,31 @@ fn unreadable_files_are_named() {
     place.run("replay log missing.log").fails(1, &["missing.log"]);
 }
 
+/// An error shows an optional file as optional, also if the line has one, and a file that is required as required.
+#[test]
+fn usage_tells_which_files_are_optional() {
+    let place = Place::new();
+    for (args, usage) in [
+        ("replay --top 3 log --bogus", "replay --top <N> [FILE]..."),
+        ("suggest log --algorithm gcra --bogus", "suggest --algorithm <NAME> [FILE]..."),
+        ("rules check --json", "rules check --json <FILE>..."),
+        ("rules check limits.yaml --bogus", "rules check <FILE>..."),
+    ] {
+        place.run(args).fails(2, &[&format!("Usage: tollgate {usage}\n")]);
+    }
+}
+
+#[test]
+fn every_command_has_a_version() {
+    let place = Place::new();
+    for command in ["", "replay ", "suggest ", "rules ", "rules check ", "rules push ", "rules diff "] {
+        let run = place.run(&format!("{command}--version")).ok();
+        assert!(run.stdout.ends_with(concat!(" ", env!("CARGO_PKG_VERSION"), "\n")), "{}", run.stdout);
+    }
+    // This one is the version of the rules.
+    place.run("rules pull --version").fails(2, &["--version <VERSION>"]);
+}
+
 #[test]
 fn header_without_records_is_an_error() {
     let place = Place::new();

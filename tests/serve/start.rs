@@ -122,6 +122,23 @@ fn taken_ports_name_their_flag() {
 }
 
 #[test]
+fn version_and_usage_are_those_of_the_command() {
+    let version = run("--version", &[]);
+    assert_eq!(
+        (version.code, version.stdout),
+        (0, format!("tollgate-serve {}\n", env!("CARGO_PKG_VERSION")))
+    );
+    // Also if a file was given, the usage shows it as optional.
+    for (args, usage) in [
+        ("--bogus limits.yaml", "[OPTIONS]"),
+        ("limits.yaml --check --bogus", "--check"),
+        ("limits.yaml --tls-cert x", "--tls-cert <FILE> --tls-key <FILE>"),
+    ] {
+        run(args, &[]).fails(2, &[&format!("Usage: tollgate serve {usage} [FILE|FOLDER]...\n")]);
+    }
+}
+
+#[test]
 fn wrong_flags_end_with_code_two() {
     for args in
         ["--deadline 0", "--grpc here", "--client-ca ca", "--near-limit 2", "--max-message 0", "--log loud"]

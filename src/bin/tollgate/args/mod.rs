@@ -6,11 +6,13 @@ pub mod rules;
 pub mod serve;
 pub mod shared;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use tollgate::{Quota, QuotaError};
 
@@ -26,7 +28,7 @@ pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
 
 /// Replay an access log through every rate-limiting algorithm and see which requests would have been denied
 #[derive(Parser, Debug)]
-#[command(name = "tollgate", version, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "tollgate", version, propagate_version = true, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -39,9 +41,34 @@ impl Cli {
         Self::try_parse().unwrap_or_else(|error| {
             #[cfg(feature = "serve")]
             let error = self::serve::with_variable(error);
-            error.exit()
+            with_optional_files(error).exit()
         })
     }
+}
+
+/// Returns the command of this process's command line, and the arguments after its name.
+fn subcommand_of_line() -> (clap::Command, impl Iterator<Item = OsString>) {
+    let mut command = Cli::command();
+    let mut line = std::env::args_os().skip(1).peekable();
+    while let Some(next) = line.peek().and_then(|word| command.find_subcommand(word)) {
+        command = next.clone();
+        line.next();
+    }
+    (command, line)
+}
+
+/// Shows a file that may be left out as optional. In the usage of an error, each argument that was given looks required.
+fn with_optional_files(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return error };
+    let mut usage = usage.ansi().to_string();
+    let (command, _) = subcommand_of_line();
+    for files in command.get_positionals().filter(|files| !files.is_required_set()) {
+        for name in files.get_value_names().unwrap_or_default() {
+            usage = usage.replace(&format!("<{name}>..."), &format!("[{name}]..."));
+        }
+    }
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(usage.into()));
+    error
 }
 
 /// The commands.

@@ -29,7 +29,8 @@ pub enum RulesCommand {
     /// Print the rules on a server
     ///
     /// Prints the text to standard output, and its version, who pushed it and when to standard error.
-    #[command(after_help = EXAMPLES)]
+    // Here, `--version` is the version of the rules.
+    #[command(disable_version_flag = true, after_help = EXAMPLES)]
     Pull(PullArgs),
     /// Show the rules that a push would add, change and remove
     #[command(after_help = EXAMPLES)]

@@ -7,12 +7,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory as _, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use tollgate::telemetry::NearLimit;
 
-use super::Cli;
 use super::rules::ChargingArg;
+use super::subcommand_of_line;
 use crate::decimal::{self, Scaled};
 use crate::serve::duration;
 use crate::serve::log::{Level, LogFormat};
@@ -445,9 +445,7 @@ pub fn with_variable(mut error: clap::Error) -> clap::Error {
 
 fn variable_of(error: &clap::Error) -> Option<String> {
     let flag = flag_of(error)?;
-    let mut line = std::env::args_os().skip(1);
-    let command = Cli::command();
-    let command = command.find_subcommand(line.next()?)?;
+    let (command, mut line) = subcommand_of_line();
     if line.any(|arg| arg.to_string_lossy().split('=').next() == Some(flag)) {
         return None;
     }
