@@ -123,6 +123,59 @@ fn second_signal_ends_at_once() {
     });
 }
 
+/// Cause: Ctrl+C waited for gateways to leave, as SIGTERM does, and logged that only at the level INFO. Symptom: at a
+/// terminal it took more than five seconds, and showed nothing.
+#[test]
+fn interrupt_ends_without_drain() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--drain 1h --drain-deadline 1h");
+    block_on(async {
+        // One has answered, two have sent nothing at all.
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        grpc.ok(LIMIT, &bytes(ASK)).await;
+        let _silent = TcpStream::connect(server.address("grpc")).await.unwrap();
+        let _other = TcpStream::connect(server.address("http")).await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        server.signal("INT");
+        let (code, log) = tokio::task::spawn_blocking(move || (server.wait(), server.log())).await.unwrap();
+        assert_eq!(code, 0);
+        assert!(log.contains("another Ctrl+C ends at once"), "{log}");
+    });
+}
+
+#[test]
+fn interrupt_answers_requests_in_flight() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--drain 1h");
+    block_on(async {
+        let mut stream = TcpStream::connect(server.address("grpc")).await.unwrap();
+        let call = call(1, &bytes(ASK));
+        let (begin, rest) = call.split_at(call.len() - 3);
+        stream.write_all(&[BEGIN, begin].concat()).await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+        server.signal("INT");
+        server.wait_for_line("requests in flight are answered");
+        sleep(Duration::from_millis(300)).await;
+        stream.write_all(rest).await.unwrap();
+        assert!(is_answered(&mut stream, 1).await, "{}", server.log());
+    });
+    assert_eq!(server.wait(), 0, "{}", server.log());
+}
+
+#[test]
+fn second_interrupt_ends_at_once() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--drain 1h --drain-deadline 1h");
+    block_on(async {
+        let _open = endless(&server.address("grpc")).await;
+        sleep(Duration::from_millis(100)).await;
+        server.signal("INT");
+        server.wait_for_line("another Ctrl+C ends at once");
+        server.signal("INT");
+        assert_eq!(server.wait(), 3, "{}", server.log());
+    });
+}
+
 #[test]
 fn idle_connections_do_not_delay_the_end() {
     let place = Place::new();

@@ -36,8 +36,8 @@ Each flag can also be set by a variable: TOLLGATE_GRPC for --grpc, TOLLGATE_TLS_
 TOLLGATE_RULES for the paths (separated as in PATH). Flags have priority over these variables, and
 these variables over those of the Go service.
 
-Signals: SIGTERM and SIGINT drain, a second one ends at once; SIGHUP reads the rules and
-certificates again.
+Signals: SIGTERM drains; SIGINT (Ctrl+C) ends without --drain, after the requests in flight; a second
+one ends at once. SIGHUP reads the rules and certificates again.
 
 Exit codes: 0 after a drain or a check, 1 a file or an address cannot be used, 2 a flag or a variable
 is wrong, 3 connections were cut off.";

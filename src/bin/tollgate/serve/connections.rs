@@ -43,6 +43,9 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// take to begin when the server is closing, because its first request may be on its way.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// The same after Ctrl+C.
+const BRIEF: Duration = Duration::from_millis(100);
+
 /// A ping after this time without a frame. It finds peers that disappeared.
 const PING_AFTER: Duration = Duration::from_secs(60);
 
@@ -61,12 +64,19 @@ pub enum ServerPhase {
     Serving,
     /// It accepts no connection, and asks all connections to end.
     Closing,
+    /// The same, and it waits for no client that is late: somebody at a terminal waits for the end.
+    Leaving,
     /// It cuts off all connections.
     Cutting,
 }
 
 fn is_closing(phase: &ServerPhase) -> bool {
     *phase >= ServerPhase::Closing
+}
+
+/// Returns how long a client may be late, as the phase is.
+fn patience(phase: &watch::Receiver<ServerPhase>) -> Duration {
+    if *phase.borrow() >= ServerPhase::Leaving { BRIEF } else { LINGER }
 }
 
 fn is_cutting(phase: &ServerPhase) -> bool {
@@ -196,7 +206,7 @@ impl Face {
 
 impl ConnectionContext {
     /// Serves one connection to its end.
-    async fn attend<S, B>(&self, stream: Io, peer: &str, service: S, mut phase: watch::Receiver<ServerPhase>)
+    async fn attend<S, B>(&self, stream: Io, peer: &str, service: S, phase: watch::Receiver<ServerPhase>)
     where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
         S::Future: Send,
@@ -204,9 +214,10 @@ impl ConnectionContext {
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Failure>,
     {
+        let mut watched = phase.clone();
         let closing = async {
-            let _ = phase.wait_for(is_closing).await;
-            sleep(LINGER).await;
+            let _ = watched.wait_for(is_closing).await;
+            sleep(patience(&watched)).await;
         };
         let begun = tokio::select! {
             begun = timeout(HANDSHAKE, self.begin(stream, peer)) => begun,
@@ -224,7 +235,7 @@ impl ConnectionContext {
         let (stream, returned) = stream.and_back();
         let service = TowerToHyperService::new(service);
         let connection = self.builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        match self.live(Box::pin(connection), phase).await {
+        match self.live(Box::pin(connection), phase.clone()).await {
             Ended::ByItself => {}
             Ended::Failed(error) => {
                 self.stats.protocol_errors.add();
@@ -232,7 +243,7 @@ impl ConnectionContext {
             }
             Ended::Gracefully => {
                 if let Ok(stream) = returned.await {
-                    let _ = timeout(LINGER, linger(stream)).await;
+                    let _ = timeout(patience(&phase), linger(stream)).await;
                 }
             }
             Ended::Late => self.stats.cut_after_grace.add(),

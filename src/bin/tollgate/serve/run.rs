@@ -1,13 +1,14 @@
 //! The order of the start and of the end.
 //!
 //! # The end
-//! 1. At the first SIGTERM or SIGINT, health reports that the server wants no requests. It still answers, so that gateways
-//!    that have not noticed yet see no error.
+//! 1. At SIGTERM, health reports that the server wants no requests. It still answers, so that gateways that have not noticed
+//!    yet see no error.
 //! 2. After `--drain`, it accepts no connection, and asks all connections to end. All requests in flight are answered.
 //! 3. After `--drain-deadline` more, it cuts off the connections that are left.
 //! 4. Counts that belong to a Redis server are sent there.
 //!
-//! A second signal goes to step 3 at once.
+//! At SIGINT, somebody at a terminal waits for the end, so step 2 begins at once, and clients that are late have a tenth of a
+//! second. A second signal goes to step 3 at once, and step 4 is as short.
 
 use std::future::ready;
 use std::net::SocketAddr;
@@ -56,7 +57,7 @@ const PAGES: u32 = 64;
 /// How long the Redis server has to take what this process holds. Also how long a load may delay the end.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// How long connections have to notice that they are cut off.
+/// How long connections have to notice that they are cut off. Also how long the end may take after a second signal.
 const CUT: Duration = Duration::from_millis(200);
 
 /// Serves until a signal ends it.
@@ -293,27 +294,38 @@ async fn serve(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Resu
             }
         }
     };
-    signals.wait_for_end(read_again).await?;
-    log::info("draining: health checks fail now, and requests are still answered");
+    let closing = signals.wait_for_end(read_again).await?;
     health.drain().await;
     let patient = async {
-        sleep(args.drain).await;
-        log::info("closing: no new connections, and the present ones are asked to end");
+        if closing == ServerPhase::Leaving {
+            log::always("ending: requests in flight are answered; another Ctrl+C ends at once");
+        } else {
+            log::info("draining: health checks fail now, and requests are still answered");
+            sleep(args.drain).await;
+            log::info("closing: no new connections, and the present ones are asked to end");
+        }
         health.end_watches().await;
-        phase.send_replace(ServerPhase::Closing);
+        phase.send_replace(closing);
         timeout(args.drain_deadline, ended.recv()).await.is_ok()
     };
-    let all_ended = tokio::select! {
-        all_ended = patient => all_ended,
-        () = signals.wait_for_second() => false,
+    let (all_ended, most) = tokio::select! {
+        all_ended = patient => (all_ended, FLUSH),
+        () = signals.wait_for_second() => (false, CUT),
     };
     if !all_ended {
         phase.send_replace(ServerPhase::Cutting);
         let _ = timeout(CUT, ended.recv()).await;
     }
-    // This waits for a load, and a file system that hangs must not hang the end.
-    let _ = timeout(FLUSH, spawn_blocking(|| drop(watcher))).await;
-    if timeout(FLUSH, rules.close()).await.is_err() {
+    let flush = async {
+        // This waits for a load, and a file system that hangs must not hang the end.
+        let _ = timeout(most, spawn_blocking(|| drop(watcher))).await;
+        timeout(most, rules.close()).await.is_ok()
+    };
+    let is_flushed = tokio::select! {
+        is_flushed = flush => is_flushed,
+        () = signals.wait_for_second() => false,
+    };
+    if !is_flushed {
         log::warn("some units were not reported to the Redis server in time; they expire there");
     }
     let cut = stats.cut.get();
@@ -461,11 +473,12 @@ impl Signals {
         })
     }
 
-    /// Waits for the signal to end. At SIGHUP, reads everything again on a thread for that, because a load takes time.
+    /// Waits for the signal to end, and returns how. At SIGHUP, reads everything again on a thread for that, because a load
+    /// takes time.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    async fn wait_for_end(&mut self, read_again: impl Fn() + Send + 'static) -> Result<(), Error> {
+    async fn wait_for_end(&mut self, read_again: impl Fn() + Send + 'static) -> Result<ServerPhase, Error> {
         let (hang_ups, heard) = std::sync::mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("tollgate-hang-up".to_owned());
         thread
@@ -476,8 +489,8 @@ impl Signals {
             .map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return Ok(()),
-                _ = self.interrupt.recv() => return Ok(()),
+                _ = self.terminate.recv() => return Ok(ServerPhase::Closing),
+                _ = self.interrupt.recv() => return Ok(ServerPhase::Leaving),
                 // If one is waiting already, its reading comes after this signal.
                 _ = self.hang_up.recv() => drop(hang_ups.try_send(())),
             }
