@@ -71,7 +71,8 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
     /// writing the same contents again causes no load. If the files changed between the last read and this call, they are loaded immediately. If a load fails,
     /// the previous rules stay, as with [`Rules::reload`].
     ///
-    /// Programs may write the files in place or replace them with files of the same name, as editors do. The path may
+    /// Programs may write the files in place or replace them with files of the same name, as editors do. A file that takes
+    /// longer than half a second to write in place is read in part meanwhile, so replace large files. The path may
     /// contain links, and the links may move, as in Kubernetes volumes. If a file or its folder disappears, the load
     /// fails; the watcher notices when it returns.
     ///
