@@ -139,8 +139,8 @@ fn about(pushed: &PushedRules) -> String {
 /// What would change from the present rules to others.
 struct Change {
     report: String,
-    /// The domains that have rules now, and would have none.
-    removed: Vec<String>,
+    /// A domain that has rules now, and would have none. A name holds the rules of one domain.
+    removed: Option<String>,
 }
 
 impl Change {
@@ -155,21 +155,20 @@ impl Change {
             Err(error) => {
                 let report =
                     format!("the changes are unknown, because the rules cannot be compared: {error}");
-                return Self { report, removed: Vec::new() };
+                return Self { report, removed: None };
             }
         };
         let has_rules = |domains: &[Domain], name: &str| {
             domains.iter().any(|domain| domain.name() == name && !domain.rules().is_empty())
         };
-        let names = before.iter().map(Domain::name);
-        let removed = names.filter(|name| has_rules(&before, name) && !has_rules(&after, name));
-        let removed = removed.map(str::to_owned).collect();
+        let is_removed = |name: &&str| has_rules(&before, name) && !has_rules(&after, name);
+        let removed = before.iter().map(Domain::name).find(is_removed).map(str::to_owned);
         Self { report: LoadReport::between_domains(&before, &after).to_string(), removed }
     }
 
-    /// Returns what a push would do if it removes a domain. A name holds the rules of one domain.
+    /// Returns what a push would do if it removes a domain.
     fn warning(&self) -> Option<String> {
-        let name = self.removed.first()?;
+        let name = self.removed.as_ref()?;
         Some(format!(
             "the domain {name:?} would have no rules any more: processes in which it is in use refuse such a version \
              and keep its rules, and new processes limit none of its requests"
