@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::newer;
 use crate::servers::{Cluster, Server};
 use tollgate::Quota;
-use tollgate::redis::{BlockingClient, Builder, ErrorKind, Health, Limit, OnFailure};
+use tollgate::redis::{BlockingClient, Builder, ErrorKind, Health, Limit, OnFailure, Shard, Shards};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -96,6 +96,25 @@ fn user_with_least_rights_suffices_for_each_mode() {
         assert_answered(&ask_write_back(&client, limit));
     }
     assert_eq!(server.command::<u64>(&["HEXISTS", "tollgate:v1:{acl|a}:pg0", "7"]), 0);
+}
+
+#[test]
+fn user_with_least_rights_copies_moved_keys() {
+    let (Some(one), Some(two)) = (Server::start(), Server::start()) else { return };
+    let rights = [&EVERY_MODE[..], &["pttl"]].concat();
+    let (Some(()), Some(())) = (grant(&one, &rights), grant(&two, &rights)) else { return };
+    let shard = |name, server| Shard::new(name, BlockingClient::open(&url(server)).unwrap());
+    let moved = Shards::new([shard("two", &two)]).previous([shard("one", &one)], Duration::from_secs(3_600));
+    let moved = BlockingClient::sharded(moved).unwrap();
+    for limit in limits() {
+        let old = BlockingClient::open(&url(&one)).unwrap();
+        let (old, new) = (builder(&old, limit).atomic().unwrap(), builder(&moved, limit).atomic().unwrap());
+        let left = old.check_n("a", 600).decision().remaining();
+        assert!((400..=401).contains(&left) && (400..=401).contains(&new.peek("a").decision().remaining()));
+        assert!(new.check_n("a", 500).is_denied() && new.check_n("a", 300).is_allowed());
+        assert_eq!(new.health().uncopied, 0);
+        assert_answered(&new.health());
+    }
 }
 
 #[test]

@@ -5,11 +5,11 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tollgate::Quota;
 use tollgate::redis::{
     Answer, AtomicLimiter, Breaker, BreakerState, Client, DecidedBy, Health, LeaseLimiter, Limit, OnFailure,
     Shards, WriteBackLimiter,
 };
+use tollgate::{FixedWindow, Quota, SlidingLog, SubWindow, Timestamp, TokenBucket};
 
 use super::named;
 use crate::busy;
@@ -260,6 +260,11 @@ async fn moved_keys_keep_budgets_on_real_servers() {
         ("gcra", Limit::gcra(Quota::per_hour(10))),
         ("fixed", Limit::fixed_window(Quota::per_day(10))),
         ("sliding", Limit::sliding_window(Quota::per_day(10))),
+        ("log", SlidingLog::new(Quota::per_day(10)).into()),
+        ("parts", SubWindow::new(Quota::per_day(10), 8).into()),
+        ("first use", FixedWindow::from_first_use(Quota::per_day(10)).into()),
+        ("interval", TokenBucket::interval(Quota::per_day(10)).into()),
+        ("aligned", TokenBucket::aligned(Quota::per_day(10), Timestamp::from_secs(0)).into()),
     ] {
         let build = |client: Client| client.limiter(name, limit).timeout(PATIENCE).atomic().unwrap();
         let old = build(Client::sharded(named(&clients[..2])).unwrap());

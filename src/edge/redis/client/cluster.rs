@@ -19,7 +19,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::redis::{ConnectionAddr, ErrorKind as Theirs, RedisError, RedisResult, ServerErrorKind, Value};
+use ::redis::{Cmd, ConnectionAddr, ErrorKind as Theirs, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -27,8 +27,9 @@ use tokio::time::timeout;
 use super::connection::{PAUSES_NS, ServerConnection, timed_out};
 use super::runtime::OnDrop;
 use crate::base::clock::{Clock, StdClock};
+use crate::edge::redis::protocol::script::By;
 use crate::edge::redis::protocol::slot::{self, PARTS};
-use crate::edge::redis::protocol::{Call, Error, ErrorKind};
+use crate::edge::redis::protocol::{Error, ErrorKind};
 
 /// How long a node may take to send the map before another node is asked.
 const NODE: Duration = Duration::from_millis(250);
@@ -295,15 +296,21 @@ impl Nodes {
         }
     }
 
-    pub(crate) async fn call(self: &Arc<Self>, runtime: &Handle, call: &Call) -> RedisResult<Value> {
-        let mut line = self.holder(runtime, slot::slot(&call.tag)).await?;
+    /// Calls a script at the node that holds a key.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        key: &[u8],
+        command: &(impl Fn(By) -> Cmd + Sync),
+    ) -> RedisResult<Value> {
+        let mut line = self.holder(runtime, slot::slot(key)).await?;
         let refresh = || {
             self.refresh(runtime);
         };
         let unanswered = OnDrop::new(refresh);
         let (mut asking, mut redirects) = (false, 0);
         let answer = loop {
-            let answer = line.call(runtime, call, asking).await;
+            let answer = line.run(runtime, command, asking).await;
             let place = answer.as_ref().err().and_then(Elsewhere::of);
             let (Some(place), Err(error)) = (place.filter(|_| redirects < REDIRECTS), &answer) else {
                 break answer;

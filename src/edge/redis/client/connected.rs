@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ::redis::{Cmd, Value};
 use tokio::runtime::Handle;
 
 use super::cluster::Nodes;
@@ -10,7 +11,7 @@ use super::connection::{Evicting, ServerConnection};
 use super::settings::Builder;
 use super::sharded::{Routes, ShardError, Shards};
 use crate::base::sync::Ordering;
-use crate::edge::redis::protocol::script::{self, By};
+use crate::edge::redis::protocol::script::{self, By, CopyStep, StoredStates};
 use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transport};
 use crate::edge::redis::region::{RegionCall, RegionReply, RegionTransport, script as region_script};
 
@@ -168,6 +169,21 @@ impl Client {
         &self.routes
     }
 
+    /// Calls a script at the server that holds the key of a call.
+    async fn run(&self, call: &Call, command: impl Fn(By) -> Cmd + Sync) -> Result<Value, Error> {
+        let Ok(runtime) = Handle::try_current() else {
+            return Err(Error::new(
+                ErrorKind::Unreachable,
+                "not in a tokio runtime; call the limiter from a tokio task, or use the blocking client",
+            ));
+        };
+        let answer = match &self.links[call.place.server].topology {
+            Topology::One(line) => line.run(&runtime, &command, false).await,
+            Topology::Cluster(nodes) => nodes.run(&runtime, &call.tag, &command).await,
+        };
+        answer.map_err(|error| script::failure(&error))
+    }
+
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state, in every process.
     pub fn limiter(&self, name: &str, limit: impl Into<Limit>) -> Builder<Self> {
@@ -188,6 +204,8 @@ impl fmt::Debug for Client {
 }
 
 impl Transport for Client {
+    type States = StoredStates;
+
     fn in_parts(&self) -> bool {
         self.links.iter().any(|link| matches!(link.topology, Topology::Cluster(_)))
     }
@@ -198,17 +216,20 @@ impl Transport for Client {
     }
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
-        let Ok(runtime) = Handle::try_current() else {
-            return Err(Error::new(
-                ErrorKind::Unreachable,
-                "not in a tokio runtime; call the limiter from a tokio task, or use the blocking client",
-            ));
-        };
-        let answer = match &self.links[call.place.server].topology {
-            Topology::One(line) => line.call(&runtime, call, false).await,
-            Topology::Cluster(nodes) => nodes.call(&runtime, call).await,
-        };
-        script::reply(call, &answer.map_err(|error| script::failure(&error))?)
+        script::reply(call, &self.run(call, |by| script::command(call, by)).await?)
+    }
+
+    async fn has_states(&self, call: &Call) -> Result<bool, Error> {
+        let found = self.run(call, |by| script::copy(call, CopyStep::Find, by)).await?;
+        Ok(found == Value::Int(1))
+    }
+
+    async fn read_states(&self, call: &Call) -> Result<StoredStates, Error> {
+        script::states(call, self.run(call, |by| script::copy(call, CopyStep::Read, by)).await?)
+    }
+
+    async fn write_states(&self, call: &Call, states: &StoredStates) -> Result<(), Error> {
+        self.run(call, |by| script::copy(call, CopyStep::Write(states), by)).await.map(drop)
     }
 
     fn part(&self, call: &Call) -> usize {
@@ -234,11 +255,7 @@ impl RegionTransport for Client {
         let Ok(runtime) = Handle::try_current() else {
             return Err(Error::new(ErrorKind::Unreachable, "a region needs a tokio runtime"));
         };
-        let ask = async |by| line.ask(&runtime, &region_script::command(call, None, by), false).await;
-        let answer = match ask(By::Hash).await {
-            Err(error) if script::is_unknown(&error) => ask(By::Text).await,
-            other => other,
-        };
+        let answer = line.run(&runtime, &|by| region_script::command(call, None, by), false).await;
         region_script::reply(&answer.map_err(|error| script::failure(&error))?)
     }
 }

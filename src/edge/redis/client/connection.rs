@@ -38,7 +38,7 @@ use super::runtime::OnDrop;
 use crate::base::clock::{Clock, StdClock};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::protocol::script::{self, By};
-use crate::edge::redis::protocol::{Call, Error, ErrorKind};
+use crate::edge::redis::protocol::{Error, ErrorKind};
 
 /// The longest time that one attempt to connect takes.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -294,17 +294,15 @@ impl ServerConnection {
         answer
     }
 
-    /// Sends a call once. If the server does not know the script, sends the script's text.
-    pub(crate) async fn call(
+    /// Calls a script. If the server does not know the script, sends its text.
+    pub(crate) async fn run(
         self: &Arc<Self>,
         runtime: &Handle,
-        call: &Call,
+        command: &impl Fn(By) -> Cmd,
         asking: bool,
     ) -> RedisResult<Value> {
-        match self.ask(runtime, &script::command(call, By::Hash), asking).await {
-            Err(error) if script::is_unknown(&error) => {
-                self.ask(runtime, &script::command(call, By::Text), asking).await
-            }
+        match self.ask(runtime, &command(By::Hash), asking).await {
+            Err(error) if script::is_unknown(&error) => self.ask(runtime, &command(By::Text), asking).await,
             other => other,
         }
     }

@@ -199,6 +199,45 @@ impl fmt::Debug for InProcess {
 }
 
 impl Transport for InProcess {
+    /// The states, and how long they live in microseconds.
+    type States = (KeyState, u64);
+
+    fn has_states(&self, call: &Call) -> impl Future<Output = Result<bool, Error>> + Send {
+        let server = &self.servers[call.place.server];
+        let keys = server.keys_now();
+        let now_us = server.clock.now().as_nanos() / 1_000;
+        let entry = keys.held.get(&call.tag).filter(|entry| entry.over_us > now_us);
+        ready(Ok(entry.is_some_and(|entry| entry.held.is_complete(&call.plan))))
+    }
+
+    fn read_states(&self, call: &Call) -> impl Future<Output = Result<Self::States, Error>> + Send {
+        let server = &self.servers[call.place.server];
+        let keys = server.keys_now();
+        let now_us = server.clock.now().as_nanos() / 1_000;
+        let entry = keys.held.get(&call.tag).filter(|entry| entry.over_us > now_us);
+        ready(Ok(entry
+            .map_or_else(Default::default, |entry| (entry.held.states(&call.plan), entry.over_us - now_us))))
+    }
+
+    fn write_states(
+        &self,
+        call: &Call,
+        (states, life_us): &Self::States,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        let server = &self.servers[call.place.server];
+        let mut keys = server.keys_now();
+        let now_us = server.clock.now().as_nanos() / 1_000;
+        if *life_us > 0 {
+            let entry = keys.held.entry(call.tag.clone()).or_default();
+            if entry.over_us <= now_us {
+                entry.held = KeyState::default();
+            }
+            entry.held.adopt(&call.plan, states);
+            entry.over_us = entry.over_us.max(now_us.saturating_add(*life_us));
+        }
+        ready(Ok(()))
+    }
+
     fn call(&self, call: &Call) -> impl Future<Output = Result<Reply, Error>> + Send {
         ready(Ok(self.answer(call)))
     }

@@ -93,9 +93,10 @@ impl<T> Shards<T> {
 
     /// Names the previous set of servers, for a stated time after a limiter is built.
     ///
-    /// During this time, before each call about a key whose server changed, the limiter reads the key at its new
-    /// server. If the key has no state there, the limiter reads the state at the previous server and copies it. A copy
-    /// that is repeated, by this process or by others, charges nothing more. So a key that moves gets no second budget.
+    /// During this time, before each call about a key whose server changed, the limiter asks whether the new server has
+    /// the key's state. If not, the limiter reads the state at the previous server, byte for byte, and copies it. A copy
+    /// that is repeated or late, by this process or by others, changes nothing. So a key that moves gets no second budget,
+    /// whatever the algorithm is.
     ///
     /// Without this setting, each key that moves begins again with an empty state: a burst for GCRA, a full limit for
     /// windows.
@@ -114,7 +115,7 @@ impl<T> Shards<T> {
     /// - A previous server that does not answer: the key begins with an empty state, and
     ///   [`Health::uncopied`](crate::edge::redis::Health::uncopied) counts it.
     /// - A second change of the set during this time.
-    /// - Algorithms other than GCRA, aligned fixed windows and sliding windows: a key that moves begins with an empty state.
+    /// - Servers whose clocks differ: the times in a state are those of the previous server.
     ///
     /// A server whose name is in both sets is one server; the client of the current set is used for it. The weights can
     /// differ.

@@ -432,3 +432,73 @@ fn cluster_answers_for_all_keys() {
         assert_eq!(blocking.call(&post, WAIT).unwrap().granted, 1);
     }
 }
+
+/// Two processes copy a key, one of them late: after the other has charged the copy, and after a refund of it.
+async fn copy_late<T: Transport>(server: [&T; 2], limit: Limit) {
+    let plan = plan(&[limit]);
+    let name = format!("{:?}", limit.kind());
+    let call = |ask| call(&format!("{{{name}}}"), &plan, ask, None);
+    let peek = call(Question::Peek { cost: 0 });
+    let [old, new] = server;
+    let is_spacing = limit.most() == u64::MAX;
+    let cost = if is_spacing { 1 } else { 6 };
+    assert_eq!(old.call(&call(Question::Check { cost })).await.unwrap().granted, cost, "{name}");
+    assert!(!new.has_states(&peek).await.unwrap(), "{name}");
+    let (late, first) = (old.read_states(&peek).await.unwrap(), old.read_states(&peek).await.unwrap());
+    new.write_states(&peek, &first).await.unwrap();
+    assert!(new.has_states(&peek).await.unwrap(), "{name}");
+    let left = plan.remaining(&new.call(&peek).await.unwrap());
+    assert_eq!(left, if is_spacing { 0 } else { 4 }, "{name}");
+    let charge = new.call(&call(Question::Check { cost: 3 })).await.unwrap();
+    assert_eq!(charge.granted, if is_spacing { 0 } else { 3 }, "{name}");
+    new.write_states(&peek, &late).await.unwrap();
+    let left = plan.remaining(&new.call(&peek).await.unwrap());
+    assert_eq!(left, u64::from(!is_spacing), "{name}: a late copy replaced or repeated a charge");
+    // The refund removes all units, and the key expires at once. The state at the old server lives on.
+    let back = new.call(&call(Question::Refund { units: 9, at_us: charge.now_us })).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let rest = plan.remaining(&new.call(&peek).await.unwrap());
+    assert!(new.has_states(&peek).await.unwrap(), "{name}: after a refund of {}", back.granted);
+    new.write_states(&peek, &late).await.unwrap();
+    assert_eq!(
+        plan.remaining(&new.call(&peek).await.unwrap()),
+        rest,
+        "{name}: refunded units are charged again"
+    );
+}
+
+#[tokio::test]
+async fn late_copy_of_a_moved_key_changes_nothing() {
+    let quota = Quota::per_day(10);
+    let limits: [Limit; 10] = [
+        Limit::gcra(quota),
+        Limit::fixed_window(quota),
+        Limit::sliding_window(quota).strict(),
+        SlidingLog::new(quota).into(),
+        SubWindow::new(quota, 8).into(),
+        SubWindow::new(quota, 6).strict().into(),
+        FixedWindow::from_first_use(quota).into(),
+        TokenBucket::interval(quota).into(),
+        TokenBucket::aligned(quota, Timestamp::from_secs(60)).into(),
+        MinimumSpacing::new(Duration::from_secs(3_600)).into(),
+    ];
+    let models = [InProcess::default(), InProcess::default()];
+    let (Some(one), Some(two)) = (Server::start(), Server::start()) else { return };
+    let clients = [&one, &two].map(|server| Client::open(&server.url()).unwrap());
+    let both = limits.map(|limit| {
+        let (models, clients) = (models.clone(), clients.clone());
+        tokio::spawn(async move {
+            copy_late(models.each_ref(), limit).await;
+            copy_late(clients.each_ref(), limit).await;
+        })
+    });
+    for run in both {
+        run.await.unwrap();
+    }
+    let life: i64 = two.command(&["PTTL", "{Gcra}:cg0"]);
+    assert!((1..86_400_000).contains(&life), "the mark of a copy expires");
+    for key in redis_keys(&mut two.connection()) {
+        let life: i64 = two.command(&["PTTL", &key]);
+        assert!((1..4 * 86_400_000).contains(&life), "{key} lives for {life} ms");
+    }
+}

@@ -42,7 +42,8 @@ pub struct Health {
     /// Requests that this process decided with its share, by
     /// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local).
     pub local: u64,
-    /// Calls about a key that moved, for which this previous server did not answer. The key began with an empty state.
+    /// Calls about a key that moved, for which this previous server did not answer. If the key had no state at its new
+    /// server, it began with an empty one.
     /// See [`Shards::previous`](crate::edge::redis::Shards::previous).
     pub uncopied: u64,
     /// The breaker's state. If there are several breakers (in a Cluster, or with several servers), the worst state.

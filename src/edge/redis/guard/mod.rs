@@ -35,6 +35,7 @@ mod health;
 mod local;
 mod moved;
 
+use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -144,9 +145,20 @@ impl Guard {
         call: &Call,
         most: Duration,
     ) -> Result<Reply, Error> {
+        self.run_within(transport, call, most, || transport.call(call)).await
+    }
+
+    /// Sends a request about the key of a call, unless the breaker of its server is open. Waits at most for `most`.
+    async fn run_within<T: Transport, R, F: Future<Output = Result<R, Error>>>(
+        &self,
+        transport: &T,
+        call: &Call,
+        most: Duration,
+        send: impl FnOnce() -> F,
+    ) -> Result<R, Error> {
         let server = &self.servers[call.place.server];
         let flight = self.start_call(server, transport.part(call))?;
-        let asked = transport.call(call);
+        let asked = send();
         let late = || Error::new(ErrorKind::Timeout, format!("no answer within {most:?}"));
         // Without a runtime there is no timer. A transport that needs a runtime then returns an error. Any other
         // transport answers.
@@ -309,7 +321,7 @@ struct GuardedCall<'g> {
 }
 
 impl GuardedCall<'_> {
-    fn land(mut self, answer: Result<Reply, Error>) -> Result<Reply, Error> {
+    fn land<R>(mut self, answer: Result<R, Error>) -> Result<R, Error> {
         self.landed = true;
         let now_ns = self.now_ns();
         let why = answer.as_ref().err();

@@ -58,6 +58,8 @@ fn reply() -> Reply {
 }
 
 impl Transport for Fake {
+    type States = ();
+
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
         match self.does(call) {
             Does::Answer => Ok(reply()),
@@ -180,9 +182,29 @@ async fn each_server_has_its_own_breaker_and_counts() {
 /// The server with this index hangs. The others hold no key.
 struct HungServer(usize);
 
+impl HungServer {
+    async fn answer<R>(&self, call: &Call, answer: R) -> Result<R, Error> {
+        if call.place.server == self.0 { pending().await } else { Ok(answer) }
+    }
+}
+
 impl Transport for HungServer {
+    type States = ();
+
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
-        if call.place.server == self.0 { pending().await } else { Ok(reply()) }
+        self.answer(call, reply()).await
+    }
+
+    async fn has_states(&self, call: &Call) -> Result<bool, Error> {
+        self.answer(call, false).await
+    }
+
+    async fn read_states(&self, call: &Call) -> Result<(), Error> {
+        self.answer(call, ()).await
+    }
+
+    async fn write_states(&self, call: &Call, (): &()) -> Result<(), Error> {
+        self.answer(call, ()).await
     }
 }
 

@@ -3,12 +3,12 @@
 //! A [`Call`] is one question about one key. A transport carries it to the state: to a server, where a script answers
 //! it, or to a model of a server in this process. All modes, and their simulation, use these calls.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::error::Error;
+use super::error::{Error, ErrorKind};
 use super::plan::Plan;
 use crate::base::clock::Timestamp;
 
@@ -144,6 +144,9 @@ pub(crate) enum LimitState {
 
 /// Carries calls to the shared state.
 pub(crate) trait Transport: Send + Sync + 'static {
+    /// The states of the limits of one key, as a server stores them.
+    type States: Send + Sync;
+
     /// Returns whether parts of the shared state fail by themselves, as the nodes of a Cluster do.
     fn in_parts(&self) -> bool {
         false
@@ -157,10 +160,30 @@ pub(crate) trait Transport: Send + Sync + 'static {
     /// Sends a call. If it takes too long, the guard ends it by dropping the future.
     fn call(&self, call: &Call) -> impl Future<Output = Result<Reply, Error>> + Send;
 
+    /// Returns whether the server has a state for each limit of the key, or had a copy of it.
+    fn has_states(&self, _: &Call) -> impl Future<Output = Result<bool, Error>> + Send {
+        ready(Err(uncopied()))
+    }
+
+    /// Reads the states of the limits of the key.
+    fn read_states(&self, _: &Call) -> impl Future<Output = Result<Self::States, Error>> + Send {
+        ready(Err(uncopied()))
+    }
+
+    /// Stores states that were read from another server. Changes nothing for a limit that has a state, or had a copy.
+    fn write_states(&self, _: &Call, _: &Self::States) -> impl Future<Output = Result<(), Error>> + Send {
+        ready(Err(uncopied()))
+    }
+
     /// Returns the part of its server that this call is about. Parts fail by themselves, as the nodes of a Cluster do,
     /// and each part of each server has its own breaker. Any number is valid: parts that are equal modulo
     /// [`PARTS`](super::slot::PARTS) share a breaker.
     fn part(&self, _call: &Call) -> usize {
         0
     }
+}
+
+/// The error of a transport whose keys never move.
+fn uncopied() -> Error {
+    Error::new(ErrorKind::Refused, "this client has one server, so its keys do not move")
 }

@@ -1,6 +1,6 @@
 //! The scripts that answer on a server, the commands that call it, and its replies.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use ::redis::{ErrorKind as Theirs, RedisError, Script, Value};
 use smallvec::{SmallVec, smallvec};
@@ -60,11 +60,7 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     command.arg(script);
     let (ask, first, others) = words(&call.ask);
     command.arg(if posts { parts.len() * 2 } else { parts.len() });
-    for what in if posts { &["", "p"][..] } else { &[""] } {
-        for part in parts {
-            command.arg([&*call.tag, format!(":{what}{}", part.name()).as_bytes()].concat());
-        }
-    }
+    add_keys(&mut command, call, if posts { &["", "p"] } else { &[""] });
     match call.now {
         Some(now) => command.arg(now.as_nanos() / 1_000),
         None => command.arg(""),
@@ -106,6 +102,73 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
         command.arg(&others);
     }
     command
+}
+
+/// The texts of a key's states, and their lives in milliseconds. The life of an absent state is 0.
+pub(crate) type StoredStates = SmallVec<[(Vec<u8>, u64); 1]>;
+
+/// A step of the copy of a key's states; see the module `guard::moved`.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum CopyStep<'s> {
+    Find,
+    Read,
+    Write(&'s StoredStates),
+}
+
+static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(COPY_TEXT));
+const COPY_TEXT: &str = include_str!("copy.lua");
+
+/// Builds the command that calls the script of copies.
+pub(crate) fn copy(call: &Call, step: CopyStep<'_>, by: By) -> ::redis::Cmd {
+    let (verb, script) = match by {
+        By::Hash => ("EVALSHA", COPY.get_hash()),
+        By::Text => ("EVAL", COPY_TEXT),
+    };
+    let mut command = ::redis::cmd(verb);
+    command.arg(script).arg(2 * call.plan.parts().len());
+    add_keys(&mut command, call, &["", "c"]);
+    match step {
+        CopyStep::Find => command.arg("find"),
+        CopyStep::Read => command.arg("read"),
+        CopyStep::Write(states) => {
+            command.arg("write");
+            for (text, life_ms) in states {
+                command.arg(&text[..]).arg(*life_ms);
+            }
+            &mut command
+        }
+    };
+    command
+}
+
+/// Adds the names of the keys of each limit, first with the first of these letters.
+fn add_keys(command: &mut ::redis::Cmd, call: &Call, letters: &[&str]) {
+    for letter in letters {
+        for part in call.plan.parts() {
+            command.arg([&*call.tag, format!(":{letter}{}", part.name()).as_bytes()].concat());
+        }
+    }
+}
+
+/// Parses the states that a server read.
+pub(crate) fn states(call: &Call, value: Value) -> Result<StoredStates, Error> {
+    let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the script of copies");
+    let Value::Array(values) = value else { return Err(unexpected_reply()) };
+    let mut states = StoredStates::new();
+    let mut values = values.into_iter();
+    while let (Some(text), Some(life)) = (values.next(), values.next()) {
+        let (Value::BulkString(text), Value::Int(life_ms)) = (text, life) else {
+            return Err(unexpected_reply());
+        };
+        // The last millisecond is 0. A state without a life was changed by hand; it expires like others.
+        let life_ms = match life_ms {
+            -2 => 0,
+            -1 => call.plan.refill_us().div_ceil(1_000).max(1),
+            _ => u64::try_from(life_ms).map_err(|_| unexpected_reply())?.max(1),
+        };
+        states.push((text, life_ms));
+    }
+    if states.len() == call.plan.parts().len() { Ok(states) } else { Err(unexpected_reply()) }
 }
 
 /// Returns a question's name, its first number, and its two other numbers. A number that is too large for the script is

@@ -222,6 +222,8 @@ pub(super) fn prepare<T: RegionTransport>(
 }
 
 impl<T: RegionTransport> Transport for OwnServer<T> {
+    type States = ();
+
     fn evicts(&self, server: usize) -> bool {
         self.server.evicts(server)
     }

@@ -179,6 +179,26 @@ impl KeyState {
         plan.parts().iter().map(rest).max().unwrap_or(0)
     }
 
+    /// Returns whether each limit has a state.
+    pub(crate) fn is_complete(&self, plan: &Plan) -> bool {
+        plan.parts().iter().all(|part| self.find(part).is_some_and(|limit| limit.state.is_some()))
+    }
+
+    /// Returns the states of the limits, without the posts.
+    pub(crate) fn states(&self, plan: &Plan) -> Self {
+        let state = |part| Some(HeldState { posts: Vec::new(), ..self.find(part)?.clone() });
+        Self { limits: plan.parts().iter().filter_map(state).collect() }
+    }
+
+    /// Takes these states for the limits that have none.
+    pub(crate) fn adopt(&mut self, plan: &Plan, states: &Self) {
+        for part in plan.parts() {
+            if let Some(HeldState { state: Some(state), .. }) = states.find(part) {
+                self.make(part).state.get_or_insert_with(|| state.clone());
+            }
+        }
+    }
+
     fn find(&self, part: &Part) -> Option<&HeldState> {
         let name = part.name();
         self.limits.iter().find(|limit| limit.name == name)
