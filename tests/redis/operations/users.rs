@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::newer;
 use crate::servers::{Cluster, Server};
 use tollgate::Quota;
-use tollgate::redis::{BlockingClient, Builder, ErrorKind, Health, Limit, OnFailure, Shard, Shards};
+use tollgate::redis::{BlockingClient, Builder, Client, ErrorKind, Health, Limit, OnFailure, Shard, Shards};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -103,7 +103,7 @@ fn user_with_least_rights_copies_moved_keys() {
     let (Some(one), Some(two)) = (Server::start(), Server::start()) else { return };
     let rights = [&EVERY_MODE[..], &["pttl"]].concat();
     let (Some(()), Some(())) = (grant(&one, &rights), grant(&two, &rights)) else { return };
-    let shard = |name, server| Shard::new(name, BlockingClient::open(&url(server)).unwrap());
+    let shard = |name, server| Shard::new(name, Client::open(&url(server)).unwrap());
     let moved = Shards::new([shard("two", &two)]).previous([shard("one", &one)], Duration::from_secs(3_600));
     let moved = BlockingClient::sharded(moved).unwrap();
     for limit in limits() {
