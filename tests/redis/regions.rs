@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::servers::Server;
 use tollgate::Quota;
 use tollgate::redis::simulation::{
-    Cut, Mistake, RegionOutcome, RegionSetup, compare_region_script, run_regions,
+    Cut, Mistake, RegionOutcome, RegionSetup, compare_link_script, compare_region_script, run_regions,
 };
 use tollgate::redis::{Limit, RegionPolicy};
 
@@ -139,6 +139,38 @@ fn same_seed_gives_same_region_run() {
     let setup = RegionSetup { keys: 1, ..setup(RegionPolicy::Share, &[20, 20]) };
     assert_eq!(run_regions(&setup), run_regions(&setup));
     assert_ne!(run_regions(&setup), run_regions(&RegionSetup { seed: 8, ..setup }));
+}
+
+/// What the processes report of other regions is what their region knows, not what one process last tried.
+#[test]
+fn processes_report_what_their_region_knows() {
+    let exchange = Duration::from_millis(500);
+    // One report to the server, and one reply; the simulation looks every 50 ms.
+    let told = 2 * exchange + Duration::from_millis(100);
+    for processes in [2, 6] {
+        let mut setup = setup(RegionPolicy::Share, &[40, 40, 40]);
+        (setup.exchange, setup.interval, setup.processes) = (exchange, exchange / 5, processes);
+        (setup.keys, setup.lost) = (2, 2);
+        let outcome = assert_bounded(&setup);
+        assert!(outcome.false_alarm <= told, "{outcome:?}");
+        setup.lost = 0;
+        setup.partition_ms = Some((100_000, 130_000, Cut::All));
+        let outcome = assert_bounded(&setup);
+        assert_eq!(outcome.cut_off, [u64::from(processes) * 6, 0], "{outcome:?}");
+        assert!(outcome.alarm <= 6 * exchange && outcome.false_alarm <= told, "{outcome:?}");
+        setup.mistake = Some(Mistake::NoReports);
+        let alone = run_regions(&setup);
+        println!("without reports: {alone:?}");
+        assert!(alone.alarm > 6 * exchange && alone.false_alarm > told, "the control: {alone:?}");
+    }
+}
+
+#[test]
+fn link_script_matches_model() {
+    let Some(server) = Server::start() else { return };
+    for seed in 30..34 {
+        assert_eq!(compare_link_script(&server.url(), seed, 500), Ok(()));
+    }
 }
 
 #[test]

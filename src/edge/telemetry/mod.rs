@@ -45,7 +45,7 @@
 //! | `tollgate_partitioned` | `limiter` | 1 while a circuit breaker stops calls to the shared state or to a part of it |
 //! | `tollgate_breaker_state` | `limiter` | 0 closed, 1 half-open, 2 open |
 //! | `tollgate_server_evicts` | `limiter` | 1 if the server is set to evict keys when its memory is full |
-//! | `tollgate_region_cut_off` | `limiter`, `region` | 1 while another region has not answered for three exchange intervals |
+//! | `tollgate_region_cut_off` | `limiter`, `region` | 1 while no process of this region got an answer of another region, over three exchange intervals of calls |
 //! | `tollgate_region_last_answer_seconds` | `limiter`, `region` | the time since the last answer of another region |
 //! | `tollgate_domain_not_found_total` | | requests with a domain that has no rules |
 //!

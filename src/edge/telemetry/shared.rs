@@ -89,7 +89,10 @@ pub(super) fn describe() {
     describe_gauges(&[
         (PARTITIONED, "1 while a circuit breaker stops calls to the shared state or to a part of it"),
         (BREAKER_STATE, "The state of the circuit breaker: 0 closed, 1 half-open, 2 open"),
-        (REGION_CUT_OFF, "1 while another region has not answered for three exchange intervals"),
+        (
+            REGION_CUT_OFF,
+            "1 while no process of this region got an answer of another region, over three exchange intervals of calls",
+        ),
         (REGION_LAST_ANSWER, "The time since the last answer of another region"),
         (
             SERVER_EVICTS,

@@ -13,7 +13,9 @@ use super::sharded::{Routes, ShardError, Shards};
 use crate::base::sync::Ordering;
 use crate::edge::redis::protocol::script::{self, By, CopyStep, StoredStates};
 use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transport};
-use crate::edge::redis::region::{RegionCall, RegionReply, RegionTransport, script as region_script};
+use crate::edge::redis::region::{
+    LinkAges, LinkReport, RegionCall, RegionReply, RegionTransport, script as region_script,
+};
 
 /// A client of one Redis or Valkey server, of a Cluster, or of [several](Client::sharded) of them, for async code on
 /// tokio.
@@ -169,6 +171,20 @@ impl Client {
         &self.routes
     }
 
+    /// Calls a script at the one server of this client.
+    async fn run_at_one(&self, command: impl Fn(By) -> Cmd) -> Result<Value, Error> {
+        let [Link { topology: Topology::One(line), .. }] = &*self.links else {
+            return Err(Error::new(
+                ErrorKind::Unreachable,
+                "a region needs one server, not a Cluster or a set of servers",
+            ));
+        };
+        let Ok(runtime) = Handle::try_current() else {
+            return Err(Error::new(ErrorKind::Unreachable, "a region needs a tokio runtime"));
+        };
+        line.run(&runtime, &command, false).await.map_err(|error| script::failure(&error))
+    }
+
     /// Calls a script at the server that holds the key of a call.
     async fn run(&self, call: &Call, command: impl Fn(By) -> Cmd + Sync) -> Result<Value, Error> {
         let Ok(runtime) = Handle::try_current() else {
@@ -246,16 +262,11 @@ impl RegionTransport for Client {
     }
 
     async fn ask_region(&self, call: &RegionCall) -> Result<RegionReply, Error> {
-        let [Link { topology: Topology::One(line), .. }] = &*self.links else {
-            return Err(Error::new(
-                ErrorKind::Unreachable,
-                "a region needs one server, not a Cluster or a set of servers",
-            ));
-        };
-        let Ok(runtime) = Handle::try_current() else {
-            return Err(Error::new(ErrorKind::Unreachable, "a region needs a tokio runtime"));
-        };
-        let answer = line.run(&runtime, &|by| region_script::command(call, None, by), false).await;
-        region_script::reply(&answer.map_err(|error| script::failure(&error))?)
+        region_script::reply(&self.run_at_one(|by| region_script::command(call, None, by)).await?)
+    }
+
+    async fn report_links(&self, report: &LinkReport) -> Result<Vec<LinkAges>, Error> {
+        let answer = self.run_at_one(|by| region_script::links(report, None, by)).await?;
+        region_script::link_ages(report, &answer)
     }
 }

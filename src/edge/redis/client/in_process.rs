@@ -11,7 +11,9 @@ use super::sharded::{Routes, ShardError, Shards};
 use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::model::{self, KeyState, MARGINS_US};
 use crate::edge::redis::protocol::{Call, Error, Limit, Reply, Transport};
-use crate::edge::redis::region::{RegionCall, RegionReply, RegionState, RegionTransport};
+use crate::edge::redis::region::{
+    LinkAges, LinkReport, RegionCall, RegionLinks, RegionReply, RegionState, RegionTransport,
+};
 
 /// A server in this process, for your tests and for simulations. It gives the same answers as the script on a real
 /// server, without a delay.
@@ -52,6 +54,8 @@ struct KeptKeys {
     held: HashMap<Vec<u8>, KeptKey, ahash::RandomState>,
     /// The states of limits that several regions share, by the names of their keys.
     regions: HashMap<Vec<u8>, RegionState, ahash::RandomState>,
+    /// What the region of this server knows of its calls to others, for each limiter.
+    links: HashMap<Vec<u8>, RegionLinks, ahash::RandomState>,
     /// The number of keys at which the server looks for expired keys.
     sweep_at: usize,
 }
@@ -257,6 +261,13 @@ impl RegionTransport for InProcess {
             keys.sweep_at = keys.regions.len() * 2;
         }
         ready(Ok(keys.regions.entry(call.name.clone()).or_default().answer(call, now_us)))
+    }
+
+    fn report_links(&self, report: &LinkReport) -> impl Future<Output = Result<Vec<LinkAges>, Error>> + Send {
+        let server = &self.servers[0];
+        let mut keys = server.keys_now();
+        let now_us = server.clock.now().as_nanos() / 1_000;
+        ready(Ok(keys.links.entry(report.name.clone()).or_default().merge(report, now_us)))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use super::exchange::{LinkAges, LinkReport};
 use super::policy::RegionTerms;
 use crate::edge::redis::protocol::{Error, LimitState, Question, Reply, Transport};
 
@@ -63,6 +64,10 @@ pub(crate) trait RegionTransport: Transport + Clone {
 
     /// Sends a call. The caller limits the time.
     fn ask_region(&self, call: &RegionCall) -> impl Future<Output = Result<RegionReply, Error>> + Send;
+
+    /// Reports what this process saw of the calls to the other regions. Returns what all processes of the region saw. The
+    /// caller limits the time.
+    fn report_links(&self, report: &LinkReport) -> impl Future<Output = Result<Vec<LinkAges>, Error>> + Send;
 }
 
 /// The order to exchange a key.

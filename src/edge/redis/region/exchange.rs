@@ -1,8 +1,21 @@
 //! When exchanges are due, and which pairs of regions are cut off.
+//!
+//! *Cut off.* A region is cut off from another if no process of it got an answer while calls were sent over three exchange
+//! intervals: since the last answer, the last call that failed was sent at least two intervals after the first, and the
+//! next would be due after one more. So a single lost answer is not a cut, however long no key is exchanged after it.
+//!
+//! *What a region knows.* A claim goes to one process, so each process sees only some of the calls. Once in each interval,
+//! every process reports what it saw to the region's own server. The server merges the reports, and answers with what all
+//! processes together saw. `links.lua` does this on a server, and [`RegionLinks`] in Rust; tests compare the two.
+//!
+//! *Clocks.* Reports and answers contain ages, so that the clocks of processes and servers need not agree. A process sends
+//! only what it saw itself. If it sent back what it was told, each round trip would make the ages a little smaller.
 
-use crate::base::sync::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
 
-/// A region is cut off if it has not answered for this many exchange intervals.
+use crate::base::sync::Mutex;
+
+/// A region is cut off after failed calls over this many exchange intervals.
 const SILENT_INTERVALS: u64 = 3;
 
 /// Returns the time to the next exchange of a key: the interval, 10 % more or less. So the exchanges of many keys do
@@ -13,45 +26,148 @@ pub(crate) fn pause(interval: u64, random: u64) -> u64 {
     interval - interval / 10 + more
 }
 
-/// What a process knows of its way to another region.
+/// The calls from one region to another. The times are of one clock; 0 means never.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct LinkCalls {
+    /// When the first and the last of the calls were sent that failed since the last answer.
+    failed: [u64; 2],
+    /// When the last answer arrived.
+    answered: u64,
+}
+
+/// How long ago the first failed call, the last failed call and the last answer were, in microseconds. `None` means never.
+pub(crate) type LinkAges = [Option<u64>; 3];
+
+impl LinkCalls {
+    /// Adds what another process saw. Commutative and idempotent.
+    fn merge(&mut self, other: &Self) {
+        let answered = self.answered.max(other.answered);
+        let after = |[first, last]: [u64; 2]| match (first > answered, last > answered) {
+            (true, _) => [first, last],
+            (false, true) => [last, last],
+            (false, false) => [0, 0],
+        };
+        let failed = match [after(self.failed), after(other.failed)] {
+            [one, [0, _]] => one,
+            [[0, _], other] => other,
+            [[a, b], [c, d]] => [a.min(c), b.max(d)],
+        };
+        *self = Self { failed, answered };
+    }
+
+    fn is_cut_off(&self, interval: u64) -> bool {
+        let [first, last] = self.failed;
+        first > 0 && last.saturating_sub(first) >= interval.saturating_mul(SILENT_INTERVALS - 1)
+    }
+
+    /// `unit` is the length of a microsecond.
+    fn ages(&self, now: u64, unit: u64) -> LinkAges {
+        [self.failed[0], self.failed[1], self.answered]
+            .map(|at| (at > 0).then(|| now.saturating_sub(at) / unit))
+    }
+
+    fn from_ages(ages: LinkAges, now: u64, unit: u64) -> Self {
+        let at = |age: u64| now.saturating_sub(age.saturating_mul(unit)).max(1);
+        let [first, last, answered] = ages.map(|age| age.map_or(0, at));
+        Self { failed: [first, last], answered }
+    }
+}
+
+/// What a process knows of the way from its region to another.
 #[derive(Debug, Default)]
-pub(crate) struct RegionLink {
-    /// The time of the first call since the last answer. 0 if there is none.
-    waiting_since_ns: AtomicU64,
-    /// The time of the last answer. 0 if there is none.
-    answered_ns: AtomicU64,
+pub(crate) struct RegionLink(Mutex<KnownCalls>);
+
+#[derive(Copy, Clone, Default, Debug)]
+struct KnownCalls {
+    /// What this process saw.
+    own: LinkCalls,
+    /// What the region's server answered to the last report.
+    region: LinkCalls,
+}
+
+impl KnownCalls {
+    fn all(mut self) -> LinkCalls {
+        self.own.merge(&self.region);
+        self.own
+    }
 }
 
 impl RegionLink {
-    /// Records that a call was sent.
-    pub(crate) fn sent(&self, now_ns: u64) {
-        // Ordering: Relaxed, here and below. The values are only reported, and publish no other memory.
-        let _ =
-            self.waiting_since_ns.compare_exchange(0, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed);
+    fn with<R>(&self, act: impl FnOnce(&mut KnownCalls) -> R) -> R {
+        act(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// Records that a call was not answered. It was sent at this time.
+    pub(crate) fn failed(&self, sent_ns: u64) {
+        let failed = [sent_ns.max(1); 2];
+        self.with(|known| known.own.merge(&LinkCalls { failed, answered: 0 }));
     }
 
     /// Records that a call was answered.
     pub(crate) fn answered(&self, now_ns: u64) {
-        self.answered_ns.store(now_ns.max(1), Ordering::Relaxed);
-        self.waiting_since_ns.store(0, Ordering::Relaxed);
+        self.with(|known| known.own.merge(&LinkCalls { failed: [0; 2], answered: now_ns.max(1) }));
     }
 
-    /// Returns whether calls have not been answered for three exchange intervals. If no key is exchanged, no call is
-    /// sent, and the value does not change.
-    pub(crate) fn is_cut_off(&self, interval_ns: u64, now_ns: u64) -> bool {
-        let since_ns = self.waiting_since_ns.load(Ordering::Relaxed);
-        since_ns > 0 && now_ns.saturating_sub(since_ns) >= interval_ns.saturating_mul(SILENT_INTERVALS)
+    /// Returns what this process saw, for a report to the region's server.
+    pub(crate) fn report(&self, now_ns: u64) -> LinkAges {
+        self.with(|known| known.own.ages(now_ns, 1_000))
+    }
+
+    /// Learns what the region knows. The report was sent at this time.
+    pub(crate) fn learn(&self, ages: LinkAges, sent_ns: u64) {
+        self.with(|known| known.region = LinkCalls::from_ages(ages, sent_ns, 1_000));
+    }
+
+    /// Returns whether the region is cut off. If no key is exchanged, no call is sent, and the value does not change.
+    pub(crate) fn is_cut_off(&self, interval_ns: u64) -> bool {
+        self.with(|known| known.all().is_cut_off(interval_ns))
     }
 
     /// The time since the last answer. `None` if no call was answered yet.
     pub(crate) fn age_ns(&self, now_ns: u64) -> Option<u64> {
-        let answered_ns = self.answered_ns.load(Ordering::Relaxed);
+        let answered_ns = self.with(|known| known.all().answered);
         (answered_ns > 0).then(|| now_ns.saturating_sub(answered_ns))
+    }
+}
+
+/// A report of one process.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkReport {
+    /// The key in Redis.
+    pub(crate) name: Vec<u8>,
+    /// How long the server remembers the report.
+    pub(crate) life_us: u64,
+    /// What the process saw of each other region.
+    pub(crate) links: Vec<(Box<str>, LinkAges)>,
+}
+
+/// What a region's server knows of the calls to the other regions. Times are in microseconds.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct RegionLinks {
+    calls: BTreeMap<Box<str>, LinkCalls>,
+    until_us: u64,
+}
+
+impl RegionLinks {
+    /// Merges a report. Returns what all processes together saw, in the report's order.
+    pub(crate) fn merge(&mut self, report: &LinkReport, now_us: u64) -> Vec<LinkAges> {
+        if self.until_us <= now_us {
+            self.calls.clear();
+        }
+        self.until_us = now_us.saturating_add(report.life_us);
+        let merged = report.links.iter().map(|(name, ages)| {
+            let calls = self.calls.entry(name.clone()).or_default();
+            calls.merge(&LinkCalls::from_ages(*ages, now_us, 1));
+            calls.ages(now_us, 1)
+        });
+        merged.collect()
     }
 }
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -63,11 +179,69 @@ mod tests {
     #[test]
     fn silent_region_is_cut_off_after_three_intervals() {
         let link = RegionLink::default();
-        assert!(!link.is_cut_off(10, 1_000), "no call was sent");
-        link.sent(1_000);
-        link.sent(1_020);
-        assert_eq!((link.is_cut_off(10, 1_029), link.is_cut_off(10, 1_030)), (false, true));
+        assert!(!link.is_cut_off(10), "no call was sent");
+        link.failed(1_000);
+        link.failed(1_019);
+        assert!(!link.is_cut_off(10));
+        link.failed(1_020);
+        assert!(link.is_cut_off(10));
         link.answered(1_040);
-        assert_eq!((link.is_cut_off(10, 9_000), link.age_ns(1_050)), (false, Some(10)));
+        assert_eq!((link.is_cut_off(10), link.age_ns(1_050)), (false, Some(10)));
+        link.failed(1_030);
+        link.failed(9_000);
+        assert!(!link.is_cut_off(10), "one lost answer is not a cut");
+    }
+
+    #[test]
+    fn process_knows_what_its_region_knows() {
+        const MS: u64 = 1_000_000;
+        let (one, two, mut server) = (RegionLink::default(), RegionLink::default(), RegionLinks::default());
+        let mut sync = |link: &RegionLink, now_ms: u64| {
+            // The clocks of the processes and of the server differ.
+            let report = LinkReport {
+                name: Vec::new(),
+                life_us: 1_000_000,
+                links: vec![("east".into(), link.report(now_ms * MS))],
+            };
+            let ages = server.merge(&report, 7_000_000 + now_ms * 1_000);
+            link.learn(ages[0], now_ms * MS);
+        };
+        one.failed(100 * MS);
+        two.answered(110 * MS);
+        sync(&two, 120);
+        one.failed(115 * MS);
+        sync(&one, 130);
+        assert_eq!(
+            (one.age_ns(150 * MS), one.is_cut_off(MS)),
+            (Some(40 * MS), false),
+            "the other process got an answer"
+        );
+        two.failed(135 * MS);
+        sync(&two, 140);
+        assert!(two.is_cut_off(10 * MS) && !one.is_cut_off(10 * MS), "20 ms between the calls of both");
+        sync(&one, 150);
+        assert!(one.is_cut_off(10 * MS), "a process that made no call learns it too");
+        for now_ms in 151..1_000 {
+            sync(&one, now_ms);
+        }
+        assert_eq!(one.age_ns(1_000 * MS), Some(890 * MS), "repeated reports change no age");
+    }
+
+    fn calls() -> impl Strategy<Value = LinkCalls> {
+        (prop::collection::vec(1_u64..9, 0..3), 0_u64..9).prop_map(|(failed, answered)| {
+            let mut calls = LinkCalls { failed: [0; 2], answered };
+            failed.into_iter().for_each(|sent| calls.merge(&LinkCalls { failed: [sent; 2], answered: 0 }));
+            calls
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn merge_of_calls_is_commutative_and_idempotent(a in calls(), b in calls()) {
+            let merged = |mut a: LinkCalls, b: LinkCalls| { a.merge(&b); a };
+            prop_assert_eq!(merged(a, b), merged(b, a));
+            prop_assert_eq!(merged(merged(a, b), b), merged(a, b));
+            prop_assert_eq!(merged(a, a), a);
+        }
     }
 }

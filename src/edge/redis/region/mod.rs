@@ -6,7 +6,7 @@
 //! | `policy` | the two policies, the shares of the regions, and the bounds |
 //! | `call` | one call about one key, and its reply |
 //! | `exchange` | when exchanges are due, and which pairs of regions are cut off |
-//! | `model`, `script` | what a region's server stores and answers, in Rust and as a Lua script |
+//! | `model`, `script` | what a region's server stores and answers, in Rust and as Lua scripts |
 //!
 //! *State.* A region's server stores, for each key and each limit:
 //!
@@ -37,7 +37,7 @@ pub(crate) mod script;
 mod totals;
 
 pub(crate) use self::call::{Claim, RegionCall, RegionQuestion, RegionReply, RegionTransport};
-pub(crate) use self::exchange::{RegionLink, pause};
+pub(crate) use self::exchange::{LinkAges, LinkReport, RegionLink, RegionLinks, pause};
 pub(crate) use self::model::RegionState;
 pub use self::policy::RegionPolicy;
 pub(crate) use self::policy::{Portion, RegionTerms};

@@ -1,10 +1,11 @@
-//! The script at the server of a region: the command that calls it, and its reply.
+//! The scripts at the server of a region: the commands that call them, and their replies.
 
 use std::sync::LazyLock;
 
 use ::redis::{Cmd, Script, Value};
 
 use super::call::{RegionCall, RegionQuestion, RegionReply};
+use super::exchange::{LinkAges, LinkReport};
 use super::policy::RegionPolicy;
 use crate::edge::redis::protocol::model::MARGINS_US;
 use crate::edge::redis::protocol::script::By;
@@ -65,6 +66,42 @@ pub(crate) fn command(call: &RegionCall, now_us: Option<u64>, by: By) -> Cmd {
         }
     };
     command
+}
+
+static LINKS: LazyLock<Script> = LazyLock::new(|| Script::new(LINKS_TEXT));
+const LINKS_TEXT: &str = concat!(include_str!("../protocol/now.lua"), include_str!("links.lua"));
+
+/// Builds the command that reports the calls to other regions. Without `now_us`, the server's time counts.
+pub(crate) fn links(report: &LinkReport, now_us: Option<u64>, by: By) -> Cmd {
+    let (verb, script) = match by {
+        By::Hash => ("EVALSHA", LINKS.get_hash()),
+        By::Text => ("EVAL", LINKS_TEXT),
+    };
+    let mut command = ::redis::cmd(verb);
+    command.arg(script).arg(1).arg(&*report.name);
+    match now_us {
+        Some(now_us) => command.arg(now_us),
+        None => command.arg(""),
+    };
+    command.arg(report.life_us.div_ceil(1_000));
+    for (name, ages) in &report.links {
+        command.arg(&**name).arg(&ages.map(|age| age.map_or(0, |age| age.saturating_add(1).min(MOST))));
+    }
+    command
+}
+
+/// Parses the reply to a report.
+pub(crate) fn link_ages(report: &LinkReport, value: &Value) -> Result<Vec<LinkAges>, Error> {
+    let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the script for regions");
+    let Value::Array(numbers) = value else { return Err(unexpected_reply()) };
+    let age = |value: &Value| match value {
+        Value::Int(number) => u64::try_from(*number).ok().map(|age| age.checked_sub(1)),
+        _ => None,
+    };
+    let ages: Option<Vec<Option<u64>>> = numbers.iter().map(age).collect();
+    let ages = ages.ok_or_else(unexpected_reply)?;
+    let ages: Vec<LinkAges> = ages.chunks_exact(3).map(|ages| [ages[0], ages[1], ages[2]]).collect();
+    if ages.len() == report.links.len() { Ok(ages) } else { Err(unexpected_reply()) }
 }
 
 /// Parses the reply of a server.

@@ -17,7 +17,7 @@ mod world;
 
 pub use self::load::Pattern;
 pub use self::node::Mode;
-pub use self::region_script::compare_region_script;
+pub use self::region_script::{compare_link_script, compare_region_script};
 pub use self::region_tally::{Phases, Worst};
 pub use self::regions::{Cut, Mistake, RegionOutcome, RegionSetup, run_regions};
 pub use self::steps::{Steps, Sum};

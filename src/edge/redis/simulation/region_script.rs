@@ -6,7 +6,8 @@ use super::random::SplitMix64;
 use crate::edge::redis::protocol::script::By;
 use crate::edge::redis::protocol::{Arithmetic, Limit, Plan};
 use crate::edge::redis::region::{
-    Portion, RegionCall, RegionPolicy, RegionQuestion, RegionState, RegionTerms, script,
+    LinkReport, Portion, RegionCall, RegionLinks, RegionPolicy, RegionQuestion, RegionState, RegionTerms,
+    script,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -73,6 +74,46 @@ pub fn compare_region_script(
             ));
         }
         round = round.max(found.round);
+    }
+    Ok(())
+}
+
+/// Makes the same random reports of calls to other regions to the script and its model.
+///
+/// # Errors
+/// Returns the first report with different replies, or the error of the server.
+pub fn compare_link_script(url: &str, seed: u64, reports: u64) -> Result<(), String> {
+    let text = |error: ::redis::RedisError| error.to_string();
+    let mut connection =
+        ::redis::Client::open(url).and_then(|client| client.get_connection()).map_err(text)?;
+    let mut random = SplitMix64(seed);
+    let mut model = RegionLinks::default();
+    let mut now_us = 1_700_000_000 * SECOND;
+    for _ in 0..reports {
+        now_us = now_us + random.below(3 * SECOND) - random.below(SECOND);
+        let names = ["east", "south pole"].into_iter().filter(|_| random.below(4) > 0).collect::<Vec<_>>();
+        let mut age = || (random.below(3) > 0).then(|| random.below(5 * SECOND));
+        let links = names.into_iter().map(|name| {
+            let [first, last] = [age(), age()];
+            let failed = first.zip(last).map(|(first, last)| (first.max(last), first.min(last)));
+            (name.into(), [failed.map(|failed| failed.0), failed.map(|failed| failed.1), age()])
+        });
+        let report = LinkReport {
+            name: format!("links:{{{seed}}}").into_bytes(),
+            life_us: u64::from(u32::MAX),
+            links: links.collect(),
+        };
+        if report.links.is_empty() {
+            continue;
+        }
+        let expected = model.merge(&report, now_us);
+        let value = script::links(&report, Some(now_us), By::Text).query(&mut connection).map_err(text)?;
+        let found = script::link_ages(&report, &value).map_err(|error| error.to_string())?;
+        if expected != found {
+            return Err(format!(
+                "{report:?} at {now_us}: the model answers {expected:?}, the script {found:?}"
+            ));
+        }
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ use crate::edge::redis::client::OnFailure;
 use crate::edge::redis::mode::write_back::{BookSettings, Post, WriteBackBook};
 use crate::edge::redis::protocol::{Arithmetic, ErrorKind, Limit, Plan, Reply, Windows};
 use crate::edge::redis::region::{
-    Claim, Portion, RegionCall, RegionLink, RegionPolicy, RegionQuestion, RegionReply, RegionState,
-    RegionTerms, pause,
+    Claim, LinkReport, Portion, RegionCall, RegionLink, RegionLinks, RegionPolicy, RegionQuestion,
+    RegionReply, RegionState, RegionTerms, pause,
 };
 
 pub(super) const SECOND: u64 = 1_000_000_000;
@@ -45,6 +45,8 @@ pub enum Mistake {
     Echo,
     /// Each exchange renews the share, answered or not.
     RenewalWithoutNews,
+    /// Each process knows only the calls that it made itself.
+    NoReports,
 }
 
 /// The settings of a run.
@@ -117,8 +119,14 @@ pub struct RegionOutcome {
     pub over: Phases,
     /// Regions that knew too little of another region after the partition healed.
     pub disagreements: u64,
-    /// Pairs that were reported as cut off at the end of the partition, and at the end of the run.
+    /// How many times a process reported another region as cut off: at the end of the partition, and at the end of the
+    /// run.
     pub cut_off: [u64; 2],
+    /// The longest time for which a process reported a region as cut off although, in the last three exchange intervals,
+    /// the region had answered a process of its own region.
+    pub false_alarm: Duration,
+    /// The longest time from the first lost call of a partition until every process reports it.
+    pub alarm: Duration,
 }
 
 enum Event {
@@ -133,6 +141,10 @@ enum Event {
     Told(usize, usize, Claim, RegionReply),
     /// The reply reaches the server of the process's region.
     Hear(usize, RegionQuestion, Claim),
+    /// A process reports its calls, and learns what its region knows.
+    Report(usize),
+    /// Compares what all processes report with the truth.
+    Look,
     CutEnds,
     MustAgree,
 }
@@ -142,12 +154,17 @@ struct Process {
     book: WriteBackBook,
     /// The way to each region.
     links: Vec<RegionLink>,
+    /// Since when it reports each region falsely.
+    false_since: Vec<Option<u64>>,
 }
 
 struct Server {
     name: Box<str>,
     terms: Arc<RegionTerms>,
     states: HashMap<Vec<u8>, RegionState>,
+    links: RegionLinks,
+    /// When each region answered a process of this region, and when the first call was lost after it.
+    answers: Vec<(u64, Option<u64>)>,
 }
 
 struct World<'s> {
@@ -198,7 +215,9 @@ pub fn run_regions(setup: &RegionSetup) -> RegionOutcome {
     for process in 0..world.processes.len() {
         let at = START + world.random.below(SECOND);
         world.at(at, Event::Due(process));
+        world.at(at, Event::Report(process));
     }
+    world.at(START, Event::Look);
     if let Some((_, until, _)) = setup.partition_ms {
         let until = START + until * 1_000_000;
         world.at(until, Event::CutEnds);
@@ -214,7 +233,7 @@ pub fn run_regions(setup: &RegionSetup) -> RegionOutcome {
         }
     }
     let mut outcome = std::mem::take(&mut world.outcome);
-    outcome.cut_off[1] = world.cut_off(end);
+    outcome.cut_off[1] = world.cut_off();
     let lost = world.lost_in_a_row.values().copied().max().unwrap_or(0);
     outcome.over = world.admissions.judge(setup, setup.age_ns(lost));
     outcome
@@ -250,7 +269,8 @@ fn server(setup: &RegionSetup, windows: Windows, region: usize, regions: usize) 
     let others = (0..regions).filter(|other| *other != region).map(name).collect();
     let portion = Portion { from: region as u64, to: region as u64 + 1, of: regions as u64 };
     let terms = Arc::new(RegionTerms { windows, policy: setup.policy, portion, others });
-    Server { name: name(region), terms, states: HashMap::new() }
+    let answers = vec![(0, None); regions];
+    Server { name: name(region), terms, states: HashMap::new(), links: RegionLinks::default(), answers }
 }
 
 fn process(setup: &RegionSetup, plan: &Arc<Plan>, number: usize, servers: &[Server]) -> Process {
@@ -268,7 +288,8 @@ fn process(setup: &RegionSetup, plan: &Arc<Plan>, number: usize, servers: &[Serv
         portion: Some(servers[region].terms.portion),
     };
     let links = servers.iter().map(|_| RegionLink::default()).collect();
-    Process { region, book: WriteBackBook::new(Arc::clone(plan), options, || {}), links }
+    let false_since = vec![None; servers.len()];
+    Process { region, book: WriteBackBook::new(Arc::clone(plan), options, || {}), links, false_since }
 }
 
 impl World<'_> {
@@ -394,13 +415,15 @@ impl World<'_> {
                 if self.setup.mistake == Some(Mistake::Echo) {
                     reply.own[0] = reply.used;
                 }
-                if let Some(back) = self.crosses(to, from, at) {
-                    self.at(back, Event::Told(process, to, claim, reply));
+                match self.crosses(to, from, at) {
+                    Some(back) => self.at(back, Event::Told(process, to, claim, reply)),
+                    None => self.lost(process, to, at),
                 }
             }
             Event::Told(process, to, claim, reply) => {
                 let region = self.processes[process].region;
                 self.processes[process].links[to].answered(self.clock(region, at));
+                self.servers[region].answers[to] = (at, None);
                 let hear = claim.hear(&self.servers[to].name, &reply);
                 let arrives = at + self.way();
                 self.at(arrives, Event::Hear(process, hear, claim));
@@ -408,8 +431,25 @@ impl World<'_> {
             Event::Hear(process, hear, claim) => {
                 let _ = self.ask(self.processes[process].region, &claim.name, hear, at);
             }
+            Event::Report(process) => {
+                let region = self.processes[process].region;
+                let local = self.clock(region, at);
+                let all = self.servers.iter().zip(&self.processes[process].links);
+                let links = all.map(|(server, link)| (server.name.clone(), link.report(local))).collect();
+                let report = LinkReport { name: Vec::new(), life_us: u64::MAX, links };
+                let known = self.servers[region].links.merge(&report, local / 1_000);
+                if self.setup.mistake != Some(Mistake::NoReports) {
+                    let links = &self.processes[process].links;
+                    links.iter().zip(known).for_each(|(link, ages)| link.learn(ages, local));
+                }
+                self.at(at + self.setup.exchange_ns(), Event::Report(process));
+            }
+            Event::Look => {
+                self.look_at_links(at);
+                self.at(at + SECOND / 20, Event::Look);
+            }
             Event::CutEnds => {
-                self.outcome.cut_off[0] = self.cut_off(at);
+                self.outcome.cut_off[0] = self.cut_off();
                 for region in 0..self.servers.len() {
                     let names: Vec<Vec<u8>> = self.servers[region].states.keys().cloned().collect();
                     for name in names {
@@ -427,6 +467,35 @@ impl World<'_> {
                         let is_same_window = self.look(region, &name, at).0.index == index;
                         self.outcome.disagreements += u64::from(is_same_window && known + quantum <= own);
                     }
+                }
+            }
+        }
+    }
+
+    /// A call of a process to a region, or its answer, is lost.
+    fn lost(&mut self, process: usize, to: usize, at: u64) {
+        let region = self.processes[process].region;
+        self.processes[process].links[to].failed(self.clock(region, at));
+        self.servers[region].answers[to].1.get_or_insert(at);
+    }
+
+    /// Compares what each process reports of each other region with what the processes of its region together saw.
+    fn look_at_links(&mut self, at: u64) {
+        let exchange_ns = self.setup.exchange_ns();
+        let is_cut = self.setup.partition_ms.is_some_and(|(since, until, cut)| {
+            cut == Cut::All && (since..until).contains(&((at - START) / 1_000_000))
+        });
+        for process in &mut self.processes {
+            let answers = &self.servers[process.region].answers;
+            for (to, (link, since)) in process.links.iter().zip(&mut process.false_since).enumerate() {
+                let (answered, lost) = answers[to];
+                let reports = link.is_cut_off(exchange_ns);
+                let is_false = reports && at < answered + 3 * exchange_ns;
+                *since = is_false.then(|| since.unwrap_or(at));
+                let false_ns = since.map_or(0, |since| at - since);
+                self.outcome.false_alarm = self.outcome.false_alarm.max(Duration::from_nanos(false_ns));
+                if let Some(lost) = lost.filter(|_| is_cut && !reports) {
+                    self.outcome.alarm = self.outcome.alarm.max(Duration::from_nanos(at - lost));
                 }
             }
         }
@@ -451,13 +520,11 @@ impl World<'_> {
     /// Carries out a claim.
     fn exchange(&mut self, process: usize, mut claim: Claim, at: u64) {
         let from = self.processes[process].region;
-        let local = self.clock(from, at);
         if self.setup.mistake == Some(Mistake::Echo) {
             claim.totals[0] = self.look(from, &claim.name.clone(), at).0.used;
         }
         for to in (0..self.servers.len()).filter(|to| *to != from) {
             self.outcome.exchanges += 1;
-            self.processes[process].links[to].sent(local);
             if self.setup.mistake == Some(Mistake::RenewalWithoutNews) {
                 let hear = RegionQuestion::Hear {
                     from: self.servers[to].name.clone(),
@@ -481,18 +548,18 @@ impl World<'_> {
                     self.at(arrives, Event::Tell(process, to, claim.clone()));
                 }
                 // A partition has a bound of its own.
-                None => *lost += u64::from(!is_cut),
+                None => {
+                    *lost += u64::from(!is_cut);
+                    self.lost(process, to, at);
+                }
             }
         }
     }
 
-    /// The pairs of regions that a process reports as cut off.
-    fn cut_off(&self, at: u64) -> u64 {
+    /// How many times a process reports a region as cut off.
+    fn cut_off(&self) -> u64 {
         let exchange_ns = self.setup.exchange_ns();
-        let each = self.processes.iter().map(|process| {
-            let local = self.clock(process.region, at);
-            process.links.iter().filter(|link| link.is_cut_off(exchange_ns, local)).count() as u64
-        });
-        each.sum()
+        let links = self.processes.iter().flat_map(|process| &process.links);
+        links.filter(|link| link.is_cut_off(exchange_ns)).count() as u64
     }
 }

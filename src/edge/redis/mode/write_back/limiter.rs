@@ -114,8 +114,9 @@ const FLUSH_ROUNDS: usize = 3;
 ///   differ by `σ`, the windows of the regions begin at times that differ by `σ`.
 /// - **A server that restarts without data** gets its total back from its processes and from the other regions. Until
 ///   then, the region may admit one share again. Only the totals of processes that never post again can stay uncounted.
-/// - **A region is cut off** if it has not answered for three exchange intervals; see [`health_by_region`](Self::health_by_region). After a
-///   partition heals, the totals of the keys in use agree within `1.1 · E + 2 · D + 2 · T`.
+/// - **A region is cut off** if it has answered no process of this region, although calls were sent over three exchange
+///   intervals. All processes of this region report the same, at most two exchange intervals later; see
+///   [`health_by_region`](Self::health_by_region). After a partition heals, the totals of the keys in use agree within `1.1 · E + 2 · D + 2 · T`.
 /// - **A server that is down** affects its own region, as in the section above, with the region's part of the limit.
 ///
 /// What never exceeds the limit is an escrow, in which regions pass rights to each other (Balegas et al., "Bounded
@@ -380,7 +381,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         self.core.book.counted(self.core.dispatch.now_ns())
     }
 
-    /// Returns what this process knows of the other regions, in the order in which the builder received them. Empty if
+    /// Returns what this region knows of the other regions, in the order in which the builder received them. Empty if
     /// there is only one region.
     #[must_use]
     pub fn health_by_region(&self) -> Vec<(Arc<str>, RegionHealth)> {

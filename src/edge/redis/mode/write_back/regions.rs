@@ -3,11 +3,13 @@
 //! 1. A post goes to the own server. Its reply may contain a claim, which is put into a queue.
 //! 2. A task takes claims from the queue. It sends the own totals to all other regions at the same time.
 //! 3. Each reply is reported to the own server.
+//! 4. Once in each exchange interval, another task reports to the own server which calls to the other regions were
+//!    answered, and learns what all processes of this region know.
 //!
 //! A claim that is lost (a full queue, a process that stops, a call without an answer) delays the exchange of its key by
 //! one interval. So nothing here is retried.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -17,9 +19,10 @@ use tokio::time::timeout;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{BuildError, OnThread, Settings};
-use crate::edge::redis::protocol::{Arithmetic, Call, Error, ErrorKind, Plan, Reply, Transport};
+use crate::edge::redis::protocol::{Arithmetic, Call, Error, ErrorKind, Plan, Reply, Transport, tagged};
 use crate::edge::redis::region::{
-    Claim, Portion, RegionCall, RegionLink, RegionPolicy, RegionQuestion, RegionTerms, RegionTransport, pause,
+    Claim, LinkReport, Portion, RegionCall, RegionLink, RegionPolicy, RegionQuestion, RegionTerms,
+    RegionTransport, pause,
 };
 use crate::edge::telemetry::{REGION_CUT_OFF, REGION_LAST_ANSWER, Reading, Readings};
 use crate::limiter::wait::TokioClock;
@@ -30,6 +33,10 @@ const CLAIMS: [usize; 2] = [4_096, 256];
 const MOST_REGIONS: usize = 32;
 /// How long a call to another region may take, unless the exchange interval is shorter.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// The bounds of the time between two reports of the calls to other regions. Otherwise it is the exchange interval.
+const REPORT: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
+/// How many exchange intervals the own server remembers a report.
+const REMEMBERED: u64 = 20;
 /// A window contains at least this many exchange intervals.
 const EXCHANGES: u32 = 10;
 
@@ -57,14 +64,16 @@ impl<T> RegionOptions<OnThread<T>> {
     }
 }
 
-/// What a process knows of another region.
+/// What this region knows of another region. All processes of this region report to its server which calls to the other
+/// regions were answered. Each process reads the result once in each exchange interval, but at most ten times a second and
+/// at least every ten seconds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RegionHealth {
-    /// Whether calls from this process have not been answered for three exchange intervals. While no key is exchanged,
-    /// no call is sent, and the value does not change.
+    /// Whether no process of this region got an answer although calls were sent over three exchange intervals. While no
+    /// key is exchanged, no call is sent, and the value does not change.
     pub is_cut_off: bool,
-    /// The time since the last answer, or `None` if there was none.
+    /// The time since the last answer to any process of this region, or `None` if there was none.
     pub last_answer: Option<Duration>,
 }
 
@@ -94,11 +103,11 @@ struct Peer {
 }
 
 impl Regions {
-    /// What this process knows of the other regions.
+    /// What this region knows of the other regions.
     pub(super) fn health(&self) -> Vec<(Arc<str>, RegionHealth)> {
         let now_ns = self.clock.now().as_nanos();
         let health = |peer: &Peer| RegionHealth {
-            is_cut_off: peer.link.is_cut_off(self.interval_ns, now_ns),
+            is_cut_off: peer.link.is_cut_off(self.interval_ns),
             last_answer: peer.link.age_ns(now_ns).map(Duration::from_nanos),
         };
         self.peers.iter().map(|peer| (Arc::clone(&peer.name), health(peer))).collect()
@@ -115,6 +124,18 @@ pub(super) struct OwnServer<T> {
     random: ahash::RandomState,
     /// The number of calls.
     calls: AtomicU64,
+}
+
+/// Reports the calls to other regions to the own server.
+pub(super) struct Reporter<T> {
+    /// The key of the reports in Redis.
+    name: Vec<u8>,
+    server: T,
+    /// No longer there when the limiter is dropped.
+    peers: Weak<[Peer]>,
+    interval: Duration,
+    timeout: Duration,
+    clock: TokioClock,
 }
 
 /// Carries out claims.
@@ -138,7 +159,7 @@ pub(super) fn prepare<T: RegionTransport>(
     options: RegionOptions<T>,
     server: &T,
     settings: &Settings,
-) -> Result<(Regions, OwnServer<T>, Exchanger<T>), BuildError> {
+) -> Result<(Regions, OwnServer<T>, Exchanger<T>, Reporter<T>), BuildError> {
     let RegionOptions { own, others, policy, interval } = options;
     let (names, servers): (Vec<Box<str>>, Vec<T>) = others.into_iter().unzip();
     let mut all: Vec<&str> = names.iter().map(|name| &**name).chain([&*own]).collect();
@@ -208,6 +229,14 @@ pub(super) fn prepare<T: RegionTransport>(
         random: ahash::RandomState::new(),
         calls: AtomicU64::new(0),
     };
+    let reporter = Reporter {
+        name: [&*tagged(&settings.head, b""), b":links"].concat(),
+        server: server.clone(),
+        peers: Arc::downgrade(&peers),
+        interval,
+        timeout: settings.timeout,
+        clock: clock.clone(),
+    };
     let exchanger = Exchanger {
         own,
         server: server.clone(),
@@ -218,7 +247,7 @@ pub(super) fn prepare<T: RegionTransport>(
         timeouts: [settings.timeout, interval.min(TIMEOUT)],
         clock: clock.clone(),
     };
-    Ok((Regions { portion, peers, interval_ns, clock }, own_server, exchanger))
+    Ok((Regions { portion, peers, interval_ns, clock }, own_server, exchanger, reporter))
 }
 
 impl<T: RegionTransport> Transport for OwnServer<T> {
@@ -264,11 +293,10 @@ impl<T: RegionTransport> Exchanger<T> {
             for (at, (other, peer)) in self.servers.iter().zip(&*self.peers).enumerate() {
                 // Ordering: Relaxed, here and below. The number only limits how often a silent region is called.
                 let is_busy = peer.in_flight.load(Ordering::Relaxed) > 0;
-                if is_busy && peer.link.is_cut_off(self.interval_ns, now_ns) {
+                if is_busy && peer.link.is_cut_off(self.interval_ns) {
                     continue;
                 }
                 peer.in_flight.fetch_add(1, Ordering::Relaxed);
-                peer.link.sent(now_ns);
                 let tell = claim.tell(&self.own);
                 let (server, other, claim) = (self.server.clone(), other.clone(), claim.clone());
                 let (peers, timeouts, clock) = (Arc::clone(&self.peers), self.timeouts, self.clock.clone());
@@ -282,13 +310,30 @@ impl<T: RegionTransport> Exchanger<T> {
                     };
                     let told = timeout(timeouts[1], other.ask_region(&call(tell))).await;
                     peer.in_flight.fetch_sub(1, Ordering::Relaxed);
-                    if let Ok(Ok(reply)) = told {
-                        peer.link.answered(clock.now().as_nanos());
-                        let hear = call(claim.hear(&peer.name, &reply));
-                        // If the own server does not answer, the next exchange reports again.
-                        let _ = timeout(timeouts[0], server.ask_region(&hear)).await;
-                    }
+                    let Ok(Ok(reply)) = told else { return peer.link.failed(now_ns) };
+                    peer.link.answered(clock.now().as_nanos());
+                    let hear = call(claim.hear(&peer.name, &reply));
+                    // If the own server does not answer, the next exchange reports again.
+                    let _ = timeout(timeouts[0], server.ask_region(&hear)).await;
                 });
+            }
+        }
+    }
+}
+
+impl<T: RegionTransport> Reporter<T> {
+    /// Reports once in each interval, until the limiter is dropped.
+    pub(super) async fn run(self) {
+        loop {
+            tokio::time::sleep(self.interval.clamp(REPORT[0], REPORT[1])).await;
+            let Some(peers) = self.peers.upgrade() else { return };
+            let sent_ns = self.clock.now().as_nanos();
+            let links = peers.iter().map(|peer| (Box::from(&*peer.name), peer.link.report(sent_ns)));
+            let life_us = saturating_nanos(self.interval) / 1_000 * REMEMBERED;
+            let report = LinkReport { name: self.name.clone(), life_us, links: links.collect() };
+            // If the own server does not answer, this process knows what it saw itself.
+            if let Ok(Ok(known)) = timeout(self.timeout, self.server.report_links(&report)).await {
+                peers.iter().zip(known).for_each(|(peer, ages)| peer.link.learn(ages, sent_ns));
             }
         }
     }
