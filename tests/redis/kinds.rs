@@ -65,6 +65,7 @@ where
 /// Returns an algorithm by its number, with these parameters.
 fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Subject {
     let at = Timestamp::from_nanos(at_us * 1_000);
+    let few = quota.limit() % 31 + 1;
     let in_parts = SubWindow::new(Quota::new(quota.limit(), quota.period() * parts), parts);
     match kind {
         0 | 1 => subject(SlidingLog::new(quota)),
@@ -75,9 +76,10 @@ fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Subject {
         6 => subject(TokenBucket::interval(quota)),
         7 => subject(TokenBucket::aligned(quota, at)),
         8 => subject(TokenBucket::aligned_adaptive(quota, at)),
-        9 => subject(LeakyBucketQueue::new(Quota::per_second(50).burst(quota.burst_size()))),
-        10 => subject(TokenBucket::new(Quota::per_second(50).burst(quota.burst_size()))),
-        _ => subject(LeakyBucketMeter::new(Quota::per_minute(6).burst(quota.burst_size()))),
+        // Most of these intervals are not whole numbers of microseconds.
+        9 => subject(LeakyBucketQueue::new(Quota::per_second(few).burst(quota.burst_size()))),
+        10 => subject(TokenBucket::new(Quota::per_minute(few).burst(quota.burst_size()))),
+        _ => subject(LeakyBucketMeter::new(Quota::per_hour(few).burst(quota.burst_size()))),
     }
 }
 
@@ -152,6 +154,12 @@ fn alike(
     // When a bucket with an adaptive start is full.
     let mut full_us = u64::MAX;
     let period_us = u64::try_from(limit.quota().period().as_micros()).unwrap();
+    let furthest_us = match limit.kind() {
+        LimitKind::Gcra | LimitKind::LeakyBucketQueue => {
+            period_us.min(period_us * limit.quota().burst_size() / limit.quota().limit())
+        }
+        _ => period_us,
+    };
     for step in steps {
         let (Step::Check(time, _) | Step::Peek(time, _) | Step::Refund(time)) = *step;
         now_us = match time {
@@ -161,8 +169,9 @@ fn alike(
                 let wait = last.as_ref().and_then(|(decision, ..)| figures(decision)[3]).unwrap_or(0);
                 (now_us + u64::try_from(wait).unwrap()).saturating_sub(less)
             }
-            // A state is moved back if it is a period or more in the future. The local limiter does not do so.
-            Time::Back(share) => (now_us - period_us * share / 16).max(highest_us - period_us * 14 / 16),
+            // A state is moved back if it is a period, or the time of a burst, in the future. The local limiter does
+            // not do so.
+            Time::Back(share) => (now_us - period_us * share / 16).max(highest_us - furthest_us * 14 / 16),
         };
         // A log on a server forgets the times that have left, and an adaptive bucket its first share.
         if matches!(limit.kind(), LimitKind::SlidingLog | LimitKind::AlignedBucket { adaptive: true, .. }) {

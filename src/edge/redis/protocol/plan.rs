@@ -1,18 +1,22 @@
 //! Limits as integers, with which the script on a server and its model in this process both count.
 //!
 //! A Lua script has only doubles, which are exact below 2^53. So every number that the script adds, multiplies or
-//! compares stays below 2^53. There are two exceptions: multiplication by a power of two, and numbers that are larger
-//! only where every larger number gives the same decision.
+//! compares stays below 2^53. There is one exception: numbers that are larger only where every larger number gives the
+//! same decision.
 //!
 //! *GCRA.* The state is a time in microseconds, and the distance from this time to the theoretical arrival time, in
-//! ticks. A microsecond has `scale` ticks, a power of two, so that an emission interval is a whole number of ticks.
+//! ticks. A microsecond has `scale` ticks, so that an emission interval is a whole number of ticks.
 //!
-//! 1. `scale` is the smallest scale that makes the interval exact. If there is none, it is the largest scale at which a
-//!    full burst takes at most 2^46 ticks.
-//! 2. Intervals are rounded up, so the rate is never higher than the quota's rate.
-//! 3. The rate is lower by at most one part in `interval`: one in 2^25, for bursts of up to 2^20 and rates of up to 32
+//! 1. `scale` is the smallest whole number that makes the interval exact, if a full burst then takes at most 2^46 ticks:
+//!    7 a minute has 7 ticks in a microsecond, and an interval of 60,000,000 ticks. So a burst that refills in a whole
+//!    number of microseconds is back at exactly this microsecond.
+//! 2. Otherwise `scale` is a power of two: the smallest that makes the interval exact. If there is none, it is the largest
+//!    at which a full burst takes at most 2^46 ticks.
+//! 3. Intervals are rounded up, so the rate is never higher than the quota's rate.
+//! 4. The rate is lower by at most one part in `interval`: one in 2^25, for bursts of up to 2^20 and rates of up to 32
 //!    a microsecond. A quota with an error above one in a thousand is rejected.
-//! 4. There is room for a debt of 63 bursts, or of one burst if a burst takes 2^51 ticks.
+//! 5. There is room for a debt of 63 bursts, or of one burst if a burst takes 2^51 ticks. Bursts of up to 2^46 ticks
+//!    keep that room, so rule 1 does not go beyond them.
 //!
 //! *Windows* are aligned to the Unix epoch and end on whole microseconds. A sliding window weights its previous count
 //! by the remaining time. The unit of this time is 1 µs times a power of ten, so that limit times period is below 2^53.
@@ -25,6 +29,7 @@ use std::fmt;
 
 use super::kinds::{Batches, KindSet, Log, Parts, Spacing};
 use super::limit::{Limit, LimitKind};
+use crate::algorithm::compact::ticks::gcd;
 use crate::base::quota::{Quota, QuotaError};
 
 /// Doubles are exact below this.
@@ -37,7 +42,7 @@ pub(crate) const LAST_US: u64 = 1 << 52;
 pub(super) const MOST: u64 = 1 << 51;
 /// The preferred maximum number of ticks of a burst.
 const ROOMY: u64 = 1 << 46;
-/// The largest `scale`, as a power of two: 2^30 ticks in a microsecond. So intervals of 1/32 ns are distinct to one
+/// The largest `scale`, as an exponent of two: 2^30 ticks in a microsecond. So intervals of 1/32 ns are distinct to one
 /// part in 30,000.
 const MOST_SHIFT: u32 = 30;
 /// The error of a rate is at most one part in this number.
@@ -87,7 +92,7 @@ pub(crate) enum Arithmetic {
 pub(crate) struct Pace {
     /// Ticks for one unit, at least 1.
     pub(crate) interval: u64,
-    /// Ticks in a microsecond, a power of two.
+    /// Ticks in a microsecond, at least 1.
     pub(crate) scale: u64,
     /// Ticks for a full burst.
     pub(crate) capacity: u64,
@@ -288,6 +293,9 @@ impl Pace {
             let interval = u64::try_from(interval).unwrap_or(MOST);
             Self { interval, scale: 1 << shift, capacity: interval * quota.burst_size() }
         };
+        if let Some(exact) = Self::exact(quota) {
+            return Ok(exact);
+        }
         let scales = 0..=MOST_SHIFT;
         let exact = scales.clone().find(|&shift| at(shift).1).filter(|&shift| fits(at(shift).0, MOST));
         let roomy = || {
@@ -301,6 +309,16 @@ impl Pace {
         let interval = scales.clone().map(at).find(|scale| scale.2).map_or(u128::MAX, |scale| scale.0);
         let max = u64::try_from(u128::from(MOST) / interval).unwrap_or(u64::MAX);
         Err(above("GCRA", quota, "burst", max))
+    }
+
+    /// Returns the quota without rounding, if its numbers are small enough.
+    fn exact(quota: &Quota) -> Option<Self> {
+        let (period, limit) = (u128::from(quota.period_ns()), u128::from(quota.limit()) * 1_000);
+        let common = gcd(period, limit);
+        let interval = u64::try_from(period / common).ok()?;
+        let scale = u64::try_from(limit / common).ok().filter(|scale| *scale <= 1 << MOST_SHIFT)?;
+        let capacity = interval.checked_mul(quota.burst_size()).filter(|capacity| *capacity <= ROOMY)?;
+        Some(Self { interval, scale, capacity })
     }
 
     /// The units left.
@@ -379,13 +397,16 @@ mod tests {
     }
 
     #[test]
-    fn power_of_two_scale_makes_interval_exact() {
+    fn smallest_scale_makes_interval_exact() {
         for (quota, interval, scale) in [
             (Quota::per_minute(10), 6_000_000, 1),
             (Quota::per_second(1_000_000), 1, 1),
             (Quota::per_second(4_000_000), 1, 4),
             (Quota::per_second(64), 15_625, 1),
             (Quota::per_second(128), 15_625, 2),
+            (Quota::per_minute(7), 60_000_000, 7),
+            (Quota::per_hour(19_541), 3_600_000_000, 19_541),
+            (Quota::per_second(3_000_000), 1, 3),
         ] {
             assert_eq!(
                 pace(quota),
@@ -415,7 +436,9 @@ mod tests {
                     if burst < 1_000_000 && limit <= 32_000_000 && pace.capacity <= ROOMY {
                         assert!((got - asked) << 25 <= asked, "{quota}: {pace:?}");
                     }
-                    assert!(pace.capacity <= MOST && pace.scale.is_power_of_two());
+                    assert!(pace.capacity <= MOST && (1..=1 << MOST_SHIFT).contains(&pace.scale));
+                    let is_small = burst <= 814 * 86_400_000_000_000 / period && limit <= 1_000_003;
+                    assert!(!is_small || got == asked, "{quota}: {pace:?}");
                 }
             }
         }

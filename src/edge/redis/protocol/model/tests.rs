@@ -79,6 +79,24 @@ fn changed_quota_carries_debt_over() {
     assert_eq!(key.remaining(NOW + SEC / 4), 6);
 }
 
+/// A unit returns at the microsecond at which it is due, also if its interval is not a whole number of microseconds.
+#[test]
+fn burst_returns_after_exactly_its_time() {
+    for period in [1, 60, 3_600] {
+        for limit in (1..200).chain([997, 6_007, 9_999, 19_541]) {
+            let quota = Quota::new(limit, Duration::from_secs(period));
+            let mut key = Key::new(Limit::gcra(quota));
+            assert!(key.check(limit, NOW) && !key.check(limit, NOW + period * SEC - 1), "{quota}");
+            assert!(key.check(limit, NOW + period * SEC), "{quota}");
+            for unit in 1..=limit.min(50) {
+                let due_us = (unit * period * SEC).div_ceil(limit);
+                let at = NOW + period * SEC + due_us;
+                assert_eq!([key.remaining(at - 1), key.remaining(at)], [unit - 1, unit], "{quota}");
+            }
+        }
+    }
+}
+
 #[test]
 fn changed_limit_keeps_counts_changed_period_does_not() {
     for kind in [Limit::fixed_window, Limit::sliding_window] {
