@@ -10,9 +10,10 @@
 //! calls fail immediately.
 //!
 //! *Eviction.* A server that evicts keys can lose the state of limiters. So each new connection sends `INFO memory`, in
-//! parallel with the calls. A server that begins to evict is logged once, and the result appears in
-//! [`Health`](crate::edge::redis::guard::Health). If the command fails (the user may not run it), the result does not
-//! change. It is `false` at first.
+//! parallel with the calls, and again every ten seconds, because the policy can change while the server runs. A server that
+//! begins to evict is logged once, and the result appears in [`Health`](crate::edge::redis::guard::Health). If the server
+//! refuses the command (the user may not run it), the result does not change, and the connection does not ask again. The
+//! result is `false` at first.
 //!
 //! *No answer.* A call can end without an answer, because its time-out passes or its caller stops waiting. The server
 //! may only be slow, so the connection is tested:
@@ -23,7 +24,7 @@
 //!
 //! The result does not depend on how long callers wait, or on how many callers there are.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use ::redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::runtime::OnDrop;
 use crate::base::clock::{Clock, StdClock};
@@ -48,6 +49,8 @@ const CONNECT: Duration = Duration::from_secs(1);
 pub(crate) const PAUSES_NS: [u64; 2] = [20_000_000, 250_000_000];
 /// If a PING is not answered within this time, the connection is dropped.
 const SILENT: Duration = Duration::from_secs(1);
+/// The time between two questions about eviction.
+const EVICTION: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
 /// The idle time before the system sends keepalive probes, and the interval between them.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
@@ -127,16 +130,35 @@ impl ServerConnection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn learn_eviction(&self, mut connection: MultiplexedConnection) {
+    /// Asks whether the server evicts keys, until this connection is no longer the current one. Does not keep the
+    /// connection alive.
+    async fn watch_eviction(line: Weak<Self>, number: u64) {
+        loop {
+            let Some(line) = line.upgrade() else { return };
+            let connection = match &*line.state() {
+                State { phase: Phase::Ready(connection), number: current, .. } if *current == number => {
+                    connection.clone()
+                }
+                _ => return,
+            };
+            if !line.learn_eviction(connection).await {
+                return;
+            }
+            drop(line);
+            sleep(EVICTION).await;
+        }
+    }
+
+    /// Returns whether to ask again later.
+    async fn learn_eviction(&self, mut connection: MultiplexedConnection) -> bool {
         let mut info = ::redis::cmd("INFO");
         info.arg("memory");
-        let answer = timeout(SILENT, connection.req_packed_command(&info)).await;
-        let text = match answer {
-            Ok(Ok(Value::BulkString(text))) => String::from_utf8(text).ok(),
-            Ok(Ok(Value::VerbatimString { text, .. })) => Some(text),
-            _ => None,
+        let text = match timeout(SILENT, connection.req_packed_command(&info)).await {
+            Ok(Ok(Value::BulkString(text))) => String::from_utf8(text).unwrap_or_default(),
+            Ok(Ok(Value::VerbatimString { text, .. })) => text,
+            Err(_) => return true,
+            Ok(_) => return false,
         };
-        let Some(text) = text else { return };
         let policy = eviction(&text);
         if self.set_evicts(policy.is_some()) {
             #[cfg(feature = "tracing")]
@@ -148,6 +170,7 @@ impl ServerConnection {
                 );
             }
         }
+        true
     }
 
     /// Returns whether the value changed.
@@ -188,7 +211,9 @@ impl ServerConnection {
         let (line, own) = (Arc::clone(self), Arc::clone(self));
         // Created here, so that the attempt ends even if the task never runs: a runtime that shuts down drops its
         // tasks. An attempt that panics fails, so that a pause follows.
-        let dropped = OnDrop::new(move || own.connected(thread::panicking().then(|| Err(panicked()))));
+        let dropped = OnDrop::new(move || {
+            own.connected(thread::panicking().then(|| Err(panicked())));
+        });
         runtime.spawn(async move {
             // Each call has its own time-out.
             let config =
@@ -196,12 +221,12 @@ impl ServerConnection {
             let dial = line.client.get_multiplexed_async_connection_with_config(&config);
             let result = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
             let result = result.map_err(|error| line.name_tls(error));
-            let connection = result.as_ref().ok().cloned();
             dropped.cancel();
             // Waiting calls continue from here.
-            line.connected(Some(result));
-            if let Some(connection) = connection {
-                line.learn_eviction(connection).await;
+            if let Some(number) = line.connected(Some(result)) {
+                let weak = Arc::downgrade(&line);
+                drop(line);
+                Self::watch_eviction(weak, number).await;
             }
         });
     }
@@ -213,8 +238,9 @@ impl ServerConnection {
         if is_tls && !is_other { script::no_tls() } else { error }
     }
 
-    /// Ends an attempt: with its result, or with `None` if its task was dropped.
-    fn connected(&self, result: Option<RedisResult<MultiplexedConnection>>) {
+    /// Ends an attempt: with its result, or with `None` if its task was dropped. Returns the number of the new connection.
+    fn connected(&self, result: Option<RedisResult<MultiplexedConnection>>) -> Option<u64> {
+        let is_connected = matches!(result, Some(Ok(_)));
         let mut state = self.state();
         state.phase = match result {
             Some(Ok(connection)) => {
@@ -230,8 +256,10 @@ impl ServerConnection {
             }
             None => Phase::IDLE,
         };
+        let number = is_connected.then_some(state.number);
         drop(state);
         self.changed.send_replace(());
+        number
     }
 
     /// Sends PING on a connection on which a call got no answer. Ends the connection if the PING is not answered.

@@ -50,7 +50,7 @@ pub struct Health {
     pub breaker: BreakerState,
     /// Whether a server reports that it evicts keys when its memory is full, which can remove limiter state. This is
     /// the case for any `maxmemory-policy` except `noeviction`, if `maxmemory` is set. Each new connection asks the
-    /// server. If the server does not answer `INFO` (the user may not run it), the value does not change. It is `false`
+    /// server, and again every ten seconds. If the server does not answer `INFO` (the user may not run it), the value does not change. It is `false`
     /// at first.
     pub evicts: bool,
     turns_away: bool,

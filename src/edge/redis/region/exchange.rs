@@ -1,8 +1,8 @@
 //! When exchanges are due, and which pairs of regions are cut off.
 //!
 //! *Cut off.* A region is cut off from another if no process of it got an answer while calls were sent over three exchange
-//! intervals: since the last answer, the last call that failed was sent at least two intervals after the first, and the
-//! next would be due after one more. So a single lost answer is not a cut, however long no key is exchanged after it.
+//! intervals. Since the last answer, the last call that failed was then sent at least two intervals after the first. The
+//! next call is due after one more. So a single lost answer is not a cut, however long no key is exchanged after it.
 //!
 //! *What a region knows.* A claim goes to one process, so each process sees only some of the calls. Once in each interval,
 //! every process reports what it saw to the region's own server. The server merges the reports, and answers with what all
