@@ -48,6 +48,31 @@ fn partition_stays_within_bound() {
     }
 }
 
+/// However many processes a region has, what all admit beyond the limit in calm is what they admit before they learn of it.
+#[test]
+fn processes_of_regions_add_only_what_they_admit_unseen() {
+    for policy in POLICIES {
+        for processes in [1, 4] {
+            let mut setup = setup(policy, &[60, 60, 10]);
+            (setup.processes, setup.keys, setup.seconds) = (processes, 2, 180);
+            (setup.exchange, setup.interval) = (Duration::from_secs(1), Duration::from_millis(200));
+            let calm = assert_bounded(&setup).over.calm;
+            assert!(calm.windows > 0 && calm.bound <= 600, "a fifth of the limit: {calm:?}");
+        }
+    }
+}
+
+/// Windows that are counted by one clock also contain what the other regions count in the next window.
+#[test]
+fn clocks_that_differ_add_what_is_admitted_in_the_difference() {
+    for policy in POLICIES {
+        let mut setup = setup(policy, &[60, 60, 60]);
+        (setup.skew, setup.keys, setup.seconds) = (Duration::from_secs(4), 2, 180);
+        let over = assert_bounded(&setup).over;
+        assert!(over.one_clock.over > over.calm.over + 200, "the control: {over:?}");
+    }
+}
+
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn ten_regions_with_faults_stay_within_bound() {

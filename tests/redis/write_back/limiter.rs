@@ -36,6 +36,31 @@ fn write_back_limiter_needs_tokio_runtime() {
     assert!(error.to_string().contains("tokio runtime"), "{error}");
 }
 
+/// A process that starts again knows nothing of a key, so it admits its part before its first answer, and then no more.
+#[tokio::test(flavor = "current_thread")]
+async fn restarted_process_admits_one_part_of_an_exhausted_key() {
+    let quota = Quota::per_day(100);
+    for (limit, processes, part) in [
+        (Limit::fixed_window(quota), 4, 25),
+        (Limit::sliding_window(quota), 4, 25),
+        (Limit::gcra(quota.burst(40)), 4, 10),
+        (Limit::fixed_window(Quota::per_day(3)), 10, 1),
+    ] {
+        let (clock, used) = (clock(), limit.most());
+        let server = InProcess::new(clock.clone());
+        let all = server.limiter("api", limit).atomic().unwrap();
+        assert!(all.check_n("a", used).await.is_allowed());
+        for _ in 0..5 {
+            let restarted = limiter(&server, &clock, limit, processes);
+            assert_eq!(admitted(&restarted, 100), part, "{limit:?}: before the first answer");
+            assert_eq!(restarted.flush().await, 0);
+            assert_eq!(admitted(&restarted, 100), 0, "{limit:?}: after the first answer");
+            assert_eq!(restarted.stats().overshoot, part as u64);
+            restarted.close().await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn processes_learn_usage_from_posts() {
     let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));

@@ -74,8 +74,24 @@ pub(crate) struct RegionBound {
 #[cfg(any(test, feature = "simulation"))]
 impl RegionBound {
     /// The bound while every exchange is answered, or some are lost. `unseen` is the sum of the units that the other
-    /// regions admit while their totals are on the way to the last region that admits. It is `Σ λⱼ · A` over all regions
-    /// except the slowest, with `A = 1.1 · E + D + 2 · T`, and `1.1 · E` more for each exchange in a row that is lost.
+    /// regions admit while their totals are on the way to the last process that admits. It is `Σ λⱼ · (A + T)` over all
+    /// regions except the slowest, with `A = 1.1 · E + D + 2 · T`, and `1.1 · E` more for each exchange in a row that is
+    /// lost. To it, add what the processes of the last region do not know of their own region; see the proof.
+    ///
+    /// *Proof for any number of processes.* Take a unit that is admitted in excess of the limit. Its process spends
+    /// from an answer of its region's server.
+    ///
+    /// 1. When the server answered, units were left. So the units that it knew were below the limit.
+    /// 2. The server did not know at most these units: those of other regions in the time `A` before, and fewer than a
+    ///    quantum of each other region, whose growth was not worth an exchange.
+    /// 3. A process that admits units gets an answer in each time `T`. So the answer is at most this old. Meanwhile all
+    ///    regions admit what they admit in `T`.
+    /// 4. A process that was idle can hold an older answer, or none. It asks at its first request, and spends until the
+    ///    answer arrives: once for each process, at most what it admits in `T`.
+    /// 5. With several processes, those of the last region do not know what their own region admitted in `T` before.
+    ///
+    /// Together these are `L`, the quanta, `Σ λⱼ · (A + T)`, and twice what all regions admit in `T`. The bound of
+    /// write-back mode is not added for each region, because 3 to 5 count what processes do not know of each other.
     ///
     /// *Proof of the bound of `Share`, whatever the rates.* Let `T` be the time at which all regions together reach the
     /// limit.

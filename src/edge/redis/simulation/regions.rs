@@ -235,7 +235,7 @@ pub fn run_regions(setup: &RegionSetup) -> RegionOutcome {
     let mut outcome = std::mem::take(&mut world.outcome);
     outcome.cut_off[1] = world.cut_off();
     let lost = world.lost_in_a_row.values().copied().max().unwrap_or(0);
-    outcome.over = world.admissions.judge(setup, setup.age_ns(lost));
+    outcome.over = world.admissions.judge(setup, setup.age_ns(lost), setup.flush_ns());
     outcome
 }
 
@@ -372,7 +372,7 @@ impl World<'_> {
                 self.outcome.offered += 1;
                 if is_allowed {
                     self.outcome.admitted += 1;
-                    self.admissions.add(key, region, at);
+                    self.admissions.add(key, region, process, at);
                 }
                 if self.processes[process].book.next_ns() == 0 {
                     self.send(process, at);
