@@ -36,7 +36,7 @@ fn write_back_limiter_needs_tokio_runtime() {
     assert!(error.to_string().contains("tokio runtime"), "{error}");
 }
 
-/// A process that starts again knows nothing of a key, so it admits its part before its first answer, and then no more.
+/// A process that starts again has no count of a key, so it admits its part before its first answer, and then no more.
 #[tokio::test(flavor = "current_thread")]
 async fn restarted_process_admits_one_part_of_an_exhausted_key() {
     let quota = Quota::per_day(100);

@@ -9,7 +9,7 @@
 //! processes together saw. `links.lua` does this on a server, and [`RegionLinks`] in Rust; tests compare the two.
 //!
 //! *Clocks.* Reports and answers contain ages, so that the clocks of processes and servers need not agree. A process sends
-//! only what it saw itself. If it sent back what it was told, each round trip would make the ages a little smaller.
+//! only what it saw itself. If it sent back what it learns, each round trip would make the ages a little smaller.
 
 use std::collections::BTreeMap;
 

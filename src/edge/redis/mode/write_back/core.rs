@@ -48,15 +48,16 @@ impl<C: Clock> WriteBackCore<C> {
         let dispatch = if options.regions.own.is_empty() && options.regions.others.is_empty() {
             Dispatch::new("write_back()", builder.client, &settings, tasks, clock)?
         } else {
-            let (known, server, exchanger, reporter) = prepare(options.regions, &builder.client, &settings)?;
+            let prepared = prepare(options.regions, &builder.client, &settings)?;
             if let OnFailure::Local { processes } = &mut settings.on_failure {
                 // While the own server is unavailable, a process has a part of this region's share.
-                *processes = processes.saturating_mul(u32::try_from(known.portion.of).unwrap_or(u32::MAX));
+                *processes =
+                    processes.saturating_mul(u32::try_from(prepared.regions.portion.of).unwrap_or(u32::MAX));
             }
-            tasks.runtime.spawn(exchanger.run());
-            tasks.runtime.spawn(reporter.run());
-            regions = Some(known);
-            Dispatch::new("write_back()", server, &settings, tasks, clock)?
+            tasks.runtime.spawn(prepared.exchanger.run());
+            tasks.runtime.spawn(prepared.reporter.run());
+            regions = Some(prepared.regions);
+            Dispatch::new("write_back()", prepared.own_server, &settings, tasks, clock)?
         };
         let options = BookSettings {
             head: settings.head,

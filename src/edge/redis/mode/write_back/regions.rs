@@ -150,6 +150,14 @@ pub(super) struct Exchanger<T> {
     clock: TokioClock,
 }
 
+/// The parts of a limiter of several regions. The last two are tasks.
+pub(super) struct Prepared<T> {
+    pub(super) regions: Regions,
+    pub(super) own_server: OwnServer<T>,
+    pub(super) exchanger: Exchanger<T>,
+    pub(super) reporter: Reporter<T>,
+}
+
 fn refused<T>(why: String) -> Result<T, BuildError> {
     Err(BuildError::Regions(why.into()))
 }
@@ -159,7 +167,7 @@ pub(super) fn prepare<T: RegionTransport>(
     options: RegionOptions<T>,
     server: &T,
     settings: &Settings,
-) -> Result<(Regions, OwnServer<T>, Exchanger<T>, Reporter<T>), BuildError> {
+) -> Result<Prepared<T>, BuildError> {
     let RegionOptions { own, others, policy, interval } = options;
     let (names, servers): (Vec<Box<str>>, Vec<T>) = others.into_iter().unzip();
     let mut all: Vec<&str> = names.iter().map(|name| &**name).chain([&*own]).collect();
@@ -247,7 +255,8 @@ pub(super) fn prepare<T: RegionTransport>(
         timeouts: [settings.timeout, interval.min(TIMEOUT)],
         clock: clock.clone(),
     };
-    Ok((Regions { portion, peers, interval_ns, clock }, own_server, exchanger, reporter))
+    let regions = Regions { portion, peers, interval_ns, clock };
+    Ok(Prepared { regions, own_server, exchanger, reporter })
 }
 
 impl<T: RegionTransport> Transport for OwnServer<T> {
