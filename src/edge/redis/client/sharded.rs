@@ -102,8 +102,9 @@ impl<T> Shards<T> {
     /// windows.
     ///
     /// # How long
-    /// Choose at least the time until all processes use the new set, plus the longest window or refill time. A sliding
-    /// window needs two windows.
+    /// Choose at least the time until all processes use the new set, plus the longest window or refill time, and a quarter of
+    /// it for a sliding log. A sliding window needs two windows. Do not change the set again before: a state that is still at
+    /// a server from an earlier set is not replaced.
     ///
     /// # What it costs
     /// One more round trip for each call about such a key, and further round trips when a state is copied. All of them

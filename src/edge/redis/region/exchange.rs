@@ -12,8 +12,7 @@
 //! only what it saw itself. If it sent back what it learns, each round trip would make the ages a little smaller.
 
 use std::collections::BTreeMap;
-
-use crate::base::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// A region is cut off after failed calls over this many exchange intervals.
 const SILENT_INTERVALS: u64 = 3;
@@ -94,7 +93,7 @@ impl KnownCalls {
 
 impl RegionLink {
     fn with<R>(&self, act: impl FnOnce(&mut KnownCalls) -> R) -> R {
-        act(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Records that a call was not answered. It was sent at this time.
