@@ -18,6 +18,9 @@ const SPEC: Spec = Spec { limit: 2, period_ns: HOUR, burst: 2 };
 /// A time well before the end of any window or sub-window.
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
+/// The size of compact stores. Larger tables are mapped from the system, and do not lie in the arena.
+const SMALL: Capacity = Capacity::memory(64 << 10);
+
 /// Returns a clock that lies outside the arena, so that it can move while the limiters are read-only.
 fn clock() -> ManualClock {
     ManualClock::new(START)
@@ -103,7 +106,7 @@ fn denial_writes_nothing_in_any_store() {
 fn denial_writes_nothing_after_changes_and_evictions() {
     let (_alone, clock) = (alone(), clock());
     let quota = Quota::per_hour(2);
-    let build = || RateLimiter::builder(Gcra::new(quota)).clock(clock.clone());
+    let build = || RateLimiter::builder(Gcra::new(quota)).clock(clock.clone()).capacity(SMALL);
     writes_nothing("striped", &clock, || {
         let limiter = build().stripes(4).striped();
         Box::new(move |cost| limiter.check_n(cost).outcome())
@@ -139,7 +142,7 @@ fn denial_writes_nothing_after_changes_and_evictions() {
     writes_nothing("several limits, and the last one denies", &clock, || {
         let (keyed, windows) =
             (build().keyed::<u64>(), RateLimiter::builder(FixedWindow::new(Quota::per_hour(90))));
-        let windows = windows.clock(clock.clone()).compact().unwrap();
+        let windows = windows.clock(clock.clone()).capacity(SMALL).compact().unwrap();
         let spacing = RateLimiter::builder(MinimumSpacing::new(Duration::from_secs(3_600)))
             .clock(clock.clone())
             .direct();

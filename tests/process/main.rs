@@ -4,6 +4,7 @@
 //! - Lock-free calls are lock-free: a thread that is stopped anywhere in a call does not block other threads.
 //! - No limiter starts a thread, and a dropped watcher leaves no thread or open file.
 //! - A constructor that panics reports its caller.
+//! - Memory is resident only as far as rules and limiters are used.
 //!
 //! These are properties of memory, signals, threads and hooks, so the tests observe them through the operating system.
 
@@ -16,6 +17,8 @@ mod common;
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod denials;
 mod panic_locations;
+#[cfg(all(feature = "rules", target_os = "linux", not(miri), not(tollgate_tsan)))]
+mod resident;
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod stopped;
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
