@@ -1,9 +1,11 @@
 //! The parts that all other modules use: the sync shim, clocks, the time of a check, quotas, decisions, memory and its
-//! reclamation.
+//! reclamation, and values that are created when they are first needed.
 
 pub(crate) mod check_time;
 pub(crate) mod clock;
 pub(crate) mod decision;
+#[cfg(feature = "std")]
+pub(crate) mod lazy;
 pub(crate) mod memory;
 pub(crate) mod quota;
 #[cfg(feature = "std")]

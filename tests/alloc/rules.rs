@@ -3,8 +3,9 @@
 //! - A check allocates nothing if each rule counts by one value, whether the request is admitted or denied.
 //! - A check of a rule that counts by several values allocates one string.
 //! - Reading a file takes at most twenty times its length in memory.
+//! - A rule takes at most 2 kB before its first charge, and a load that changes one rule frees as much as it allocates.
 
-use crate::counting::{allocations, peak_bytes};
+use crate::counting::{allocations, bytes_held, held, peak_bytes};
 use tollgate::rules::{Config, ConfigError, Descriptor, Domain, Rules};
 
 const TEXT: &str = "
@@ -44,6 +45,94 @@ fn rule_check_allocates_nothing() {
     let both = [Descriptor::new(&one), Descriptor::new(&other)];
     assert_eq!(fewest(|| drop(rules.check("d", &both))), 0, "two rules");
     assert_eq!(fewest(|| drop(rules.check("nope", &both))), 0, "no rules");
+}
+
+/// Returns a file with a rule for each value from 0. The limit of the rule for 0 is `first`. `store` is the rules' store and
+/// algorithm.
+fn many_rules(count: usize, first: usize, store: &str) -> Config {
+    let line = |at| {
+        let limit = if at == 0 { first } else { 100 };
+        format!(
+            "  - {{ key: tenant, value: t{at}, descriptors: [ {{ key: client, rate_limit: {{ unit: year, requests_per_unit: {limit}{store} }} }} ] }}\n"
+        )
+    };
+    Config::from_yaml("test.yaml", &yaml(&lines(count, line))).unwrap()
+}
+
+/// Every kind of store, each with an algorithm whose states are large.
+const STORES: [&str; 5] = [
+    "",
+    ", algorithm: sliding-window",
+    ", store: keyed, max_keys: 100000",
+    ", store: sketch",
+    ", algorithm: sub-window, parts: 1000",
+];
+
+#[test]
+fn rule_without_requests_takes_two_kilobytes() {
+    for store in STORES {
+        let config = many_rules(1_000, 100, store);
+        let rules = bytes_held(|| Rules::builder().load([config.clone()]).unwrap());
+        // The load takes over the content of the files.
+        let content = bytes_held(|| config.clone());
+        let each = rules.max(content) / 1_000;
+        assert!(each <= 2_048, "{each} bytes for each rule: {store}");
+    }
+}
+
+#[test]
+fn rule_without_limit_for_keys_takes_two_kilobytes() {
+    let log = "rate_limit: { unit: day, requests_per_unit: 60000, algorithm: sliding-log }";
+    let text = yaml(&lines(100, |at| format!("  - {{ key: k, value: v{at}, {log} }}\n")));
+    let config = Config::from_yaml("test.yaml", &text).unwrap();
+    let held = bytes_held(|| Rules::builder().load([config.clone()]).unwrap());
+    assert!(held <= 100 * 2_048, "{held} bytes for 100 logs");
+}
+
+/// Peeks, queries, refunds and readings are answered without a store.
+#[test]
+fn only_charge_creates_store() {
+    for store in STORES {
+        let rules = Rules::builder().load([many_rules(1, 100, store)]).unwrap();
+        let entries = [("tenant", "t0"), ("client", "x")];
+        let descriptors = [Descriptor::new(&entries)];
+        let before = held();
+        let _ = rules.check_n("d", &descriptors, 0);
+        let _ = rules.refund_n("d", &descriptors, 1);
+        rules.readings(|_, _, _| ());
+        let look = |cost: u64| {
+            let (before, answer) = (held(), rules.check_n("d", &descriptors, cost));
+            (held() - before, answer.status(0).remaining())
+        };
+        let thread = held() - before;
+        assert!(thread < 2_048, "{thread} bytes: {store}");
+        assert_eq!(look(0), (0, 100), "{store}");
+        let (made, left) = look(1);
+        assert!(made > 1_024 && left == 99, "{made} bytes, {left} units: {store}");
+    }
+}
+
+#[test]
+fn loads_of_many_rules_do_not_grow() {
+    for store in STORES {
+        let configs = [100, 101].map(|first| many_rules(1_000, first, store));
+        let rules = Rules::builder().load([configs[0].clone()]).unwrap();
+        let load = |count: usize| {
+            (0..count).for_each(|at| drop(rules.replace([configs[(at + 1) % 2].clone()]).unwrap()));
+            held()
+        };
+        // Each rule was asked once, and keeps its last store.
+        for at in 0..1_000 {
+            let tenant = format!("t{at}");
+            assert!(
+                rules.check("d", &[Descriptor::new(&[("tenant", &tenant), ("client", "x")])]).is_allowed()
+            );
+        }
+        let (first, last) = (load(2), load(50));
+        // A keyed store frees its nodes late.
+        let slack = if store.contains("keyed") { 512 << 10 } else { 4 << 10 };
+        assert!(last - first < slack, "from {first} to {last} bytes: {store}");
+    }
 }
 
 #[test]

@@ -210,6 +210,7 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
         let BuilderOptions { capacity, overflow, tiers, overdraft, .. } = self.options;
         let layout =
             compact::CompactLayout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
-        Ok((Compact::new(self.algorithm, self.hasher, &layout)?, self.clock))
+        let plan = compact::CompactPlan::new(self.algorithm, layout)?;
+        Ok((Compact::new(plan, self.hasher)?, self.clock))
     }
 }

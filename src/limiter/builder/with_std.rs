@@ -9,6 +9,7 @@ use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::limiter::RateLimiter;
 use crate::limiter::striped::{LeaseAlgorithm, LeaseSource, Leases, Striped};
+use crate::store::sketch::SketchPlan;
 use crate::store::{Direct, Keyed, Sketch, WhenFull, keyed};
 
 impl RateLimiter {
@@ -214,7 +215,7 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
         A: WindowAlgorithm,
     {
         let capacity = self.options.capacity.unwrap_or_default();
-        Ok((Sketch::new(self.algorithm, self.hasher, capacity)?, self.clock))
+        Ok((Sketch::new(SketchPlan::new(self.algorithm, capacity)?, self.hasher)?, self.clock))
     }
 }
 

@@ -25,6 +25,7 @@ use core::fmt;
 use core::hash::{BuildHasher, Hash};
 
 pub use self::gauges::Gauges;
+use self::sizes::Sizes;
 pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
 use self::table::{Full, SlotAddress, SlotTable, SlotTicket};
@@ -117,12 +118,19 @@ pub enum Overflow {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
-    algorithm: A,
-    word: A::CompactState,
+    plan: CompactPlan<A>,
     hasher: H,
     table: SlotTable<A::CompactState, WAYS>,
     /// Whether both the table and the algorithm can refund.
     can_refund: bool,
+}
+
+/// A compact store without its table and hasher: all that a quota and the builder's settings decide.
+#[derive(Clone, Debug)]
+pub(crate) struct CompactPlan<A: CompactAlgorithm> {
+    algorithm: A,
+    word: A::CompactState,
+    overflow: Overflow,
     /// The layout from the builder. A rebuild for another quota uses it again.
     layout: CompactLayout,
 }
@@ -161,8 +169,10 @@ pub(crate) struct CompactLayout {
     pub(crate) overdraft: u64,
 }
 
-impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
-    pub(crate) fn new(algorithm: A, hasher: H, layout: &CompactLayout) -> Result<Self, QuotaError> {
+impl<A: CompactAlgorithm> CompactPlan<A> {
+    /// # Errors
+    /// Returns an error if no word can hold the quota, or if the words do not support the overflow policy.
+    pub(crate) fn new(algorithm: A, layout: CompactLayout) -> Result<Self, QuotaError> {
         let word = algorithm.compact(&layout.tiers, layout.overdraft)?;
         let overflow = layout.overflow.unwrap_or(if <A::CompactState as CompactState>::DOMINATES {
             Overflow::Spill
@@ -172,32 +182,66 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         if !<A::CompactState as CompactState>::DOMINATES && overflow != Overflow::Forget {
             return Err(Reason::Overflow.into());
         }
-        let sizes = layout.capacity.sizes(overflow, WAYS);
-        let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes(WAYS) });
-        let full = match overflow {
+        if overflow == Overflow::Spill {
+            Spill::shift(&word)?;
+        }
+        Ok(Self { algorithm, word, overflow, layout })
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.layout.capacity.sizes(self.overflow, WAYS)
+    }
+
+    /// The bytes of the table and the sketch.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sizes().bytes(WAYS)
+    }
+
+    pub(crate) fn can_refund(&self) -> bool {
+        self.overflow != Overflow::Inherit && self.word.can_refund()
+    }
+
+    /// The decision for a key that was never charged, in a store that holds nothing. Charges nothing.
+    pub(crate) fn peek(&self, at: CheckTime, cost: u64) -> Decision {
+        let outcome = self.word.judge(0, at.ns(), cost).outcome();
+        self.word.uncharged(outcome, 0, (at.ns(), self.word.reference(at.ns())), cost)
+    }
+
+    /// The gauges of a store that holds nothing.
+    pub(crate) fn gauges(&self) -> Gauges {
+        Gauges { slots: self.sizes().buckets.saturating_mul(WAYS), ..Gauges::default() }
+    }
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
+    /// # Errors
+    /// Returns an error if there is not enough memory.
+    pub(crate) fn new(plan: CompactPlan<A>, hasher: H) -> Result<Self, QuotaError> {
+        let (sizes, word) = (plan.sizes(), &plan.word);
+        let full = match plan.overflow {
             Overflow::Forget => Full::Forget,
             Overflow::Inherit => Full::Inherit,
-            Overflow::Spill => Full::Spill(Box::new(Spill::new(&word, &sizes)?)),
+            Overflow::Spill => Full::Spill(Box::new(Spill::new(word, &sizes)?)),
         };
-        let newest = newest_of(&word);
+        let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes(WAYS) });
+        let newest = newest_of(word);
         let table = SlotTable::new(sizes.buckets, word.horizon(), full, newest).ok_or_else(refused)?;
-        let can_refund = table.can_refund() && word.can_refund();
-        Ok(Self { algorithm, word, hasher, table, can_refund, layout: layout.clone() })
+        Ok(Self { can_refund: plan.can_refund(), plan, hasher, table })
     }
 
     pub(crate) fn algorithm(&self) -> &A {
-        &self.algorithm
+        &self.plan.algorithm
     }
 
     pub(crate) fn tier(&self, quota: &Quota) -> Result<Tier<A>, QuotaError> {
-        Ok(Tier { word: self.algorithm.tier(&self.word, quota)? })
+        Ok(Tier { word: self.plan.algorithm.tier(&self.plan.word, quota)? })
     }
 
     /// Returns the word of a tier if it was made for this layout, or the store's own word if not.
     fn readable<'a>(&'a self, tier: &'a Tier<A>) -> &'a A::CompactState {
-        let reads = self.word.reads(&tier.word);
+        let reads = self.plan.word.reads(&tier.word);
         debug_assert!(reads, "use a tier only with the limiter that created it");
-        if reads { &tier.word } else { &self.word }
+        if reads { &tier.word } else { &self.plan.word }
     }
 
     #[inline(always)]
@@ -209,7 +253,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
     /// Forgets the debt of a key. Returns whether it owed anything.
     pub(crate) fn reset(&self, hash: u64, time: CheckTime) -> bool {
-        self.table.reset(&self.word, hash, time)
+        self.table.reset(&self.plan.word, hash, time)
     }
 
     /// The latest time of any charge, to within the slack.
@@ -222,11 +266,11 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     }
 
     pub(crate) fn live_slots(&self, time: CheckTime) -> usize {
-        self.table.live_slots(&self.word, time)
+        self.table.live_slots(&self.plan.word, time)
     }
 
     pub(crate) fn load(&self, time: CheckTime) -> f64 {
-        self.table.load(&self.word, time)
+        self.table.load(&self.plan.word, time)
     }
 }
 
@@ -242,10 +286,10 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     ) -> CarriedOver {
         let carry = |hash, before: &Decision| match owed(before) {
             (_, 0) => {}
-            (as_of_ns, owed) => into.table.seed(&into.word, hash, when, as_of_ns, owed),
+            (as_of_ns, owed) => into.table.seed(&into.plan.word, hash, when, as_of_ns, owed),
         };
         let all = self.table.has_addresses_of(&into.table)
-            && self.table.for_each(&self.word, CheckTime::from_ns(at_ns), carry);
+            && self.table.for_each(&self.plan.word, CheckTime::from_ns(at_ns), carry);
         all.into()
     }
 }
@@ -278,9 +322,9 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     fn apply(&self, key: SlotAddress, operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {
             Operation::Check => {
-                self.table.check(&self.word, key, (at.ns(), self.word.reference(at.ns())), cost)
+                self.table.check(&self.plan.word, key, (at.ns(), self.plan.word.reference(at.ns())), cost)
             }
-            rarer => self.table.apply(&self.word, rarer, key, at, cost),
+            rarer => self.table.apply(&self.plan.word, rarer, key, at, cost),
         }
     }
 
@@ -294,28 +338,28 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
         Q: 'k,
     {
         // A local copy: the compiler can assume that no other thread writes to it.
-        let word = self.word;
+        let word = self.plan.word;
         let at = (at.ns(), word.reference(at.ns()));
         let prefetch = |key| self.table.prefetch(key);
         in_batches(requests, prefetch, |key, cost| decided(self.table.check(&word, key, at, cost)));
     }
 
     fn peek(&self, key: SlotAddress, at: CheckTime, cost: u64) -> Decision {
-        self.table.peek(&self.word, key, at, cost)
+        self.table.peek(&self.plan.word, key, at, cost)
     }
 
     #[inline(always)]
     fn decide(&self, key: SlotAddress, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
-        self.table.aim(&self.word, key, at.ns(), cost).decided()
+        self.table.aim(&self.plan.word, key, at.ns(), cost).decided()
     }
 
     #[inline(always)]
     fn aim(&self, key: SlotAddress, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
-        self.table.aim(&self.word, key, at.ns(), cost)
+        self.table.aim(&self.plan.word, key, at.ns(), cost)
     }
 
     fn refund(&self, key: SlotAddress, at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        self.table.refund(&self.word, key, at, charge, units)
+        self.table.refund(&self.plan.word, key, at, charge, units)
     }
 
     #[inline(always)]
@@ -324,7 +368,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     }
 }
 
-impl<A: CompactAlgorithm, H: BuildHasher> Debts for Compact<A, H> {
+impl<A: CompactAlgorithm> Debts for CompactPlan<A> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         let owed = self.word.seed(at_ns, units);
         let at = (at_ns, self.word.reference(at_ns));
@@ -350,11 +394,11 @@ impl<A: CompactAlgorithm, H: BuildHasher> Debts for Compact<A, H> {
 
 impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
     fn debts(&self) -> &dyn Debts {
-        self
+        &self.plan
     }
 
     fn is_known(&self) -> bool {
-        (self.layout.overdraft == 0 && self.layout.tiers.is_empty()) || self.table.is_new()
+        (self.plan.layout.overdraft == 0 && self.plan.layout.tiers.is_empty()) || self.table.is_new()
     }
 
     /// Carries the debts over slot by slot.
@@ -365,8 +409,9 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
 
 impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        let next = Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), &self.layout)?;
-        next.table.take_over_times(&next.word, &self.table);
+        let plan = CompactPlan::new(self.plan.algorithm.with_quota(quota)?, self.plan.layout.clone())?;
+        let next = Self::new(plan, self.hasher.clone())?;
+        next.table.take_over_times(&next.plan.word, &self.table);
         Ok(next)
     }
 }
@@ -383,7 +428,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Inherit<Q> for Compa
     }
 
     fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
-        self.table.seed(&self.word, self.hash(key), when, at_ns, units);
+        self.table.seed(&self.plan.word, self.hash(key), when, at_ns, units);
         None
     }
 }
@@ -411,7 +456,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> HashedStore for Compact<A, H> {
 impl<A: CompactAlgorithm, H> fmt::Debug for Compact<A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Compact")
-            .field("algorithm", &self.algorithm)
+            .field("algorithm", &self.plan.algorithm)
             .field("state_bytes", &self.table.state_bytes())
             .field("gauges", &self.table.gauges())
             .finish_non_exhaustive()

@@ -159,11 +159,11 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     /// The layout, and the other header values that a snapshot and this store must have in common.
     fn header(&self) -> ([u64; LAYOUT], [u64; 5]) {
         let [slots, cells, shift] = self.table.shape();
-        (self.word.layout(), [self.hasher.hash_one(PROBE), WAYS as u64, slots, cells, shift])
+        (self.plan.word.layout(), [self.hasher.hash_one(PROBE), WAYS as u64, slots, cells, shift])
     }
 
     pub(crate) fn snapshot(&self, time: CheckTime) -> Vec<u8> {
-        let image = self.table.image(&self.word, time);
+        let image = self.table.image(&self.plan.word, time);
         let mut bytes = Vec::with_capacity(160 + image.slots.len() * 16 + image.cells.len() * 10);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -186,7 +186,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
     pub(crate) fn restore(&self, bytes: &[u8], time: CheckTime) -> Result<(), SnapshotError> {
         let (then_ns, image) = self.read(bytes)?;
-        self.table.replace(&self.word, &image, then_ns, time.ns());
+        self.table.replace(&self.plan.word, &image, then_ns, time.ns());
         Ok(())
     }
 

@@ -41,7 +41,11 @@ impl Identity {
 }
 
 impl Spill {
-    pub(super) fn new<N: CompactState>(word: &N, sizes: &Sizes) -> Result<Self, QuotaError> {
+    /// The number of bits that the cells cut off a state of this word.
+    ///
+    /// # Errors
+    /// Returns an error if the cells would wrap around within a second.
+    pub(super) fn shift<N: CompactState>(word: &N) -> Result<u32, QuotaError> {
         let mut shift = Cells::shift_for(word.horizon());
         // Make the cells coarser if they would wrap around within a second.
         while word.span_ns(Cells::half_range(shift)) < MIN_HALF_RANGE_NS {
@@ -50,7 +54,11 @@ impl Spill {
             }
             shift += 1;
         }
-        let spill = Self::with_shift(word, sizes, shift);
+        Ok(shift)
+    }
+
+    pub(super) fn new<N: CompactState>(word: &N, sizes: &Sizes) -> Result<Self, QuotaError> {
+        let spill = Self::with_shift(word, sizes, Self::shift(word)?);
         spill.ok_or_else(|| Reason::Memory { bytes: sizes.sketch_bytes as u64 }.into())
     }
 

@@ -36,9 +36,8 @@ use crossbeam_utils::CachePadded;
 pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
 use self::table::{Filling, GRACE_NS, Held, NodeTable};
-use super::state::{Action, Admission, Dead, KeyState, Kill, Request};
+use super::state::{Action, Admission, Dead, KeyState, Kill, Request, peek_fresh};
 use crate::algorithm::step::Refund;
-use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -272,7 +271,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        let decision = self.fresh(ask);
+        let decision = ask.fresh();
         if decision.cost() == 0 || decision.is_denied() {
             // A new key has nothing to insert. But another thread may have inserted the key in the meantime.
             return match self.live(key, hash, guard) {
@@ -329,14 +328,6 @@ where
                 }
                 Err(new) => node = Some(new),
             }
-        }
-    }
-
-    /// The decision for a key that the store has never seen.
-    fn fresh(&self, ask: &Request<'_, A>) -> Decision {
-        match ask.step(0, |_| 0) {
-            Step::Deny(decision) | Step::Admit { decision, .. } => decision,
-            Step::Help(_) => unreachable!("a key that was never seen owes nothing"),
         }
     }
 
@@ -433,14 +424,6 @@ where
             cap.held.fetch_sub(1, Ordering::Relaxed);
         }
         true
-    }
-
-    /// The decision for a key that the store has never seen, without a charge.
-    fn fresh_peek(&self, now_ns: u64, cost: u64) -> Decision {
-        let action = Action::Apply(Operation::Check);
-        let fresh = |cost| self.fresh(&Request { algorithm: &self.algorithm, action, now_ns, cost });
-        let decision = fresh(cost);
-        if decision.is_allowed() { decision.with_figures_of(fresh(0)) } else { decision }
     }
 
     pub(crate) fn contains<Q>(&self, key: &Q) -> bool
@@ -563,7 +546,7 @@ where
         let guard = reclaim::pin();
         self.live(key, hash, &guard)
             .and_then(|node| node.state.peek(&self.algorithm, at.ns(), cost).ok())
-            .unwrap_or_else(|| self.fresh_peek(at.ns(), cost))
+            .unwrap_or_else(|| peek_fresh(&self.algorithm, at.ns(), cost))
     }
 
     #[inline(always)]

@@ -49,6 +49,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 pub use self::saturation::Saturation;
+use self::sizes::Sizes;
 use crate::algorithm::FixedWindow;
 use crate::algorithm::compact::{WindowAlgorithm, WindowCounts, WindowState};
 use crate::base::check_time::CheckTime;
@@ -101,11 +102,18 @@ use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store};
 /// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update); Einziger, Friedman and
 /// Manes 2017, `TinyLFU` (doorkeeper); Putze, Sanders and Singler 2007 (blocked Bloom filters).
 pub struct Sketch<A: WindowAlgorithm = FixedWindow, H = ahash::RandomState> {
-    algorithm: A,
-    word: A::CompactState,
+    plan: SketchPlan<A>,
     hasher: H,
     /// Shared with sketches that count the same windows for other limits.
     tables: Arc<Tables>,
+}
+
+/// A sketch without its tables and hasher: all that a quota and a capacity decide.
+#[derive(Clone, Debug)]
+pub(crate) struct SketchPlan<A: WindowAlgorithm> {
+    algorithm: A,
+    word: A::CompactState,
+    sizes: Sizes,
 }
 
 /// The tables that hold the counts. They do not depend on the limit.
@@ -339,22 +347,49 @@ impl Tables {
     }
 }
 
-impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
-    pub(crate) fn new(algorithm: A, hasher: H, capacity: Capacity) -> Result<Self, QuotaError> {
+impl<A: WindowAlgorithm> SketchPlan<A> {
+    /// # Errors
+    /// Returns an error if no word can hold the quota, if the windows are too short, or if the capacity is too small.
+    pub(crate) fn new(algorithm: A, capacity: Capacity) -> Result<Self, QuotaError> {
         let word = algorithm.compact(&[], 0)?;
-        let windows = Windows::new(word.window_ns(), tag_bits(word.window_ns()), u64::MAX);
-        if let Some(min_ns) = windows.too_short() {
+        if let Some(min_ns) = windows_of(&word).too_short() {
             return Err(Reason::ShortWindow { algorithm: "sketch", got_ns: word.window_ns(), min_ns }.into());
         }
+        let sizes = Sizes::new(capacity, word.limit(), <A::CompactState as WindowState>::LAST)?;
+        Ok(Self { algorithm, word, sizes })
+    }
+
+    /// The bytes of the tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sizes.bytes()
+    }
+
+    /// The decision for a key that was never charged, in a sketch that holds nothing. Charges nothing.
+    pub(crate) fn peek(&self, at: CheckTime, cost: u64) -> Decision {
+        let Moment { now_ns, to_end_ns, .. } = windows_of(&self.word).moment(at.ns());
+        let counts = WindowCounts { previous: 0, current: 0, to_end_ns };
+        self.word.answer(self.word.judge_counts(&counts, cost), &counts, now_ns, cost).uncharged()
+    }
+}
+
+/// New windows for this word.
+fn windows_of(word: &impl WindowState) -> Windows {
+    Windows::new(word.window_ns(), tag_bits(word.window_ns()), u64::MAX)
+}
+
+impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
+    /// # Errors
+    /// Returns an error if there is not enough memory.
+    pub(crate) fn new(plan: SketchPlan<A>, hasher: H) -> Result<Self, QuotaError> {
+        let (sizes, word, windows) = (plan.sizes, &plan.word, windows_of(&plan.word));
         let last = <A::CompactState as WindowState>::LAST;
-        let sizes = sizes::Sizes::new(capacity, word.limit(), last)?;
         let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes() });
         let seen = WindowedBloom::new(sizes.seen, last).ok_or_else(refused)?;
         // The doorkeeper keeps the first unit.
         let counters =
             WindowCounters::new(sizes.counters, word.limit() - 1, last, &windows).ok_or_else(refused)?;
         let tables = Arc::new(Tables { windows, seen, counters });
-        Ok(Self { algorithm, word, hasher, tables })
+        Ok(Self { plan, hasher, tables })
     }
 
     /// Returns a store with the same counts and another limit.
@@ -366,23 +401,27 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     {
         let word = algorithm.compact(&[], 0).ok()?;
         let fits =
-            word.window_ns() == self.word.window_ns() && word.limit() - 1 <= self.tables.counters.most();
-        let (algorithm, hasher, tables) = (algorithm.clone(), self.hasher.clone(), Arc::clone(&self.tables));
-        fits.then_some(Self { algorithm, word, hasher, tables })
+            word.window_ns() == self.plan.word.window_ns() && word.limit() - 1 <= self.tables.counters.most();
+        let plan = SketchPlan { algorithm: algorithm.clone(), word, sizes: self.plan.sizes };
+        fits.then(|| Self { plan, hasher: self.hasher.clone(), tables: Arc::clone(&self.tables) })
+    }
+
+    pub(crate) fn plan(&self) -> &SketchPlan<A> {
+        &self.plan
     }
 
     pub(crate) fn algorithm(&self) -> &A {
-        &self.algorithm
+        &self.plan.algorithm
     }
 
     pub(crate) fn saturation(&self, now_ns: u64) -> Saturation {
         let Tables { windows, seen, counters } = &*self.tables;
-        Saturation::of(windows, seen, counters, windows.index(now_ns), self.word.limit())
+        Saturation::of(windows, seen, counters, windows.index(now_ns), self.plan.word.limit())
     }
 
     #[inline(always)]
     fn attempt(&self, key: &SketchKey, moment: &Moment, request: Request) -> Attempt {
-        let (tables, word) = (&*self.tables, &self.word);
+        let (tables, word) = (&*self.tables, &self.plan.word);
         let attempt = if tables.counters.is_together() {
             tables.attempt::<_, 2, 2>(word, key, moment, request)
         } else {
@@ -414,7 +453,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 impl<A: WindowAlgorithm, H> ManyKeys for Sketch<A, H> {}
 
 /// A sketch cannot take over debts, so no key owes anything that was carried over.
-impl<A: WindowAlgorithm, H> Debts for Sketch<A, H> {
+impl<A: WindowAlgorithm> Debts for SketchPlan<A> {
     fn paid_in_ns(&self, _at_ns: u64, _units: u64) -> u64 {
         0
     }
@@ -466,7 +505,7 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
     }
 
     fn peek(&self, key: SketchKey, at: CheckTime, cost: u64) -> Decision {
-        let (tables, word) = (&*self.tables, &self.word);
+        let (tables, word) = (&*self.tables, &self.plan.word);
         let mut moment = tables.windows.moment(at.ns());
         loop {
             let decided = if tables.counters.is_together() {
@@ -520,7 +559,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> HashedStore for Sketch<A, H> {
 impl<A: WindowAlgorithm, H> fmt::Debug for Sketch<A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sketch")
-            .field("algorithm", &self.algorithm)
+            .field("algorithm", &self.plan.algorithm)
             .field("state_bytes", &self.tables.bytes())
             .finish_non_exhaustive()
     }

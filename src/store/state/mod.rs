@@ -125,6 +125,26 @@ impl<A: Algorithm> Request<'_, A> {
     }
 }
 
+#[cfg(feature = "std")]
+impl<A: Algorithm> Request<'_, A> {
+    /// The decision for a key that was never seen.
+    pub(crate) fn fresh(&self) -> Decision {
+        match self.step(0, |_| 0) {
+            Step::Deny(decision) | Step::Admit { decision, .. } => decision,
+            Step::Help(_) => unreachable!("a key that was never seen owes nothing"),
+        }
+    }
+}
+
+/// The decision of [`Operation::Check`] for a key that was never seen, without a charge.
+#[cfg(feature = "std")]
+pub(crate) fn peek_fresh<A: Algorithm>(algorithm: &A, now_ns: u64, cost: u64) -> Decision {
+    let action = Action::Apply(Operation::Check);
+    let fresh = |cost| Request { algorithm, action, now_ns, cost }.fresh();
+    let decision = fresh(cost);
+    if decision.is_allowed() { decision.with_figures_of(fresh(0)) } else { decision }
+}
+
 /// An admission: the decision, the head from which it was made, and the words to write.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Admission {

@@ -2,20 +2,23 @@
 //!
 //! Algorithms with equal decisions share one implementation: a token bucket, and a leaky bucket as a meter, are GCRA.
 //! This leaves fifteen pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
-//! pair without a call through a pointer.
+//! pair without a call through a pointer. The first charge creates the store: see [`LateStore`].
 
 use std::fmt;
 
+use super::late_store::{DirectPlan, KeyedPlan, LateStore, Plan};
 use super::{Hasher, NoCounter};
-use crate::algorithm::{self, FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
+use crate::algorithm::{CompactAlgorithm, FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::rule::Algorithm;
 use crate::edge::telemetry::{Reading, readings_of};
-use crate::limiter::{Builder, RateLimiter};
+use crate::store::compact::{CompactLayout, CompactPlan};
+use crate::store::keyed::KeyedLayout;
 use crate::store::op::{CarriedOver, CarryOver, Debts, Inherit, Migrate, Operation, Store};
-use crate::store::{Capacity, Compact, Direct, Keyed, Sketch, WhenFull};
+use crate::store::sketch::SketchPlan;
+use crate::store::{Capacity, Compact, Keyed, WhenFull};
 
 /// The kinds of stores.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -58,21 +61,21 @@ impl Algorithm {
 
 /// See the module's documentation.
 pub(crate) enum AnyStore {
-    DirectFixed(Box<Direct<FixedWindow>>),
-    DirectGcra(Box<Direct<Gcra>>),
-    DirectSliding(Box<Direct<SlidingWindow>>),
-    DirectSub(Box<Direct<SubWindow>>),
-    DirectLog(Box<Direct<SlidingLog>>),
-    KeyedFixed(Box<Keyed<String, FixedWindow, Hasher>>),
-    KeyedGcra(Box<Keyed<String, Gcra, Hasher>>),
-    KeyedSliding(Box<Keyed<String, SlidingWindow, Hasher>>),
-    KeyedSub(Box<Keyed<String, SubWindow, Hasher>>),
-    KeyedLog(Box<Keyed<String, SlidingLog, Hasher>>),
-    CompactFixed(Box<Compact<FixedWindow, Hasher>>),
-    CompactGcra(Box<Compact<Gcra, Hasher>>),
-    CompactSliding(Box<Compact<SlidingWindow, Hasher>>),
-    SketchFixed(Box<Sketch<FixedWindow, Hasher>>),
-    SketchSliding(Box<Sketch<SlidingWindow, Hasher>>),
+    DirectFixed(LateStore<DirectPlan<FixedWindow>>),
+    DirectGcra(LateStore<DirectPlan<Gcra>>),
+    DirectSliding(LateStore<DirectPlan<SlidingWindow>>),
+    DirectSub(LateStore<DirectPlan<SubWindow>>),
+    DirectLog(LateStore<DirectPlan<SlidingLog>>),
+    KeyedFixed(LateStore<KeyedPlan<FixedWindow>>),
+    KeyedGcra(LateStore<KeyedPlan<Gcra>>),
+    KeyedSliding(LateStore<KeyedPlan<SlidingWindow>>),
+    KeyedSub(LateStore<KeyedPlan<SubWindow>>),
+    KeyedLog(LateStore<KeyedPlan<SlidingLog>>),
+    CompactFixed(LateStore<CompactPlan<FixedWindow>>),
+    CompactGcra(LateStore<CompactPlan<Gcra>>),
+    CompactSliding(LateStore<CompactPlan<SlidingWindow>>),
+    SketchFixed(LateStore<SketchPlan<FixedWindow>>),
+    SketchSliding(LateStore<SketchPlan<SlidingWindow>>),
 }
 
 /// Runs code for the store, by its kind.
@@ -110,56 +113,54 @@ macro_rules! migrating {
     };
 }
 
-fn builder<A: algorithm::Algorithm>(algorithm: A, hasher: &Hasher) -> Builder<A, (), Hasher> {
-    RateLimiter::builder(algorithm).hasher(hasher.clone())
-}
-
-fn keyed<A: algorithm::Algorithm>(
-    algorithm: A,
-    hasher: &Hasher,
-    max_keys: Option<usize>,
-) -> Box<Keyed<String, A, Hasher>> {
-    let builder = builder(algorithm, hasher);
-    let builder = match max_keys {
-        Some(max) => builder.max_keys(max, WhenFull::Forget),
-        None => builder,
-    };
-    Box::new(builder.keyed_parts().0)
-}
-
-fn direct<A: algorithm::Algorithm>(algorithm: A) -> Box<Direct<A>> {
-    Box::new(Direct::new(algorithm))
-}
-
 impl AnyStore {
-    /// Creates a store of this kind with an algorithm.
+    /// Plans a store of this kind with an algorithm.
     pub(crate) fn new(kind: StoreKind, algorithm: WithQuota, hasher: &Hasher) -> Result<Self, NoCounter> {
         use StoreKind::{Compact, Direct, Keyed, Sketch};
         use WithQuota::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
-        macro_rules! sized {
-            ($algorithm:expr, $size:expr, $parts:ident) => {
-                Box::new(builder($algorithm, hasher).capacity($size).$parts()?.0)
+        macro_rules! planned {
+            ($plan:expr) => {
+                LateStore::new($plan, hasher)?
             };
         }
+        let keyed =
+            |max: Option<usize>| KeyedLayout { capacity: 0, cap: max.map(|max| (max, WhenFull::Forget)) };
+        let sized = |capacity| CompactLayout { capacity, ..CompactLayout::default() };
         Ok(match (kind, algorithm) {
-            (Direct, FixedWindow(window)) => Self::DirectFixed(direct(window)),
-            (Direct, Gcra(gcra)) => Self::DirectGcra(direct(gcra)),
-            (Direct, SlidingWindow(window)) => Self::DirectSliding(direct(window)),
-            (Direct, SubWindow(window)) => Self::DirectSub(direct(window)),
-            (Direct, SlidingLog(log)) => Self::DirectLog(direct(log)),
-            (Keyed(max), FixedWindow(window)) => Self::KeyedFixed(keyed(window, hasher, max)),
-            (Keyed(max), Gcra(gcra)) => Self::KeyedGcra(keyed(gcra, hasher, max)),
-            (Keyed(max), SlidingWindow(window)) => Self::KeyedSliding(keyed(window, hasher, max)),
-            (Keyed(max), SubWindow(window)) => Self::KeyedSub(keyed(window, hasher, max)),
-            (Keyed(max), SlidingLog(log)) => Self::KeyedLog(keyed(log, hasher, max)),
-            (Compact(size), FixedWindow(window)) => Self::CompactFixed(sized!(window, size, compact_parts)),
-            (Compact(size), Gcra(gcra)) => Self::CompactGcra(sized!(gcra, size, compact_parts)),
+            (Direct, FixedWindow(window)) => Self::DirectFixed(planned!(DirectPlan(window))),
+            (Direct, Gcra(gcra)) => Self::DirectGcra(planned!(DirectPlan(gcra))),
+            (Direct, SlidingWindow(window)) => Self::DirectSliding(planned!(DirectPlan(window))),
+            (Direct, SubWindow(window)) => Self::DirectSub(planned!(DirectPlan(window))),
+            (Direct, SlidingLog(log)) => Self::DirectLog(planned!(DirectPlan(log))),
+            (Keyed(max), FixedWindow(algorithm)) => {
+                Self::KeyedFixed(planned!(KeyedPlan { algorithm, layout: keyed(max) }))
+            }
+            (Keyed(max), Gcra(algorithm)) => {
+                Self::KeyedGcra(planned!(KeyedPlan { algorithm, layout: keyed(max) }))
+            }
+            (Keyed(max), SlidingWindow(algorithm)) => {
+                Self::KeyedSliding(planned!(KeyedPlan { algorithm, layout: keyed(max) }))
+            }
+            (Keyed(max), SubWindow(algorithm)) => {
+                Self::KeyedSub(planned!(KeyedPlan { algorithm, layout: keyed(max) }))
+            }
+            (Keyed(max), SlidingLog(algorithm)) => {
+                Self::KeyedLog(planned!(KeyedPlan { algorithm, layout: keyed(max) }))
+            }
+            (Compact(size), FixedWindow(window)) => {
+                Self::CompactFixed(planned!(CompactPlan::new(window, sized(size))?))
+            }
+            (Compact(size), Gcra(gcra)) => Self::CompactGcra(planned!(CompactPlan::new(gcra, sized(size))?)),
             // The same number of slots as the other store, so that debts carry over slot by slot.
             (Compact(size), SlidingWindow(window)) => {
-                Self::CompactSliding(sized!(window, size.without_sketch(), compact_parts))
+                Self::CompactSliding(planned!(CompactPlan::new(window, sized(size.without_sketch()))?))
             }
-            (Sketch(size), FixedWindow(window)) => Self::SketchFixed(sized!(window, size, sketch_parts)),
-            (Sketch(size), SlidingWindow(window)) => Self::SketchSliding(sized!(window, size, sketch_parts)),
+            (Sketch(size), FixedWindow(window)) => {
+                Self::SketchFixed(planned!(SketchPlan::new(window, size)?))
+            }
+            (Sketch(size), SlidingWindow(window)) => {
+                Self::SketchSliding(planned!(SketchPlan::new(window, size)?))
+            }
             (Compact(_), SubWindow(_) | SlidingLog(_)) | (Sketch(_), _) => return Err(NoCounter::Algorithm),
         })
     }
@@ -167,18 +168,29 @@ impl AnyStore {
     /// [`Operation::Check`].
     #[inline]
     pub(crate) fn check(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
-        each!(self, store => check(&**store, key, at, cost))
+        each!(self, store => check(store, key, at, cost))
     }
 
-    /// Returns a sketch that continues the counts of this one under another limit. `None` if this is not a sketch, or
-    /// if its windows differ.
-    pub(crate) fn with_limit_of(&self, algorithm: &WithQuota) -> Option<Self> {
+    /// Whether the store exists. Until then, nothing was charged.
+    fn is_made(&self) -> bool {
+        each!(self, store => store.get().is_some())
+    }
+
+    /// Returns a sketch that shares the counts of this one under another limit. `None` if this is not a sketch, or if
+    /// its windows differ. Creates the sketch, because both have the same tables.
+    pub(crate) fn with_limit_of(&self, algorithm: &WithQuota, hasher: &Hasher) -> Option<Self> {
+        macro_rules! with_limit {
+            ($late:expr, $window:expr) => {{
+                let sketch = $late.make().ok()?.with_limit_of($window)?;
+                LateStore::of(sketch.plan().clone(), sketch, hasher)
+            }};
+        }
         Some(match (self, algorithm) {
-            (Self::SketchFixed(sketch), WithQuota::FixedWindow(window)) => {
-                Self::SketchFixed(Box::new(sketch.with_limit_of(window)?))
+            (Self::SketchFixed(late), WithQuota::FixedWindow(window)) => {
+                Self::SketchFixed(with_limit!(late, window))
             }
-            (Self::SketchSliding(sketch), WithQuota::SlidingWindow(window)) => {
-                Self::SketchSliding(Box::new(sketch.with_limit_of(window)?))
+            (Self::SketchSliding(late), WithQuota::SlidingWindow(window)) => {
+                Self::SketchSliding(with_limit!(late, window))
             }
             _ => return None,
         })
@@ -189,37 +201,34 @@ impl AnyStore {
         migrating!(self, store => true, false)
     }
 
-    /// Returns the readings for metrics.
+    /// Returns the readings for metrics. A store that does not exist yet is empty.
     pub(crate) fn readings(&self, now_ns: u64) -> Vec<Reading> {
-        by_kind!(self, store =>
+        by_kind!(self, late =>
             Vec::new(),
-            readings_of(Some(store.len()), None, None),
-            readings_of(Some(store.live_slots(CheckTime::from_ns(now_ns))), Some(store.gauges()), None),
-            readings_of(None, None, Some(store.saturation(now_ns))),
+            readings_of(Some(late.get().map_or(0, Keyed::len)), None, None),
+            {
+                let made = late.get();
+                let keys = made.map_or(0, |store| store.live_slots(CheckTime::from_ns(now_ns)));
+                let gauges = made.map_or_else(|| late.plan.gauges(), Compact::gauges);
+                readings_of(Some(keys), Some(gauges), None)
+            },
+            {
+                let saturation = late.get().map(|store| store.saturation(now_ns)).unwrap_or_default();
+                readings_of(None, None, Some(saturation))
+            },
         )
     }
 }
 
-#[inline]
-fn apply(store: &impl Store<str>, key: &str, operation: Operation, at: CheckTime, cost: u64) -> Decision {
-    let key = store.prepare(key);
-    store.prefetch(key);
-    store.apply(key, operation, at, cost)
-}
-
 /// One function for each kind. A single function would save the registers that the largest kind needs.
 #[inline(never)]
-fn check(store: &impl Store<str>, key: &str, at: CheckTime, cost: u64) -> Decision {
-    apply(store, key, Operation::Check, at, cost)
+fn check<P: Plan>(store: &LateStore<P>, key: &str, at: CheckTime, cost: u64) -> Decision {
+    store.apply(key, Operation::Check, at, cost)
 }
 
 #[inline(never)]
-fn peek(store: &impl Store<str>, key: &str, at: CheckTime, cost: u64) -> Decision {
-    store.peek(store.prepare(key), at, cost)
-}
-
-fn refund(store: &impl Store<str>, key: &str, at: CheckTime, charge: &Decision, units: u64) -> u64 {
-    store.refund(store.prepare(key), at, charge, units)
+fn peek<P: Plan>(store: &LateStore<P>, key: &str, at: CheckTime, cost: u64) -> Decision {
+    store.peek(key, at, cost)
 }
 
 impl Store<str> for AnyStore {
@@ -233,11 +242,11 @@ impl Store<str> for AnyStore {
     }
 
     fn apply(&self, key: &str, operation: Operation, at: CheckTime, cost: u64) -> Decision {
-        each!(self, store => apply(&**store, key, operation, at, cost))
+        each!(self, store => store.apply(key, operation, at, cost))
     }
 
     fn peek(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
-        each!(self, store => peek(&**store, key, at, cost))
+        each!(self, store => peek(store, key, at, cost))
     }
 
     fn decide(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
@@ -245,17 +254,17 @@ impl Store<str> for AnyStore {
     }
 
     fn refund(&self, key: &str, at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        each!(self, store => refund(&**store, key, at, charge, units))
+        each!(self, store => store.refund(key, at, charge, units))
     }
 
     fn can_refund(&self) -> bool {
-        each!(self, store => Store::<str>::can_refund(&**store))
+        each!(self, store => store.plan.can_refund())
     }
 }
 
 impl Migrate for AnyStore {
     fn debts(&self) -> &dyn Debts {
-        migrating!(self, store => store.debts(), &**store)
+        each!(self, store => store.plan.debts())
     }
 
     fn is_known(&self) -> bool {
@@ -263,26 +272,42 @@ impl Migrate for AnyStore {
     }
 
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
+        if !self.is_made() {
+            return CarriedOver::All;
+        }
         let CarryOver { when, at_ns, owed } = carry;
         let mut all = true;
         let mut seed = |key: &str, before: &Decision| {
             let (as_of_ns, owed) = owed(before);
             all &= owed == 0 || into.seed(key, when, as_of_ns, owed).is_none();
         };
-        by_kind!(self, store =>
+        by_kind!(self, late =>
             if self.knew("") {
                 seed("", &self.peek("", CheckTime::from_ns(at_ns), 0));
             },
-            store.for_each(at_ns, |key, before| seed(key, &before)),
+            if let Some(store) = late.get() {
+                store.for_each(at_ns, |key, before| seed(key, &before));
+            },
             return match into {
-                Self::CompactFixed(into) => store.carry_into(into, carry),
-                Self::CompactGcra(into) => store.carry_into(into, carry),
-                Self::CompactSliding(into) => store.carry_into(into, carry),
+                Self::CompactFixed(into) => carry_slots(late, into, carry),
+                Self::CompactGcra(into) => carry_slots(late, into, carry),
+                Self::CompactSliding(into) => carry_slots(late, into, carry),
                 _ => CarriedOver::NotAll,
             },
             return CarriedOver::NotAll,
         );
         all.into()
+    }
+}
+
+fn carry_slots<A: CompactAlgorithm, B: CompactAlgorithm>(
+    from: &LateStore<CompactPlan<A>>,
+    into: &LateStore<CompactPlan<B>>,
+    carry: CarryOver<'_>,
+) -> CarriedOver {
+    match (from.get(), into.make()) {
+        (Some(from), Ok(into)) => from.carry_into(into, carry),
+        _ => CarriedOver::NotAll,
     }
 }
 
@@ -304,5 +329,67 @@ impl Inherit<str> for AnyStore {
 impl fmt::Debug for AnyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         each!(self, store => fmt::Debug::fmt(store, f))
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A store that does not exist yet answers like a store that holds nothing.
+    #[test]
+    fn planned_store_answers_like_an_empty_one() {
+        let hasher = Hasher::with_seeds(1, 2, 3, 4);
+        let quota = Quota::per_minute(10).burst(5);
+        let algorithms = [
+            Algorithm::FixedWindow,
+            Algorithm::Gcra,
+            Algorithm::SlidingWindow { strict: false },
+            Algorithm::SlidingWindow { strict: true },
+            Algorithm::SubWindow { parts: 6, strict: false },
+            Algorithm::SlidingLog,
+        ];
+        let size = Capacity::memory(64 << 10);
+        let kinds = [
+            StoreKind::Direct,
+            StoreKind::Keyed(None),
+            StoreKind::Keyed(Some(2)),
+            StoreKind::Compact(size),
+            StoreKind::Sketch(size),
+        ];
+        let mut pairs = 0;
+        for (kind, algorithm) in
+            kinds.into_iter().flat_map(|kind| algorithms.map(|algorithm| (kind, algorithm)))
+        {
+            let new = || AnyStore::new(kind, algorithm.with_quota(quota)?, &hasher);
+            let (Ok(planned), Ok(made)) = (new(), new()) else { continue };
+            assert!(each!(&made, store => store.make().is_ok()));
+            pairs += 1;
+            for at_ns in [0, 1, 59 * SECOND, 60 * SECOND, 1_700_000_000 * SECOND + 7, u64::MAX / 2, u64::MAX]
+            {
+                let at = CheckTime::from_ns(at_ns);
+                for cost in [0, 1, 5, 6, 10, 11, u64::MAX] {
+                    let name = format!("{kind:?} {algorithm:?} at {at_ns}, cost {cost}");
+                    assert_eq!(planned.peek("x", at, cost), made.peek("x", at, cost), "{name}");
+                }
+                let readings = |store: &AnyStore| format!("{:?}", store.readings(at_ns));
+                assert_eq!(readings(&planned), readings(&made), "{kind:?} {algorithm:?}");
+            }
+            assert_eq!(planned.can_refund(), made.can_refund());
+            assert_eq!(planned.debts().burst(), made.debts().burst());
+            assert!(
+                !planned.is_made()
+                    && !planned.knew("x")
+                    && planned.carry_all(&made, nothing()) == CarriedOver::All
+            );
+            assert!(planned.check("x", CheckTime::from_ns(SECOND), 1).is_allowed() && planned.is_made());
+        }
+        assert_eq!(pairs, 6 * 3 + 4 + 3);
+    }
+
+    fn nothing() -> CarryOver<'static> {
+        CarryOver { when: CheckTime::from_ns(0), at_ns: 0, owed: &|_| (0, 0) }
     }
 }

@@ -7,6 +7,7 @@
 mod any_store;
 #[cfg(feature = "redis")]
 mod beyond;
+mod late_store;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(not(feature = "redis"))]

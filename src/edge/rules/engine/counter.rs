@@ -164,7 +164,9 @@ impl Counter {
         let Some(last) = last else { return Ok(first(make(least)?, least)) };
         let before = last.generation.store();
         let algorithm_now = algorithm.with_quota(made_of.with_headroom(least)?)?;
-        if let Some(same) = before.with_limit_of(&algorithm_now).filter(|_| last.made_of.store == store) {
+        if let Some(same) =
+            before.with_limit_of(&algorithm_now, hasher).filter(|_| last.made_of.store == store)
+        {
             return Ok(first(same, least));
         }
         // Usage stays, also beyond the new limit. If the store can hold it, windows free it at their end as usual.

@@ -65,14 +65,8 @@ fn sliding(limit: u64) -> Arc<Sketch<SlidingWindow>> {
 }
 
 fn smallest<A: WindowAlgorithm>(algorithm: A) -> Arc<Sketch<A>> {
-    Arc::new(
-        Sketch::new(
-            algorithm,
-            ahash::RandomState::with_seeds(1, 2, 3, 4),
-            Capacity::memory(2 * WindowCounters::MIN_BYTES),
-        )
-        .unwrap(),
-    )
+    let plan = SketchPlan::new(algorithm, Capacity::memory(2 * WindowCounters::MIN_BYTES)).unwrap();
+    Arc::new(Sketch::new(plan, ahash::RandomState::with_seeds(1, 2, 3, 4)).unwrap())
 }
 
 /// Checks X by a clock that always shows the same time.
