@@ -69,7 +69,7 @@ const SHADOW_DENIED_HITS: usize = HITS + 2;
 /// recorder first: meters that were created earlier never reach it.
 ///
 /// # Memory
-/// 128 bytes for each thread that can run at the same time, at most 2 KiB.
+/// 2 KiB from the first event on.
 ///
 /// # Consistency
 /// Each count is exact. [`Meters::counts`] reads the counts one after another, so it may include some counts of a

@@ -1,19 +1,27 @@
 //! Counters that many threads add to.
 
+use std::array::from_fn;
+use std::convert::Infallible;
+
 use crossbeam_utils::CachePadded;
 
+use crate::base::lazy::Lazy;
 use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::{AtomicU64, processors, thread_number};
+use crate::base::sync::{AtomicU64, thread_number};
+
+/// The number of stripes. More would help only more than 16 threads that count at the same time.
+const STRIPES: usize = if cfg!(tollgate_loom) { 1 } else { 16 };
 
 /// `N` striped counters. All accesses are relaxed, because the counters publish no other data. Stripes keep the cores
 /// from writing the same cache line, for example for a rule that every request matches, or while a server does not
 /// answer.
-pub(crate) struct Stripes<const N: usize>(Box<[CachePadded<[AtomicU64; N]>]>);
+///
+/// The first call of [`Stripes::own`] creates the stripes, because most of many rules count nothing.
+pub(crate) struct Stripes<const N: usize>(Lazy<[CachePadded<[AtomicU64; N]>; STRIPES]>);
 
 impl<const N: usize> Default for Stripes<N> {
     fn default() -> Self {
-        let stripes = processors().unwrap_or(4).min(16).next_power_of_two();
-        Self((0..stripes).map(|_| std::array::from_fn(|_| AtomicU64::default()).into()).collect())
+        Self(Lazy::default())
     }
 }
 
@@ -21,11 +29,21 @@ impl<const N: usize> Stripes<N> {
     /// Returns the current thread's counters.
     #[inline]
     pub(crate) fn own(&self) -> &[AtomicU64; N] {
-        &self.0[thread_number() & (self.0.len() - 1)]
+        let stripes = self.0.get().unwrap_or_else(|| self.make());
+        &stripes[thread_number() % STRIPES]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&self) -> &[CachePadded<[AtomicU64; N]>; STRIPES] {
+        let zeros = || from_fn(|_| CachePadded::new(from_fn(|_| AtomicU64::new(0))));
+        let Ok(stripes) = self.0.get_or_make(|| Ok::<_, Infallible>(zeros()));
+        stripes
     }
 
     /// Returns the sum of a counter over all stripes. The sum wraps on overflow.
     pub(crate) fn sum(&self, tally: usize) -> u64 {
-        self.0.iter().fold(0, |sum, stripe| sum.wrapping_add(stripe[tally].load(Relaxed)))
+        let stripes = self.0.get().into_iter().flatten();
+        stripes.fold(0, |sum, stripe| sum.wrapping_add(stripe[tally].load(Relaxed)))
     }
 }
