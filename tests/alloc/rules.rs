@@ -216,6 +216,25 @@ fn yaml_files() -> Vec<(&'static str, String)> {
             "many members",
             yaml(&format!("- key: a\n  tiers:\n    t:\n      {LIMIT}\n      members:\n{members}")),
         ),
+        (
+            "many wrong keys of the file",
+            format!("{}{}", yaml(""), lines(100_000, |at| format!("k{at:05}: x\n"))),
+        ),
+        ("many wrong keys", yaml(&format!("- key: a\n{}", lines(100_000, |at| format!("  k{at:05}: x\n"))))),
+        ("many descriptors with a wrong key", yaml(&lines(100_000, |at| format!("- k{at:05}: x\n")))),
+        ("many descriptors without a key", yaml(&lines(100_000, |_| "- value: xy\n".to_owned()))),
+        ("many empty descriptors", yaml(&lines(100_000, |_| "- ~         \n".to_owned()))),
+        ("many misplaced keys", yaml(&lines(60_000, |_| "- { key: k, unit: x }\n".to_owned()))),
+        (
+            "many rules that replace others",
+            yaml(&format!(
+                "- key: a\n  rate_limits:\n{}",
+                lines(20_000, |at| format!(
+                    "  - {{ unit: day, requests_per_unit: 1, name: n{at}, replaces: [ {{ name: n{} }} ] }}\n",
+                    at + 1
+                ))
+            )),
+        ),
         ("many texts", metadata(&format!("[{}]", "a,".repeat(700_000)))),
         (
             "many texts in lines",

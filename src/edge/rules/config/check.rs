@@ -118,9 +118,11 @@ impl Checker {
     fn descriptors(&mut self, fields: &MapFields<'_, '_>, way: &mut RulePath) -> Vec<Branch> {
         let items = self.read(fields, "descriptors", FileNode::list).unwrap_or_default();
         let path = &fields.path.key("descriptors");
-        let mut branches = Vec::with_capacity(items.len());
+        // An item without a key has no branch. A branch takes more memory than such an item may.
+        let most = items.iter().filter(|item| item.has_key("key")).count();
+        let mut branches = Vec::with_capacity(most);
         // For each branch, its index among the items.
-        let mut places: Vec<(u32, u32)> = Vec::with_capacity(items.len());
+        let mut places: Vec<(u32, u32)> = Vec::with_capacity(most);
         if way.levels() == MAX_LEVELS && !items.is_empty() {
             let message = format!("descriptors may be at most {MAX_LEVELS} levels deep");
             self.wrong(fields, "descriptors", message, "use fewer levels");
@@ -162,9 +164,9 @@ impl Checker {
             let remedy = "write the key of the request's entry, such as `key: remote_address`";
             self.wrong(&fields, "key", "the key is missing", remedy);
         }
-        let key = key.unwrap_or_default();
         let value = self.read(&fields, "value", FileNode::text).filter(|value| !value.is_empty());
-        let wildcard = key.contains('*') || value.is_some_and(|value| value.contains('*'));
+        let wildcard =
+            key.is_some_and(|key| key.contains('*')) || value.is_some_and(|value| value.contains('*'));
         let share_threshold = self.flag(&fields, "share_threshold");
         if share_threshold && !wildcard {
             let message = "only descriptors with a `*` can share a counter";
@@ -176,7 +178,7 @@ impl Checker {
             );
         }
         let value_to_metric = self.flag(&fields, "value_to_metric");
-        way.push(key, value, LevelFlags { wildcard, share_threshold, value_to_metric });
+        way.push(key.unwrap_or_default(), value, LevelFlags { wildcard, share_threshold, value_to_metric });
         let metadata = self.read(&fields, "metadata", |node| {
             node.map("write a map, or remove it").map(|_| Arc::new(node.metadata()))
         });
@@ -204,7 +206,7 @@ impl Checker {
         }
         let children = self.descriptors(&fields, way);
         way.pop();
-        let (key, value) = (key.into(), value.map(Box::from));
+        let (key, value) = (key?.into(), value.map(Box::from));
         Some(Branch { key, value, at: node.at, own, tiers, children })
     }
 

@@ -224,6 +224,10 @@ impl Checker {
     }
 
     fn unknown(&mut self, key: &FileNode, name: &str, kind: MapKind, path: &FieldPath<'_>) {
+        // The search for the nearest key takes long.
+        if self.problems.skip() {
+            return;
+        }
         let message = format!("{} has no key {}", kind.called, quoted(name));
         let remedy = match MapKind::of_ours(name) {
             Some(right) if !self.extended => format!(

@@ -109,6 +109,11 @@ impl FileNode {
         }
     }
 
+    /// Whether the value is a map with this key.
+    pub(super) fn has_key(&self, name: &str) -> bool {
+        matches!(&self.kind, Value::Map(entries) if entries.iter().any(|(key, _)| key.as_key() == Some(name)))
+    }
+
     /// Returns the text of a map's key.
     pub(super) fn as_key(&self) -> Option<&str> {
         match &self.kind {

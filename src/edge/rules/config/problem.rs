@@ -196,11 +196,16 @@ impl Problems {
         message: impl Into<Box<str>>,
         remedy: impl Into<Box<str>>,
     ) {
-        if self.found.len() == MOST {
-            self.more += 1;
-        } else {
+        if !self.skip() {
             self.found.push(Problem::new(&self.file, at, path, message, remedy));
         }
+    }
+
+    /// Counts a problem, if no more are kept. Returns whether it did. A caller whose message takes long to write asks first.
+    pub(super) fn skip(&mut self) -> bool {
+        let is_full = self.found.len() == MOST;
+        self.more += usize::from(is_full);
+        is_full
     }
 
     /// Adds a problem after which the rest of the file cannot be read.
