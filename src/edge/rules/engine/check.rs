@@ -225,17 +225,26 @@ impl<'r> RequestCheck<'r> {
     /// Disables the rules that other rules replace.
     #[cold]
     fn replace(&mut self) {
-        // A rule that only reports cannot disable a rule that denies.
-        let parts: SmallVec<[Part; 8]> = self.decided.iter().map(|decided| decided.part).collect();
+        // The names, each with whether only rules that report replace it. Sorted, because one descriptor may have thousands
+        // of limits.
+        let mut replaced: SmallVec<[(&str, bool); 8]> = SmallVec::new();
+        for (check, decided) in self.rules.iter().zip(&*self.decided) {
+            let only_reports = decided.part == Part::Shadow;
+            replaced.extend(check.active.rule.replaces.iter().map(|name| (&**name, only_reports)));
+        }
+        replaced.sort_unstable();
         for (check, decided) in self.rules.iter().zip(&mut *self.decided) {
             let rule = &check.active.rule;
-            let by = |(other, part): (&RuleCheck<'_>, &Part)| {
-                other.active.rule.replaces.contains(&rule.name)
-                    && (*part != Part::Shadow || decided.part == Part::Shadow)
-            };
             // A rule without a limit stays unchanged, even if another rule replaces it.
-            let replaceable = rule.is_named && rule.limit != Limit::Unlimited;
-            if replaceable && self.rules.iter().zip(&parts).any(by) {
+            if !rule.is_named || rule.limit == Limit::Unlimited {
+                continue;
+            }
+            let first = replaced.partition_point(|(name, _)| **name < *rule.name);
+            // A rule that only reports cannot disable a rule that denies.
+            let by = |&(name, only_reports): &(&str, bool)| {
+                *name == *rule.name && (!only_reports || decided.part == Part::Shadow)
+            };
+            if replaced.get(first).is_some_and(by) {
                 decided.part = Part::Replaced;
             }
         }
