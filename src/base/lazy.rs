@@ -112,22 +112,15 @@ mod models {
 
     type Charge = fn(&Lazy<AtomicU64>) -> u64;
 
-    /// A value that its creator writes before it publishes the value.
-    fn ten() -> AtomicU64 {
-        let value = AtomicU64::new(0);
-        value.store(10, Ordering::Relaxed);
-        value
-    }
-
     fn charge(lazy: &Lazy<AtomicU64>) -> u64 {
-        let Ok(value) = lazy.get_or_make(|| Ok::<_, Infallible>(ten()));
+        let Ok(value) = lazy.get_or_make(|| Ok::<_, Infallible>(AtomicU64::new(0)));
         value.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Stores the new value without an exchange, and leaks the other one.
     fn charge_carelessly(lazy: &Lazy<AtomicU64>) -> u64 {
         let value = lazy.get().unwrap_or_else(|| {
-            let new = Box::leak(Box::new(ten()));
+            let new = Box::leak(Box::new(AtomicU64::new(0)));
             lazy.value.store(new, Ordering::Release);
             new
         });
@@ -142,7 +135,7 @@ mod models {
         let _ = charge(&lazy);
         charger.join().unwrap();
         let counted = lazy.get().map(|value| value.load(Ordering::Relaxed));
-        assert!(counted == Some(12), "both charges count in one value: {counted:?}");
+        assert!(counted == Some(2), "both charges count in one value: {counted:?}");
     }
 
     #[test]
@@ -154,31 +147,5 @@ mod models {
     #[should_panic(expected = "both charges count")]
     fn control_storing_a_value_loses_a_charge() {
         explore(3, || two_first_charges(charge_carelessly));
-    }
-
-    /// Asserts that a thread that finds the value sees what its creator wrote.
-    fn found_value_is_whole(get: fn(&Lazy<AtomicU64>) -> Option<&AtomicU64>) {
-        let lazy = Arc::new(Lazy::default());
-        let other = Arc::clone(&lazy);
-        let charger = thread::spawn(move || charge(&other));
-        let seen = get(&lazy).map_or(10, |value| value.load(Ordering::Relaxed));
-        assert!(seen >= 10, "the value is whole: {seen}");
-        charger.join().unwrap();
-    }
-
-    #[test]
-    fn found_value_was_written_before() {
-        explore(3, || found_value_is_whole(Lazy::get));
-    }
-
-    #[test]
-    #[should_panic(expected = "the value is whole")]
-    fn control_relaxed_look_sees_part_of_value() {
-        explore(3, || {
-            found_value_is_whole(|lazy| {
-                // SAFETY: as in `get`.
-                unsafe { lazy.value.load(Ordering::Relaxed).as_ref() }
-            });
-        });
     }
 }

@@ -311,7 +311,7 @@ fn charge_without_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u6
             let read = if known.is_in() { Some(counters.read(windows, &rows, window)?) } else { None };
             let current = read.map_or(0, |read| read.least + 1);
             let counts = WindowCounts { previous, current, to_end_ns };
-            if sketch.word.judge_counts(&counts, cost) != Outcome::Allowed {
+            if sketch.plan.word.judge_counts(&counts, cost) != Outcome::Allowed {
                 return Ok(Some(false));
             }
             let is_charged = if let Some(read) = read {
