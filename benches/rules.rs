@@ -4,6 +4,7 @@
 //! cargo bench --features rules --bench rules                 the table
 //! cargo bench --features rules --bench rules -- --quick      fewer, shorter rounds
 //! cargo bench --features rules --bench rules -- --json FILE  and the same as JSON
+//! cargo bench --features rules --bench rules -- --many       only the first part, about ten thousand rules
 //! ```
 //! * **ns** is wall time / matches on one thread: the median over rounds, in which the sizes take turns. A ratio is the
 //!   median of the ratios of all rounds.
@@ -14,6 +15,8 @@
 //!   level, and a part of the exact values below each. literal: patterns `*/…/*`, found by one automaton over the texts
 //!   that they contain.
 //! * The second table measures whole checks (matching, deciding and counting) and compares them with the limiter alone.
+//! * Before these tables, the bench measures the start, the reloads and the resident memory of ten thousand rules. These
+//!   figures are of one run. On Linux the memory is `VmRSS`, without what the process had before.
 //! * Known bias: a tight loop keeps in the caches as much of the tree as fits.
 
 #[path = "peers/summary.rs"]
@@ -23,6 +26,8 @@ mod support;
 
 #[path = "rules/checks.rs"]
 mod checks;
+#[path = "rules/many.rs"]
+mod many;
 
 use std::fmt::Write as _;
 
@@ -130,6 +135,10 @@ impl Subject {
 }
 
 fn main() {
+    let many = many::run();
+    if has("--many") {
+        return;
+    }
     let (rounds, matches) = if has("--quick") { (5, 20_000) } else { (31, 200_000) };
     println!("{:<8} {:>9} {:>9} {:>7}   ns per match, one thread", "kind", "10 rules", "1,000", "ratio");
     let mut rows: Vec<Value> = Vec::new();
@@ -146,7 +155,12 @@ fn main() {
     let checks: Vec<Value> =
         checks.iter().map(|(name, ns, ratio)| json!({ "kind": name, "ns": ns, "ratio": ratio })).collect();
     if let Some(path) = option("--json") {
-        let json = json!({ "few": SIZES[0], "many": SIZES[1], "rows": rows, "checks": checks });
+        let many: Vec<Value> = many
+            .iter()
+            .map(|(name, figure, unit)| json!({ "kind": name, "figure": figure, "unit": unit }))
+            .collect();
+        let json =
+            json!({ "many_rules": many, "few": SIZES[0], "many": SIZES[1], "rows": rows, "checks": checks });
         std::fs::write(&path, json.to_string())
             .unwrap_or_else(|error| panic!("cannot write {path}: {error}"));
     }

@@ -18,12 +18,12 @@ use tollgate::{
 #[test]
 fn compact_limiter_takes_requested_memory() {
     assert_eq!(bytes_held(|| Box::new([0_u8; 100])), 100);
-    let build = |quota| RateLimiter::builder(Gcra::new(quota)).capacity(Capacity::memory(100 << 10));
+    let build = |quota| RateLimiter::builder(Gcra::new(quota)).capacity(Capacity::memory(24 << 10));
     // The first limiter calibrates the clock and creates what the whole process shares.
     drop(build(Quota::per_second(1)).compact());
     for quota in [Quota::per_second(1), Quota::per_day(1_000_000), Quota::per_second(100_000).burst(1)] {
         let held = bytes_held(|| build(quota).compact().unwrap());
-        assert!(held.abs_diff(100 << 10) <= 1 << 12, "{held} bytes for {quota}");
+        assert!(held.abs_diff(24 << 10) <= 1 << 12, "{held} bytes for {quota}");
     }
 }
 

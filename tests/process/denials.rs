@@ -19,7 +19,7 @@ const SPEC: Spec = Spec { limit: 2, period_ns: HOUR, burst: 2 };
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 /// The size of compact stores. Larger tables are mapped from the system, and do not lie in the arena.
-const SMALL: Capacity = Capacity::memory(64 << 10);
+const SMALL: Capacity = Capacity::memory(8 << 10);
 
 /// Returns a clock that lies outside the arena, so that it can move while the limiters are read-only.
 fn clock() -> ManualClock {

@@ -15,9 +15,9 @@ use self::map::Map;
 /// The alignment of blocks, in bytes: two cache lines. No bucket and no sketch line crosses such a boundary.
 pub(super) const ALIGN: usize = 128;
 
-/// Blocks of at least this size are mapped. A mapping takes whole pages and a system call, which is little for such a
-/// block. glibc has the same threshold as long as no block was freed.
-const MAPPED_FROM: usize = 128 << 10;
+/// Blocks of at least this size are mapped. A mapping takes whole pages and two system calls, which is little for such a
+/// block. The smallest part of a rule's default store has this size.
+const MAPPED_FROM: usize = 16 << 10;
 
 /// Memory that starts as zeros.
 #[derive(Debug)]
