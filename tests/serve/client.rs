@@ -32,6 +32,18 @@ pub(crate) fn bytes(hex: &str) -> Bytes {
     (0..hex.len()).step_by(2).map(digit).collect()
 }
 
+/// Appends a field with a length.
+pub(crate) fn put(to: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+    to.push(number << 3 | 2);
+    let mut length = bytes.len();
+    while length > 127 {
+        to.push(u8::try_from(length & 127).unwrap() | 128);
+        length >>= 7;
+    }
+    to.push(u8::try_from(length).unwrap());
+    to.extend(bytes);
+}
+
 /// Runs a test's future.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use crate::client::{Grpc, LIMIT, block_on};
+use crate::client::{Grpc, LIMIT, block_on, put};
 use crate::server::{Place, Server};
 
 const STORES: &str = "
@@ -25,18 +25,6 @@ const CONNECTIONS: u64 = 4;
 const CALLS: u64 = 16;
 /// The second half may exceed the first by this amount, because the allocator returns memory late.
 const SLACK: u64 = 4 << 20;
-
-/// Appends a field with a length.
-fn put(to: &mut Vec<u8>, number: u8, bytes: &[u8]) {
-    to.push(number << 3 | 2);
-    let mut length = bytes.len();
-    while length > 127 {
-        to.push(u8::try_from(length & 127).unwrap() | 128);
-        length >>= 7;
-    }
-    to.push(u8::try_from(length).unwrap());
-    to.extend(bytes);
-}
 
 /// Returns a request with a new value for each store. Some values are long, and some are not UTF-8.
 fn request(number: u64) -> Vec<u8> {

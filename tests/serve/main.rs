@@ -8,6 +8,7 @@ mod faces;
 mod flood;
 mod frames;
 mod log;
+mod many;
 mod reload;
 mod server;
 #[path = "../common/redis.rs"]

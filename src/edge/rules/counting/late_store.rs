@@ -122,11 +122,18 @@ impl<P: Plan> LateStore<P> {
         Decision::new(Outcome::Denied, cost, fresh.limit(), at.ns(), facts)
     }
 
+    #[inline(always)]
     pub(super) fn peek(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
         match self.get() {
             Some(store) => store.peek(store.prepare(key), at, cost),
-            None => self.plan.peek(at, cost),
+            None => self.peek_planned(at, cost),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn peek_planned(&self, at: CheckTime, cost: u64) -> Decision {
+        self.plan.peek(at, cost)
     }
 
     /// Before the first charge, there is nothing to refund.

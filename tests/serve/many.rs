@@ -1,0 +1,60 @@
+//! Ten thousand rules: their memory follows their use.
+
+use crate::client::{Grpc, LIMIT, block_on, put, wait_for_stat};
+use crate::server::{Place, Server};
+
+const RULES: u64 = 10_000;
+const USED: u64 = 1_000;
+const MOST: u64 = 120 << 20;
+
+/// Returns a rule for each tenant, with a count for each client. The first tenant's limit is `first`.
+fn rules(first: u64) -> String {
+    let line = |tenant| {
+        let limit = if tenant == 0 { first } else { 9 };
+        format!(
+            "  - {{ key: tenant, value: t{tenant}, descriptors: [ {{ key: client, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }} ] }}\n"
+        )
+    };
+    format!("domain: rl\ndescriptors:\n{}", (0..RULES).map(line).collect::<String>())
+}
+
+/// Returns a request of a tenant's client.
+fn request(tenant: u64) -> Vec<u8> {
+    let (mut request, mut descriptor) = (Vec::new(), Vec::new());
+    put(&mut request, 1, b"rl");
+    for (key, value) in [("tenant", format!("t{tenant}")), ("client", "x".to_owned())] {
+        let mut entry = Vec::new();
+        put(&mut entry, 1, key.as_bytes());
+        put(&mut entry, 2, value.as_bytes());
+        put(&mut descriptor, 1, &entry);
+    }
+    put(&mut request, 2, &descriptor);
+    request
+}
+
+const SUCCESSES: &str = "tollgate_reload_total{result=\"success\"}";
+/// The overall code of an answer.
+const OK: &[u8] = &[8, 1];
+
+#[test]
+fn ten_thousand_rules_take_memory_as_they_are_used() {
+    let place = Place::new();
+    place.write("limits.yaml", rules(1));
+    let server = Server::start(&[&place.rules()], "");
+    let start = server.resident_bytes();
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        for tenant in 0..USED {
+            assert!(grpc.ok(LIMIT, &request(tenant)).await.starts_with(OK), "{tenant}");
+        }
+    });
+    let used = server.resident_bytes();
+    assert!(used <= MOST, "{start} bytes at the start, {used} after {USED} rules were used");
+    for reload in 2..5 {
+        place.write("limits.yaml", rules(reload));
+        block_on(wait_for_stat(&server.address("debug"), SUCCESSES, reload));
+    }
+    let reloaded = server.resident_bytes();
+    assert!(reloaded <= MOST, "{used} bytes before the loads, {reloaded} after them");
+    server.stop();
+}
