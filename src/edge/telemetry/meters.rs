@@ -125,7 +125,7 @@ impl Meters {
     /// Records an event. An outcome counts one request and its `hits`; a mark counts `hits` units.
     #[inline]
     pub fn record(&self, event: Event, hits: u64) {
-        let tallies = self.tallies.own();
+        let Some(tallies) = self.tallies.get() else { return self.record_first(event, hits) };
         let is_decision = event.is_decision();
         // Ordering: Relaxed; see `Stripes`.
         tallies[event.index()].fetch_add(if is_decision { 1 } else { hits }, Relaxed);
@@ -142,6 +142,14 @@ impl Meters {
         }
         #[cfg(feature = "metrics")]
         self.handles.record(event, hits);
+    }
+
+    /// Creates the counters, and records the first event.
+    #[cold]
+    #[inline(never)]
+    fn record_first(&self, event: Event, hits: u64) {
+        self.tallies.own();
+        self.record(event, hits);
     }
 
     /// Records which of the last `cost` units of `used` are near and above the limit; see [`Shares::of_line`].

@@ -26,19 +26,24 @@ impl<const N: usize> Default for Stripes<N> {
 }
 
 impl<const N: usize> Stripes<N> {
+    /// Returns the current thread's counters, if they exist.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<&[AtomicU64; N]> {
+        Some(&self.0.get()?[thread_number() % STRIPES])
+    }
+
     /// Returns the current thread's counters.
     #[inline]
     pub(crate) fn own(&self) -> &[AtomicU64; N] {
-        let stripes = self.0.get().unwrap_or_else(|| self.make());
-        &stripes[thread_number() % STRIPES]
+        self.get().unwrap_or_else(|| self.make())
     }
 
     #[cold]
     #[inline(never)]
-    fn make(&self) -> &[CachePadded<[AtomicU64; N]>; STRIPES] {
+    fn make(&self) -> &[AtomicU64; N] {
         let zeros = || from_fn(|_| CachePadded::new(from_fn(|_| AtomicU64::new(0))));
         let Ok(stripes) = self.0.get_or_make(|| Ok::<_, Infallible>(zeros()));
-        stripes
+        &stripes[thread_number() % STRIPES]
     }
 
     /// Returns the sum of a counter over all stripes. The sum wraps on overflow.

@@ -117,6 +117,14 @@ impl<'r> PlainCheck<'r> {
         self.counter.generation.store().peek(self.key, when, self.cost)
     }
 
+    /// Counts an admitted charge, and adds it to the answer.
+    // Not inlined: the callers would copy the decision once more.
+    #[inline(never)]
+    pub(super) fn admitted(&self, place: u32, charge: &Decision, decided: &mut Few<Decided>) {
+        self.active.meters.observe_allowed(charge);
+        decided.push(Decided::new(self.rule, place, *charge));
+    }
+
     /// Refunds a charge, if there is one.
     #[cold]
     pub(super) fn refund(&self, charge: &Decision, when: CheckTime) {

@@ -275,10 +275,9 @@ impl<C: Clock> Rules<C> {
             both.into_iter().zip(&charges).for_each(|(plain, charge)| plain.refund(charge, when));
             return false;
         }
-        for (place, (plain, charge)) in (0..).zip(both.into_iter().zip(charges)) {
-            plain.active.meters.observe_allowed(&charge);
-            decided.push(Decided::new(plain.rule, place, charge));
-        }
+        let [one, other] = &charges;
+        first.admitted(0, one, decided);
+        second.admitted(1, other, decided);
         true
     }
 
