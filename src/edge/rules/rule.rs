@@ -88,8 +88,8 @@ pub enum Limit {
         quota: Quota,
         /// The algorithm.
         algorithm: Algorithm,
-        /// The store. `None` is the default: a compact store of 1 MiB, or a keyed store if a compact store cannot hold
-        /// the limit.
+        /// The store, which the first charge creates. `None` is the default: a compact store of 1 MiB, or a keyed store
+        /// if a compact store cannot hold the limit.
         store: Option<Store>,
     },
 }

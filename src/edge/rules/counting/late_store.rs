@@ -6,8 +6,8 @@
 //!   ▼
 //! store
 //! ```
-//! A rule that nobody asks has only its plan, which takes a few hundred bytes. Until the first charge, no key owes
-//! anything, so the plan answers peeks. If there is not enough memory for the store, each charge is denied, and the next
+//! A rule without requests has only its plan, which takes a few hundred bytes. Until the first charge, all keys
+//! are idle, so the plan answers peeks. If there is not enough memory for the store, each charge is denied, and the next
 //! one tries again.
 //!
 //! A large store is created with its rule, so that a load fails if the file gives it more memory than there is. Its pages

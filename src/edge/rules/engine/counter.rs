@@ -79,7 +79,7 @@ pub(super) enum Prepared {
     /// Puts the counter in force, at the time of the change.
     After {
         last: Arc<Generation<AnyStore>>,
-        store: AnyStore,
+        store: Box<AnyStore>,
         headroom: u64,
         made_of: Parameters,
     },
@@ -90,7 +90,7 @@ impl Prepared {
         Ok(match self {
             Self::Done(counter) => counter,
             Self::After { last, store, headroom, made_of } => {
-                let generation = last.next(store, Carry::Used, when)?;
+                let generation = last.next(*store, Carry::Used, when)?;
                 Counter::Local(LocalCounter::new(generation, false, headroom, made_of))
             }
         })
@@ -178,7 +178,12 @@ impl Counter {
             Err(_) => (make(least)?, least),
         };
         if before.migrates() && store.migrates() {
-            return Ok(Prepared::After { last: Arc::clone(&last.generation), store, headroom, made_of });
+            return Ok(Prepared::After {
+                last: Arc::clone(&last.generation),
+                store: Box::new(store),
+                headroom,
+                made_of,
+            });
         }
         Ok(first(store, headroom))
     }

@@ -87,6 +87,9 @@ impl<C: Clock> Rules<C> {
     /// it restarts at zero. A rule also restarts at zero if its `share_threshold` is switched on or off.
     ///
     /// # Memory
+    /// The first charge of a rule creates its store. If there is no memory for it, the request is denied. A store of more
+    /// than 16 MiB is created by the load.
+    ///
     /// A changed rule keeps its old states until it changes again. It takes keys over from them when their next
     /// requests arrive.
     ///
