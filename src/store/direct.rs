@@ -140,8 +140,8 @@ impl<A: Algorithm> Migrate for Direct<A> {
         &self.algorithm
     }
 
-    fn carry_all(&self, into: &Self, CarryOver { at_ns, owed, .. }: CarryOver<'_>) -> CarriedOver {
-        let (as_of_ns, owed) = owed(&self.peek(at_ns, 0));
+    fn carry_all(&self, into: &Self, CarryOver { owed, .. }: CarryOver<'_>) -> CarriedOver {
+        let (as_of_ns, owed) = owed(&|at| self.peek(at.ns(), 0));
         if self.state.is_used() && owed > 0 {
             let _ = into.act(Action::Seed, as_of_ns, owed);
         }

@@ -239,10 +239,19 @@ pub trait Debts {
 pub struct CarryOver<'a> {
     /// The time of the call.
     pub when: CheckTime,
-    /// The time of the decision for each key, in nanoseconds.
+    /// The time of the change, in nanoseconds.
     pub at_ns: u64,
-    /// Maps the decision for a key to the time of its debt in nanoseconds, and the units that it owes.
-    pub owed: &'a dyn Fn(&Decision) -> (u64, u64),
+    /// Returns the time of a key's debt in nanoseconds, and the units that the key owes. The argument returns the
+    /// decision for the key at a time.
+    pub owed: &'a dyn Fn(&dyn Fn(CheckTime) -> Decision) -> (u64, u64),
+}
+
+impl CarryOver<'_> {
+    /// The time of a key's debt, and the units that the key owes. `before` is the decision for the key at the time of
+    /// the change, and `peek` returns the decision at another time.
+    pub(crate) fn debt(&self, before: Decision, peek: impl Fn(CheckTime) -> Decision) -> (u64, u64) {
+        (self.owed)(&|at| if at.ns() == self.at_ns { before } else { peek(at) })
+    }
 }
 
 /// Whether the debts of all keys were carried over.
@@ -268,6 +277,11 @@ pub trait Migrate: Sized {
 
     /// Whether it is known that no key owes more than the burst.
     fn is_known(&self) -> bool;
+
+    /// A bound of the times of all charges that still owe, if the store has one.
+    fn newest_ns(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Charges the debt of each key to the same key in another store, if the other store does not have it yet.
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver;

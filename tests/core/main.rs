@@ -10,6 +10,7 @@ mod algorithms_named;
 mod algorithms_oracle;
 mod charges_named;
 mod charges_oracle;
+mod late_charges;
 mod limiter;
 mod oracles;
 mod refunds;

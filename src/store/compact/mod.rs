@@ -282,14 +282,16 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     pub(crate) fn carry_into<B: CompactAlgorithm>(
         &self,
         into: &Compact<B, H>,
-        CarryOver { when, at_ns, owed }: CarryOver<'_>,
+        carry: CarryOver<'_>,
     ) -> CarriedOver {
-        let carry = |hash, before: &Decision| match owed(before) {
+        let seed = |hash, before: &Decision| match carry
+            .debt(*before, |at| self.table.peek(&self.plan.word, self.table.place(hash), at, 0))
+        {
             (_, 0) => {}
-            (as_of_ns, owed) => into.table.seed(&into.plan.word, hash, when, as_of_ns, owed),
+            (as_of_ns, owed) => into.table.seed(&into.plan.word, hash, carry.when, as_of_ns, owed),
         };
         let all = self.table.has_addresses_of(&into.table)
-            && self.table.for_each(&self.plan.word, CheckTime::from_ns(at_ns), carry);
+            && self.table.for_each(&self.plan.word, CheckTime::from_ns(carry.at_ns), seed);
         all.into()
     }
 }
@@ -399,6 +401,10 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
 
     fn is_known(&self) -> bool {
         (self.plan.layout.overdraft == 0 && self.plan.layout.tiers.is_empty()) || self.table.is_new()
+    }
+
+    fn newest_ns(&self) -> u64 {
+        self.table.high_ns()
     }
 
     /// Carries the debts over slot by slot.

@@ -8,7 +8,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::base::reclaim;
-use crate::store::op::{CarriedOver, CarryOver, Debts, Inherit, Migrate, Rebuild};
+use crate::store::op::{CarriedOver, CarryOver, Debts, Inherit, Migrate, Rebuild, Store};
 use crate::store::state::{Action, Request};
 
 impl<K, A, H> Migrate for Keyed<K, A, H>
@@ -21,11 +21,11 @@ where
         &self.algorithm
     }
 
-    fn carry_all(&self, into: &Self, CarryOver { when, at_ns, owed }: CarryOver<'_>) -> CarriedOver {
+    fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
         let mut all = true;
-        self.for_each(at_ns, |key, before| {
-            let (as_of_ns, owed) = owed(&before);
-            all &= owed == 0 || into.seed(key, when, as_of_ns, owed).is_none();
+        self.for_each(carry.at_ns, |key, before| {
+            let (as_of_ns, owed) = carry.debt(before, |at| self.peek(self.prepare(key), at, 0));
+            all &= owed == 0 || into.seed(key, carry.when, as_of_ns, owed).is_none();
         });
         all.into()
     }

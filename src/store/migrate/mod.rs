@@ -18,27 +18,37 @@
 //!
 //! # A charge that is made while the quota changes
 //! The charge could land in the old store after another thread has looked its key up there. Then it would be lost. So
-//! after each charge, the charging thread checks whether its generation is still the current one. If not, it refunds the
-//! charge and decides the request again.
+//! after each charge, the charging thread checks whether a change has [closed](latest) its generation. If so, and if the
+//! next generation is published, it refunds the charge and decides the request again.
 //!
 //! Both sides write first and then look, with a fence in between:
 //!
-//! - The charging thread writes the charge, and then looks at the current generation.
-//! - The changing thread writes the new generation. A seeding thread has seen this generation, and then looks at the
-//!   charges in the old store.
+//! - The charging thread writes the charge, and then looks whether the generation is closed, and at the current one.
+//! - The changing thread closes the generation, and then writes the new one. A seeding thread has seen the new one, and
+//!   then looks at the charges in the old store.
 //!
 //! So at least one side sees the write of the other. Either the seed contains the charge, or the charge is made again.
 //!
 //! A charge can be in the seed and also be made again in two cases: another thread looked the key up between the charge
 //! and its refund, or the old store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). The
 //! client then loses quota: the request is charged twice, or it is denied because of its own charge.
+//!
+//! # The time of a change
+//! A change reads its time after it has closed the generation, and is published later. Charges that count in the old
+//! store may be later than this time. So debts are carried over as of the latest charge, if that is later than the
+//! change's time. The old store is asked until two bursts after that time.
+//!
+//! One caller may have a time far ahead, by mistake. Other keys owe nothing as of that time. A key that owes nothing as
+//! of the latest charge is therefore looked up as of the change's time too.
 
+mod latest;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
+use self::latest::{LatestCharge, SLACK_NS};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
@@ -147,6 +157,7 @@ struct HeldStore<S> {
     number: u64,
     /// The time of the change that put the store in force, in nanoseconds.
     since_ns: u64,
+    latest: LatestCharge,
     store: S,
     /// The largest debt of any key, if it was larger than the burst of the key; otherwise 0.
     largest_debt: AtomicU64,
@@ -158,10 +169,21 @@ struct Past<S> {
     carry: Carry,
     /// The time of the change, in nanoseconds.
     at_ns: u64,
-    /// The time when all debts that could be carried over are paid: full bursts, and the counted debts beyond the burst.
+    /// The time when all debts that could be carried over are paid, or [`UNKNOWN`] until the first request after the
+    /// publication.
     paid_until_ns: AtomicU64,
-    /// The largest debt beyond the burst that `paid_until_ns` covers.
-    counted_debt: AtomicU64,
+}
+
+/// The value of `paid_until_ns` before it is computed.
+const UNKNOWN: u64 = u64::MAX;
+
+impl<S: Migrate> Past<S> {
+    /// The time as of which debts are carried over: the time of the change, or the latest charge if that is later. The
+    /// caller has seen the next generation, and has issued a fence afterwards.
+    fn as_of_ns(&self) -> u64 {
+        let HeldStore { latest, store, .. } = &*self.last.held;
+        self.at_ns.max(latest.ns().min(store.newest_ns()))
+    }
 }
 
 impl<S: Migrate> Generation<S> {
@@ -170,39 +192,40 @@ impl<S: Migrate> Generation<S> {
         Self::new((0, 0), store, None)
     }
 
-    /// The generation after this one, in force from `when` on. It carries the debts of the keys over.
-    pub(crate) fn next(
+    /// Prepares a change: takes over the debts of all keys from the generation before this one, as far as possible.
+    /// Returns the generation for [`Generation::next`].
+    pub(crate) fn settled(
         self: &Arc<Self>,
-        store: S,
         carry: Carry,
-        when: CheckTime,
-    ) -> Result<Self, QuotaError> {
-        let at_ns = when.ns();
-        let from = if carry == Carry::Reset {
-            None
-        } else {
-            let last = match &self.from {
-                Some(past) if self.asks(past, at_ns) => {
-                    if self.take_over_all(past, when) == CarriedOver::All {
-                        Arc::new(self.without_past())
-                    } else {
-                        self.inherit_largest_debt(past, at_ns);
-                        self.pruned(at_ns)
-                    }
-                }
-                _ => self.pruned(at_ns),
-            };
-            if last.pending() >= MOST_PENDING {
-                return Err(Reason::Pending { changes: MOST_PENDING }.into());
-            }
-            // Twice the time, because a charge at the moment of the change may belong to the next window.
-            let paid =
-                |at_ns: u64| at_ns.saturating_add(store.debts().paid_in_ns(at_ns, store.debts().burst()));
-            let paid_until_ns = paid(paid(at_ns));
-            let (paid_until_ns, counted_debt) = (AtomicU64::new(paid_until_ns), AtomicU64::new(0));
-            Some(Past { last, carry, at_ns, paid_until_ns, counted_debt })
+        now: impl Fn() -> CheckTime,
+    ) -> Result<Arc<Self>, QuotaError> {
+        let Some(past) = self.from.as_ref().filter(|_| carry != Carry::Reset) else {
+            return Ok(Arc::clone(self));
         };
-        Ok(Self::new((self.held.number + 1, at_ns), store, from))
+        let when = now();
+        let is_paid = !self.asks(past, when.ns());
+        if is_paid || self.take_over_all(past, when) == CarriedOver::All {
+            return Ok(Arc::new(self.without_past()));
+        }
+        self.inherit_debts(past, when.ns());
+        let settled = self.pruned(when.ns());
+        match settled.pending() {
+            MOST_PENDING.. => Err(Reason::Pending { changes: MOST_PENDING }.into()),
+            _ => Ok(settled),
+        }
+    }
+
+    /// Makes each further charge in this generation record its time. Call this before the time of a change is read.
+    pub(crate) fn close(&self) {
+        self.held.latest.close();
+    }
+
+    /// The generation after this one, in force from `when` on. It carries the debts of the keys over.
+    pub(crate) fn next(self: Arc<Self>, store: S, carry: Carry, when: CheckTime) -> Self {
+        let (number, at_ns) = (self.held.number + 1, when.ns());
+        let paid_until_ns = AtomicU64::new(UNKNOWN);
+        let from = (carry != Carry::Reset).then_some(Past { last: self, carry, at_ns, paid_until_ns });
+        Self::new((number, at_ns), store, from)
     }
 
     /// Whether keys can still owe a debt that was carried over.
@@ -218,7 +241,8 @@ impl<S: Migrate> Generation<S> {
     fn new((number, since_ns): (u64, u64), store: S, from: Option<Past<S>>) -> Self {
         // Debts beyond the burst from before this store became adjustable can have any size.
         let largest_debt = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
-        Self { held: Arc::new(HeldStore { number, since_ns, store, largest_debt }), from }
+        let latest = LatestCharge::new();
+        Self { held: Arc::new(HeldStore { number, since_ns, latest, store, largest_debt }), from }
     }
 
     /// A copy of this generation without its past.
@@ -237,10 +261,9 @@ impl<S: Migrate> Generation<S> {
         // The recursion is at most `MOST_PENDING` deep. The last generation is looked up as of the change, so it still
         // needs the debts that were unpaid at that time.
         let last = past.last.pruned(past.at_ns);
-        // Ordering: Relaxed. If the copies are out of date, `extends_debt` computes them again.
-        let copy = |of: &AtomicU64| AtomicU64::new(of.load(Ordering::Relaxed));
-        let (counted_debt, paid_until_ns) = (copy(&past.counted_debt), copy(&past.paid_until_ns));
-        let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns, counted_debt });
+        // Ordering: Relaxed: a copy that is out of date is computed again.
+        let paid_until_ns = AtomicU64::new(past.paid_until_ns.load(Ordering::Relaxed));
+        let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns });
         Arc::new(Self { held: Arc::clone(&self.held), from })
     }
 
@@ -263,40 +286,47 @@ impl<S: Migrate> Generation<S> {
         }
     }
 
-    /// Records the largest debt at `now_ns` of any key that was not looked up here since the last change, if it exceeds
-    /// the burst.
+    /// Records the latest charge, and the largest debt beyond the burst at `now_ns`, of the keys that were not looked up
+    /// here since the last change.
     ///
-    /// The next generation reads `largest_debt` of this generation only, so this generation must know such a debt.
-    fn inherit_largest_debt(&self, past: &Past<S>, now_ns: u64) {
+    /// The next generation reads these figures of this generation only, so this generation must know such debts.
+    fn inherit_debts(&self, past: &Past<S>, now_ns: u64) {
         // A charge of the last generation that this thread does not see will see this generation, and is made again.
         full_fence();
-        let (last, debts) = (&past.last.held, self.held.store.debts());
+        let (last, debts, as_of_ns) = (&past.last.held, self.held.store.debts(), past.as_of_ns());
+        self.held.latest.cover(as_of_ns);
         // Ordering: Acquire; pairs with `owes`.
         let most = last.largest_debt.load(Ordering::Acquire);
         let owed = past.carry.owed(most, last.store.debts().burst(), debts.burst());
-        self.owes(debts.left(past.at_ns, owed, now_ns), debts.burst());
+        self.owes(debts.left(as_of_ns, owed, now_ns), debts.burst());
     }
 
     /// Whether any key can still owe a debt from an older generation, so that look-ups there are necessary.
     #[inline]
     fn asks(&self, past: &Past<S>, now_ns: u64) -> bool {
-        // Ordering: Relaxed. If the value is out of date, `extends_debt` reads it again.
-        now_ns < past.paid_until_ns.load(Ordering::Relaxed) || self.extends_debt(past, now_ns)
+        // Ordering: Relaxed. Once the value is known, it depends on no other data.
+        let until_ns = past.paid_until_ns.load(Ordering::Relaxed);
+        now_ns < until_ns && (until_ns != UNKNOWN || now_ns < self.paid_until_ns(past))
     }
 
-    /// Extends `paid_until_ns` for debts beyond the burst, which take longer to pay. Returns whether `now_ns` is before it.
-    fn extends_debt(&self, past: &Past<S>, now_ns: u64) -> bool {
+    /// Computes when all debts that could be carried over are paid: full bursts, and the largest debt beyond the burst.
+    #[cold]
+    fn paid_until_ns(&self, past: &Past<S>) -> u64 {
+        // This thread has seen this generation. After the fence, it sees the records of all charges that count in the
+        // last one: see the module docs. So the value is final.
+        full_fence();
+        let (last, debts) = (&past.last.held, self.held.store.debts());
+        let as_of_ns = past.as_of_ns().saturating_add(SLACK_NS);
+        let paid = |at_ns: u64, owed: u64| at_ns.saturating_add(debts.paid_in_ns(at_ns, owed));
+        // Twice the time, because a charge at the moment of the change may belong to the next window.
+        let full_ns = paid(paid(as_of_ns, debts.burst()), debts.burst());
         // Ordering: Acquire; pairs with `owes`.
-        let most = past.last.held.largest_debt.load(Ordering::Acquire);
-        if most > past.counted_debt.load(Ordering::Acquire) {
-            let (old, new) = (past.last.held.store.debts(), self.held.store.debts());
-            let owed = past.carry.owed(most, old.burst(), new.burst());
-            let paid_until_ns = past.at_ns.saturating_add(new.paid_in_ns(past.at_ns, owed));
-            // Ordering: Release for `counted_debt`: a thread that sees that a debt is counted also sees the end time.
-            past.paid_until_ns.fetch_max(paid_until_ns, Ordering::Relaxed);
-            past.counted_debt.fetch_max(most, Ordering::AcqRel);
-        }
-        now_ns < past.paid_until_ns.load(Ordering::Relaxed)
+        let most = last.largest_debt.load(Ordering::Acquire);
+        let owed = past.carry.owed(most, last.store.debts().burst(), debts.burst());
+        let until_ns = full_ns.max(paid(as_of_ns, owed)).min(UNKNOWN - 1);
+        // Ordering: Relaxed: see `asks`.
+        past.paid_until_ns.store(until_ns, Ordering::Relaxed);
+        until_ns
     }
 
     /// The time of a request that this generation decides. A request that was held up may have read its time before the
@@ -360,14 +390,21 @@ impl<S: Migrate> Generation<S> {
         }
     }
 
+    /// Whether a charge of this generation counts in any case, because no change has begun since. If not, it counts only
+    /// if this generation is still the published one, which the caller must look at after this call. The caller must
+    /// issue a fence between the charge and this call.
+    #[inline(always)]
+    pub(crate) fn is_open_for(&self, charge: &Decision) -> bool {
+        self.held.latest.is_open_for(charge.at_ns())
+    }
+
     #[cold]
     fn seed<Q: ?Sized>(&self, past: &Past<S>, key: &Q, when: CheckTime) -> Option<Decision>
     where
         S: Inherit<Q>,
     {
-        let then = CheckTime::from_ns(past.at_ns);
         // The recursion is at most `MOST_PENDING` deep.
-        if let Some(refusal) = past.last.take_over(key, then) {
+        if let Some(refusal) = past.last.take_over(key, CheckTime::from_ns(past.at_ns)) {
             return Some(refusal);
         }
         // This thread has seen the new generation. After the fence, it sees each charge in the old store whose thread
@@ -377,19 +414,33 @@ impl<S: Migrate> Generation<S> {
         if !last.knew(key) {
             return None;
         }
-        match self.carried(past, &last.peek(last.prepare(key), then, 0)) {
+        match self.carried(past, &|at| last.peek(last.prepare(key), at, 0)) {
             (_, 0) => None,
             (as_of_ns, owed) => self.held.store.seed(key, when, as_of_ns, owed),
         }
     }
 
-    /// The debt that a key has in this generation, given its decision in the generation before, and the time of the
-    /// debt.
-    fn carried(&self, past: &Past<S>, before: &Decision) -> (u64, u64) {
-        let burst = self.held.store.debts().burst();
-        let owed = past.carry.owed(past.last.held.store.debts().owed(before), before.limit(), burst);
-        self.owes(owed, burst);
-        (before.owed_as_of_ns(), owed)
+    /// The debt that a key has in this generation, and its time. `peek` returns the key's decision in the generation
+    /// before.
+    fn carried(&self, past: &Past<S>, peek: &dyn Fn(CheckTime) -> Decision) -> (u64, u64) {
+        let (late_ns, last) = (past.as_of_ns(), past.last.held.store.debts());
+        let carried = |before: Decision, most: u64| {
+            let (burst, owed) = (self.held.store.debts().burst(), last.owed(&before).min(most));
+            (before.owed_as_of_ns(), past.carry.owed(owed, before.limit(), burst))
+        };
+        let mut debt = carried(peek(CheckTime::from_ns(late_ns)), u64::MAX);
+        if debt.1 == 0 && late_ns > past.at_ns {
+            // Only another key may have been charged so late, by a caller whose time is far ahead. Then this key owes
+            // what it owed at the time of the change. If it was also charged since, that debt contains the time between
+            // the change and the charge, so it is limited to a burst.
+            let before = peek(CheckTime::from_ns(past.at_ns));
+            debt = carried(before, before.limit());
+        }
+        if debt.1 > 0 {
+            self.held.latest.cover(debt.0);
+            self.owes(debt.1, self.held.store.debts().burst());
+        }
+        debt
     }
 
     /// Takes over the debts of all keys, if the old store can list them. After that, the past is not needed any more.
@@ -403,7 +454,7 @@ impl<S: Migrate> Generation<S> {
             return CarriedOver::NotAll;
         }
         full_fence();
-        let owed = &|before: &Decision| self.carried(past, before);
+        let owed = &|peek: &dyn Fn(CheckTime) -> Decision| self.carried(past, peek);
         past.last.held.store.carry_all(&self.held.store, CarryOver { when, at_ns: past.at_ns, owed })
     }
 }
@@ -447,11 +498,7 @@ pub struct Adjustable<S> {
 
 /// A value that can be replaced during use. A user can check afterwards whether it is still the current value.
 #[derive(Debug)]
-pub(crate) struct Published<T> {
-    present: Swap<T>,
-    /// The number of the current value. For a moment during a change, it is the number of the next value.
-    newest: AtomicU64,
-}
+pub(crate) struct Published<T>(Swap<T>);
 
 /// A value with a number. Each published value has a higher number than all values before it.
 pub(crate) trait Numbered {
@@ -467,28 +514,23 @@ impl<S> Numbered for Generation<S> {
 
 impl<T: Numbered> Published<T> {
     pub(crate) fn new(first: T) -> Self {
-        let newest = AtomicU64::new(first.number());
-        Self { present: Swap::new(first), newest }
+        Self(Swap::new(first))
     }
 
     #[inline]
     pub(crate) fn load(&self) -> Loaded<T> {
-        self.present.load()
+        self.0.load()
     }
 
     /// Replaces the current value. Only one thread at a time may call this.
     pub(crate) fn publish(&self, next: Arc<T>) {
-        // Ordering: Release: before the value itself, so a thread that has seen the value has also seen this number.
-        self.newest.store(next.number(), Ordering::Release);
-        self.present.store(next);
+        self.0.store(next);
     }
 
     /// Whether `value` is still the current value. The caller must call this after a fence.
-    #[inline]
+    #[cold]
     pub(crate) fn is_present(&self, value: &T) -> bool {
-        // Ordering: Relaxed, after the fence: see the module docs.
-        self.newest.load(Ordering::Relaxed) == value.number()
-            || self.present.load().number() == value.number()
+        self.0.load().number() == value.number()
     }
 }
 
@@ -502,13 +544,14 @@ impl<S: Rebuild> Adjustable<S> {
         &self,
         quota: &Quota,
         carry: Carry,
-        now: impl FnOnce() -> CheckTime,
+        now: impl Fn() -> CheckTime,
     ) -> Result<(), QuotaError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = Arc::clone(&*self.present.load());
+        let last = self.present.load().settled(carry, &now)?;
         let store = last.held.store.rebuild(quota)?;
         // All slow work is finished before this point.
-        self.present.publish(Arc::new(last.next(store, carry, now())?));
+        last.close();
+        self.present.publish(Arc::new(last.next(store, carry, now())));
         Ok(())
     }
 
@@ -552,7 +595,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
                 return decision;
             }
             fence_after_rmw();
-            if self.present.is_present(&generation) {
+            if generation.is_open_for(&decision) || self.present.is_present(&generation) {
                 return decision;
             }
             // Without this refund, the new store would take this charge over, although the charge is made again.

@@ -274,22 +274,25 @@ impl Migrate for AnyStore {
         migrating!(self, store => store.is_known(), true)
     }
 
+    fn newest_ns(&self) -> u64 {
+        migrating!(self, store => store.newest_ns(), u64::MAX)
+    }
+
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
         if !self.is_made() {
             return CarriedOver::All;
         }
-        let CarryOver { when, at_ns, owed } = carry;
         let mut all = true;
-        let mut seed = |key: &str, before: &Decision| {
-            let (as_of_ns, owed) = owed(before);
-            all &= owed == 0 || into.seed(key, when, as_of_ns, owed).is_none();
+        let mut seed = |key: &str, before: Decision| {
+            let (as_of_ns, owed) = carry.debt(before, |at| self.peek(key, at, 0));
+            all &= owed == 0 || into.seed(key, carry.when, as_of_ns, owed).is_none();
         };
         by_kind!(self, late =>
             if self.knew("") {
-                seed("", &self.peek("", CheckTime::from_ns(at_ns), 0));
+                seed("", self.peek("", CheckTime::from_ns(carry.at_ns), 0));
             },
             if let Some(store) = late.get() {
-                store.for_each(at_ns, |key, before| seed(key, &before));
+                store.for_each(carry.at_ns, |key, before| seed(key, before));
             },
             return match into {
                 Self::CompactFixed(into) => carry_slots(late, into, carry),

@@ -148,6 +148,13 @@ impl<P: Plan> LateStore<P> {
         self.get().is_none_or(Migrate::is_known)
     }
 
+    pub(super) fn newest_ns(&self) -> u64
+    where
+        P::Store: Migrate,
+    {
+        self.get().map_or(0, Migrate::newest_ns)
+    }
+
     pub(super) fn holds(&self, key: &str) -> bool
     where
         P::Store: Inherit<str>,

@@ -492,6 +492,22 @@ impl<'r> RequestCheck<'r> {
         Some((self.rules.get_mut(place)?, self.decided.get_mut(place)?))
     }
 
+    /// Whether the counters of all charged rules are open, so that no load replaces them. Records the charges if not. A
+    /// shared counter is never open.
+    pub(super) fn is_open(&self) -> bool {
+        let charged =
+            self.rules.iter().zip(&*self.decided).filter(|(check, _)| check.charged && !check.is_own);
+        charged.fold(true, |open, (check, decided)| {
+            let charge = decided.decision.as_ref();
+            // Each of them is asked, because each one records its charge.
+            let is_open = match (check.counted, charge) {
+                (CountedBy::Local { counter, .. }, Some(charge)) => counter.generation.is_open_for(charge),
+                _ => false,
+            };
+            is_open && open
+        })
+    }
+
     /// Whether the rules of a newer load use the same counters as these rules.
     pub(super) fn still_counts(&self, domain: Option<&ActiveDomain>) -> bool {
         let mut charged = self.rules.iter().filter(|check| check.charged && !check.is_own);

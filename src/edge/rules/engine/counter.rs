@@ -1,10 +1,10 @@
 //! The counter of a rule, and how to charge a rule that this process counts.
 //!
 //! ```text
-//! Rule, and the Counter that it had before ──prepare──► Prepared ──finish──► Counter
-//!                                           creates the store   │  puts the counter in force; from then on, a counter
-//!                                           of
-//!                                                               ▼  this process takes over debts from the previous one
+//! Rule, and the Counter that it had before ──prepare──► Prepared ──close, finish──► Counter
+//!                                           creates the store     │  puts the counter in force; from then on, a counter
+//!                                                                 ▼  of this process takes over debts from the previous
+//!                                                                    one
 //! ```
 
 use std::sync::Arc;
@@ -85,15 +85,25 @@ pub(super) enum Prepared {
     },
 }
 
+/// The way in which a load carries usage over.
+const CARRY: Carry = Carry::Used;
+
 impl Prepared {
-    pub(super) fn finish(self, when: CheckTime) -> Result<Counter, NoCounter> {
-        Ok(match self {
+    /// Closes the previous counter, before the time of the load is read.
+    pub(super) fn close_last(&self) {
+        if let Self::After { last, .. } = self {
+            last.close();
+        }
+    }
+
+    pub(super) fn finish(self, when: CheckTime) -> Counter {
+        match self {
             Self::Done(counter) => counter,
             Self::After { last, store, headroom, made_of } => {
-                let generation = last.next(*store, Carry::Used, when)?;
+                let generation = last.next(*store, CARRY, when);
                 Counter::Local(LocalCounter::new(generation, false, headroom, made_of))
             }
-        })
+        }
     }
 }
 
@@ -125,7 +135,7 @@ impl Counter {
         rule: &Rule,
         charging: Charging,
         last: Option<&Self>,
-        now_ns: u64,
+        now: CheckTime,
         (hasher, servers): (&Hasher, &Servers),
     ) -> Result<Prepared, NoCounter> {
         let last_shared = if let Some(Self::Shared(shared)) = last { Some(shared) } else { None };
@@ -170,7 +180,7 @@ impl Counter {
             return Ok(first(same, least));
         }
         // Usage stays, also beyond the new limit. If the store can hold it, windows free it at their end as usual.
-        let unpaid = if last.generation.is_taking_over(now_ns) { last.headroom } else { 0 };
+        let unpaid = if last.generation.is_taking_over(now.ns()) { last.headroom } else { 0 };
         let owed = last.made_of.most.saturating_add(unpaid);
         let headroom = least.max(owed.min(most_room(algorithm, most)).saturating_sub(most));
         let (store, headroom) = match make(headroom) {
@@ -178,12 +188,8 @@ impl Counter {
             Err(_) => (make(least)?, least),
         };
         if before.migrates() && store.migrates() {
-            return Ok(Prepared::After {
-                last: Arc::clone(&last.generation),
-                store: Box::new(store),
-                headroom,
-                made_of,
-            });
+            let last = last.generation.settled(CARRY, || now)?;
+            return Ok(Prepared::After { last, store: Box::new(store), headroom, made_of });
         }
         Ok(first(store, headroom))
     }

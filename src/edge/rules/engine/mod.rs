@@ -188,7 +188,9 @@ impl<C: Clock> Rules<C> {
                         if decision.charged() > 0 {
                             fence_after_rmw();
                             if plain.active.counts_with_override(domain)
-                                || self.was_replaced(&rules, domain, |now| plain.active.still_counts(now))
+                                || (!plain.counter.generation.is_open_for(&decision)
+                                    && self
+                                        .was_replaced(&rules, domain, |now| plain.active.still_counts(now)))
                             {
                                 plain.refund(&decision, when);
                                 return self.decide_together(rules, name, descriptors, hits, when);
@@ -266,11 +268,16 @@ impl<C: Clock> Rules<C> {
         let charges = [charge, second.charge(when)];
         domain.timer.stop(start);
         fence_after_rmw();
+        // Each of them is asked, because each one records its charge.
+        let is_open = charges[1].is_allowed()
+            && (both.into_iter().zip(&charges))
+                .fold(true, |open, (plain, charge)| plain.counter.generation.is_open_for(charge) && open);
         if charges[1].is_denied()
             || both.into_iter().any(|plain| plain.active.counts_with_override(domain))
-            || self.was_replaced(rules, domain, |now| {
-                both.into_iter().all(|plain| plain.active.still_counts(now))
-            })
+            || (!is_open
+                && self.was_replaced(rules, domain, |now| {
+                    both.into_iter().all(|plain| plain.active.still_counts(now))
+                }))
         {
             both.into_iter().zip(&charges).for_each(|(plain, charge)| plain.refund(charge, when));
             return false;
@@ -355,24 +362,21 @@ impl<C: Clock> Rules<C> {
     fn is_outdated(&self, check: &RequestCheck<'_>, rules: &Loaded<RuleSet>, domain: &ActiveDomain) -> bool {
         check.charged() && {
             fence_after_rmw();
-            check.missed_new_twin(domain) || self.was_replaced(rules, domain, |now| check.still_counts(now))
+            check.missed_new_twin(domain)
+                || (!check.is_open() && self.was_replaced(rules, domain, |now| check.still_counts(now)))
         }
     }
 
     /// Whether a load replaced the rules in the meantime, and the rules in force now use other counters. The caller
-    /// must issue a fence first.
-    #[inline(always)]
+    /// must ask the counters first whether they are open.
+    #[cold]
     fn was_replaced(
         &self,
         rules: &Loaded<RuleSet>,
         domain: &ActiveDomain,
         still_counts: impl FnOnce(Option<&ActiveDomain>) -> bool,
     ) -> bool {
-        #[cold]
-        fn present<C>(rules: &Rules<C>) -> Loaded<RuleSet> {
-            rules.in_force.load()
-        }
-        !self.in_force.is_present(rules) && !still_counts(present(self).domain(&domain.name))
+        !self.in_force.is_present(rules) && !still_counts(self.in_force.load().domain(&domain.name))
     }
 
     /// Refunds the charges of an answer as far as possible, as [`refund_all`](crate::refund_all) does. Pass the

@@ -190,9 +190,10 @@ impl<C: Clock> Rules<C> {
         });
         match next {
             Ok((next, hash)) => {
+                let next = Arc::new(next);
+                self.in_force.publish(Arc::clone(&next));
                 let rules = next.domains.iter().map(|domain| domain.rules.len()).sum::<usize>();
                 let report = LoadReport::between(&last, &next);
-                self.in_force.publish(Arc::new(next));
                 for change in report.of_kind(ChangeKind::Removed).filter(|change| change.rule().is_none()) {
                     self.reloads.removed_domain(change.domain());
                 }

@@ -131,7 +131,7 @@ impl RuleSet {
         (hasher, servers): (&Hasher, &Servers),
         now: impl Fn() -> CheckTime,
     ) -> Result<Self, RulesError> {
-        let begun_ns = now().ns();
+        let begun = now();
         let mut prepared = Vec::with_capacity(domains.len());
         for mut domain in domains {
             let charging = options.charging(domain.charging);
@@ -140,19 +140,20 @@ impl RuleSet {
             let counters = domain.rules().iter().enumerate().map(|(index, rule)| {
                 let last = before.and_then(|before| before.by_identity(&rule.identity));
                 let last = last.map(|last| &last.counter);
-                Counter::prepare(rule, charging, last, begun_ns, (hasher, servers))
+                Counter::prepare(rule, charging, last, begun, (hasher, servers))
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
             prepared.push((domain, counters));
         }
-        // All slow steps are finished at this point.
+        // All slow steps are finished at this point, and no later step can fail.
+        prepared.iter().flat_map(|(_, counters)| counters).for_each(Prepared::close_last);
         let when = now();
         let mut next =
             Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
         for (domain, counters) in prepared {
             let before = self.domain(&domain.name);
-            let domain = next.activate(domain, before, counters, when, (hasher, options))?;
+            let domain = next.activate(domain, before, counters, when, (hasher, options));
             next.names.insert(domain.name.clone(), domain.index);
             next.domains.push(domain);
         }
@@ -166,24 +167,21 @@ impl RuleSet {
         counters: Vec<Prepared>,
         when: CheckTime,
         (hasher, options): (&Hasher, &LoadOptions),
-    ) -> Result<ActiveDomain, RulesError> {
+    ) -> ActiveDomain {
         let charging = domain.charging();
         let Domain { name, shadow, rules, tree, files, .. } = domain;
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
-        let rules = rules.into_iter().zip(counters).enumerate().map(|(index, (rule, counter))| {
-            let counter = counter
-                .finish(when)
-                .map_err(|error| RulesError::no_counter(files.of(index), &rule, error))?;
+        let rules = rules.into_iter().zip(counters).map(|(rule, counter)| {
             let before = before.and_then(|before| before.by_identity(&rule.identity));
             let meters = match before.filter(|before| before.rule.name == rule.name) {
                 Some(same) => Arc::clone(&same.meters),
                 None => Arc::new(Meters::new(&name, &rule.name).near_limit(options.near_limit)),
             };
-            Ok(ActiveRule::new(rule, counter, meters))
+            ActiveRule::new(rule, counter.finish(when), meters)
         });
-        let rules = rules.collect::<Result<Vec<_>, RulesError>>()?;
-        Ok(ActiveDomain {
+        let rules: Vec<_> = rules.collect();
+        ActiveDomain {
             index: u32::try_from(self.domains.len()).unwrap_or(u32::MAX),
             charging,
             shadow,
@@ -199,7 +197,7 @@ impl RuleSet {
             timer: CheckTimer::new(&name, TIMED),
             by_identity,
             name,
-        })
+        }
     }
 
     #[inline]
@@ -299,8 +297,10 @@ impl ActiveRule {
     /// Creates a rule that belongs to no file and no load.
     fn new_override(rule: Rule, hasher: &Hasher) -> Option<Self> {
         let servers = Servers::default();
-        let prepared = Counter::prepare(&rule, Charging::AllOrNothing, None, 0, (hasher, &servers)).ok()?;
-        let counter = prepared.finish(CheckTime::from_ns(0)).ok()?;
+        let when = CheckTime::from_ns(0);
+        let prepared =
+            Counter::prepare(&rule, Charging::AllOrNothing, None, when, (hasher, &servers)).ok()?;
+        let counter = prepared.finish(when);
         let meters = Arc::new(Meters::new("", &rule.name));
         Some(Self::new(rule, counter, meters))
     }

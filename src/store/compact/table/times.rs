@@ -57,6 +57,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         CheckTime::from_ns(self.newest.newest())
     }
 
+    /// See [`Newest::high`](crate::base::check_time::Newest::high).
+    pub(in crate::store::compact) fn high_ns(&self) -> u64 {
+        self.newest.high()
+    }
+
     /// Takes over the times of the table that this table replaces.
     pub(in crate::store::compact) fn take_over_times(&self, word: &N, last: &Self) {
         self.newest.raise(last.newest.newest(), |now_ns| word.last_ns(now_ns));
