@@ -17,6 +17,7 @@ pub(crate) mod oracle;
 pub(crate) mod sketch;
 pub(crate) mod skipped;
 pub(crate) mod steps;
+pub(crate) mod stopping;
 #[macro_use]
 pub(crate) mod subjects;
 pub(crate) mod trace;

@@ -1,11 +1,12 @@
 //! Charges that are later than the time of a quota change: the clock stops between its reading and the publication, or
 //! the caller gives an older time. Each of them still counts after the change.
 
+use crate::common::stopping::Stopping;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tollgate::{
     Adjustable, Algorithm, Carry, Clock, Compact, CompactAlgorithm, Direct, FixedWindow, Gcra, Keyed,
-    ManualClock, Overflow, Quota, RateLimiter, SlidingWindow, Timestamp,
+    Overflow, Quota, RateLimiter, SlidingWindow, Timestamp,
 };
 
 const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
@@ -13,35 +14,6 @@ const CARRIES: [Carry; 4] = [Carry::AsIs, Carry::Proportional, Carry::Additive, 
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-/// A clock whose next reading is held up: `meanwhile` runs after the reading and before the caller gets it.
-#[derive(Clone)]
-struct Stopping {
-    time: ManualClock,
-    meanwhile: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
-}
-
-impl Stopping {
-    fn new() -> Self {
-        Self { time: ManualClock::new(START), meanwhile: Arc::default() }
-    }
-
-    fn stop(&self, meanwhile: impl FnOnce() + Send + 'static) {
-        *self.meanwhile.lock().unwrap() = Some(Box::new(meanwhile));
-    }
-}
-
-impl Clock for Stopping {
-    fn now(&self) -> Timestamp {
-        let now = self.time.now();
-        // Taken first, so that other calls read the clock while this one is held up.
-        let meanwhile = self.meanwhile.lock().unwrap().take();
-        if let Some(meanwhile) = meanwhile {
-            meanwhile();
-        }
-        now
-    }
 }
 
 /// A limiter of any store whose quota changes.
@@ -122,7 +94,7 @@ const STORES: [&str; 3] = ["direct", "keyed", "compact"];
 fn for_all<A: CompactAlgorithm>(algorithm: &A, test: impl Fn(&str, Arc<dyn Changing>, &Stopping, Carry)) {
     for carry in CARRIES {
         for name in STORES {
-            let clock = Stopping::new();
+            let clock = Stopping::new(START);
             test(&format!("{name}, {carry:?}"), store(name, algorithm, &clock), &clock, carry);
         }
     }
@@ -135,7 +107,7 @@ fn charge_before_late_publication_counts() {
         for_all(&Gcra::new(quota), |what, limiter, clock, carry| {
             for changes in 0..3 {
                 let (other, time) = (Arc::clone(&limiter), clock.time.clone());
-                clock.stop(move || {
+                clock.stop_after(0, move || {
                     time.advance(ms(late));
                     other.drain(1);
                     assert_eq!(other.drain(1), 0, "the burst is used before the publication");
@@ -158,7 +130,7 @@ fn window_of_late_publication_is_used_once() {
         let test = |what: &str, limiter: Arc<dyn Changing>, clock: &Stopping, carry: Carry| {
             clock.time.advance(ms(250));
             let (other, time) = (Arc::clone(&limiter), clock.time.clone());
-            clock.stop(move || {
+            clock.stop_after(0, move || {
                 time.advance(ms(late));
                 assert_eq!(other.drain(1), 100);
             });
@@ -199,7 +171,7 @@ fn late_charge_is_not_paid_before_it_was_made() {
     let (slow, fast) = (Quota::per_second(10).burst(20), Quota::per_second(10_000).burst(20));
     for_all(&Gcra::new(slow), |what, limiter, clock, carry| {
         let (other, time) = (Arc::clone(&limiter), clock.time.clone());
-        clock.stop(move || {
+        clock.stop_after(0, move || {
             time.advance(ms(50));
             assert!((0..10).all(|_| other.check(1)));
         });
@@ -208,7 +180,7 @@ fn late_charge_is_not_paid_before_it_was_made() {
     });
     for_all(&Gcra::new(fast), |what, limiter, clock, carry| {
         let (other, time) = (Arc::clone(&limiter), clock.time.clone());
-        clock.stop(move || {
+        clock.stop_after(0, move || {
             time.advance(ms(50));
             assert!((0..10).all(|_| other.check(1)));
         });
@@ -223,13 +195,13 @@ fn spilled_charges_before_late_publication_count() {
     let quota = Quota::per_second(1_000).burst(20);
     for late in [0, 10, 41, 1_000] {
         for carry in CARRIES {
-            let clock = Stopping::new();
+            let clock = Stopping::new(START);
             let limiter = RateLimiter::builder(Gcra::new(quota)).clock(clock.clone()).capacity(64);
             let limiter = Arc::new(limiter.overflow(Overflow::Spill).compact().unwrap().adjustable());
             let drain = |limiter: &dyn Changing| (0..200).map(|key| limiter.drain(key)).sum::<u64>();
             for change in 0..4 {
                 let (other, time) = (Arc::clone(&limiter), clock.time.clone());
-                clock.stop(move || {
+                clock.stop_after(0, move || {
                     time.advance(ms(late));
                     drain(&*other);
                 });
@@ -246,7 +218,7 @@ fn wrong_time_of_another_key_loses_no_debt() {
     let quota = Quota::per_second(1).burst(20);
     for ahead in [60, 86_400, 86_400 * 3_650].map(Duration::from_secs) {
         for carry in CARRIES {
-            let clock = Stopping::new();
+            let clock = Stopping::new(START);
             let limiter = RateLimiter::builder(Gcra::new(quota)).clock(clock).keyed::<u32>().adjustable();
             assert_eq!(limiter.drain(1), 20);
             assert!(Changing::check_at(&limiter, 2, START + ahead));
@@ -271,7 +243,7 @@ fn no_interval_admits_more_than_largest_quota() {
         seed % bound
     };
     for round in 0..150 {
-        let clock = Stopping::new();
+        let clock = Stopping::new(START);
         let mut limit = 20 + below(20);
         let start = Gcra::new(Quota::new(limit, PERIOD));
         let name = STORES[usize::try_from(below(3)).unwrap()];
@@ -298,7 +270,7 @@ fn no_interval_admits_more_than_largest_quota() {
                 1 => limiter.change(&quota, carry),
                 _ => {
                     let (checks, number, step_us) = (checks.clone(), below(60), below(200_000));
-                    clock.stop(move || checks(number, step_us));
+                    clock.stop_after(0, move || checks(number, step_us));
                     limiter.change(&quota, carry);
                 }
             }

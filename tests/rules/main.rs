@@ -11,5 +11,7 @@ mod one_rule;
 mod properties;
 #[cfg(feature = "watch")]
 mod source;
+#[path = "../common/stopping.rs"]
+mod stopping;
 #[cfg(feature = "watch")]
 mod watch;

@@ -5,6 +5,7 @@ mod count_denials;
 mod envoy;
 mod gateway;
 mod in_use;
+mod late_charges;
 mod load_report;
 mod long_keys;
 mod modes;
