@@ -71,6 +71,12 @@ impl LatestCharge {
         full_fence();
     }
 
+    /// Makes charges before this time need no record, as a larger slack would.
+    #[cfg(all(test, tollgate_loom))]
+    pub(super) fn open_until(&self, ns: u64) {
+        self.open_until_ns.store(ns, Ordering::Release);
+    }
+
     /// The latest time of any charge. A thread that has seen the next generation must issue a fence first.
     pub(super) fn ns(&self) -> u64 {
         // Ordering: Acquire; pairs with `cover`.

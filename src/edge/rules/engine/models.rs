@@ -7,9 +7,9 @@ use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
 use super::*;
-use crate::base::sync::explore;
+use crate::base::sync::{SharedTime, explore};
 use crate::edge::rules::rule::Unit;
-use crate::store::op::Operation;
+use crate::store::op::{Operation, Store};
 
 /// A clock that does not advance.
 struct Still;
@@ -48,6 +48,15 @@ fn window() -> Config {
 fn bucket() -> Config {
     static CONFIG: OnceLock<Config> = OnceLock::new();
     config(&CONFIG, "{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1, algorithm: gcra } }")
+}
+
+/// The same bucket in another store.
+fn keyed_bucket() -> Config {
+    static CONFIG: OnceLock<Config> = OnceLock::new();
+    config(
+        &CONFIG,
+        "{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1, algorithm: gcra, store: keyed } }",
+    )
 }
 
 fn rules() -> Arc<Shared> {
@@ -111,6 +120,67 @@ fn unchanged_rule_is_charged_once() {
         assert!(checker.join().unwrap(), "a load that changes nothing denies no request");
         assert!(!check(&rules), "a load that changes nothing keeps the charge");
     });
+}
+
+/// Rules with a clock that other threads advance.
+type Timed = Rules<SharedTime>;
+
+/// Two full limits are paid sooner.
+const LATER_SECS: u64 = 3 * 86_400;
+
+fn check_by_clock(rules: &Timed) -> Option<u64> {
+    let answer = rules.check("d", &[Descriptor::new(&[("a", "x")])]);
+    let decision = answer.decided.first().and_then(|decided| decided.decision);
+    answer.is_allowed().then(|| decision.map_or(0, |decision| decision.at_ns()))
+}
+
+/// A check that looks at the rules in force after its charge, and does not record its time.
+fn check_without_record(rules: &Timed) -> Option<u64> {
+    let when = CheckTime::read(&rules.clock);
+    loop {
+        let in_force = rules.in_force.load();
+        let domain = in_force.domain("d").expect("there are rules");
+        let counter = domain.rules[0].counter.local().expect("this process counts the rule");
+        let charge = counter.generation.apply("", Operation::Check, when, 1);
+        if charge.is_denied() {
+            return None;
+        }
+        fence_after_rmw();
+        if rules.in_force.is_present(&in_force) {
+            return Some(when.ns());
+        }
+        counter.generation.store().refund("", when, &charge, 1);
+    }
+}
+
+/// Asserts that one unit is admitted at one time. One thread advances the clock and checks; the other loads rules and
+/// then checks.
+fn one_unit_at_one_time(check: fn(&Timed) -> Option<u64>) {
+    let clock = SharedTime::new(100);
+    let mut rules = Rules::builder().clock(clock).load([bucket()]).expect("the model's rules are valid");
+    rules.hasher = Hasher::with_seeds(1, 2, 3, 4);
+    let rules = Arc::new(rules);
+    let other = Arc::clone(&rules);
+    let checker = thread::spawn(move || {
+        other.clock.advance(LATER_SECS);
+        check(&other)
+    });
+    rules.replace([keyed_bucket()]).expect("the model's rules are valid");
+    let here = check_by_clock(&rules);
+    let there = checker.join().unwrap();
+    assert!(here.is_none() || here != there, "one unit is admitted at one time: {here:?}");
+}
+
+/// The clock can stop between its reading and the publication.
+#[test]
+fn charge_between_reading_and_load_counts() {
+    explore(2, || one_unit_at_one_time(check_by_clock));
+}
+
+#[test]
+#[should_panic(expected = "one unit is admitted at one time")]
+fn control_without_record_loses_late_charge() {
+    explore(2, || one_unit_at_one_time(check_without_record));
 }
 
 fn check_with_own_limit(rules: &Shared) -> bool {

@@ -10,6 +10,7 @@ use crate::base::clock::{Clock, Timestamp};
 use crate::base::sync::explore;
 use crate::store::direct::Direct;
 
+mod late;
 #[cfg(tollgate_shuttle)]
 mod many;
 
