@@ -494,18 +494,16 @@ impl<'r> RequestCheck<'r> {
 
     /// Whether the counters of all charged rules are open, so that no load replaces them. Records the charges if not. A
     /// shared counter is never open.
+    #[inline]
     pub(super) fn is_open(&self) -> bool {
-        let charged =
-            self.rules.iter().zip(&*self.decided).filter(|(check, _)| check.charged && !check.is_own);
-        charged.fold(true, |open, (check, decided)| {
-            let charge = decided.decision.as_ref();
-            // Each of them is asked, because each one records its charge.
-            let is_open = match (check.counted, charge) {
-                (CountedBy::Local { counter, .. }, Some(charge)) => counter.generation.is_open_for(charge),
-                _ => false,
-            };
-            is_open && open
-        })
+        let mut is_open = true;
+        for (check, decided) in self.rules.iter().zip(&*self.decided) {
+            if check.charged && !check.is_own {
+                // Each of them is asked, because each one records its charge.
+                is_open &= check.is_open_for(decided);
+            }
+        }
+        is_open
     }
 
     /// Whether the rules of a newer load use the same counters as these rules.

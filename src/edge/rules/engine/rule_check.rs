@@ -71,6 +71,15 @@ impl<'r> RuleCheck<'r> {
         !self.is_own && self.twin.is_none() && self.active.counts_with_override(domain)
     }
 
+    /// Whether the counter that the rule charged is open: see [`Generation::is_open_for`]. A shared counter never is.
+    ///
+    /// [`Generation::is_open_for`]: crate::store::migrate::Generation::is_open_for
+    #[inline]
+    pub(super) fn is_open_for(&self, decided: &Decided) -> bool {
+        let CountedBy::Local { counter, .. } = &self.counted else { return false };
+        decided.decision.as_ref().is_some_and(|charge| counter.generation.is_open_for(charge))
+    }
+
     /// Refunds the rule's charge as far as possible.
     pub(super) fn undo(&mut self, decided: &Decided, when: CheckTime) {
         if std::mem::take(&mut self.charged) {
