@@ -3,9 +3,10 @@
 use super::draw;
 use super::judge::Bound;
 use super::{Found, Round, SEC, START};
-use crate::common::compact::Seeded;
+use crate::common::compact::{Random, Seeded};
 use crate::common::kinds::Kind;
 use crate::common::oracle::Spec;
+use std::cell::Cell;
 use std::time::Duration;
 use tollgate::{
     Adjustable, Algorithm, Capacity, Carry, Clock, Compact, CompactAlgorithm, Direct, FixedWindow, Gcra,
@@ -32,13 +33,51 @@ fn quota(limit: u64) -> Quota {
     Quota::new(limit, Duration::from_nanos(PERIOD_NS))
 }
 
+/// A clock that can stop between its reading and the next step of the caller. In the meantime, the time advances, and
+/// other calls go on.
+#[derive(Clone)]
+struct Stopping(ManualClock);
+
+thread_local! {
+    /// How long the next reading of this thread is held up, in nanoseconds.
+    static STOP_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Clock for Stopping {
+    fn now(&self) -> Timestamp {
+        let now = self.0.now();
+        let stop_ns = STOP_NS.take();
+        for _ in 0..stop_ns.div_ceil(STEP_NS) {
+            self.0.advance(Duration::from_nanos(STEP_NS));
+            // The other threads check now.
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        now
+    }
+}
+
+/// The time between two advances of a clock that is stopped for one thread.
+const STEP_NS: u64 = PERIOD_NS / 50;
+
+/// Holds up a reading of this thread, by up to two periods.
+fn stop(random: &mut Random) {
+    if draw::one_in(random, 2) {
+        STOP_NS.set(random.below(2 * PERIOD_NS));
+    }
+}
+
 /// A limiter of any store whose quota changes.
 trait Changing: Sync {
     fn check(&self, key: u32, cost: u64) -> bool;
     fn change(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError>;
+
+    /// Whether a change can carry over the share of the burst.
+    fn carries_shares(&self) -> bool {
+        true
+    }
 }
 
-impl<A: Algorithm> Changing for RateLimiter<Adjustable<Direct<A>>, ManualClock> {
+impl<A: Algorithm> Changing for RateLimiter<Adjustable<Direct<A>>, Stopping> {
     fn check(&self, _key: u32, cost: u64) -> bool {
         self.check_n(cost).is_allowed()
     }
@@ -48,7 +87,7 @@ impl<A: Algorithm> Changing for RateLimiter<Adjustable<Direct<A>>, ManualClock> 
     }
 }
 
-impl<A: Algorithm> Changing for RateLimiter<Adjustable<Keyed<u32, A, Seeded>>, ManualClock> {
+impl<A: Algorithm> Changing for RateLimiter<Adjustable<Keyed<u32, A, Seeded>>, Stopping> {
     fn check(&self, key: u32, cost: u64) -> bool {
         self.check_n(&key, cost).is_allowed()
     }
@@ -58,7 +97,7 @@ impl<A: Algorithm> Changing for RateLimiter<Adjustable<Keyed<u32, A, Seeded>>, M
     }
 }
 
-impl<A: CompactAlgorithm> Changing for RateLimiter<Adjustable<Compact<A, Seeded>>, ManualClock> {
+impl<A: CompactAlgorithm> Changing for RateLimiter<Adjustable<Compact<A, Seeded>>, Stopping> {
     fn check(&self, key: u32, cost: u64) -> bool {
         self.check_n(&key, cost).is_allowed()
     }
@@ -69,8 +108,14 @@ impl<A: CompactAlgorithm> Changing for RateLimiter<Adjustable<Compact<A, Seeded>
 }
 
 fn with<A: CompactAlgorithm>(round: &mut Round<'_>, kind: Kind, algorithm: A) -> Found {
-    let clock = ManualClock::new(Timestamp::from_nanos(START));
+    let clock = Stopping(ManualClock::new(Timestamp::from_nanos(START)));
     let builder = RateLimiter::builder(algorithm).clock(clock.clone()).hasher(Seeded(round.random.next()));
+    #[cfg(feature = "rules")]
+    if draw::one_in(&mut round.random, 3) {
+        let store = draw::pick(&mut round.random, &["compact", "keyed"]);
+        let loaded = rules::Loaded::new(kind, store, clock.clone())?;
+        return changed_under_load(round, &loaded, &format!("rules, {store}"), (kind, 8), &clock);
+    }
     match round.random.below(3) {
         0 => changed_under_load(round, &builder.direct().adjustable(), "direct", (kind, 1), &clock),
         1 => changed_under_load(round, &builder.keyed::<u32>().adjustable(), "keyed", (kind, 8), &clock),
@@ -97,9 +142,9 @@ fn changed_under_load(
     limiter: &dyn Changing,
     store: &str,
     (kind, keys): (Kind, u64),
-    clock: &ManualClock,
+    Stopping(clock): &Stopping,
 ) -> Found {
-    let is_proportional = draw::one_in(&mut round.random, 2);
+    let is_proportional = limiter.carries_shares() && draw::one_in(&mut round.random, 2);
     let most = if draw::one_in(&mut round.random, 2) { 60 } else { 200 };
     let now = || clock.now().as_nanos();
     let largest = round.on_threads(|hand| {
@@ -128,9 +173,11 @@ fn changed_under_load(
                     )
                 };
                 // The limiter rejects too many unpaid changes, and keeps its state.
+                stop(&mut hand.random);
                 if limiter.change(&quota(limit), carry).is_ok() {
                     largest = largest.max(limit);
                 }
+                STOP_NS.set(0);
             }
         }
         largest
@@ -149,10 +196,53 @@ fn changed_under_load(
 #[cfg(feature = "rules")]
 mod rules {
     use super::super::ensure;
-    use super::{Found, Round, draw};
+    use super::{Changing, Found, Kind, Round, Stopping, draw};
     use std::sync::atomic::{AtomicU64, Ordering};
     use tollgate::rules::{Config, Descriptor, Rules};
-    use tollgate::{ManualClock, Timestamp};
+    use tollgate::{Carry, ManualClock, Quota, QuotaError, Timestamp};
+
+    /// A rule whose limit changes by loads.
+    pub(super) struct Loaded {
+        rules: Rules<Stopping>,
+        settings: String,
+    }
+
+    impl Loaded {
+        pub(super) fn new(kind: Kind, store: &str, clock: Stopping) -> Result<Self, String> {
+            let algorithm = match kind {
+                Kind::Gcra => "gcra",
+                Kind::Fixed => "fixed-window",
+                _ => "sliding-window",
+            };
+            let settings = format!("unit: second, algorithm: {algorithm}, store: {store}");
+            let rules = Rules::builder().clock(clock).load([Self::config(&settings, 60)?]);
+            Ok(Self { rules: rules.map_err(|error| error.to_string())?, settings })
+        }
+
+        fn config(settings: &str, limit: u64) -> Result<Config, String> {
+            let rule = format!("{{ key: a, rate_limit: {{ requests_per_unit: {limit}, {settings} }} }}");
+            let text = format!("{{ domain: soak, tollgate: {{}}, descriptors: [ {rule} ] }}");
+            Config::from_yaml("soak.yaml", &text).map_err(|error| error.to_string())
+        }
+    }
+
+    impl Changing for Loaded {
+        fn check(&self, key: u32, cost: u64) -> bool {
+            let key = key.to_string();
+            self.rules.check_n("soak", &[Descriptor::new(&[("a", &key)])], cost).is_allowed()
+        }
+
+        fn change(&self, quota: &Quota, _carry: Carry) -> Result<(), QuotaError> {
+            let config = Self::config(&self.settings, quota.limit()).expect("the file is valid");
+            self.rules.replace([config]).expect("the rules load");
+            Ok(())
+        }
+
+        /// Loads carry used units over, as they are.
+        fn carries_shares(&self) -> bool {
+            false
+        }
+    }
 
     const KINDS: [&str; 4] = ["plain", "changing", "same", "shared"];
     const CLIENTS: usize = 6;
