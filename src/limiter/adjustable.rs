@@ -32,6 +32,9 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// its own charge may then be carried over. The kind of algorithm stays the same: windows stay aligned, and a
     /// sub-window counter keeps its number of parts.
     ///
+    /// The limiter reads its clock for the change, and publishes the change afterwards. If a request is charged in
+    /// between, the debts are carried over as of the latest charge.
+    ///
     /// A request may have read its time before the change, and be decided after it. If its time is at most one second
     /// before the change, it is decided as of the change.
     ///
@@ -55,7 +58,7 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
         self.store.set_quota(quota, carry, || self.time(None))
     }
 
-    /// [`RateLimiter::set_quota`] as of the time `now`.
+    /// [`RateLimiter::set_quota`] as of the time `now`, or as of the latest charge if that is later.
     ///
     /// # Errors
     /// The same as [`RateLimiter::set_quota`].

@@ -137,7 +137,7 @@ impl<C: Clock> Rules<C> {
     }
 
     /// Does what [`Rules::replace`] does, at a time that the caller gives. Use it for requests whose times the caller
-    /// [gives](Rules::check_at). Usage is read as of that time.
+    /// [gives](Rules::check_at). Usage is read as of that time, or as of the latest charge if that is later.
     ///
     /// # Errors
     /// Same as [`Rules::reload`].
