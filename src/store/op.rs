@@ -233,6 +233,9 @@ pub trait Debts {
     fn owed(&self, decision: &Decision) -> u64;
 }
 
+/// Returns the decision for one key at a time, without a charge.
+pub(crate) type PeekAt<'p> = dyn Fn(CheckTime) -> Decision + 'p;
+
 /// The way in which the debts of all keys are carried over into another store.
 #[derive(Copy, Clone)]
 #[cfg_attr(feature = "std", expect(missing_debug_implementations, reason = "a function has none"))]
@@ -241,9 +244,8 @@ pub struct CarryOver<'a> {
     pub when: CheckTime,
     /// The time of the change, in nanoseconds.
     pub at_ns: u64,
-    /// Returns the time of a key's debt in nanoseconds, and the units that the key owes. The argument returns the
-    /// decision for the key at a time.
-    pub owed: &'a dyn Fn(&dyn Fn(CheckTime) -> Decision) -> (u64, u64),
+    /// Returns the time of a key's debt in nanoseconds, and the units that the key owes.
+    pub owed: &'a dyn Fn(&PeekAt<'_>) -> (u64, u64),
 }
 
 impl CarryOver<'_> {

@@ -280,7 +280,7 @@ fn no_interval_admits_more_than_largest_quota() {
             for (last, to) in admitted.iter().enumerate().skip(first) {
                 let (ns, units) = (to.as_nanos() - from.as_nanos(), (last - first + 1) as u64);
                 // A tick of a compact store is at most 1/256 of an interval.
-                let ns = u128::from(ns + PERIOD.as_nanos() as u64 / 256);
+                let ns = u128::from(ns) + PERIOD.as_nanos() / 256;
                 let most = u128::from(limit) + ns * u128::from(limit) / PERIOD.as_nanos();
                 assert!(u128::from(units) <= most, "round {round}, {name}: {units} of {most} in {ns} ns");
             }

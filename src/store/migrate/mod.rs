@@ -53,7 +53,9 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::base::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, full_fence};
-use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store};
+use crate::store::op::{
+    CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Store,
+};
 
 /// Converts the debt of a key under the old quota to a debt under the new one. See
 /// [`RateLimiter::set_quota`](crate::RateLimiter::set_quota).
@@ -422,7 +424,7 @@ impl<S: Migrate> Generation<S> {
 
     /// The debt that a key has in this generation, and its time. `peek` returns the key's decision in the generation
     /// before.
-    fn carried(&self, past: &Past<S>, peek: &dyn Fn(CheckTime) -> Decision) -> (u64, u64) {
+    fn carried(&self, past: &Past<S>, peek: &PeekAt<'_>) -> (u64, u64) {
         let (late_ns, last) = (past.as_of_ns(), past.last.held.store.debts());
         let carried = |before: Decision, most: u64| {
             let (burst, owed) = (self.held.store.debts().burst(), last.owed(&before).min(most));
@@ -454,7 +456,7 @@ impl<S: Migrate> Generation<S> {
             return CarriedOver::NotAll;
         }
         full_fence();
-        let owed = &|peek: &dyn Fn(CheckTime) -> Decision| self.carried(past, peek);
+        let owed = &|peek: &PeekAt<'_>| self.carried(past, peek);
         past.last.held.store.carry_all(&self.held.store, CarryOver { when, at_ns: past.at_ns, owed })
     }
 }
