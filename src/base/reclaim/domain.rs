@@ -246,7 +246,7 @@ impl Domain {
     fn helps(record: &Record) -> bool {
         let helped = record.helped.get();
         record.helped.set(helped.wrapping_add(1));
-        helped % HELPS == 0
+        helped.is_multiple_of(HELPS)
     }
 
     /// Keeps an item of this number of bytes until no thread can use it. Returns whether the caller must collect.
