@@ -287,3 +287,38 @@ fn no_interval_admits_more_than_largest_quota() {
         }
     }
 }
+
+/// The limiter is charged before it becomes adjustable. Then its quota changes as of a time before these charges.
+fn charged_before_adjustable<A: CompactAlgorithm>(algorithm: &A, quota: &Quota, burst: u64) {
+    for carry in CARRIES {
+        for early in [1, 41, 100, 10_000] {
+            let clock = Stopping::new(START);
+            let build = || RateLimiter::builder(algorithm.clone()).clock(clock.clone());
+            let direct = build().direct();
+            let keyed = build().keyed::<u32>();
+            let compact = build().capacity(4_096).compact().unwrap();
+            for _ in 0..burst {
+                assert!(direct.check().is_allowed());
+                assert!(keyed.check(&1).is_allowed() && compact.check(&1).is_allowed());
+            }
+            let limiters: [(&str, Box<dyn Changing>); 3] = [
+                ("direct", Box::new(direct.adjustable())),
+                ("keyed", Box::new(keyed.adjustable())),
+                ("compact", Box::new(compact.adjustable())),
+            ];
+            for (name, limiter) in limiters {
+                limiter.change_at(quota, carry, Timestamp::from_nanos(START.as_nanos() - early * 1_000_000));
+                assert_eq!(limiter.drain_at(1, START), 0, "{name}, {carry:?}, {early} ms before the charges");
+            }
+        }
+    }
+}
+
+#[test]
+fn charge_before_limiter_is_adjustable_counts() {
+    let quota = Quota::per_second(1_000).burst(20);
+    charged_before_adjustable(&Gcra::new(quota), &quota, 20);
+    let quota = Quota::per_second(100);
+    charged_before_adjustable(&FixedWindow::new(quota), &quota, 100);
+    charged_before_adjustable(&SlidingWindow::new(quota), &quota, 100);
+}

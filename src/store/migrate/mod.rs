@@ -41,6 +41,7 @@
 //! One caller may have a time far ahead, by mistake. Other keys owe nothing as of that time. A key that owes nothing as
 //! of the latest charge is therefore looked up as of the change's time too.
 
+mod carry;
 mod latest;
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -48,6 +49,7 @@ mod models;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
+pub use self::carry::Carry;
 use self::latest::{LatestCharge, SLACK_NS};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -56,89 +58,6 @@ use crate::base::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rm
 use crate::store::op::{
     CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Store,
 };
-
-/// Converts the debt of a key under the old quota to a debt under the new one. See
-/// [`RateLimiter::set_quota`](crate::RateLimiter::set_quota).
-///
-/// For example, a key has 40 of 100 units left. After the change it has:
-///
-/// | | with a new burst of 200 | with a new burst of 20 |
-/// |---|---|---|
-/// | as is | 40 | 20 |
-/// | proportional | 80 | 8 |
-/// | additive | 140 | 20 |
-/// | reset | 200 | 20 |
-/// | used | 140 | 0 |
-///
-/// A key that owes nothing has the whole new burst under each of these rules. A fraction of a unit is rounded up to the
-/// larger debt. For window algorithms, the burst is the limit.
-///
-/// # Bursts that go down and up again
-/// If the burst becomes smaller and then returns to its old value, each such cycle can forgive a part of the debt. For
-/// example, the burst changes from 40 to 20 and back to 40:
-///
-/// | | forgiven in each cycle |
-/// |---|---|
-/// | as is | debts of up to 20 units; larger ones stay |
-/// | proportional | nothing |
-/// | additive | up to 20 units |
-/// | used | up to 20 units, of debts above 20 |
-///
-/// So a client that knows when the quota changes is admitted up to 20 more units in each cycle. If the burst changes
-/// often, use [`Carry::Proportional`], or change only the rate. A change of the rate alone forgives nothing.
-///
-/// # Examples
-/// ```
-/// use tollgate::{Carry, Gcra, ManualClock, Quota, RateLimiter};
-///
-/// let left = |carry| -> Result<u64, tollgate::QuotaError> {
-///     let build = RateLimiter::builder(Gcra::new(Quota::per_hour(100))).clock(ManualClock::default());
-///     let limiter = build.keyed::<String>().adjustable();
-///     assert_eq!(limiter.check_n("alice", 60).remaining(), 40);
-///     limiter.set_quota(&Quota::per_hour(200), carry)?;
-///     Ok(limiter.peek("alice").remaining())
-/// };
-/// assert_eq!(left(Carry::AsIs)?, 40);
-/// assert_eq!(left(Carry::Proportional)?, 80);
-/// assert_eq!(left(Carry::Additive)?, 140);
-/// assert_eq!(left(Carry::Reset)?, 200);
-/// assert_eq!(left(Carry::Used)?, 140);
-/// # Ok::<(), tollgate::QuotaError>(())
-/// ```
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Carry {
-    /// The key keeps the number of units that it had left, limited to the new burst.
-    AsIs,
-    /// The key keeps the share of the burst that it had left.
-    Proportional,
-    /// The key keeps the number of units that it had left, plus the growth of the burst.
-    Additive,
-    /// No key owes anything.
-    Reset,
-    /// The key keeps the number of units that it has used, limited to the new burst.
-    ///
-    /// The rest of a larger debt is forgiven (see [above](Carry#bursts-that-go-down-and-up-again)).
-    Used,
-}
-
-impl Carry {
-    /// The units that a key owes of a burst of `new`, if it owed `owed` units of a burst of `old`.
-    fn owed(self, owed: u64, old: u64, new: u64) -> u64 {
-        // The debt at which the number of units left stays the same.
-        let moved = (u128::from(owed) + u128::from(new)).saturating_sub(u128::from(old));
-        let carried = match self {
-            _ if owed == 0 => 0,
-            Self::AsIs => moved,
-            Self::Proportional => (u128::from(owed) * u128::from(new)).div_ceil(u128::from(old.max(1))),
-            Self::Additive if new >= old => u128::from(owed),
-            Self::Additive => moved,
-            Self::Reset => 0,
-            Self::Used => u128::from(owed.min(new)),
-        };
-        u64::try_from(carried).unwrap_or(u64::MAX)
-    }
-}
 
 /// Callers' times may be behind the time of a change by this much. A caller with times further behind has a clock of its
 /// own, and would wait too long for that time.
@@ -189,9 +108,14 @@ impl<S: Migrate> Past<S> {
 }
 
 impl<S: Migrate> Generation<S> {
-    /// The first generation of a store.
+    /// The first generation of a store, which may have been charged before.
     pub(crate) fn first(store: S) -> Self {
-        Self::new((0, 0), store, None)
+        let first = Self::new((0, 0), store, None);
+        let newest_ns = first.held.store.newest_ns();
+        if newest_ns != u64::MAX {
+            first.held.latest.cover(newest_ns);
+        }
+        first
     }
 
     /// Prepares a change: takes over the debts of all keys from the generation before this one, as far as possible.
@@ -295,12 +219,19 @@ impl<S: Migrate> Generation<S> {
     fn inherit_debts(&self, past: &Past<S>, now_ns: u64) {
         // A charge of the last generation that this thread does not see will see this generation, and is made again.
         full_fence();
-        let (last, debts, as_of_ns) = (&past.last.held, self.held.store.debts(), past.as_of_ns());
+        let (debts, as_of_ns) = (self.held.store.debts(), past.as_of_ns());
         self.held.latest.cover(as_of_ns);
+        self.owes(debts.left(as_of_ns, self.most_carried(past), now_ns), debts.burst());
+    }
+
+    /// The largest debt beyond the burst that any key carries over, or `u64::MAX` if it is not known.
+    fn most_carried(&self, past: &Past<S>) -> u64 {
+        let last = &past.last.held;
         // Ordering: Acquire; pairs with `owes`.
-        let most = last.largest_debt.load(Ordering::Acquire);
-        let owed = past.carry.owed(most, last.store.debts().burst(), debts.burst());
-        self.owes(debts.left(as_of_ns, owed, now_ns), debts.burst());
+        match last.largest_debt.load(Ordering::Acquire) {
+            u64::MAX => u64::MAX,
+            most => past.carry.owed(most, last.store.debts().burst(), self.held.store.debts().burst()),
+        }
     }
 
     /// Whether any key can still owe a debt from an older generation, so that look-ups there are necessary.
@@ -317,15 +248,16 @@ impl<S: Migrate> Generation<S> {
         // This thread has seen this generation. After the fence, it sees the records of all charges that count in the
         // last one: see the module docs. So the value is final.
         full_fence();
-        let (last, debts) = (&past.last.held, self.held.store.debts());
+        let debts = self.held.store.debts();
         let as_of_ns = past.as_of_ns().saturating_add(SLACK_NS);
         let paid = |at_ns: u64, owed: u64| at_ns.saturating_add(debts.paid_in_ns(at_ns, owed));
         // Twice the time, because a charge at the moment of the change may belong to the next window.
         let full_ns = paid(paid(as_of_ns, debts.burst()), debts.burst());
-        // Ordering: Acquire; pairs with `owes`.
-        let most = last.largest_debt.load(Ordering::Acquire);
-        let owed = past.carry.owed(most, last.store.debts().burst(), debts.burst());
-        let until_ns = full_ns.max(paid(as_of_ns, owed)).min(UNKNOWN - 1);
+        let until_ns = match self.most_carried(past) {
+            u64::MAX => u64::MAX,
+            most => full_ns.max(paid(as_of_ns, most)),
+        };
+        let until_ns = until_ns.min(UNKNOWN - 1);
         // Ordering: Relaxed: see `asks`.
         past.paid_until_ns.store(until_ns, Ordering::Relaxed);
         until_ns
@@ -425,19 +357,26 @@ impl<S: Migrate> Generation<S> {
     /// The debt that a key has in this generation, and its time. `peek` returns the key's decision in the generation
     /// before.
     fn carried(&self, past: &Past<S>, peek: &PeekAt<'_>) -> (u64, u64) {
-        let (late_ns, last) = (past.as_of_ns(), past.last.held.store.debts());
-        let carried = |before: Decision, most: u64| {
-            let (burst, owed) = (self.held.store.debts().burst(), last.owed(&before).min(most));
-            (before.owed_as_of_ns(), past.carry.owed(owed, before.limit(), burst))
-        };
-        let mut debt = carried(peek(CheckTime::from_ns(late_ns)), u64::MAX);
-        if debt.1 == 0 && late_ns > past.at_ns {
+        let (last, debts) = (&past.last.held, past.last.held.store.debts());
+        let mut at_ns = past.as_of_ns();
+        let mut before = peek(CheckTime::from_ns(at_ns));
+        let is_too_late = debts.owed(&before) == 0 && at_ns > past.at_ns;
+        if is_too_late {
             // Only another key may have been charged so late, by a caller whose time is far ahead. Then this key owes
-            // what it owed at the time of the change. If it was also charged since, that debt contains the time between
-            // the change and the charge, so it is limited to a burst.
-            let before = peek(CheckTime::from_ns(past.at_ns));
-            debt = carried(before, before.limit());
+            // what it owed at the time of the change.
+            at_ns = past.at_ns;
+            before = peek(CheckTime::from_ns(at_ns));
         }
+        // Ordering: Relaxed: an unknown debt is in the generation from its beginning.
+        let is_unknown = last.largest_debt.load(Ordering::Relaxed) == u64::MAX;
+        let beyond = debts.owed(&before).saturating_sub(before.limit());
+        if beyond > 0 && (is_too_late || is_unknown) {
+            // The key was charged later. So its debt counts from the time when it owes a burst.
+            at_ns = at_ns.saturating_add(debts.paid_in_ns(at_ns, beyond));
+            before = peek(CheckTime::from_ns(at_ns));
+        }
+        let owed = past.carry.owed(debts.owed(&before), before.limit(), self.held.store.debts().burst());
+        let debt = (before.owed_as_of_ns(), owed);
         if debt.1 > 0 {
             self.held.latest.cover(debt.0);
             self.owes(debt.1, self.held.store.debts().burst());
