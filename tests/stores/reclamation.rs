@@ -139,6 +139,29 @@ fn key_drop_checks(keys: u64) {
     });
 }
 
+/// Each thread removes one key and ends. No other thread checks.
+#[test]
+fn short_threads_free_what_ended_threads_left() {
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Key(Arc<()>);
+    let counted = Arc::new(());
+    let limiter: Arc<RateLimiter<Keyed<Key, Gcra>>> =
+        Arc::new(RateLimiter::keyed(Gcra::new(Quota::per_hour(1))));
+    for threads in 1..=20_000 {
+        let (limiter, key) = (Arc::clone(&limiter), Key(Arc::clone(&counted)));
+        std::thread::spawn(move || {
+            assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
+        })
+        .join()
+        .unwrap();
+        // Other tests of this program pin for a while.
+        if threads >= 1_000 && Arc::strong_count(&counted) < threads / 2 {
+            return;
+        }
+    }
+    panic!("{} of 20,000 removed keys wait", Arc::strong_count(&counted));
+}
+
 const KEYS: u64 = 200_000;
 const MANY_KEYS: u64 = 1_000_000;
 

@@ -40,8 +40,8 @@ use crate::base::sync::{
 pub(super) const BATCH: usize = 64;
 /// A bag with more bytes than this becomes a batch early, so that large parts do not wait for small ones.
 pub(super) const BATCH_BYTES: usize = 1 << 16;
-/// The number of batches that one collection frees. A collection follows each new batch, so more than one is freed for
-/// each batch that comes, even if some threads find another one collecting.
+/// One collection frees at most as much as this number of full batches have. A collection follows each full batch, so
+/// more is freed than comes, even if some threads find another one collecting.
 pub(super) const FREED: usize = 4;
 /// If more batches wait, threads that pin collect too.
 pub(super) const MANY: usize = if cfg!(tollgate_loom) { 2 } else { 64 };
@@ -106,6 +106,8 @@ struct Bag {
 
 struct Batch {
     items: Vec<Retired>,
+    /// The number of items. A batch that has many bytes counts like one of [`BATCH`] items.
+    cost: usize,
     next: *mut Batch,
 }
 
@@ -130,13 +132,13 @@ macro_rules! empty {
     };
 }
 
-/// The domain of all keyed stores of the process. Models have domains of their own.
+/// The domain of all keyed stores of the process. Some tests have domains of their own.
 #[cfg(not(tollgate_loom))]
 pub(super) static DOMAIN: Domain = empty!();
 
 impl Domain {
-    /// A domain of a model.
-    #[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
+    /// A domain of a test.
+    #[cfg(all(test, not(tollgate_shuttle)))]
     pub(super) fn new() -> Self {
         empty!()
     }
@@ -155,6 +157,8 @@ impl Domain {
         while let Some(free) = unsafe { record.as_ref() } {
             // Ordering: Acquire pairs with `leave`, for the fields that only the owner uses.
             if free.owned.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                // The first pin helps, so short threads free more than they leave.
+                free.helped.set(0);
                 return free;
             }
             record = free.next.cast_mut();
@@ -269,15 +273,18 @@ impl Domain {
     /// Makes a batch of the items in the bag of a thread.
     fn seal(&self, record: &Record) {
         // SAFETY: as in `retire`.
-        let Bag { items, .. } = record.bag.with_mut(|bag| std::mem::take(unsafe { &mut *bag }));
+        let Bag { mut items, bytes } = record.bag.with_mut(|bag| std::mem::take(unsafe { &mut *bag }));
         if items.is_empty() {
             return;
         }
+        // Threads that end, and large parts, make batches of a few items.
+        items.shrink_to_fit();
+        let cost = if bytes < BATCH_BYTES { items.len() } else { BATCH };
         // Ordering: Relaxed: a count. It is raised first, so it never falls below zero.
         if self.batches.fetch_add(1, Ordering::Relaxed) >= MANY {
             self.now.fetch_or(BACKLOG, Ordering::Relaxed);
         }
-        let batch = Box::into_raw(Box::new(Batch { items, next: null_mut() }));
+        let batch = Box::into_raw(Box::new(Batch { items, cost, next: null_mut() }));
         let mut first = self.fresh.load(Ordering::Relaxed);
         loop {
             // SAFETY: no other thread knows the batch yet.
@@ -290,7 +297,7 @@ impl Domain {
         }
     }
 
-    /// Frees the items of a few batches that no thread can use any more. `guard` is that of the calling thread.
+    /// Frees items that no thread can use any more. `guard` is that of the calling thread.
     #[cold]
     pub(super) fn collect(&self, record: &Record, guard: &Guard) {
         // A thread that is ending frees nothing, and freeing does not begin inside freeing.
@@ -301,7 +308,7 @@ impl Domain {
         let mut freed = 0;
         while !batch.is_null() {
             // SAFETY: `take_ripe` passed the batch to this call.
-            let Batch { items, next } = *unsafe { Box::from_raw(batch) };
+            let Batch { items, next, .. } = *unsafe { Box::from_raw(batch) };
             for item in items {
                 // SAFETY: no thread can use the items of a ripe group.
                 unsafe { item.free(guard) };
@@ -316,7 +323,7 @@ impl Domain {
         record.is_collecting.set(false);
     }
 
-    /// Returns the first few batches of the group, as a list, if the group is ripe and no other thread uses it.
+    /// Returns the first batches of the group, as a list, if the group is ripe and no other thread uses it.
     fn take_ripe(&self) -> *mut Batch {
         // Ordering: Acquire, and Release below, for the group.
         if self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -375,20 +382,22 @@ impl Record {
 }
 
 impl Group {
-    /// Takes the first few batches, as a list.
+    /// Takes batches of at most `FREED * BATCH` items, as a list.
     fn split(&mut self) -> *mut Batch {
-        let first = self.first;
-        let mut last = first;
-        for _ in 1..FREED {
-            // SAFETY: only this thread uses the batches of the group.
-            let next = unsafe { (*last).next };
-            if next.is_null() {
+        let (first, mut last, mut cost) = (self.first, null_mut::<Batch>(), 0);
+        // SAFETY: only this thread uses the batches of the group.
+        while let Some(batch) = unsafe { self.first.as_mut() } {
+            cost += batch.cost;
+            if cost > FREED * BATCH {
                 break;
             }
-            last = next;
+            last = batch;
+            self.first = batch.next;
         }
         // SAFETY: as above.
-        self.first = unsafe { std::mem::replace(&mut (*last).next, null_mut()) };
+        if let Some(last) = unsafe { last.as_mut() } {
+            last.next = null_mut();
+        }
         first
     }
 }

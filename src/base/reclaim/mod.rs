@@ -15,14 +15,15 @@
 //! 1. Freeing neither pins nor collects. The function that frees gets the guard of the collecting thread. The `Drop` of a
 //!    key may use any limiter: it pins and retires, but a collection never begins inside a collection. So the depth of
 //!    the stack does not depend on the number of items that wait.
-//! 2. One call frees at most [`domain::FREED`] batches of at most [`domain::BATCH`] items. So its work is bounded,
-//!    whatever waits.
+//! 2. One call frees at most [`domain::FREED`] times [`domain::BATCH`] items, or fewer large ones. So its work is
+//!    bounded, whatever waits.
 //! 3. A thread that ends frees nothing. It hands its waiting items over, and another thread frees them. This also holds
 //!    for a thread whose thread-local values are being dropped, which may pin and retire even after its record is gone.
-//! 4. Only a thread that retires collects. If more than [`domain::MANY`] batches wait, threads that pin collect too, in
-//!    one of 64 pins.
-//! 5. So these items wait at most: those retired since the oldest pin began, [`domain::MANY`] batches, and one batch for
-//!    each thread. An operation pins for its own time. A visit of all keys pins for one shard at a time.
+//! 4. Only a thread that fills a batch collects. If more than [`domain::MANY`] batches wait, threads that pin collect too,
+//!    in their first pin and then in one of 64. So more is freed than comes, until only [`domain::MANY`] batches wait,
+//!    and one batch for each thread.
+//! 5. Nothing is freed that was retired after the oldest pin began. An operation pins for its own time. A visit of all
+//!    keys pins for one shard at a time.
 //!
 //! # Why not crossbeam-epoch
 //! Its pin needs a full fence, which takes a quarter of a check, and a collection may begin inside another one: a

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::mpsc::channel;
 
-use super::domain::{BATCH, FREED, MANY};
+use super::domain::{BATCH, Domain, FREED, MANY};
 use super::*;
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 
@@ -109,6 +109,26 @@ fn one_call_frees_a_bounded_number_of_items() {
         most = most.max(freed.load(Relaxed) - before);
     }
     assert!(most <= FREED * BATCH, "{most} items in one call");
+}
+
+#[test]
+fn one_call_frees_many_small_batches() {
+    let (domain, freed) = (Box::leak(Box::new(Domain::new())), counter());
+    for _ in 0..10 * BATCH {
+        let record = domain.register();
+        let _ = domain.pin(record);
+        let retired = Retired::new(std::ptr::from_ref(freed).cast_mut(), 1, count);
+        assert!(!domain.retire(record, retired, 1), "the batch is not full");
+        let _ = domain.unpin(record);
+        domain.leave(record);
+    }
+    let record = domain.register();
+    for expected in [0, FREED * BATCH, 2 * FREED * BATCH, 10 * BATCH] {
+        let _ = domain.pin(record);
+        domain.collect(record, &pin());
+        let _ = domain.unpin(record);
+        assert_eq!(freed.load(Relaxed), expected);
+    }
 }
 
 /// The `Drop` of this thread-local value runs after the record of the thread was given back, or before.
