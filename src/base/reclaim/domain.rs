@@ -280,10 +280,8 @@ impl Domain {
         // Threads that end, and large parts, make batches of a few items.
         items.shrink_to_fit();
         let cost = if bytes < BATCH_BYTES { items.len() } else { BATCH };
-        // Ordering: Relaxed: a count. It is raised first, so it never falls below zero.
-        if self.batches.fetch_add(1, Ordering::Relaxed) >= MANY {
-            self.now.fetch_or(BACKLOG, Ordering::Relaxed);
-        }
+        // Counted before any thread can free it.
+        self.count_fresh();
         let batch = Box::into_raw(Box::new(Batch { items, cost, next: null_mut() }));
         let mut first = self.fresh.load(Ordering::Relaxed);
         loop {
@@ -293,6 +291,26 @@ impl Domain {
             match self.fresh.compare_exchange(first, batch, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => first = other,
+            }
+        }
+    }
+
+    /// Counts a batch that waits from now on.
+    pub(super) fn count_fresh(&self) {
+        if self.batches.fetch_add(1, Ordering::Relaxed) >= MANY {
+            // Ordering: Release pairs with `count_freed`.
+            self.now.fetch_or(BACKLOG, Ordering::Release);
+        }
+    }
+
+    /// Counts batches that were freed. Does not lose the flag of a batch that comes at the same time.
+    pub(super) fn count_freed(&self, freed: usize) {
+        let waiting = self.batches.fetch_sub(freed, Ordering::Relaxed) - freed;
+        if waiting <= MANY && self.now.load(Ordering::Relaxed) & BACKLOG != 0 {
+            // Ordering: Acquire. The count below includes the batches of all threads that set the flag before.
+            self.now.fetch_and(!BACKLOG, Ordering::Acquire);
+            if self.batches.load(Ordering::Relaxed) > MANY {
+                self.now.fetch_or(BACKLOG, Ordering::Release);
             }
         }
     }
@@ -316,10 +334,7 @@ impl Domain {
             batch = next;
             freed += 1;
         }
-        // Ordering: Relaxed: a count. A flag that is lost in a race is set with the next batch.
-        if freed > 0 && self.batches.fetch_sub(freed, Ordering::Relaxed) - freed <= MANY {
-            self.now.fetch_and(!BACKLOG, Ordering::Relaxed);
-        }
+        self.count_freed(freed);
         record.is_collecting.set(false);
     }
 
@@ -437,6 +452,19 @@ mod broken {
                 // SAFETY: as above.
                 unsafe { *group = Group { first, epoch, is_ripe: false } };
             });
+        }
+
+        /// Returns whether more than [`MANY`] batches wait, and whether the flag says so.
+        pub(in super::super) fn backlog(&self) -> (bool, bool) {
+            let flag = self.now.load(Ordering::Relaxed) & BACKLOG != 0;
+            (self.batches.load(Ordering::Relaxed) > MANY, flag)
+        }
+
+        /// Does not look again after it has cleared the flag.
+        pub(in super::super) fn count_freed_carelessly(&self, freed: usize) {
+            if self.batches.fetch_sub(freed, Ordering::Relaxed) - freed <= MANY {
+                self.now.fetch_and(!BACKLOG, Ordering::Relaxed);
+            }
         }
 
         pub(in super::super) fn leave_carelessly(&self, record: &Record) {

@@ -3,7 +3,7 @@
 //! An item is a cell that is reachable through a pointer, and that `free` writes. Loom fails a model in which a thread
 //! reads the cell while it is written, or without an order before it.
 
-use super::domain::{Domain, Record};
+use super::domain::{Domain, MANY, Record};
 use super::*;
 use crate::base::sync::modelled::cell::UnsafeCell as Watched;
 use crate::base::sync::{Arc, AtomicPtr, AtomicUsize, Ordering, explore_long, thread};
@@ -250,4 +250,29 @@ fn racing_collections_free_once() {
         }
         assert_eq!((world.freed(0), world.freed(1)), (1, 1), "each item is freed once");
     });
+}
+
+/// One thread frees batches while another one brings as many.
+fn freed_racing_fresh(count_freed: fn(&Domain, usize)) {
+    explore_long(3, 10_000, move || {
+        let domain = Arc::new(Domain::new());
+        (0..=MANY).for_each(|_| domain.count_fresh());
+        let other = Arc::clone(&domain);
+        let frees = thread::spawn(move || count_freed(&other, 1));
+        domain.count_fresh();
+        frees.join().unwrap();
+        assert_eq!(domain.backlog(), (true, true), "the flag is not lost");
+    });
+}
+
+#[test]
+fn backlog_is_known_after_racing_counts() {
+    freed_racing_fresh(Domain::count_freed);
+}
+
+/// The control: does not count again after it has cleared the flag.
+#[test]
+#[should_panic(expected = "the flag is not lost")]
+fn control_careless_count_loses_backlog() {
+    freed_racing_fresh(Domain::count_freed_carelessly);
 }
