@@ -51,7 +51,7 @@ const HELPS: u32 = 64;
 /// The epoch has the upper bits of its word, and two flags below. A record contains a copy of the whole word, and is 0
 /// while its thread is not pinned. At a million collections in a second, the epoch wraps in 146,000 years.
 const EPOCH: u64 = 4;
-/// Pins need a full fence, because the system has no heavy barrier. Set before the first pin, or never.
+/// Pins need a full fence, because the system has no heavy barrier. Decided before the first pin.
 const FENCED: u64 = 1;
 /// More than [`MANY`] batches wait.
 const BACKLOG: u64 = 2;
@@ -63,7 +63,8 @@ const LEAVING: usize = 1;
 
 /// Everything that waits, and the threads that may use it.
 pub(super) struct Domain {
-    pub(super) now: CachePadded<AtomicU64>,
+    /// The epoch and the flags, or 0 before the barriers are chosen.
+    now: CachePadded<AtomicU64>,
     records: AtomicPtr<Record>,
     /// Batches that are in no group yet.
     fresh: AtomicPtr<Batch>,
@@ -122,7 +123,7 @@ struct Group {
 macro_rules! empty {
     () => {
         Domain {
-            now: CachePadded::new(AtomicU64::new(EPOCH | FENCED)),
+            now: CachePadded::new(AtomicU64::new(0)),
             records: AtomicPtr::new(null_mut()),
             fresh: AtomicPtr::new(null_mut()),
             batches: AtomicUsize::new(0),
@@ -143,10 +144,13 @@ impl Domain {
         empty!()
     }
 
-    /// Records that the system has the heavy barrier. To be called before the first pin.
-    pub(super) fn has_barrier(&self) {
-        // Ordering: Relaxed; the caller orders this before every pin.
-        self.now.fetch_and(!FENCED, Ordering::Relaxed);
+    /// Chooses the barriers of all threads, in the first call. Each thread calls this before its first pin.
+    pub(super) fn choose(&self, has_barrier: impl FnOnce() -> bool) {
+        if self.now.load(Ordering::Relaxed) == 0 {
+            let first = if has_barrier() { EPOCH } else { EPOCH | FENCED };
+            // Ordering: Relaxed. From now on this thread reads this word or a later one.
+            let _ = self.now.compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Returns a record for the calling thread.

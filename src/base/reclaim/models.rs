@@ -41,9 +41,7 @@ impl World {
             items: [item(), item()],
             published: [AtomicPtr::new(std::ptr::null_mut()), AtomicPtr::new(std::ptr::null_mut())],
         };
-        if has_barrier {
-            world.domain.has_barrier();
-        }
+        world.domain.choose(|| has_barrier);
         let world = Arc::new(world);
         for (place, item) in world.published.iter().zip(&world.items) {
             place.store(std::ptr::from_ref(item).cast_mut(), Ordering::Relaxed);
@@ -256,6 +254,7 @@ fn racing_collections_free_once() {
 fn freed_racing_fresh(count_freed: fn(&Domain, usize)) {
     explore_long(3, 10_000, move || {
         let domain = Arc::new(Domain::new());
+        domain.choose(|| true);
         (0..=MANY).for_each(|_| domain.count_fresh());
         let other = Arc::clone(&domain);
         let frees = thread::spawn(move || count_freed(&other, 1));

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::ptr::null;
-use std::sync::Once;
 
 use super::domain::{DOMAIN, Record};
 use super::{Free, Retired, barrier};
@@ -38,12 +37,7 @@ fn leave(record: &Record) {
 /// Takes a record for this thread.
 #[cold]
 fn register() -> &'static Record {
-    static BARRIER: Once = Once::new();
-    BARRIER.call_once(|| {
-        if barrier::register() {
-            DOMAIN.has_barrier();
-        }
-    });
+    DOMAIN.choose(barrier::register);
     let record = DOMAIN.register();
     RECORD.set(record);
     if ENDING.try_with(|_| ()).is_err() {
