@@ -8,18 +8,18 @@ use super::{Free, Retired, barrier};
 
 thread_local! {
     /// The record of this thread, or null. It has no destructor and no lazy initialisation, so a pin only reads it, also
-    /// while the thread ends.
+    /// while the thread ends. (Systems without native thread-local values may set it to null before the thread ends.)
     static RECORD: Cell<*const Record> = const { Cell::new(null()) };
-    /// Its destructor gives the record back.
-    static ENDING: Ending = const { Ending };
+    /// The same record. The destructor gives it back.
+    static ENDING: Ending = const { Ending(Cell::new(null())) };
 }
 
-struct Ending;
+struct Ending(Cell<*const Record>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
         // SAFETY: records are never freed.
-        if let Some(record) = unsafe { RECORD.get().as_ref() }
+        if let Some(record) = unsafe { self.0.get().as_ref() }
             && record.end()
         {
             leave(record);
@@ -38,12 +38,19 @@ fn leave(record: &Record) {
 #[cold]
 fn register() -> &'static Record {
     DOMAIN.choose(barrier::register);
-    let record = DOMAIN.register();
-    RECORD.set(record);
-    if ENDING.try_with(|_| ()).is_err() {
+    let take = |ending: &Ending| {
+        // SAFETY: records are never freed.
+        let record = unsafe { ending.0.get().as_ref() }.unwrap_or_else(|| DOMAIN.register());
+        ending.0.set(record);
+        record
+    };
+    let record = ENDING.try_with(take).unwrap_or_else(|_| {
         // The thread-local values are being dropped, so the last guard gives the record back.
+        let record = DOMAIN.register();
         let _ = record.end();
-    }
+        record
+    });
+    RECORD.set(record);
     record
 }
 
