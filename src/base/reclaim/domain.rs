@@ -458,7 +458,7 @@ mod broken {
             });
         }
 
-        /// Returns whether more than [`MANY`] batches wait, and whether the flag says so.
+        /// Returns whether more than [`MANY`] batches wait, and whether the flag is set.
         pub(in super::super) fn backlog(&self) -> (bool, bool) {
             let flag = self.now.load(Ordering::Relaxed) & BACKLOG != 0;
             (self.batches.load(Ordering::Relaxed) > MANY, flag)
