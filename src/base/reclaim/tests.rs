@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::mpsc::channel;
 
-use super::domain::{BATCH, Domain, FREED, MANY};
+use super::domain::{BATCH, Domain, FREED, MANY, SHARED};
 use super::*;
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 
@@ -111,11 +111,11 @@ fn one_call_frees_a_bounded_number_of_items() {
     assert!(most <= FREED * BATCH, "{most} items in one call");
 }
 
-#[test]
-fn one_call_frees_many_small_batches() {
-    let (domain, freed) = (Box::leak(Box::new(Domain::new())), counter());
+/// A domain of the test's own, in which threads begin, retire one item, and end.
+fn domain_with(threads: usize, freed: &'static AtomicUsize) -> &'static Domain {
+    let domain: &Domain = Box::leak(Box::new(Domain::new()));
     domain.choose(|| false);
-    for _ in 0..10 * BATCH {
+    for _ in 0..threads {
         let record = domain.register();
         let _ = domain.pin(record);
         let retired = Retired::new(std::ptr::from_ref(freed).cast_mut(), 1, count);
@@ -123,11 +123,33 @@ fn one_call_frees_many_small_batches() {
         let _ = domain.unpin(record);
         domain.leave(record);
     }
+    domain
+}
+
+fn collect(domain: &Domain) {
     let record = domain.register();
+    let _ = domain.pin(record);
+    domain.collect(record, &pin());
+    let _ = domain.unpin(record);
+    domain.leave(record);
+}
+
+#[test]
+fn one_call_frees_many_small_batches() {
+    let freed = counter();
+    let domain = domain_with(10 * BATCH, freed);
     for expected in [0, FREED * BATCH, 2 * FREED * BATCH, 10 * BATCH] {
-        let _ = domain.pin(record);
-        domain.collect(record, &pin());
-        let _ = domain.unpin(record);
+        collect(domain);
+        assert_eq!(freed.load(Relaxed), expected);
+    }
+}
+
+#[test]
+fn several_batches_share_a_barrier() {
+    for (batches, expected) in [(SHARED - 1, 0), (SHARED, SHARED)] {
+        let freed = counter();
+        let domain = domain_with(batches, freed);
+        (0..3).for_each(|_| collect(domain));
         assert_eq!(freed.load(Relaxed), expected);
     }
 }
