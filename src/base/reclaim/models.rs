@@ -5,12 +5,12 @@
 
 use super::domain::{Domain, MANY, Record};
 use super::*;
-use crate::base::sync::modelled::cell::UnsafeCell as Watched;
+use crate::base::sync::modelled::cell;
 use crate::base::sync::{Arc, AtomicPtr, AtomicUsize, Ordering, explore_long, thread};
 
 /// A cell that readers find as long as it is published.
 struct Item {
-    value: Watched<u32>,
+    value: cell::UnsafeCell<u32>,
     freed: AtomicUsize,
 }
 
@@ -35,7 +35,7 @@ unsafe fn free(item: *mut Item, _: usize, _: &Guard) {
 
 impl World {
     fn new(has_barrier: bool) -> Arc<Self> {
-        let item = || Item { value: Watched::new(0), freed: AtomicUsize::new(0) };
+        let item = || Item { value: cell::UnsafeCell::new(0), freed: AtomicUsize::new(0) };
         let world = Self {
             domain: Domain::new(),
             items: [item(), item()],

@@ -17,7 +17,15 @@ const STRIPES: usize = if cfg!(tollgate_loom) { 1 } else { 16 };
 /// answer.
 ///
 /// The first call of [`Stripes::own`] creates the stripes, because most of many rules count nothing.
-pub(crate) struct Stripes<const N: usize>(Lazy<[CachePadded<[AtomicU64; N]>; STRIPES]>);
+pub(crate) struct Stripes<const N: usize>(Lazy<[Stripe<N>; STRIPES]>);
+
+type Stripe<const N: usize> = CachePadded<[AtomicU64; N]>;
+
+/// The current thread's stripe.
+#[inline(always)]
+fn own<const N: usize>(stripes: &[Stripe<N>; STRIPES]) -> &[AtomicU64; N] {
+    &stripes[thread_number() % stripes.len()]
+}
 
 impl<const N: usize> Default for Stripes<N> {
     fn default() -> Self {
@@ -29,7 +37,7 @@ impl<const N: usize> Stripes<N> {
     /// Returns the current thread's counters, if they exist.
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<&[AtomicU64; N]> {
-        Some(&self.0.get()?[thread_number() % STRIPES])
+        self.0.get().map(own)
     }
 
     /// Returns the current thread's counters.
@@ -43,7 +51,7 @@ impl<const N: usize> Stripes<N> {
     fn make(&self) -> &[AtomicU64; N] {
         let zeros = || from_fn(|_| CachePadded::new(from_fn(|_| AtomicU64::new(0))));
         let Ok(stripes) = self.0.get_or_make(|| Ok::<_, Infallible>(zeros()));
-        &stripes[thread_number() % STRIPES]
+        own(stripes)
     }
 
     /// Returns the sum of a counter over all stripes. The sum wraps on overflow.
