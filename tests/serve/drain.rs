@@ -127,8 +127,14 @@ fn second_signal_ends_at_once() {
 /// terminal it took more than five seconds, and showed nothing.
 #[test]
 fn interrupt_ends_without_drain() {
+    let log = end_beside_idle_connections("--drain 1h --drain-deadline 1h", "INT");
+    assert!(log.contains("another Ctrl+C ends at once"), "{log}");
+}
+
+/// Ends a server that has idle connections, and returns its log.
+fn end_beside_idle_connections(flags: &str, signal: &str) -> String {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--drain 1h --drain-deadline 1h");
+    let mut server = Server::start(&[&place.rules()], flags);
     block_on(async {
         // One has answered, two have sent nothing at all.
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
@@ -136,11 +142,11 @@ fn interrupt_ends_without_drain() {
         let _silent = TcpStream::connect(server.address("grpc")).await.unwrap();
         let _other = TcpStream::connect(server.address("http")).await.unwrap();
         sleep(Duration::from_millis(50)).await;
-        server.signal("INT");
+        server.signal(signal);
         let (code, log) = tokio::task::spawn_blocking(move || (server.wait(), server.log())).await.unwrap();
-        assert_eq!(code, 0);
-        assert!(log.contains("another Ctrl+C ends at once"), "{log}");
-    });
+        assert_eq!(code, 0, "{log}");
+        log
+    })
 }
 
 #[test]
@@ -178,19 +184,7 @@ fn second_interrupt_ends_at_once() {
 
 #[test]
 fn idle_connections_do_not_delay_the_end() {
-    let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--drain-deadline 1h");
-    block_on(async {
-        // One has answered, one has sent nothing at all.
-        let mut grpc = Grpc::connect(&server.address("grpc")).await;
-        grpc.ok(LIMIT, &bytes(ASK)).await;
-        let _silent = TcpStream::connect(server.address("grpc")).await.unwrap();
-        let _other = TcpStream::connect(server.address("http")).await.unwrap();
-        sleep(Duration::from_millis(50)).await;
-        server.signal("TERM");
-        let code = tokio::task::spawn_blocking(move || server.wait()).await.unwrap();
-        assert_eq!(code, 0);
-    });
+    end_beside_idle_connections("--drain-deadline 1h", "TERM");
 }
 
 #[test]

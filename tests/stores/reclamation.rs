@@ -3,6 +3,7 @@
 //! freed keys, until the stack overflowed.
 
 use std::cell::RefCell;
+use std::hash::Hash;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
@@ -39,22 +40,41 @@ fn visitor_ends(keys: u64) {
 fn visitor_ends_once(keys: u64) {
     let limiter = limiter();
     assert!(limiter.check(&u64::MAX).is_allowed());
+    let end = visitor(&limiter, || ());
+    churn(&limiter, keys);
+    end();
+    // A thread that never removed a key, and ends, after keys have waited.
+    on_small_stack(move || assert!(limiter.check(&0).is_allowed()));
+}
+
+/// Starts a thread that calls `begin` and then visits all keys. Returns when the thread waits at a key. The returned
+/// function lets it go on, and waits for its end.
+fn visitor<K>(
+    limiter: &Arc<RateLimiter<Keyed<K, Gcra>>>,
+    begin: impl FnOnce() + Send + 'static,
+) -> impl FnOnce()
+where
+    K: Hash + Eq + Send + Sync + 'static,
+{
     let (visits, visited) = channel();
-    let (go, gone) = channel();
-    let visiting = Arc::clone(&limiter);
+    let (go, gone) = channel::<()>();
+    let limiter = Arc::clone(limiter);
     let visit = move || {
-        visiting.for_each(|_, _| {
-            visits.send(()).unwrap();
-            gone.recv().unwrap();
+        begin();
+        let mut first = Some((visits, gone));
+        limiter.for_each(|_, _| {
+            if let Some((visits, gone)) = first.take() {
+                visits.send(()).unwrap();
+                gone.recv().unwrap();
+            }
         });
     };
     let visitor = Builder::new().stack_size(256 << 10).spawn(visit).unwrap();
     visited.recv().unwrap();
-    churn(&limiter, keys);
-    go.send(()).unwrap();
-    visitor.join().unwrap();
-    // A thread that never removed a key, and ends, after keys have waited.
-    on_small_stack(move || assert!(limiter.check(&0).is_allowed()));
+    move || {
+        go.send(()).unwrap();
+        visitor.join().unwrap();
+    }
 }
 
 /// A thread-local value whose destructor checks and removes keys. Each thread drops it late.
@@ -70,29 +90,16 @@ fn destructor_checks(keys: u64) {
 
     let limiter = limiter();
     for registers_first in [false, true] {
-        let (visits, visited) = channel();
-        let (go, gone) = channel();
-        let (visiting, ending) = (Arc::clone(&limiter), Arc::clone(&limiter));
         assert!(limiter.check(&(u64::MAX - 2)).is_allowed());
-        let work = move || {
-            let last = Last(ending, u64::MAX - u64::from(registers_first));
+        let ending = Arc::clone(&limiter);
+        let end = visitor(&limiter, move || {
             if registers_first {
-                assert!(visiting.contains(&(u64::MAX - 2)));
+                assert!(ending.contains(&(u64::MAX - 2)));
             }
-            LAST.set(Some(last));
-            let mut visits = Some(visits);
-            visiting.for_each(|_, _| {
-                if let Some(visits) = visits.take() {
-                    visits.send(()).unwrap();
-                    gone.recv().unwrap();
-                }
-            });
-        };
-        let thread = Builder::new().stack_size(256 << 10).spawn(work).unwrap();
-        visited.recv().unwrap();
+            LAST.set(Some(Last(ending, u64::MAX - u64::from(registers_first))));
+        });
         churn(&limiter, keys);
-        go.send(()).unwrap();
-        thread.join().unwrap();
+        end();
         assert!(limiter.remove(&(u64::MAX - 2)));
     }
 }
@@ -114,24 +121,13 @@ fn key_drop_checks(keys: u64) {
 
     let limiter: Arc<RateLimiter<Keyed<Key, Gcra>>> =
         Arc::new(RateLimiter::keyed(Gcra::new(Quota::per_hour(1))));
-    let (visits, visited) = channel();
-    let (go, gone) = channel();
-    let visiting = Arc::clone(&limiter);
     assert!(limiter.check(&Key(u64::MAX)).is_allowed());
-    let visit = move || {
-        visiting.for_each(|_, _| {
-            visits.send(()).unwrap();
-            gone.recv().unwrap();
-        });
-    };
-    let visitor = Builder::new().stack_size(256 << 10).spawn(visit).unwrap();
-    visited.recv().unwrap();
+    let end = visitor(&limiter, || ());
     for key in (0..keys).map(Key) {
         assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
     }
     let _ = OTHER.set(RateLimiter::keyed(Gcra::new(Quota::per_hour(1))));
-    go.send(()).unwrap();
-    visitor.join().unwrap();
+    end();
     on_small_stack(move || {
         for key in (0..keys).map(Key) {
             assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
