@@ -167,6 +167,7 @@ fn time_of_step(step: u64) -> Timestamp {
 
 #[test]
 fn keyed_limiter_allocates_for_new_keys_only() {
+    let _alone = crate::alone();
     let keys: Vec<String> = (0..64).map(|key| format!("client number {key}")).collect();
     for kind in ALL {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -204,6 +205,7 @@ fn keyed_limiter_allocates_for_new_keys_only() {
 
 #[test]
 fn batch_allocates_only_callers_vector() {
+    let _alone = crate::alone();
     let keys: Vec<String> = (0..64).map(|key| format!("client number {key}")).collect();
     for kind in ALL {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));

@@ -12,6 +12,12 @@ mod rules;
 #[cfg(feature = "tower")]
 mod tower;
 
+/// For tests that remove many keys, and for tests whose keyed checks must not free the keys of other tests.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[test]
 fn counting_allocator_counts() {
     assert_eq!(counting::allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);

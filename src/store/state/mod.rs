@@ -196,6 +196,11 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         Self { head: AtomicU64::new(0), tail: T::zeroed(tail_len), death: PhantomData }
     }
 
+    /// The bytes of the tail, which may be an allocation of its own.
+    pub(crate) fn tail_bytes(&self) -> usize {
+        size_of_val(self.tail.words())
+    }
+
     #[inline]
     fn read(&self, index: usize) -> u64 {
         // Ordering: Acquire, see the module docs.

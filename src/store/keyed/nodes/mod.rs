@@ -408,18 +408,17 @@ impl<K, T> Nodes<K, T> {
         NewNode { directory: &self.directory, number, guard }
     }
 
-    /// Returns the node of this number to its segment.
+    /// Returns the node of this number to its segment. The node keeps this number of bytes elsewhere.
     ///
     /// # Safety
     /// As for [`Nodes::get`]. In addition, no thread that pins from now on can find the number in an index, and this is
     /// called only once for the number.
-    pub(super) unsafe fn retire(&self, number: u64, guard: &Guard) {
+    pub(super) unsafe fn retire(&self, number: u64, elsewhere: usize, guard: &Guard) {
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let part = number as usize;
+        let bytes = size_of::<KeyNode<K, T>>().saturating_add(elsewhere);
         // SAFETY: a block with a node is not closed, and it keeps the directory alive. The caller guarantees the rest.
-        unsafe {
-            guard.retire(Arc::as_ptr(&self.directory).cast_mut(), part, size_of::<KeyNode<K, T>>(), free);
-        }
+        unsafe { guard.retire(Arc::as_ptr(&self.directory).cast_mut(), part, bytes, free) };
     }
 
     /// Writes a node into memory.

@@ -447,7 +447,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             self.rebuild(shard, (index, lines), guard);
         }
         // SAFETY: found under the guard. No current or later index has the number. Only one thread killed the node.
-        unsafe { self.nodes.retire(number(word), guard) };
+        unsafe { self.nodes.retire(number(word), held.node.state.tail_bytes(), guard) };
     }
 
     /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
