@@ -135,8 +135,8 @@ fn loads_of_many_rules_do_not_grow() {
     }
 }
 
-/// A keyed store frees its nodes late, when other keys are removed. Removes so many small keys that only some of them
-/// wait.
+/// A keyed store frees its nodes late, when other keys are removed. This function removes many small keys, so that only
+/// some of them wait.
 fn free_what_waits() {
     let other = tollgate::RateLimiter::keyed(tollgate::Gcra::new(tollgate::Quota::per_hour(1)));
     for key in 0..20_000_u64 {
