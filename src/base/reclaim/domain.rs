@@ -247,7 +247,7 @@ impl Domain {
     #[cold]
     fn publish_rarely(&self, record: &Record, now: u64) -> bool {
         // Ordering: AcqRel. Together with the fence it is a full fence between the record and the pointers read later. It
-        // pairs with `full_fence` in `group`.
+        // pairs with `full_fence` in `is_ripe`.
         record.pinned.swap(now, Ordering::AcqRel);
         fence_after_rmw();
         now & BACKLOG != 0 && Self::helps(record)

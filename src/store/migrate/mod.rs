@@ -375,13 +375,13 @@ impl<S: Migrate> Generation<S> {
             at_ns = at_ns.saturating_add(debts.paid_in_ns(at_ns, beyond));
             before = peek(CheckTime::from_ns(at_ns));
         }
-        let owed = past.carry.owed(debts.owed(&before), before.limit(), self.held.store.debts().burst());
-        let debt = (before.owed_as_of_ns(), owed);
-        if debt.1 > 0 {
-            self.held.latest.cover(debt.0);
-            self.owes(debt.1, self.held.store.debts().burst());
+        let (as_of_ns, burst) = (before.owed_as_of_ns(), self.held.store.debts().burst());
+        let owed = past.carry.owed(debts.owed(&before), before.limit(), burst);
+        if owed > 0 {
+            self.held.latest.cover(as_of_ns);
+            self.owes(owed, burst);
         }
-        debt
+        (as_of_ns, owed)
     }
 
     /// Takes over the debts of all keys, if the old store can list them. After that, the past is not needed any more.
