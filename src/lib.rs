@@ -291,8 +291,8 @@ pub mod design {
 }
 
 pub use algorithm::{
-    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing,
-    SlidingLog, SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
+    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, Limit, LimitKind,
+    MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
 };
 pub use base::clock::{Clock, ManualClock, Timestamp};
 #[cfg(feature = "std")]

@@ -61,7 +61,6 @@ enum Start {
 }
 
 /// When units return.
-#[allow(dead_code, reason = "only some features need it")]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Returns {
     Continuously,
@@ -173,7 +172,6 @@ impl Batch {
     }
 
     /// Returns a quota of `batch` units per period with the capacity as its burst, and when the units return.
-    #[allow(dead_code, reason = "only some features need it")]
     pub(super) fn quota(&self) -> (Quota, Returns) {
         let returns = match self.start {
             Start::FirstUse { .. } => Returns::FromFirstUse,

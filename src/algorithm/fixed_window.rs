@@ -46,7 +46,7 @@ impl FixedWindow {
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
-        Self { batch: or_panic(Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false)) }
+        or_panic(Self::aligned(&quota))
     }
 
     /// Creates windows like [`FixedWindow::new`].
@@ -55,7 +55,7 @@ impl FixedWindow {
     /// Returns an error if a 64-bit word has no room for both the limit and the index of the window. Rates up to about
     /// half a unit per nanosecond fit (a quarter in the worst case). The error states the maximum.
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
-        Ok(Self { batch: Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false)? })
+        Ok(Self::aligned(&quota)?)
     }
 
     /// Creates separate windows for each key. A window begins at the first admission after the key's previous window
@@ -66,7 +66,7 @@ impl FixedWindow {
     #[must_use]
     #[track_caller]
     pub const fn from_first_use(quota: Quota) -> Self {
-        Self { batch: or_panic(Batch::from_first_use(NAME, &quota, [quota.limit(), ALL])) }
+        or_panic(Self::first_use(&quota))
     }
 
     /// Creates windows like [`FixedWindow::from_first_use`].
@@ -74,12 +74,24 @@ impl FixedWindow {
     /// # Errors
     /// Returns an error if the limit is above 2³² − 2.
     pub fn try_from_first_use(quota: Quota) -> Result<Self, QuotaError> {
-        Ok(Self { batch: Batch::from_first_use(NAME, &quota, [quota.limit(), ALL])? })
+        Ok(Self::first_use(&quota)?)
     }
-}
 
-#[allow(dead_code, reason = "only some features need it")]
-impl FixedWindow {
+    pub(super) const fn aligned(quota: &Quota) -> Result<Self, Reason> {
+        Self::of(Batch::aligned(NAME, quota, [quota.limit(), ALL], 0, false))
+    }
+
+    pub(super) const fn first_use(quota: &Quota) -> Result<Self, Reason> {
+        Self::of(Batch::from_first_use(NAME, quota, [quota.limit(), ALL]))
+    }
+
+    const fn of(batch: Result<Batch, Reason>) -> Result<Self, Reason> {
+        match batch {
+            Ok(batch) => Ok(Self { batch }),
+            Err(reason) => Err(reason),
+        }
+    }
+
     /// Returns the quota, and when the units return.
     pub(crate) fn quota(&self) -> (Quota, super::batch::Returns) {
         self.batch.quota()

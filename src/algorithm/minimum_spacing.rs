@@ -48,7 +48,6 @@ impl MinimumSpacing {
     }
 
     /// Returns the spacing.
-    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) const fn spacing(&self) -> Duration {
         Duration::from_nanos(self.spacing_ns)
     }

@@ -8,7 +8,7 @@
 //! | `sliding_log` | units ever admitted; their times | its own |
 //! | `minimum_spacing` | last admission | its own |
 //!
-//! `step` is the interface to the stores; read it first. `compact` has forms of some of these algorithms for the
+//! `step` is the interface to the stores; read it first. `limit` chooses an algorithm at run time. `compact` has forms of some of these algorithms for the
 //! compact store, whose states have 40 bits.
 
 mod batch;
@@ -18,6 +18,7 @@ mod fixed_window;
 mod gcra;
 mod leaky_bucket_meter;
 mod leaky_bucket_queue;
+mod limit;
 mod minimum_spacing;
 mod pace;
 mod sliding_log;
@@ -34,6 +35,7 @@ pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;
 pub use self::leaky_bucket_meter::LeakyBucketMeter;
 pub use self::leaky_bucket_queue::LeakyBucketQueue;
+pub use self::limit::{Limit, LimitKind};
 pub use self::minimum_spacing::MinimumSpacing;
 pub use self::sliding_log::SlidingLog;
 pub use self::sliding_window::SlidingWindow;

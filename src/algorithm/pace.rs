@@ -157,7 +157,6 @@ impl<const QUEUED: bool> Pace<QUEUED> {
     }
 
     /// Returns the quota of these ticks. Its rate is that of the quota from which they were made, rounded as they are.
-    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) fn quota(&self) -> Quota {
         let UnitRate { interval: Interval { num, den }, burst } = self.rate();
         Quota::stored(den, num, burst)

@@ -89,7 +89,7 @@ impl SlidingLog {
         Ok(Self::checked(&quota)?)
     }
 
-    const fn checked(quota: &Quota) -> Result<Self, Reason> {
+    pub(super) const fn checked(quota: &Quota) -> Result<Self, Reason> {
         let limit = quota.limit();
         if limit > Self::MAX_LIMIT {
             let max = Self::MAX_LIMIT;
@@ -99,7 +99,6 @@ impl SlidingLog {
     }
 
     /// Returns the quota.
-    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) const fn quota(&self) -> Quota {
         Quota::stored(self.limit, self.window_ns, self.limit)
     }

@@ -4,7 +4,7 @@ use super::counts::{WindowCounts, WindowView};
 use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, SlidingWord};
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::base::quota::{Quota, QuotaError, or_panic};
+use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 
 /// The sliding-window counter: estimates the last period's count from two aligned windows. The burst is ignored.
@@ -52,8 +52,7 @@ impl SlidingWindow {
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
-        let counts = or_panic(WindowCounts::new(NAME, quota.limit(), quota.period_ns(), 1));
-        Self { counts, strict: false }
+        or_panic(Self::checked(&quota))
     }
 
     /// Creates a counter like [`SlidingWindow::new`].
@@ -62,7 +61,14 @@ impl SlidingWindow {
     /// Returns an error if a 64-bit word has no room for both the limit and the index of the window. Rates up to about
     /// half a unit per nanosecond fit (a quarter in the worst case). The error states the maximum.
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
-        Ok(Self { counts: WindowCounts::new(NAME, quota.limit(), quota.period_ns(), 1)?, strict: false })
+        Ok(Self::checked(&quota)?)
+    }
+
+    pub(super) const fn checked(quota: &Quota) -> Result<Self, Reason> {
+        match WindowCounts::new(NAME, quota.limit(), quota.period_ns(), 1) {
+            Ok(counts) => Ok(Self { counts, strict: false }),
+            Err(reason) => Err(reason),
+        }
     }
 
     /// Returns this counter with the weighted count rounded up instead of down, so a request needs room for its whole
@@ -73,7 +79,6 @@ impl SlidingWindow {
     }
 }
 
-#[allow(dead_code, reason = "only some features need it")]
 impl SlidingWindow {
     /// Returns the quota, and whether the window is strict.
     pub(crate) const fn quota(&self) -> (Quota, bool) {

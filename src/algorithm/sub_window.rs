@@ -69,7 +69,7 @@ impl SubWindow {
         Ok(Self::checked(&quota, parts)?)
     }
 
-    const fn checked(quota: &Quota, parts: u32) -> Result<Self, Reason> {
+    pub(super) const fn checked(quota: &Quota, parts: u32) -> Result<Self, Reason> {
         if parts == 0 {
             return Err(Reason::ZeroParts);
         }
@@ -91,7 +91,6 @@ impl SubWindow {
     }
 
     /// Returns the quota, the number of parts, and whether the counter is strict.
-    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) const fn quota(&self) -> (Quota, u32, bool) {
         let limit = self.counts.limit;
         (Quota::stored(limit, self.period_ns, limit), self.parts, self.counts.history == self.parts)

@@ -150,7 +150,6 @@ impl TokenBucket {
     }
 
     /// Returns the quota, and when the units return.
-    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) fn quota(&self) -> (Quota, Returns) {
         match &self.refill {
             Refill::Greedy(pace) => (pace.quota(), Returns::Continuously),
@@ -158,11 +157,11 @@ impl TokenBucket {
         }
     }
 
-    const fn from_first_use(quota: &Quota) -> Result<Self, Reason> {
+    pub(super) const fn from_first_use(quota: &Quota) -> Result<Self, Reason> {
         Self::of(Batch::from_first_use(NAME, quota, [quota.burst_size(), quota.limit()]))
     }
 
-    const fn in_batches(quota: &Quota, at: Timestamp, adaptive: bool) -> Result<Self, Reason> {
+    pub(super) const fn in_batches(quota: &Quota, at: Timestamp, adaptive: bool) -> Result<Self, Reason> {
         let units = [quota.burst_size(), quota.limit()];
         Self::of(Batch::aligned(NAME, quota, units, at.as_nanos(), adaptive))
     }

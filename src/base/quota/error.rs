@@ -18,6 +18,14 @@ use core::fmt;
 pub struct QuotaError {
     reason: Reason,
     text: Option<Box<str>>,
+    form: TextForm,
+}
+
+/// The form that a text should have had.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum TextForm {
+    Quota,
+    Limit,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -160,19 +168,19 @@ impl QuotaError {
 
     /// Creates an error with the caller's own text.
     pub(crate) fn worded(text: String) -> Self {
-        Self { reason: Reason::Worded, text: Some(text.into()) }
+        Self { reason: Reason::Worded, text: Some(text.into()), form: TextForm::Quota }
     }
 
-    pub(crate) fn in_text(reason: Reason, text: &str) -> Self {
+    pub(crate) fn in_text(reason: Reason, text: &str, form: TextForm) -> Self {
         // The text may come from a file and have any length. The error message shows only a readable part.
         let cut: String = text.chars().take(80).collect();
-        Self { reason, text: Some(cut.into()) }
+        Self { reason, text: Some(cut.into()), form }
     }
 }
 
 impl From<Reason> for QuotaError {
     fn from(reason: Reason) -> Self {
-        Self { reason, text: None }
+        Self { reason, text: None, form: TextForm::Quota }
     }
 }
 
@@ -255,10 +263,16 @@ impl fmt::Display for QuotaError {
                 write!(f, "a number, or the period in nanoseconds, is above {}", u64::MAX)?;
             }
         }
-        if self.text.is_some() {
-            write!(f, "; write LIMIT/PERIOD [burst N], as in 100/60s, 5/min burst 20 or 1000/h")?;
+        if self.text.is_none() {
+            return Ok(());
         }
-        Ok(())
+        f.write_str(match self.form {
+            TextForm::Quota => "; write LIMIT/PERIOD [burst N], as in 100/60s, 5/min burst 20 or 1000/h",
+            TextForm::Limit => {
+                "; write [ALGORITHM] LIMIT/PERIOD [burst N], as in 100/min burst 20, sliding-log 3/10s or \
+                 sub-window(60, strict) 500/h"
+            }
+        })
     }
 }
 

@@ -6,7 +6,8 @@ mod text;
 use core::time::Duration;
 
 pub use self::error::QuotaError;
-pub(crate) use self::error::{Reason, or_panic};
+pub(crate) use self::error::{Reason, TextForm, or_panic};
+pub(crate) use self::text::{PeriodText, parse_period};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
@@ -78,7 +79,6 @@ impl Quota {
 
     /// Creates a quota from the numbers of an algorithm that was made from a quota. If no quota has these numbers, for
     /// example because a spacing is zero or longer than 292 years, the nearest possible period is taken.
-    #[allow(dead_code, reason = "only some features need it")]
     pub(crate) const fn stored(limit: u64, period_ns: u64, burst: u64) -> Self {
         match Self::checked(limit, period_ns, burst) {
             Ok(quota) => quota,
@@ -181,6 +181,11 @@ impl Quota {
     #[must_use]
     pub const fn burst_size(&self) -> u64 {
         self.burst
+    }
+
+    /// Returns the quota with its limit as its burst.
+    pub(crate) const fn without_burst(self) -> Self {
+        Self { burst: self.limit, ..self }
     }
 
     /// Returns the period in nanoseconds, at least 1.

@@ -10,7 +10,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::{NANOS_PER_SEC, Quota, QuotaError, Reason};
+use super::{NANOS_PER_SEC, Quota, QuotaError, Reason, TextForm};
 
 /// Unit names and lengths in nanoseconds, longest units first. `Display` prints the first name of a unit.
 const UNITS: [(&[&str], u64); 7] = [
@@ -26,15 +26,9 @@ const UNITS: [(&[&str], u64); 7] = [
 impl fmt::Display for Quota {
     /// Writes the shortest text that parses back to the same quota.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The last unit is the nanosecond, which divides every period.
-        for (names, unit_ns) in UNITS {
-            if self.period_ns.is_multiple_of(unit_ns) {
-                match self.period_ns / unit_ns {
-                    1 => write!(f, "{}/{}", self.limit, names[0])?,
-                    count => write!(f, "{}/{count}{}", self.limit, names[0])?,
-                }
-                break;
-            }
+        match in_units(self.period_ns) {
+            (1, unit) => write!(f, "{}/{unit}", self.limit)?,
+            (count, unit) => write!(f, "{}/{count}{unit}", self.limit)?,
         }
         if self.burst != self.limit {
             write!(f, " burst {}", self.burst)?;
@@ -52,32 +46,58 @@ impl FromStr for Quota {
     /// Returns an error if the text has another form, a number is above `u64::MAX`, or the quota is not valid (see
     /// [`Quota`]).
     fn from_str(text: &str) -> Result<Self, QuotaError> {
-        parse(text).map_err(|reason| QuotaError::in_text(reason, text))
+        Self::parse(text).map_err(|reason| QuotaError::in_text(reason, text, TextForm::Quota))
     }
 }
 
-fn parse(text: &str) -> Result<Quota, Reason> {
-    let (limit, rest) = text
-        .split_once('/')
-        .ok_or(Reason::Syntax { expected: "a \"/\" between the limit and the period" })?;
-    let limit = number(limit.trim(), "a whole number of units before the \"/\"")?;
-    let (period, burst) = match rest.split_once("burst") {
-        Some((period, burst)) => {
-            (period, Some(number(burst.trim(), "a whole number of units after \"burst\"")?))
-        }
-        None => (rest, None),
-    };
-    Quota::checked(limit, period_ns(period.trim())?, burst.unwrap_or(limit))
+impl Quota {
+    pub(crate) fn parse(text: &str) -> Result<Self, Reason> {
+        let (limit, rest) = text
+            .split_once('/')
+            .ok_or(Reason::Syntax { expected: "a \"/\" between the limit and the period" })?;
+        let limit = number(limit.trim(), "a whole number of units before the \"/\"")?;
+        let (period, burst) = match rest.split_once("burst") {
+            Some((period, burst)) => {
+                (period, Some(number(burst.trim(), "a whole number of units after \"burst\"")?))
+            }
+            None => (rest, None),
+        };
+        let period_ns =
+            period_in(period.trim(), "a period such as 60s, min, 100ms, 12h or 7d after the \"/\"")?;
+        Self::checked(limit, period_ns, burst.unwrap_or(limit))
+    }
 }
 
-fn period_ns(text: &str) -> Result<u64, Reason> {
+/// A time in nanoseconds, written in the largest unit that gives a whole number: `250ms`.
+pub(crate) struct PeriodText(pub(crate) u64);
+
+impl fmt::Display for PeriodText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = if self.0 == 0 { (0, "s") } else { in_units(self.0) };
+        write!(f, "{count}{unit}")
+    }
+}
+
+/// Parses a period without a quota, such as `250ms`, into nanoseconds.
+pub(crate) fn parse_period(text: &str) -> Result<u64, Reason> {
+    period_in(text, "a period such as 250ms, 10s or 8h")
+}
+
+/// Returns the period as a number of the largest unit that divides it.
+fn in_units(period_ns: u64) -> (u64, &'static str) {
+    // The last unit is the nanosecond, which divides every period.
+    let unit = UNITS.into_iter().find(|(_, unit_ns)| period_ns.is_multiple_of(*unit_ns));
+    unit.map_or((period_ns, "ns"), |(names, unit_ns)| (period_ns / unit_ns, names[0]))
+}
+
+fn period_in(text: &str, expected: &'static str) -> Result<u64, Reason> {
     let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '_')).unwrap_or(text.len());
     let (count, unit) = text.split_at(digits);
     let unit = unit.trim_start();
     let unit_ns = UNITS
         .into_iter()
         .find_map(|(names, unit_ns)| names.contains(&unit).then_some(unit_ns))
-        .ok_or(Reason::Syntax { expected: "a period such as 60s, min, 100ms, 12h or 7d after the \"/\"" })?;
+        .ok_or(Reason::Syntax { expected })?;
     let count = if count.is_empty() { 1 } else { number(count, "a whole number before the unit")? };
     count.checked_mul(unit_ns).ok_or(Reason::NumberTooLarge)
 }

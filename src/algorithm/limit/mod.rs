@@ -1,0 +1,291 @@
+//! A limit that is chosen at run time: an algorithm with its quota, as a value.
+
+mod kind;
+mod text;
+
+use core::time::Duration;
+
+pub use self::kind::LimitKind;
+use super::batch::Returns;
+use super::{
+    FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing, SlidingLog, SlidingWindow,
+    SubWindow, TokenBucket,
+};
+use crate::base::clock::{Timestamp, saturating_nanos};
+use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
+
+/// An algorithm and its quota, chosen at run time.
+///
+/// A limit can come from a file, from the command line or from a message, because it reads and writes text. Every
+/// algorithm of the crate converts into a limit. The methods that take a limit also take the algorithm.
+///
+/// # Text
+/// A text is a quota (see [`Quota`]), with the name of the algorithm before it. Without a name, it is GCRA.
+///
+/// | text | algorithm |
+/// |---|---|
+/// | `100/min burst 20`, `gcra 100/min burst 20` | [`Gcra`] |
+/// | `token-bucket 100/min burst 20` | [`TokenBucket::new`] |
+/// | `token-bucket(interval) 3/10min burst 5` | [`TokenBucket::interval`] |
+/// | `token-bucket(aligned) 400/h`, `token-bucket(aligned, at 8h) 400/d` | [`TokenBucket::aligned`]; `at` is the time from the clock's origin, the Unix epoch, to any refill |
+/// | `token-bucket(aligned, adaptive) 400/h` | [`TokenBucket::aligned_adaptive`]; `at` can stand before `adaptive` |
+/// | `leaky-bucket 10/s`, `leaky-bucket(queue) 10/s burst 3` | [`LeakyBucketMeter`], [`LeakyBucketQueue`] |
+/// | `fixed-window 100/min`, `fixed-window(first-use) 100/min` | [`FixedWindow::new`], [`FixedWindow::from_first_use`] |
+/// | `sliding-window 100/min`, `sliding-window(strict) 100/min` | [`SlidingWindow`] |
+/// | `sub-window(60) 500/h`, `sub-window(60, strict) 500/h` | [`SubWindow`]; without a number it has 60 parts |
+/// | `sliding-log 3/10s` | [`SlidingLog`] |
+/// | `minimum-spacing 250ms` | [`MinimumSpacing`] |
+///
+/// [`Display`](core::fmt::Display) writes the shortest such text, and [`FromStr`](core::str::FromStr) reads the same
+/// limit from it.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Gcra, Limit, LimitKind, Quota, SubWindow};
+///
+/// let limit: Limit = "100/min burst 20".parse()?;
+/// assert_eq!(limit.kind(), LimitKind::Gcra);
+/// assert_eq!(limit.quota(), Quota::per_minute(100).burst(20));
+///
+/// let hourly = Limit::from(SubWindow::new(Quota::per_hour(500), 60).strict());
+/// assert_eq!(hourly.to_string(), "sub-window(60, strict) 500/h");
+/// assert_eq!(hourly.to_string().parse::<Limit>()?, hourly);
+///
+/// let error = "sliding-log 3/10s burst 5".parse::<Limit>().unwrap_err();
+/// assert!(error.to_string().contains("no burst"));
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+/// # Complexity
+/// O(1) for all methods; parsing is linear in the length of the text.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Limit {
+    kind: LimitKind,
+    quota: Quota,
+}
+
+impl Limit {
+    /// Creates a limit for the generic cell rate algorithm: see [`Gcra`]. Accepts every quota.
+    #[must_use]
+    pub const fn gcra(quota: Quota) -> Self {
+        Self { kind: LimitKind::Gcra, quota }
+    }
+
+    /// Creates a limit for a token bucket that refills continuously: see [`TokenBucket`]. Accepts every quota.
+    #[must_use]
+    pub const fn token_bucket(quota: Quota) -> Self {
+        Self { kind: LimitKind::TokenBucket, quota }
+    }
+
+    /// Creates a limit for a fixed window that is aligned to the Unix epoch: see [`FixedWindow`].
+    ///
+    /// # Panics
+    /// Panics if the algorithm cannot hold the quota; in a constant, at compile time. [`Limit::try_new`] returns the
+    /// error instead.
+    #[must_use]
+    #[track_caller]
+    pub const fn fixed_window(quota: Quota) -> Self {
+        or_panic(Self::checked(LimitKind::FixedWindow, quota))
+    }
+
+    /// Creates a limit for a sliding window of two counts: see [`SlidingWindow`].
+    ///
+    /// # Panics
+    /// The same as for [`Limit::fixed_window`].
+    #[must_use]
+    #[track_caller]
+    pub const fn sliding_window(quota: Quota) -> Self {
+        or_panic(Self::checked(LimitKind::SlidingWindow { strict: false }, quota))
+    }
+
+    /// Creates a limit from an algorithm and a quota.
+    ///
+    /// The limit drops what its algorithm does not use: window algorithms have no burst, so their quota's burst becomes
+    /// their limit. [`LimitKind::MinimumSpacing`] contains its spacing, so it ignores the quota.
+    ///
+    /// # Errors
+    /// Returns an error if the algorithm cannot hold the quota or the parameters. The error states the maximum.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Limit, LimitKind, Quota};
+    ///
+    /// let hourly = Limit::try_new(LimitKind::SubWindow { parts: 60, strict: true }, Quota::per_hour(500))?;
+    /// assert_eq!(hourly.most(), 500);
+    /// let error = Limit::try_new(LimitKind::SlidingLog, Quota::per_day(1_000_000)).unwrap_err();
+    /// assert!(error.to_string().contains("65536"));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn try_new(kind: LimitKind, quota: Quota) -> Result<Self, QuotaError> {
+        Ok(Self::checked(kind, quota)?)
+    }
+
+    /// Returns a limit of the same algorithm with another quota. Minimum spacing takes `period / limit`, rounded up to a
+    /// nanosecond, as its spacing.
+    ///
+    /// # Errors
+    /// Returns an error if the algorithm cannot hold the quota. The error states the maximum.
+    pub fn with_quota(&self, quota: Quota) -> Result<Self, QuotaError> {
+        match self.kind {
+            LimitKind::MinimumSpacing { .. } => Ok(MinimumSpacing::from(quota).into()),
+            kind => Self::try_new(kind, quota),
+        }
+    }
+
+    /// Makes a sliding window or a sub-window counter strict: see [`SlidingWindow::strict`] and [`SubWindow::strict`].
+    /// Other algorithms do not change.
+    #[must_use]
+    pub const fn strict(mut self) -> Self {
+        if let LimitKind::SlidingWindow { strict } | LimitKind::SubWindow { strict, .. } = &mut self.kind {
+            *strict = true;
+        }
+        self
+    }
+
+    /// Returns the algorithm, with its parameters.
+    #[must_use]
+    pub const fn kind(&self) -> LimitKind {
+        self.kind
+    }
+
+    /// Returns the quota, as it was given. For minimum spacing, it is one unit per spacing.
+    #[must_use]
+    pub const fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// Returns the largest cost that can be admitted at once: the burst, or the limit of a window. Minimum spacing admits
+    /// every cost.
+    #[must_use]
+    pub const fn most(&self) -> u64 {
+        match self.kind {
+            LimitKind::MinimumSpacing { .. } => u64::MAX,
+            kind if kind.has_burst() => self.quota.burst_size(),
+            _ => self.quota.limit(),
+        }
+    }
+
+    /// Returns the limit that stands for all limits with the same decisions.
+    #[must_use]
+    pub(crate) const fn canonical(self) -> Self {
+        let kind = match self.kind {
+            LimitKind::TokenBucket | LimitKind::LeakyBucketMeter => LimitKind::Gcra,
+            LimitKind::SubWindow { parts: 1, strict: false } => LimitKind::FixedWindow,
+            other => other,
+        };
+        Self { kind, ..self }
+    }
+
+    const fn checked(kind: LimitKind, quota: Quota) -> Result<Self, Reason> {
+        macro_rules! fits {
+            ($algorithm:expr) => {
+                match $algorithm {
+                    Ok(_) => {}
+                    Err(reason) => return Err(reason),
+                }
+            };
+        }
+        match kind {
+            LimitKind::Gcra
+            | LimitKind::TokenBucket
+            | LimitKind::LeakyBucketMeter
+            | LimitKind::LeakyBucketQueue => return Ok(Self { kind, quota }),
+            LimitKind::IntervalBucket => fits!(TokenBucket::from_first_use(&quota)),
+            LimitKind::AlignedBucket { at, adaptive } => {
+                fits!(TokenBucket::in_batches(&quota, at, adaptive));
+                let at = Timestamp::from_nanos(at.as_nanos() % quota.period_ns());
+                return Ok(Self { kind: LimitKind::AlignedBucket { at, adaptive }, quota });
+            }
+            LimitKind::FixedWindow => fits!(FixedWindow::aligned(&quota)),
+            LimitKind::FirstUseWindow => fits!(FixedWindow::first_use(&quota)),
+            LimitKind::SlidingWindow { .. } => fits!(SlidingWindow::checked(&quota)),
+            LimitKind::SubWindow { parts, .. } => fits!(SubWindow::checked(&quota, parts)),
+            LimitKind::SlidingLog => fits!(SlidingLog::checked(&quota)),
+            LimitKind::MinimumSpacing { spacing } => return Ok(Self::spacing(spacing)),
+        }
+        Ok(Self { kind, quota: if kind.has_burst() { quota } else { quota.without_burst() } })
+    }
+
+    const fn spacing(spacing: Duration) -> Self {
+        let spacing_ns = saturating_nanos(spacing);
+        let kind = LimitKind::MinimumSpacing { spacing: Duration::from_nanos(spacing_ns) };
+        Self { kind, quota: Quota::stored(1, spacing_ns, 1) }
+    }
+}
+
+/// The default algorithm, GCRA.
+impl From<Quota> for Limit {
+    fn from(quota: Quota) -> Self {
+        Self::gcra(quota)
+    }
+}
+
+/// The quota's numbers are those of the algorithm's words: `10/60s` becomes `1/6s burst 10`.
+impl From<Gcra> for Limit {
+    fn from(algorithm: Gcra) -> Self {
+        Self::gcra(algorithm.quota())
+    }
+}
+
+/// The quota's numbers are those of the algorithm's words, as for [`Gcra`].
+impl From<LeakyBucketMeter> for Limit {
+    fn from(algorithm: LeakyBucketMeter) -> Self {
+        Self { kind: LimitKind::LeakyBucketMeter, quota: algorithm.quota() }
+    }
+}
+
+/// The quota's numbers are those of the algorithm's words, as for [`Gcra`].
+impl From<LeakyBucketQueue> for Limit {
+    fn from(algorithm: LeakyBucketQueue) -> Self {
+        Self { kind: LimitKind::LeakyBucketQueue, quota: algorithm.quota() }
+    }
+}
+
+/// For a bucket with greedy refill, the quota's numbers are those of the algorithm's words, as for [`Gcra`].
+impl From<TokenBucket> for Limit {
+    fn from(algorithm: TokenBucket) -> Self {
+        let (quota, returns) = algorithm.quota();
+        let kind = match returns {
+            Returns::Continuously => LimitKind::TokenBucket,
+            Returns::FromFirstUse => LimitKind::IntervalBucket,
+            Returns::Aligned { at, adaptive } => LimitKind::AlignedBucket { at, adaptive },
+        };
+        Self { kind, quota }
+    }
+}
+
+impl From<FixedWindow> for Limit {
+    fn from(algorithm: FixedWindow) -> Self {
+        let (quota, returns) = algorithm.quota();
+        let kind = match returns {
+            Returns::FromFirstUse => LimitKind::FirstUseWindow,
+            Returns::Continuously | Returns::Aligned { .. } => LimitKind::FixedWindow,
+        };
+        Self { kind, quota }
+    }
+}
+
+impl From<SlidingWindow> for Limit {
+    fn from(algorithm: SlidingWindow) -> Self {
+        let (quota, strict) = algorithm.quota();
+        Self { kind: LimitKind::SlidingWindow { strict }, quota }
+    }
+}
+
+impl From<SubWindow> for Limit {
+    fn from(algorithm: SubWindow) -> Self {
+        let (quota, parts, strict) = algorithm.quota();
+        Self { kind: LimitKind::SubWindow { parts, strict }, quota }
+    }
+}
+
+impl From<SlidingLog> for Limit {
+    fn from(algorithm: SlidingLog) -> Self {
+        Self { kind: LimitKind::SlidingLog, quota: algorithm.quota() }
+    }
+}
+
+impl From<MinimumSpacing> for Limit {
+    fn from(algorithm: MinimumSpacing) -> Self {
+        Self::spacing(algorithm.spacing())
+    }
+}
