@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::trace;
+
 /// The severity of an event.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Level {
@@ -74,50 +76,12 @@ impl DenialLog {
     /// Whether events include the key.
     #[cfg(feature = "rules")]
     pub(crate) const fn has_keys(&self) -> bool {
-        cfg!(feature = "tracing") && self.keys
+        trace::ENABLED && self.keys
     }
 
     /// Writes an event, if a subscriber is interested in it.
     #[inline]
     pub fn record(&self, denial: &Denial<'_>) {
-        #[cfg(feature = "tracing")]
-        self.write(denial);
-        #[cfg(not(feature = "tracing"))]
-        let _ = (self.level, self.keys, denial);
+        trace::denied(self.level, denial, self.keys.then_some(denial.key));
     }
-
-    #[cfg(feature = "tracing")]
-    fn write(&self, denial: &Denial<'_>) {
-        let &Denial { domain, rule, retry_after, shadow, key } = denial;
-        // The macro computes this only if the event is enabled.
-        let wait = || retry_after.map(milliseconds);
-        let key = self.keys.then_some(key);
-        macro_rules! event {
-            ($level:ident) => {
-                tracing::event!(
-                    target: "tollgate",
-                    tracing::Level::$level,
-                    domain,
-                    rule,
-                    retry_after_ms = wait(),
-                    shadow,
-                    key,
-                    "rate limited"
-                )
-            };
-        }
-        match self.level {
-            Level::Error => event!(ERROR),
-            Level::Warn => event!(WARN),
-            Level::Info => event!(INFO),
-            Level::Debug => event!(DEBUG),
-            Level::Trace => event!(TRACE),
-        }
-    }
-}
-
-/// Returns whole milliseconds, rounded up.
-#[cfg(feature = "tracing")]
-fn milliseconds(wait: Duration) -> u64 {
-    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use super::event::Event;
-#[cfg(feature = "metrics")]
-use super::facade::Handles;
+use super::facade::RuleHandles;
 use super::shares::{NearLimit, Shares};
 use super::stripes::Stripes;
 use crate::base::decision::{Decision, Outcome};
@@ -92,8 +91,7 @@ pub struct Meters {
     /// The counts of each event, and then the hits.
     tallies: Stripes<{ SHADOW_DENIED_HITS + 1 }>,
     near: NearLimit,
-    #[cfg(feature = "metrics")]
-    handles: Handles,
+    handles: RuleHandles,
 }
 
 impl fmt::Debug for Meters {
@@ -106,13 +104,10 @@ impl Meters {
     /// Creates the counters of a rule, under the labels `domain` and `rule`.
     #[must_use]
     pub fn new(domain: &str, rule: &str) -> Self {
-        #[cfg(not(feature = "metrics"))]
-        let _ = (domain, rule);
         Self {
             tallies: Stripes::default(),
             near: NearLimit::default(),
-            #[cfg(feature = "metrics")]
-            handles: Handles::register(domain, rule),
+            handles: RuleHandles::register(domain, rule),
         }
     }
 
@@ -140,7 +135,6 @@ impl Meters {
         if let Some(index) = denied {
             tallies[index].fetch_add(hits, Relaxed);
         }
-        #[cfg(feature = "metrics")]
         self.handles.record(event, hits);
     }
 

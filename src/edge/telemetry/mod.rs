@@ -58,27 +58,33 @@
 //! Label values are cleaned in the same way as Envoy's service cleans its names: `:`, `|` and the dots of IPv4
 //! addresses become `_`.
 
-#[cfg(feature = "metrics")]
-mod clean;
 mod event;
 #[cfg(feature = "metrics")]
 mod facade;
 mod gauges;
 mod log;
 mod meters;
+#[cfg(not(feature = "metrics"))]
+mod no_facade;
+#[cfg(not(feature = "tracing"))]
+mod no_trace;
 mod reload;
-#[cfg(all(feature = "metrics", feature = "redis"))]
-mod shared;
 mod shares;
 mod stripes;
 mod timer;
 mod top;
+#[cfg(feature = "tracing")]
+mod trace;
 
 pub use self::event::Event;
+#[cfg(feature = "tower")]
+pub(crate) use self::facade::KeylessHandles;
+#[cfg(feature = "redis")]
+pub(crate) use self::facade::SharedHandles;
 #[cfg(feature = "metrics")]
-pub use self::facade::publish;
-#[cfg(all(feature = "metrics", feature = "tower"))]
-pub(crate) use self::facade::without_key;
+pub use self::facade::{describe, publish};
+#[cfg(all(feature = "metrics", feature = "redis"))]
+pub use self::facade::{publish_regions, publish_servers};
 #[cfg(all(feature = "metrics", feature = "rules"))]
 pub(crate) use self::facade::{publish_rule, publish_unmatched};
 #[cfg(feature = "rules")]
@@ -90,21 +96,17 @@ pub(crate) use self::gauges::{
 pub use self::gauges::{Reading, Readings};
 pub use self::log::{Denial, DenialLog, Level};
 pub use self::meters::{MeterCounts, Meters};
+#[cfg(not(feature = "metrics"))]
+use self::no_facade as facade;
+#[cfg(not(feature = "tracing"))]
+use self::no_trace as trace;
 pub use self::reload::{ReloadCounts, Reloads};
-#[cfg(all(feature = "metrics", feature = "redis"))]
-pub(crate) use self::shared::SharedHandles;
-#[cfg(all(feature = "metrics", feature = "redis"))]
-pub use self::shared::{publish_regions, publish_servers};
 pub use self::shares::{NearLimit, Shares};
 #[cfg(feature = "redis")]
 pub(crate) use self::stripes::Stripes;
 pub use self::timer::CheckTimer;
 pub use self::top::{DeniedKey, TopDenied};
-
-/// Registers the units and descriptions of all metrics of this crate. Call it once, after the recorder is installed.
-#[cfg(feature = "metrics")]
-pub fn describe() {
-    facade::describe();
-    #[cfg(feature = "redis")]
-    shared::describe();
-}
+#[cfg(all(feature = "redis", feature = "rules"))]
+pub(crate) use self::trace::subscription_refused;
+#[cfg(feature = "redis")]
+pub(crate) use self::trace::{breaker_closed, breaker_opened, server_evicts};

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::facade::ReloadHandles;
+use super::trace;
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::Relaxed;
 
@@ -70,8 +72,7 @@ pub struct Reloads {
     answer_ms: AtomicU64,
     /// 1 while the source fails.
     source_fails: AtomicU64,
-    #[cfg(feature = "metrics")]
-    handles: super::facade::ReloadHandles,
+    handles: ReloadHandles,
 }
 
 impl fmt::Debug for Reloads {
@@ -102,21 +103,15 @@ impl Reloads {
         self.rules.store(rules.into(), Relaxed);
         self.config_hash.store(config_hash, Relaxed);
         self.last_ms.store(ms, Relaxed);
-        #[cfg(feature = "metrics")]
         self.handles.loaded(rules, config_hash, seconds(ms));
-        #[cfg(feature = "tracing")]
-        tracing::info!(target: "tollgate", rules, config_hash, "rules loaded");
+        trace::rules_loaded(rules, config_hash);
     }
 
     /// Records that rules were rejected for this reason. The previous rules stay in force.
     pub fn failed(&self, error: &dyn fmt::Display) {
         self.errors.fetch_add(1, Relaxed);
-        #[cfg(feature = "metrics")]
-        self.handles.error.increment(1);
-        #[cfg(feature = "tracing")]
-        tracing::warn!(target: "tollgate", %error, "rules rejected; the previous rules stay in force");
-        #[cfg(not(feature = "tracing"))]
-        let _ = error;
+        self.handles.failed();
+        trace::rules_rejected(error);
     }
 
     /// Records the version in force, and when it was written.
@@ -125,7 +120,6 @@ impl Reloads {
         let ms = written_at.map_or(0, ms_of);
         self.version.store(version, Relaxed);
         self.version_ms.store(ms, Relaxed);
-        #[cfg(feature = "metrics")]
         self.handles.version(version, seconds(ms));
     }
 
@@ -136,36 +130,25 @@ impl Reloads {
             self.answer_ms.store(ms_of(SystemTime::now()), Relaxed);
         }
         let failed_before = self.source_fails.swap(error.is_some().into(), Relaxed) == 1;
-        #[cfg(feature = "metrics")]
         self.handles.polled(seconds(self.answer_ms.load(Relaxed)), error.is_some());
-        #[cfg(feature = "tracing")]
         match error {
-            Some(error) if !failed_before => {
-                tracing::warn!(target: "tollgate", %error, "the source of rules fails; the rules stay in force");
-            }
-            None if failed_before => tracing::info!(target: "tollgate", "the source of rules works again"),
+            Some(error) if !failed_before => trace::source_fails(error),
+            None if failed_before => trace::source_works(),
             _ => {}
         }
-        #[cfg(not(feature = "tracing"))]
-        let _ = failed_before;
     }
 
     /// Records a request with a domain that has no rules.
     pub fn unknown_domain(&self) {
         self.unknown_domains.fetch_add(1, Relaxed);
-        #[cfg(feature = "metrics")]
-        self.handles.unknown_domains.increment(1);
+        self.handles.unknown_domain();
     }
 
     /// Records that a load removed a domain. Its requests have no limits from now on.
     pub fn removed_domain(&self, domain: &str) {
         self.removed_domains.fetch_add(1, Relaxed);
-        #[cfg(feature = "metrics")]
-        self.handles.removed_domains.increment(1);
-        #[cfg(feature = "tracing")]
-        tracing::warn!(target: "tollgate", domain, "a load removed the domain; its requests have no limits now");
-        #[cfg(not(feature = "tracing"))]
-        let _ = domain;
+        self.handles.removed_domain();
+        trace::domain_removed(domain);
     }
 
     /// Returns the counts so far.
@@ -197,7 +180,6 @@ fn ms_of(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-#[cfg(feature = "metrics")]
 fn seconds(ms: u64) -> f64 {
     Duration::from_millis(ms).as_secs_f64()
 }

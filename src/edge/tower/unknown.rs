@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::Relaxed;
+use crate::edge::telemetry::KeylessHandles;
 
 /// The number of requests without a key since their layer was created, by outcome.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -29,16 +30,14 @@ pub(super) enum KeylessOutcome {
 pub(super) struct Unknown {
     /// In the order of [`KeylessOutcome`].
     counts: [AtomicU64; 3],
-    #[cfg(feature = "metrics")]
-    handles: [metrics::Counter; 3],
+    handles: KeylessHandles,
 }
 
 impl Default for Unknown {
     fn default() -> Self {
         Self {
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
-            #[cfg(feature = "metrics")]
-            handles: ["refused", "allowed", "shared"].map(crate::edge::telemetry::without_key),
+            handles: KeylessHandles::register(["refused", "allowed", "shared"]),
         }
     }
 }
@@ -47,8 +46,7 @@ impl Unknown {
     pub(super) fn record(&self, outcome: KeylessOutcome) {
         // Ordering: Relaxed, here and below. The counters publish no other data.
         self.counts[outcome as usize].fetch_add(1, Relaxed);
-        #[cfg(feature = "metrics")]
-        self.handles[outcome as usize].increment(1);
+        self.handles.record(outcome as usize);
     }
 
     pub(super) fn counts(&self) -> WithoutKey {

@@ -40,6 +40,7 @@ use crate::base::clock::{Clock, StdClock};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::protocol::script::{self, By};
 use crate::edge::redis::protocol::{Error, ErrorKind};
+use crate::edge::telemetry::server_evicts;
 
 /// The longest time that one attempt to connect takes.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -160,15 +161,10 @@ impl ServerConnection {
             Ok(_) => return false,
         };
         let policy = eviction(&text);
-        if self.set_evicts(policy.is_some()) {
-            #[cfg(feature = "tracing")]
-            if let Some(policy) = policy {
-                tracing::warn!(
-                    target: "tollgate",
-                    policy,
-                    "when its memory is full, the server evicts keys and with them the state of limits: set maxmemory-policy noeviction"
-                );
-            }
+        if self.set_evicts(policy.is_some())
+            && let Some(policy) = policy
+        {
+            server_evicts(policy);
         }
         true
     }

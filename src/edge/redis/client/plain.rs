@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::connection::{Evicting, ServerConnection};
 use super::runtime::RuntimeThread;
 use crate::edge::redis::protocol::{Error, ErrorKind, script};
+use crate::edge::telemetry::subscription_refused;
 
 /// The longest time that a command takes, with the attempt to connect.
 const COMMAND: Duration = Duration::from_secs(3);
@@ -96,8 +97,7 @@ async fn listen(client: &Client, channel: &str, hear: &(impl Fn() + Sync)) -> Du
         Ok(Ok(())) => {}
         // From Redis 7.0, a user has no channels unless they are granted.
         Ok(Err(error)) if !script::is_lost(&error) => {
-            #[cfg(feature = "tracing")]
-            tracing::info!(target: "tollgate", channel, "no permission to subscribe; the rules are only polled");
+            subscription_refused(channel);
             return REFUSED;
         }
         _ => return RECONNECT,

@@ -3,10 +3,9 @@
 use super::breaker::BreakerState;
 use crate::base::sync::Ordering::Relaxed;
 use crate::edge::redis::protocol::{DecidedBy, ErrorKind};
-use crate::edge::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings, SERVER_EVICTS, Stripes};
-
-#[cfg(feature = "metrics")]
-use crate::edge::telemetry::SharedHandles;
+use crate::edge::telemetry::{
+    BREAKER_STATE, PARTITIONED, Reading, Readings, SERVER_EVICTS, SharedHandles, Stripes,
+};
 
 /// The health of a shared limiter's server, or of all its servers together: counts since the limiter was built, and the breaker's state.
 ///
@@ -137,18 +136,14 @@ const TALLIES: usize = 9;
 /// The counters of one limiter.
 pub(crate) struct Tallies {
     stripes: Stripes<{ TALLIES + ErrorKind::ALL.len() }>,
-    #[cfg(feature = "metrics")]
     handles: SharedHandles,
 }
 
 impl Tallies {
     /// `name` is the label `limiter`. In a set of servers, `server` is the label `server`.
     pub(crate) fn new(name: &str, server: Option<&str>) -> Self {
-        #[cfg(not(feature = "metrics"))]
-        let _ = (name, server);
         Self {
             stripes: Stripes::default(),
-            #[cfg(feature = "metrics")]
             handles: SharedHandles::register(name, server, &ErrorKind::ALL.map(ErrorKind::as_str)),
         }
     }
@@ -162,7 +157,6 @@ impl Tallies {
     pub(crate) fn error(&self, kind: ErrorKind) {
         // Ordering: Relaxed; see `Stripes`.
         self.stripes.own()[TALLIES + kind as usize].fetch_add(1, Relaxed);
-        #[cfg(feature = "metrics")]
         self.handles.error(kind as usize);
     }
 
@@ -175,14 +169,12 @@ impl Tallies {
             DecidedBy::Server | DecidedBy::Held => return,
         };
         self.count(tally);
-        #[cfg(feature = "metrics")]
         if let Some(event) = by.event() {
             self.handles.decided(event);
         }
     }
 
     /// Records the duration of a call that was sent.
-    #[cfg(feature = "metrics")]
     pub(crate) fn took(&self, duration: std::time::Duration) {
         self.handles.took(duration);
     }

@@ -53,6 +53,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{OnFailure, Settings};
 use crate::edge::redis::protocol::slot::PARTS;
 use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, ErrorKind, Limit, Reply, Transport};
+use crate::edge::telemetry::{breaker_closed, breaker_opened};
 use crate::limiter::wait::TokioClock;
 
 /// The retry time of a denial, if no breaker gives the time of the next call.
@@ -268,26 +269,14 @@ impl ServerGuard {
     fn note(&self, change: Change, why: Option<&Error>) {
         match change {
             Change::Nothing => {}
-            Change::Closed => {
-                #[cfg(feature = "tracing")]
-                tracing::info!(
-                    target: "tollgate",
-                    server = self.name.as_deref(),
-                    "the circuit breaker closed: the server answers again"
-                );
-            }
+            Change::Closed => breaker_closed(self.name.as_deref()),
             Change::Opened { pause_ns } => {
                 self.tallies.count(Tally::Opened);
-                #[cfg(feature = "tracing")]
-                tracing::warn!(
-                    target: "tollgate",
-                    server = self.name.as_deref(),
-                    pause_ms = pause_ns / 1_000_000,
-                    error = why.map(tracing::field::display),
-                    "the circuit breaker opened: no calls to the server during the pause"
+                breaker_opened(
+                    self.name.as_deref(),
+                    pause_ns,
+                    why.map(|error| error as &dyn std::fmt::Display),
                 );
-                #[cfg(not(feature = "tracing"))]
-                let _ = (pause_ns, why);
             }
         }
     }
@@ -366,7 +355,6 @@ impl GuardedCall<'_> {
     /// Returns the current time, and records how long the call took.
     fn now_ns(&self) -> u64 {
         let now_ns = self.guard.clock.now().as_nanos();
-        #[cfg(feature = "metrics")]
         self.server.tallies.took(Duration::from_nanos(now_ns.saturating_sub(self.began_ns)));
         now_ns
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use metrics::{Counter, Histogram, Label};
 
-use super::event::Event;
-use super::facade::{
-    counter, describe_counters, describe_duration, describe_gauges, histogram, publish_readings, value,
-};
-use super::gauges::{
+use super::super::event::Event;
+use super::super::gauges::{
     BREAKER_STATE, PARTITIONED, REGION_CUT_OFF, REGION_LAST_ANSWER, Readings, SERVER_EVICTS,
+};
+use super::{
+    counter, describe_counters, describe_duration, describe_gauges, histogram, publish_readings, value,
 };
 
 const SYNC_DURATION: &str = "tollgate_sync_duration_seconds";

@@ -1,8 +1,20 @@
 //! The `metrics` facade: registered handles, descriptions, and gauges that are published when metrics are scraped.
+//!
+//! Only this module names the crate `metrics`. Without the feature, `no_facade` stands in for it.
+
+mod clean;
+mod sample;
+#[cfg(feature = "redis")]
+mod shared;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString, Unit, with_recorder};
 
-use super::clean::clean;
+use self::clean::clean;
+pub(crate) use self::sample::SampleTimer;
+#[cfg(feature = "redis")]
+pub(crate) use self::shared::SharedHandles;
+#[cfg(feature = "redis")]
+pub use self::shared::{publish_regions, publish_servers};
 use super::event::Event;
 use super::gauges::{
     DEBT_DENIALS, ERROR, EVICTIONS, FALSE_DENIAL, FALSE_POSITIVE, KEYS, Reading, Readings, SLOTS,
@@ -40,7 +52,7 @@ const fn mark(event: Event) -> &'static str {
     }
 }
 
-pub(super) fn counter(name: &'static str, labels: Vec<Label>) -> Counter {
+fn counter(name: &'static str, labels: Vec<Label>) -> Counter {
     let key = Key::from_parts(name, labels);
     with_recorder(|recorder| recorder.register_counter(&key, &METADATA))
 }
@@ -50,24 +62,24 @@ fn gauge(name: &'static str, labels: Vec<Label>) -> Gauge {
     with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
 }
 
-pub(super) fn histogram(name: &'static str, labels: Vec<Label>) -> Histogram {
+fn histogram(name: &'static str, labels: Vec<Label>) -> Histogram {
     let key = Key::from_parts(name, labels);
     with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
 }
 
 /// A label value. All metrics with this value share it.
-pub(super) fn value(name: &str) -> SharedString {
+fn value(name: &str) -> SharedString {
     SharedString::from(std::sync::Arc::<str>::from(&*clean(name)))
 }
 
 /// The counters of a rule.
-pub(super) struct Handles {
+pub(super) struct RuleHandles {
     /// The counters, in the order of [`Event::index`].
     events: [Counter; Event::DECISIONS.len() + Event::MARKS.len()],
     hits: Counter,
 }
 
-impl Handles {
+impl RuleHandles {
     pub(super) fn register(domain: &str, rule: &str) -> Self {
         let (domain, rule) = (value(domain), value(rule));
         let labels = || rule_labels(&domain, &rule);
@@ -93,20 +105,15 @@ impl Handles {
     }
 }
 
-/// The histogram of check durations in a domain.
-pub(super) fn check_duration(domain: &str) -> Histogram {
-    histogram(CHECK_DURATION, vec![Label::new("domain", value(domain))])
-}
-
 /// The metrics about loads of rules.
 pub(super) struct ReloadHandles {
-    pub(super) success: Counter,
-    pub(super) error: Counter,
-    pub(super) last_success: Gauge,
-    pub(super) rules: Gauge,
-    pub(super) config_hash: Gauge,
-    pub(super) unknown_domains: Counter,
-    pub(super) removed_domains: Counter,
+    success: Counter,
+    error: Counter,
+    last_success: Gauge,
+    rules: Gauge,
+    config_hash: Gauge,
+    unknown_domains: Counter,
+    removed_domains: Counter,
     /// Registered on first use, because few rules follow a source.
     #[cfg(feature = "watch")]
     source: std::sync::OnceLock<SourceHandles>,
@@ -148,6 +155,18 @@ impl ReloadHandles {
         self.last_success.set(unix_seconds);
     }
 
+    pub(super) fn failed(&self) {
+        self.error.increment(1);
+    }
+
+    pub(super) fn unknown_domain(&self) {
+        self.unknown_domains.increment(1);
+    }
+
+    pub(super) fn removed_domain(&self) {
+        self.removed_domains.increment(1);
+    }
+
     #[cfg(feature = "watch")]
     pub(super) fn version(&self, version: u64, unix_seconds: f64) {
         let source = self.source();
@@ -174,10 +193,20 @@ impl ReloadHandles {
     }
 }
 
-/// The counter of requests without a key, by outcome.
+/// The counters of requests without a key, by outcome.
 #[cfg(feature = "tower")]
-pub(crate) fn without_key(outcome: &'static str) -> Counter {
-    counter(WITHOUT_KEY, vec![Label::from_static_parts("outcome", outcome)])
+pub(crate) struct KeylessHandles([Counter; 3]);
+
+#[cfg(feature = "tower")]
+impl KeylessHandles {
+    pub(crate) fn register(outcomes: [&'static str; 3]) -> Self {
+        Self(outcomes.map(|outcome| counter(WITHOUT_KEY, vec![Label::from_static_parts("outcome", outcome)])))
+    }
+
+    /// Counts a request. `outcome` is the position of its outcome in [`KeylessHandles::register`].
+    pub(crate) fn record(&self, outcome: usize) {
+        self.0[outcome].increment(1);
+    }
 }
 
 /// Publishes a limiter's [`Readings`] under the label `limiter`. Call it when metrics are scraped, or at regular
@@ -214,7 +243,7 @@ fn rule_labels(domain: &SharedString, rule: &SharedString) -> Vec<Label> {
     vec![Label::new("domain", domain.clone()), Label::new("rule", rule.clone())]
 }
 
-pub(super) fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<Label>) {
+fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<Label>) {
     for &reading in readings {
         let (metric, value) = match reading {
             Reading::Gauge(metric, value) => (metric, value),
@@ -226,7 +255,10 @@ pub(super) fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<La
     }
 }
 
-pub(super) fn describe() {
+/// Registers the units and descriptions of all metrics of this crate. Call it once, after the recorder is installed.
+pub fn describe() {
+    #[cfg(feature = "redis")]
+    shared::describe();
     describe_counters(&[
         (REQUESTS, "Requests that a rule applies to, by outcome"),
         (HITS, "Units that requests asked for, by rule"),
@@ -273,18 +305,18 @@ pub(super) fn describe() {
     describe_duration(CHECK_DURATION, "The duration of a sample of checks");
 }
 
-pub(super) fn describe_counters(counters: &[(&'static str, &'static str)]) {
+fn describe_counters(counters: &[(&'static str, &'static str)]) {
     for &(name, text) in counters {
         with_recorder(|recorder| recorder.describe_counter(name.into(), Some(Unit::Count), text.into()));
     }
 }
 
-pub(super) fn describe_gauges(gauges: &[(&'static str, &'static str)]) {
+fn describe_gauges(gauges: &[(&'static str, &'static str)]) {
     for &(name, text) in gauges {
         with_recorder(|recorder| recorder.describe_gauge(name.into(), Some(Unit::Count), text.into()));
     }
 }
 
-pub(super) fn describe_duration(name: &'static str, text: &'static str) {
+fn describe_duration(name: &'static str, text: &'static str) {
     with_recorder(|recorder| recorder.describe_histogram(name.into(), Some(Unit::Seconds), text.into()));
 }

@@ -1,0 +1,26 @@
+//! Stands in for `trace` without the feature `tracing`: the same names, without effect.
+
+use std::fmt::Display;
+
+use super::log::{Denial, Level};
+
+#[cfg(feature = "rules")]
+pub(super) const ENABLED: bool = false;
+
+#[inline]
+pub(super) const fn denied(_level: Level, _denial: &Denial<'_>, _key: Option<&str>) {}
+pub(super) fn rules_loaded(_rules: u32, _config_hash: u64) {}
+pub(super) fn rules_rejected(_error: &dyn Display) {}
+pub(super) fn domain_removed(_domain: &str) {}
+#[cfg(feature = "watch")]
+pub(super) fn source_fails(_error: &dyn Display) {}
+#[cfg(feature = "watch")]
+pub(super) fn source_works() {}
+#[cfg(feature = "redis")]
+pub(crate) fn breaker_closed(_server: Option<&str>) {}
+#[cfg(feature = "redis")]
+pub(crate) fn breaker_opened(_server: Option<&str>, _pause_ns: u64, _error: Option<&dyn Display>) {}
+#[cfg(feature = "redis")]
+pub(crate) fn server_evicts(_policy: &str) {}
+#[cfg(all(feature = "redis", feature = "rules"))]
+pub(crate) fn subscription_refused(_channel: &str) {}

@@ -1,0 +1,94 @@
+//! The events of the `tracing` facade. All have the target `tollgate`.
+//!
+//! Only this module names the crate `tracing`. Without the feature, `no_trace` stands in for it.
+
+use std::fmt::Display;
+
+use tracing::{info, warn};
+
+use super::log::{Denial, Level};
+
+/// Whether events are written.
+#[cfg(feature = "rules")]
+pub(super) const ENABLED: bool = true;
+
+/// Writes a denial, without its key if that is `None`.
+pub(super) fn denied(level: Level, denial: &Denial<'_>, key: Option<&str>) {
+    let &Denial { domain, rule, retry_after, shadow, .. } = denial;
+    // Whole milliseconds, rounded up. The macro computes them only if the event is enabled.
+    let wait =
+        || retry_after.map(|wait| u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX));
+    macro_rules! event {
+        ($level:ident) => {
+            tracing::event!(
+                target: "tollgate",
+                tracing::Level::$level,
+                domain,
+                rule,
+                retry_after_ms = wait(),
+                shadow,
+                key,
+                "rate limited"
+            )
+        };
+    }
+    match level {
+        Level::Error => event!(ERROR),
+        Level::Warn => event!(WARN),
+        Level::Info => event!(INFO),
+        Level::Debug => event!(DEBUG),
+        Level::Trace => event!(TRACE),
+    }
+}
+
+pub(super) fn rules_loaded(rules: u32, config_hash: u64) {
+    info!(target: "tollgate", rules, config_hash, "rules loaded");
+}
+
+pub(super) fn rules_rejected(error: &dyn Display) {
+    warn!(target: "tollgate", %error, "rules rejected; the previous rules stay in force");
+}
+
+pub(super) fn domain_removed(domain: &str) {
+    warn!(target: "tollgate", domain, "a load removed the domain; its requests have no limits now");
+}
+
+#[cfg(feature = "watch")]
+pub(super) fn source_fails(error: &dyn Display) {
+    warn!(target: "tollgate", %error, "the source of rules fails; the rules stay in force");
+}
+
+#[cfg(feature = "watch")]
+pub(super) fn source_works() {
+    info!(target: "tollgate", "the source of rules works again");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn breaker_closed(server: Option<&str>) {
+    info!(target: "tollgate", server, "the circuit breaker closed: the server answers again");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn breaker_opened(server: Option<&str>, pause_ns: u64, error: Option<&dyn Display>) {
+    warn!(
+        target: "tollgate",
+        server,
+        pause_ms = pause_ns / 1_000_000,
+        error = error.map(tracing::field::display),
+        "the circuit breaker opened: no calls to the server during the pause"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn server_evicts(policy: &str) {
+    warn!(
+        target: "tollgate",
+        policy,
+        "when its memory is full, the server evicts keys and with them the state of limits: set maxmemory-policy noeviction"
+    );
+}
+
+#[cfg(all(feature = "redis", feature = "rules"))]
+pub(crate) fn subscription_refused(channel: &str) {
+    info!(target: "tollgate", channel, "no permission to subscribe; the rules are only polled");
+}
