@@ -27,10 +27,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// in a race.
     ///
     /// Keyed: O(1) expected. The limiter reads the clock, hashes the key, pins an epoch, makes three dependent loads,
-    /// and makes one exchange if the unit is admitted. It is lock-free. A denial writes nothing that threads share,
-    /// with one exception: the first access to a bucket of the table prepares that bucket, also after the table has
-    /// grown. The limiter allocates only for a key that it does not hold yet, and once for each thread. At a cap it
-    /// does more work; see [`WhenFull`](crate::WhenFull).
+    /// and makes one exchange if the unit is admitted. It is lock-free. A denial of a key that the limiter holds writes
+    /// nothing that threads share. The limiter allocates only for a key that it does not hold yet, and once for each
+    /// thread. At a cap it does more work; see [`WhenFull`](crate::WhenFull).
     ///
     /// # Examples
     /// ```

@@ -1,8 +1,9 @@
-//! Checks that documents agree with the code: GUARANTEES.md and the table of models.
+//! Checks that documents agree with the code: GUARANTEES.md, the table of models, and the paths that texts name.
 
 #[path = "../common/skipped.rs"]
 mod skipped;
 
 mod guarantees;
 mod models_table;
+mod paths;
 mod programs;
