@@ -25,10 +25,6 @@
 
 mod support;
 
-#[allow(unreachable_pub, reason = "shared with the tests")]
-#[path = "../tests/common/redis.rs"]
-mod servers;
-
 #[path = "redis/scripts.rs"]
 mod scripts;
 
@@ -40,11 +36,11 @@ use redis::Script;
 use redis::aio::MultiplexedConnection;
 use scripts::Effort;
 use serde_json::{Value, json};
-use servers::Server;
 use tollgate::redis::{
     AtomicLimiter, BlockingClient, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter,
 };
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
+use tollgate_testing::redis::Server;
 
 /// A quota that no key uses up.
 const PLENTY: Quota = Quota::per_second(10_000_000);

@@ -10,15 +10,12 @@
 //!   this.
 //! - the `Sketch` store: a doorkeeper for keys that come once, and counters of seven bits.
 
-#[path = "../tests/common/accuracy/random.rs"]
-#[allow(dead_code)]
-mod random;
 mod support;
 
 use pingora_limits::estimator::Estimator;
-use random::{Random, Zipf};
 use tollgate::sketch::CountMin;
 use tollgate::{Capacity, FixedWindow, Quota, RateLimiter, Timestamp};
+use tollgate_testing::accuracy::random::{Random, Zipf};
 
 const KEYS: u32 = 10_000_000;
 const REQUESTS: u32 = 40_000_000;

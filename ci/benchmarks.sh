@@ -21,7 +21,7 @@ echo 'building'
 cargo bench --quiet --no-run --all-features --bench peers --bench sketches --bench policies --bench rules --bench layer --bench redis \
     --bench sketch_accuracy
 cargo bench --quiet --no-run --all-features --profile server --bench peers
-cargo build --quiet --profile bench --all-features --example accuracy
+cargo build --quiet --profile bench -p tollgate-soak --bin accuracy
 
 commands=()
 run() {
@@ -57,7 +57,7 @@ front_now=''
 run ci/serve_bench.py $quick --json "$out/serve.json"
 scale=1
 [ -z "$quick" ] || scale=16
-run cargo run --quiet --profile bench --all-features --example accuracy -- --json target/benchmarks/accuracy.json "$scale"
+run cargo run --quiet --profile bench -p tollgate-soak --bin accuracy -- --json target/benchmarks/accuracy.json "$scale"
 run cargo bench --quiet --all-features --bench sketch_accuracy -- --json "$out/sketch_accuracy.json" "$scale"
 
 PRIORITY="$priority" QUICK="$quick" TOOK="$SECONDS" python3 - "$out/run.json" "${commands[@]}" <<'PYTHON'

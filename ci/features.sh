@@ -9,4 +9,4 @@ if [ $# -gt 0 ]; then
 else
     sets=(--each-feature)
 fi
-cargo hack clippy --quiet --lib "${sets[@]}" --exclude-features default -- -D warnings
+cargo hack clippy --quiet -p tollgate --lib "${sets[@]}" --exclude-features default -- -D warnings

@@ -33,7 +33,7 @@ commands() { # each
         $2 == "sanitized" { sanitized = 1 }
         $2 == "fuzz" && once("fuzz " $3) { targets = targets " " $3 }
         $2 == "test" || $2 == "statistic" {
-            flag = $3 ~ /^src\/bin\// ? " --bin tollgate" : program == "src" ? " --lib" : " --test " program
+            flag = program == "src" || program == "crates" ? " --lib" : " --test " program
             if (once(flag)) programs = programs flag
         }
         $2 == "long" && once($3) {

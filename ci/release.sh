@@ -32,14 +32,14 @@ step 'evidence of GUARANTEES.md'
 ci/guarantees.sh
 
 step 'accuracy at full scale'
-cargo run --quiet --profile bench --all-features --example accuracy
+cargo run --quiet --profile bench -p tollgate-soak --bin accuracy
 cargo bench --quiet --all-features --bench sketch_accuracy
 
 step 'benches of the targets, briefly'
 cargo bench --quiet --all-features --bench peers -- --quick
 
 step 'soak for an hour'
-cargo run --quiet --release --all-features --example soak -- 60
+cargo run --quiet --release -p tollgate-soak -- 60
 
 # Builds from the packed files, so this step fails if the code includes a file that is not packed.
 step 'package'

@@ -346,7 +346,7 @@ missing = [program for program in ("h2load", "openssl", "redis-server") if not s
 if "h2load" in missing or SERVER_CORE == LOAD_CORE:
     print("SKIPPED: the bench of the service needs h2load (Debian's nghttp2-client) and two cores")
     sys.exit(0)
-for command in (["--features", "serve", "--bin", "tollgate"], ["-p", "tollgate-serve-floor"]):
+for command in (["-p", "tollgate-cli", "--features", "serve"], ["-p", "tollgate-serve-floor"]):
     subprocess.run(["cargo", "build", "--quiet", "--release", *command], cwd=ROOT, check=True)
 target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 BINARIES = {OURS: target / "tollgate", FLOOR: target / "tollgate-serve-floor", LOAD: target / "tollgate-serve-load"}

@@ -7,13 +7,13 @@ complain() { printf '%s\n%s\n' "$1" "$2" >&2; bad=1; }
 # Lists the code files, without models, exhaustive checks and tests.
 code() { find "${1:-src}" -name '*.rs' ! -path '*/models/*' ! -path '*/exhaustive/*' ! -name models.rs ! -name tests.rs ! -path '*/tests/*' | sort; }
 
-stray=$(grep -rnE '(std|core|loom)::sync::atomic' src --include='*.rs' | grep -vE '^src/(base/sync.rs:|bin/)' || true)
+stray=$(grep -rnE '(std|core|loom)::sync::atomic' src --include='*.rs' | grep -v '^src/base/sync.rs:' || true)
 [ -z "$stray" ] || complain 'Use the atomics of src/base/sync.rs:' "$stray"
 
-long=$(find src tests benches fuzz/fuzz_targets examples -name '*.rs' -exec wc -l {} + | awk '$2 != "total" && $1 > 700 {print "  " $2 ": " $1}')
+long=$(find src crates tests benches fuzz/fuzz_targets examples -name '*.rs' -exec wc -l {} + | awk '$2 != "total" && $1 > 700 {print "  " $2 ": " $1}')
 [ -z "$long" ] || complain 'Files of more than 700 lines:' "$long"
 
-unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src tests benches fuzz/fuzz_targets --include='*.rs' || true)
+unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src crates tests benches fuzz/fuzz_targets --include='*.rs' || true)
 [ -z "$unfinished" ] || complain 'Not finished:' "$unfinished"
 
 # A SeqCst operation must name its partner. Only the shim has such an operation: a fence that pairs with itself.
@@ -21,7 +21,7 @@ seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.
 [ -z "$seqcst" ] || complain 'SeqCst outside the models and the shim:' "$seqcst"
 
 # No room (a module folder) may import from a higher floor. Paths with `crate::` and `super::` count; models and tests do not.
-upward=$(code | grep -vE '^src/(lib.rs|bin/)' | xargs awk '
+upward=$(code | grep -v '^src/lib.rs' | xargs awk '
     FILENAME == "src/design.md" {
         if ($0 ~ /^\| [0-9]+ \|/) {
             split($0, column, "|")
@@ -62,29 +62,29 @@ upward=$(code | grep -vE '^src/(lib.rs|bin/)' | xargs awk '
     }' src/design.md)
 [ -z "$upward" ] || complain 'Imports from a higher floor (src/design.md has the floors):' "$upward"
 
-features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/(lib.rs|edge/|bin/)|feature *= *"(std|tokio)"' || true)
+features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/(lib.rs|edge/)|feature *= *"(std|tokio)"' || true)
 [ -z "$features" ] || complain 'Below src/edge only the features std and tokio may be named:' "$features"
 
-layout=$(find src -name '*.rs' | while read -r file; do [ ! -d "${file%.rs}" ] || echo "  $file"; done)
+layout=$(find src crates -name '*.rs' | while read -r file; do [ ! -d "${file%.rs}" ] || echo "  $file"; done)
 [ -z "$layout" ] || complain 'A module with files of its own is x/mod.rs:' "$layout"
 
 # One name for one thing. At most MOST_SHARED_NAMES names may belong to three types or more.
 MOST_SHARED_NAMES=12
-shared=$(code | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
+shared=$({ code src; code crates/cli/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
     | awk '{ count[$NF]++ } END { for (name in count) if (count[name] > 2) print "  " name ": " count[name] }' | sort)
 [ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
     || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
 
 # Type names that were replaced, because they mean nothing or several things. The glossary in src/design.md has the new names.
 RETIRED='Asks|Away|ByHash|Carries|Errand|Fared|GivenBack|Habits|InForce|Landed|Manner|Narrow|Narrowed|Newcomer|Purse|Together|Unable|Unmade|Verb|Which|Wild'
-retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
+retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src crates tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
 [ -z "$retired" ] || complain 'Retired names (src/design.md has the glossary):' "$retired"
 
 # Phrases that must not be used again. ci/words.tsv lists them, and what to write instead.
 while IFS=$'\t' read -r phrase advice; do
     [[ $phrase != '#'* ]] || continue
     found=$(grep -rniE "(^|[^a-z])(${phrase// /[ _]})([^a-z]|\$)" --include='*.rs' --include='*.md' --include='*.sh' --include='*.py' \
-        --include='*.lua' --include='*.toml' README.md GUARANTEES.md BENCHMARKS.md CHANGELOG.md src tests benches examples fuzz/fuzz_targets ci || true)
+        --include='*.lua' --include='*.toml' README.md GUARANTEES.md BENCHMARKS.md CHANGELOG.md src crates tests benches examples fuzz/fuzz_targets ci || true)
     [ -z "$found" ] || complain "Not plain English; write: $advice" "$found"
 done <ci/words.tsv
 

@@ -22,8 +22,8 @@ use tollgate::{
     FixedWindow, MinimumSpacing, Quota, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
 
-use super::servers::Server;
 use super::support;
+use tollgate_testing::redis::Server;
 
 /// The key of captured calls. All keys are as long.
 pub(crate) const FIRST: &str = "the-first";

@@ -6,12 +6,6 @@
 //! ANSWER is the message of the answer, in hexadecimal digits. The server reads each request, and encodes the answer again each time.
 //! `ci/serve_bench.py` measures it beside `tollgate serve`.
 
-#![expect(unreachable_pub, reason = "the messages are those of another program")]
-
-#[expect(dead_code, unused_imports, reason = "this server needs two of the messages")]
-#[path = "../../src/bin/tollgate/serve/proto/mod.rs"]
-mod proto;
-
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::{Future, Ready, ready};
@@ -20,14 +14,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use prost::Message as _;
+use tollgate_cli::serve::proto::{RateLimitRequest, RateLimitResponse};
 use tonic::body::Body;
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
-
-use self::proto::{RateLimitRequest, RateLimitResponse};
 
 /// The service, as tonic generates services.
 #[derive(Clone)]

@@ -5,8 +5,4 @@
 //! skip.
 
 #[cfg(test)]
-#[path = "../../tests/common/redis.rs"]
-mod servers;
-
-#[cfg(test)]
 mod tests;

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::servers::Server;
-use crate::servers::skipped::skip;
 use tollgate::Quota;
 use tollgate::redis::{BlockingClient, Client, DecidedBy, ErrorKind, Limit, OnFailure};
+use tollgate_testing::redis::Server;
+use tollgate_testing::skipped::skip;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Set in the process that runs a test: the directory of the certificates.

@@ -2,15 +2,12 @@
 
 #![no_main]
 
-#[macro_use]
-#[path = "../../tests/common/fuzzing.rs"]
-mod common;
 
 use arbitrary::Unstructured;
-use common::Case;
-use common::kinds::Kind;
-use common::steps::within_reach;
-use common::subjects::{direct, verdict};
+use tollgate_testing::fuzzing::Case;
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::steps::within_reach;
+use tollgate_testing::subjects::{direct, verdict};
 use libfuzzer_sys::{Corpus, fuzz_target};
 use std::time::Duration;
 

@@ -5,16 +5,15 @@
 #![no_main]
 
 #[macro_use]
-#[path = "../../tests/common/fuzzing.rs"]
-mod common;
+extern crate tollgate_testing;
 
 use arbitrary::{Result, Unstructured};
-use common::compact::{COMPACT, Layout, Seeded, seal};
-use common::kinds::Kind;
-use common::oracle::{Oracle, Spec, Verdict};
-use common::steps::{Cost, Op};
-use common::subjects::verdict;
-use common::{cost, step};
+use tollgate_testing::compact::{COMPACT, Layout, Seeded, seal};
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::steps::{Cost, Op};
+use tollgate_testing::subjects::verdict;
+use tollgate_testing::fuzzing::{cost, step};
 use libfuzzer_sys::{Corpus, fuzz_target};
 use std::collections::HashMap;
 use tollgate::{Capacity, Compact, CompactAlgorithm, ManualClock, Overflow, RateLimiter, Timestamp};

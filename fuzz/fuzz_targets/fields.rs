@@ -3,20 +3,14 @@
 
 #![no_main]
 
-#[macro_use]
-#[path = "../../tests/common/fuzzing.rs"]
-mod common;
-#[allow(dead_code, reason = "the tests use the rest of this file")]
-#[path = "../../tests/http/reader.rs"]
-mod reader;
 
 use arbitrary::Unstructured;
-use common::Case;
-use common::kinds::Kind;
-use common::subjects::{direct, quota};
+use tollgate_testing::fuzzing::Case;
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::subjects::{direct, quota};
 use http::HeaderMap;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use reader::{entry, list, number, percent_decoded};
+use tollgate_testing::reader::{entry, list, number, percent_decoded};
 use tollgate::http::{Dialect, Fields, Policy, Reset, problem};
 use tollgate::{Decision, Quota};
 

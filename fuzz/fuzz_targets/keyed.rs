@@ -3,15 +3,14 @@
 #![no_main]
 
 #[macro_use]
-#[path = "../../tests/common/fuzzing.rs"]
-mod common;
+extern crate tollgate_testing;
 
 use arbitrary::Unstructured;
-use common::Case;
-use common::kinds::Kind;
-use common::oracle::{Oracle, Verdict};
-use common::steps::{Cost, within_reach};
-use common::subjects::verdict;
+use tollgate_testing::fuzzing::Case;
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::oracle::{Oracle, Verdict};
+use tollgate_testing::steps::{Cost, within_reach};
+use tollgate_testing::subjects::verdict;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use std::collections::{HashMap, HashSet};
 use tollgate::{Algorithm, ManualClock, RateLimiter, Timestamp};

@@ -8,29 +8,15 @@ use std::io::Cursor;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../src/bin/tollgate/decimal.rs"]
-mod decimal;
-#[allow(dead_code)]
-#[path = "../../src/bin/tollgate/error.rs"]
-mod error;
-#[allow(dead_code)]
-#[path = "../../src/edge/forwarded.rs"]
-mod forwarded;
-#[allow(dead_code)]
-#[path = "../../src/bin/tollgate/human.rs"]
-mod human;
-#[allow(dead_code)]
-#[path = "../../src/bin/tollgate/input/mod.rs"]
-mod input;
-
-use decimal::DecimalError;
-use input::client::Clients;
-use input::decompress::Source;
-use input::delimited::{self, TsvLine};
-use input::fields::{FieldList, Format};
-use input::row::{ChosenFields, Row, printable};
-use input::time::{TimeFormat, TimeParser};
-use input::{Selection, Trace, clf, jsonl, load_source};
+use tollgate_cli::decimal::DecimalError;
+use tollgate_cli::input::client::Clients;
+use tollgate_cli::input::decompress::Source;
+use tollgate_cli::input::delimited::{self, TsvLine};
+use tollgate_cli::input::fields::{FieldList, Format};
+use tollgate_cli::input::row::{ChosenFields, Row, printable};
+use tollgate_cli::input::time::{TimeFormat, TimeParser};
+use tollgate_cli::input::{Selection, Trace, clf, jsonl, load_source};
+use tollgate_cli::decimal;
 
 #[derive(Arbitrary, Debug)]
 enum Input {

@@ -3,12 +3,9 @@
 
 #![no_main]
 
-#[path = "../../tests/rules/matching/naive.rs"]
-mod naive;
-
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use naive::{Entry, find, valid_entries, yaml};
+use tollgate_testing::naive::{Entry, find, valid_entries, yaml};
 use tollgate::rules::{Config, Domain};
 
 /// The texts have few letters, so that many of them are equal.

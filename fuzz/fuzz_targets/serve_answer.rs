@@ -11,16 +11,8 @@ use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use tollgate::http::{Dialect, Fields};
 use tollgate::rules::Rules;
-
-#[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
-#[path = "../../src/bin/tollgate/serve/answer/mod.rs"]
-mod answer;
-#[allow(dead_code, unused_imports)]
-#[path = "../../src/bin/tollgate/serve/proto/mod.rs"]
-mod proto;
-
-use answer::{Answerer, Entry, LimitHeaders, Names, Settings};
-use proto::{Code, RateLimitRequest, RateLimitResponse};
+use tollgate_cli::serve::answer::{Answerer, Entry, LimitHeaders, Names, Settings};
+use tollgate_cli::serve::proto::{Code, RateLimitRequest, RateLimitResponse};
 
 const RULES: &str = "
 domain: rl

@@ -9,17 +9,8 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use tollgate::rules::Rules;
-
-#[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
-#[path = "../../src/bin/tollgate/serve/answer/mod.rs"]
-mod answer;
-#[path = "../../src/bin/tollgate/serve/json/mod.rs"]
-mod json;
-#[allow(dead_code, unused_imports)]
-#[path = "../../src/bin/tollgate/serve/proto/mod.rs"]
-mod proto;
-
-use answer::{Answerer, Settings};
+use tollgate_cli::serve::json;
+use tollgate_cli::serve::answer::{Answerer, Settings};
 
 const RULES: &str = "
 domain: rl

@@ -4,16 +4,15 @@
 #![no_main]
 
 #[macro_use]
-#[path = "../../tests/common/fuzzing.rs"]
-mod common;
+extern crate tollgate_testing;
 
 use arbitrary::{Result, Unstructured};
-use common::kinds::Kind;
-use common::oracle::{Oracle, Spec, Verdict};
-use common::sketch::{LEAST, WINDOWS, build, reach};
-use common::steps::{Cost, Op};
-use common::subjects::verdict;
-use common::{cost, step};
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::sketch::{LEAST, WINDOWS, build, reach};
+use tollgate_testing::steps::{Cost, Op};
+use tollgate_testing::subjects::verdict;
+use tollgate_testing::fuzzing::{cost, step};
 use libfuzzer_sys::{Corpus, fuzz_target};
 use std::collections::HashMap;
 use tollgate::{ManualClock, Timestamp, WindowAlgorithm};

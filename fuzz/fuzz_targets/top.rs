@@ -3,11 +3,8 @@
 
 #![no_main]
 
-#[path = "../../tests/sketches/top_keys/bounds.rs"]
-mod bounds;
-
 use arbitrary::Arbitrary;
-use bounds::Exact;
+use tollgate_testing::bounds::Exact;
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
 use tollgate::sketch::{CutText, TopKeys};

@@ -4,18 +4,15 @@
 
 #![no_main]
 
-#[macro_use]
-#[path = "../../tests/common/fuzzing.rs"]
-mod common;
 
 use arbitrary::Unstructured;
-use common::Case;
-use common::compact::compact;
-use common::kinds::Kind;
-use common::ledger::{Operation, check_no_units_created};
-use common::oracle::Verdict;
-use common::steps::{Op, within_reach};
-use common::subjects::direct;
+use tollgate_testing::fuzzing::Case;
+use tollgate_testing::compact::compact;
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::ledger::{Operation, check_no_units_created};
+use tollgate_testing::oracle::Verdict;
+use tollgate_testing::steps::{Op, within_reach};
+use tollgate_testing::subjects::direct;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
 //! Everything between a server and the limiter. Only the modules in here use http, tower, Redis, metrics and tracing.
 
-#[cfg(feature = "tower")]
-pub(crate) mod forwarded;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "redis")]

@@ -4,13 +4,13 @@
 //! Traffic, keys and memory are scaled down by the same factor, so slots are equally scarce. Two commands run the
 //! full table:
 //! - `cargo test --release --test accuracy -- --ignored` checks it, in a few seconds.
-//! - `cargo run --release --example accuracy` prints it at full scale.
+//! - `cargo run --release -p tollgate-soak --bin accuracy` prints it at full scale.
 
-use crate::common::accuracy::measure::{Charged, Outcome, play};
-use crate::common::accuracy::random::{Random, Seeded};
-use crate::common::accuracy::table::{Cell, Row, cells};
-use crate::common::accuracy::traffic::Traffic;
 use tollgate::{Capacity, Gcra, ManualClock, Overflow, Quota, RateLimiter, Timestamp};
+use tollgate_testing::accuracy::measure::{Charged, Outcome, play};
+use tollgate_testing::accuracy::random::{Random, Seeded};
+use tollgate_testing::accuracy::table::{Cell, Row, cells};
+use tollgate_testing::accuracy::traffic::Traffic;
 
 /// Returns the seconds of warm-up and the measured seconds. The overload of traffic A builds up over the time of two
 /// bursts.

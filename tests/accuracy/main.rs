@@ -1,10 +1,6 @@
 //! Measures how often limiters of bounded memory decide wrongly, and replays real traffic. For the complete tests run
 //! `cargo test --release --test accuracy -- --include-ignored`.
 
-#[macro_use]
-#[path = "../common/mod.rs"]
-mod common;
-
 mod compact;
 mod sketch;
 mod traces;

@@ -1,9 +1,9 @@
 //! Measures how often a sketch of windows denies wrongly.
 
-use crate::common::accuracy::random::{Random, Zipf};
-use crate::common::compact::Seeded;
-use crate::common::{HOUR, SEC};
 use tollgate::{Capacity, FixedWindow, ManualClock, Quota, RateLimiter, Timestamp};
+use tollgate_testing::accuracy::random::{Random, Zipf};
+use tollgate_testing::compact::Seeded;
+use tollgate_testing::{HOUR, SEC};
 
 const START: u64 = 1_700_000_000 * SEC;
 

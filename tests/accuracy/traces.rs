@@ -2,14 +2,14 @@
 //!
 //! The traces are not part of the package. Without them these tests pass, and report that they skip.
 
-use crate::common::compact::{COMPACT, Held, Layout, compact_of};
-use crate::common::kinds::Kind;
-use crate::common::oracle::{Oracle, Spec, Verdict};
-use crate::common::subjects::{keyed, verdict};
-use crate::common::trace::{Record, TRACES, Trace, directory, normalized, source};
-use crate::common::{HOUR, MINUTE, SEC};
 use std::time::Duration;
 use tollgate::{Capacity, ManualClock, RateLimiter, Timestamp};
+use tollgate_testing::compact::{COMPACT, Held, Layout, compact_of};
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::subjects::{keyed, verdict};
+use tollgate_testing::trace::{Record, TRACES, Trace, directory, normalized, source};
+use tollgate_testing::{HOUR, MINUTE, SEC};
 
 const TEN_A_MINUTE: Spec = Spec { limit: 10, period_ns: MINUTE, burst: 10 };
 const SIXTY_AN_HOUR: Spec = Spec { limit: 60, period_ns: HOUR, burst: 60 };
@@ -277,7 +277,7 @@ fn string_keys_decide_as_numeric_keys() {
 /// Cause: the test harness hid the message. Symptom: tests without traces printed `ok` and nothing else.
 #[test]
 fn skipped_tests_are_reported() {
-    crate::common::skipped::assert_skip_is_reported(
+    tollgate_testing::skipped::assert_skip_is_reported(
         "traces::string_keys_decide_as_numeric_keys",
         "TOLLGATE_TRACES",
         "/nowhere",

@@ -1,11 +1,6 @@
 //! A keyed limiter allocates only when it first sees a key. A compact limiter and a sketch never allocate after
 //! construction. The outcome of a check makes no difference.
 
-use crate::common::compact::COMPACT;
-use crate::common::kinds::{ALL, Kind};
-use crate::common::oracle::Spec;
-use crate::common::sketch::WINDOWS;
-use crate::common::{MINUTE, SEC};
 use crate::counting::{allocations, bytes_held};
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
@@ -13,6 +8,11 @@ use tollgate::{
     Capacity, Decision, FixedWindow, Gcra, ManualClock, Outcome, Overflow, Quota, RateLimiter, Timestamp,
     check_all, refund_all,
 };
+use tollgate_testing::compact::COMPACT;
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::sketch::WINDOWS;
+use tollgate_testing::{MINUTE, SEC};
 
 /// Below the size from which tables are mapped, so that the allocator sees them. `process::resident` has the larger ones.
 #[test]

@@ -1,8 +1,7 @@
 //! Counts allocations. Each test counts the allocations of its own thread.
 
 #[macro_use]
-#[path = "../common/mod.rs"]
-mod common;
+extern crate tollgate_testing;
 #[path = "../common/counting.rs"]
 mod counting;
 

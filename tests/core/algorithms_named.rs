@@ -1,12 +1,12 @@
 //! Well-known worked examples of each algorithm, and tests for mistakes found in other rate limiters.
 
-use crate::common::{HOUR, MINUTE, SEC};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tollgate::{
     Algorithm, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
     MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
+use tollgate_testing::{HOUR, MINUTE, SEC};
 
 /// A limiter of one stream. The test gives the time of each call.
 struct Story<A: Algorithm>(RateLimiter<Direct<A>, ManualClock>);

@@ -14,16 +14,16 @@
 //!    This holds for any quota, even if its emission interval is not a simple fraction, and near the largest
 //!    timestamp. Rounding makes an emission interval longer by at most 1/32 ns.
 
-use crate::common::kinds::Kind;
-use crate::common::operations::{config, exact_spec, ops, spec, start};
-use crate::common::oracle::{Oracle, Spec, Verdict};
-use crate::common::steps::{Op, within_reach};
-use crate::common::subjects::{Subject, crowded, direct, verdict};
-use crate::common::{MINUTE, SEC};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::time::Duration;
 use tollgate::{ManualClock, RateLimiter, Timestamp};
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::operations::{config, exact_spec, ops, spec, start};
+use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::steps::{Op, within_reach};
+use tollgate_testing::subjects::{Subject, crowded, direct, verdict};
+use tollgate_testing::{MINUTE, SEC};
 
 const KEYS: u32 = 3;
 
@@ -335,7 +335,7 @@ proptest! {
         costs in prop::collection::vec(0_u64..=12, 0..40),
         now in start(),
     ) {
-        for kind in crate::common::kinds::ALL {
+        for kind in tollgate_testing::kinds::ALL {
             let clock = ManualClock::new(Timestamp::from_nanos(now));
             with_algorithm!(kind, spec, algorithm => {
                 let single = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
@@ -354,7 +354,7 @@ proptest! {
         keys in prop::collection::vec(0_u32..20, 0..60),
         now in start(),
     ) {
-        for kind in crate::common::kinds::ALL {
+        for kind in tollgate_testing::kinds::ALL {
             let clock = ManualClock::new(Timestamp::from_nanos(now));
             with_algorithm!(kind, spec, algorithm => {
                 let single = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u32>();
@@ -371,7 +371,7 @@ proptest! {
 #[test]
 fn extreme_quotas_costs_times_do_not_panic() {
     let extremes = [0, 1, 2, 31, 32, 33, 1 << 31, 1 << 32, (1 << 62) + 1, 1 << 63, u64::MAX - 1, u64::MAX];
-    for kind in crate::common::kinds::ALL {
+    for kind in tollgate_testing::kinds::ALL {
         let mut accepted = 0;
         for limit in extremes {
             for period_ns in extremes {

@@ -11,17 +11,17 @@
 //!    reservation as a check.
 //! 4. After each operation all figures equal the oracle's.
 
-use crate::common::compact::{COMPACT, Layout, Seeded};
-use crate::common::kinds::{ALL, Kind};
-use crate::common::operations::{config, exact_spec, ops, short_spec, start};
-use crate::common::oracle::{Oracle, Spec, Verdict};
-use crate::common::steps::{Op, within_reach};
-use crate::common::subjects::{Subject, direct, keyed, verdict};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::Cell;
 use std::time::Duration;
 use tollgate::{Capacity, Decision, ManualClock, RateLimiter, Timestamp};
+use tollgate_testing::compact::{COMPACT, Layout, Seeded};
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::operations::{config, exact_spec, ops, short_spec, start};
+use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::steps::{Op, within_reach};
+use tollgate_testing::subjects::{Subject, direct, keyed, verdict};
 
 const KEYS: u32 = 3;
 

@@ -1,13 +1,13 @@
 //! Charges that are later than the time of a quota change: the clock stops between its reading and the publication, or
 //! the caller gives an older time. Each of them still counts after the change.
 
-use crate::common::stopping::Stopping;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tollgate::{
     Adjustable, Algorithm, Carry, Clock, Compact, CompactAlgorithm, Direct, FixedWindow, Gcra, Keyed,
     Overflow, Quota, RateLimiter, SlidingWindow, Timestamp,
 };
+use tollgate_testing::stopping::Stopping;
 
 const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
 const CARRIES: [Carry; 4] = [Carry::AsIs, Carry::Proportional, Carry::Additive, Carry::Used];

@@ -1,6 +1,5 @@
 //! The public API of a limiter, tested with a manual clock.
 
-use crate::common::SEC;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use tollgate::{
     Algorithm, Clock, CoarseClock, Direct, FixedWindow, Gcra, Keyed, LeakyBucketQueue, ManualClock, Outcome,
     QuantaClock, Quota, RateLimiter, SlidingLog, StdClock, SubWindow, Timestamp, TokenBucket,
 };
+use tollgate_testing::SEC;
 
 fn noon() -> ManualClock {
     ManualClock::new(Timestamp::from_secs(43_200))

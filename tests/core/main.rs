@@ -2,8 +2,7 @@
 //! refunds.
 
 #[macro_use]
-#[path = "../common/mod.rs"]
-mod common;
+extern crate tollgate_testing;
 
 mod adjustable;
 mod algorithms_named;

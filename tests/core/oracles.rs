@@ -8,12 +8,12 @@
 //!    admission.
 //! 4. A wait is tight: the cost is admitted after it, and denied one nanosecond earlier.
 
-use crate::common::kinds::{ALL, Kind};
-use crate::common::operations::{config, ops, spec, start};
-use crate::common::oracle::{Oracle, Spec, Verdict};
-use crate::common::steps::Op;
-use crate::common::{MINUTE, SEC};
 use proptest::prelude::*;
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::operations::{config, ops, spec, start};
+use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::steps::Op;
+use tollgate_testing::{MINUTE, SEC};
 
 /// Plays the operations on one stream and returns the admissions as (time, cost).
 fn play(

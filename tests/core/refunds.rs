@@ -13,17 +13,17 @@
 //! 3. A refund at the time of its charge, with no charge in between, restores the state before the charge.
 //! 4. A refund dated before later charges may return too much, but at most the units that the time in between pays.
 
-use crate::common::compact::{COMPACT, Layout, Ticks, compact};
-use crate::common::kinds::{ALL, Kind};
-use crate::common::ledger::{Charge, Operation, check_no_units_created, chosen, make};
-use crate::common::operations::{config, ops, short_spec, start};
-use crate::common::oracle::Spec;
-use crate::common::steps::{Op, within_reach};
-use crate::common::subjects::{Subject, direct, keyed};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::time::Duration;
 use tollgate::{Algorithm, Decision, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+use tollgate_testing::compact::{COMPACT, Layout, Ticks, compact};
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::ledger::{Charge, Operation, check_no_units_created, chosen, make};
+use tollgate_testing::operations::{config, ops, short_spec, start};
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::steps::{Op, within_reach};
+use tollgate_testing::subjects::{Subject, direct, keyed};
 
 const KEYS: u32 = 2;
 

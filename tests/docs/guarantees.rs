@@ -6,12 +6,12 @@
 //!
 //! Whether the tests pass is not checked here: `ci/guarantees.sh` runs the commands.
 
-use crate::skipped::skip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
+use tollgate_testing::skipped::skip;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -170,7 +170,7 @@ fn test_in(source: &str, name: &str) -> Result<Found, &'static str> {
 /// What a command runs.
 #[derive(Default)]
 struct Runs {
-    /// Test programs; `lib` for the tests of the library, `bin` for those of the program.
+    /// Test programs; `lib` for the tests of the libraries.
     programs: BTreeSet<String>,
     /// Whether the command runs ignored tests (`ignored`) and other tests (`others`).
     ignored: bool,
@@ -196,9 +196,7 @@ fn parse_command(command: &str, root: &Path) -> Result<Runs, String> {
         runs.programs = words_after(arguments, "--test").map(str::to_owned).collect();
         let manifest = read(&root.join("Cargo.toml"));
         for program in &runs.programs {
-            if !root.join(format!("tests/{program}/main.rs")).is_file() {
-                return Err(format!("there is no tests/{program}/main.rs"));
-            }
+            program_folder(program, root)?;
             let entry = format!("[[test]]\nname = \"{program}\"\n");
             if manifest.contains(&entry) && !arguments.contains("--all-features") {
                 return Err(format!(
@@ -208,9 +206,6 @@ fn parse_command(command: &str, root: &Path) -> Result<Runs, String> {
         }
         if arguments.split_whitespace().any(|word| word == "--lib") {
             runs.programs.insert("lib".to_owned());
-        }
-        if arguments.contains("--bin tollgate") {
-            runs.programs.insert("bin".to_owned());
         }
         return if runs.programs.is_empty() {
             Err("the command names no test program".to_owned())
@@ -242,6 +237,13 @@ fn read(path: &Path) -> Arc<str> {
     Arc::clone(text)
 }
 
+/// Returns the folder of a test program, in the root package or in that of the `tollgate` program.
+fn program_folder(program: &str, root: &Path) -> Result<String, String> {
+    let folders = [format!("tests/{program}"), format!("crates/cli/tests/{program}")];
+    let folder = folders.into_iter().find(|folder| root.join(folder).join("main.rs").is_file());
+    folder.ok_or_else(|| format!("there is no tests/{program}/main.rs"))
+}
+
 /// Returns the file of a module: `src/room/module`, or `program::module` in `tests`. In `tests`, the parent file must
 /// declare each module.
 fn file_of(module: &str, root: &Path) -> Result<PathBuf, String> {
@@ -250,11 +252,11 @@ fn file_of(module: &str, root: &Path) -> Result<PathBuf, String> {
         let path = paths.into_iter().map(|path| root.join(path)).find(|path| path.is_file());
         path.ok_or_else(|| format!("there is no {base}.rs"))
     };
-    if module.starts_with("src/") {
+    if program_of(module) == "lib" {
         return found(module);
     }
     let mut parts = module.split("::");
-    let mut base = format!("tests/{}", parts.next().unwrap_or_default());
+    let mut base = program_folder(parts.next().unwrap_or_default(), root)?;
     let mut path = found(&base)?;
     for part in parts {
         let declared = read(&path).lines().any(|line| line.trim_start().ends_with(&format!("mod {part};")));
@@ -267,13 +269,12 @@ fn file_of(module: &str, root: &Path) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Returns the program that runs the tests of a module: `lib` for the library, `bin` for the program.
+/// Returns the program that runs the tests of a module: `lib` for a library.
 fn program_of(module: &str) -> &str {
-    match module.strip_prefix("src/") {
-        Some(inner) if inner.starts_with("bin/") => "bin",
-        Some(_) => "lib",
-        None => module.split("::").next().unwrap_or(module),
+    if module.starts_with("src/") || module.starts_with("crates/") {
+        return "lib";
     }
+    module.split("::").next().unwrap_or(module)
 }
 
 /// Checks that an item exists and that a command of its row runs it.

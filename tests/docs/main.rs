@@ -1,8 +1,5 @@
 //! Checks that documents agree with the code: GUARANTEES.md, the table of models, and the paths that texts name.
 
-#[path = "../common/skipped.rs"]
-mod skipped;
-
 mod guarantees;
 mod models_table;
 mod paths;

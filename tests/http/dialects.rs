@@ -1,6 +1,5 @@
 //! Fields of admitted requests in each dialect, in the form that the drafts and known services use.
 
-use crate::common::SEC;
 use http::HeaderMap;
 use std::time::Duration;
 use tollgate::http::{Dialect, Fields, Policy, Reset, Unit};
@@ -8,6 +7,7 @@ use tollgate::{
     Algorithm, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog,
     SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
+use tollgate_testing::SEC;
 
 /// A Monday, at the start of a minute and of an hour, but not of a day.
 const START: u64 = 1_790_006_400 - 3_600;

@@ -8,15 +8,15 @@
 //! - With fixed windows, `t` ends with the window.
 //! - A denied request is admitted after `Retry-After`, and `Retry-After` is not shorter than the effective window.
 
-use crate::common::SEC;
-use crate::common::kinds::{ALL, Kind};
-use crate::common::operations::{config, exact_spec, ops, start};
-use crate::common::oracle::Spec;
-use crate::common::steps::{Op, within_reach};
-use crate::common::subjects::{direct, quota};
 use proptest::test_runner::TestRunner;
 use tollgate::http::{Available, Policy, retry_after};
 use tollgate::{Outcome, Quota};
+use tollgate_testing::SEC;
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::operations::{config, exact_spec, ops, start};
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::steps::{Op, within_reach};
+use tollgate_testing::subjects::{direct, quota};
 
 fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
     let (Some(limiter), Some(quota)) = (direct(kind, spec), quota(spec)) else { return };

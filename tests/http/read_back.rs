@@ -5,15 +5,15 @@
 //! - Names, quotas, windows, counts and partitions match the policies.
 //! - The problem document is valid JSON and has the same names as the fields.
 
-use super::reader::{Member, entry, list, number, percent_decoded};
-use crate::common::kinds::{ALL, Kind};
-use crate::common::operations::{config, spec, start};
-use crate::common::subjects::{direct, quota};
 use http::HeaderMap;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate::http::{Dialect, Fields, Policy, Reset, problem};
 use tollgate::{Decision, Quota};
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::operations::{config, spec, start};
+use tollgate_testing::reader::{Member, entry, list, number, percent_decoded};
+use tollgate_testing::subjects::{direct, quota};
 
 #[derive(Clone, Debug)]
 struct Limit {

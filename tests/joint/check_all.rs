@@ -1,8 +1,5 @@
 //! Several limits on one request: the request is charged to all of them, or to none.
 
-use crate::common::oracle::{Fixed, Gcra as GcraOracle, Interval, Log, Oracle, Spacing, Spec, Verdict};
-use crate::common::subjects::{quota, verdict};
-use crate::common::{MS, SEC};
 use proptest::prelude::*;
 use std::time::Duration;
 use tollgate::{
@@ -10,6 +7,9 @@ use tollgate::{
     Outcome, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
     check_all, check_all_at, peek_all, peek_all_at, refund_all,
 };
+use tollgate_testing::oracle::{Fixed, Gcra as GcraOracle, Interval, Log, Oracle, Spacing, Spec, Verdict};
+use tollgate_testing::subjects::{quota, verdict};
+use tollgate_testing::{MS, SEC};
 
 /// The start of a minute.
 const START: Timestamp = Timestamp::from_secs(1_000_020);
@@ -303,7 +303,7 @@ mod random {
     }
 
     proptest! {
-        #![proptest_config(crate::common::operations::config(150))]
+        #![proptest_config(tollgate_testing::operations::config(150))]
 
         #[test]
         fn joint_gcra_log_and_window_match_oracles(asks in asks()) {

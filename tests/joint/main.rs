@@ -1,8 +1,7 @@
 //! One charge on several places: limits that are checked together, and leases.
 
 #[macro_use]
-#[path = "../common/mod.rs"]
-mod common;
+extern crate tollgate_testing;
 
 mod check_all;
 mod lease;

@@ -2,17 +2,17 @@
 
 use super::alone;
 use super::arena::{pages_of, writes};
-use crate::common::HOUR;
-use crate::common::compact::COMPACT;
-use crate::common::kinds::ALL;
-use crate::common::oracle::Spec;
-use crate::common::sketch::WINDOWS;
 use std::time::Duration;
 use tollgate::sketch::{Bloom, CountMin, InFlight, Rate};
 use tollgate::{
     Capacity, Carry, Clock, FixedWindow, Gcra, ManualClock, MinimumSpacing, Outcome, Overflow, Quota,
     RateLimiter, SlidingLog, Timestamp, check_all, peek_all,
 };
+use tollgate_testing::HOUR;
+use tollgate_testing::compact::COMPACT;
+use tollgate_testing::kinds::ALL;
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::sketch::WINDOWS;
 
 const SPEC: Spec = Spec { limit: 2, period_ns: HOUR, burst: 2 };
 /// A time well before the end of any window or sub-window.

@@ -11,8 +11,7 @@
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod arena;
 #[macro_use]
-#[path = "../common/mod.rs"]
-mod common;
+extern crate tollgate_testing;
 
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod denials;

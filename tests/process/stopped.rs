@@ -13,7 +13,6 @@
 
 use super::alone;
 use super::arena::inside;
-use crate::common::compact::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -23,6 +22,7 @@ use tollgate::{
     Capacity, FixedWindow, Gcra, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow,
     TokenBucket, WhenFull, check_all, refund_all,
 };
+use tollgate_testing::compact::Random;
 
 const STOPS: u64 = if cfg!(debug_assertions) { 100 } else { 600 };
 const CALLS: u64 = 300;

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::servers::{Cluster, Proxy, Server};
+use tollgate_testing::redis::{Cluster, Proxy, Server};
 
 fn ping(url: &str, timeout: Duration) -> redis::RedisResult<String> {
     let client = redis::Client::open(url)?;
@@ -65,7 +65,7 @@ fn cluster_masters_and_replicas_agree() {
 #[test]
 fn skipped_tests_are_reported() {
     // There is no program at this path.
-    crate::servers::skipped::assert_skip_is_reported(
+    tollgate_testing::skipped::assert_skip_is_reported(
         "harness::server_is_paused_killed_and_restarted",
         "TOLLGATE_REDIS_SERVER",
         "/nowhere/redis-server",

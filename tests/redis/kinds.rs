@@ -7,8 +7,6 @@
 
 use std::time::Duration;
 
-use crate::common::operations::config;
-use crate::servers::Server;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
@@ -20,6 +18,8 @@ use tollgate::{
     Algorithm, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
     MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
+use tollgate_testing::operations::config;
+use tollgate_testing::redis::Server;
 
 const SEC: u64 = 1_000_000;
 /// A multiple of an hour, so that tests know where aligned periods begin.

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use crate::servers::{Proxy, Server};
 use tollgate::redis::{
     BlockingClient, BlockingLeaseLimiter, BuildError, Client, DecidedBy, ErrorKind, InProcess, LeaseLimiter,
     Limit, OnFailure,
 };
 use tollgate::{ManualClock, Quota, Timestamp};
+use tollgate_testing::redis::{Proxy, Server};
 
 fn hour(limit: u64) -> Limit {
     Limit::fixed_window(Quota::per_hour(limit))

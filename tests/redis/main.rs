@@ -1,10 +1,5 @@
 //! Limits that several processes share through Redis. Tests of connections and faults use real servers.
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/redis.rs"]
-mod servers;
-
 mod clients;
 mod faults;
 mod harness;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::servers::Server;
 use tollgate::Quota;
 use tollgate::redis::simulation::{
     Cut, Mistake, RegionOutcome, RegionSetup, compare_link_script, compare_region_script, run_regions,
 };
 use tollgate::redis::{Limit, RegionPolicy};
+use tollgate_testing::redis::Server;
 
 fn setup(policy: RegionPolicy, per_second: &[u64]) -> RegionSetup {
     let limit = Limit::fixed_window(Quota::per_minute(3_000));

@@ -12,8 +12,6 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::common::operations::config;
-use crate::servers::Server;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
@@ -22,6 +20,8 @@ use tollgate::redis::{
     OnFailure,
 };
 use tollgate::{Decision, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp};
+use tollgate_testing::operations::config;
+use tollgate_testing::redis::Server;
 
 /// A local limiter with any of the shared algorithms.
 enum Own {

@@ -11,7 +11,5 @@ mod one_rule;
 mod properties;
 #[cfg(feature = "watch")]
 mod source;
-#[path = "../common/stopping.rs"]
-mod stopping;
 #[cfg(feature = "watch")]
 mod watch;

@@ -5,13 +5,13 @@
 //! - If threads insert one key at the same time, at most one of them learns that the key is new.
 //! - The share of false positives is as computed, for every size and for keys of every kind.
 
-use crate::common::accuracy::random::Random;
-use crate::common::operations::config;
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Barrier;
 use tollgate::sketch::Bloom;
+use tollgate_testing::accuracy::random::Random;
+use tollgate_testing::operations::config;
 
 fn seeded(filter: Bloom) -> Bloom {
     filter.with_hasher(ahash::RandomState::with_seeds(1, 2, 3, 4))

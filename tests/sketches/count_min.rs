@@ -7,13 +7,13 @@
 //! - The errors stay within the bounds that the sizes are computed from, for skewed and even traffic, and for keys of
 //!   every kind.
 
-use crate::common::accuracy::random::{Random, Zipf};
-use crate::common::operations::config;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Barrier;
 use tollgate::sketch::CountMin;
+use tollgate_testing::accuracy::random::{Random, Zipf};
+use tollgate_testing::operations::config;
 
 fn seeded(width: usize, depth: usize) -> CountMin {
     with_seeds(CountMin::try_new(width, depth).expect("a small sketch"), 1)

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::operations::config;
 use proptest::prelude::*;
 use tollgate::sketch::{Full, Guard, InFlight, OwnedGuard};
+use tollgate_testing::operations::config;
 
 fn with_memory(bytes: usize) -> InFlight {
     InFlight::with_memory(bytes)

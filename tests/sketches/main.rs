@@ -1,8 +1,7 @@
 //! Tests of the structures with fixed memory: filters, counters, rates, the heaviest keys, and the sketch store.
 
 #[macro_use]
-#[path = "../common/mod.rs"]
-mod common;
+extern crate tollgate_testing;
 #[path = "../common/counting.rs"]
 mod counting;
 

@@ -10,12 +10,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::SEC;
-use crate::common::operations::config;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate::sketch::{Rate, RateBuilder, RateComponents};
 use tollgate::{Clock, ManualClock, QuantaClock, Timestamp};
+use tollgate_testing::SEC;
+use tollgate_testing::operations::config;
 
 const CENTURY: u64 = 36_525 * 86_400 * SEC;
 /// The counters of even and of odd windows have two halves of 64 bytes each, so all keys share their lines.

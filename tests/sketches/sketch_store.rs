@@ -10,14 +10,6 @@
 //! - A denied request is not charged: a limiter that never saw the denied requests decides the others the same.
 //! - A peek returns the decision of the check and changes nothing. Batches decide like the single checks.
 
-use crate::common::compact::Seeded;
-use crate::common::kinds::Kind;
-use crate::common::operations::{config, ops, start};
-use crate::common::oracle::{Spec, Verdict};
-use crate::common::sketch::{LEAST, WINDOWS, build, reach, sketch_of};
-use crate::common::steps::Op;
-use crate::common::subjects::{Subject, verdict};
-use crate::common::{HOUR, MINUTE, SEC};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
@@ -27,6 +19,14 @@ use tollgate::{
     Capacity, Decision, FixedWindow, ManualClock, Quota, RateLimiter, Sketch, SlidingWindow, Timestamp,
     WindowAlgorithm,
 };
+use tollgate_testing::compact::Seeded;
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::operations::{config, ops, start};
+use tollgate_testing::oracle::{Spec, Verdict};
+use tollgate_testing::sketch::{LEAST, WINDOWS, build, reach, sketch_of};
+use tollgate_testing::steps::Op;
+use tollgate_testing::subjects::{Subject, verdict};
+use tollgate_testing::{HOUR, MINUTE, SEC};
 
 const KEYS: u32 = 3;
 const ROOMY: usize = 64 << 10;

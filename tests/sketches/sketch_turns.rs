@@ -1,13 +1,13 @@
 //! Window changes in the sketch store: at boundaries, after long silence, and for late callers.
 
-use crate::common::compact::{Random, Seeded};
-use crate::common::kinds::Kind;
-use crate::common::oracle::Spec;
-use crate::common::sketch::{LEAST, WINDOWS, build, round, sketch_of};
-use crate::common::subjects::Subject;
-use crate::common::{HOUR, MINUTE, SEC};
 use std::time::Duration;
 use tollgate::{FixedWindow, ManualClock, Quota, RateLimiter, Sketch, SlidingWindow, Timestamp};
+use tollgate_testing::compact::{Random, Seeded};
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::sketch::{LEAST, WINDOWS, build, round, sketch_of};
+use tollgate_testing::subjects::Subject;
+use tollgate_testing::{HOUR, MINUTE, SEC};
 
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;

@@ -4,16 +4,16 @@
 //! - With room, it is one GCRA for each key, in the sketch's ticks.
 //! - Without room, the key's own GCRA admits every request that the sketch admits.
 
-use crate::common::compact::Random;
-use crate::common::operations::config;
-use crate::common::oracle::Spec;
-use crate::common::subjects::quota;
-use crate::common::{HOUR, MINUTE, SEC};
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{Quota, Timestamp};
+use tollgate_testing::compact::Random;
+use tollgate_testing::operations::config;
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::subjects::quota;
+use tollgate_testing::{HOUR, MINUTE, SEC};
 
 const START: u64 = 1_700_000_000 * SEC;
 

@@ -4,13 +4,13 @@
 //! more).
 //! Start times are spread over the whole cycle of each counter. Seeds are fixed.
 
-use crate::common::compact::{Layout, Random, Seeded};
-use crate::common::sketch::{build, round};
-use crate::common::{HOUR, MINUTE, SEC};
 use tollgate::sketch::{Rate, TatSketch};
 use tollgate::{
     Capacity, Compact, FixedWindow, Gcra, ManualClock, Overflow, Quota, RateLimiter, SlidingWindow, Timestamp,
 };
+use tollgate_testing::compact::{Layout, Random, Seeded};
+use tollgate_testing::sketch::{build, round};
+use tollgate_testing::{HOUR, MINUTE, SEC};
 
 const START: u64 = 1_700_000_000 * SEC;
 const PHASES: u64 = if cfg!(miri) { 2 } else { 16 };

@@ -9,16 +9,16 @@
 //! - `retry_after` is tight at any time: a request is admitted at that time and denied one nanosecond before.
 //! - A tick is at most a 256th of the interval.
 
-use crate::common::compact::{Layout, compact};
-use crate::common::kinds::Kind;
-use crate::common::operations::{config, ops, spec, start};
-use crate::common::oracle::{Spec, Verdict};
-use crate::common::steps::Op;
-use crate::common::subjects::{Subject, verdict};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::Cell;
 use std::time::Duration;
+use tollgate_testing::compact::{Layout, compact};
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::operations::{config, ops, spec, start};
+use tollgate_testing::oracle::{Spec, Verdict};
+use tollgate_testing::steps::Op;
+use tollgate_testing::subjects::{Subject, verdict};
 
 const KEYS: u32 = 3;
 

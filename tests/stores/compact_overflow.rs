@@ -7,12 +7,6 @@
 //! - With `Forget`, the key's oracle denies every request that the store denies.
 //! - Fixed windows keep both properties, and sliding windows keep the second.
 
-use crate::common::compact::{Layout, Seeded};
-use crate::common::kinds::Kind;
-use crate::common::operations::config;
-use crate::common::oracle::{Oracle, Spec, Verdict};
-use crate::common::subjects::verdict;
-use crate::common::{HOUR, MINUTE, SEC};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
@@ -22,6 +16,12 @@ use tollgate::{
     Capacity, Compact, CompactAlgorithm, FixedWindow, Gcra, ManualClock, Overflow, Quota, RateLimiter,
     Timestamp,
 };
+use tollgate_testing::compact::{Layout, Seeded};
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::operations::config;
+use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::subjects::verdict;
+use tollgate_testing::{HOUR, MINUTE, SEC};
 
 const START: u64 = 1_700_000_000 * SEC;
 const KEYS: u16 = 60;

@@ -7,14 +7,14 @@
 //!   reason, and the limiter does not change. The tests try every cut, every flipped bit, and other hashers, quotas,
 //!   sizes and policies.
 
-use crate::common::SEC;
-use crate::common::compact::{COMPACT, POLICIES, Random, Seeded, policies, seal};
-use crate::common::oracle::Spec;
 use std::time::Duration;
 use tollgate::{
     Capacity, Carry, Clock, Compact, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue,
     ManualClock, MinimumSpacing, Overflow, Quota, RateLimiter, SlidingWindow, Timestamp, TokenBucket,
 };
+use tollgate_testing::SEC;
+use tollgate_testing::compact::{COMPACT, POLICIES, Random, Seeded, policies, seal};
+use tollgate_testing::oracle::Spec;
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 const KEYS: u64 = 300;

@@ -1,16 +1,16 @@
 //! The compact store's own methods: batches, reset, gauges, sizes, hashers, and the quotas that it refuses.
 
-use crate::common::SEC;
-use crate::common::compact::{COMPACT, POLICIES, Random, Seeded};
-use crate::common::kinds::Kind;
-use crate::common::oracle::Spec;
-use crate::common::subjects::Constant;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::time::Duration;
 use tollgate::{
     Capacity, Clock, Compact, CompactAlgorithm, Decision, FixedWindow, Gauges, Gcra, ManualClock,
     MinimumSpacing, Overflow, Quota, QuotaError, RateLimiter, SlidingWindow, Timestamp, TokenBucket,
 };
+use tollgate_testing::SEC;
+use tollgate_testing::compact::{COMPACT, POLICIES, Random, Seeded};
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::subjects::Constant;
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 

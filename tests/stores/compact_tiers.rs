@@ -7,12 +7,6 @@
 //! - Counts in windows are those of one window, with the limit of each call.
 //! - A quota that does not fit the table is refused. The error names the remedy.
 
-use crate::common::compact::{Layout, Seeded, Ticks};
-use crate::common::operations::{config, ops, start};
-use crate::common::oracle::{Fixed, Gcra, Oracle, Sliding, Spec};
-use crate::common::steps::Op;
-use crate::common::subjects::{quota, verdict};
-use crate::common::{HOUR, MINUTE, SEC};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use std::cell::Cell;
@@ -20,6 +14,12 @@ use tollgate::{
     Capacity, Compact, CompactAlgorithm, FixedWindow, ManualClock, Quota, RateLimiter, SlidingWindow, Tier,
     Timestamp,
 };
+use tollgate_testing::compact::{Layout, Seeded, Ticks};
+use tollgate_testing::operations::{config, ops, start};
+use tollgate_testing::oracle::{Fixed, Gcra, Oracle, Sliding, Spec};
+use tollgate_testing::steps::Op;
+use tollgate_testing::subjects::{quota, verdict};
+use tollgate_testing::{HOUR, MINUTE, SEC};
 
 const KEYS: u32 = 3;
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -117,7 +117,7 @@ fn arrival_times(specs: &[Spec], start: u64, ops: &[(Op, Index)]) -> bool {
 }
 
 fn rounded(ticks: &Ticks, spec: Spec) -> Spec {
-    ticks.spec(crate::common::kinds::Kind::Gcra, spec)
+    ticks.spec(tollgate_testing::kinds::Kind::Gcra, spec)
 }
 
 /// Random limits of one period.

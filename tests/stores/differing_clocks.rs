@@ -6,8 +6,6 @@
 //! - One wrong time, however wrong, gives each key at most one more burst, and locks no key out for long.
 //! - Reset, snapshot, restore and gauges use the times of the checks.
 
-use crate::common::SEC;
-use crate::common::compact::Seeded;
 use proptest::prelude::*;
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
@@ -15,6 +13,8 @@ use tollgate::{
     Capacity, Clock, Compact, CompactAlgorithm, FixedWindow, Gcra, ManualClock, Overflow, Quota, RateLimiter,
     Sketch, SlidingWindow, Timestamp, check_all,
 };
+use tollgate_testing::SEC;
+use tollgate_testing::compact::Seeded;
 
 /// Units per second, and the burst.
 #[derive(Copy, Clone)]
@@ -229,7 +229,7 @@ fn sources() -> impl Strategy<Value = Vec<(usize, bool, u64, u64)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..crate::common::operations::config(300) })]
+    #![proptest_config(ProptestConfig { cases: 300, ..tollgate_testing::operations::config(300) })]
 
     #[test]
     fn clock_sources_admit_at_most_their_difference(

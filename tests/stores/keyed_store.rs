@@ -6,11 +6,6 @@
 //! - A key that was never charged, or that was removed, is not in the store.
 //! - After `retain_active` only keys without their full quota remain.
 
-use crate::common::kinds::{ALL, Kind};
-use crate::common::operations::{config, ops, spec, start};
-use crate::common::oracle::{Oracle, Spec, Verdict};
-use crate::common::steps::{Op, within_reach};
-use crate::common::subjects::{Constant, verdict};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -22,6 +17,11 @@ use tollgate::{
     Algorithm, Clock, Gcra, Keyed, Lookup, ManualClock, Quota, RateLimiter, SlidingWindow, StdClock,
     Timestamp, WhenFull,
 };
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::operations::{config, ops, spec, start};
+use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::steps::{Op, within_reach};
+use tollgate_testing::subjects::{Constant, verdict};
 
 const KEYS: u32 = 12;
 

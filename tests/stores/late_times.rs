@@ -5,11 +5,11 @@
 //! these two cases apart. Each test here is a case in which the newest time was wrong once, so that a key was admitted
 //! again.
 
-use crate::common::SEC;
-use crate::common::compact::Seeded;
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{Capacity, Compact, Gcra, ManualClock, Overflow, Quota, RateLimiter, Timestamp};
+use tollgate_testing::SEC;
+use tollgate_testing::compact::Seeded;
 
 const QUARTER: usize = 250_000_000;
 const HALF: usize = 500_000_000;

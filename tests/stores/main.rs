@@ -1,8 +1,7 @@
 //! Tests of the keyed and the compact store: what they do when full, and with clocks that lag, differ or wrap.
 
 #[macro_use]
-#[path = "../common/mod.rs"]
-mod common;
+extern crate tollgate_testing;
 
 mod calendar;
 mod caps_and_quotas;

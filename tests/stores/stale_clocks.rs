@@ -8,16 +8,16 @@
 //! - A clock that advances only at its refreshes (such as [`CoarseClock`](tollgate::CoarseClock)) keeps the same bound.
 //!   Then σ is the longest time between two refreshes.
 
-use crate::common::compact::{COMPACT, Layout, compact};
-use crate::common::kinds::{ALL, Kind};
-use crate::common::operations::{config, exact_spec, ops, start};
-use crate::common::oracle::Spec;
-use crate::common::sketch::{WINDOWS, reach, sketch_of};
-use crate::common::steps::{Op, within_reach};
-use crate::common::subjects::{Subject, direct, keyed};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::Cell;
+use tollgate_testing::compact::{COMPACT, Layout, compact};
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::operations::{config, exact_spec, ops, start};
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::sketch::{WINDOWS, reach, sketch_of};
+use tollgate_testing::steps::{Op, within_reach};
+use tollgate_testing::subjects::{Subject, direct, keyed};
 
 const KEYS: u32 = 2;
 

@@ -2,11 +2,11 @@
 //! only the units without a refund had been charged. Reservations made at once have different turns.
 
 use super::*;
-use crate::common::compact::{COMPACT, Layout, Seeded};
-use crate::common::subjects::Subject;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use tollgate::Capacity;
+use tollgate_testing::compact::{COMPACT, Layout, Seeded};
+use tollgate_testing::subjects::Subject;
 
 const KEYS: u32 = 3;
 const SPEC: Spec = Spec { limit: 1_000, period_ns: 1_000 * SEC, burst: 1_000 };
@@ -77,9 +77,9 @@ fn charges_add_up(kind: Kind) -> bool {
 fn all_charge_and_refund(rounds: u64) {
     for kind in ALL.into_iter().filter(|kind| charges_add_up(*kind)) {
         let oracle = || kind.oracle(SPEC);
-        let direct = crate::common::subjects::direct(kind, SPEC).unwrap();
+        let direct = tollgate_testing::subjects::direct(kind, SPEC).unwrap();
         charge_and_refund(&*direct, kind, 1, rounds, oracle, |now| now, |_, wait| wait);
-        let keyed = crate::common::subjects::keyed(kind, SPEC).unwrap();
+        let keyed = tollgate_testing::subjects::keyed(kind, SPEC).unwrap();
         charge_and_refund(&*keyed, kind, KEYS, rounds, oracle, |now| now, |_, wait| wait);
     }
     for kind in COMPACT.into_iter().filter(|kind| charges_add_up(*kind)) {
@@ -138,10 +138,10 @@ fn turns_are_distinct(limiter: &dyn Subject, turn: Duration, kind: Kind) {
 fn all_turns_are_distinct() {
     let spec = Spec::new(1, SEC);
     for kind in [Kind::Gcra, Kind::Greedy, Kind::Interval, Kind::Spacing] {
-        let direct = crate::common::subjects::direct(kind, spec).unwrap();
+        let direct = tollgate_testing::subjects::direct(kind, spec).unwrap();
         turns_are_distinct(&*direct, Duration::from_secs(1), kind);
     }
-    let queue = crate::common::subjects::keyed(Kind::Queue, spec.with_burst(10_000)).unwrap();
+    let queue = tollgate_testing::subjects::keyed(Kind::Queue, spec.with_burst(10_000)).unwrap();
     turns_are_distinct(&*queue, Duration::from_secs(1), Kind::Queue);
     for kind in [Kind::Gcra, Kind::Spacing] {
         with_compact!(kind, spec, algorithm => {

@@ -2,8 +2,8 @@
 //! time. Without room, each interval of each key stays within its bound plus what the `raced` gauge allows.
 
 use super::*;
-use crate::common::compact::{COMPACT, Layout, POLICIES, Seeded, policies};
 use tollgate::{Capacity, Compact, CompactAlgorithm, Gcra, Overflow, Quota};
+use tollgate_testing::compact::{COMPACT, Layout, POLICIES, Seeded, policies};
 
 const ROOMY: Capacity = Capacity::memory(1 << 18);
 

@@ -1,8 +1,8 @@
 //! Leases admit exactly as much as one thread would be admitted, whichever stripes the threads use.
 
 use super::*;
-use crate::common::lease::LEASABLE;
 use tollgate::LeaseAlgorithm;
+use tollgate_testing::lease::LEASABLE;
 
 /// A single stripe, fewer stripes than threads, and more stripes than threads.
 const STRIPES: [usize; 3] = [1, 2, 16];

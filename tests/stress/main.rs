@@ -8,8 +8,7 @@
 //! --include-ignored`.
 
 #[macro_use]
-#[path = "../common/mod.rs"]
-mod common;
+extern crate tollgate_testing;
 
 mod charges;
 mod check_all;
@@ -22,13 +21,13 @@ mod sketch;
 #[cfg(feature = "tokio")]
 mod wait;
 
-use common::SEC;
-use common::kinds::{ALL, Kind};
-use common::oracle::{Oracle, Spec};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tollgate::{Algorithm, Clock, HashedStore, ManualClock, QuantaClock, RateLimiter, StdClock, Timestamp};
+use tollgate_testing::SEC;
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::oracle::{Oracle, Spec};
 
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 

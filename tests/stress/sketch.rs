@@ -2,9 +2,9 @@
 //! window of any key admits more than the limit.
 
 use super::*;
-use crate::common::compact::Seeded;
-use crate::common::sketch::{LEAST, WINDOWS, build};
 use tollgate::{FixedWindow, Quota, Sketch, SlidingWindow, WindowAlgorithm};
+use tollgate_testing::compact::Seeded;
+use tollgate_testing::sketch::{LEAST, WINDOWS, build};
 
 const ROOMY: usize = 1 << 18;
 const START: u64 = 1_700_000_000 * SEC;

@@ -1,9 +1,9 @@
 //! A slow and simple model of lines. Time advances by one millisecond at a time. At each step the first in line is
 //! admitted if the algorithm's oracle admits it.
 
-use crate::common::kinds::Kind;
-use crate::common::oracle::{Oracle, Spec};
 use std::collections::VecDeque;
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::oracle::{Oracle, Spec};
 
 pub(crate) const MS: u64 = 1_000_000;
 

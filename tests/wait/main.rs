@@ -1,8 +1,7 @@
 //! Waiting: threads in real time, and tasks under tokio's paused clock.
 
 #[macro_use]
-#[path = "../common/mod.rs"]
-mod common;
+extern crate tollgate_testing;
 
 #[cfg(feature = "tokio")]
 mod behaviour;

@@ -1,9 +1,6 @@
 //! Random schedules in paused time. Every wait ends at the millisecond that the model computes.
 
 use super::line::{End, MS, Model, Request};
-use crate::common::kinds::{ALL, Kind};
-use crate::common::operations::config;
-use crate::common::oracle::Spec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::future::Future;
@@ -12,6 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tollgate::{Decision, NotReady, RateLimiter, Timestamp, TokioClock};
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::operations::config;
+use tollgate_testing::oracle::Spec;
 
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
@@ -51,7 +51,7 @@ enum Store {
 }
 
 fn subject(kind: Kind, spec: Spec, store: Store, clock: TokioClock) -> Subject {
-    let quota = crate::common::subjects::quota(spec).expect("a plain quota");
+    let quota = tollgate_testing::subjects::quota(spec).expect("a plain quota");
     let subject = match store {
         Store::Direct => with_algorithm!(kind, spec, algorithm => {
             let limiter = Arc::new(RateLimiter::builder(algorithm).clock(clock).direct());

@@ -20,6 +20,7 @@
 
 mod dialect;
 mod fields;
+pub mod forwarded;
 mod line;
 mod policy;
 mod problem;

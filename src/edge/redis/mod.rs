@@ -36,7 +36,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `simulation` | many processes in virtual time, for tests and examples (feature `simulation`) |
+//! | `simulation` | many processes in virtual time, for tests and the soak program (`cfg(tollgate_simulation)`) |
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
 //! | `client` | connections, user settings, and a server in this process |
@@ -48,7 +48,7 @@ mod guard;
 mod mode;
 mod protocol;
 mod region;
-#[cfg(feature = "simulation")]
+#[cfg(tollgate_simulation)]
 #[doc(hidden)]
 pub mod simulation;
 

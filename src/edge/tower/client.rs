@@ -10,7 +10,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::head::Head;
 use super::key::KeyExtractor;
-use crate::edge::forwarded::{FromRight, Syntax, embedded, known, node};
+use crate::edge::http::forwarded::{FromRight, Syntax, embedded, known, node};
 
 /// The address at the other end of a connection. Servers put it into a request's extensions, and [`ClientIp`] reads it
 /// there.

@@ -14,13 +14,6 @@
 
 mod deposits;
 
-use crate::common::SEC;
-use crate::common::kinds::Kind;
-use crate::common::lease::LEASABLE;
-use crate::common::operations::{config, exact_spec, ops, start};
-use crate::common::oracle::{Oracle, Spec};
-use crate::common::steps::within_reach;
-use crate::common::subjects::Subject;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
@@ -31,6 +24,13 @@ use tollgate::{
     Clock, Decision, Gcra, Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, ManualClock, Quota,
     RateLimiter, Striped, Timestamp,
 };
+use tollgate_testing::SEC;
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::lease::LEASABLE;
+use tollgate_testing::operations::{config, exact_spec, ops, start};
+use tollgate_testing::oracle::{Oracle, Spec};
+use tollgate_testing::steps::within_reach;
+use tollgate_testing::subjects::Subject;
 
 const MS: u64 = 1_000_000;
 const LIFE: u64 = 10 * MS;

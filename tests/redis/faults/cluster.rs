@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tollgate::redis::{DecidedBy, OnFailure};
 
 use super::subject::{LIMIT, LOCAL, POLICIES, SHARE, Subject};
-use crate::servers::Cluster;
+use tollgate_testing::redis::Cluster;
 
 /// Returns enough keys for each node to hold some. The keys contain no character that needs an escape.
 fn keys() -> Vec<String> {

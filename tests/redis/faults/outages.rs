@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::redis::{ErrorKind, Health, OnFailure};
 
 use super::subject::{FAILURES, LIMIT, POLICIES, SHARE, Subject, TIMEOUT, Tally};
-use crate::servers::{Proxy, Server};
+use tollgate_testing::redis::{Proxy, Server};
 
 /// A server and the network in front of it.
 struct World {

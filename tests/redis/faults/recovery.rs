@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tollgate::Quota;
 use tollgate::redis::{AtomicLimiter, Client, DecidedBy, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
 
-use crate::servers::{Cluster, Server};
+use tollgate_testing::redis::{Cluster, Server};
 
 /// The longest time from a server's return to its next decision, on a machine that is not busy.
 const TARGET: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use tollgate::Quota;
 use tollgate::redis::{Breaker, Client, DecidedBy, Limit, OnFailure};
 
 use super::subject::{LIMIT, LOCAL, PAUSE, POLICIES, SHARE, Subject, TIMEOUT};
-use crate::servers::{Proxy, Server};
+use tollgate_testing::redis::{Proxy, Server};
 
 /// If the server loses the script, the next call loads it again, and no caller sees an error.
 #[test]

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::newer;
 use crate::faults::cluster::assert_moved_slots_are_charged_once;
 use crate::faults::subject::{LOCAL, Subject};
-use crate::servers::skipped::skip;
-use crate::servers::{Cluster, Proxy};
 use tollgate::Quota;
 use tollgate::redis::{BlockingClient, DecidedBy, Limit, OnFailure};
+use tollgate_testing::redis::{Cluster, Proxy};
+use tollgate_testing::skipped::skip;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

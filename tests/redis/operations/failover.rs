@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::servers::{Cluster, Server};
 use tollgate::Quota;
 use tollgate::redis::{BlockingClient, Builder, DecidedBy, Limit, OnFailure};
+use tollgate_testing::redis::{Cluster, Server};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LIMIT: u64 = 10;

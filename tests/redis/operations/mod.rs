@@ -8,8 +8,8 @@ mod endpoints;
 mod failover;
 mod users;
 
-use crate::servers::Server;
-use crate::servers::skipped::skip;
+use tollgate_testing::redis::Server;
+use tollgate_testing::skipped::skip;
 
 /// Runs a command of a newer server. If the server does not know it, reports that the test skips and returns `None`.
 #[track_caller]

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::newer;
-use crate::servers::{Cluster, Server};
 use tollgate::Quota;
 use tollgate::redis::{BlockingClient, Builder, Client, ErrorKind, Health, Limit, OnFailure, Shard, Shards};
+use tollgate_testing::redis::{Cluster, Server};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -27,7 +27,7 @@ fn on_each_server(test: impl Fn(&dyn Fn() -> Server)) {
     let in_process = || InProcess::default();
     test(&|| in_process().into());
     test(&|| in_process().blocking().into());
-    let Some(server) = crate::servers::Server::start() else { return };
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
     // Each round has a database of its own: a process of the round before may still post what it counted.
     let databases = Cell::new(0);
     let fresh = || format!("{}{}", server.url(), databases.replace(databases.get() + 1));
@@ -177,7 +177,7 @@ fn query_without_server_follows_policy() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
 fn hung_server_answers_by_deadline() {
-    let Some(server) = crate::servers::Server::start() else { return };
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
     for charging in ["all-or-nothing", "count-first", "count-denials"] {
         let rules: String = MODES
             .iter()
@@ -216,7 +216,7 @@ fn hung_server_answers_by_deadline() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
 fn late_charge_is_refunded() {
-    let Some(server) = crate::servers::Server::start() else { return };
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
     let text = limits("mode: atomic, on_failure: open", 10, 9);
     run(async {
         let rules = process(Client::open(&server.url()).unwrap(), &clock(), &text);

@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn long_values_are_shared_as_hashes() {
-    let Some(server) = crate::servers::Server::start() else { return };
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
     let long = "x".repeat(50_000);
     let longer = [&*long, "y"].concat();
     for mode in ["atomic", "lease", "write-back"] {

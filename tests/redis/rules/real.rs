@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn shared_rules_survive_server_outage() {
-    let Some(mut server) = crate::servers::Server::start() else { return };
+    let Some(mut server) = tollgate_testing::redis::Server::start() else { return };
     let text = "
 domain: d
 tollgate: { store: redis, mode: atomic, timeout: 2s, on_failure: closed }
@@ -52,7 +52,7 @@ descriptors:
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
 fn wrong_type_key_affects_one_rule_key() {
-    let Some(server) = crate::servers::Server::start() else { return };
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
     let text = "
 domain: d
 tollgate: { store: redis, mode: write-back, processes: 4, on_failure: open }

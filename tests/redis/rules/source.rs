@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tollgate::rules::{Follow, Followed, Format, RedisRules, Rules, Watcher};
 
 use crate::one_rule::{quota, text};
-use crate::servers::Server;
+use tollgate_testing::redis::Server;
 
 const KEY: &str = "tollgate:rules:{limits}";
 const HISTORY: &str = "tollgate:rules:{limits}:history";

@@ -94,8 +94,8 @@ descriptors:
 /// A client over its own limit cancels its requests after many different delays. No units of other clients are spent.
 #[test]
 fn cancelled_requests_spend_no_shared_units() {
-    let Some(server) = crate::servers::Server::start() else { return };
-    let proxy = crate::servers::Proxy::start(server.port());
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
+    let proxy = tollgate_testing::redis::Proxy::start(server.port());
     for mode in ["atomic", "lease"] {
         let text = file(
             "store: redis, mode: atomic, timeout: 5s",
@@ -137,8 +137,8 @@ fn cancelled_requests_spend_no_shared_units() {
 /// The caller of a refund stops waiting before the server has answered.
 #[test]
 fn dropped_refund_continues_in_task() {
-    let Some(server) = crate::servers::Server::start() else { return };
-    let proxy = crate::servers::Proxy::start(server.port());
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
+    let proxy = tollgate_testing::redis::Proxy::start(server.port());
     let text = file("store: redis, mode: atomic, timeout: 5s", &[rule("a", "requests_per_unit: 1")]);
     run(async {
         let rules = process(Client::open(&proxy.url()).unwrap(), &clock(), &text);

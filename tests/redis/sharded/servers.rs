@@ -13,7 +13,7 @@ use tollgate::{FixedWindow, Quota, SlidingLog, SubWindow, Timestamp, TokenBucket
 
 use super::named;
 use crate::busy;
-use crate::servers::Server;
+use tollgate_testing::redis::Server;
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -302,7 +302,9 @@ async fn previous_server_that_is_down_is_counted() {
 /// A Cluster is one server of a set. Its nodes share its part of the keys.
 #[tokio::test(flavor = "current_thread")]
 async fn cluster_is_one_server_of_a_set() {
-    let (Some(server), Some(cluster)) = (Server::start(), crate::servers::Cluster::start()) else { return };
+    let (Some(server), Some(cluster)) = (Server::start(), tollgate_testing::redis::Cluster::start()) else {
+        return;
+    };
     let urls = cluster.urls();
     let cluster_client = Client::cluster(urls.iter().map(String::as_str)).unwrap();
     let set = named(&[Client::open(&server.url()).unwrap(), cluster_client]);

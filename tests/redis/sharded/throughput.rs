@@ -15,7 +15,7 @@ use tollgate::redis::{Client, DecidedBy, Limit};
 
 use super::named;
 use crate::busy;
-use crate::servers::Server;
+use tollgate_testing::redis::Server;
 
 /// The time that a proxy takes for each call.
 const CALL: Duration = Duration::from_micros(500);

@@ -7,7 +7,7 @@ use tollgate::Quota;
 use tollgate::redis::Limit;
 use tollgate::redis::simulation::Steps;
 
-use crate::common::operations::config;
+use tollgate_testing::operations::config;
 
 const SECOND: u64 = 1_000_000_000;
 

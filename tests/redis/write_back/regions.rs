@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tollgate::redis::{Client, InProcess, Limit, RegionPolicy, Shard, WriteBackLimiter};
 use tollgate::{Quota, SubWindow};
 
-use crate::servers::{Proxy, Server};
+use tollgate_testing::redis::{Proxy, Server};
 
 const NAMES: [&str; 3] = ["east", "north", "west"];
 const EXCHANGE: Duration = Duration::from_millis(200);

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::servers::{Cluster, Proxy, Server};
 use tollgate::Quota;
 use tollgate::redis::simulation::Steps;
 use tollgate::redis::{Breaker, Client, ErrorKind, Limit, OnFailure, WriteBackLimiter};
+use tollgate_testing::redis::{Cluster, Proxy, Server};
 
 const PROCESSES: u32 = 4;
 

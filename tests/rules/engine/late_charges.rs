@@ -8,7 +8,7 @@ use tollgate::Timestamp;
 use tollgate::rules::{Charging, Config, Descriptor, Rules};
 
 use super::{START, config};
-use crate::stopping::Stopping;
+use tollgate_testing::stopping::Stopping;
 
 const KEYS: [[(&str, &str); 1]; 3] = [[("a", "x")], [("b", "x")], [("c", "x")]];
 

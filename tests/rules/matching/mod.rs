@@ -3,7 +3,6 @@
 //! Properties:
 //! - For any patterns, values, tiers and members, the tree finds the same rules as a naive walk through the file.
 
-mod naive;
 mod ours;
 mod properties;
 mod samples;

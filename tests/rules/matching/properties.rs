@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed};
 
-use super::naive::{Entry, find, valid_entries, yaml};
 use super::support::domain;
+use tollgate_testing::naive::{Entry, find, valid_entries, yaml};
 
 fn runs(cases: u32) -> Config {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);

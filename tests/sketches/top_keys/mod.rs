@@ -8,22 +8,21 @@
 //! - The units in it plus the units that it dropped are the units that all threads recorded.
 //! - A record never waits and never allocates.
 
-mod bounds;
 mod sampled;
 
-use crate::common::compact::Random;
-use crate::common::kinds::Kind;
-use crate::common::operations::config;
-use crate::common::oracle::Spec;
-use crate::common::trace::{TRACES, directory, normalized};
-use crate::common::{HOUR, MINUTE};
-use bounds::Exact;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use tollgate::sketch::{CutText, SampledTopKeys, TopKeys};
+use tollgate_testing::bounds::Exact;
+use tollgate_testing::compact::Random;
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::operations::config;
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::trace::{TRACES, directory, normalized};
+use tollgate_testing::{HOUR, MINUTE};
 
 fn top_keys<K>(entries: usize) -> TopKeys<K> {
     TopKeys::try_new(entries).expect("a small summary")
@@ -285,8 +284,8 @@ fn most_denied_keys_of_traces_are_found() {
     for (name, _) in TRACES {
         let trace = normalized(&directory, name);
         for spec in [TEN_A_MINUTE, SIXTY_AN_HOUR] {
-            let limiter = crate::common::subjects::keyed(Kind::Gcra, spec).expect("an ordinary quota");
-            let denied = |record: &&crate::common::trace::Record| {
+            let limiter = tollgate_testing::subjects::keyed(Kind::Gcra, spec).expect("an ordinary quota");
+            let denied = |record: &&tollgate_testing::trace::Record| {
                 limiter.check_at(record.client, 1, record.at_ns).is_denied()
             };
             let denied: Vec<&str> =

@@ -21,10 +21,7 @@ use crate::edge::redis::ErrorKind;
 use crate::edge::redis::protocol::{Call, Error, Limit, Place, Plan, Question, Reply, Transport, slot};
 use std::sync::Arc;
 
-#[path = "../../../../tests/common/redis.rs"]
-mod servers;
-
-use servers::{Cluster, Server};
+use tollgate_testing::redis::{Cluster, Server};
 
 const WAIT: Duration = Duration::from_secs(10);
 

@@ -41,5 +41,5 @@ pub(crate) use self::exchange::{LinkAges, LinkReport, RegionLink, RegionLinks, p
 pub(crate) use self::model::RegionState;
 pub use self::policy::RegionPolicy;
 pub(crate) use self::policy::{Portion, RegionTerms};
-#[cfg(any(test, feature = "simulation"))]
+#[cfg(any(test, tollgate_simulation))]
 pub(crate) use self::policy::{RegionBound, quantum};

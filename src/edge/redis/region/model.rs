@@ -252,7 +252,7 @@ impl RegionState {
     }
 
     /// Returns what is known of a region's total in this window.
-    #[cfg(feature = "simulation")]
+    #[cfg(tollgate_simulation)]
     pub(crate) fn known_of(&self, name: &str, index: u64) -> u64 {
         self.others.get(name).map_or(0, |other| other.totals.of(index))
     }

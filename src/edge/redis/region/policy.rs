@@ -62,7 +62,7 @@ pub(crate) fn quantum(limit: u64) -> u64 {
 ///
 /// To these bounds, add what the write-back mode admits beyond the limit in each region.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[cfg(any(test, feature = "simulation"))]
+#[cfg(any(test, tollgate_simulation))]
 pub(crate) struct RegionBound {
     pub(crate) policy: RegionPolicy,
     pub(crate) limit: u64,
@@ -71,7 +71,7 @@ pub(crate) struct RegionBound {
     pub(crate) quantum: u64,
 }
 
-#[cfg(any(test, feature = "simulation"))]
+#[cfg(any(test, tollgate_simulation))]
 impl RegionBound {
     /// The bound while every exchange is answered, or some are lost. `unseen` is the sum of the units that the other
     /// regions admit while their totals are on the way to the last process that admits. It is `Σ λⱼ · (A + T)` over all

@@ -20,9 +20,9 @@ mod stats;
 mod tests;
 
 pub use self::blocking::BlockingLeaseLimiter;
-#[cfg(feature = "simulation")]
+#[cfg(tollgate_simulation)]
 pub(crate) use self::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
-#[cfg(feature = "simulation")]
+#[cfg(tollgate_simulation)]
 pub(crate) use self::holding::Holding;
 pub use self::limiter::LeaseLimiter;
 pub use self::options::LeaseBuilder;

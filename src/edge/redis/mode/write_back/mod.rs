@@ -34,7 +34,7 @@ mod stats;
 mod tests;
 
 pub use self::blocking::BlockingWriteBackLimiter;
-#[cfg(feature = "simulation")]
+#[cfg(tollgate_simulation)]
 pub(crate) use self::book::{BookSettings, Post, WriteBackBook};
 pub use self::limiter::WriteBackLimiter;
 pub use self::options::WriteBackBuilder;
@@ -43,7 +43,7 @@ pub use self::stats::WriteBackStats;
 
 /// The bound on the over-admission of all processes together, for one key, in requests of one unit: in one window, or
 /// with GCRA at once.
-#[cfg(any(test, feature = "simulation"))]
+#[cfg(any(test, tollgate_simulation))]
 pub(crate) fn over_at_most(limit: u64, processes: u64) -> u64 {
     // 2 ln 2, rounded up.
     let shares = u64::try_from(u128::from(limit) * 13_863 / 10_000).unwrap_or(u64::MAX).saturating_add(1);

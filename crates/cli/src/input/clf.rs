@@ -1,0 +1,307 @@
+//! Common and combined log format, read as bytes, because a request line may hold any bytes.
+//!
+//! ```text
+//! host ident user [time] "request" status bytes                          common
+//! host ident user [time] "request" status bytes "referer" "agent" ...    combined; further fields are ignored
+//! vhost[:port] host ident user [time] ...                                Apache's vhost_combined and vcommon
+//! ```
+//!
+//! A line begins with a virtual host if at least three words stand between its first word and the time, and one of two
+//! conditions holds: the first of these words is an address; or the line's first word is a name with a port, and the
+//! next word is not `-`. A client cannot influence this, because its login name comes later in the line.
+//!
+//! Apache escapes quotes in a request as `\"` since 2.0.46; older servers wrote them unescaped. So the request ends at
+//! the first unescaped quote that a status and a size follow. If there is none, it ends at the first such quote of any
+//! kind.
+
+use super::row::{Columns, Row};
+use tollgate::http::forwarded::node;
+
+/// The parts of a line. Missing values are `-`, as in the log.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ClfLine<'a> {
+    /// The requested virtual host, possibly with its port; empty in the other formats.
+    pub vhost: &'a [u8],
+    /// The client's address or name.
+    pub host: &'a [u8],
+    /// The identity by RFC 1413.
+    pub ident: &'a [u8],
+    /// The authenticated user; may hold spaces.
+    pub user: &'a [u8],
+    /// The time, without brackets.
+    pub time: &'a [u8],
+    /// The request line as logged, escapes included.
+    pub request: &'a [u8],
+    /// The response's status.
+    pub status: &'a [u8],
+    /// The response's size.
+    pub bytes: &'a [u8],
+    /// The page that linked here; empty in the common format.
+    pub referer: &'a [u8],
+    /// The client's program; empty in the common format.
+    pub agent: &'a [u8],
+}
+
+/// Splits a line.
+///
+/// # Errors
+/// Returns the first part that is missing or malformed.
+pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
+    let host_end = line.iter().position(|&b| b == b' ').ok_or("no space after the host")?;
+    let (host, rest) = (&line[..host_end], &line[host_end + 1..]);
+    if host.is_empty() {
+        return Err("the line begins with a space instead of a host");
+    }
+    // The user's name comes from the client and may hold a bracket, but not one before two digits and a slash.
+    let open = rest
+        .windows(4)
+        .position(|w| w[0] == b'[' && w[1].is_ascii_digit() && w[2].is_ascii_digit() && w[3] == b'/')
+        .ok_or("no time such as [10/Oct/2000:13:55:36 -0700]")?;
+    let who = rest[..open].trim_ascii();
+    let (vhost, host, who) = match virtual_host(host, who) {
+        Some((client, who)) => (host, client, who),
+        None => (&b""[..], host, who),
+    };
+    let (ident, user) = first_word(who).unwrap_or((who, b"-"));
+    let rest = &rest[open + 1..];
+    let close = rest.iter().position(|&b| b == b']').ok_or("no ] after the time")?;
+    let (time, rest) = (&rest[..close], rest[close + 1..].trim_ascii_start());
+    let [b'"', rest @ ..] = rest else { return Err("no \" before the request") };
+    let (request, status, bytes, rest) =
+        end_of_request(rest).ok_or("no status and size after the quoted request")?;
+    let (referer, rest) = quoted(rest);
+    let (agent, _) = quoted(rest);
+    Ok(ClfLine { vhost, host, ident, user, time, request, status, bytes, referer, agent })
+}
+
+/// Returns a word and the rest, if there is a rest.
+fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = text.iter().position(|&b| b == b' ')?;
+    Some((&text[..space], text[space + 1..].trim_ascii()))
+}
+
+/// Returns the client and the rest, if the line's first word is a virtual host.
+fn virtual_host<'a>(first: &[u8], who: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let (client, rest) = first_word(who)?;
+    first_word(rest)?;
+    let name_and_port = || {
+        let colon = first.iter().rposition(|&b| b == b':')?;
+        let port = &first[colon + 1..];
+        Some(!port.is_empty() && port.iter().all(u8::is_ascii_digit) && node(first).is_none())
+    };
+    (node(client).is_some() || client != b"-" && name_and_port() == Some(true)).then_some((client, rest))
+}
+
+/// Returns the request, status, size, and the rest.
+type Ending<'a> = (&'a [u8], &'a [u8], &'a [u8], &'a [u8]);
+
+fn end_of_request(text: &[u8]) -> Option<Ending<'_>> {
+    let try_at = |quote: usize| {
+        let (status, bytes, rest) = status_and_size(&text[quote + 1..])?;
+        Some((&text[..quote], status, bytes, rest))
+    };
+    unescaped_quotes(text)
+        .find_map(try_at)
+        .or_else(|| text.iter().enumerate().filter(|&(_, &b)| b == b'"').find_map(|(quote, _)| try_at(quote)))
+}
+
+fn unescaped_quotes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let mut escaped = false;
+    text.iter().enumerate().filter_map(move |(at, &b)| {
+        let quote = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        quote.then_some(at)
+    })
+}
+
+/// Matches ` 200 1234` and then the end or a space.
+fn status_and_size(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let text = text.strip_prefix(b" ")?;
+    let word = |text: &'_ [u8]| text.iter().position(|&b| b == b' ').unwrap_or(text.len());
+    let is_number = |word: &[u8]| word == b"-" || !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+    let (status, text) = text.split_at(word(text));
+    let text = text.strip_prefix(b" ")?;
+    let (bytes, rest) = text.split_at(word(text));
+    let status_fits = status == b"-" || status.len() == 3 && is_number(status);
+    (status_fits && is_number(bytes)).then_some((status, bytes, rest))
+}
+
+/// Returns the next quoted part and the rest; empty if there is none.
+fn quoted(text: &[u8]) -> (&[u8], &[u8]) {
+    let Some(text) = text.trim_ascii_start().strip_prefix(b"\"") else { return (b"", b"") };
+    match unescaped_quotes(text).next() {
+        Some(end) => (&text[..end], &text[end + 1..]),
+        None => (text, b""),
+    }
+}
+
+/// A field of the line, by its index in [`FIELDS`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ClfField(usize);
+
+/// The names of a field, its own first, then common aliases; and the field's text in a line.
+type NamedField = (&'static str, for<'a> fn(&ClfLine<'a>) -> &'a [u8]);
+
+/// In the order of the line; the field that few lines have comes last.
+const FIELDS: [NamedField; 14] = [
+    ("ip host client client_ip remote_addr remote_host", |line| line.host),
+    ("ident", |line| line.ident),
+    ("user remote_user", |line| line.user),
+    ("time timestamp time_local", |line| line.time),
+    ("request", |line| line.request),
+    ("method", |line| request_part(line, 0)),
+    ("path url request_uri", |line| request_part(line, 1)),
+    // The path without the query.
+    ("bare_path cs-uri-stem", |line| request_part(line, 1).split(|&b| b == b'?').next().unwrap_or(b"-")),
+    ("protocol", |line| request_part(line, 2)),
+    ("status", |line| line.status),
+    // A response without a body has 0 bytes.
+    ("bytes size body_bytes_sent", |line| if line.bytes == b"-" { b"0" } else { line.bytes }),
+    ("referer referrer", |line| line.referer),
+    ("agent user_agent http_user_agent", |line| line.agent),
+    ("vhost virtual_host server_name", |line| if line.vhost.is_empty() { b"-" } else { line.vhost }),
+];
+
+/// Returns a part of the request, which is split at spaces; a request without spaces has one part.
+fn request_part<'a>(line: &ClfLine<'a>, n: usize) -> &'a [u8] {
+    line.request.split(|&b| b == b' ').nth(n).unwrap_or(b"-")
+}
+
+/// Returns every field's own name, in the order of the line.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().filter_map(|(names, _)| names.split(' ').next())
+}
+
+impl ClfField {
+    /// The client's address.
+    pub const IP: Self = Self(0);
+
+    /// The field of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let is_called = |names: &str| names.split(' ').any(|known| known.eq_ignore_ascii_case(name));
+        FIELDS.iter().position(|(names, _)| is_called(names)).map(Self)
+    }
+
+    /// The field's text in a line.
+    pub fn of<'a>(self, line: &ClfLine<'a>) -> &'a [u8] {
+        FIELDS[self.0].1(line)
+    }
+}
+
+impl Columns<ClfField> {
+    /// Takes the fields of one line.
+    ///
+    /// # Errors
+    /// Returns an error if the line does not parse.
+    pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), String> {
+        let line = parse(line).map_err(|what| format!("not a common or combined log line: {what}"))?;
+        row.note_virtual_host(!line.vhost.is_empty());
+        self.take(row, |field| Ok(field.of(&line)), |field| Some(field.of(&line)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &[u8]) -> [String; 9] {
+        let line = parse(line).unwrap_or_else(|reason| panic!("{reason}"));
+        let ClfLine { vhost: _, host, ident, user, time, request, status, bytes, referer, agent } = line;
+        [host, ident, user, time, request, status, bytes, referer, agent]
+            .map(|part| String::from_utf8_lossy(part).into_owned())
+    }
+
+    fn field<'a>(line: &ClfLine<'a>, name: &str) -> &'a [u8] {
+        ClfField::by_name(name).unwrap().of(line)
+    }
+
+    #[test]
+    fn combined_format_is_parsed() {
+        let line = br#"192.0.2.1 - jo doe [10/Oct/2000:13:55:36 -0700] "GET /a?b=\"c\" HTTP/1.0" 200 23 "http://x/" "M 4""#;
+        let time = "10/Oct/2000:13:55:36 -0700";
+        let request = r#"GET /a?b=\"c\" HTTP/1.0"#;
+        assert_eq!(texts(line), ["192.0.2.1", "-", "jo doe", time, request, "200", "23", "http://x/", "M 4"]);
+    }
+
+    #[test]
+    fn virtual_hosts() {
+        let time = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 23";
+        for (who, vhost, host, user) in [
+            ("shop.example:443 192.0.2.1 - -", "shop.example:443", "192.0.2.1", "-"),
+            ("shop.example 192.0.2.1 - jo doe", "shop.example", "192.0.2.1", "jo doe"),
+            ("192.0.2.9:80 2001:db8::1 - -", "192.0.2.9:80", "2001:db8::1", "-"),
+            ("shop.example:443 host.example - -", "shop.example:443", "host.example", "-"),
+            ("shop.example:443 192.0.2.1:5551 - -", "shop.example:443", "192.0.2.1:5551", "-"),
+            // These lines have no virtual host, for any name that a client logs in with.
+            ("192.0.2.1 - -", "", "192.0.2.1", "-"),
+            ("192.0.2.1:5551 - jo doe", "", "192.0.2.1:5551", "jo doe"),
+            ("192.0.2.1 - 192.0.2.2 x", "", "192.0.2.1", "192.0.2.2 x"),
+            ("host.example:5551 - jo doe", "", "host.example:5551", "jo doe"),
+        ] {
+            let line = format!("{who} {time}");
+            let line = parse(line.as_bytes()).unwrap();
+            let text = String::from_utf8_lossy;
+            assert_eq!(
+                (&*text(line.vhost), &*text(line.host), &*text(line.user)),
+                (vhost, host, user),
+                "{who}"
+            );
+        }
+    }
+
+    #[test]
+    fn common_format_and_missing_values() {
+        let parts = texts(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#);
+        assert_eq!(parts[0], "::1");
+        assert_eq!(parts[4..], ["-", "408", "-", "", ""]);
+        let parsed = parse(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#).unwrap();
+        assert_eq!(field(&parsed, "bytes"), b"0");
+        assert_eq!(field(&parsed, "path"), b"-");
+    }
+
+    #[test]
+    fn request_may_hold_any_bytes_and_quotes() {
+        let line = b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\xff\x90\"\x01\\\" HTTP\" 404 5";
+        let parsed = parse(line).unwrap();
+        assert_eq!(parsed.request, b"GET /\xff\x90\"\x01\\\" HTTP");
+        // A backslash that is not an escape stands before the closing quote.
+        let parsed = parse(b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\\\" 404 5 \"-\" \"-\"").unwrap();
+        assert_eq!((parsed.request, parsed.status), (&b"GET /\\"[..], &b"404"[..]));
+        // A forged ending inside an escaped quote is not believed.
+        let parsed = parse(b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\\\" 200 1 \" 404 5").unwrap();
+        assert_eq!(parsed.status, b"404");
+    }
+
+    #[test]
+    fn truncated_log_line_is_rejected() {
+        let whole: &[u8] = br#"h - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 23"#;
+        for end in 0..whole.len() - 2 {
+            assert!(parse(&whole[..end]).is_err(), "{end}");
+        }
+        assert!(parse(whole).is_ok());
+    }
+
+    #[test]
+    fn bare_path_omits_query() {
+        for (request, path, bare) in [
+            ("GET /a?b=c?d HTTP/1.0", "/a?b=c?d", "/a"),
+            ("GET /a HTTP/1.0", "/a", "/a"),
+            ("GET ?x", "?x", ""),
+            ("-", "-", "-"),
+        ] {
+            let line = format!("h - - [10/Oct/2000:13:55:36 -0700] \"{request}\" 200 1");
+            let line = parse(line.as_bytes()).unwrap();
+            assert_eq!(field(&line, "path"), path.as_bytes());
+            assert_eq!(field(&line, "bare_path"), bare.as_bytes());
+        }
+    }
+
+    #[test]
+    fn field_names_and_aliases() {
+        let own_name = |name: &str| ClfField::by_name(name).and_then(|field| names().nth(field.0));
+        assert_eq!(ClfField::by_name("Remote_Addr"), Some(ClfField::IP));
+        assert_eq!(own_name("path"), Some("path"));
+        assert_eq!(own_name("CS-URI-Stem"), Some("bare_path"));
+        assert_eq!(own_name("cookie"), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! The conversion of a log field's text to the client that a server would limit.
+//!
+//! A log contains the peer's address, with or without a port, or a header field with the addresses of several proxies.
+//! `tower::ClientIp` reads such a field from the right, because the server's own proxies wrote the right end. This
+//! module uses the same reader. The layer trusts no header unless the caller states the number of proxies. A list in a
+//! log was written by at least one proxy, so one is the default here.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZero;
+
+use clap::Args;
+
+use tollgate::http::forwarded::{FromRight, Syntax, node};
+
+/// The settings that decide which addresses are one client.
+#[derive(Args, Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Clients {
+    /// Cut IPv6 addresses in keys and descriptors to this many bits, as the server does; 128 keeps them whole
+    ///
+    /// Addresses are read as in the middleware: a port is removed, and ::ffff:192.0.2.1 is 192.0.2.1.
+    #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
+    pub ipv6_prefix: u8,
+
+    /// How many of your proxies add an address to a list such as X-Forwarded-For
+    ///
+    /// The client is the address that the first of these proxies saw: the last of the list with 1, the one before it
+    /// with 2. Clients can write everything to the left of that address. A list that is shorter, or has no address in
+    /// that place, is skipped; the middleware rejects such a request. The middleware itself trusts no list unless the
+    /// number of proxies is set (Proxies::hops).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = proxies, help_heading = "Input")]
+    pub proxies: usize,
+}
+
+fn proxies(text: &str) -> Result<usize, &'static str> {
+    text.parse().map(NonZero::get).map_err(|_| "expected a whole number of proxies, 1 or more")
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self { ipv6_prefix: 64, proxies: 1 }
+    }
+}
+
+/// The client in a field's text.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Client {
+    /// No address: the text itself is the key.
+    Text,
+    /// An address, with IPv6 cut to its network, and what was removed from the text.
+    Address(IpAddr, AddressCounts),
+    /// A list in which the address that the proxies wrote is missing or cannot be read.
+    Unknown,
+}
+
+/// The changes to addresses: to one address, to those of a record, or the number of records.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct AddressCounts {
+    /// An IPv6 address was cut to its network.
+    pub networks: u64,
+    /// A port was cut off.
+    pub ports: u64,
+    /// The address was taken from a list.
+    pub lists: u64,
+    /// A virtual host comes before it.
+    pub virtual_hosts: u64,
+}
+
+impl AddressCounts {
+    /// Counts the changes to one address or in one record, each once.
+    pub fn add(&mut self, one: Self) {
+        self.networks += one.networks.min(1);
+        self.ports += one.ports.min(1);
+        self.lists += one.lists.min(1);
+        self.virtual_hosts += one.virtual_hosts.min(1);
+    }
+}
+
+impl Clients {
+    /// Reads a field's text.
+    pub fn read(self, text: &[u8]) -> Client {
+        let text = text.trim_ascii();
+        let place = self.proxies.saturating_sub(1);
+        let Some(syntax) = list_syntax(text) else {
+            return match node(text) {
+                None => Client::Text,
+                // A list of one is too short for several proxies.
+                Some(_) if place > 0 => Client::Unknown,
+                Some(address) => {
+                    // A plain address has no port.
+                    let port = str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_err())
+                        && text.last() != Some(&b']');
+                    self.cut(address, AddressCounts { ports: port.into(), ..AddressCounts::default() })
+                }
+            };
+        };
+        let addresses = || FromRight::new(syntax, [text].into_iter());
+        if !addresses().any(|address| address.is_some()) {
+            return Client::Text;
+        }
+        match addresses().nth(place).flatten() {
+            Some(address) => self.cut(address, AddressCounts { lists: 1, ..AddressCounts::default() }),
+            None => Client::Unknown,
+        }
+    }
+
+    fn cut(self, address: IpAddr, seen: AddressCounts) -> Client {
+        let IpAddr::V6(v6) = address else { return Client::Address(address, seen) };
+        let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(self.ipv6_prefix))).unwrap_or(0);
+        let network = Ipv6Addr::from_bits(v6.to_bits() & mask);
+        let networks = u64::from(self.ipv6_prefix < 128);
+        Client::Address(network.into(), AddressCounts { networks, ..seen })
+    }
+}
+
+/// Returns whether a field of this name holds the request's target instead of its source. The target may be an address
+/// too.
+pub fn is_target(field: &str) -> bool {
+    let name = field.rsplit('.').next().unwrap_or(field).to_ascii_lowercase();
+    ["path", "url", "uri", "query", "resource", "route", "target"].iter().any(|part| name.contains(part))
+        || name == "request"
+}
+
+/// Returns the form of a text that may be a list of addresses. The right end, which a proxy wrote, decides. Paths and
+/// links are not lists, even if they contain commas.
+fn list_syntax(text: &[u8]) -> Option<Syntax> {
+    if text.starts_with(b"/") || text.starts_with(b"http") {
+        return None;
+    }
+    let comma = text.iter().rposition(|&byte| byte == b',');
+    let last = comma.map_or(text, |comma| &text[comma + 1..]);
+    if last.contains(&b'=') { Some(Syntax::Pairs) } else { comma.map(|_| Syntax::Addresses) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(proxies: usize, text: &str) -> String {
+        match (Clients { proxies, ..Clients::default() }).read(text.as_bytes()) {
+            Client::Text => "text".to_owned(),
+            Client::Address(address, _) => address.to_string(),
+            Client::Unknown => "unknown".to_owned(),
+        }
+    }
+
+    #[test]
+    fn ports_are_cut() {
+        for (text, client) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1:55512", "192.0.2.1"),
+            ("[2001:db8::1]:443", "2001:db8::"),
+            ("[2001:db8::1]", "2001:db8::"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1:port", "text"),
+            ("example.org:443", "text"),
+            ("alice", "text"),
+            ("-", "text"),
+        ] {
+            assert_eq!(read(1, text), client, "{text}");
+        }
+        let seen = |text: &str| match Clients::default().read(text.as_bytes()) {
+            Client::Address(_, seen) => (seen.networks == 1, seen.ports == 1, seen.lists == 1),
+            _ => unreachable!("{text} is an address"),
+        };
+        assert_eq!(seen("192.0.2.1"), (false, false, false));
+        assert_eq!(seen("192.0.2.1:5"), (false, true, false));
+        assert_eq!(seen("[2001:db8::1]"), (true, false, false));
+        assert_eq!(seen("[2001:db8::1]:5"), (true, true, false));
+        assert_eq!(seen("1.1.1.1, 2001:db8::1"), (true, false, true));
+    }
+
+    #[test]
+    fn lists_are_read_from_the_right() {
+        for (proxies, text, client) in [
+            (1, "1.2.3.4, 5.6.7.8", "5.6.7.8"),
+            (2, "1.2.3.4, 5.6.7.8", "1.2.3.4"),
+            (2, "\\x00 nonsense, 1.2.3.4:5, 5.6.7.8", "1.2.3.4"),
+            (3, "1.2.3.4, 5.6.7.8", "unknown"),
+            (2, "1.2.3.4", "unknown"),
+            (2, "alice", "text"),
+            (1, "1.2.3.4, unknown", "unknown"),
+            (1, "x=y, 5.6.7.8", "5.6.7.8"),
+            (1, "for=1.2.3.4;proto=https, for=\"[2001:db8:0:1:2::]:4711\"", "2001:db8:0:1::"),
+            (1, "Doe, John", "text"),
+            (1, "a=b, c=d", "text"),
+            (1, "/map?at=1,1.2.3.4", "text"),
+            (1, "/near,1.2.3.4", "text"),
+        ] {
+            assert_eq!(read(proxies, text), client, "{proxies} {text}");
+        }
+    }
+}

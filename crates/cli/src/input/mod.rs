@@ -1,0 +1,402 @@
+//! From files to records: decompress, detect the format, choose the fields, parse, number the keys, sort by time.
+//!
+//! A line that does not parse is counted and skipped; the first few are kept for the report. Input that ends early ends
+//! the run, because half a log would give wrong answers without a warning.
+
+pub mod clf;
+pub mod client;
+pub mod decompress;
+pub mod delimited;
+pub mod fields;
+pub mod jsonl;
+pub mod keys;
+pub mod row;
+pub mod time;
+pub mod wanted;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::ProgressBar;
+
+use self::clf::ClfField;
+use self::client::{AddressCounts, Clients};
+use self::decompress::{Lines, Position, Source, read_error};
+use self::delimited::TsvLine;
+use self::fields::{FieldList, Format, choose};
+use self::keys::Keys;
+use self::row::{ChosenFields, Columns, Row, printable};
+use self::time::{TimeFormat, TimeParser};
+use self::wanted::{Fields, no_field};
+use super::error::{Error, plain};
+use super::{decimal, human};
+
+/// The number of kept lines that do not parse.
+const SHOWN: usize = 5;
+
+/// The reason why a line that is too long gives no record.
+const TOO_LONG: &str = "longer than 1 MiB: not a log line";
+
+/// One request.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// The time, in nanoseconds since the Unix epoch.
+    pub at: u64,
+    /// The cost, in units.
+    pub cost: u64,
+    /// The client, as a number in [`Trace::keys`]; or the record's fields, as a number in [`Trace::fields`], if there
+    /// are any.
+    pub key: u32,
+}
+
+/// All data that was read.
+#[derive(Debug, Default)]
+pub struct Trace {
+    /// The requests, in the order of replay.
+    pub records: Vec<Record>,
+    /// The keys' texts.
+    pub keys: Keys,
+    /// Fields that replace a key.
+    pub fields: Option<Fields>,
+    /// Lines that did not parse.
+    pub skipped: u64,
+    /// The first of these lines, each with its position and its error.
+    pub bad: Vec<String>,
+    /// Records that were older than the one before them in the input.
+    pub out_of_order: u64,
+    /// The inputs and their formats, one line each.
+    pub notes: Vec<String>,
+    /// The likely problem with the keys.
+    pub warnings: Vec<String>,
+    /// The settings for which addresses are one client; `None` for generated requests.
+    pub clients: Option<Clients>,
+    /// The changes to addresses.
+    pub seen: AddressCounts,
+}
+
+/// The inputs and how to read them.
+#[derive(Args, Clone, Debug)]
+pub struct Selection {
+    /// Logs to read, in any mix of formats and compression; - is standard input [default: a generated day]
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// Format of the files
+    #[arg(long, value_enum, default_value_t = Format::Auto, help_heading = "Input", hide_possible_values = false)]
+    pub format: Format,
+
+    /// Field of the request's time; several are joined by a space [default: a usual name, such as ts, time or date+time]
+    ///
+    /// For nested JSON, use a dotted path: request.time. A name that contains dots (id.orig_h) works too.
+    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
+    pub time: Option<FieldList>,
+
+    /// Format of the time: auto, rfc3339, clf, s, ms, us, ns or a strftime pattern
+    ///
+    /// s, ms, us and ns count from 1970 and may have a fraction, which is kept to the nanosecond. A time without an
+    /// offset is UTC.
+    #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
+    pub time_format: TimeFormat,
+
+    /// Field that identifies the client to limit; several fields make one key [default: a usual name, such as client, ip
+    /// or user]
+    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
+    pub key: Option<FieldList>,
+
+    /// The settings for which addresses are one client.
+    #[command(flatten)]
+    pub clients: Clients,
+
+    /// Field of the request's cost, in whole units [default: every request costs 1]
+    ///
+    /// To limit bytes in log format: --cost bytes --limit 1000000/min.
+    #[arg(long, value_name = "FIELD", help_heading = "Input")]
+    pub cost: Option<String>,
+
+    /// Replay in the order of the input instead of by time
+    #[arg(long, help_heading = "Input")]
+    pub no_sort: bool,
+
+    /// Stop at the first line that does not parse instead of counting and skipping it
+    #[arg(long, help_heading = "Input")]
+    pub strict: bool,
+}
+
+/// Reads all files: these fields of each request, or its key.
+///
+/// # Errors
+/// Returns an error if a file cannot be read to its end, its format or fields cannot be detected, it holds no record,
+/// or no record has a named field.
+pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBar) -> Result<Trace, Error> {
+    let mut trace = Trace { fields, ..Trace::default() };
+    trace.clients = Some(selection.clients);
+    for path in &selection.files {
+        load_source(Source::open(path, progress)?, selection, &mut trace)?;
+    }
+    if trace.records.is_empty() {
+        let (files, skipped) = (names(&selection.files), trace.skipped);
+        let lines: String = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
+        return Err(Error::run(match skipped {
+            0 => format!("no records in {files}: only empty lines, or only a header"),
+            _ => format!("no usable record in {files}; lines skipped: {skipped}{lines}"),
+        }));
+    }
+    trace.out_of_order = trace.records.windows(2).filter(|pair| pair[1].at < pair[0].at).count() as u64;
+    if !selection.no_sort && trace.out_of_order > 0 {
+        trace.records.sort_by_key(|record| record.at);
+    }
+    if let Some(fields) = &trace.fields {
+        fields.all_found(&names(&selection.files))?;
+    } else {
+        let mut counts = vec![0; trace.keys.len()];
+        trace.records.iter().for_each(|record| counts[record.key as usize] += 1);
+        trace.warnings.extend(warning(&counts, |key| trace.keys.name(key), "--key"));
+    }
+    Ok(trace)
+}
+
+/// With fewer requests there is no warning: one client for all of them, or one client for each, is normal.
+const FEW: u64 = 20;
+
+/// Returns the likely problem with a key, from the number of requests per value: one value has nearly all requests, or
+/// nearly every request has its own value. `flag` selects another key.
+pub fn warning(counts: &[u64], name: impl Fn(u32) -> String, flag: &str) -> Option<String> {
+    let requests: u64 = counts.iter().sum();
+    let values = counts.iter().filter(|&&count| count > 0).count() as u64;
+    let nearly_all = |part: u64| part.saturating_mul(10) >= requests.saturating_mul(9);
+    let (busiest, &most) = (0..).zip(counts).max_by_key(|&(_, count)| count)?;
+    if requests < FEW {
+        None
+    } else if nearly_all(most) {
+        Some(format!(
+            "key {:?} has {} of {}: is it a client? Choose another field with {flag}",
+            printable(name(busiest).as_bytes(), 60),
+            human::count(most),
+            human::counted(requests, "request"),
+        ))
+    } else if nearly_all(values) {
+        Some(format!(
+            "nearly every request has its own key ({} of {}), so limits have no effect: choose another field with {flag}",
+            human::counted(values, "key"),
+            human::counted(requests, "request"),
+        ))
+    } else {
+        None
+    }
+}
+
+/// Files as one text.
+pub fn names(files: &[PathBuf]) -> String {
+    files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Reads one opened input into the trace, as [`load`] does each file.
+///
+/// # Errors
+/// The same as for [`load`], but an input without records is not an error.
+pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> Result<(), Error> {
+    let name = source.name.clone();
+    let format = match selection.format {
+        Format::Auto => Format::guess(&source.head).ok_or_else(|| {
+            let start = printable(&source.head[..source.head.len().min(60)], 60);
+            Error::run(format!(
+                "{name}: cannot detect the format: neither log lines, JSON lines, nor a header with commas or tabs \
+                 (it begins \"{start}\"); name the format with --format"
+            ))
+        })?,
+        format => format,
+    };
+    let present = present_fields(&source, format)?;
+    let no_key = FieldList(Vec::new());
+    let wanted_key = if trace.fields.is_some() { Some(&no_key) } else { selection.key.as_ref() };
+    let chosen = choose(selection.time.as_ref(), wanted_key, selection.cost.as_deref(), &present, &name)?;
+    let others = match &mut trace.fields {
+        Some(fields) => fields.resolve(format, &present, &name)?,
+        None => Vec::new(),
+    };
+    let missing = |field: String| no_field(&name, &field, &present);
+    let ChosenFields { time, key, .. } = &chosen;
+    let no_client = |name: &String| match format {
+        Format::Clf => ClfField::by_name(name) != Some(ClfField::IP),
+        _ => client::is_target(name),
+    };
+    let plain_key = key.iter().map(no_client).collect();
+    let plain_fields = trace.fields.as_ref().map_or_else(Vec::new, Fields::plain);
+    let mut reader = FileReader {
+        time: TimeParser::new(selection.time_format.clone(), time),
+        row: Row::new(Some(selection.clients)).with_plain(plain_key, plain_fields),
+        name: &name,
+        strict: selection.strict,
+        trace,
+    };
+    let before = reader.trace.records.len();
+    let delimited = || {
+        let find = |name: &str| delimited::column(&present, name);
+        Columns::new(&chosen, &others, find).map_err(missing)
+    };
+    match format {
+        Format::Csv => reader.read_csv(source, &delimited()?)?,
+        Format::Clf => {
+            let columns = Columns::new(&chosen, &others, ClfField::by_name).map_err(missing)?;
+            reader.read_lines(source, false, |line, row| columns.extract(line, row))?;
+        }
+        Format::Jsonl => {
+            let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned())).map_err(missing)?;
+            reader.read_lines(source, false, |line, row| columns.extract(line, row))?;
+        }
+        _ => {
+            let (columns, mut tsv) = (delimited()?, TsvLine::default());
+            reader.read_lines(source, true, |line, row| tsv.extract(&columns, line, row))?;
+        }
+    }
+    let time_format = reader.time.format().clone();
+    let read = trace.records.len() - before;
+    trace.notes.push(format!(
+        "{name}: {} ({}), time from {:?} ({time_format}){}{}",
+        human::counted(read as u64, "record"),
+        human::name(format),
+        chosen.time.join("+"),
+        if chosen.key.is_empty() { String::new() } else { format!(", key from {:?}", chosen.key.join("+")) },
+        chosen.cost.map_or(String::new(), |cost| format!(", cost from {cost:?}")),
+    ));
+    Ok(())
+}
+
+/// The fields that a file has.
+fn present_fields(source: &Source, format: Format) -> Result<Vec<String>, Error> {
+    match format {
+        Format::Clf => Ok(clf::names().map(str::to_owned).collect()),
+        Format::Jsonl => fields::json_names(&source.head, &source.name),
+        Format::Tsv => {
+            let header = fields::head_lines(&source.head).next().unwrap_or_default();
+            Ok(delimited::header(header.split(|&b| b == b'\t')))
+        }
+        Format::Csv | Format::Auto => {
+            let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
+            let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(head);
+            let header =
+                reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
+            Ok(delimited::header(header.iter()))
+        }
+    }
+}
+
+/// Reads one file's records into the trace.
+struct FileReader<'a> {
+    time: TimeParser,
+    row: Row,
+    name: &'a str,
+    strict: bool,
+    trace: &'a mut Trace,
+}
+
+impl FileReader<'_> {
+    /// Reads lines; the first may be a header. Empty lines are skipped.
+    fn read_lines(
+        &mut self,
+        source: Source,
+        mut header: bool,
+        mut extract: impl FnMut(&[u8], &mut Row) -> Result<(), String>,
+    ) -> Result<(), Error> {
+        let mut lines = Lines::new(source);
+        while let Some(line) = lines.next_line()? {
+            if line.bytes.is_empty() || std::mem::take(&mut header) {
+                continue;
+            }
+            self.row.clear();
+            let extracted = match line.cut {
+                true => Err(TOO_LONG.to_owned()),
+                false => extract(line.bytes, &mut self.row),
+            };
+            self.take(extracted, line.number, || line.bytes.to_vec())?;
+        }
+        Ok(())
+    }
+
+    fn read_csv(&mut self, source: Source, columns: &delimited::DelimitedColumns) -> Result<(), Error> {
+        let compression = source.compression;
+        let mut reader =
+            csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(source.reader);
+        let mut record = csv::ByteRecord::new();
+        loop {
+            match reader.read_byte_record(&mut record) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => {
+                    let at = Position { line: reader.position().line(), byte: reader.position().byte() };
+                    return Err(match error.kind() {
+                        csv::ErrorKind::Io(io) => read_error(self.name, compression, at, io),
+                        _ => Error::run(format!("{}: line {}: {error}", self.name, at.line)),
+                    });
+                }
+            }
+            // A line of blanks is not a record.
+            if record.len() == 1 && record[0].trim_ascii().is_empty() {
+                continue;
+            }
+            self.row.clear();
+            let extracted = columns.extract(|column| record.get(column), record.len(), &mut self.row);
+            let line = record.position().map_or(0, csv::Position::line);
+            self.take(extracted, line, || delimited::shown(&record))?;
+        }
+    }
+
+    /// Makes a record of the row if its fields were extracted. Otherwise it skips the line, and only then asks for the
+    /// line's text.
+    fn take(
+        &mut self,
+        extracted: Result<(), String>,
+        line: u64,
+        text: impl FnOnce() -> Vec<u8>,
+    ) -> Result<(), Error> {
+        let Err(reason) = extracted.and_then(|()| self.record()) else { return Ok(()) };
+        self.trace.skipped += 1;
+        if self.strict || self.trace.bad.len() < SHOWN {
+            let bad = format!("{}:{line}: {reason}: {}", self.name, printable(&text(), 120));
+            if self.strict {
+                return Err(Error::run(format!(
+                    "{bad}\n(--strict stops at the first line that does not parse)"
+                )));
+            }
+            self.trace.bad.push(bad);
+        }
+        Ok(())
+    }
+
+    /// Makes a record of the row.
+    fn record(&mut self) -> Result<(), String> {
+        let text = self.row.time();
+        let at = self.time.parse(text);
+        let at = at.map_err(|error| error.of(&printable(text, 60), self.time.format()))?;
+        let cost = match self.row.cost() {
+            None => 1,
+            Some(text) => match decimal::scaled(text.trim_ascii(), 0) {
+                Ok(scaled) if scaled.exact => scaled.value,
+                _ => {
+                    let text = printable(text, 60);
+                    return Err(format!("the cost {text:?} is not a whole number of units"));
+                }
+            },
+        };
+        let key = match &mut self.trace.fields {
+            Some(fields) => fields.intern(&self.row),
+            None => self.trace.keys.intern(self.row.key()?),
+        };
+        let key = key.ok_or(TOO_LONG)?;
+        self.trace.records.push(Record { at, cost, key });
+        self.trace.seen.add(self.row.seen());
+        Ok(())
+    }
+}
+
+impl Trace {
+    /// Returns the number of different keys, or of combinations of fields.
+    pub fn distinct(&self) -> u64 {
+        self.fields.as_ref().map_or(self.keys.len(), Fields::len) as u64
+    }
+
+    /// Returns the name of the items that [`Trace::distinct`] counts.
+    pub fn distinct_what(&self) -> &'static str {
+        if self.fields.is_some() { "field-value combination" } else { "key" }
+    }
+}

@@ -1,0 +1,70 @@
+//! The library of the `tollgate` program: replays access logs through the library's own limiters, in log time. See `tollgate --help`.
+//!
+//! | file | does |
+//! |---|---|
+//! | `args/` | the command line |
+//! | `input/` | files to records: decompression, formats, fields, times, keys |
+//! | `load`, `synthetic` | the files that the command line names, or the generated day |
+//! | `algorithm`, `store` | the algorithms and the stores by name |
+//! | `replay/`, `suggest/`, `rules/` | the work of each command, and its output, as tables and as JSON |
+//! | `serve/` | the rate limit service that gateways ask, with the feature `serve` |
+//! | `output/` | tables, charts, files, progress |
+//! | `decimal`, `human`, `error` | parsing of numbers, display of numbers, errors |
+//!
+//! The program uses public names of `tollgate` only. The modules that are public here are those that fuzz targets and
+//! benches use. They are no interface for others.
+
+#![allow(
+    missing_debug_implementations,
+    missing_docs,
+    unreachable_pub,
+    reason = "a program exports nothing: `pub` is for the other modules, and for tests"
+)]
+
+mod algorithm;
+mod args;
+pub mod decimal;
+pub mod error;
+pub mod human;
+pub mod input;
+mod load;
+mod output;
+mod replay;
+mod rules;
+#[cfg(feature = "serve")]
+pub mod serve;
+mod store;
+mod suggest;
+mod synthetic;
+
+use std::process::ExitCode;
+
+use self::args::rules::RulesCommand;
+use self::args::{Cli, Command};
+use self::error::Error;
+
+/// Runs the program with the arguments of this process.
+#[must_use]
+pub fn run() -> ExitCode {
+    let result = match Cli::read().command {
+        Command::Replay(args) if args.by_rules.rules.is_empty() => replay::run(&args),
+        Command::Replay(args) => rules::replay::run(&args),
+        Command::Suggest(args) => suggest::run(&args),
+        Command::Rules { command } => match command {
+            RulesCommand::Check(args) => rules::check::run(&args),
+            RulesCommand::Push(args) => rules::shared::push(&args),
+            RulesCommand::Pull(args) => rules::shared::pull(&args),
+            RulesCommand::Diff(args) => rules::shared::diff(&args),
+        },
+        #[cfg(feature = "serve")]
+        Command::Serve(_) => serve::run(),
+    };
+    match result {
+        // A reader that closed the output is not an error.
+        Ok(()) | Err(Error::BrokenPipe) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::say(&format!("error: {error}\n"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The `tollgate` program. Every test runs the binary, as users and scripts do.
+
+mod bad_input;
+mod clients;
+mod compact;
+mod formats;
+mod limits;
+mod outputs;
+mod rules_check;
+mod rules_replay;
+#[cfg(feature = "redis")]
+mod rules_shared;
+mod several;
+mod sketch;
+mod suggest;
+mod suggest_several;
+mod support;
+mod traces;

@@ -1,0 +1,17 @@
+//! `tollgate serve`. Every test starts the program on free ports, asks it as gateways do, and stops it.
+
+mod client;
+mod connections;
+mod drain;
+mod envoy;
+mod faces;
+mod flood;
+mod frames;
+mod log;
+mod many;
+mod reload;
+mod server;
+mod shared;
+mod sockets;
+mod start;
+mod tls;

@@ -1,0 +1,197 @@
+//! Measures in virtual time how much the modes that decide in the process admit, and compares this with their
+//! documented bounds: `cargo run --release -p tollgate-soak --bin redis_simulation`.
+//!
+//! N processes with the real accounting code share 10,000 units in 10 seconds (by GCRA, 1,000 per second and 2,000 at
+//! once). The load is three times as high, for 30 seconds. `--quick` stops at 10 processes. `-- chart.svg` also draws a chart.
+
+use std::time::Duration;
+
+use tollgate::Quota;
+use tollgate::redis::Limit;
+use tollgate::redis::simulation::{Faults, Mode, Network, Outcome, Pattern, Setup, run};
+
+const LIMIT: u64 = 10_000;
+const SECONDS: u64 = 30;
+const NODES: [u32; 4] = [1, 10, 100, 1_000];
+const NETWORKS: [Network; 2] = [Network::Lan, Network::Regions];
+
+fn limits() -> [(&'static str, Limit); 2] {
+    let quota = Quota::new(LIMIT, Duration::from_secs(10));
+    [("window", Limit::fixed_window(quota)), ("GCRA", Limit::gcra(quota.burst(2_000)))]
+}
+
+fn setup(mode: Mode, limit: Limit, nodes: u32, pattern: Pattern, network: Network) -> Setup {
+    Setup {
+        mode,
+        limit,
+        nodes,
+        pattern,
+        per_second: 3_000,
+        seconds: SECONDS,
+        interval: Duration::from_secs(1),
+        network,
+        faults: Faults::default(),
+        seed: 1,
+    }
+}
+
+/// As a share of the available units.
+fn percent(units: u64, of: u64) -> f64 {
+    100.0 * units as f64 / of.max(1) as f64
+}
+
+fn line(name: &str, setup: &Setup, outcome: &Outcome) {
+    let limit = setup.limit.most();
+    println!(
+        "| {} | {name} | {} | {} | {} | {:.1} | {:.0} | {:.2} | {:.2} | {:.0} | {:.2} | {:.1} | {:.1} | {:.0} |",
+        setup.mode.name(),
+        setup.network.name(),
+        setup.pattern.name(),
+        setup.nodes,
+        percent(outcome.over, limit),
+        percent(outcome.bound, limit),
+        percent(outcome.left, limit * outcome.seconds / 10),
+        percent(outcome.stranded, limit),
+        percent(outcome.stranded_bound, limit),
+        percent(outcome.refused_early, outcome.offered),
+        percent(outcome.waited, outcome.offered),
+        outcome.waited_us as f64 / 1e3 / outcome.waited.max(1) as f64,
+        outcome.calls as f64 / outcome.seconds as f64,
+    );
+}
+
+fn main() {
+    let path = std::env::args().nth(1);
+    let is_quick = path.as_deref() == Some("--quick");
+    let most = if is_quick { 10 } else { 1_000 };
+    println!(
+        "| mode | limit | network | requests | N | over, % of the limit | at most | left at the end, % | stranded, % | at most | refused early, % | waited, % | ms | calls/s |"
+    );
+    println!("|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    let mut windows = Vec::new();
+    let mut exceeded = 0;
+    for mode in Mode::ALL {
+        for (name, limit) in limits() {
+            for network in NETWORKS {
+                for pattern in Pattern::ALL {
+                    for nodes in NODES.into_iter().filter(|nodes| *nodes <= most) {
+                        let setup = setup(mode, limit, nodes, pattern, network);
+                        let outcome = run(&setup);
+                        line(name, &setup, &outcome);
+                        exceeded += u64::from(outcome.over > outcome.bound);
+                        exceeded += u64::from(
+                            mode == Mode::Awaited
+                                && name == "window"
+                                && outcome.stranded > outcome.stranded_bound,
+                        );
+                        if name == "window" {
+                            windows.push((setup, outcome));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if exceeded > 0 {
+        eprintln!("error: {exceeded} bounds were exceeded");
+        std::process::exit(1);
+    }
+    if let Some(path) = path.filter(|_| !is_quick) {
+        draw(&path, &windows);
+    }
+}
+
+/// Draws the over-admission and denial of both modes by the number of processes, half a millisecond from the server.
+/// Both axes are logarithmic.
+fn draw(path: &str, windows: &[(Setup, Outcome)]) {
+    use plotters::prelude::*;
+    use plotters::style::register_font;
+
+    // The program contains the font that measures text, so the machine needs no font.
+    let _ = register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
+    // Colours of the Okabe-Ito set, which remain distinct for colour-blind readers.
+    let colours = [
+        RGBColor(0x00, 0x72, 0xB2),
+        RGBColor(0xD5, 0x5E, 0x00),
+        RGBColor(0x00, 0x9E, 0x73),
+        RGBColor(0xCC, 0x79, 0xA7),
+    ];
+    // Smaller values are drawn at this value, because a logarithmic axis has no zero.
+    let least = 0.01;
+    let root = SVGBackend::new(path, (960, 560)).into_drawing_area();
+    root.fill(&WHITE).expect("drawing");
+    let title = "A limit of 10,000 in 10 s, under three times that load; 0.5 ms from the server";
+    let root = root.titled(title, ("sans-serif", 17)).expect("the title can be drawn");
+    type Value = fn(&Outcome) -> u64;
+    let panels: [(&str, Mode, Value, Value); 2] = [
+        ("Write-back: admitted beyond the limit", Mode::WriteBack, |run| run.over, |run| run.bound),
+        ("Leases: charged but not spent", Mode::Awaited, |run| run.stranded, |run| run.stranded_bound),
+    ];
+    for (panel, (caption, mode, measured, bound)) in root.split_evenly((1, 2)).iter().zip(panels) {
+        let mut chart = ChartBuilder::on(panel)
+            .margin(12)
+            .caption(caption, ("sans-serif", 15))
+            .x_label_area_size(44)
+            .y_label_area_size(64)
+            .build_cartesian_2d(
+                (1.0..1_000.0_f64).log_scale().with_key_points(vec![1.0, 10.0, 100.0, 1_000.0]),
+                // Room for the legend below the values that are zero.
+                (0.000_02..10_000.0_f64)
+                    .log_scale()
+                    .with_key_points(vec![0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0]),
+            )
+            .expect("the chart can be drawn");
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE)
+            .x_desc("processes")
+            .y_desc("% of the limit (none: 0.01)")
+            .x_label_formatter(&|nodes| format!("{nodes}"))
+            .y_label_formatter(&|percent| format!("{percent}"))
+            .label_style(("sans-serif", 13))
+            .axis_desc_style(("sans-serif", 14))
+            .draw()
+            .expect("axes");
+        for (pattern, colour) in Pattern::ALL.into_iter().zip(colours) {
+            let of = |value: Value| -> Vec<(f64, f64)> {
+                let cells = windows.iter().filter(|(setup, _)| {
+                    (setup.mode, setup.network, setup.pattern) == (mode, Network::Lan, pattern)
+                });
+                cells
+                    .map(|(setup, outcome)| {
+                        (f64::from(setup.nodes), percent(value(outcome), setup.limit.most()).max(least))
+                    })
+                    .collect()
+            };
+            let points = of(measured);
+            chart
+                .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))
+                .expect("the line can be drawn")
+                .label(format!("measured: {}", pattern.name()))
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+            chart
+                .draw_series(points.into_iter().map(|point| Circle::new(point, 4, colour.filled())))
+                .expect("points");
+            // The bound of write-back does not depend on the traffic.
+            let is_common = mode == Mode::WriteBack;
+            if !is_common || pattern == Pattern::Even {
+                let colour = if is_common { BLACK } else { colour };
+                let name = if is_common { "any traffic" } else { pattern.name() };
+                chart
+                    .draw_series(DashedLineSeries::new(of(bound), 4, 4, colour.stroke_width(2)))
+                    .expect("the line can be drawn")
+                    .label(format!("at most: {name}"))
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 8, y)], colour.stroke_width(2)));
+            }
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::LowerRight)
+            .background_style(WHITE)
+            .border_style(RGBColor(0xDD, 0xDD, 0xDD))
+            .label_font(("sans-serif", 12))
+            .draw()
+            .expect("the legend can be drawn");
+    }
+    root.present().expect("writing");
+}

@@ -1,0 +1,348 @@
+//! One thread against the oracles, decision by decision. With room for all keys, every store decides like its oracle.
+
+use super::draw;
+use super::gate::{self, Reading, Store};
+use super::{Found, Round, ensure};
+use std::time::Duration;
+use tollgate::{Capacity, Decision, ManualClock, Timestamp};
+use tollgate_testing::compact::{COMPACT, Layout, compact_of};
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::lease::LEASABLE;
+use tollgate_testing::ledger::{self, Operation};
+use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::sketch::{WINDOWS, reach, sketch_of};
+use tollgate_testing::steps::{Op, within_reach};
+use tollgate_testing::subjects::{Subject, crowded, direct, keyed, verdict};
+
+const KEYS: u64 = 3;
+
+pub fn play(round: &mut Round<'_>) -> Found {
+    while round.goes_on() {
+        match round.random.below(12) {
+            0..3 => exact(round)?,
+            3..5 => extreme(round)?,
+            5..8 => in_ticks(round)?,
+            8..10 => in_a_sketch(round)?,
+            10 => in_stripes(round)?,
+            _ => refunded(round),
+        }
+    }
+    Ok(())
+}
+
+/// The oracle's decision as an outcome, as a broken limiter reports it.
+fn told(round: &mut Round<'_>, decided: &Decision) -> Verdict {
+    match verdict(decided) {
+        Verdict::Never => {
+            round.checks += 1;
+            Verdict::Never
+        }
+        other if round.told(other == Verdict::Allowed) => Verdict::Allowed,
+        _ => Verdict::Denied,
+    }
+}
+
+fn nanos(wait: u128) -> Option<Duration> {
+    u64::try_from(wait).ok().map(Duration::from_nanos)
+}
+
+fn how_many(round: &mut Round<'_>) -> u64 {
+    20 + round.random.below(100)
+}
+
+type Build = fn(Kind, Spec) -> Option<Box<dyn Subject>>;
+
+/// Tests a direct or keyed limiter with a quota that it decides exactly. All figures match to the nanosecond, even if
+/// time steps back.
+fn exact(round: &mut Round<'_>) -> Found {
+    let kind = draw::kind(&mut round.random);
+    let spec = draw::spec(&mut round.random, kind);
+    if kind.is_bucket_family() && !spec.is_exact() {
+        return Ok(());
+    }
+    let (name, build, keys): (_, Build, _) = round.pick(&[
+        ("direct", direct as _, 1),
+        ("keyed", keyed as _, KEYS),
+        ("crowded", crowded as _, KEYS),
+    ]);
+    let Some(limiter) = build(kind, spec) else { return Ok(()) };
+    let start = draw::start(&mut round.random);
+    let mut oracles: Vec<_> = (0..keys).map(|_| kind.oracle(spec)).collect();
+    let (mut now, mut newest) = (start, start);
+    for _ in 0..how_many(round) {
+        let op = draw::op(&mut round.random, keys, true);
+        let oracle = &mut oracles[op.key as usize];
+        if !limiter.holds(op.key) && !matches!(kind, Kind::Adaptive(_)) {
+            ensure!(
+                oracle.reset_after(newest) == 0,
+                "{name} {kind:?} {spec:?}: forgotten before its full quota was available, {oracle:?} at {newest}"
+            );
+            *oracle = kind.oracle(spec);
+        }
+        now = within_reach(op.step.apply(now, spec, &**oracle), start, kind, spec);
+        newest = newest.max(now);
+        agrees(
+            round,
+            &format!("{name} {kind:?} {spec:?}"),
+            &*limiter,
+            &mut **oracle,
+            (kind, op),
+            (now, now, None),
+        )?;
+    }
+    Ok(())
+}
+
+/// Runs one check of `limiter` at `now`, which the oracle reads as `at`. The outcome and the figures match, and the
+/// peek before predicted them.
+fn agrees(
+    round: &mut Round<'_>,
+    name: &str,
+    limiter: &dyn Subject,
+    oracle: &mut dyn Oracle,
+    (kind, op): (Kind, Op),
+    (now, at, layout): (u64, u64, Option<&Layout>),
+) -> Found {
+    // Converts the oracle's time to nanoseconds.
+    let until = |wait: u128| match layout {
+        Some(Layout::Ticks(ticks)) if wait > 0 => ticks.until(now, ticks.floor(now) + wait),
+        _ => wait,
+    };
+    let cost = op.cost.apply(at, oracle);
+    let before = format!("{name}: {cost} at {now} of key {}, {oracle:?}", op.key);
+    let delay = until(oracle.delay(at.into()));
+    let wait = oracle.retry_after(at, cost).map(until);
+    let peeked = limiter.peek_at(op.key, cost, now);
+    let decided = limiter.check_at(op.key, cost, now);
+    let ours = told(round, &decided);
+    let expected = oracle.offer(at, cost);
+    ensure!(ours == expected, "{before}\nthe limiter says {ours:?}, the oracle {expected:?}: {decided:?}");
+    ensure!(verdict(&peeked) == expected, "{before}\nthe peek returned {peeked:?}, the check {decided:?}");
+    let wait = wait.and_then(nanos);
+    ensure!(decided.retry_after() == wait, "{before}\nretry_after {:?}, not {wait:?}", decided.retry_after());
+    if expected == Verdict::Allowed && cost > 0 {
+        ensure!(
+            nanos(delay) == Some(decided.delay()),
+            "{before}\ndelay {:?}, not {delay} ns",
+            decided.delay()
+        );
+    }
+    if kind != Kind::Spacing {
+        let left = oracle.remaining(at);
+        ensure!(
+            decided.remaining() == left,
+            "{before}\n{left} units should remain, not {}",
+            decided.remaining()
+        );
+        let peeked = limiter.peek_at(op.key, 0, now).remaining();
+        ensure!(peeked == left, "{before}\na later peek returns {peeked} remaining units, not {left}");
+    }
+    // Rounded down, the last part of a window count is zero before the window ends. Either time is accepted.
+    let reset = nanos(until(oracle.reset_after(at)));
+    let ours = Some(decided.reset_after());
+    ensure!(
+        ours == reset || kind == Kind::Sliding && ours > reset,
+        "{before}\nreset {ours:?}, not {reset:?}"
+    );
+    Ok(())
+}
+
+/// Tests any quota at any time, up to the end of time. Exact arithmetic admits every admitted request, and each
+/// interval is within the bound.
+fn extreme(round: &mut Round<'_>) -> Found {
+    let kind = draw::kind(&mut round.random);
+    let mut spec = draw::spec(&mut round.random, kind);
+    if draw::one_in(&mut round.random, 2) {
+        spec.period_ns += draw::between(&mut round.random, 1, 64);
+    }
+    let is_keyed = draw::one_in(&mut round.random, 2);
+    let (limiter, keys) = if is_keyed { (crowded(kind, spec), KEYS) } else { (direct(kind, spec), 1) };
+    let Some(limiter) = limiter else { return Ok(()) };
+    let start = if draw::one_in(&mut round.random, 2) {
+        draw::start(&mut round.random)
+    } else {
+        u64::MAX - round.random.below(1_000_000_000_000)
+    };
+    // A word of fractions of a nanosecond distinguishes ahead from behind within half its range, nine years. A debt
+    // uses a part of that.
+    let reach = if kind.is_bucket_family() && spec.interval().1 > 1 { 1 << 56 } else { u64::MAX };
+    let mut exact: Vec<_> = (0..keys).map(|_| (kind.oracle(spec), Vec::<(u64, u64)>::new())).collect();
+    let mut now = start;
+    for _ in 0..how_many(round) {
+        let op = draw::op(&mut round.random, keys, true);
+        let (oracle, admitted) = &mut exact[op.key as usize];
+        if !limiter.holds(op.key) && !matches!(kind, Kind::Adaptive(_)) {
+            *oracle = kind.oracle(spec);
+            admitted.clear();
+        }
+        now = op.step.apply(now, spec, &**oracle);
+        now = now.clamp(start.saturating_sub(reach), start.saturating_add(reach));
+        let cost = op.cost.apply(now, &**oracle);
+        let decided = limiter.check_at(op.key, cost, now);
+        // Figures must not overflow, whatever their values are.
+        let _ = (decided.remaining(), decided.retry_after(), decided.reset_after(), decided.delay());
+        let before =
+            format!("{kind:?} {spec:?} keyed {is_keyed}: {cost} at {now} of key {}, {oracle:?}", op.key);
+        ensure!(decided.is_never() == (cost > oracle.capacity()), "{before}\n{decided:?}");
+        if told(round, &decided) == Verdict::Allowed && cost > 0 {
+            let held = admitted.last().map_or(now, |&(newest, _)| now.max(newest));
+            let expected = oracle.offer(held, cost);
+            ensure!(
+                expected == Verdict::Allowed,
+                "{before}\nthe limiter admits, the oracle says {expected:?}"
+            );
+            admitted.push((held, if kind == Kind::Spacing { 1 } else { cost }));
+            let mut sum = 0;
+            for &(from, cost) in admitted.iter().rev() {
+                sum += u128::from(cost);
+                let bound = oracle.most_in(u128::from(held - from));
+                ensure!(sum <= bound, "{before}\n{sum} units from {from} to {held}, at most {bound}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A compact limiter with room for its keys decides like the oracle in ticks, at any time.
+fn in_ticks(round: &mut Round<'_>) -> Found {
+    let kind = round.pick(&COMPACT);
+    let spec = draw::spec(&mut round.random, kind);
+    let Some(Ok((limiter, layout))) = compact_of(kind, spec, Capacity::memory(1 << 15)) else {
+        return Ok(());
+    };
+    let start = draw::start(&mut round.random);
+    let half = layout.reach() / 2;
+    let (earliest, latest) = (start.saturating_sub(half), start.saturating_add(half).min(1 << 62));
+    let reading = Reading::new(layout, kind, spec, earliest);
+    let chooser = kind.oracle(spec);
+    let mut oracles: Vec<_> = (0..KEYS).map(|_| reading.oracle()).collect();
+    let mut now = start;
+    let name = format!("compact {kind:?} {spec:?} {:?}", reading.layout());
+    for _ in 0..how_many(round) {
+        let op = draw::op(&mut round.random, KEYS, true);
+        let oracle = &mut *oracles[op.key as usize];
+        now = op.step.apply(now, spec, &*chooser).clamp(earliest, latest);
+        let at = reading.at(now);
+        agrees(round, &name, &*limiter, oracle, (kind, op), (now, at, Some(reading.layout())))?;
+    }
+    Ok(())
+}
+
+/// A sketch with room for its keys decides like the oracle, as long as tags do not repeat.
+fn in_a_sketch(round: &mut Round<'_>) -> Found {
+    let kind = round.pick(&WINDOWS);
+    let spec = draw::spec(&mut round.random, kind);
+    let spec = Spec::new(spec.limit, spec.period_ns);
+    let Some(Ok(limiter)) = sketch_of(kind, spec, 64 << 10) else { return Ok(()) };
+    let start = draw::start(&mut round.random);
+    let half = reach(spec.period_ns) / 2;
+    let (earliest, latest) = (start.saturating_sub(half), start.saturating_add(half).min(1 << 62));
+    let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(spec)).collect();
+    let mut now = start;
+    for _ in 0..how_many(round) {
+        let op = draw::op(&mut round.random, KEYS, true);
+        let oracle = &mut *oracles[op.key as usize];
+        now = op.step.apply(now, spec, oracle).clamp(earliest, latest);
+        agrees(round, &format!("sketch {kind:?} {spec:?}"), &*limiter, oracle, (kind, op), (now, now, None))?;
+    }
+    Ok(())
+}
+
+/// Tests stripes. At one instant, they admit exactly the units that the oracle admits. While leases expire, they
+/// admit no more than the oracle in one lease life more.
+fn in_stripes(round: &mut Round<'_>) -> Found {
+    let kind = round.pick(&LEASABLE);
+    let spec = Spec::new(
+        1 + round.random.skewed(2_000),
+        draw::pick(&mut round.random, &[1, 10, 60]) * 1_000_000_000,
+    );
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let Some(built) = gate::build(kind, spec, Store::Striped, std::sync::Arc::new(clock.clone()), 7) else {
+        return Ok(());
+    };
+    let life = built.more_ns;
+    let mut oracle = kind.oracle(spec);
+    let mut now = super::START + round.random.below(spec.period_ns);
+    let mut spent: Vec<(u64, u64)> = Vec::new();
+    for _ in 0..30 {
+        now += match round.random.below(4) {
+            0 => round.random.below(1_000_000),
+            1 => round.random.below(20_000_000),
+            _ => round.random.below(spec.period_ns),
+        };
+        clock.set(Timestamp::from_nanos(now));
+        let stands = draw::one_in(&mut round.random, 3);
+        for _ in 0..40 {
+            let cost = if stands { 1 } else { 1 + round.random.skewed(8) };
+            let peeked = built.gate.peek(0, cost, now).is_allowed();
+            let allowed = built.gate.ask(round.random.next(), 0, cost, now);
+            ensure!(
+                peeked == allowed,
+                "striped {kind:?} {spec:?}: {cost} at {now}: peek {peeked}, check {allowed}"
+            );
+            if round.told(allowed) {
+                spent.push((now, cost));
+            }
+        }
+    }
+    for (first, &(from, _)) in spent.iter().enumerate() {
+        let mut sum = 0;
+        for &(to, cost) in &spent[first..] {
+            sum += u128::from(cost);
+            let most = oracle.most_in(u128::from(to - from) + life);
+            ensure!(
+                sum <= most,
+                "striped {kind:?} {spec:?}: {sum} units from {from} to {to}, at most {most}"
+            );
+        }
+    }
+    // Checks at one instant, long after all leases have expired.
+    now += 1_000 * spec.period_ns;
+    clock.set(Timestamp::from_nanos(now));
+    oracle = oracle.copy();
+    let due = oracle.remaining(now);
+    let asked = due + 3;
+    let allowed = (0..asked).filter(|_| built.gate.ask(round.random.next(), 0, 1, now)).count() as u64;
+    round.checks += asked;
+    ensure!(
+        allowed == due,
+        "striped {kind:?} {spec:?}: after a long idle time, {allowed} units were admitted at {now} instead of {due}"
+    );
+    Ok(())
+}
+
+/// Tests checks, forced charges and refunds. A history without the refunded charges also admits every admitted
+/// request. (The tested law panics on a breach, which is reported in the same way.)
+fn refunded(round: &mut Round<'_>) {
+    let kind = draw::kind(&mut round.random);
+    if matches!(kind, Kind::Interval | Kind::FirstUse) {
+        return;
+    }
+    let spec = draw::spec(&mut round.random, kind);
+    let (num, den) = spec.interval();
+    // Debts of centuries fill the words.
+    if kind.is_bucket_family() && !spec.is_exact()
+        || num.max(den * u128::from(spec.period_ns)) * u128::from(spec.burst.max(spec.limit)) >= 1 << 52
+    {
+        return;
+    }
+    let is_keyed = draw::one_in(&mut round.random, 2);
+    let (limiter, keys) = if is_keyed { (keyed(kind, spec), 2) } else { (direct(kind, spec), 1) };
+    let Some(limiter) = limiter else { return };
+    let start = draw::start(&mut round.random).max(1);
+    let ops: Vec<_> = (0..30)
+        .map(|_| {
+            let op = draw::op(&mut round.random, keys, !is_keyed);
+            let verb = match round.random.below(8) {
+                0..3 => Operation::Check,
+                3 => Operation::Force,
+                4 => Operation::Take,
+                5 => Operation::RefundLast(draw::between(&mut round.random, 1, 16)),
+                _ => Operation::Refund(round.random.next(), draw::between(&mut round.random, 1, 16)),
+            };
+            (op, verb)
+        })
+        .collect();
+    round.checks += ops.len() as u64;
+    ledger::check_no_units_created(kind, spec, start, u64::MAX, &ops, &*limiter);
+}

@@ -1,0 +1,36 @@
+//! Code that the tests of several packages share: oracles, one interface to every limiter, random operations, real
+//! traces, Redis servers, and reports of skipped tests.
+
+#![allow(missing_docs, missing_debug_implementations, reason = "only tests use this package")]
+
+pub mod accuracy;
+pub mod bounds;
+#[macro_use]
+mod verbs;
+#[macro_use]
+pub mod compact;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+pub mod kinds;
+pub mod ledger;
+#[macro_use]
+pub mod lease;
+pub mod naive;
+pub mod operations;
+pub mod oracle;
+pub mod reader;
+#[cfg(not(tollgate_tsan))]
+pub mod redis;
+#[macro_use]
+pub mod sketch;
+pub mod skipped;
+pub mod steps;
+pub mod stopping;
+#[macro_use]
+pub mod subjects;
+pub mod trace;
+
+pub const MS: u64 = 1_000_000;
+pub const SEC: u64 = 1_000_000_000;
+pub const MINUTE: u64 = 60 * SEC;
+pub const HOUR: u64 = 60 * MINUTE;

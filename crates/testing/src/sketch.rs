@@ -1,0 +1,85 @@
+//! Helpers for tests of the sketch store.
+
+use super::compact::Seeded;
+use super::kinds::Kind;
+use super::oracle::Spec;
+use super::subjects::Subject;
+use std::fmt::Debug;
+use std::hash::BuildHasher;
+use tollgate::{
+    Capacity, Clock, Decision, ManualClock, QuotaError, RateLimiter, Sketch, Timestamp, WindowAlgorithm,
+};
+
+/// The algorithms that the sketch store can hold.
+pub const WINDOWS: [Kind; 3] = [Kind::Fixed, Kind::Sliding, Kind::SlidingStrict];
+
+/// The least memory that the sketch store accepts, in bytes.
+pub const LEAST: usize = 256;
+
+/// Evaluates the body with `$algorithm` bound to an algorithm that the sketch store can hold. Returns `Some` of the
+/// body's value, or `None` if the algorithm itself refuses the quota.
+#[macro_export]
+macro_rules! with_windows {
+    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
+        use $crate::kinds::Kind as Choice;
+        $crate::subjects::quota($spec).and_then(|quota| match $kind {
+            Choice::Fixed => tollgate::FixedWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::Sliding => tollgate::SlidingWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::SlidingStrict => tollgate::SlidingWindow::try_new(quota)
+                .ok()
+                .map(tollgate::SlidingWindow::strict)
+                .map(|$algorithm| $body),
+            other => unreachable!("the sketch store cannot hold {other:?}"),
+        })
+    }};
+}
+
+/// Returns the number of windows after which tags repeat, so a word that was not written since then looks current.
+/// The tags have 16 to 24 bits and cover three months.
+pub fn round(window_ns: u64) -> u64 {
+    const THREE_MONTHS: u64 = 90 * 86_400 * 1_000_000_000;
+    (THREE_MONTHS / window_ns + 1).next_power_of_two().clamp(1 << 16, 1 << 24)
+}
+
+/// Returns the longest time between any two times of a test for which all windows stay unambiguous.
+pub fn reach(window_ns: u64) -> u64 {
+    window_ns.saturating_mul(round(window_ns) / 4 - 4)
+}
+
+/// Builds a limiter in a sketch. Returns `None` if the algorithm itself refuses the quota.
+pub fn sketch_of(kind: Kind, spec: Spec, bytes: usize) -> Option<Result<Box<dyn Subject>, QuotaError>> {
+    with_windows!(kind, spec, algorithm => {
+        build(algorithm, bytes, ManualClock::new(Timestamp::ZERO))
+            .map(|limiter| Box::new(limiter) as Box<dyn Subject>)
+    })
+}
+
+pub fn build<A: WindowAlgorithm, C: Clock>(
+    algorithm: A,
+    bytes: usize,
+    clock: C,
+) -> Result<RateLimiter<Sketch<A, Seeded>, C>, QuotaError> {
+    let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(7));
+    builder.capacity(Capacity::memory(bytes)).sketch()
+}
+
+impl<A, H, C> Subject for RateLimiter<Sketch<A, H>, C>
+where
+    A: WindowAlgorithm,
+    H: BuildHasher + Send + Sync,
+    C: Clock + Debug + Send + Sync,
+{
+    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        RateLimiter::<Sketch<A, H>, C>::check_at(self, &key, cost, Timestamp::from_nanos(now))
+    }
+
+    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        RateLimiter::<Sketch<A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
+    }
+
+    keyed_verbs!();
+
+    fn holds(&self, _key: u32) -> bool {
+        true
+    }
+}

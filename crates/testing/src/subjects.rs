@@ -1,0 +1,170 @@
+//! One interface to every limiter under test.
+
+use super::kinds::Kind;
+use super::oracle::{Spec, Verdict};
+use std::fmt::Debug;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::time::Duration;
+use tollgate::{
+    Algorithm, Clock, Decision, Direct, Keyed, ManualClock, Outcome, Quota, RateLimiter, Timestamp,
+};
+
+/// Evaluates the body with `$algorithm` bound to the algorithm. Returns `Some` of the body's value, or `None` if the
+/// algorithm refuses the quota.
+#[macro_export]
+macro_rules! with_algorithm {
+    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
+        use $crate::kinds::Kind as Choice;
+        $crate::subjects::quota($spec).and_then(|quota| match $kind {
+            Choice::Gcra => Some(tollgate::Gcra::new(quota)).map(|$algorithm| $body),
+            Choice::Greedy => Some(tollgate::TokenBucket::new(quota)).map(|$algorithm| $body),
+            Choice::Meter => Some(tollgate::LeakyBucketMeter::new(quota)).map(|$algorithm| $body),
+            Choice::Queue => Some(tollgate::LeakyBucketQueue::new(quota)).map(|$algorithm| $body),
+            Choice::Interval => tollgate::TokenBucket::try_interval(quota).ok().map(|$algorithm| $body),
+            Choice::Aligned(origin) => {
+                tollgate::TokenBucket::try_aligned(quota, tollgate::Timestamp::from_nanos(origin))
+                    .ok()
+                    .map(|$algorithm| $body)
+            }
+            Choice::Adaptive(origin) => {
+                tollgate::TokenBucket::try_aligned_adaptive(quota, tollgate::Timestamp::from_nanos(origin))
+                    .ok()
+                    .map(|$algorithm| $body)
+            }
+            Choice::Fixed => tollgate::FixedWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::FirstUse => tollgate::FixedWindow::try_from_first_use(quota).ok().map(|$algorithm| $body),
+            Choice::Sliding => tollgate::SlidingWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::SlidingStrict => tollgate::SlidingWindow::try_new(quota)
+                .ok()
+                .map(tollgate::SlidingWindow::strict)
+                .map(|$algorithm| $body),
+            Choice::Sub(parts) => tollgate::SubWindow::try_new(quota, parts).ok().map(|$algorithm| $body),
+            Choice::SubStrict(parts) => tollgate::SubWindow::try_new(quota, parts)
+                .ok()
+                .map(tollgate::SubWindow::strict)
+                .map(|$algorithm| $body),
+            Choice::Log => tollgate::SlidingLog::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::Spacing => Some(tollgate::MinimumSpacing::new(quota.period())).map(|$algorithm| $body),
+        })
+    }};
+}
+
+/// Builds a direct limiter, or returns `None` if the algorithm refuses the quota.
+pub fn direct(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
+    let clock = ManualClock::new(Timestamp::ZERO);
+    with_algorithm!(kind, spec, algorithm => {
+        Box::new(RateLimiter::builder(algorithm).clock(clock).direct()) as Box<dyn Subject>
+    })
+}
+
+/// Builds a keyed limiter, or returns `None` if the algorithm refuses the quota.
+pub fn keyed(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
+    let clock = ManualClock::new(Timestamp::ZERO);
+    with_algorithm!(kind, spec, algorithm => {
+        Box::new(RateLimiter::builder(algorithm).clock(clock).keyed::<u32>()) as Box<dyn Subject>
+    })
+}
+
+/// Builds a keyed limiter whose keys all have the same hash, so the search for a new key passes all others.
+pub fn crowded(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
+    let clock = ManualClock::new(Timestamp::ZERO);
+    with_algorithm!(kind, spec, algorithm => {
+        let hasher = BuildHasherDefault::<Constant>::default();
+        Box::new(RateLimiter::builder(algorithm).clock(clock).hasher(hasher).keyed::<u32>()) as Box<dyn Subject>
+    })
+}
+
+/// A hasher that gives every key the same hash.
+#[derive(Default)]
+pub struct Constant;
+
+impl Hasher for Constant {
+    fn finish(&self) -> u64 {
+        0x5555_5555_5555_5555
+    }
+    fn write(&mut self, _: &[u8]) {}
+}
+
+/// Returns the quota of a `Spec`, if it is valid.
+pub fn quota(spec: Spec) -> Option<Quota> {
+    Quota::try_new(spec.limit, Duration::from_nanos(spec.period_ns)).ok()?.try_burst(spec.burst).ok()
+}
+
+/// A limiter under test, direct or keyed. A direct limiter has only key 0.
+pub trait Subject: Debug + Send + Sync {
+    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision;
+    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision;
+    fn take_up_to_at(&self, key: u32, most: u64, now: u64) -> Decision;
+    fn charge_unchecked_at(&self, key: u32, cost: u64, now: u64) -> Decision;
+    fn reserve_at(&self, key: u32, cost: u64, wait: Duration, now: u64) -> Decision;
+    fn refund_n_at(&self, key: u32, charge: &Decision, units: u64, now: u64) -> u64;
+    fn settle_at(&self, key: u32, charge: &Decision, actual: u64, now: u64) -> Decision;
+    /// Returns whether the limiter remembers the key's state.
+    fn holds(&self, key: u32) -> bool;
+}
+
+impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Direct<A>, C> {
+    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        assert_eq!(key, 0, "a direct limiter has only key 0");
+        RateLimiter::<Direct<A>, C>::check_at(self, cost, Timestamp::from_nanos(now))
+    }
+
+    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        assert_eq!(key, 0, "a direct limiter has only key 0");
+        RateLimiter::<Direct<A>, C>::peek_at(self, cost, Timestamp::from_nanos(now))
+    }
+
+    fn take_up_to_at(&self, _key: u32, most: u64, now: u64) -> Decision {
+        self.take_up_to_at(most, Timestamp::from_nanos(now))
+    }
+
+    fn charge_unchecked_at(&self, _key: u32, cost: u64, now: u64) -> Decision {
+        self.charge_unchecked_at(cost, Timestamp::from_nanos(now))
+    }
+
+    fn reserve_at(&self, _key: u32, cost: u64, wait: Duration, now: u64) -> Decision {
+        self.reserve_at(cost, wait, Timestamp::from_nanos(now))
+    }
+
+    fn refund_n_at(&self, _key: u32, charge: &Decision, units: u64, now: u64) -> u64 {
+        self.refund_n_at(charge, units, Timestamp::from_nanos(now))
+    }
+
+    fn settle_at(&self, _key: u32, charge: &Decision, actual: u64, now: u64) -> Decision {
+        self.settle_at(charge, actual, Timestamp::from_nanos(now))
+    }
+
+    fn holds(&self, _key: u32) -> bool {
+        true
+    }
+}
+
+impl<A, H, C> Subject for RateLimiter<Keyed<u32, A, H>, C>
+where
+    A: Algorithm,
+    H: BuildHasher + Send + Sync,
+    C: Clock + Debug + Send + Sync,
+{
+    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        RateLimiter::<Keyed<u32, A, H>, C>::check_at(self, &key, cost, Timestamp::from_nanos(now))
+    }
+
+    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        RateLimiter::<Keyed<u32, A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
+    }
+
+    keyed_verbs!();
+
+    fn holds(&self, key: u32) -> bool {
+        self.contains(&key)
+    }
+}
+
+/// Converts the decision's outcome to the oracle's type.
+pub fn verdict(decision: &Decision) -> Verdict {
+    match decision.outcome() {
+        Outcome::Allowed => Verdict::Allowed,
+        Outcome::Denied => Verdict::Denied,
+        Outcome::Never => Verdict::Never,
+    }
+}
