@@ -20,47 +20,9 @@ unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src crates tests benches 
 seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.rs:|^src/base/sync.rs:' || true)
 [ -z "$seqcst" ] || complain 'SeqCst outside the models and the shim:' "$seqcst"
 
-# No room (a module folder) may import from a higher floor. Paths with `crate::` and `super::` count; models and tests do not.
-upward=$(code | grep -v '^src/lib.rs' | xargs awk '
-    FILENAME == "src/design.md" {
-        if ($0 ~ /^\| [0-9]+ \|/) {
-            split($0, column, "|")
-            count = split(column[3], room, /[`, ]+/)
-            for (i = 1; i <= count; i++) if (room[i] != "") floor[room[i]] = column[2] + 0
-        }
-        next
-    }
-    # The room of a module: the longest prefix of its path that the table names.
-    function room_of(path) {
-        while (!(path in floor) && sub(/\/[^\/]*$/, "", path)) {}
-        return path
-    }
-    FNR == 1 {
-        tests = 0
-        module = substr(FILENAME, 5)
-        sub(/(\/mod)?\.rs$/, "", module)
-        own = room_of(module)
-        depth = split(module, part, "/")
-        if (!(own in floor) && module != "edge") print "  " FILENAME ": no floor"
-    }
-    /^(pub(\(crate\))? )?mod [a-z_]+ \{/ { tests = 1 }
-    tests || !(own in floor) { next }
-    {
-        sub(/\/\/.*/, "")
-        while (match($0, /(crate|super)(::[a-z_]+)+/)) {
-            path = substr($0, RSTART, RLENGTH)
-            $0 = substr($0, RSTART + RLENGTH)
-            gsub(/::/, "/", path)
-            kept = depth
-            while (sub(/^super\/?/, "", path)) kept--
-            target = ""
-            if (sub(/^crate\//, "", path)) target = path
-            else { for (i = 1; i <= kept; i++) target = target part[i] "/"; target = target path }
-            target = room_of(target)
-            if (target in floor && floor[target] > floor[own]) print "  " FILENAME ":" FNR ": " target
-        }
-    }' src/design.md)
-[ -z "$upward" ] || complain 'Imports from a higher floor (src/design.md has the floors):' "$upward"
+# Imports, circles, sizes of rooms, and choices with two types.
+python3 -B ci/house_test.py 2>/dev/null || complain 'Fails:' '  ci/house_test.py'
+python3 -B ci/house.py || bad=1
 
 features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/(lib.rs|edge/)|feature *= *"(std|tokio)"' || true)
 [ -z "$features" ] || complain 'Below src/edge only the features std and tokio may be named:' "$features"

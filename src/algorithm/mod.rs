@@ -20,7 +20,7 @@ mod leaky_bucket_meter;
 mod leaky_bucket_queue;
 mod limit;
 mod minimum_spacing;
-mod pace;
+pub(crate) mod pace;
 mod sliding_log;
 mod sliding_window;
 mod split;

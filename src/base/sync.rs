@@ -186,35 +186,6 @@ impl<T> Swap<T> {
     }
 }
 
-/// A clock for models: it shows what the threads make of it. Each reading is a step that other threads can come before
-/// or after.
-#[cfg(all(test, tollgate_loom))]
-#[derive(Debug)]
-pub(crate) struct SharedTime(AtomicU64);
-
-#[cfg(all(test, tollgate_loom))]
-impl SharedTime {
-    pub(crate) fn new(secs: u64) -> Self {
-        Self(AtomicU64::new(secs))
-    }
-
-    pub(crate) fn advance(&self, secs: u64) {
-        self.secs(secs);
-    }
-
-    /// Ordering: AcqRel, and a read-modify-write: no thread reads an older time than another thread has seen.
-    fn secs(&self, more: u64) -> u64 {
-        self.0.fetch_add(more, Ordering::AcqRel)
-    }
-}
-
-#[cfg(all(test, tollgate_loom))]
-impl crate::base::clock::Clock for SharedTime {
-    fn now(&self) -> crate::base::clock::Timestamp {
-        crate::base::clock::Timestamp::from_secs(self.secs(0))
-    }
-}
-
 /// Runs a model: explores every interleaving with at most `preemptions` preemptions.
 #[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
 pub(crate) fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {

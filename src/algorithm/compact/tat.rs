@@ -2,10 +2,9 @@
 
 use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, TickRate, Unfit, UnitRate};
 use super::{CompactState, Moved, Verdict};
-use crate::algorithm::pace::Pace;
 use crate::algorithm::step::Refund;
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::quota::{QuotaError, Reason};
 use alloc::vec::Vec;
 
 /// The greatest distance between two states that can be compared.
@@ -81,15 +80,14 @@ impl TatWord {
         Ok(word)
     }
 
-    /// Creates a word for a quota, with a whole number of ticks per unit and at most 2^`bits` ticks, or slightly fewer,
+    /// Creates a word for a rate, with a whole number of ticks per unit and at most 2^`bits` ticks, or slightly fewer,
     /// per burst.
     pub(crate) fn coarse(
         algorithm: &'static str,
-        quota: &Quota,
+        own: UnitRate,
         bits: u32,
         kind: TatVariant,
     ) -> Result<Self, QuotaError> {
-        let own = Pace::<false>::new(quota).rate();
         let interval = (1 << bits) / own.burst;
         if interval == 0 {
             let reason = Reason::Word { algorithm, what: "the burst", got: own.burst, max: 1 << bits };

@@ -4,6 +4,8 @@
 //! when they are built, and count monotonically from that reading. Their origin is the Unix epoch, so windows align to
 //! the epoch. A later step of the wall clock does not change their time.
 
+#[cfg(all(test, tollgate_loom))]
+pub(crate) mod models;
 #[cfg(feature = "std")]
 mod system;
 

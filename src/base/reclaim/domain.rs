@@ -31,7 +31,7 @@ use std::ptr::null_mut;
 
 use crossbeam_utils::CachePadded;
 
-use super::{Guard, Retired, barrier};
+use super::{Retired, barrier};
 use crate::base::sync::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell, fence_after_rmw, full_fence,
 };
@@ -322,9 +322,8 @@ impl Domain {
         }
     }
 
-    /// Frees items that no thread can use any more. `guard` is that of the calling thread.
-    #[cold]
-    pub(super) fn collect(&self, record: &Record, guard: &Guard) {
+    /// Passes items that no thread can use any more to `free`.
+    pub(super) fn collect(&self, record: &Record, free: impl Fn(Retired)) {
         // A thread that is ending frees nothing, and freeing does not begin inside freeing.
         if record.guards.get() & LEAVING != 0 || record.is_collecting.replace(true) {
             return;
@@ -334,10 +333,8 @@ impl Domain {
         while !batch.is_null() {
             // SAFETY: `take_ripe` passed the batch to this call.
             let Batch { items, next, .. } = *unsafe { Box::from_raw(batch) };
-            for item in items {
-                // SAFETY: no thread can use the items of a ripe group.
-                unsafe { item.free(guard) };
-            }
+            // No thread can use the items of a ripe group.
+            items.into_iter().for_each(&free);
             batch = next;
             freed += 1;
         }

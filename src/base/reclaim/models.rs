@@ -77,7 +77,9 @@ impl World {
 
     fn collect(&self, record: &Record) {
         let _ = self.domain.pin(record);
-        self.domain.collect(record, &Guard::of_domain());
+        let guard = Guard::of_domain();
+        // SAFETY: the domain passes only items that no thread can use. The model checks this.
+        self.domain.collect(record, |item| unsafe { item.free(&guard) });
         let _ = self.domain.unpin(record);
     }
 

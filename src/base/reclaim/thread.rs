@@ -54,6 +54,13 @@ fn register() -> &'static Record {
     record
 }
 
+/// Frees items that no thread can use any more. `guard` is that of this thread.
+#[cold]
+fn collect(record: &Record, guard: &Guard) {
+    // SAFETY: the domain passes only such items.
+    DOMAIN.collect(record, |item| unsafe { item.free(guard) });
+}
+
 /// Pins the calling thread while it exists.
 pub(crate) struct Guard {
     record: *const Record,
@@ -67,7 +74,7 @@ pub(crate) fn pin() -> Guard {
     let collects = DOMAIN.pin(record);
     let guard = Guard { record };
     if collects {
-        DOMAIN.collect(record, &guard);
+        collect(record, &guard);
     }
     guard
 }
@@ -90,7 +97,7 @@ impl Guard {
     /// not panic.
     pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, bytes: usize, free: Free<T>) {
         if DOMAIN.retire(self.record(), Retired::new(ptr, part, free), bytes) {
-            DOMAIN.collect(self.record(), self);
+            collect(self.record(), self);
         }
     }
 

@@ -32,9 +32,9 @@
 //!
 //! # Modules
 //! ```text
-//! config/    files in YAML, JSON or TOML ──► rules, and all problems in the files
 //! matching/  a request's descriptors ──► the rules that apply, and the key that each rule uses
 //! counting/  the stores of this process, and the limiters on a server that processes share
+//! config/    files in YAML, JSON or TOML ──► rules, and all problems in the files
 //! engine/    checks, refunds and reloads
 //! source/    other places than files: a key in Redis, or a type of the program
 //! watch/     reloads when the files or the source change

@@ -58,6 +58,7 @@
 //! Label values are cleaned in the same way as Envoy's service cleans its names: `:`, `|` and the dots of IPv4
 //! addresses become `_`.
 
+mod denial;
 mod event;
 #[cfg(feature = "metrics")]
 mod facade;
@@ -76,6 +77,7 @@ mod top;
 #[cfg(feature = "tracing")]
 mod trace;
 
+pub use self::denial::{Denial, Level};
 pub use self::event::Event;
 #[cfg(feature = "tower")]
 pub(crate) use self::facade::KeylessHandles;
@@ -94,7 +96,7 @@ pub(crate) use self::gauges::{
     BREAKER_STATE, PARTITIONED, REGION_CUT_OFF, REGION_LAST_ANSWER, SERVER_EVICTS,
 };
 pub use self::gauges::{Reading, Readings};
-pub use self::log::{Denial, DenialLog, Level};
+pub use self::log::DenialLog;
 pub use self::meters::{MeterCounts, Meters};
 #[cfg(not(feature = "metrics"))]
 use self::no_facade as facade;

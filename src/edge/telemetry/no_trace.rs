@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::log::{Denial, Level};
+use super::denial::{Denial, Level};
 
 #[cfg(feature = "rules")]
 pub(super) const ENABLED: bool = false;

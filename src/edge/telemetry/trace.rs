@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use tracing::{info, warn};
 
-use super::log::{Denial, Level};
+use super::denial::{Denial, Level};
 
 /// Whether events are written.
 #[cfg(feature = "rules")]

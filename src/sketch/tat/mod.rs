@@ -54,6 +54,7 @@ use alloc::vec::Vec;
 
 use crate::algorithm::compact::slot::{SlotStanding, standing};
 use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
+use crate::algorithm::pace::Pace;
 use crate::base::check_time::Newest;
 use crate::base::clock::Timestamp;
 use crate::base::decision::{Decision, Outcome};
@@ -465,7 +466,12 @@ impl TatSketch {
     /// If the burst is above 1,024. If half the range of a cell (32 bursts) is shorter than a second. If the memory
     /// cannot be allocated.
     pub fn try_new(quota: Quota, bytes: usize) -> Result<Self, QuotaError> {
-        let word = TatWord::coarse("TAT sketch", &quota, ALONE_HORIZON_BITS, TatVariant::Meter)?;
+        let word = TatWord::coarse(
+            "TAT sketch",
+            Pace::<false>::new(&quota).rate(),
+            ALONE_HORIZON_BITS,
+            TatVariant::Meter,
+        )?;
         if word.span_ns(Cells::half_range(0)) < 1_000_000_000 {
             return Err(crate::base::quota::Reason::SpillRange.into());
         }

@@ -7,7 +7,8 @@ use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
 use super::*;
-use crate::base::sync::{SharedTime, explore};
+use crate::base::clock::models::SharedTime;
+use crate::base::sync::explore;
 use crate::edge::rules::rule::Unit;
 use crate::store::op::{Operation, Store};
 

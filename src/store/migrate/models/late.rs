@@ -2,7 +2,7 @@
 //! step, because each reading is a step of its own.
 
 use super::*;
-use crate::base::sync::SharedTime;
+use crate::base::clock::models::SharedTime;
 
 /// Two bursts take less time.
 const LATER_SECS: u64 = 3 * 3_600;
