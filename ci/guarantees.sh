@@ -57,7 +57,8 @@ fi
 logs="${CARGO_TARGET_DIR:-target}/guarantees"
 mkdir -p "$logs"
 rm -f "$logs"/*.log
-export CARGO_TERM_COLOR=never SECONDS_EACH="${SECONDS_EACH:-6}"
+# Property tests run all of their cases here.
+export TOLLGATE_ALL_CASES=1 CARGO_TERM_COLOR=never SECONDS_EACH="${SECONDS_EACH:-6}"
 
 # Tests that find no server or no traces skip and pass. A skipped test does not make a row green.
 if grep -qE $'\tredis::|against_server' <<<"$evidence" && ! command -v redis-server >/dev/null; then

@@ -20,7 +20,7 @@ fn count(size: usize) {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
     let _ = HELD.try_with(|held| {
         let [now, most] = held.get();
-        let now = now + size.cast_signed();
+        let now = now.wrapping_add(size.cast_signed());
         held.set([now, most.max(now)]);
     });
 }
@@ -28,7 +28,7 @@ fn count(size: usize) {
 fn release(size: usize) {
     let _ = HELD.try_with(|held| {
         let [now, most] = held.get();
-        held.set([now - size.cast_signed(), most]);
+        held.set([now.wrapping_sub(size.cast_signed()), most]);
     });
 }
 

@@ -1,5 +1,5 @@
 //! Algorithms compared with their oracles and with textbook examples; quotas that change; other kinds of charges;
-//! refunds.
+//! refunds; several limits and leases; waits.
 
 #[macro_use]
 extern crate tollgate_testing;
@@ -9,8 +9,10 @@ mod algorithms_named;
 mod algorithms_oracle;
 mod charges_named;
 mod charges_oracle;
+mod joint;
 mod late_charges;
 mod limiter;
 mod oracles;
 mod refunds;
 mod send_sync;
+mod wait;

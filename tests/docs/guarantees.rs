@@ -560,7 +560,7 @@ fn wrong_command_is_reported() {
     assert_found(&broken_command(&filter, " -- --ignored another\n"), "an ignored test");
     assert_found(&broken_command(&flag, &format!("{flag} --test process")), "runs process, but");
     assert_found(
-        &broken_command("cargo test --all-features --test telemetry", "cargo test --test telemetry"),
+        &broken_command("cargo test --all-features --test redis", "cargo test --test redis"),
         "needs features",
     );
     assert_found(&broken_evidence("\tlong\t", "\ttest\t"), "it is ignored");

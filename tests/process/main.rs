@@ -4,7 +4,7 @@
 //! - Lock-free calls are lock-free: a thread that is stopped anywhere in a call does not block other threads.
 //! - No limiter starts a thread, and a dropped watcher leaves no thread or open file.
 //! - A constructor that panics reports its caller.
-//! - Memory is resident only as far as rules and limiters are used.
+//! - Memory is resident only as far as rules and limiters are used, and removed keys are freed.
 //!
 //! These are properties of memory, signals, threads and hooks, so the tests observe them through the operating system.
 
@@ -15,7 +15,9 @@ extern crate tollgate_testing;
 
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod denials;
+mod keyed_garbage;
 mod panic_locations;
+mod reclamation;
 #[cfg(all(feature = "rules", target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod resident;
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]

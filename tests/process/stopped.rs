@@ -24,7 +24,7 @@ use tollgate::{
 };
 use tollgate_testing::compact::Random;
 
-const STOPS: u64 = if cfg!(debug_assertions) { 100 } else { 600 };
+const STOPS: u64 = if cfg!(debug_assertions) { 50 } else { 600 };
 const CALLS: u64 = 300;
 
 static HOLD: AtomicBool = AtomicBool::new(false);

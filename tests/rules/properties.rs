@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config as Cases, RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 use tollgate::rules::{Charging, Config, Descriptor, Rules, Unit};
 use tollgate::{ManualClock, Timestamp};
 
@@ -36,11 +36,6 @@ const KINDS: [&str; 12] = [
     ", algorithm: token-bucket",
 ];
 const SKETCHES: [&str; 2] = [", store: sketch", ", store: sketch, algorithm: sliding-window"];
-
-fn cases(cases: u32) -> Cases {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
-    Cases { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Cases::default() }
-}
 
 fn rules(text: &str, charging: Charging) -> (Rules<ManualClock>, ManualClock) {
     let clock = ManualClock::new(START);
@@ -65,7 +60,7 @@ fn count_first_matches_exact_counter() {
     for (store, limit) in
         [("", 7), (", store: keyed", 7), (", store: compact", 1), (", store: sketch", 7_u64)]
     {
-        proptest!(cases(60), |(ops in prop::collection::vec(op.clone(), 1..60))| {
+        proptest!(tollgate_testing::operations::config(120), |(ops in prop::collection::vec(op.clone(), 1..60))| {
             let text = one(&format!("{{ unit: minute, requests_per_unit: {limit} {store} }}"));
             let (rules, clock) = rules(&text, Charging::CountFirst);
             let mut now_ns = START.as_nanos();
@@ -105,7 +100,7 @@ fn reloads_at_one_instant_admit_exact_limit() {
                 "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, {value} rate_limit: {limit} }} ] }}"
             )
         };
-        proptest!(cases(50), |(ops in prop::collection::vec(op.clone(), 1..40))| {
+        proptest!(tollgate_testing::operations::config(100), |(ops in prop::collection::vec(op.clone(), 1..40))| {
             let (rules, _clock) = rules(&text(0, 10), charging);
             let (mut limit, mut used) = (10, HashMap::<u64, u64>::new());
             for &op in &ops {
@@ -169,24 +164,27 @@ fn rules_wait_is_exact() {
                 clock.advance(Duration::from_nanos(later_ns));
                 Some((answer, rules.check_n("d", &[Descriptor::new(&X)], hits).is_allowed()))
             };
-            let outcome = TestRunner::new(cases(12)).run(&prop::collection::vec(op.clone(), 1..25), |ops| {
-                for end in 1..=ops.len() {
-                    let ops = &ops[..end];
-                    let (Some(Op::Ask { .. }), Some((answer, _))) = (ops.last(), replay(ops, 0)) else {
-                        continue;
-                    };
-                    let (true, Some(wait)) = (answer.is_denied(), answer.retry_after()) else { continue };
-                    let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
-                    prop_assert!(wait_ns > 0, "{answer:?}");
-                    let then = |ns| replay(ops, ns).is_some_and(|(_, admitted)| admitted);
-                    prop_assert!(then(wait_ns), "denied after the reported wait of {wait:?}: {answer:?}");
-                    prop_assert!(
-                        !then(wait_ns - 1),
-                        "admitted before the reported wait of {wait:?}: {answer:?}"
-                    );
-                }
-                Ok(())
-            });
+            let outcome = TestRunner::new(tollgate_testing::operations::config(24)).run(
+                &prop::collection::vec(op.clone(), 1..25),
+                |ops| {
+                    for end in 1..=ops.len() {
+                        let ops = &ops[..end];
+                        let (Some(Op::Ask { .. }), Some((answer, _))) = (ops.last(), replay(ops, 0)) else {
+                            continue;
+                        };
+                        let (true, Some(wait)) = (answer.is_denied(), answer.retry_after()) else { continue };
+                        let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+                        prop_assert!(wait_ns > 0, "{answer:?}");
+                        let then = |ns| replay(ops, ns).is_some_and(|(_, admitted)| admitted);
+                        prop_assert!(then(wait_ns), "denied after the reported wait of {wait:?}: {answer:?}");
+                        prop_assert!(
+                            !then(wait_ns - 1),
+                            "admitted before the reported wait of {wait:?}: {answer:?}"
+                        );
+                    }
+                    Ok(())
+                },
+            );
             assert!(outcome.is_ok(), "{kind:?} {charging:?}: {outcome:?}");
         }
     }
@@ -201,7 +199,7 @@ fn nothing_panics() {
     let kinds: Vec<&str> =
         KINDS.into_iter().chain(SKETCHES).chain([", algorithm: gcra, burst: 4294967295"]).collect();
     let op = (0_u8..4, 0..kinds.len(), 0_usize..7, 0_usize..6, 0_usize..7, 0_usize..7);
-    proptest!(cases(50), |(first in any::<bool>(), ops in prop::collection::vec(op, 1..20))| {
+    proptest!(tollgate_testing::operations::config(100), |(first in any::<bool>(), ops in prop::collection::vec(op, 1..20))| {
         let (rules, _) = rules(&one("{ unit: hour, requests_per_unit: 10 }"), BOTH[usize::from(first)]);
         for &(what, kind, unit, limit, time, hits) in &ops {
             if what == 0 {

@@ -141,7 +141,7 @@ fn play<A: CompactAlgorithm>(
 fn check(kind: Kind, overflow: Overflow) {
     let (tried, overflown) = (Cell::new(0_u32), Cell::new(0_u32));
     let cases = (spec(), capacity(), start(), requests());
-    let result = TestRunner::new(config(32)).run(&cases, |(spec, capacity, start, requests)| {
+    let result = TestRunner::new(config(128)).run(&cases, |(spec, capacity, start, requests)| {
         let room = (overflow, capacity);
         let full =
             with_compact!(kind, spec, algorithm => play(algorithm, kind, spec, room, start, &requests));

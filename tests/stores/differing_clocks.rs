@@ -229,7 +229,7 @@ fn sources() -> impl Strategy<Value = Vec<(usize, bool, u64, u64)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..tollgate_testing::operations::config(300) })]
+    #![proptest_config(tollgate_testing::operations::config(300))]
 
     #[test]
     fn clock_sources_admit_at_most_their_difference(

@@ -1,7 +1,10 @@
-//! Tests of the keyed and the compact store: what they do when full, and with clocks that lag, differ or wrap.
+//! Tests of the keyed and the compact store: what they do when full, and with clocks that lag, differ or wrap. Also
+//! tests of sketches.
 
 #[macro_use]
 extern crate tollgate_testing;
+#[path = "../common/counting.rs"]
+mod counting;
 
 mod calendar;
 mod caps_and_quotas;
@@ -11,8 +14,7 @@ mod compact_snapshot;
 mod compact_store;
 mod compact_tiers;
 mod differing_clocks;
-mod keyed_garbage;
 mod keyed_store;
 mod late_times;
-mod reclamation;
+mod sketches;
 mod stale_clocks;

@@ -5,17 +5,11 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::{Config as Runs, RngSeed};
 use tollgate::rules::{Config, ConfigError, Domain};
 
 use super::support::good;
 
 type Read = fn(&str, &str) -> Result<Config, ConfigError>;
-
-fn runs(cases: u32) -> Runs {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
-    Runs { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Runs::default() }
-}
 
 /// Random sequences of tokens from all three formats. They reach more code of the checker than random letters do.
 fn text() -> impl Strategy<Value = String> {
@@ -87,7 +81,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(runs(512))]
+    #![proptest_config(tollgate_testing::operations::config(512))]
 
     #[test]
     fn arbitrary_text_never_panics_reader(text in text()) {

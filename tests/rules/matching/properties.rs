@@ -2,15 +2,9 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::{Config, RngSeed};
 
 use super::support::domain;
 use tollgate_testing::naive::{Entry, find, valid_entries, yaml};
-
-fn runs(cases: u32) -> Config {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
-    Config { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Config::default() }
-}
 
 /// Short random texts, so that equal texts are frequent.
 fn text(letters: &'static str) -> impl Strategy<Value = String> {
@@ -36,7 +30,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 }
 
 proptest! {
-    #![proptest_config(runs(192))]
+    #![proptest_config(tollgate_testing::operations::config(192))]
 
     #[test]
     fn tree_matches_naive_matcher(

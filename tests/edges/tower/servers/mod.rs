@@ -2,7 +2,7 @@
 //!
 //! The limiters' clocks do not advance, so the number of admitted requests is exact on any machine.
 
-#[path = "../../../examples/tonic/echo.rs"]
+#[path = "../../../../examples/tonic/echo.rs"]
 mod echo;
 mod server;
 

@@ -138,6 +138,7 @@ fn key_drop_checks(keys: u64) {
 /// Each thread removes one key and ends. No other thread checks.
 #[test]
 fn short_threads_free_what_ended_threads_left() {
+    let _alone = super::alone();
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Key(Arc<()>);
     let counted = Arc::new(());
@@ -150,7 +151,7 @@ fn short_threads_free_what_ended_threads_left() {
         })
         .join()
         .unwrap();
-        // Other tests of this program pin for a while.
+        // A pinned thread that the system does not run holds keys back for a while.
         if threads >= 1_000 && Arc::strong_count(&counted) < threads / 2 {
             return;
         }
@@ -163,22 +164,26 @@ const MANY_KEYS: u64 = 1_000_000;
 
 #[test]
 fn visitor_that_ends_frees_on_small_stack() {
+    let _alone = super::alone();
     visitor_ends(KEYS);
 }
 
 #[test]
 fn thread_local_destructor_checks_on_small_stack() {
+    let _alone = super::alone();
     destructor_checks(KEYS);
 }
 
 #[test]
 fn key_that_uses_other_limiter_drops_on_small_stack() {
+    let _alone = super::alone();
     key_drop_checks(KEYS);
 }
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn million_removed_keys_free_on_small_stacks() {
+    let _alone = super::alone();
     visitor_ends(MANY_KEYS);
     destructor_checks(MANY_KEYS);
     key_drop_checks(MANY_KEYS);
@@ -187,6 +192,7 @@ fn million_removed_keys_free_on_small_stacks() {
 /// A log of 10,000 units takes 80 KB for each key. So only a few such keys wait.
 #[test]
 fn keys_with_large_states_do_not_wait_for_small_ones() {
+    let _alone = super::alone();
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Key(u64, Arc<()>);
     let counted = Arc::new(());
@@ -198,6 +204,5 @@ fn keys_with_large_states_do_not_wait_for_small_ones() {
         assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
         most = most.max(Arc::strong_count(&counted));
     }
-    // Other tests of this program may hold keys back for a moment.
     assert!(most < 500, "{most} of 1,000 removed keys waited");
 }

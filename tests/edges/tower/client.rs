@@ -11,13 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderName, HeaderValue, Request};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed};
 use tollgate::tower::{ClientIp, Head, IpNet, KeyExtractor, PeerAddr, Proxies};
-
-fn runs(cases: u32) -> Config {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
-    Config { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Config::default() }
-}
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
@@ -115,7 +109,7 @@ fn expected(right: &[Appended], hops: Option<usize>) -> Option<Option<IpAddr>> {
 }
 
 proptest! {
-    #![proptest_config(runs(500))]
+    #![proptest_config(tollgate_testing::operations::config(500))]
 
     #[test]
     fn client_written_fields_never_change_address(

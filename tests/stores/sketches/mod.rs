@@ -1,10 +1,5 @@
 //! Tests of the structures with fixed memory: filters, counters, rates, the heaviest keys, and the sketch store.
 
-#[macro_use]
-extern crate tollgate_testing;
-#[path = "../common/counting.rs"]
-mod counting;
-
 mod bloom;
 mod count_min;
 mod in_flight;

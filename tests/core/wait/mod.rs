@@ -1,8 +1,5 @@
 //! Waiting: threads in real time, and tasks under tokio's paused clock.
 
-#[macro_use]
-extern crate tollgate_testing;
-
 #[cfg(feature = "tokio")]
 mod behaviour;
 #[cfg(feature = "tokio")]

@@ -1,0 +1,7 @@
+//! What a server adds around a limiter: header fields, the middleware for tower, and telemetry.
+
+mod http;
+#[cfg(all(feature = "metrics", feature = "rules", feature = "tower", feature = "tracing"))]
+mod telemetry;
+#[cfg(feature = "tower")]
+mod tower;
