@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 
 use tollgate_cli::decimal::DecimalError;
 use tollgate_cli::input::client::Clients;
-use tollgate_cli::input::decompress::Source;
+use tollgate_cli::input::decompress::InputSource;
 use tollgate_cli::input::delimited::{self, TsvLine};
 use tollgate_cli::input::fields::{FieldList, Format};
 use tollgate_cli::input::row::{ChosenFields, Row, printable};
@@ -214,7 +214,7 @@ fn file(format: u8, named: bool, bytes: Vec<u8>) {
         no_sort: false,
     };
     let mut trace = Trace::default();
-    if let Ok(source) = Source::from_reader("input", Box::new(Cursor::new(bytes))) {
+    if let Ok(source) = InputSource::from_reader("input", Box::new(Cursor::new(bytes))) {
         let _ = load_source(source, &selection, &mut trace);
     }
     assert!(trace.records.iter().all(|record| (record.key as usize) < trace.keys.len() && record.cost == 1));

@@ -23,11 +23,11 @@ const MAPPED_FROM: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Block {
     start: NonNull<u8>,
-    source: Source,
+    origin: Origin,
 }
 
 #[derive(Debug)]
-enum Source {
+enum Origin {
     /// Mapped from the operating system. The value is only dropped.
     System {
         _map: Map,
@@ -44,7 +44,7 @@ impl Block {
         if bytes >= MAPPED_FROM
             && let Some((start, map)) = map::zeroed(bytes)
         {
-            return Some(Self { start, source: Source::System { _map: map } });
+            return Some(Self { start, origin: Origin::System { _map: map } });
         }
         Self::allocated(bytes)
     }
@@ -58,7 +58,7 @@ impl Block {
         let offset = allocation.align_offset(ALIGN);
         // SAFETY: the offset is below ALIGN, and the allocation is ALIGN bytes longer than the block.
         let start = unsafe { allocation.add(offset) };
-        Some(Self { start, source: Source::Allocator { allocation, layout } })
+        Some(Self { start, origin: Origin::Allocator { allocation, layout } })
     }
 
     /// The first byte. The bytes stay in place as long as the block exists.
@@ -69,7 +69,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Source::Allocator { allocation, layout } = self.source {
+        if let Origin::Allocator { allocation, layout } = self.origin {
             // SAFETY: allocated with this layout in `allocated`.
             unsafe { dealloc(allocation.as_ptr(), layout) }
         }

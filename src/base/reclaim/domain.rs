@@ -78,7 +78,7 @@ pub(super) struct Domain {
     group: UnsafeCell<Group>,
 }
 
-// SAFETY: `group` is used only by the thread that has set `busy`, and items may be freed on any thread (`Guard::retire`).
+// SAFETY: `group` is used only by the thread that has set `busy`, and items may be freed on any thread (`Pinned::retire`).
 unsafe impl Sync for Domain {}
 // SAFETY: as above.
 unsafe impl Send for Domain {}

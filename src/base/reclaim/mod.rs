@@ -45,12 +45,12 @@ mod thread;
 #[cfg(all(test, tollgate_loom))]
 pub(crate) use self::modelled::take_retired;
 #[cfg(tollgate_loom)]
-pub(crate) use self::modelled::{Guard, pin};
+pub(crate) use self::modelled::{Pinned, pin};
 #[cfg(not(tollgate_loom))]
-pub(crate) use self::thread::{Guard, pin};
+pub(crate) use self::thread::{Pinned, pin};
 
 /// Frees a retired part of `T`, on any thread. The guard is that of the thread that frees.
-pub(crate) type Free<T> = unsafe fn(*mut T, usize, &Guard);
+pub(crate) type Free<T> = unsafe fn(*mut T, usize, &Pinned);
 
 /// What waits: `free(ptr, part)`, once no thread can use that part.
 struct Retired {
@@ -68,8 +68,8 @@ impl Retired {
 
     /// # Safety
     /// No thread can use the part any more.
-    unsafe fn free(self, guard: &Guard) {
-        // SAFETY: the caller's duty, and the contract of `Guard::retire`.
+    unsafe fn free(self, guard: &Pinned) {
+        // SAFETY: the caller's duty, and the contract of `Pinned::retire`.
         unsafe { (self.free)(self.ptr, self.part, guard) };
     }
 }

@@ -39,16 +39,16 @@ thread_local! {
 }
 
 /// Pins the calling thread while it exists.
-pub(crate) struct Guard(());
+pub(crate) struct Pinned(());
 
 /// Pins the calling thread.
-pub(crate) fn pin() -> Guard {
+pub(crate) fn pin() -> Pinned {
     EPOCH.with_borrow_mut(|epoch| epoch.pinned += 1);
     order();
-    Guard(())
+    Pinned(())
 }
 
-impl Guard {
+impl Pinned {
     /// A guard for the models of the domain, which pin its records. It must not be dropped.
     #[cfg(test)]
     pub(super) fn of_domain() -> std::mem::ManuallyDrop<Self> {
@@ -75,7 +75,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for Pinned {
     fn drop(&mut self) {
         // A panic ends the model, so nothing needs to be freed.
         if std::thread::panicking() {

@@ -25,7 +25,7 @@ unsafe impl Sync for World {}
 // SAFETY: as above.
 unsafe impl Send for World {}
 
-unsafe fn free(item: *mut Item, _: usize, _: &Guard) {
+unsafe fn free(item: *mut Item, _: usize, _: &Pinned) {
     // SAFETY: the world lives as long as its threads.
     let item = unsafe { &*item };
     // SAFETY: loom checks that no other thread reads the cell.
@@ -77,7 +77,7 @@ impl World {
 
     fn collect(&self, record: &Record) {
         let _ = self.domain.pin(record);
-        let guard = Guard::of_domain();
+        let guard = Pinned::of_domain();
         // SAFETY: the domain passes only items that no thread can use. The model checks this.
         self.domain.collect(record, |item| unsafe { item.free(&guard) });
         let _ = self.domain.unpin(record);

@@ -8,7 +8,7 @@ use super::*;
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 
 /// Counts the items that were freed.
-unsafe fn count(freed: *mut AtomicUsize, by: usize, _: &Guard) {
+unsafe fn count(freed: *mut AtomicUsize, by: usize, _: &Pinned) {
     // SAFETY: the tests leak the counter.
     unsafe { &*freed }.fetch_add(by, Relaxed);
 }
@@ -17,7 +17,7 @@ fn counter() -> &'static AtomicUsize {
     Box::leak(Box::new(AtomicUsize::new(0)))
 }
 
-fn retire(guard: &Guard, freed: &'static AtomicUsize, bytes: usize) {
+fn retire(guard: &Pinned, freed: &'static AtomicUsize, bytes: usize) {
     // SAFETY: `count` may be called at any time.
     unsafe { guard.retire(std::ptr::from_ref(freed).cast_mut(), 1, bytes, count) };
 }
@@ -70,7 +70,7 @@ thread_local! {
 }
 
 /// An item like a key whose `Drop` uses other keyed stores: it pins, retires another such item, and unpins.
-unsafe fn free_and_retire(freed: *mut AtomicUsize, more: usize, _: &Guard) {
+unsafe fn free_and_retire(freed: *mut AtomicUsize, more: usize, _: &Pinned) {
     DEPTH.set(DEPTH.get() + 1);
     DEEPEST.set(DEEPEST.get().max(DEPTH.get()));
     // SAFETY: as in `count`.

@@ -56,30 +56,30 @@ fn register() -> &'static Record {
 
 /// Frees items that no thread can use any more. `guard` is that of this thread.
 #[cold]
-fn collect(record: &Record, guard: &Guard) {
+fn collect(record: &Record, guard: &Pinned) {
     // SAFETY: the domain passes only such items.
     DOMAIN.collect(record, |item| unsafe { item.free(guard) });
 }
 
 /// Pins the calling thread while it exists.
-pub(crate) struct Guard {
+pub(crate) struct Pinned {
     record: *const Record,
 }
 
 /// Pins the calling thread. Nothing that is retired from now on is freed before the guard is dropped.
 #[inline(always)]
-pub(crate) fn pin() -> Guard {
+pub(crate) fn pin() -> Pinned {
     // SAFETY: records are never freed.
     let record = unsafe { RECORD.get().as_ref() }.unwrap_or_else(register);
     let collects = DOMAIN.pin(record);
-    let guard = Guard { record };
+    let guard = Pinned { record };
     if collects {
         collect(record, &guard);
     }
     guard
 }
 
-impl Guard {
+impl Pinned {
     #[inline(always)]
     fn record(&self) -> &Record {
         // SAFETY: records are never freed, and this thread has the record as long as the guard exists.
@@ -108,7 +108,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for Pinned {
     #[inline(always)]
     fn drop(&mut self) {
         if DOMAIN.unpin(self.record()) {

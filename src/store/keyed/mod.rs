@@ -41,7 +41,7 @@ use crate::algorithm::step::Refund;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::base::reclaim::{self, Guard};
+use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
 
@@ -174,7 +174,7 @@ where
 
     /// Returns the live node of a key.
     #[inline]
-    fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<&'g KeyNode<K, A::Tail>>
+    fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Pinned) -> Option<&'g KeyNode<K, A::Tail>>
     where
         Q: Lookup<K> + ?Sized,
     {
@@ -183,7 +183,7 @@ where
     }
 
     /// Returns the live node of a key, with its word in the table.
-    fn held<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<Held<'g, K, A::Tail>>
+    fn held<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Pinned) -> Option<Held<'g, K, A::Tail>>
     where
         Q: Lookup<K> + ?Sized,
     {
@@ -214,7 +214,7 @@ where
         hash: u64,
         now_ns: u64,
         cost: u64,
-        guard: &Guard,
+        guard: &Pinned,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -252,7 +252,7 @@ where
     /// Decides for a key that was not found, and inserts the key if it was charged.
     #[cold]
     #[inline(never)]
-    fn first_sight<Q>(&self, ask: &Request<'_, A>, key: &Q, hash: u64, guard: &Guard) -> Decision
+    fn first_sight<Q>(&self, ask: &Request<'_, A>, key: &Q, hash: u64, guard: &Pinned) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
@@ -266,7 +266,7 @@ where
         ask: &Request<'_, A>,
         key: &Q,
         hash: u64,
-        guard: &Guard,
+        guard: &Pinned,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -292,7 +292,7 @@ where
         key: &Q,
         hash: u64,
         decision: Decision,
-        guard: &Guard,
+        guard: &Pinned,
         room: Room<'_>,
     ) -> Decision
     where
@@ -338,7 +338,7 @@ where
         &'s self,
         hash: u64,
         now_ns: u64,
-        guard: &'s Guard,
+        guard: &'s Pinned,
     ) -> Result<Room<'s>, Option<Victim<'s, K, A::Tail>>> {
         let Some(cap) = &self.cap else {
             return Ok(Room(None));
@@ -385,7 +385,7 @@ where
         key: &Q,
         hash: u64,
         fresh: Decision,
-        guard: &'s Guard,
+        guard: &'s Pinned,
         mut soonest: Option<Victim<'s, K, A::Tail>>,
     ) -> Decision
     where
@@ -583,7 +583,7 @@ pub struct KeyedTicket<'s, K, A: Algorithm> {
     admission: Admission,
     algorithm: &'s A,
     now_ns: u64,
-    _guard: Guard,
+    _guard: Pinned,
 }
 
 impl<K, A: Algorithm> KeyedTicket<'_, K, A> {

@@ -151,7 +151,7 @@ enum Attempt {
 
 /// The effect of a request, given the counts of its key.
 #[must_use]
-enum Plan {
+enum Effect {
     /// Charges nothing. The decision is about this number of units.
     Answer(Outcome, u64),
     /// Charges this number of units, at least one.
@@ -180,7 +180,7 @@ impl Request {
     }
 
     #[inline(always)]
-    fn plan<A: WindowState>(&self, word: &A, counts: &WindowCounts) -> Plan {
+    fn effect<A: WindowState>(&self, word: &A, counts: &WindowCounts) -> Effect {
         let &Self { operation, cost } = self;
         let remaining = || word.answer(Outcome::Denied, counts, 0, cost).remaining();
         let cost = match operation {
@@ -196,9 +196,9 @@ impl Request {
             _ => self.judge(word, counts, cost),
         };
         if outcome == Outcome::Allowed && cost > 0 {
-            Plan::Charge(cost)
+            Effect::Charge(cost)
         } else {
-            Plan::Answer(outcome, units)
+            Effect::Answer(outcome, units)
         }
     }
 }
@@ -265,16 +265,16 @@ impl Tables {
         if !A::LAST && word.limit() == 1 {
             // The unit in the doorkeeper was the full limit, so no counter is used.
             let counts = WindowCounts { previous, current: 1, to_end_ns };
-            if let Plan::Answer(outcome, units) = request.plan(word, &counts) {
+            if let Effect::Answer(outcome, units) = request.effect(word, &counts) {
                 return Ok(Attempt::Decided(word.answer(outcome, &counts, now_ns, units).uncharged()));
             }
         }
         let rows: Rows<N, PER> = counters.rows(&key.lines);
         let read = counters.read(windows, &rows, window)?;
         let counts = WindowCounts { previous, current: read.least + 1, to_end_ns };
-        let cost = match request.plan(word, &counts) {
-            Plan::Charge(cost) => cost,
-            Plan::Answer(outcome, units) => {
+        let cost = match request.effect(word, &counts) {
+            Effect::Charge(cost) => cost,
+            Effect::Answer(outcome, units) => {
                 return Ok(Attempt::Decided(word.answer(outcome, &counts, now_ns, units).uncharged()));
             }
         };
@@ -298,9 +298,9 @@ impl Tables {
         let Self { windows, seen: _, counters } = self;
         let &Moment { now_ns, window, to_end_ns } = moment;
         let counts = WindowCounts { previous, current: 0, to_end_ns };
-        let cost = match request.plan(word, &counts) {
-            Plan::Charge(cost) => cost,
-            Plan::Answer(outcome, units) => {
+        let cost = match request.effect(word, &counts) {
+            Effect::Charge(cost) => cost,
+            Effect::Answer(outcome, units) => {
                 return Ok(Attempt::Decided(word.answer(outcome, &counts, now_ns, units).uncharged()));
             }
         };

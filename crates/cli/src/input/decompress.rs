@@ -16,7 +16,7 @@ pub const HEAD: usize = 64 * 1024;
 const LONGEST_LINE: usize = 1024 * 1024;
 
 /// An opened input: its decompressed text, and the first part of the text for inspection.
-pub struct Source {
+pub struct InputSource {
     /// The name in messages.
     pub name: String,
     /// Up to [`HEAD`] bytes from the start; `reader` returns them too.
@@ -60,7 +60,7 @@ impl Compression {
     }
 }
 
-impl Source {
+impl InputSource {
     /// Opens a file, or standard input for `-`.
     ///
     /// # Errors
@@ -79,10 +79,10 @@ impl Source {
         Self::from_reader(&name, Box::new(progress.wrap_read(file)))
     }
 
-    /// Reads from any reader, as [`Source::open`] does from a file.
+    /// Reads from any reader, as [`InputSource::open`] does from a file.
     ///
     /// # Errors
-    /// The same as for [`Source::open`].
+    /// The same as for [`InputSource::open`].
     pub fn from_reader(name: &str, mut raw: Box<dyn Read>) -> Result<Self, Error> {
         let mut magic = Vec::new();
         raw.by_ref()
@@ -157,7 +157,7 @@ pub fn read_error(name: &str, compression: Compression, at: Position, error: &io
 
 /// A source's lines, without their `\n` or `\r\n`.
 pub struct Lines {
-    source: Source,
+    source: InputSource,
     line: Vec<u8>,
     position: Position,
 }
@@ -175,7 +175,7 @@ pub struct Line<'a> {
 
 impl Lines {
     /// The lines of `source`.
-    pub fn new(source: Source) -> Self {
+    pub fn new(source: InputSource) -> Self {
         Self { source, line: Vec::new(), position: Position { line: 0, byte: 0 } }
     }
 
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     fn lines_of(bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
-        let mut lines = Lines::new(Source::from_reader("x", Box::new(Cursor::new(bytes)))?);
+        let mut lines = Lines::new(InputSource::from_reader("x", Box::new(Cursor::new(bytes)))?);
         let mut all = Vec::new();
         while let Some(line) = lines.next_line()? {
             all.push(line.bytes.to_vec());
@@ -295,7 +295,7 @@ mod tests {
     fn overlong_line_is_cut_next_line_is_whole() {
         let mut text = vec![b'a'; 3 * LONGEST_LINE];
         text.extend(b"\nb\n");
-        let mut lines = Lines::new(Source::from_reader("x", Box::new(Cursor::new(text))).unwrap());
+        let mut lines = Lines::new(InputSource::from_reader("x", Box::new(Cursor::new(text))).unwrap());
         let first = lines.next_line().unwrap().unwrap();
         assert!(first.cut && first.bytes.len() == LONGEST_LINE);
         let second = lines.next_line().unwrap().unwrap();

@@ -21,7 +21,7 @@ use indicatif::ProgressBar;
 
 use self::clf::ClfField;
 use self::client::{AddressCounts, Clients};
-use self::decompress::{Lines, Position, Source, read_error};
+use self::decompress::{InputSource, Lines, Position, read_error};
 use self::delimited::TsvLine;
 use self::fields::{FieldList, Format, choose};
 use self::keys::Keys;
@@ -131,7 +131,7 @@ pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBa
     let mut trace = Trace { fields, ..Trace::default() };
     trace.clients = Some(selection.clients);
     for path in &selection.files {
-        load_source(Source::open(path, progress)?, selection, &mut trace)?;
+        load_source(InputSource::open(path, progress)?, selection, &mut trace)?;
     }
     if trace.records.is_empty() {
         let (files, skipped) = (names(&selection.files), trace.skipped);
@@ -194,7 +194,7 @@ pub fn names(files: &[PathBuf]) -> String {
 ///
 /// # Errors
 /// The same as for [`load`], but an input without records is not an error.
-pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> Result<(), Error> {
+pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace) -> Result<(), Error> {
     let name = source.name.clone();
     let format = match selection.format {
         Format::Auto => Format::guess(&source.head).ok_or_else(|| {
@@ -263,7 +263,7 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
 }
 
 /// The fields that a file has.
-fn present_fields(source: &Source, format: Format) -> Result<Vec<String>, Error> {
+fn present_fields(source: &InputSource, format: Format) -> Result<Vec<String>, Error> {
     match format {
         Format::Clf => Ok(clf::names().map(str::to_owned).collect()),
         Format::Jsonl => fields::json_names(&source.head, &source.name),
@@ -294,7 +294,7 @@ impl FileReader<'_> {
     /// Reads lines; the first may be a header. Empty lines are skipped.
     fn read_lines(
         &mut self,
-        source: Source,
+        source: InputSource,
         mut header: bool,
         mut extract: impl FnMut(&[u8], &mut Row) -> Result<(), String>,
     ) -> Result<(), Error> {
@@ -313,7 +313,7 @@ impl FileReader<'_> {
         Ok(())
     }
 
-    fn read_csv(&mut self, source: Source, columns: &delimited::DelimitedColumns) -> Result<(), Error> {
+    fn read_csv(&mut self, source: InputSource, columns: &delimited::DelimitedColumns) -> Result<(), Error> {
         let compression = source.compression;
         let mut reader =
             csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(source.reader);

@@ -56,7 +56,7 @@ pub struct AlgorithmReplay {
     /// The limits on every request.
     pub quotas: Vec<Quota>,
     /// The decisions.
-    pub tally: Tally,
+    pub tally: ReplayTally,
     /// How accurate the store was.
     pub figures: StoreFigures,
     /// The decisions that differ from those of an exact sliding log, if they were counted.
@@ -142,7 +142,7 @@ pub fn strides<'t>(trace: &'t Trace, progress: &ProgressBar) -> impl Iterator<It
 
 /// The decisions and their totals.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct ReplayTally {
     /// All decisions.
     pub decisions: Decisions,
     /// Requests denied, by key.
@@ -153,7 +153,7 @@ pub struct Tally {
     pub state_bytes: u64,
 }
 
-impl Tally {
+impl ReplayTally {
     /// Keys of which at least one request was denied.
     pub fn keys_denied(&self) -> u64 {
         self.denied_by_key.iter().filter(|&&denied| denied > 0).count() as u64
@@ -374,7 +374,7 @@ struct ReplayRun<'a> {
 }
 
 /// The outcome of the requests and the store's accuracy, or an error if the algorithm or the store cannot hold a quota.
-type Replayed = Result<(Tally, StoreFigures), QuotaError>;
+type Replayed = Result<(ReplayTally, StoreFigures), QuotaError>;
 
 // `Storage::holds` excludes what a store cannot hold, so every other combination runs on the keyed store.
 impl ReplayRun<'_> {
@@ -492,8 +492,8 @@ impl ReplayRun<'_> {
         mut ledger: Option<Ledger<A>>,
         mut decided: impl FnMut(&Record),
         mut looked: impl FnMut(usize, Timestamp),
-    ) -> (Tally, StoreFigures) {
-        let mut tally = Tally {
+    ) -> (ReplayTally, StoreFigures) {
+        let mut tally = ReplayTally {
             decisions: Decisions::with_capacity(self.trace.records.len()),
             denied_by_key: vec![0; self.trace.keys.len()],
             refused: vec![0; limiters.len()],
@@ -539,7 +539,7 @@ mod tests {
         trace
     }
 
-    fn decisions(trace: &Trace, algorithm: AlgorithmName, limits: &[&str]) -> (String, Tally) {
+    fn decisions(trace: &Trace, algorithm: AlgorithmName, limits: &[&str]) -> (String, ReplayTally) {
         let quotas: Vec<Quota> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
         let storage = Storage { store: StoreArg::Keyed, memory: Memory::default(), overflow: None };
         let setup = ReplaySetup { options: OPTIONS, storage, with_exact_store: false };

@@ -41,7 +41,7 @@ pub fn push(args: &PushArgs) -> Result<(), Error> {
     }
     let user = || ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
     let by = args.by.clone().or_else(user).unwrap_or_else(|| "unknown".to_owned());
-    let change = Change::of(present.as_ref(), config);
+    let change = ConfigChange::of(present.as_ref(), config);
     if let Some(warning) = change.warning() {
         if !args.allow_removals {
             return Err(Error::run(format!("{warning}; put its rules back, or push with --allow-removals")));
@@ -61,7 +61,7 @@ pub fn diff(args: &DiffArgs) -> Result<(), Error> {
     let (config, ..) = read(&args.file)?;
     let present = server.pull().map_err(|error| failed(&error))?;
     let about = present.as_ref().map_or_else(|| "there are no rules yet".to_owned(), about);
-    let change = Change::of(present.as_ref(), config);
+    let change = ConfigChange::of(present.as_ref(), config);
     if let Some(warning) = change.warning() {
         say(&format!("warning: {warning}\n"));
     }
@@ -137,13 +137,13 @@ fn about(pushed: &PushedRules) -> String {
 }
 
 /// What would change from the present rules to others.
-struct Change {
+struct ConfigChange {
     report: String,
     /// A domain that has rules now, and would have none. A name holds the rules of one domain.
     removed: Option<String>,
 }
 
-impl Change {
+impl ConfigChange {
     fn of(present: Option<&PushedRules>, config: Config) -> Self {
         let before = present.map(|present| {
             Config::from_bytes(&present.version().to_string(), present.format(), present.text())

@@ -221,7 +221,7 @@ fn growth_hides_no_key() {
 }
 
 /// An insert that races with a rebuild of its index.
-fn insert_racing_rebuild(rebuild: fn(&Store, u64, &Guard)) {
+fn insert_racing_rebuild(rebuild: fn(&Store, u64, &Pinned)) {
     model(3, move || {
         let store = store(1);
         assert!(check(&store, 0, 100));
@@ -249,7 +249,7 @@ fn control_unfrozen_copy_loses_insert() {
 }
 
 /// A removal that races with two rebuilds, each by one thread.
-fn removal_racing_rebuild(unlink: fn(&Store, &Held<'_, u64, ()>, &Guard)) {
+fn removal_racing_rebuild(unlink: fn(&Store, &Held<'_, u64, ()>, &Pinned)) {
     model(3, move || {
         let store = store(1);
         assert!(check(&store, 0, 100));

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-use crate::base::reclaim::{self, Guard};
+use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, thread_number};
 use crate::store::state::KeyState;
 
@@ -153,7 +153,7 @@ impl<K, T> Directory<K, T> {
     }
 
     /// Returns the segments of a block, if the block exists.
-    fn segments<'g>(&self, block: u32, _guard: &'g Guard) -> Option<&'g [Segment<K, T>]> {
+    fn segments<'g>(&self, block: u32, _guard: &'g Pinned) -> Option<&'g [Segment<K, T>]> {
         // Ordering: Acquire pairs with the exchange that stored the block: its words are written.
         let first = self.entry(block).load(Ordering::Acquire);
         if first.is_null() || first.addr() % 2 == 1 {
@@ -165,7 +165,7 @@ impl<K, T> Directory<K, T> {
     }
 
     /// Returns the segment of this number, if its block exists. The segment may be closed.
-    fn segment<'g>(&self, id: u32, guard: &'g Guard) -> Option<&'g Segment<K, T>> {
+    fn segment<'g>(&self, id: u32, guard: &'g Pinned) -> Option<&'g Segment<K, T>> {
         if id >= self.len.load(Ordering::Acquire) {
             return None;
         }
@@ -175,7 +175,7 @@ impl<K, T> Directory<K, T> {
 
     /// Opens a closed segment, and holds it.
     #[must_use]
-    fn open(self: &Arc<Self>, id: u32, guard: &Guard) -> bool {
+    fn open(self: &Arc<Self>, id: u32, guard: &Pinned) -> bool {
         let (block, place) = Segment::<K, T>::block(id);
         let held = Segment::<K, T>::never(id) | HELD;
         if let Some(segments) = self.segments(block, guard) {
@@ -207,7 +207,7 @@ impl<K, T> Directory<K, T> {
 
     /// Clears a bit of a segment that the caller owned. Closes the segment if this was the last bit, and then the block
     /// in the same way.
-    fn release(self: &Arc<Self>, id: u32, bit: u64, guard: &Guard) {
+    fn release(self: &Arc<Self>, id: u32, bit: u64, guard: &Pinned) {
         let (block, place) = Segment::<K, T>::block(id);
         let Some(segments) = self.segments(block, guard) else {
             debug_assert!(false, "a block with an open segment is in the directory");
@@ -228,7 +228,7 @@ impl<K, T> Directory<K, T> {
     }
 
     /// Removes a block that was just closed from the directory, and retires it.
-    fn leave(self: &Arc<Self>, block: u32, guard: &Guard) {
+    fn leave(self: &Arc<Self>, block: u32, guard: &Pinned) {
         let entry = self.entry(block);
         // Ordering: Relaxed. Only the thread that closed the block changes the entry, and the entry passes nothing else
         // on.
@@ -379,7 +379,7 @@ impl<K, T> Nodes<K, T> {
     /// `number` must have been read under this guard, from an index of this store that was its shard's index at that
     /// time.
     #[inline(always)]
-    pub(super) unsafe fn get<'g>(&'g self, number: u64, _guard: &'g Guard) -> &'g KeyNode<K, T> {
+    pub(super) unsafe fn get<'g>(&'g self, number: u64, _guard: &'g Pinned) -> &'g KeyNode<K, T> {
         let (id, place) = split(number);
         // SAFETY: the node was written before its number was published, and its level, block and entry were made before
         // that. The number was in the index under the guard. So the node is returned, and its block freed, only after
@@ -404,7 +404,7 @@ impl<K, T> Nodes<K, T> {
     ///
     /// # Safety
     /// No other thread may use the node or find it in an index.
-    pub(super) unsafe fn own<'s>(&'s self, number: u64, guard: &'s Guard) -> NewNode<'s, K, T> {
+    pub(super) unsafe fn own<'s>(&'s self, number: u64, guard: &'s Pinned) -> NewNode<'s, K, T> {
         NewNode { directory: &self.directory, number, guard }
     }
 
@@ -413,7 +413,7 @@ impl<K, T> Nodes<K, T> {
     /// # Safety
     /// As for [`Nodes::get`]. In addition, no thread that pins from now on can find the number in an index, and this is
     /// called only once for the number.
-    pub(super) unsafe fn retire(&self, number: u64, elsewhere: usize, guard: &Guard) {
+    pub(super) unsafe fn retire(&self, number: u64, elsewhere: usize, guard: &Pinned) {
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let part = number as usize;
         let bytes = size_of::<KeyNode<K, T>>().saturating_add(elsewhere);
@@ -422,7 +422,7 @@ impl<K, T> Nodes<K, T> {
     }
 
     /// Writes a node into memory.
-    pub(super) fn place<'s>(&'s self, node: KeyNode<K, T>, guard: &'s Guard) -> NewNode<'s, K, T> {
+    pub(super) fn place<'s>(&'s self, node: KeyNode<K, T>, guard: &'s Pinned) -> NewNode<'s, K, T> {
         let stripe = &self.stripes[thread_number() % self.stripes.len()];
         loop {
             // Ordering: Acquire, as for the entry of the block that contains this segment.
@@ -453,7 +453,7 @@ impl<K, T> Nodes<K, T> {
     }
 
     /// Holds a segment that has room, or opens one.
-    fn hold_another(&self, stripe: &Stripe, guard: &Guard) -> u32 {
+    fn hold_another(&self, stripe: &Stripe, guard: &Pinned) -> u32 {
         // Ordering: AcqRel here and below: a thread that sees that a segment was opened also sees its level.
         let len = self.directory.len.load(Ordering::Acquire);
         let hand = stripe.hand.load(Ordering::Relaxed);
@@ -502,7 +502,7 @@ fn split(number: u64) -> (u32, usize) {
 /// # Safety
 /// A thread took the place of the node and wrote it, and no thread uses the node any more. `directory` is from an
 /// [`Arc`] that a block keeps.
-unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize, guard: &Guard) {
+unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize, guard: &Pinned) {
     let (id, place) = split(number as u64);
     // SAFETY: by the caller's guarantee, the block keeps the directory, which is not dropped here. The node is written,
     // and no thread uses it any more.
@@ -525,7 +525,7 @@ unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize, guard: &Gua
 ///
 /// # Safety
 /// The block was closed, no thread uses it any more, and this is called only once for it.
-unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize, _guard: &Guard) {
+unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize, _guard: &Pinned) {
     #[expect(clippy::cast_possible_truncation, reason = "drops the bit that marks a block")]
     let block = block as u32;
     // SAFETY: `open` has forgotten this reference and this block, which has this length. The caller guarantees the
@@ -546,7 +546,7 @@ unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize, _guard
 pub(super) struct NewNode<'s, K, T> {
     directory: &'s Arc<Directory<K, T>>,
     number: u64,
-    guard: &'s Guard,
+    guard: &'s Pinned,
 }
 
 impl<K, T> NewNode<'_, K, T> {

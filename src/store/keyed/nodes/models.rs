@@ -11,7 +11,7 @@ const ONE: u32 = FIRST_LEVEL;
 const OTHER: u32 = FIRST_LEVEL + 1;
 
 /// One thread closes the only open segment of a block, while another thread opens the other segment.
-fn open_while_closing(close: fn(&Arc<Blocks>, &Guard)) {
+fn open_while_closing(close: fn(&Arc<Blocks>, &Pinned)) {
     explore(3, move || {
         let directory = Arc::new(Blocks::new());
         directory.len.store(OTHER + 1, Ordering::Relaxed);

@@ -10,7 +10,7 @@ fn node(witness: &Arc<()>) -> KeyNode<Arc<()>, ()> {
 fn at<'g>(
     nodes: &'g Witnesses,
     node: &NewNode<'_, Arc<()>, ()>,
-    guard: &'g Guard,
+    guard: &'g Pinned,
 ) -> &'g KeyNode<Arc<()>, ()> {
     // SAFETY: the node is written, and it is dropped only after this guard.
     unsafe { nodes.get(node.number(), guard) }
@@ -66,7 +66,7 @@ fn empty_blocks_are_freed() {
         scope.spawn(work).join().expect("the thread does not panic");
     });
     // Another thread frees them with what it retires, after all threads have unpinned that were pinned at that time.
-    unsafe fn nothing(_: *mut (), _: usize, _: &Guard) {}
+    unsafe fn nothing(_: *mut (), _: usize, _: &Pinned) {}
     for _ in 0..10_000_000 {
         if Arc::strong_count(&allocator.directory) == 2 {
             return;

@@ -60,7 +60,7 @@ use std::ops::ControlFlow;
 use super::nodes::{KeyNode, NUMBER_BITS, NewNode, Nodes};
 use crate::algorithm::step::Tail;
 use crate::base::memory::prefetch::prefetch;
-use crate::base::reclaim::{self, Guard};
+use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The time that a key must be idle before a sweep removes it.
@@ -174,7 +174,7 @@ impl Index {
 
 /// # Safety
 /// `base` must be the address of an index of `len` lines, and no thread may use this index any more.
-unsafe fn free(base: *mut Line, len: usize, _guard: &Guard) {
+unsafe fn free(base: *mut Line, len: usize, _guard: &Pinned) {
     // SAFETY: `Index::of` made the address from such a box, as the caller guarantees.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
 }
@@ -256,7 +256,7 @@ pub(super) struct Held<'g, K, T> {
 /// The place for a key that is not in the table.
 pub(super) struct Vacant<'g, K, T> {
     table: &'g NodeTable<K, T>,
-    guard: &'g Guard,
+    guard: &'g Pinned,
     hash: u64,
     index: (Index, &'g [Line]),
     /// `None` if the index is full.
@@ -315,7 +315,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// The current index of a shard, and its lines.
-    fn lines<'g>(&self, shard: usize, _guard: &'g Guard) -> (Index, &'g [Line]) {
+    fn lines<'g>(&self, shard: usize, _guard: &'g Pinned) -> (Index, &'g [Line]) {
         let index = self.index(shard);
         // SAFETY: the index has this length. It was the shard's index under the guard, so it is not freed. Only atomics
         // change it.
@@ -324,7 +324,7 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// The words that a search for a tag begins with, in order.
     #[inline(always)]
-    fn home<'g>(&self, hash: u64, _guard: &'g Guard) -> impl Iterator<Item = u64> + use<'g, K, T> {
+    fn home<'g>(&self, hash: u64, _guard: &'g Pinned) -> impl Iterator<Item = u64> + use<'g, K, T> {
         let tag = tag_of(hash);
         let index = self.index(Self::shard(hash));
         // SAFETY: as in `lines`. A tag's home is in bounds, because tags have TAG_BITS bits.
@@ -341,7 +341,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(super) fn get<'g>(
         &'g self,
         hash: u64,
-        guard: &'g Guard,
+        guard: &'g Pinned,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Option<&'g KeyNode<K, T>> {
         let tag = tag_of(hash);
@@ -364,7 +364,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(super) fn find<'g>(
         &'g self,
         hash: u64,
-        guard: &'g Guard,
+        guard: &'g Pinned,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Result<Held<'g, K, T>, Vacant<'g, K, T>> {
         let (shard, tag) = (Self::shard(hash), tag_of(hash));
@@ -387,14 +387,14 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// The node of a filled word. Callers must have read the word under this guard, from the index that was the
     /// shard's.
     #[inline(always)]
-    fn node<'g>(&'g self, word: u64, guard: &'g Guard) -> &'g KeyNode<K, T> {
+    fn node<'g>(&'g self, word: u64, guard: &'g Pinned) -> &'g KeyNode<K, T> {
         debug_assert!(is_filled(word));
         // SAFETY: all callers in this file have read the word in this way.
         unsafe { self.nodes.get(number(word), guard) }
     }
 
     /// Returns the live node of a word, if it has one.
-    fn held<'g>(&'g self, shard: usize, slot: &AtomicU64, guard: &'g Guard) -> Option<Held<'g, K, T>> {
+    fn held<'g>(&'g self, shard: usize, slot: &AtomicU64, guard: &'g Pinned) -> Option<Held<'g, K, T>> {
         let word = slot.load(Ordering::Acquire);
         let node = is_filled(word).then(|| self.node(word, guard))?;
         (!node.state.is_dead()).then_some(Held { node, shard, word })
@@ -403,7 +403,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Replaces an index by a copy with the size that its filled words need. The first thread to finish publishes its
     /// copy.
     #[cold]
-    fn rebuild(&self, shard: usize, (old, lines): (Index, &[Line]), guard: &Guard) {
+    fn rebuild(&self, shard: usize, (old, lines): (Index, &[Line]), guard: &Pinned) {
         let (filled, used) = freeze(lines);
         // Between a quarter and half full, so that enough inserts share the cost before the next rebuild.
         let len = (2 * filled).div_ceil(SLOTS).next_power_of_two().clamp(self.least, 1 << TAG_BITS);
@@ -412,7 +412,7 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// Exchanges a shard's index if it is still the old one, and frees the unused index. The new index lacks the
     /// `dropped` words.
-    fn publish(&self, shard: usize, old: Index, new: Index, dropped: usize, guard: &Guard) {
+    fn publish(&self, shard: usize, old: Index, new: Index, dropped: usize, guard: &Pinned) {
         // Ordering: Release publishes the words, and the nodes that `freeze` has acquired.
         let published =
             self.shards[shard].compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -430,7 +430,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Unpublishes and retires a node. The caller has killed its state.
-    pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Guard) {
+    pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Pinned) {
         let (shard, word) = (held.shard, held.word & !FROZEN);
         self.counts[shard].live.fetch_sub(1, Ordering::Relaxed);
         loop {
@@ -451,7 +451,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
-    pub(super) fn sweep(&self, hash: u64, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
+    pub(super) fn sweep(&self, hash: u64, guard: &Pinned, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         let shard = Self::shard(hash);
         let (_, lines) = self.lines(shard, guard);
         // Ordering: Relaxed. The position only divides the work among threads.
@@ -471,7 +471,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(super) fn search<'g>(
         &'g self,
         hash: u64,
-        guard: &'g Guard,
+        guard: &'g Pinned,
         mut visit: impl FnMut(Held<'g, K, T>) -> ControlFlow<()>,
     ) {
         let mut passed = 0;
@@ -528,7 +528,7 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// Prefetches the node that is probably the one of this hash's key.
     #[inline]
-    pub(super) fn prefetch_node(&self, hash: u64, guard: &Guard) {
+    pub(super) fn prefetch_node(&self, hash: u64, guard: &Pinned) {
         let word =
             self.home(hash, guard).find(|word| has_tag(*word, tag_of(hash)) || word & !FROZEN == EMPTY);
         if let Some(word) = word.filter(|word| is_filled(*word)) {
@@ -537,7 +537,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Writes a node into memory.
-    pub(super) fn place<'g>(&'g self, node: KeyNode<K, T>, guard: &'g Guard) -> NewNode<'g, K, T> {
+    pub(super) fn place<'g>(&'g self, node: KeyNode<K, T>, guard: &'g Pinned) -> NewNode<'g, K, T> {
         self.nodes.place(node, guard)
     }
 }
@@ -580,7 +580,7 @@ pub(super) mod broken {
 
     impl<K, T: Tail> NodeTable<K, T> {
         /// The number of filled words in all current indices.
-        pub(in super::super) fn filled(&self, guard: &Guard) -> usize {
+        pub(in super::super) fn filled(&self, guard: &Pinned) -> usize {
             let filled = |slot: &&AtomicU64| is_filled(slot.load(Ordering::Acquire));
             let words =
                 |shard| self.lines(shard, guard).1.iter().flat_map(|line| &line.0).filter(filled).count();
@@ -588,20 +588,20 @@ pub(super) mod broken {
         }
 
         /// Copies an index without a freeze, so its words may change during the copy.
-        pub(in super::super) fn rebuild_unfrozen(&self, hash: u64, guard: &Guard) {
+        pub(in super::super) fn rebuild_unfrozen(&self, hash: u64, guard: &Pinned) {
             let shard = Self::shard(hash);
             let (old, lines) = self.lines(shard, guard);
             self.publish(shard, old, Index::of(copy(lines, 2 * lines.len())), 0, guard);
         }
 
         /// Runs a complete rebuild.
-        pub(in super::super) fn rebuild_now(&self, hash: u64, guard: &Guard) {
+        pub(in super::super) fn rebuild_now(&self, hash: u64, guard: &Pinned) {
             let shard = Self::shard(hash);
             self.rebuild(shard, self.lines(shard, guard), guard);
         }
 
         /// Exchanges the word in one index, frozen or not.
-        pub(in super::super) fn unlink_once(&self, held: &Held<'_, K, T>, guard: &Guard) {
+        pub(in super::super) fn unlink_once(&self, held: &Held<'_, K, T>, guard: &Pinned) {
             self.counts[held.shard].live.fetch_sub(1, Ordering::Relaxed);
             let mut slots = search(self.lines(held.shard, guard).1, tag(held.word));
             let slot = slots.find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == held.word & !FROZEN);
@@ -609,7 +609,7 @@ pub(super) mod broken {
         }
 
         /// Frees the node while other threads may still look at it.
-        pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Guard) {
+        pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Pinned) {
             self.unlink_once(held, guard);
             // SAFETY: violated on purpose. The control exists to show this error.
             drop(unsafe { self.nodes.own(number(held.word), guard) });

@@ -41,7 +41,7 @@ fn hash(key: u64) -> u64 {
     key.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Guard) {
+fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
     let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, guard);
     loop {
         let Err(place) = table.find(hash(key), guard, |held| *held == key) else { panic!("{key} is new") };

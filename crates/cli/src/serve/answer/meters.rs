@@ -87,10 +87,10 @@ impl Meters {
     }
 
     /// Counts a request until it is answered or dropped. Returns `None` if too many others are waiting.
-    pub(super) fn begin(&self, entry: Entry, most: usize) -> Option<InFlight<'_>> {
+    pub(super) fn begin(&self, entry: Entry, most: usize) -> Option<InFlightRequest<'_>> {
         add(&self.entries, entry as usize);
         let before = self.in_flight.fetch_add(1, Relaxed);
-        let request = InFlight { meters: self, began: now(), code: Code::Cancelled };
+        let request = InFlightRequest { meters: self, began: now(), code: Code::Cancelled };
         if before >= most as u64 {
             self.overloads.fetch_add(1, Relaxed);
             request.end(Code::Unavailable, None);
@@ -110,13 +110,13 @@ impl Meters {
 
 /// A request that waits for its answer. If it is dropped before its end, it counts as cancelled.
 #[derive(Debug)]
-pub(super) struct InFlight<'a> {
+pub(super) struct InFlightRequest<'a> {
     meters: &'a Meters,
     began: Instant,
     code: Code,
 }
 
-impl InFlight<'_> {
+impl InFlightRequest<'_> {
     /// Counts the answer.
     pub(super) fn end(mut self, code: Code, deadline: Option<Instant>) {
         self.code = code;
@@ -131,7 +131,7 @@ impl InFlight<'_> {
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightRequest<'_> {
     fn drop(&mut self) {
         add(&self.meters.codes, self.code as usize);
         self.meters.in_flight.fetch_sub(1, Relaxed);

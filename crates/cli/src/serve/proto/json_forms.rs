@@ -1,4 +1,4 @@
-//! Fields in proto3 JSON, where they differ from what serde derives.
+//! StructFields in proto3 JSON, where they differ from what serde derives.
 //!
 //! Reading accepts `null` for every field that is not repeated, numbers as text, whole numbers with a fraction of zero or an
 //! exponent, and values of enumerations by name or by number. Writing leaves out the fields that are zero.
@@ -195,14 +195,14 @@ pub(super) fn duration<S: Serializer>(duration: &Option<Duration>, to: S) -> Res
 /// Writes metadata.
 pub(super) fn metadata<S: Serializer>(metadata: &Option<Struct>, to: S) -> Result<S::Ok, S::Error> {
     match metadata {
-        Some(all) => Fields(all).serialize(to),
+        Some(all) => StructFields(all).serialize(to),
         None => to.serialize_none(),
     }
 }
 
-struct Fields<'a>(&'a Struct);
+struct StructFields<'a>(&'a Struct);
 
-impl Serialize for Fields<'_> {
+impl Serialize for StructFields<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(self.0.fields.len()))?;
         for (name, value) in &self.0.fields {
@@ -225,7 +225,7 @@ impl Serialize for Any<'_> {
             },
             Some(Kind::StringValue(text)) => to.serialize_str(text),
             Some(Kind::BoolValue(value)) => to.serialize_bool(*value),
-            Some(Kind::StructValue(object)) => Fields(object).serialize(to),
+            Some(Kind::StructValue(object)) => StructFields(object).serialize(to),
             Some(Kind::ListValue(list)) => {
                 let mut all = to.serialize_seq(Some(list.values.len()))?;
                 for value in &list.values {
