@@ -309,6 +309,8 @@ pub use edge::rules;
 pub use edge::telemetry;
 #[cfg(feature = "tower")]
 pub use edge::tower;
+#[cfg(feature = "std")]
+pub use limiter::AnyLimiter;
 pub use limiter::joint::{
     BoundLimit, JointDecision, Limits, check_all, check_all_at, peek_all, peek_all_at, refund_all,
     refund_all_at,
@@ -321,7 +323,7 @@ pub use limiter::wait::{Jitter, NotReady, Wait};
 pub use limiter::wait::{TokioClock, UntilReady};
 pub use limiter::{Builder, RateLimiter};
 #[cfg(feature = "std")]
-pub use store::{Adjustable, Carry, Keyed, Lookup, Saturation, Sketch, WhenFull};
+pub use store::{Adjustable, AnyStore, Carry, Keyed, Lookup, Saturation, Sketch, StoreKind, WhenFull};
 pub use store::{
     Capacity, CapacityError, Compact, Direct, Gauges, HashedStore, Overflow, SnapshotError, Tier,
 };

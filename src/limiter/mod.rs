@@ -5,6 +5,7 @@
 //! | `check`, `verbs` | checks, charges, refunds and reservations of limiters with keys |
 //! | `keyless` | the same methods for limiters without keys |
 //! | `compact`, `keyed`, `sketch`, `direct`, `hashed`, `leasing`, `adjustable` | methods for one kind of store |
+//! | `any` | limiters whose algorithm and store are chosen at run time |
 //! | `builder` | constructors and options |
 //! | `joint` | several limits on one request |
 //! | `striped` | leases: one limit that all cores use at the same time |
@@ -12,6 +13,8 @@
 
 #[cfg(feature = "std")]
 mod adjustable;
+#[cfg(feature = "std")]
+mod any;
 mod builder;
 mod check;
 mod compact;
@@ -35,6 +38,8 @@ mod waiting;
 
 use core::fmt;
 
+#[cfg(feature = "std")]
+pub use self::any::AnyLimiter;
 pub use self::builder::Builder;
 use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, QuantaClock};

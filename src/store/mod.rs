@@ -1,5 +1,7 @@
 //! The stores: each one maps keys to states.
 
+#[cfg(feature = "std")]
+pub(crate) mod any;
 mod capacity;
 pub(crate) mod compact;
 mod direct;
@@ -12,6 +14,8 @@ pub(crate) mod op;
 pub(crate) mod sketch;
 pub(crate) mod state;
 
+#[cfg(feature = "std")]
+pub use self::any::{AnyStore, StoreKind};
 pub use self::capacity::{Capacity, CapacityError};
 pub use self::compact::{Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;

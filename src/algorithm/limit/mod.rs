@@ -131,6 +131,14 @@ impl Limit {
         }
     }
 
+    /// Returns the same limit with another [`most`](Self::most).
+    pub(crate) fn with_most(&self, most: u64) -> Result<Self, QuotaError> {
+        self.with_quota(match self.kind.has_burst() {
+            true => self.quota.try_burst(most)?,
+            false => Quota::try_new(most, self.quota.period())?,
+        })
+    }
+
     /// Makes a sliding window or a sub-window counter strict: see [`SlidingWindow::strict`] and [`SubWindow::strict`].
     /// Other algorithms do not change.
     #[must_use]

@@ -69,6 +69,11 @@ pub(crate) enum Reason {
         algorithm: &'static str,
         instead: &'static str,
     },
+    /// The kind of store does not support the algorithm.
+    Unsupported {
+        algorithm: &'static str,
+        store: &'static str,
+    },
     /// There is not enough memory for a table of this size.
     Memory {
         bytes: u64,
@@ -119,6 +124,7 @@ impl Reason {
             }
             Self::ShortWindow { .. } => "quota: the period is too short for the compact store",
             Self::NoCompactForm { .. } => "quota: the compact store does not support this variant",
+            Self::Unsupported { .. } => "quota: the store does not support the algorithm",
             Self::Memory { .. } => "capacity: a table of this size cannot be allocated",
             Self::NoSlots => "capacity: a sketch has no slots",
             Self::TooSmall { .. } => "capacity: too small for a sketch",
@@ -224,6 +230,12 @@ impl fmt::Display for QuotaError {
             )?,
             Reason::NoCompactForm { algorithm, instead } => {
                 write!(f, "{algorithm}: the store does not support this variant; use {instead}")?;
+            }
+            Reason::Unsupported { algorithm, store } => {
+                write!(
+                    f,
+                    "{algorithm}: the {store} store does not support this algorithm; use a keyed store"
+                )?;
             }
             Reason::Memory { bytes } => {
                 write!(f, "cannot allocate a table of {bytes} bytes; use a smaller capacity")?;

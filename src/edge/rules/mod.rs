@@ -62,9 +62,7 @@ pub use self::engine::{
     Status, Verdict,
 };
 pub use self::matching::{Added, Descriptor, Descriptors};
-pub use self::rule::{
-    Algorithm, Charging, Limit, Metadata, Metric, Mode, OnFailure, Rule, Shared, Store, Unit,
-};
+pub use self::rule::{Amount, Charging, Metadata, Metric, Mode, OnFailure, Rule, Shared, Store, Unit};
 #[cfg(any(feature = "redis", feature = "watch"))]
 pub use self::source::{Fetched, Hint, RuleText, Source, Version};
 #[cfg(feature = "redis")]

@@ -5,7 +5,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Capacity, Quota};
+use crate::{Capacity, Limit, LimitKind};
 
 /// A limit on the requests that match one descriptor of the file.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,7 +20,7 @@ pub struct Rule {
     /// Whether the file sets `name`. Only then can `replaces` of other rules refer to it.
     pub is_named: bool,
     /// How much the rule admits.
-    pub limit: Limit,
+    pub limit: Amount,
     /// The soft limit. A request is admitted but marked if it leaves more units than this in use. `u64::MAX` if there
     /// is no soft limit.
     pub soft: u64,
@@ -67,14 +67,14 @@ impl Rule {
     /// Whether processes share it: `store: redis`.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
-        matches!(self.limit, Limit::Quota { store: Some(Store::Redis(_)), .. })
+        matches!(self.limit, Amount::Limited { store: Some(Store::Redis(_)), .. })
     }
 }
 
 /// How much a rule admits.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
-pub enum Limit {
+pub enum Amount {
     /// Everything, without counting.
     Unlimited,
     /// Nothing: `requests_per_unit: 0`.
@@ -82,46 +82,14 @@ pub enum Limit {
         /// The unit.
         period: Duration,
     },
-    /// A quota per period.
-    Quota {
-        /// The limit, its period, and the burst of algorithms that have one.
-        quota: Quota,
-        /// The algorithm.
-        algorithm: Algorithm,
+    /// A limit.
+    Limited {
+        /// The quota, and its algorithm.
+        limit: Limit,
         /// The store, which the first charge creates. `None` is the default: a compact store of 1 MiB, or a keyed store
         /// if a compact store cannot hold the limit.
         store: Option<Store>,
     },
-}
-
-/// The algorithms, by their names in rules.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// `fixed-window`: windows aligned to the Unix epoch, as in Envoy's service. This is the default of rules. The
-    /// default in code is [`Gcra`](crate::Gcra).
-    #[default]
-    FixedWindow,
-    /// `gcra`.
-    Gcra,
-    /// `token-bucket`, which refills continuously.
-    TokenBucket,
-    /// `leaky-bucket`, as a meter.
-    LeakyBucket,
-    /// `sliding-window`: two counts per key.
-    SlidingWindow {
-        /// `strict: true`.
-        strict: bool,
-    },
-    /// `sub-window`.
-    SubWindow {
-        /// `parts: 60`.
-        parts: u32,
-        /// `strict: true`.
-        strict: bool,
-    },
-    /// `sliding-log`.
-    SlidingLog,
 }
 
 /// The stores, by their names in rules.
@@ -284,13 +252,29 @@ pub enum Unit {
 
 /// The default memory of a store of fixed size. A compact store of this size has room for eighty thousand busy keys.
 pub(super) const MEMORY: Capacity = Capacity::memory(1 << 20);
-/// The default number of parts of a sub-window.
-const PARTS: u32 = 60;
 /// The default wait for a server. A server in the same data centre answers within one millisecond. 40 ms are half of
 /// the delay that a client notices.
 const TIMEOUT: Duration = Duration::from_millis(40);
 /// All keys, in millionths: the unit of shares.
 pub(super) const MILLION: u32 = 1_000_000;
+
+/// The algorithm of a rule that names none, as in Envoy's service. The default in code is [`Gcra`](crate::Gcra).
+pub(super) const DEFAULT_ALGORITHM: LimitKind = LimitKind::FixedWindow;
+
+/// Algorithms by name, with default parameters.
+pub(super) const ALGORITHMS: &[(&str, LimitKind)] = &[
+    named(LimitKind::FixedWindow),
+    named(LimitKind::Gcra),
+    named(LimitKind::TokenBucket),
+    named(LimitKind::LeakyBucketMeter),
+    named(LimitKind::SlidingWindow { strict: false }),
+    named(LimitKind::SubWindow { parts: LimitKind::PARTS, strict: false }),
+    named(LimitKind::SlidingLog),
+];
+
+const fn named(kind: LimitKind) -> (&'static str, LimitKind) {
+    (kind.name(), kind)
+}
 
 /// Defines the name of a value, whatever its parameters.
 fn name_of<T>(names: &[(&'static str, T)], value: &T) -> &'static str {
@@ -312,16 +296,6 @@ macro_rules! named {
 }
 
 named! {
-    /// Algorithms by name, with default parameters.
-    ALGORITHMS: Algorithm = [
-        "fixed-window" => Algorithm::FixedWindow,
-        "gcra" => Algorithm::Gcra,
-        "token-bucket" => Algorithm::TokenBucket,
-        "leaky-bucket" => Algorithm::LeakyBucket,
-        "sliding-window" => Algorithm::SlidingWindow { strict: false },
-        "sub-window" => Algorithm::SubWindow { parts: PARTS, strict: false },
-        "sliding-log" => Algorithm::SlidingLog,
-    ];
     /// Stores by name, with default parameters.
     STORES: Store = [
         "compact" => Store::Compact(MEMORY),
@@ -351,29 +325,6 @@ named! {
 impl Shared {
     pub(super) const DEFAULT: Self =
         Self { mode: Mode::Lease, on_failure: OnFailure::Local, processes: 1, timeout: TIMEOUT };
-}
-
-impl Algorithm {
-    /// Whether the algorithm has a burst. Windows count up to the limit instead.
-    pub(crate) const fn has_burst(self) -> bool {
-        matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
-    }
-
-    /// Whether the compact store supports the algorithm, and Redis in every mode. In the mode `atomic`, Redis supports all
-    /// algorithms.
-    pub(super) const fn is_compact(self) -> bool {
-        !matches!(self, Self::SubWindow { .. } | Self::SlidingLog)
-    }
-
-    /// Whether the sketch supports the algorithm.
-    pub(super) const fn is_sketched(self) -> bool {
-        matches!(self, Self::FixedWindow | Self::SlidingWindow { .. })
-    }
-
-    /// Returns the maximum number of units in use: the limit of windows, or the burst of other algorithms.
-    pub(super) const fn most(self, quota: &Quota) -> u64 {
-        if self.has_burst() { quota.burst_size() } else { quota.limit() }
-    }
 }
 
 impl Unit {

@@ -15,7 +15,7 @@ use super::limit::{Limit, Ruling};
 use crate::base::clock::Clock;
 use crate::base::quota::Quota;
 use crate::edge::http::Policy;
-use crate::edge::rules::{Answer, Applied, Descriptors, Limit as RuleLimit, Rules, RulesError};
+use crate::edge::rules::{Amount, Answer, Applied, Descriptors, Rules, RulesError};
 
 /// The rules of one domain, as a limit of a layer.
 pub struct InDomain<C> {
@@ -90,15 +90,15 @@ impl Ruling for Answer {
 fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
     let decision = *limit.decision().filter(|_| limit.knows_remaining())?;
     let policy = match &limit.rule().limit {
-        RuleLimit::Unlimited => return None,
-        RuleLimit::Blocked { period } if decision.is_allowed() => {
+        Amount::Unlimited => return None,
+        Amount::Blocked { period } if decision.is_allowed() => {
             Policy::blocked_by(limit.name(), *period, decision)
         }
-        RuleLimit::Blocked { period } => Policy::blocked(limit.name(), *period, decision.at()),
+        Amount::Blocked { period } => Policy::blocked(limit.name(), *period, decision.at()),
         // A limit that the request sets overrides its rule's limit.
-        RuleLimit::Quota { quota, .. } => match Quota::try_new(limit.quota(), limit.window()) {
+        Amount::Limited { limit: of_rule, .. } => match Quota::try_new(limit.quota(), limit.window()) {
             Ok(own) if limit.is_of_request() => Policy::new(limit.name(), &own, decision),
-            _ => Policy::new(limit.name(), quota, decision),
+            _ => Policy::new(limit.name(), &of_rule.quota(), decision),
         },
     };
     Some(policy.enforced(limit.is_enforced()))

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 
 use super::RateLimiter;
-use crate::algorithm::{Algorithm, CompactAlgorithm};
+use crate::algorithm::{Algorithm, CompactAlgorithm, Limit};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::{Capacity, Compact, Direct, Overflow, compact};
@@ -55,7 +55,7 @@ impl RateLimiter {
 }
 
 impl<A, H> Builder<A, (), H> {
-    fn new(algorithm: A, hasher: H) -> Self {
+    pub(super) fn new(algorithm: A, hasher: H) -> Self {
         Self { algorithm, clock: (), hasher, options: BuilderOptions::default() }
     }
 }
@@ -68,7 +68,14 @@ impl<A, C, H> Builder<A, C, H> {
     }
 }
 
-impl<A: Algorithm, C, H> Builder<A, C, H> {
+/// What a store decides by: an [`Algorithm`], or a [`Limit`]. Public in a private module: sealed.
+pub trait Decides {}
+
+impl<A: Algorithm> Decides for A {}
+
+impl Decides for Limit {}
+
+impl<A: Decides, C, H> Builder<A, C, H> {
     /// Sets the hasher of keys. Default: ahash with random seeds.
     ///
     /// The default takes about a nanosecond for an integer. A client that does not know the seeds cannot choose keys

@@ -3,14 +3,15 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-use super::Builder;
-use crate::algorithm::{Algorithm, Gcra, WindowAlgorithm};
+use super::{Builder, BuilderOptions, Decides};
+use crate::algorithm::{Algorithm, Gcra, Limit, WindowAlgorithm};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
-use crate::limiter::RateLimiter;
 use crate::limiter::striped::{LeaseAlgorithm, LeaseSource, Leases, Striped};
+use crate::limiter::{AnyLimiter, RateLimiter};
+use crate::store::any::AnyLayout;
 use crate::store::sketch::SketchPlan;
-use crate::store::{Direct, Keyed, Sketch, WhenFull, keyed};
+use crate::store::{Adjustable, AnyStore, Direct, Keyed, Sketch, StoreKind, WhenFull, keyed};
 
 impl RateLimiter {
     /// Creates a GCRA limiter for any number of keys of any type in 4 MiB, with the default clock. (Rules from files
@@ -124,7 +125,7 @@ impl<A, C, H> Builder<A, C, H> {
     }
 }
 
-impl<A: Algorithm, C, H> Builder<A, C, H> {
+impl<A: Decides, C, H> Builder<A, C, H> {
     /// For keyed stores: sets the most keys that the limiter holds. Default: no cap; the limiter removes idle keys
     /// when it inserts new keys.
     ///
@@ -135,6 +136,24 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
         assert!(max > 0, "max_keys is 0, but a keyed store must have room for one key");
         self.options.max_keys = Some((max, when_full));
         self
+    }
+}
+
+impl<C: IntoClock, H: BuildHasher + Clone> Builder<Limit, C, H> {
+    /// Builds a limiter with this store. See [`RateLimiter::any`]. A setting that the store does not have has no effect;
+    /// a change of the limit applies the settings again.
+    ///
+    /// # Errors
+    /// Returns an error if the store does not support the limit or its size, or if there is not enough memory for a store
+    /// of more than 16 MiB. The error names a store or values that would fit.
+    pub fn build<K>(self, store: StoreKind) -> Result<AnyLimiter<K, C::Clock, H>, QuotaError>
+    where
+        K: Hash + Eq + Clone + Send + Sync + 'static,
+    {
+        let BuilderOptions { capacity, max_keys, overflow, overdraft, .. } = self.options;
+        let layout = AnyLayout { kind: store, capacity, cap: max_keys, overflow, overdraft };
+        let store = AnyStore::new(layout, self.algorithm, &self.hasher)?;
+        Ok(RateLimiter::of(Adjustable::new(store), self.clock.into_clock()))
     }
 }
 

@@ -296,6 +296,13 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     }
 }
 
+impl<A: CompactAlgorithm, H> Compact<A, H> {
+    /// Takes over the times of the store that this store replaces.
+    pub(crate) fn take_over_times<B: CompactAlgorithm>(&self, last: &Compact<B, H>) {
+        self.table.take_over_times(&self.plan.word, &last.table);
+    }
+}
+
 impl<A: CompactAlgorithm, H> ManyKeys for Compact<A, H> {}
 
 impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact<A, H> {
@@ -417,7 +424,7 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
         let plan = CompactPlan::new(self.plan.algorithm.with_quota(quota)?, self.plan.layout.clone())?;
         let next = Self::new(plan, self.hasher.clone())?;
-        next.table.take_over_times(&next.plan.word, &self.table);
+        next.take_over_times(self);
         Ok(next)
     }
 }

@@ -487,13 +487,30 @@ impl<S: Rebuild> Adjustable<S> {
         carry: Carry,
         now: impl Fn() -> CheckTime,
     ) -> Result<(), QuotaError> {
+        self.replace(|store| store.rebuild(quota), carry, now)
+    }
+}
+
+impl<S: Migrate> Adjustable<S> {
+    /// Puts another store in force, which `make` creates from the present one.
+    pub(crate) fn replace(
+        &self,
+        make: impl FnOnce(&S) -> Result<S, QuotaError>,
+        carry: Carry,
+        now: impl Fn() -> CheckTime,
+    ) -> Result<(), QuotaError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.present.load().settled(carry, &now)?;
-        let store = last.held.store.rebuild(quota)?;
+        let store = make(&last.held.store)?;
         // All slow work is finished before this point.
         last.close();
         self.present.publish(Arc::new(last.next(store, carry, now())));
         Ok(())
+    }
+
+    /// Returns a property of the current store.
+    pub(crate) fn read<T>(&self, property: impl FnOnce(&S) -> T) -> T {
+        property(&self.present.load().held.store)
     }
 
     /// Drops all stores except the current one.

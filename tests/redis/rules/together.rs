@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Descriptor, Limit, Verdict};
+use tollgate::rules::{Amount, Descriptor, Verdict};
 
 use super::*;
 
@@ -214,12 +214,12 @@ fn reload_keeps_used_shared_units() {
             for rules in [&one, &other] {
                 rules.replace([config(&text(8))]).unwrap();
             }
-            let Limit::Quota { quota, .. } =
+            let Amount::Limited { limit, .. } =
                 ask(&other, &[("a", "y")]).await.limits().next().unwrap().rule().limit
             else {
                 panic!("the rule has a quota")
             };
-            assert_eq!(quota.limit(), 8);
+            assert_eq!(limit.quota().limit(), 8);
             // Four of the eight units are used.
             assert_eq!(admitted(&other, &[("a", "x")], 3).await, 3, "{algorithm}");
             assert_eq!(admitted(&one, &[("a", "x")], 9).await, 1, "{algorithm}");

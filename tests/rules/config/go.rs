@@ -1,6 +1,6 @@
 //! Envoy's service loads its files with Go's YAML reader. These tests compare our reader with that reader.
 
-use tollgate::rules::Limit;
+use tollgate::rules::Amount;
 
 use super::support::{good, refused};
 
@@ -26,7 +26,7 @@ fn yaml_tags_set_scalar_type() {
     let limit = |text: &str| {
         let text = one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}"));
         match good(&text).rules()[0].limit {
-            Limit::Quota { quota, .. } => quota.limit(),
+            Amount::Limited { limit, .. } => limit.quota().limit(),
             _ => 0,
         }
     };
@@ -47,8 +47,8 @@ fn yaml_tags_set_scalar_type() {
 fn underscores_are_allowed_after_number_prefix() {
     for (text, limit) in [("0x_1", 1), ("0x1_F_", 31), ("0o_17", 15), ("0b_1", 1), ("1_0_", 10)] {
         let config = good(&one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}")));
-        let Limit::Quota { quota, .. } = config.rules()[0].limit else { panic!("{text}") };
-        assert_eq!(quota.limit(), limit, "{text}");
+        let Amount::Limited { limit: read, .. } = config.rules()[0].limit else { panic!("{text}") };
+        assert_eq!(read.quota().limit(), limit, "{text}");
     }
     for text in ["0x_", "_1"] {
         let text = one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}"));

@@ -1,19 +1,19 @@
 //! Tests the configuration keys that Tollgate adds to Envoy's language: their values, and the combinations that are
 //! rejected.
 
-use tollgate::rules::{Algorithm, Charging, Limit, Rule, Store};
-use tollgate::{Capacity, Quota};
+use tollgate::rules::{Amount, Charging, Rule, Store};
+use tollgate::{Capacity, LimitKind, Quota};
 
 use super::support::{good, limit, refused};
 
-fn quota(rule: &Rule) -> (Quota, Algorithm, Option<Store>) {
+fn quota(rule: &Rule) -> (Quota, LimitKind, Option<Store>) {
     match rule.limit {
-        Limit::Quota { quota, algorithm, store } => (quota, algorithm, store),
+        Amount::Limited { limit, store } => (limit.quota(), limit.kind(), store),
         _ => panic!("{rule:?}"),
     }
 }
 
-fn only(text: &str) -> (Quota, Algorithm, Option<Store>) {
+fn only(text: &str) -> (Quota, LimitKind, Option<Store>) {
     let config = good(text);
     assert_eq!(config.rules().len(), 1);
     quota(&config.rules()[0])
@@ -49,18 +49,18 @@ fn tollgate_keys_need_opt_in() {
 fn algorithm_parameters_are_read() {
     let day = "unit: day, requests_per_unit: 100";
     let rows = [
-        ("", Algorithm::FixedWindow),
-        (", algorithm: gcra", Algorithm::Gcra),
-        (", algorithm: token-bucket", Algorithm::TokenBucket),
-        (", algorithm: leaky-bucket", Algorithm::LeakyBucket),
-        (", algorithm: sliding-window", Algorithm::SlidingWindow { strict: false }),
-        (", algorithm: sliding-window, strict: true", Algorithm::SlidingWindow { strict: true }),
-        (", algorithm: sub-window", Algorithm::SubWindow { parts: 60, strict: false }),
+        ("", LimitKind::FixedWindow),
+        (", algorithm: gcra", LimitKind::Gcra),
+        (", algorithm: token-bucket", LimitKind::TokenBucket),
+        (", algorithm: leaky-bucket", LimitKind::LeakyBucketMeter),
+        (", algorithm: sliding-window", LimitKind::SlidingWindow { strict: false }),
+        (", algorithm: sliding-window, strict: true", LimitKind::SlidingWindow { strict: true }),
+        (", algorithm: sub-window", LimitKind::SubWindow { parts: 60, strict: false }),
         (
             ", algorithm: sub-window, parts: 24, strict: true",
-            Algorithm::SubWindow { parts: 24, strict: true },
+            LimitKind::SubWindow { parts: 24, strict: true },
         ),
-        (", algorithm: sliding-log", Algorithm::SlidingLog),
+        (", algorithm: sliding-log", LimitKind::SlidingLog),
     ];
     for (more, algorithm) in rows {
         assert_eq!(only(&limit(&format!("{day}{more}"))), (Quota::per_day(100), algorithm, None), "{more}");
@@ -140,8 +140,8 @@ descriptors:
     assert!(config.is_shadow() && config.rules().iter().all(|rule| !rule.shadow));
     let [a, b, c] = config.rules() else { panic!("{config:?}") };
     // A sliding log has no compact form. The file's `memory` applies only to rules in a store of fixed size.
-    assert_eq!((quota(a).1, quota(a).2), (Algorithm::SlidingLog, None));
-    assert_eq!((quota(b).1, quota(b).2), (Algorithm::Gcra, Some(Store::Compact(Capacity::memory(2 << 20)))));
+    assert_eq!((quota(a).1, quota(a).2), (LimitKind::SlidingLog, None));
+    assert_eq!((quota(b).1, quota(b).2), (LimitKind::Gcra, Some(Store::Compact(Capacity::memory(2 << 20)))));
     assert_eq!(quota(c).2, Some(Store::Keyed { max_keys: None }));
     assert_eq!(
         config.rules().iter().map(|rule| rule.enforced_per_million).collect::<Vec<_>>(),

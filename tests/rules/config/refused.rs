@@ -237,7 +237,7 @@ descriptors:
         .rules()
         .iter()
         .map(|rule| match rule.limit {
-            tollgate::rules::Limit::Quota { quota, .. } => quota.limit(),
+            tollgate::rules::Amount::Limited { limit, .. } => limit.quota().limit(),
             _ => 0,
         })
         .collect();

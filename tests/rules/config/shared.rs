@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Config, Limit, Mode, OnFailure, Rule, Rules, Shared, Store};
+use tollgate::rules::{Amount, Config, Mode, OnFailure, Rule, Rules, Shared, Store};
 
 use super::support::{good, limit, refused};
 
 fn shared(rule: &Rule) -> Shared {
     match rule.limit {
-        Limit::Quota { store: Some(Store::Redis(shared)), .. } => shared,
+        Amount::Limited { store: Some(Store::Redis(shared)), .. } => shared,
         _ => panic!("{rule:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Answer, Code, Descriptor, Limit, Unit};
+use tollgate::rules::{Amount, Answer, Code, Descriptor, Unit};
 
 use super::{Scene, left};
 
@@ -248,7 +248,7 @@ descriptors:
     for scene in both(text) {
         let answer = scene.ask_both(&[("a", "x")], &[("b", "x")]);
         assert_eq!(said(&answer, 2), (OK, vec![(OK, UNLIMITED), (OK, 2)]));
-        assert_eq!(answer.status(0).limit().map(|limit| limit.rule().limit.clone()), Some(Limit::Unlimited));
+        assert_eq!(answer.status(0).limit().map(|limit| limit.rule().limit.clone()), Some(Amount::Unlimited));
     }
 }
 

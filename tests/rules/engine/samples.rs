@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Code, Limit, Verdict};
+use tollgate::rules::{Amount, Code, Verdict};
 
 use super::{Scene, code, left};
 use crate::matching::texts::{EDGE as A, FILES as B};
@@ -78,7 +78,7 @@ fn nested_rules_count_separately() {
         let unlimited = scene.ask(&[("path", "/login"), ("remote_address", "198.51.100.20")]);
         assert_eq!((unlimited.code(), unlimited.status(0).remaining()), (Code::Ok, 4_294_967_295));
         let limit = unlimited.status(0).limit().unwrap();
-        assert!(limit.rule().limit == Limit::Unlimited && limit.verdict() == Verdict::Unlimited);
+        assert!(limit.rule().limit == Amount::Unlimited && limit.verdict() == Verdict::Unlimited);
         assert_eq!(
             of(&scene, &[("path", "/login")]),
             None,

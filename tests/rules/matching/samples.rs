@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Domain, Limit, Rule};
+use tollgate::rules::{Amount, Domain, Rule};
 
 use super::support::domain;
 use super::texts::{EDGE, FILES};
@@ -14,9 +14,10 @@ type Row<'a> = (Entries<'a>, Option<(u64, u64)>, &'a str);
 /// The limit of a rule, and its period in seconds.
 fn limit(rule: &Rule) -> (u64, u64) {
     match &rule.limit {
-        Limit::Unlimited => (u64::MAX, 0),
-        Limit::Blocked { period } => (0, period.as_secs()),
-        Limit::Quota { quota, .. } => {
+        Amount::Unlimited => (u64::MAX, 0),
+        Amount::Blocked { period } => (0, period.as_secs()),
+        Amount::Limited { limit, .. } => {
+            let quota = limit.quota();
             assert_eq!(quota.period().subsec_nanos(), 0);
             (quota.limit(), quota.period().as_secs())
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use tollgate::ManualClock;
-use tollgate::rules::{Config, Domain, Limit, Problem, Rule, Rules};
+use tollgate::rules::{Amount, Config, Domain, Problem, Rule, Rules};
 use tollgate::telemetry::Reading;
 
 use super::files::RuleFiles;
@@ -134,7 +134,7 @@ fn counted(LoadedRules { rules, files, .. }: &LoadedRules<'_>) -> Vec<CountedRul
         all.push(CountedRule { domain: domain.to_owned(), rule: rule.clone(), file, counts, pressed: None });
     });
     // The rules that have a store, in the same order.
-    let mut stored = all.iter_mut().filter(|counted| matches!(counted.rule.limit, Limit::Quota { .. }));
+    let mut stored = all.iter_mut().filter(|counted| matches!(counted.rule.limit, Amount::Limited { .. }));
     rules.readings(|_, _, readings| {
         let counter = |wanted: &str| {
             readings.iter().find_map(|reading| match reading {

@@ -1,8 +1,7 @@
 //! The contents of a rule, for people and for programs.
 
 use serde_json::{Value, json};
-use tollgate::Quota;
-use tollgate::rules::{Limit, Rule, Shared, Store};
+use tollgate::rules::{Amount, Rule, Shared, Store};
 
 use crate::human;
 use crate::output::merged;
@@ -20,13 +19,14 @@ fn shared_json(shared: &Shared) -> Value {
 
 /// The contents of a rule.
 pub fn says(rule: &Rule) -> Value {
-    let (quota, algorithm, store) = match &rule.limit {
-        Limit::Quota { quota, algorithm, store } => (Some(quota), Some(algorithm), store.as_ref()),
-        _ => (None, None, None),
+    let (own, store) = match &rule.limit {
+        Amount::Limited { limit, store } => (Some(limit), store.as_ref()),
+        _ => (None, None),
     };
+    let quota = own.map(|own| own.quota());
     let (units, period) = match &rule.limit {
-        Limit::Blocked { period } => (Some(0), Some(*period)),
-        _ => (quota.map(Quota::limit), quota.map(Quota::period)),
+        Amount::Blocked { period } => (Some(0), Some(*period)),
+        _ => (quota.map(|quota| quota.limit()), quota.map(|quota| quota.period())),
     };
     let (memory, max_keys, shared) = match store {
         Some(Store::Compact(memory) | Store::Sketch(memory)) => (memory.bytes(), None, Value::Null),
@@ -35,11 +35,11 @@ pub fn says(rule: &Rule) -> Value {
         Some(_) | None => (None, None, Value::Null),
     };
     let limit = json!({
-        "unlimited": matches!(rule.limit, Limit::Unlimited),
+        "unlimited": matches!(rule.limit, Amount::Unlimited),
         "limit": units,
         "period_ns": period.and_then(|period| u64::try_from(period.as_nanos()).ok()),
-        "burst": quota.map(Quota::burst_size),
-        "algorithm": algorithm.map(ToString::to_string),
+        "burst": quota.map(|quota| quota.burst_size()),
+        "algorithm": own.map(|own| own.kind().name()),
         "store": store.map(ToString::to_string),
         "memory_bytes": memory,
         "max_keys": max_keys,
@@ -58,11 +58,11 @@ pub fn says(rule: &Rule) -> Value {
 pub fn limit_texts(rule: &Rule) -> [String; 3] {
     let without_store = |text: &str| [text.to_owned(), String::new(), String::new()];
     match &rule.limit {
-        Limit::Unlimited => without_store("none"),
-        Limit::Blocked { .. } => without_store("denies all"),
-        Limit::Quota { quota, algorithm, store } => {
+        Amount::Unlimited => without_store("none"),
+        Amount::Blocked { .. } => without_store("denies all"),
+        Amount::Limited { limit, store } => {
             let store = store.as_ref().map_or("default".to_owned(), kept);
-            [quota.to_string(), algorithm.to_string(), store]
+            [limit.quota().to_string(), limit.kind().name().to_owned(), store]
         }
         _ => without_store("?"),
     }

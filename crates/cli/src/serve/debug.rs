@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use tollgate::rules::{Limit, Rule, Rules};
+use tollgate::rules::{Amount, Rule, Rules};
 use tollgate::telemetry::MeterCounts;
 
 use super::answer::Answerer;
@@ -183,7 +183,7 @@ impl Debug {
 /// limit none within it. A dry run of all rules is not the rule's own. A rule without a limit counts nothing.
 pub fn go_counts(rule: &Rule, counts: &MeterCounts) -> [(&'static str, u64); 5] {
     let MeterCounts { hits, over_limit, near_limit, denied_hits, shadow_denied_hits, .. } = *counts;
-    let hits = if rule.limit == Limit::Unlimited { 0 } else { hits };
+    let hits = if rule.limit == Amount::Unlimited { 0 } else { hits };
     let has_shadow = rule.shadow || rule.enforced_per_million < 1_000_000;
     [
         ("total_hits", hits),
@@ -200,10 +200,10 @@ fn path(domain: &str, rule: &Rule) -> String {
 }
 
 /// Writes a limit as the Go service does.
-fn envoy_limit(limit: &Limit) -> String {
-    let (units, period) = match limit {
-        Limit::Quota { quota, .. } => (quota.limit(), quota.period()),
-        Limit::Blocked { period } => (0, *period),
+fn envoy_limit(amount: &Amount) -> String {
+    let (units, period) = match amount {
+        Amount::Limited { limit, .. } => (limit.quota().limit(), limit.quota().period()),
+        Amount::Blocked { period } => (0, *period),
         _ => return "unlimited: true".to_owned(),
     };
     let unit = match period.as_secs() {

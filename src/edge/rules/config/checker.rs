@@ -2,7 +2,8 @@
 
 use super::problem::Problems;
 use crate::Capacity;
-use crate::edge::rules::rule::{Algorithm, Charging, MILLION, Rule, Shared, Store};
+use crate::LimitKind;
+use crate::edge::rules::rule::{Charging, MILLION, Rule, Shared, Store};
 
 /// The state of the check of a file.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct FileSettings {
     /// `None` if the file does not set it.
     pub(super) charging: Option<Charging>,
     pub(super) shadow: bool,
-    pub(super) algorithm: Option<Algorithm>,
+    pub(super) algorithm: Option<LimitKind>,
     pub(super) store: Option<Store>,
     pub(super) memory: Option<Capacity>,
     pub(super) enforced: u32,

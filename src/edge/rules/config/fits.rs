@@ -1,31 +1,26 @@
-//! Checks that a quota, its algorithm and its store work together, by creating a small store.
+//! Checks that a limit and its store work together, by creating a small store.
 
-use crate::edge::rules::counting::{AnyStore, Hasher, NoCounter, StoreKind};
-use crate::edge::rules::rule::{Algorithm, Store};
-use crate::{Capacity, FixedWindow, Quota, QuotaError};
+use crate::edge::rules::counting::Hasher;
+use crate::edge::rules::rule::Store;
+use crate::store::any::AnyLayout;
+use crate::{AnyStore, Capacity, FixedWindow, Limit, LimitKind, Quota, QuotaError, StoreKind};
 
-/// The maximum memory of the sketch that [`check`] creates. If the file sets less memory, the sketch gets that amount,
+/// The maximum memory of the sketch that [`checked`] creates. If the file sets less memory, the sketch gets that amount,
 /// so that a sketch that is too small is rejected.
 const ENOUGH: usize = 1 << 10;
 
-/// Creates the store that the engine would create, but small.
-pub(super) fn check(quota: Quota, algorithm: Algorithm, store: Option<Store>) -> Result<(), QuotaError> {
-    #[cfg(feature = "redis")]
-    if let Some(Store::Redis(_)) = store {
-        crate::edge::rules::counting::check(quota, algorithm)?;
-    }
-    let algorithm = algorithm.with_quota(quota)?;
-    let kind = match store {
-        Some(Store::Compact(_)) => StoreKind::Compact(Capacity::memory(ENOUGH)),
-        Some(Store::Sketch(memory)) => {
-            StoreKind::Sketch(Capacity::memory(memory.bytes().unwrap_or(ENOUGH).min(ENOUGH)))
-        }
-        _ => return Ok(()),
+/// Creates the limit, and the store that the engine would create, but small.
+pub(super) fn checked(kind: LimitKind, quota: Quota, store: Option<Store>) -> Result<Limit, QuotaError> {
+    let limit = Limit::try_new(kind, quota)?;
+    let (kind, memory) = match store {
+        #[cfg(feature = "redis")]
+        Some(Store::Redis(_)) => return crate::edge::rules::counting::check(&limit).map(|()| limit),
+        Some(Store::Compact(_)) => (StoreKind::Compact, ENOUGH),
+        Some(Store::Sketch(memory)) => (StoreKind::Sketch, memory.bytes().unwrap_or(ENOUGH).min(ENOUGH)),
+        _ => return Ok(limit),
     };
-    match AnyStore::new(kind, algorithm, &Hasher::new()) {
-        Err(NoCounter::Quota(error)) => Err(error),
-        _ => Ok(()),
-    }
+    let layout = AnyLayout { capacity: Some(Capacity::memory(memory)), ..AnyLayout::new(kind) };
+    AnyStore::<String>::new(layout, limit, &Hasher::new()).map(|_| limit)
 }
 
 /// Returns the highest limit that a fixed window of this length can count, if the given limit is above it. It is about

@@ -9,8 +9,10 @@ use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
 use super::scalar::BadValue;
 use super::settings;
-use crate::edge::rules::rule::{ALGORITHMS, Algorithm, Limit, MEMORY, Mode, STORES, Store, UNITS, Unit};
-use crate::{Quota, QuotaError};
+use crate::edge::rules::rule::{
+    ALGORITHMS, Amount, DEFAULT_ALGORITHM, MEMORY, Mode, STORES, Store, UNITS, Unit,
+};
+use crate::{LimitKind, Quota, QuotaError};
 
 /// The content of one `rate_limit`, before its rule is known.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub(super) struct Draft {
     pub(super) name: Option<Box<str>>,
     /// Distinguishes it from other limits of its descriptor.
     pub(super) label: LimitLabel,
-    pub(super) limit: Limit,
+    pub(super) limit: Amount,
     pub(super) soft: u64,
     pub(super) enforced: u32,
     pub(super) replaces: Vec<Box<str>>,
@@ -41,7 +43,7 @@ impl Checker {
         };
         if unlimited {
             self.reject_settings_of_unlimited(&fields);
-            return Some(draft("unlimited", Limit::Unlimited, u64::MAX));
+            return Some(draft("unlimited", Amount::Unlimited, u64::MAX));
         }
         let unit = self.unit(&fields);
         let every = self.number(&fields, "every", 1, u32::MAX).unwrap_or(1);
@@ -114,18 +116,18 @@ impl Checker {
         names
     }
 
-    fn parameters(&mut self, fields: &MapFields<'_, '_>) -> Option<(Algorithm, Option<Store>)> {
+    fn parameters(&mut self, fields: &MapFields<'_, '_>) -> Option<(LimitKind, Option<Store>)> {
         let before = self.problems.len();
         let algorithm = match fields.has("algorithm") {
             true => self.word(fields, "algorithm", "algorithm", ALGORITHMS),
-            false => Some(self.settings.algorithm.unwrap_or_default()),
+            false => Some(self.settings.algorithm.unwrap_or(DEFAULT_ALGORITHM)),
         };
         let strict = self.flag(fields, "strict");
         let given = self.number(fields, "parts", 1, u32::MAX);
         let store = self.store_of(fields, algorithm);
         let algorithm = algorithm?;
-        let is_window = matches!(algorithm, Algorithm::SlidingWindow { .. } | Algorithm::SubWindow { .. });
-        let has_parts = matches!(algorithm, Algorithm::SubWindow { .. });
+        let is_window = matches!(algorithm, LimitKind::SlidingWindow { .. } | LimitKind::SubWindow { .. });
+        let has_parts = matches!(algorithm, LimitKind::SubWindow { .. });
         for (key, fits, right) in [
             ("burst", algorithm.has_burst(), "gcra, token-bucket or leaky-bucket"),
             ("strict", is_window, "sliding-window or sub-window"),
@@ -133,20 +135,20 @@ impl Checker {
         ] {
             if !fits && fields.has(key) {
                 let remedy = format!("remove it, or use algorithm: {right}");
-                self.wrong(fields, key, format!("{algorithm} does not use {key}"), remedy);
+                self.wrong(fields, key, format!("{} does not use {key}", algorithm.name()), remedy);
             }
         }
         let algorithm = match algorithm {
-            Algorithm::SubWindow { parts, .. } => {
-                Algorithm::SubWindow { parts: given.unwrap_or(parts), strict }
+            LimitKind::SubWindow { parts, .. } => {
+                LimitKind::SubWindow { parts: given.unwrap_or(parts), strict }
             }
-            Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict },
+            LimitKind::SlidingWindow { .. } => LimitKind::SlidingWindow { strict },
             other => other,
         };
         (self.problems.len() == before).then_some((algorithm, store))
     }
 
-    fn store_of(&mut self, fields: &MapFields<'_, '_>, algorithm: Option<Algorithm>) -> Option<Store> {
+    fn store_of(&mut self, fields: &MapFields<'_, '_>, algorithm: Option<LimitKind>) -> Option<Store> {
         let defaults = self.settings;
         let named = self.word(fields, "store", "store", STORES);
         let memory = self.read(fields, "memory", settings::memory);
@@ -156,7 +158,7 @@ impl Checker {
         let implied = if fields.has("max_keys") {
             Some(Store::Keyed { max_keys })
         } else if fields.has("memory")
-            || (defaults.memory.is_some() && algorithm.is_none_or(Algorithm::is_compact))
+            || (defaults.memory.is_some() && algorithm.is_none_or(LimitKind::is_compact))
         {
             Some(Store::Compact(MEMORY))
         } else {
@@ -189,7 +191,7 @@ impl Checker {
             if let Some((what, supported)) = refused {
                 let is_default = named.is_none() && defaults.store.is_some();
                 let whose = if is_default { ", the file's default," } else { "" };
-                let message = format!("the {what} store{whose} does not support {algorithm}");
+                let message = format!("the {what} store{whose} does not support {}", algorithm.name());
                 self.wrong(fields, "store", message, format!("use {supported}"));
             }
         }
@@ -209,8 +211,8 @@ impl Checker {
         &mut self,
         fields: &MapFields<'_, '_>,
         (limit, period): (u64, Duration),
-        (algorithm, store): (Algorithm, Option<Store>),
-    ) -> Option<(Limit, u64)> {
+        (kind, store): (LimitKind, Option<Store>),
+    ) -> Option<(Amount, u64)> {
         let (before, at, path) = (self.problems.len(), fields.node.at, fields.path);
         let burst = self.number(fields, "burst", 1, u64::MAX);
         let soft = self.number(fields, "soft", 0, u64::MAX);
@@ -218,7 +220,7 @@ impl Checker {
             return None;
         }
         if limit == 0 {
-            return Some((Limit::Blocked { period }, soft.unwrap_or(u64::MAX)));
+            return Some((Amount::Blocked { period }, soft.unwrap_or(u64::MAX)));
         }
         let quota = Quota::try_new(limit, period).and_then(|quota| match burst {
             Some(burst) => quota.try_burst(burst),
@@ -227,7 +229,7 @@ impl Checker {
         let misfit = |error: QuotaError, remedy: &str| BadValue::new(error.to_string(), remedy);
         let quota = quota.map_err(|error| misfit(error, "choose another limit, period or burst"));
         let mut quota = self.take(fields.node, &path, quota)?;
-        if let Some(most) = fits::most_in_window(&quota).filter(|_| algorithm == Algorithm::FixedWindow) {
+        if let Some(most) = fits::most_in_window(&quota).filter(|_| kind == LimitKind::FixedWindow) {
             let message = format!("a window this short cannot count to {limit}; {most} is used instead");
             self.warnings.add(at, path, message, "to set no limit, write unlimited: true");
             quota = Quota::try_new(most, period).ok()?;
@@ -236,11 +238,11 @@ impl Checker {
             Some(_) => "choose another limit, algorithm or store",
             None => "choose another limit or algorithm",
         };
-        let fits = fits::check(quota, algorithm, store).map_err(|error| misfit(error, remedy));
-        self.take(fields.node, &path, fits)?;
-        let most = algorithm.most(&quota);
+        let limit = fits::checked(kind, quota, store).map_err(|error| misfit(error, remedy));
+        let limit = self.take(fields.node, &path, limit)?;
+        let most = limit.most();
         if let Some(soft) = soft.filter(|&soft| soft > most) {
-            let what = if algorithm.has_burst() { "burst" } else { "limit" };
+            let what = if kind.has_burst() { "burst" } else { "limit" };
             let message = format!("{soft} is above the {what} of {most}, so it would have no effect");
             self.wrong(fields, "soft", message, format!("write a number below {most}"));
             return None;
@@ -254,6 +256,6 @@ impl Checker {
             let remedy = "remove it, or write mode: atomic";
             self.warnings.add(fields.at("soft"), path.key("soft"), message, remedy);
         }
-        Some((Limit::Quota { quota, algorithm, store }, soft.unwrap_or(u64::MAX)))
+        Some((Amount::Limited { limit, store }, soft.unwrap_or(u64::MAX)))
     }
 }

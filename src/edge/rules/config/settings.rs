@@ -146,7 +146,7 @@ pub(super) fn one_of(words: &[&str]) -> String {
 mod tests {
     use super::*;
     use crate::edge::rules::config::Config;
-    use crate::edge::rules::rule::{Limit, Mode, OnFailure, Store};
+    use crate::edge::rules::rule::{Amount, Mode, OnFailure, Store};
 
     #[test]
     fn timeout_needs_a_unit() {
@@ -167,7 +167,7 @@ mod tests {
             );
             let config = Config::from_yaml("shared.yaml", &text).unwrap();
             match config.rules()[0].limit {
-                Limit::Quota { store: Some(Store::Redis(shared)), .. } => shared,
+                Amount::Limited { store: Some(Store::Redis(shared)), .. } => shared,
                 _ => panic!("the rule is shared"),
             }
         };

@@ -21,17 +21,18 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{AnyStore, DecidedWhere, Hasher, NoCounter, SharedDecision, SharedLimiter, StoreKind};
-use crate::algorithm::Gcra;
+use super::{DecidedWhere, Hasher, NoCounter, SharedDecision, SharedLimiter};
+use crate::algorithm::{Limit, LimitKind};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{QuantaClock, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::Quota;
 use crate::edge::redis::{AtomicLimiter, BlockingClient, BlockingInProcess, Client, InProcess};
-use crate::edge::rules::counting::any_store::WithQuota;
-use crate::edge::rules::rule::{Algorithm, Mode};
+use crate::edge::rules::rule::Mode;
 use crate::edge::telemetry::Reading;
+use crate::store::any::AnyLayout;
 use crate::store::op::{Operation, Store};
+use crate::store::{AnyStore, StoreKind, WhenFull};
 
 /// The number of keys with marks.
 const MAX_MARKS: usize = 100_000;
@@ -110,9 +111,10 @@ struct Marks {
 
 impl Marks {
     fn new() -> Result<Self, NoCounter> {
-        let until = WithQuota::Gcra(Gcra::new(Quota::per_second(1_000_000_000)));
-        let until = AnyStore::new(StoreKind::Keyed(Some(MAX_MARKS)), until, &Hasher::new())?;
-        Ok(Self { until, clock: QuantaClock::new() })
+        let cap = Some((MAX_MARKS, WhenFull::Forget));
+        let layout = AnyLayout { cap, ..AnyLayout::new(StoreKind::Keyed) };
+        let until = Limit::gcra(Quota::per_second(1_000_000_000));
+        Ok(Self { until: AnyStore::new(layout, until, &Hasher::new())?, clock: QuantaClock::new() })
     }
 
     fn now(&self) -> CheckTime {
@@ -141,12 +143,12 @@ impl<B: Beyond> CountsDenials<B> {
     pub(super) fn new(
         limiter: Arc<dyn SharedLimiter>,
         beyond: B,
-        (quota, algorithm): (Quota, Algorithm),
+        limit: &Limit,
         mode: Mode,
     ) -> Result<Self, NoCounter> {
-        let (posts_later, has_window_ends) = (mode == Mode::WriteBack, algorithm == Algorithm::FixedWindow);
-        let most = algorithm.most(&quota);
-        Ok(Self { limiter, beyond, marks: Marks::new()?, most, posts_later, has_window_ends })
+        let (posts_later, has_window_ends) =
+            (mode == Mode::WriteBack, limit.kind() == LimitKind::FixedWindow);
+        Ok(Self { limiter, beyond, marks: Marks::new()?, most: limit.most(), posts_later, has_window_ends })
     }
 
     /// Spends the held units. Returns the rest of a denied cost, which is charged at the server.

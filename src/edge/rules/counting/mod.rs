@@ -1,13 +1,12 @@
 //! The counters of rules: stores of this process, or a server that processes share.
 //!
-//! A rule names its algorithm and its store at run time. [`AnyStore`] is a store of this process. [`SharedLimiter`] is
+//! A rule names its algorithm and its store at run time. [`AnyStore`](crate::AnyStore) is a store of this process. [`SharedLimiter`] is
 //! a limiter in one of the modes of [`redis`](crate::redis). Both take the texts of
 //! [keys](super::matching::CounterKey).
 
-mod any_store;
 #[cfg(feature = "redis")]
 mod beyond;
-mod late_store;
+
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(not(feature = "redis"))]
@@ -19,7 +18,6 @@ use std::fmt;
 #[cfg(feature = "redis")]
 use futures_util::future::BoxFuture;
 
-pub(super) use self::any_store::{AnyStore, StoreKind};
 #[cfg(feature = "redis")]
 pub use self::redis::Server;
 pub(super) use self::redis::{DecidedWhere, Servers};
@@ -129,8 +127,6 @@ pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
 pub(crate) enum NoCounter {
     /// The store cannot hold the quota, or there is not enough memory.
     Quota(QuotaError),
-    /// The store does not support the algorithm.
-    Algorithm,
     /// The rule is shared by processes, and the builder has no server.
     NoServer,
     /// The rule is shared by processes, and its background task could not be started.
@@ -153,9 +149,6 @@ impl fmt::Display for NoCounter {
                  give it more `memory`, or change it again later",
             ),
             Self::Quota(error) => write!(f, "cannot be counted: {error}"),
-            Self::Algorithm => f.write_str(
-                "has a store that does not support its algorithm; remove `store`, or use `store: keyed`",
-            ),
             Self::NoServer => {
                 let why = if cfg!(feature = "redis") {
                     "was given no server: pass one to `RulesBuilder::redis`, or to `tollgate serve` with --redis"

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{NoCounter, SharedLimiter};
-use crate::base::quota::Quota;
-use crate::edge::rules::rule::{Algorithm, Shared};
+use crate::algorithm::Limit;
+use crate::edge::rules::rule::Shared;
 use crate::edge::telemetry::Event;
 
 /// Which side decided for a shared rule. This type has no values.
@@ -36,7 +36,7 @@ impl Servers {
     pub(crate) const fn limiter(
         &self,
         _name: &str,
-        _limit: (Quota, Algorithm),
+        _limit: Limit,
         _how: Shared,
         _counts_denials: bool,
         _succeeds: bool,

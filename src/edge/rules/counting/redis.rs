@@ -13,14 +13,14 @@ use tokio::runtime::Handle;
 
 use super::beyond::CountsDenials;
 use super::{NoCounter, SharedDecision, SharedLimiter};
-use crate::algorithm;
+use crate::algorithm::{self, Limit as RuleLimit, LimitKind};
 use crate::base::decision::Decision;
-use crate::base::quota::{Quota, QuotaError};
+use crate::base::quota::QuotaError;
 use crate::edge::redis::{
     Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BlockingLeaseLimiter, BlockingWriteBackLimiter,
     BuildError, Builder, Client, DecidedBy, InProcess, LeaseLimiter, Limit, WriteBackLimiter,
 };
-use crate::edge::rules::rule::{Algorithm, Mode, OnFailure, Shared};
+use crate::edge::rules::rule::{Mode, OnFailure, Shared};
 use crate::edge::telemetry::{Event, Reading, Readings};
 
 /// The server of [`RulesBuilder::redis`](crate::rules::RulesBuilder::redis).
@@ -115,14 +115,14 @@ impl Servers {
     pub(crate) fn limiter(
         &self,
         name: &str,
-        (quota, algorithm): (Quota, Algorithm),
+        rule: RuleLimit,
         how: Shared,
         counts_denials: bool,
         succeeds: bool,
     ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
         let server = self.server.as_ref().ok_or(NoCounter::NoServer)?;
-        let limit = limit(quota, algorithm)?;
-        let beyond = counts_denials.then(|| limit_beyond(quota, algorithm)).transpose()?;
+        let limit = limit(&rule)?;
+        let beyond = counts_denials.then(|| limit_beyond(&rule)).transpose()?;
         // Limiters fetch and post with tasks, but the thread that reloads rules may have no runtime. The runtime in
         // which the caller set the server may have ended.
         let kept = self.runtime.as_ref().filter(|_| Handle::try_current().is_err());
@@ -139,7 +139,7 @@ impl Servers {
                     Mode::WriteBack => Arc::new(builder.write_back().processes(how.processes).build()?),
                 };
                 match beyond {
-                    Some(beyond) => Arc::new(CountsDenials::new(counts, beyond, (quota, algorithm), how.mode)?),
+                    Some(beyond) => Arc::new(CountsDenials::new(counts, beyond, &rule, how.mode)?),
                     None => counts,
                 }
             }};
@@ -169,33 +169,30 @@ pub(crate) fn key_digest(key: &str) -> u128 {
 }
 
 /// Returns the form of the algorithm that the scripts in Redis support.
-fn limit(quota: Quota, kind: Algorithm) -> Result<Limit, QuotaError> {
-    use Algorithm::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, SubWindow, TokenBucket};
-    Ok(match kind {
-        FixedWindow => Limit::fixed_window(quota),
-        // A token bucket, and a leaky bucket as a meter, give the same decisions.
-        Gcra | TokenBucket | LeakyBucket => Limit::gcra(quota),
-        SlidingWindow { strict: false } => Limit::sliding_window(quota),
-        SlidingWindow { strict: true } => Limit::sliding_window(quota).strict(),
-        SubWindow { parts, strict } => {
+fn limit(rule: &RuleLimit) -> Result<Limit, QuotaError> {
+    let quota = rule.quota();
+    Ok(match rule.canonical().kind() {
+        LimitKind::FixedWindow => Limit::fixed_window(quota),
+        LimitKind::SlidingWindow { strict: false } => Limit::sliding_window(quota),
+        LimitKind::SlidingWindow { strict: true } => Limit::sliding_window(quota).strict(),
+        LimitKind::SubWindow { parts, strict } => {
             let counter = algorithm::SubWindow::try_new(quota, parts)?;
             (if strict { counter.strict() } else { counter }).into()
         }
-        SlidingLog => algorithm::SlidingLog::try_new(quota)?.into(),
+        LimitKind::SlidingLog => algorithm::SlidingLog::try_new(quota)?.into(),
+        // Rules have no other algorithms.
+        _ => Limit::gcra(quota),
     })
 }
 
 /// Returns the same limit with room for one unit more.
-fn limit_beyond(quota: Quota, algorithm: Algorithm) -> Result<Limit, QuotaError> {
-    let room = algorithm.most(&quota).saturating_add(1);
-    let quota =
-        if algorithm.has_burst() { quota.try_burst(room)? } else { Quota::try_new(room, quota.period())? };
-    limit(quota, algorithm)
+fn limit_beyond(rule: &RuleLimit) -> Result<Limit, QuotaError> {
+    limit(&rule.with_most(rule.most().saturating_add(1))?)
 }
 
 /// Checks that a script can count the limit.
-pub(crate) fn check(quota: Quota, algorithm: Algorithm) -> Result<(), QuotaError> {
-    limit(quota, algorithm)?.check()
+pub(crate) fn check(rule: &RuleLimit) -> Result<(), QuotaError> {
+    limit(rule)?.check()
 }
 
 fn set<T>(builder: Builder<T>, how: Shared) -> Builder<T> {

@@ -8,11 +8,12 @@ use smallvec::SmallVec;
 use super::counter::Counter;
 use super::overrides;
 use super::rule_set::{ActiveDomain, ActiveRule, RuleSet};
+use crate::algorithm::LimitKind;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Loaded;
 use crate::edge::rules::counting::DecidedWhere;
-use crate::edge::rules::rule::{Algorithm, Limit, MILLION, Rule};
+use crate::edge::rules::rule::{Amount, MILLION, Rule};
 
 /// The response code of Envoy's service.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -68,7 +69,7 @@ impl Part {
 
     /// Returns the part for keys that the rule is enforced for. A rule without a limit is not a quota.
     pub(super) fn of_enforced(rule: &Rule) -> Self {
-        if rule.quota_mode && rule.limit != Limit::Unlimited { Self::Quota } else { Self::Enforced }
+        if rule.quota_mode && rule.limit != Amount::Unlimited { Self::Quota } else { Self::Enforced }
     }
 
     /// Whether the rule can deny the request.
@@ -472,10 +473,12 @@ impl<'a> Status<'a> {
         let limit = self.strictest?;
         let decision = limit.decision()?;
         let window = match &limit.rule().limit {
-            Limit::Unlimited => return None,
-            Limit::Blocked { period } => saturating_nanos(*period),
-            Limit::Quota { quota, algorithm: Algorithm::FixedWindow, .. } => quota.period_ns(),
-            Limit::Quota { .. } => 0,
+            Amount::Unlimited => return None,
+            Amount::Blocked { period } => saturating_nanos(*period),
+            Amount::Limited { limit, .. } if limit.kind() == LimitKind::FixedWindow => {
+                limit.quota().period_ns()
+            }
+            Amount::Limited { .. } => 0,
         };
         if let Some(passed_ns) = decision.at_ns().checked_rem(window) {
             return Some(Duration::from_nanos(window - passed_ns));
@@ -489,7 +492,7 @@ impl<'a> Status<'a> {
     pub fn remaining(&self) -> u32 {
         let Some(limit) = self.strictest else { return 0 };
         match &limit.rule().limit {
-            Limit::Unlimited => u32::MAX,
+            Amount::Unlimited => u32::MAX,
             _ if limit.decision().is_some_and(Decision::is_denied) => 0,
             _ => u32::try_from(limit.remaining()).unwrap_or(u32::MAX),
         }

@@ -17,7 +17,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::matching::{CounterKey, Descriptor};
-use crate::edge::rules::rule::{Charging, Limit, MILLION, Unit};
+use crate::edge::rules::rule::{Amount, Charging, MILLION, Unit};
 use crate::edge::telemetry::{DenialLog, TopDenied};
 use crate::store::op::Store;
 
@@ -192,7 +192,7 @@ impl<'r> RequestCheck<'r> {
     #[cold]
     fn make_quotas(&mut self, descriptors: usize) {
         for (check, decided) in self.rules.iter().zip(&mut *self.decided) {
-            if decided.part == Part::Enforced && check.active.rule.limit != Limit::Unlimited {
+            if decided.part == Part::Enforced && check.active.rule.limit != Amount::Unlimited {
                 decided.part = Part::Quota;
                 self.parts |= 1 << Part::Quota as u8;
             }
@@ -244,7 +244,7 @@ impl<'r> RequestCheck<'r> {
         for (check, decided) in self.rules.iter().zip(&mut *self.decided) {
             let rule = &check.active.rule;
             // A rule without a limit stays unchanged, even if another rule replaces it.
-            if !rule.is_named || rule.limit == Limit::Unlimited {
+            if !rule.is_named || rule.limit == Amount::Unlimited {
                 continue;
             }
             let first = replaced.partition_point(|(name, _)| **name < *rule.name);

@@ -10,15 +10,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::algorithm::SlidingLog;
+use crate::algorithm::{Limit, LimitKind, SlidingLog};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError};
-use crate::edge::rules::counting::{AnyStore, Hasher, NoCounter, Servers, SharedLimiter, StoreKind};
-use crate::edge::rules::rule::{self, Algorithm, Charging, Limit, MEMORY, Rule};
+use crate::edge::rules::counting::{Hasher, NoCounter, Servers, SharedLimiter};
+use crate::edge::rules::rule::{self, Amount, Charging, MEMORY, Rule};
+use crate::edge::telemetry::{Reading, readings_of};
+use crate::store::any::AnyLayout;
 use crate::store::migrate::{Carry, Generation};
 use crate::store::op::{Operation, Store};
+use crate::store::{AnyStore, StoreKind, WhenFull};
 
 /// The capacity of a keyed store that replaces a compact one because the compact one cannot hold the limit.
 const MAX_KEYS: usize = 100_000;
@@ -62,11 +65,10 @@ pub(super) struct LocalCounter {
 /// The parameters of a counter. A rule with the same parameters keeps its counter.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(super) struct Parameters {
-    quota: Quota,
+    limit: Limit,
     /// The maximum number of units in use: the limit of windows, or the burst of other algorithms. It is 0 for a limit
     /// of 0, which has no quota.
     most: u64,
-    algorithm: Algorithm,
     store: Option<rule::Store>,
     charging: Charging,
     /// The entries that count by key and value, and those that count by key alone.
@@ -141,24 +143,23 @@ impl Counter {
         let last_shared = if let Some(Self::Shared(shared)) = last { Some(shared) } else { None };
         let counted_by = [rule.counted_by, rule.counted_by_key];
         let last = last.and_then(Self::last_local).filter(|last| last.made_of.counted_by == counted_by);
-        let (quota, most, algorithm, store) = match rule.limit {
-            Limit::Quota { quota, algorithm, store } => (quota, algorithm.most(&quota), algorithm, store),
-            Limit::Blocked { period } => match Quota::try_new(1, period) {
+        let (limit, most, store) = match rule.limit {
+            Amount::Limited { limit, store } => (limit, limit.most(), store),
+            Amount::Blocked { period } => match Quota::try_new(1, period).and_then(one_window) {
                 // A window of one unit counts whether any request was denied. A peek reads this.
-                Ok(quota) if charging.counts_denied() => (quota, 0, Algorithm::FixedWindow, None),
+                Ok(limit) if charging.counts_denied() => (limit, 0, None),
                 _ => return Ok(Prepared::Done(Self::Blocked { period, last: last.cloned() })),
             },
-            Limit::Unlimited => return Ok(Prepared::Done(Self::Unlimited(last.cloned()))),
+            Amount::Unlimited => return Ok(Prepared::Done(Self::Unlimited(last.cloned()))),
         };
         let store = store.filter(|store| !matches!(store, rule::Store::Redis(_)) || !servers.alone);
-        let made_of = Parameters { quota, most, algorithm, store, charging, counted_by };
+        let made_of = Parameters { limit, most, store, charging, counted_by };
         if let Some(rule::Store::Redis(how)) = store {
             if let Some(kept) = last_shared.filter(|last| last.made_of == made_of) {
                 return Ok(Prepared::Done(Self::Shared(kept.clone())));
             }
             let (counts_denials, succeeds) = (charging == Charging::CountDenials, last_shared.is_some());
-            let limiter =
-                servers.limiter(&rule.identity, (quota, algorithm), how, counts_denials, succeeds)?;
+            let limiter = servers.limiter(&rule.identity, limit, how, counts_denials, succeeds)?;
             return Ok(Prepared::Done(Self::Shared(SharedCounter { limiter, made_of })));
         }
         if let Some(kept) = last.filter(|last| last.made_of == made_of) {
@@ -173,16 +174,14 @@ impl Counter {
         let least = u64::from(charging.counts_denied());
         let Some(last) = last else { return Ok(first(make(least)?, least)) };
         let before = last.generation.store();
-        let algorithm_now = algorithm.with_quota(made_of.with_headroom(least)?)?;
-        if let Some(same) =
-            before.with_limit_of(&algorithm_now, hasher).filter(|_| last.made_of.store == store)
-        {
+        let same = before.with_limit_of(&made_of.with_headroom(least)?);
+        if let Some(same) = same.filter(|_| last.made_of.store == store) {
             return Ok(first(same, least));
         }
         // Usage stays, also beyond the new limit. If the store can hold it, windows free it at their end as usual.
         let unpaid = if last.generation.is_taking_over(now.ns()) { last.headroom } else { 0 };
         let owed = last.made_of.most.saturating_add(unpaid);
-        let headroom = least.max(owed.min(most_room(algorithm, most)).saturating_sub(most));
+        let headroom = least.max(owed.min(most_room(limit.kind(), most)).saturating_sub(most));
         let (store, headroom) = match make(headroom) {
             Ok(store) => (store, headroom),
             Err(_) => (make(least)?, least),
@@ -196,39 +195,39 @@ impl Counter {
 }
 
 impl Parameters {
-    /// Returns the quota with the headroom: added to the limit of windows, or to the burst of other algorithms.
-    fn with_headroom(&self, headroom: u64) -> Result<Quota, QuotaError> {
-        let room = self.most.saturating_add(headroom);
-        if self.algorithm.has_burst() {
-            self.quota.try_burst(room)
-        } else {
-            Quota::try_new(room, self.quota.period())
-        }
+    /// Returns the limit with the headroom: added to the limit of windows, or to the burst of other algorithms.
+    fn with_headroom(&self, headroom: u64) -> Result<Limit, QuotaError> {
+        self.limit.with_most(self.most.saturating_add(headroom))
     }
 
     fn store(&self, rule: &Rule, headroom: u64, hasher: &Hasher) -> Result<AnyStore, NoCounter> {
-        let algorithm = self.algorithm.with_quota(self.with_headroom(headroom)?)?;
-        let kind = match self.store {
-            _ if rule.has_one_counter() => StoreKind::Direct,
-            Some(rule::Store::Compact(capacity)) => StoreKind::Compact(capacity),
-            Some(rule::Store::Keyed { max_keys }) => StoreKind::Keyed(max_keys),
-            Some(rule::Store::Sketch(capacity)) => StoreKind::Sketch(capacity),
-            // A shared rule has no store in this process.
-            None | Some(rule::Store::Redis(_)) => {
-                let compact = AnyStore::new(StoreKind::Compact(MEMORY), algorithm, hasher);
-                return compact
-                    .or_else(|_| AnyStore::new(StoreKind::Keyed(Some(MAX_KEYS)), algorithm, hasher));
-            }
+        let limit = self.with_headroom(headroom)?;
+        let of = |kind, capacity, max_keys: Option<usize>| {
+            let cap = max_keys.map(|max| (max, WhenFull::Forget));
+            AnyStore::new(AnyLayout { capacity, cap, ..AnyLayout::new(kind) }, limit, hasher)
         };
-        AnyStore::new(kind, algorithm, hasher)
+        let store = match self.store {
+            _ if rule.has_one_counter() => of(StoreKind::Direct, None, None),
+            Some(rule::Store::Compact(capacity)) => of(StoreKind::Compact, Some(capacity), None),
+            Some(rule::Store::Keyed { max_keys }) => of(StoreKind::Keyed, None, max_keys),
+            Some(rule::Store::Sketch(capacity)) => of(StoreKind::Sketch, Some(capacity), None),
+            // A shared rule has no store in this process.
+            None | Some(rule::Store::Redis(_)) => of(StoreKind::Compact, Some(MEMORY), None)
+                .or_else(|_| of(StoreKind::Keyed, None, Some(MAX_KEYS))),
+        };
+        Ok(store?)
     }
+}
+
+fn one_window(quota: Quota) -> Result<Limit, QuotaError> {
+    Limit::try_new(LimitKind::FixedWindow, quota)
 }
 
 /// Returns the maximum number of units in a store with this limit, including usage from another limit. A log uses
 /// memory for each unit of every key, as long as the rule exists.
-fn most_room(algorithm: Algorithm, limit: u64) -> u64 {
+fn most_room(algorithm: LimitKind, limit: u64) -> u64 {
     match algorithm {
-        Algorithm::SlidingLog => limit.saturating_mul(4).clamp(1_024, SlidingLog::MAX_LIMIT),
+        LimitKind::SlidingLog => limit.saturating_mul(4).clamp(1_024, SlidingLog::MAX_LIMIT),
         _ => u64::MAX,
     }
 }
@@ -246,7 +245,7 @@ pub(super) fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
 
 impl LocalCounter {
     fn new(generation: Generation<AnyStore>, is_first: bool, headroom: u64, made_of: Parameters) -> Self {
-        let undoes = generation.store().can_refund();
+        let undoes = Store::<str>::can_refund(generation.store());
         Self { generation: Arc::new(generation), headroom, undoes, is_first, made_of }
     }
 
@@ -254,6 +253,12 @@ impl LocalCounter {
     #[inline]
     pub(super) fn is_taking_over(&self, when: CheckTime) -> bool {
         !self.is_first && self.generation.is_taking_over(when.ns())
+    }
+
+    /// Returns the readings for metrics.
+    pub(super) fn readings(&self, now_ns: u64) -> Vec<Reading> {
+        let store = self.generation.store();
+        readings_of(store.keys(now_ns), store.gauges(), store.saturation(now_ns))
     }
 
     /// Charges a request if the headroom stays free.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::rule_set::{ActiveDomain, RuleSet};
 use crate::edge::rules::config::Domain;
-use crate::edge::rules::rule::{Charging, Limit, Rule, Store};
+use crate::edge::rules::rule::{Amount, Charging, Rule, Store};
 
 /// The changes of a load: the domains and rules that it added, changed and removed. Unchanged rules are not listed.
 ///
@@ -334,8 +334,8 @@ fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {
 /// Writes `10/s burst 30, gcra`.
 fn says(rule: &Rule) -> String {
     match &rule.limit {
-        Limit::Quota { quota, algorithm, .. } => format!("{quota}, {algorithm}"),
-        Limit::Unlimited | Limit::Blocked { .. } => limit(rule),
+        Amount::Limited { limit, .. } => format!("{}, {}", limit.quota(), limit.kind().name()),
+        Amount::Unlimited | Amount::Blocked { .. } => limit(rule),
     }
 }
 
@@ -343,21 +343,21 @@ const NONE: &str = "none";
 
 fn limit(rule: &Rule) -> String {
     match &rule.limit {
-        Limit::Unlimited => "unlimited".to_owned(),
-        Limit::Blocked { .. } => "denies all".to_owned(),
-        Limit::Quota { quota, .. } => quota.to_string(),
+        Amount::Unlimited => "unlimited".to_owned(),
+        Amount::Blocked { .. } => "denies all".to_owned(),
+        Amount::Limited { limit, .. } => limit.quota().to_string(),
     }
 }
 
 fn algorithm(rule: &Rule) -> String {
     match &rule.limit {
-        Limit::Quota { algorithm, .. } => algorithm.to_string(),
-        Limit::Unlimited | Limit::Blocked { .. } => NONE.to_owned(),
+        Amount::Limited { limit, .. } => limit.kind().name().to_owned(),
+        Amount::Unlimited | Amount::Blocked { .. } => NONE.to_owned(),
     }
 }
 
 fn store(rule: &Rule) -> String {
-    let Limit::Quota { store, .. } = &rule.limit else { return NONE.to_owned() };
+    let Amount::Limited { store, .. } = &rule.limit else { return NONE.to_owned() };
     match store {
         None => "default".to_owned(),
         Some(named @ (Store::Compact(memory) | Store::Sketch(memory))) => match memory.bytes() {

@@ -465,7 +465,7 @@ impl<C: Clock> Rules<C> {
         for domain in &self.in_force.load().domains {
             for active in &domain.rules {
                 let readings = match &active.counter {
-                    Counter::Local(local) => local.generation.store().readings(now_ns),
+                    Counter::Local(local) => local.readings(now_ns),
                     Counter::Shared(shared) => shared.limiter.readings(),
                     Counter::Unlimited(_) | Counter::Blocked { .. } => continue,
                 };

@@ -7,8 +7,9 @@
 //! Envoy's service uses one counter for these limits and for the file's rule. Here, each has its own counter. If the
 //! file's rule counts by all values in windows of the same unit, each side also reads the other's counter.
 
+use crate::algorithm::{Limit, LimitKind};
 use crate::base::quota::Quota;
-use crate::edge::rules::rule::{Algorithm, Limit, MILLION, Metric, Rule, Store, Unit};
+use crate::edge::rules::rule::{Amount, MILLION, Metric, Rule, Store, Unit};
 
 /// The first index of these rules, after all rules of any file.
 pub(super) const FIRST: u32 = u32::MAX - 7;
@@ -30,17 +31,13 @@ const MAX_KEYS: usize = 100_000;
 /// possible rate.
 pub(super) fn rule(unit: Unit) -> Option<Rule> {
     let most = if unit == Unit::Second { 1 << 28 } else { 1 << 32 };
-    let quota = Quota::try_new(most, unit.period()).ok()?;
+    let limit = Limit::try_new(LimitKind::FixedWindow, Quota::try_new(most, unit.period()).ok()?).ok()?;
     let name = format!("requested per {unit}");
     Some(Rule {
         identity: name.clone().into(),
         name: name.clone().into(),
         is_named: false,
-        limit: Limit::Quota {
-            quota,
-            algorithm: Algorithm::FixedWindow,
-            store: Some(Store::Keyed { max_keys: Some(MAX_KEYS) }),
-        },
+        limit: Amount::Limited { limit, store: Some(Store::Keyed { max_keys: Some(MAX_KEYS) }) },
         soft: u64::MAX,
         shadow: false,
         quota_mode: false,

@@ -9,6 +9,7 @@ use super::builder::LoadOptions;
 use super::counter::{Counter, LocalCounter, Prepared};
 use super::error::RulesError;
 use super::overrides;
+use crate::algorithm::LimitKind;
 use crate::base::check_time::CheckTime;
 use crate::base::quota::Quota;
 use crate::base::sync::AtomicU32;
@@ -16,7 +17,7 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::edge::rules::config::{Domain, RuleFiles};
 use crate::edge::rules::counting::{Hasher, Servers};
 use crate::edge::rules::matching::{CounterKey, Descriptor, LONGEST, Tree};
-use crate::edge::rules::rule::{Algorithm, Charging, Limit, Rule, Unit};
+use crate::edge::rules::rule::{Amount, Charging, Rule, Unit};
 use crate::edge::telemetry::{CheckTimer, Meters};
 use crate::store::migrate::Numbered;
 
@@ -307,17 +308,17 @@ impl ActiveRule {
 
     fn new(rule: Rule, counter: Counter, meters: Arc<Meters>) -> Self {
         let (quota, window) = match &rule.limit {
-            Limit::Unlimited => (u64::MAX, Duration::ZERO),
-            Limit::Blocked { period } => (0, *period),
-            Limit::Quota { quota, algorithm, .. } if algorithm.has_burst() => {
-                (quota.burst_size(), refill_time(quota))
+            Amount::Unlimited => (u64::MAX, Duration::ZERO),
+            Amount::Blocked { period } => (0, *period),
+            Amount::Limited { limit, .. } if limit.kind().has_burst() => {
+                (limit.most(), refill_time(&limit.quota()))
             }
-            Limit::Quota { quota, .. } => (quota.limit(), quota.period()),
+            Amount::Limited { limit, .. } => (limit.most(), limit.quota().period()),
         };
         let keys_vary = rule.metric.levels.iter().any(|level| level.contains('*'));
         let is_fixed = match (&counter, &rule.limit) {
-            (Counter::Local(_), Limit::Quota { algorithm, .. }) => *algorithm == Algorithm::FixedWindow,
-            (Counter::Local(_), Limit::Blocked { .. }) => true,
+            (Counter::Local(_), Amount::Limited { limit, .. }) => limit.kind() == LimitKind::FixedWindow,
+            (Counter::Local(_), Amount::Blocked { .. }) => true,
             _ => false,
         };
         let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters());

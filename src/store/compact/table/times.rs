@@ -63,7 +63,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     /// Takes over the times of the table that this table replaces.
-    pub(in crate::store::compact) fn take_over_times(&self, word: &N, last: &Self) {
+    pub(in crate::store::compact) fn take_over_times<M>(&self, word: &N, last: &SlotTable<M, WAYS>) {
         self.newest.raise(last.newest.newest(), |now_ns| word.last_ns(now_ns));
         self.counters.take_times_of(&last.counters);
     }

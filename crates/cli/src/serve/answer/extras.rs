@@ -6,7 +6,7 @@ use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 use tollgate::Quota;
 use tollgate::http::{Fields, PROBLEM_JSON, Policy, problem};
-use tollgate::rules::{Answer, Applied, Limit, Metadata};
+use tollgate::rules::{Amount, Answer, Applied, Metadata};
 
 use super::super::proto::{
     Code, DescriptorStatus, HeaderValue, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
@@ -80,10 +80,10 @@ fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
         // A query of a limit of 0 is not denied.
         _ if limit.quota() == 0 && decision.is_allowed() => return None,
         _ if limit.quota() == 0 => Policy::blocked(name, limit.window(), decision.at()),
-        Limit::Quota { quota, .. } => match Quota::try_new(limit.quota(), limit.window()) {
+        Amount::Limited { limit: of_rule, .. } => match Quota::try_new(limit.quota(), limit.window()) {
             // A limit that the request sets overrides its rule's limit.
             Ok(own) if limit.is_of_request() => Policy::new(name, &own, decision),
-            _ => Policy::new(name, quota, decision),
+            _ => Policy::new(name, &of_rule.quota(), decision),
         },
         _ => return None,
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::redis::DecidedBy;
-use tollgate::rules::{Answer, Applied, Code, Limit, Unit as Period};
+use tollgate::rules::{Amount, Answer, Applied, Code, Unit as Period};
 
 use super::super::proto::{self, DescriptorStatus, RateLimit, Unit};
 
@@ -34,7 +34,9 @@ fn current_limit(limit: &Applied<'_>) -> RateLimit {
     let rule = limit.rule();
     let (requests, period) = match &rule.limit {
         // With a burst, a fresh key may use more at once than the limit of the period.
-        Limit::Quota { quota, .. } if !limit.is_of_request() => (quota.limit(), quota.period()),
+        Amount::Limited { limit: own, .. } if !limit.is_of_request() => {
+            (own.quota().limit(), own.quota().period())
+        }
         _ => (limit.quota(), limit.window()),
     };
     RateLimit {

@@ -1,21 +1,21 @@
 //! A store that its first charge creates.
 //!
 //! ```text
-//! plan  the algorithm, the words and the sizes: all that can be wrong about a rule
+//! plan  the algorithm, the words and the sizes: all that can be wrong about a store
 //!   │   the first charge, or a debt from the store before
 //!   ▼
 //! store
 //! ```
-//! A rule without requests has only its plan, which takes a few hundred bytes. Until the first charge, all keys
+//! A limiter without requests has only its plan, which takes a few hundred bytes. Until the first charge, all keys
 //! are idle, so the plan answers peeks. If there is not enough memory for the store, each charge is denied, and the next
 //! one tries again.
 //!
-//! A large store is created with its rule, so that a load fails if the file gives it more memory than there is. Its pages
-//! are not resident before they are used.
+//! A large store is created with its limiter, so that the caller learns at once if it asks for more memory than there
+//! is. Its pages are not resident before they are used.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hash};
 
-use super::Hasher;
 use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -28,18 +28,16 @@ use crate::store::sketch::SketchPlan;
 use crate::store::state::peek_fresh;
 use crate::store::{Compact, Direct, Keyed, Sketch};
 
-/// A store of more bytes is created with its rule.
+/// A store of more bytes is created with its limiter.
 const LARGE: u64 = 16 << 20;
 
 /// How long a client should wait if there is not enough memory for a store.
 const NO_MEMORY_RETRY_NS: u64 = 1_000_000_000;
 
 /// All of a store but its states.
-pub(crate) trait Plan: fmt::Debug {
-    type Store: Store<str> + fmt::Debug;
-
+pub(super) trait Plan<S, H>: fmt::Debug {
     /// Creates the store.
-    fn make(&self, hasher: &Hasher) -> Result<Self::Store, QuotaError>;
+    fn make(&self, hasher: &H) -> Result<S, QuotaError>;
 
     /// The bytes that the store takes from the start.
     fn bytes(&self) -> u64 {
@@ -55,16 +53,16 @@ pub(crate) trait Plan: fmt::Debug {
 }
 
 /// See the module's documentation.
-pub(crate) struct LateStore<P: Plan> {
+pub(super) struct LateStore<P, S, H> {
     pub(super) plan: P,
-    store: Lazy<P::Store>,
-    hasher: Hasher,
+    store: Lazy<S>,
+    pub(super) hasher: H,
 }
 
-impl<P: Plan> LateStore<P> {
+impl<P: Plan<S, H>, S, H: Clone> LateStore<P, S, H> {
     /// # Errors
     /// Returns an error if the store is large and there is not enough memory for it.
-    pub(super) fn new(plan: P, hasher: &Hasher) -> Result<Self, QuotaError> {
+    pub(super) fn new(plan: P, hasher: &H) -> Result<Self, QuotaError> {
         let late = Self { plan, store: Lazy::default(), hasher: hasher.clone() };
         if late.plan.bytes() > LARGE {
             late.make()?;
@@ -73,19 +71,21 @@ impl<P: Plan> LateStore<P> {
     }
 
     /// A store with its plan.
-    pub(super) fn of(plan: P, store: P::Store, hasher: &Hasher) -> Self {
+    pub(super) fn of(plan: P, store: S, hasher: &H) -> Self {
         Self { plan, store: Lazy::of(store), hasher: hasher.clone() }
     }
+}
 
+impl<P: Plan<S, H>, S, H> LateStore<P, S, H> {
     /// Returns the store, if it exists.
     #[inline(always)]
-    pub(super) fn get(&self) -> Option<&P::Store> {
+    pub(super) fn get(&self) -> Option<&S> {
         self.store.get()
     }
 
     /// Returns the store, and creates it if it does not exist.
     #[inline]
-    pub(super) fn make(&self) -> Result<&P::Store, QuotaError> {
+    pub(super) fn make(&self) -> Result<&S, QuotaError> {
         match self.get() {
             Some(store) => Ok(store),
             None => self.store.get_or_make(|| self.plan.make(&self.hasher)),
@@ -94,7 +94,10 @@ impl<P: Plan> LateStore<P> {
 
     /// Decides and charges.
     #[inline(always)]
-    pub(super) fn apply(&self, key: &str, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+    pub(super) fn apply<Q: ?Sized>(&self, key: &Q, operation: Operation, at: CheckTime, cost: u64) -> Decision
+    where
+        S: Store<Q>,
+    {
         match self.get() {
             Some(store) => apply(store, key, operation, at, cost),
             None => self.apply_first(key, operation, at, cost),
@@ -104,7 +107,10 @@ impl<P: Plan> LateStore<P> {
     /// The first charge.
     #[cold]
     #[inline(never)]
-    fn apply_first(&self, key: &str, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+    fn apply_first<Q: ?Sized>(&self, key: &Q, operation: Operation, at: CheckTime, cost: u64) -> Decision
+    where
+        S: Store<Q>,
+    {
         match self.make() {
             Ok(store) => apply(store, key, operation, at, cost),
             Err(_) => self.denied(at, cost),
@@ -123,7 +129,10 @@ impl<P: Plan> LateStore<P> {
     }
 
     #[inline(always)]
-    pub(super) fn peek(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
+    pub(super) fn peek<Q: ?Sized>(&self, key: &Q, at: CheckTime, cost: u64) -> Decision
+    where
+        S: Store<Q>,
+    {
         match self.get() {
             Some(store) => store.peek(store.prepare(key), at, cost),
             None => self.peek_planned(at, cost),
@@ -137,41 +146,52 @@ impl<P: Plan> LateStore<P> {
     }
 
     /// Before the first charge, there is nothing to refund.
-    pub(super) fn refund(&self, key: &str, at: CheckTime, charge: &Decision, units: u64) -> u64 {
+    pub(super) fn refund<Q: ?Sized>(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64
+    where
+        S: Store<Q>,
+    {
         self.get().map_or(0, |store| store.refund(store.prepare(key), at, charge, units))
+    }
+
+    pub(super) fn can_refund(&self) -> bool {
+        self.plan.can_refund()
+    }
+
+    pub(super) fn debts(&self) -> &dyn Debts {
+        self.plan.debts()
     }
 
     pub(super) fn is_known(&self) -> bool
     where
-        P::Store: Migrate,
+        S: Migrate,
     {
         self.get().is_none_or(Migrate::is_known)
     }
 
     pub(super) fn newest_ns(&self) -> u64
     where
-        P::Store: Migrate,
+        S: Migrate,
     {
         self.get().map_or(0, Migrate::newest_ns)
     }
 
-    pub(super) fn holds(&self, key: &str) -> bool
+    pub(super) fn holds<Q: ?Sized>(&self, key: &Q) -> bool
     where
-        P::Store: Inherit<str>,
+        S: Inherit<Q>,
     {
         self.get().is_some_and(|store| store.holds(key))
     }
 
-    pub(super) fn knew(&self, key: &str) -> bool
+    pub(super) fn knew<Q: ?Sized>(&self, key: &Q) -> bool
     where
-        P::Store: Inherit<str>,
+        S: Inherit<Q>,
     {
         self.get().is_some_and(|store| store.knew(key))
     }
 
-    pub(super) fn seed(&self, key: &str, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision>
+    pub(super) fn seed<Q: ?Sized>(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision>
     where
-        P::Store: Inherit<str>,
+        S: Inherit<Q>,
     {
         match self.make() {
             Ok(store) => store.seed(key, when, at_ns, units),
@@ -181,15 +201,21 @@ impl<P: Plan> LateStore<P> {
 }
 
 #[inline]
-fn apply(store: &impl Store<str>, key: &str, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+fn apply<Q: ?Sized>(
+    store: &impl Store<Q>,
+    key: &Q,
+    operation: Operation,
+    at: CheckTime,
+    cost: u64,
+) -> Decision {
     let key = store.prepare(key);
     store.prefetch(key);
     store.apply(key, operation, at, cost)
 }
 
-impl<P: Plan> fmt::Debug for LateStore<P> {
+impl<P: fmt::Debug, S: fmt::Debug, H> fmt::Debug for LateStore<P, S, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.get() {
+        match self.store.get() {
             Some(store) => store.fmt(f),
             None => self.plan.fmt(f),
         }
@@ -198,12 +224,10 @@ impl<P: Plan> fmt::Debug for LateStore<P> {
 
 /// One state for all keys.
 #[derive(Clone, Debug)]
-pub(crate) struct DirectPlan<A>(pub(super) A);
+pub(super) struct DirectPlan<A>(pub(super) A);
 
-impl<A: Algorithm> Plan for DirectPlan<A> {
-    type Store = Direct<A>;
-
-    fn make(&self, _hasher: &Hasher) -> Result<Direct<A>, QuotaError> {
+impl<A: Algorithm, H> Plan<Direct<A>, H> for DirectPlan<A> {
+    fn make(&self, _hasher: &H) -> Result<Direct<A>, QuotaError> {
         Ok(Direct::new(self.0.clone()))
     }
 
@@ -222,15 +246,18 @@ impl<A: Algorithm> Plan for DirectPlan<A> {
 
 /// One state for each key.
 #[derive(Clone, Debug)]
-pub(crate) struct KeyedPlan<A> {
+pub(super) struct KeyedPlan<A> {
     pub(super) algorithm: A,
     pub(super) layout: KeyedLayout,
 }
 
-impl<A: Algorithm> Plan for KeyedPlan<A> {
-    type Store = Keyed<String, A, Hasher>;
-
-    fn make(&self, hasher: &Hasher) -> Result<Self::Store, QuotaError> {
+impl<A, K, H> Plan<Keyed<K, A, H>, H> for KeyedPlan<A>
+where
+    A: Algorithm,
+    K: Hash + Eq + Send + Sync + 'static,
+    H: BuildHasher + Clone,
+{
+    fn make(&self, hasher: &H) -> Result<Keyed<K, A, H>, QuotaError> {
         Ok(Keyed::new(self.algorithm.clone(), hasher.clone(), self.layout))
     }
 
@@ -247,10 +274,8 @@ impl<A: Algorithm> Plan for KeyedPlan<A> {
     }
 }
 
-impl<A: CompactAlgorithm> Plan for CompactPlan<A> {
-    type Store = Compact<A, Hasher>;
-
-    fn make(&self, hasher: &Hasher) -> Result<Self::Store, QuotaError> {
+impl<A: CompactAlgorithm, H: BuildHasher + Clone> Plan<Compact<A, H>, H> for CompactPlan<A> {
+    fn make(&self, hasher: &H) -> Result<Compact<A, H>, QuotaError> {
         Compact::new(self.clone(), hasher.clone())
     }
 
@@ -271,10 +296,8 @@ impl<A: CompactAlgorithm> Plan for CompactPlan<A> {
     }
 }
 
-impl<A: WindowAlgorithm> Plan for SketchPlan<A> {
-    type Store = Sketch<A, Hasher>;
-
-    fn make(&self, hasher: &Hasher) -> Result<Self::Store, QuotaError> {
+impl<A: WindowAlgorithm, H: BuildHasher + Clone> Plan<Sketch<A, H>, H> for SketchPlan<A> {
+    fn make(&self, hasher: &H) -> Result<Sketch<A, H>, QuotaError> {
         Sketch::new(self.clone(), hasher.clone())
     }
 
@@ -310,7 +333,9 @@ mod tests {
     /// More bytes than any process can have.
     const HUGE: Capacity = Capacity::memory(usize::MAX);
 
-    fn without_memory<P: Plan>(plan: P) {
+    type Hasher = ahash::RandomState;
+
+    fn without_memory<P: Plan<S, Hasher>, S: Store<str> + fmt::Debug>(plan: P) {
         let hasher = Hasher::with_seeds(1, 2, 3, 4);
         let late = LateStore { plan, store: Lazy::default(), hasher: hasher.clone() };
         assert!(late.peek("x", AT, 1).is_allowed());
@@ -322,14 +347,15 @@ mod tests {
         }
         assert!(late.apply("x", Operation::Check, AT, 11).is_never());
         assert!(late.get().is_none());
-        assert!(LateStore::new(late.plan, &hasher).is_err(), "a load creates a large store at once");
+        let again = LateStore::<P, S, Hasher>::new(late.plan, &hasher);
+        assert!(again.is_err(), "a load creates a large store at once");
     }
 
     #[test]
     fn charge_without_memory_is_denied() {
         let quota = Quota::per_minute(10);
         let layout = CompactLayout { capacity: HUGE, ..CompactLayout::default() };
-        without_memory(CompactPlan::new(Gcra::new(quota), layout).unwrap());
-        without_memory(SketchPlan::new(FixedWindow::new(quota), HUGE).unwrap());
+        without_memory::<_, Compact<_, _>>(CompactPlan::new(Gcra::new(quota), layout).unwrap());
+        without_memory::<_, Sketch<_, _>>(SketchPlan::new(FixedWindow::new(quota), HUGE).unwrap());
     }
 }

@@ -1,0 +1,89 @@
+//! Limiters whose algorithm and store are chosen at run time.
+
+use std::hash::{BuildHasher, Hash};
+
+use super::{Builder, RateLimiter};
+use crate::algorithm::Limit;
+use crate::base::clock::{Clock, QuantaClock, Timestamp};
+use crate::base::quota::QuotaError;
+use crate::store::{Adjustable, AnyStore, Carry};
+
+/// A limiter whose algorithm and store were chosen at run time, and whose limit can change.
+///
+/// Created by [`RateLimiter::any`]. It has the methods of every limiter with keys, and
+/// [`set_limit`](RateLimiter::set_limit).
+pub type AnyLimiter<K = String, C = QuantaClock, H = ahash::RandomState> =
+    RateLimiter<Adjustable<AnyStore<K, H>>, C>;
+
+impl RateLimiter {
+    /// Returns a builder for a limiter whose algorithm is chosen at run time, such as by a line of a file. Its method
+    /// [`build`](Builder::build) takes the kind of store.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{AnyLimiter, Carry, Limit, RateLimiter, StoreKind};
+    ///
+    /// let limit: Limit = "sliding-log 3/10s".parse()?;
+    /// let limiter: AnyLimiter = RateLimiter::any(limit).build(StoreKind::Keyed)?;
+    /// assert_eq!(limiter.check_n("alice", 2).remaining(), 1);
+    ///
+    /// limiter.set_limit("fixed-window 30/min".parse()?, Carry::Used)?;
+    /// assert_eq!(limiter.peek("alice").remaining(), 28);
+    /// assert_eq!(limiter.limit().to_string(), "fixed-window 30/min");
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn any(limit: impl Into<Limit>) -> Builder<Limit> {
+        Builder::new(limit.into(), ahash::RandomState::new())
+    }
+}
+
+impl<K, C, H> RateLimiter<Adjustable<AnyStore<K, H>>, C>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    C: Clock,
+    H: BuildHasher + Clone,
+{
+    /// Returns the limit that is in force.
+    #[must_use]
+    pub fn limit(&self) -> Limit {
+        self.store.read(AnyStore::limit)
+    }
+
+    /// Sets another limit, from the next request on, and [carries over](Carry) the debts of keys. The algorithm may
+    /// change too. The kind and the size of the store stay the same.
+    ///
+    /// See [`set_quota`](RateLimiter::set_quota) for the consistency and the memory of a change. A sketch cannot list its
+    /// keys. If its algorithm and window stay the same, it keeps its counts, which is [`Carry::Used`], unless `carry` is
+    /// [`Carry::Reset`]. Otherwise it starts empty.
+    ///
+    /// # Errors
+    /// Returns an error if the store does not support the limit. Also returns an error if the limiter already keeps the
+    /// states of 64 changes that are not paid yet. An error changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{AnyLimiter, Carry, Limit, Quota, RateLimiter, SlidingLog, StoreKind};
+    ///
+    /// let limiter: AnyLimiter = RateLimiter::any(Quota::per_minute(100)).build(StoreKind::Compact)?;
+    /// let error = limiter.set_limit(SlidingLog::new(Quota::per_minute(100)).into(), Carry::Used).unwrap_err();
+    /// assert!(error.to_string().contains("use a keyed store"));
+    /// assert_eq!(limiter.limit(), Limit::gcra(Quota::per_minute(100)));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn set_limit(&self, limit: Limit, carry: Carry) -> Result<(), QuotaError> {
+        self.change_limit(limit, carry, None)
+    }
+
+    /// [`RateLimiter::set_limit`] as of the time `now`, or as of the latest charge if that is later.
+    ///
+    /// # Errors
+    /// The same as [`RateLimiter::set_limit`].
+    pub fn set_limit_at(&self, limit: Limit, carry: Carry, now: Timestamp) -> Result<(), QuotaError> {
+        self.change_limit(limit, carry, Some(now))
+    }
+
+    fn change_limit(&self, limit: Limit, carry: Carry, given: Option<Timestamp>) -> Result<(), QuotaError> {
+        let keeps = carry != Carry::Reset;
+        self.store.replace(|store| store.with_limit(limit, keeps), carry, || self.time(given))
+    }
+}

@@ -1,0 +1,661 @@
+//! A store whose kind and algorithm are chosen at run time.
+//!
+//! Algorithms with equal decisions share one implementation: a greedy token bucket, and a leaky bucket as a meter, are
+//! GCRA. This leaves 23 pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
+//! pair without a call through a pointer. The first charge creates the store: see [`late`].
+
+mod late;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+use self::late::{DirectPlan, KeyedPlan, LateStore, Plan};
+use crate::algorithm::compact::CompactState;
+use crate::algorithm::{
+    CompactAlgorithm, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing, SlidingLog,
+    SlidingWindow, SubWindow, TokenBucket,
+};
+use crate::base::check_time::CheckTime;
+use crate::base::decision::Decision;
+use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::store::compact::{CompactLayout, CompactPlan};
+use crate::store::keyed::KeyedLayout;
+use crate::store::op::{
+    CarriedOver, CarryOver, Debts, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
+};
+use crate::store::sketch::SketchPlan;
+use crate::store::{
+    Capacity, Compact, Direct, Gauges, Keyed, Lookup, Overflow, Saturation, Sketch, WhenFull,
+};
+
+/// The stores, as a choice at run time: see [`RateLimiter::any`](crate::RateLimiter::any).
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum StoreKind {
+    /// One state for all keys, as in [`Direct`](crate::Direct).
+    Direct,
+    /// A fingerprint of each key, in fixed memory: [`Compact`]. It supports GCRA, greedy token buckets, both leaky
+    /// buckets, aligned fixed windows, sliding windows, and spacings above zero.
+    Compact,
+    /// One state for each key, stored with the key: [`Keyed`]. It supports every algorithm.
+    Keyed,
+    /// Counters that keys share, in constant memory: [`Sketch`](crate::Sketch). It supports aligned fixed windows and
+    /// sliding windows.
+    Sketch,
+}
+
+/// A store and its size. Each kind of store uses the settings that it has.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct AnyLayout {
+    pub(crate) kind: StoreKind,
+    pub(crate) capacity: Option<Capacity>,
+    /// The maximum number of keys.
+    pub(crate) cap: Option<(usize, WhenFull)>,
+    pub(crate) overflow: Option<Overflow>,
+    pub(crate) overdraft: u64,
+}
+
+impl AnyLayout {
+    pub(crate) const fn new(kind: StoreKind) -> Self {
+        Self { kind, capacity: None, cap: None, overflow: None, overdraft: 0 }
+    }
+
+    fn compact<A: CompactAlgorithm>(&self, algorithm: A) -> Result<CompactPlan<A>, QuotaError> {
+        let &Self { overflow, overdraft, .. } = self;
+        let mut capacity = self.capacity.unwrap_or_default();
+        // The same number of slots as a store that spills, so that debts carry over slot by slot.
+        if !<A::CompactState as CompactState>::DOMINATES && overflow.is_none() {
+            capacity = capacity.without_sketch();
+        }
+        CompactPlan::new(algorithm, CompactLayout { capacity, overflow, tiers: Vec::new(), overdraft })
+    }
+
+    fn keyed(&self) -> KeyedLayout {
+        KeyedLayout { capacity: self.capacity.map_or(0, |capacity| capacity.keys()), cap: self.cap }
+    }
+}
+
+/// A store whose kind and algorithm are chosen at run time. The store of [`AnyLimiter`](crate::AnyLimiter).
+///
+/// A key of type `K` can have any form that [`Lookup`] allows, as in a [`Keyed`] store. The first charge creates the
+/// states. If there is not enough memory for them, each charge is denied for a second. A store of more than 16 MiB is
+/// created with its limiter.
+///
+/// # Complexity
+/// That of the chosen store, and one jump.
+pub struct AnyStore<K = String, H = ahash::RandomState> {
+    pair: Pair<K, H>,
+    limit: Limit,
+    layout: AnyLayout,
+}
+
+type DirectOf<A, H> = LateStore<DirectPlan<A>, Direct<A>, H>;
+type KeyedOf<K, A, H> = LateStore<KeyedPlan<A>, Keyed<K, A, H>, H>;
+type CompactOf<A, H> = LateStore<CompactPlan<A>, Compact<A, H>, H>;
+type SketchOf<A, H> = LateStore<SketchPlan<A>, Sketch<A, H>, H>;
+
+/// A store with its algorithm.
+// The tag has a byte of its own. Otherwise it is hidden in a field of the stores, and each check takes four instructions
+// more to read it.
+#[repr(u8)]
+enum Pair<K, H> {
+    DirectFixed(DirectOf<FixedWindow, H>),
+    DirectGcra(DirectOf<Gcra, H>),
+    DirectSliding(DirectOf<SlidingWindow, H>),
+    DirectSub(DirectOf<SubWindow, H>),
+    DirectLog(DirectOf<SlidingLog, H>),
+    DirectBucket(DirectOf<TokenBucket, H>),
+    DirectQueue(DirectOf<LeakyBucketQueue, H>),
+    DirectSpacing(DirectOf<MinimumSpacing, H>),
+    KeyedFixed(KeyedOf<K, FixedWindow, H>),
+    KeyedGcra(KeyedOf<K, Gcra, H>),
+    KeyedSliding(KeyedOf<K, SlidingWindow, H>),
+    KeyedSub(KeyedOf<K, SubWindow, H>),
+    KeyedLog(KeyedOf<K, SlidingLog, H>),
+    KeyedBucket(KeyedOf<K, TokenBucket, H>),
+    KeyedQueue(KeyedOf<K, LeakyBucketQueue, H>),
+    KeyedSpacing(KeyedOf<K, MinimumSpacing, H>),
+    CompactFixed(CompactOf<FixedWindow, H>),
+    CompactGcra(CompactOf<Gcra, H>),
+    CompactSliding(CompactOf<SlidingWindow, H>),
+    CompactQueue(CompactOf<LeakyBucketQueue, H>),
+    CompactSpacing(CompactOf<MinimumSpacing, H>),
+    SketchFixed(SketchOf<FixedWindow, H>),
+    SketchSliding(SketchOf<SlidingWindow, H>),
+}
+
+/// Runs code for the store, by its kind.
+macro_rules! by_kind {
+    ($pair:expr, $store:ident => $direct:expr, $keyed:expr, $compact:expr, $sketch:expr $(,)?) => {
+        by_kind!(@$pair, $store;
+            [DirectFixed, DirectGcra, DirectSliding, DirectSub, DirectLog, DirectBucket, DirectQueue, DirectSpacing] $direct;
+            [KeyedFixed, KeyedGcra, KeyedSliding, KeyedSub, KeyedLog, KeyedBucket, KeyedQueue, KeyedSpacing] $keyed;
+            [CompactFixed, CompactGcra, CompactSliding, CompactQueue, CompactSpacing] $compact;
+            [SketchFixed, SketchSliding] $sketch;
+        )
+    };
+    (@$pair:expr, $store:ident; $([$($variant:ident),+] $what:expr;)+) => {
+        match $pair {
+            $($(Pair::$variant($store) => {
+                // Some kinds do not use the store.
+                let _ = $store;
+                $what
+            })+)+
+        }
+    };
+}
+
+/// Runs the same code for all kinds.
+macro_rules! each {
+    ($pair:expr, $store:ident => $what:expr) => {
+        by_kind!($pair, $store => $what, $what, $what, $what)
+    };
+}
+
+/// Runs the same code for stores that can carry over usage, and `$else` for sketches.
+macro_rules! migrating {
+    ($pair:expr, $store:ident => $what:expr, $else:expr) => {
+        by_kind!($pair, $store => $what, $what, $what, $else)
+    };
+}
+
+/// Runs code for a store and the store that replaces it, if both are compact.
+macro_rules! both_compact {
+    ($from:expr, $into:expr, |$last:ident, $next:ident| $what:expr, $else:expr) => {
+        by_kind!($from, $last => $else, $else, by_kind!($into, $next => $else, $else, $what, $else), $else)
+    };
+}
+
+impl<K, H> Pair<K, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    H: BuildHasher + Clone,
+{
+    /// Plans a store. This is the one place that turns a limit into its algorithm.
+    fn new(layout: &AnyLayout, limit: &Limit, hasher: &H) -> Result<Self, QuotaError> {
+        macro_rules! planned {
+            ($algorithm:expr, [$direct:ident, $keyed:ident] $(, $compact:ident)? $(; $sketch:ident)?) => {{
+                let algorithm = $algorithm;
+                match layout.kind {
+                    StoreKind::Direct => Self::$direct(LateStore::new(DirectPlan(algorithm), hasher)?),
+                    StoreKind::Keyed => {
+                        Self::$keyed(LateStore::new(KeyedPlan { algorithm, layout: layout.keyed() }, hasher)?)
+                    }
+                    $(StoreKind::Compact => Self::$compact(LateStore::new(layout.compact(algorithm)?, hasher)?),)?
+                    $(StoreKind::Sketch => {
+                        let capacity = layout.capacity.unwrap_or_default();
+                        Self::$sketch(LateStore::new(SketchPlan::new(algorithm, capacity)?, hasher)?)
+                    })?
+                    #[allow(unreachable_patterns, reason = "some algorithms fit into every store")]
+                    _ => return Err(unsupported(layout.kind, limit)),
+                }
+            }};
+        }
+        let quota = limit.quota();
+        Ok(match limit.canonical().kind() {
+            LimitKind::Gcra | LimitKind::TokenBucket | LimitKind::LeakyBucketMeter => {
+                planned!(Gcra::new(quota), [DirectGcra, KeyedGcra], CompactGcra)
+            }
+            LimitKind::LeakyBucketQueue => {
+                planned!(LeakyBucketQueue::new(quota), [DirectQueue, KeyedQueue], CompactQueue)
+            }
+            LimitKind::IntervalBucket => {
+                planned!(TokenBucket::try_interval(quota)?, [DirectBucket, KeyedBucket])
+            }
+            LimitKind::AlignedBucket { at, adaptive: false } => {
+                planned!(TokenBucket::try_aligned(quota, at)?, [DirectBucket, KeyedBucket])
+            }
+            LimitKind::AlignedBucket { at, adaptive: true } => {
+                planned!(TokenBucket::try_aligned_adaptive(quota, at)?, [DirectBucket, KeyedBucket])
+            }
+            LimitKind::FixedWindow => {
+                planned!(FixedWindow::try_new(quota)?, [DirectFixed, KeyedFixed], CompactFixed; SketchFixed)
+            }
+            LimitKind::FirstUseWindow => {
+                planned!(FixedWindow::try_from_first_use(quota)?, [DirectFixed, KeyedFixed])
+            }
+            LimitKind::SlidingWindow { strict } => {
+                let window = SlidingWindow::try_new(quota)?;
+                let window = if strict { window.strict() } else { window };
+                planned!(window, [DirectSliding, KeyedSliding], CompactSliding; SketchSliding)
+            }
+            LimitKind::SubWindow { parts, strict } => {
+                let window = SubWindow::try_new(quota, parts)?;
+                let window = if strict { window.strict() } else { window };
+                planned!(window, [DirectSub, KeyedSub])
+            }
+            LimitKind::SlidingLog => planned!(SlidingLog::try_new(quota)?, [DirectLog, KeyedLog]),
+            LimitKind::MinimumSpacing { spacing } => {
+                planned!(MinimumSpacing::new(spacing), [DirectSpacing, KeyedSpacing], CompactSpacing)
+            }
+        })
+    }
+
+    /// Returns a sketch that shares the counts of this one under another limit. `None` if this is not a sketch, or if
+    /// its windows differ. Creates the sketch, because both have the same tables.
+    fn with_limit_of(&self, limit: &Limit) -> Option<Self> {
+        macro_rules! sharing {
+            ($late:expr, $window:expr) => {{
+                let sketch = $late.make().ok()?.with_limit_of(&$window)?;
+                LateStore::of(sketch.plan().clone(), sketch, &$late.hasher)
+            }};
+        }
+        let quota = limit.quota();
+        Some(match (self, limit.canonical().kind()) {
+            (Self::SketchFixed(late), LimitKind::FixedWindow) => {
+                Self::SketchFixed(sharing!(late, FixedWindow::try_new(quota).ok()?))
+            }
+            (Self::SketchSliding(late), LimitKind::SlidingWindow { strict }) => {
+                let window = SlidingWindow::try_new(quota).ok()?;
+                Self::SketchSliding(sharing!(late, if strict { window.strict() } else { window }))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The error for a limit that a kind of store does not support.
+fn unsupported(kind: StoreKind, limit: &Limit) -> QuotaError {
+    let (algorithm, store) =
+        (limit.kind().name(), if kind == StoreKind::Sketch { "sketch" } else { "compact" });
+    Reason::Unsupported { algorithm, store }.into()
+}
+
+impl<K, H> AnyStore<K, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    H: BuildHasher + Clone,
+{
+    /// Plans a store.
+    ///
+    /// # Errors
+    /// Returns an error if the store does not support the limit, or if it is large and there is not enough memory.
+    pub(crate) fn new(layout: AnyLayout, limit: Limit, hasher: &H) -> Result<Self, QuotaError> {
+        Ok(Self { pair: Pair::new(&layout, &limit, hasher)?, limit, layout })
+    }
+
+    /// Returns a store of the same kind and size with another limit. A sketch keeps its counts if its windows stay the
+    /// same and `keeps` is `true`; other stores are empty.
+    pub(crate) fn with_limit(&self, limit: Limit, keeps: bool) -> Result<Self, QuotaError> {
+        if keeps && let Some(same) = self.with_limit_of(&limit) {
+            return Ok(same);
+        }
+        let next = Self::new(self.layout, limit, each!(&self.pair, store => &store.hasher))?;
+        both_compact!(
+            &self.pair,
+            &next.pair,
+            |last, next| if let Some(last) = last.get() {
+                next.make()?.take_over_times(last);
+            },
+            ()
+        );
+        Ok(next)
+    }
+
+    /// Returns a sketch that shares the counts of this one under another limit. `None` if this is not a sketch, or if
+    /// its windows differ.
+    pub(crate) fn with_limit_of(&self, limit: &Limit) -> Option<Self> {
+        Some(Self { pair: self.pair.with_limit_of(limit)?, limit: *limit, layout: self.layout })
+    }
+
+    pub(crate) const fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    /// [`Operation::Check`].
+    #[inline]
+    pub(crate) fn check<Q: Lookup<K> + ?Sized>(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
+        each!(&self.pair, store => check(store, key, at, cost))
+    }
+
+    /// Whether the store exists. Until then, nothing was charged.
+    fn is_made(&self) -> bool {
+        each!(&self.pair, store => store.get().is_some())
+    }
+
+    /// Whether usage can be carried over from this store and into it.
+    pub(crate) const fn migrates(&self) -> bool {
+        !matches!(self.layout.kind, StoreKind::Sketch)
+    }
+
+    /// Returns the number of keys with a state, if the store knows it. A store that does not exist yet is empty.
+    pub(crate) fn keys(&self, now_ns: u64) -> Option<usize> {
+        by_kind!(&self.pair, late =>
+            None,
+            Some(late.get().map_or(0, Keyed::len)),
+            Some(late.get().map_or(0, |store| store.live_slots(CheckTime::from_ns(now_ns)))),
+            None,
+        )
+    }
+
+    /// Returns the figures of a compact store.
+    pub(crate) fn gauges(&self) -> Option<Gauges> {
+        by_kind!(&self.pair, late =>
+            None,
+            None,
+            Some(late.get().map_or_else(|| late.plan.gauges(), Compact::gauges)),
+            None,
+        )
+    }
+
+    /// Returns how full a sketch is.
+    pub(crate) fn saturation(&self, now_ns: u64) -> Option<Saturation> {
+        by_kind!(&self.pair, late =>
+            None,
+            None,
+            None,
+            Some(late.get().map(|store| store.saturation(now_ns)).unwrap_or_default()),
+        )
+    }
+}
+
+/// One function for each pair. A single function would save the registers that the largest pair needs.
+#[inline(never)]
+fn check<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
+    store: &LateStore<P, S, H>,
+    key: &Q,
+    at: CheckTime,
+    cost: u64,
+) -> Decision {
+    store.apply(key, Operation::Check, at, cost)
+}
+
+#[inline(never)]
+fn peek<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
+    store: &LateStore<P, S, H>,
+    key: &Q,
+    at: CheckTime,
+    cost: u64,
+) -> Decision {
+    store.peek(key, at, cost)
+}
+
+impl<K, H> ManyKeys for AnyStore<K, H> {}
+
+impl<K, H, Q> Store<Q> for AnyStore<K, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    H: BuildHasher + Clone,
+    Q: Lookup<K> + ?Sized,
+{
+    type Prepared<'k>
+        = &'k Q
+    where
+        Q: 'k;
+
+    // Each call knows its pair.
+    type Ticket<'s>
+        = Decision
+    where
+        Self: 's;
+
+    fn prepare<'k>(&self, key: &'k Q) -> &'k Q {
+        key
+    }
+
+    fn apply(&self, key: &Q, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+        each!(&self.pair, store => store.apply(key, operation, at, cost))
+    }
+
+    fn peek(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
+        each!(&self.pair, store => peek(store, key, at, cost))
+    }
+
+    fn decide(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
+        self.peek(key, at, cost)
+    }
+
+    fn refund(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64 {
+        each!(&self.pair, store => store.refund(key, at, charge, units))
+    }
+
+    fn can_refund(&self) -> bool {
+        each!(&self.pair, store => store.can_refund())
+    }
+}
+
+impl<K, H> Migrate for AnyStore<K, H>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    H: BuildHasher + Clone,
+{
+    fn debts(&self) -> &dyn Debts {
+        each!(&self.pair, store => store.debts())
+    }
+
+    fn is_known(&self) -> bool {
+        migrating!(&self.pair, store => store.is_known(), true)
+    }
+
+    fn newest_ns(&self) -> u64 {
+        migrating!(&self.pair, store => store.newest_ns(), u64::MAX)
+    }
+
+    fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
+        if !self.is_made() {
+            return CarriedOver::All;
+        }
+        by_kind!(&self.pair, late =>
+            {
+                let peek = |at| late.peek(&(), at, 0);
+                let (as_of_ns, owed) = carry.debt(peek(CheckTime::from_ns(carry.at_ns)), peek);
+                if owed == 0 || !late.knew(&()) {
+                    return CarriedOver::All;
+                }
+                let seed = |into: &dyn Fn(&()) -> Option<Decision>| into(&()).is_none().into();
+                by_kind!(&into.pair, into =>
+                    seed(&|key| into.seed(key, carry.when, as_of_ns, owed)),
+                    CarriedOver::NotAll, CarriedOver::NotAll, CarriedOver::NotAll
+                )
+            },
+            {
+                let mut all = true;
+                if let Some(store) = late.get() {
+                    store.for_each(carry.at_ns, |key, before| {
+                        let (as_of_ns, owed) = carry.debt(before, |at| late.peek(key, at, 0));
+                        all &= owed == 0 || into.seed(key, carry.when, as_of_ns, owed).is_none();
+                    });
+                }
+                all.into()
+            },
+            by_kind!(&into.pair, into =>
+                CarriedOver::NotAll, CarriedOver::NotAll, carry_slots(late, into, carry), CarriedOver::NotAll
+            ),
+            CarriedOver::NotAll,
+        )
+    }
+}
+
+fn carry_slots<A: CompactAlgorithm, B: CompactAlgorithm, H: BuildHasher + Clone>(
+    from: &CompactOf<A, H>,
+    into: &CompactOf<B, H>,
+    carry: CarryOver<'_>,
+) -> CarriedOver {
+    match (from.get(), into.make()) {
+        (Some(from), Ok(into)) => from.carry_into(into, carry),
+        _ => CarriedOver::NotAll,
+    }
+}
+
+impl<K, H> Rebuild for AnyStore<K, H>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    H: BuildHasher + Clone,
+{
+    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        self.with_limit(self.limit.with_quota(*quota)?, true)
+    }
+}
+
+impl<K, H, Q> Inherit<Q> for AnyStore<K, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    H: BuildHasher + Clone,
+    Q: Lookup<K> + ?Sized,
+{
+    /// A sketch cannot take over usage.
+    fn holds(&self, key: &Q) -> bool {
+        migrating!(&self.pair, store => store.holds(key), true)
+    }
+
+    fn knew(&self, key: &Q) -> bool {
+        migrating!(&self.pair, store => store.knew(key), false)
+    }
+
+    fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
+        migrating!(&self.pair, store => store.seed(key, when, at_ns, units), None)
+    }
+}
+
+impl<K, H> fmt::Debug for AnyStore<K, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        each!(&self.pair, store => fmt::Debug::fmt(store, f))
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    type Hasher = ahash::RandomState;
+
+    /// Limits with every algorithm and variant.
+    const LIMITS: [&str; 14] = [
+        "10/min burst 5",
+        "token-bucket 10/min burst 5",
+        "token-bucket(interval) 10/min burst 5",
+        "token-bucket(aligned, at 7s) 10/min burst 5",
+        "token-bucket(aligned, adaptive) 10/min burst 5",
+        "leaky-bucket 10/min burst 5",
+        "leaky-bucket(queue) 10/min burst 5",
+        "fixed-window 10/min",
+        "fixed-window(first-use) 10/min",
+        "sliding-window 10/min",
+        "sliding-window(strict) 10/min",
+        "sub-window(6) 10/min",
+        "sliding-log 10/min",
+        "minimum-spacing 6s",
+    ];
+
+    /// All pairs of store and limit that fit.
+    fn pairs() -> impl Iterator<Item = (AnyLayout, Limit)> {
+        let capacity = Some(Capacity::memory(64 << 10));
+        let small = Some((2, WhenFull::Forget));
+        let layouts = [
+            AnyLayout::new(StoreKind::Direct),
+            AnyLayout::new(StoreKind::Keyed),
+            AnyLayout { cap: small, ..AnyLayout::new(StoreKind::Keyed) },
+            AnyLayout { capacity, ..AnyLayout::new(StoreKind::Compact) },
+            AnyLayout { capacity, ..AnyLayout::new(StoreKind::Sketch) },
+        ];
+        let all = layouts
+            .into_iter()
+            .flat_map(|layout| LIMITS.map(|limit| (layout, limit.parse::<Limit>().unwrap())));
+        all.filter(|(layout, limit)| fits(layout.kind, limit.kind()))
+    }
+
+    fn fits(store: StoreKind, kind: LimitKind) -> bool {
+        match store {
+            StoreKind::Direct | StoreKind::Keyed => true,
+            StoreKind::Compact => kind.is_compact(),
+            StoreKind::Sketch => kind.is_sketched(),
+        }
+    }
+
+    fn new(layout: AnyLayout, limit: Limit) -> Result<AnyStore, QuotaError> {
+        AnyStore::new(layout, limit, &Hasher::with_seeds(1, 2, 3, 4))
+    }
+
+    #[test]
+    fn store_supports_the_limits_that_it_names() {
+        for kind in [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact, StoreKind::Sketch] {
+            for limit in LIMITS.map(|text| text.parse::<Limit>().unwrap()) {
+                let made = new(AnyLayout::new(kind), limit);
+                assert_eq!(made.is_ok(), fits(kind, limit.kind()), "{kind:?} {limit}");
+                if let Err(error) = made {
+                    assert!(error.to_string().contains("; use "), "{error}");
+                }
+            }
+        }
+    }
+
+    /// Each pair decides like the limiter of its algorithm.
+    #[test]
+    fn pair_decides_like_its_algorithm() {
+        for (layout, limit) in pairs() {
+            let (any, keyed) =
+                (new(layout, limit).unwrap(), new(AnyLayout::new(StoreKind::Keyed), limit).unwrap());
+            for step in 0..60 {
+                let at = CheckTime::from_ns((1_700_000_000 + step * step) * SECOND);
+                let (left, right) = (any.check("x", at, step % 3), keyed.check("x", at, step % 3));
+                assert_eq!(left.outcome(), right.outcome(), "{layout:?} {limit} {step}");
+            }
+        }
+    }
+
+    /// A change of the limit keeps used units, whatever the algorithms.
+    #[test]
+    fn change_of_algorithm_carries_usage_over() {
+        let at = CheckTime::from_ns(1_700_000_000 * SECOND);
+        for (layout, from) in pairs() {
+            let others = pairs().filter(|(other, _)| *other == layout).map(|(_, into)| into);
+            for into in others {
+                let store = crate::store::Adjustable::new(new(layout, from).unwrap());
+                assert!(Store::<str>::apply(&store, "x", Operation::Check, at, 1).is_allowed());
+                store.replace(|last| last.with_limit(into, true), crate::store::Carry::Used, || at).unwrap();
+                let left = Store::<str>::peek(&store, "x", at, 0).remaining();
+                let (most, is_adaptive) = match into.kind() {
+                    LimitKind::MinimumSpacing { .. } => (1, false),
+                    LimitKind::AlignedBucket { adaptive, .. } => (into.most(), adaptive),
+                    _ => (into.most(), false),
+                };
+                // A sketch with other windows starts empty.
+                let is_fresh = layout.kind == StoreKind::Sketch
+                    && std::mem::discriminant(&from.kind()) != std::mem::discriminant(&into.kind());
+                let expected = most - u64::from(!is_fresh);
+                assert!(
+                    left == expected || (is_adaptive && left < most),
+                    "{layout:?} {from} to {into}: {left}"
+                );
+            }
+        }
+    }
+
+    /// A store that does not exist yet answers like a store that holds nothing.
+    #[test]
+    fn planned_store_answers_like_an_empty_one() {
+        let mut count = 0;
+        for (layout, limit) in pairs() {
+            let (planned, made) = (new(layout, limit).unwrap(), new(layout, limit).unwrap());
+            assert!(each!(&made.pair, store => store.make().is_ok()));
+            count += 1;
+            for at_ns in [0, 1, 59 * SECOND, 60 * SECOND, 1_700_000_000 * SECOND + 7, u64::MAX / 2, u64::MAX]
+            {
+                let at = CheckTime::from_ns(at_ns);
+                for cost in [0, 1, 5, 6, 10, 11, u64::MAX] {
+                    let name = format!("{layout:?} {limit} at {at_ns}, cost {cost}");
+                    assert_eq!(planned.peek("x", at, cost), made.peek("x", at, cost), "{name}");
+                }
+                let readings = |store: &AnyStore| {
+                    format!("{:?} {:?} {:?}", store.keys(at_ns), store.gauges(), store.saturation(at_ns))
+                };
+                assert_eq!(readings(&planned), readings(&made), "{layout:?} {limit}");
+            }
+            assert_eq!(Store::<str>::can_refund(&planned), Store::<str>::can_refund(&made));
+            assert_eq!(planned.debts().burst(), made.debts().burst());
+            assert!(
+                !planned.is_made()
+                    && !planned.knew("x")
+                    && planned.carry_all(&made, nothing()) == CarriedOver::All
+            );
+            assert!(planned.check("x", CheckTime::from_ns(SECOND), 1).is_allowed() && planned.is_made());
+        }
+        assert_eq!(count, 14 * 3 + 8 + 3);
+    }
+
+    fn nothing() -> CarryOver<'static> {
+        CarryOver { when: CheckTime::from_ns(0), at_ns: 0, owed: &|_| (0, 0) }
+    }
+}
