@@ -5,7 +5,6 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::base::clock::Timestamp;
-use crate::base::quota::Quota;
 
 /// The outcome of a check: allowed, denied for now, or never possible.
 ///
@@ -114,29 +113,6 @@ pub(crate) enum Facts {
     /// Figures that are already computed. If the request was not denied, `retry_ns` is the time until one unit fits, or
     /// 0 if a unit fits now.
     Plain { remaining: u64, retry_ns: u64, reset_ns: u64, delay_ns: u64 },
-}
-
-/// A rate of `units` per `ns` nanoseconds. `ns` may be rounded up, by less than `rounded_ns`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct SustainedRate {
-    pub(crate) units: u64,
-    pub(crate) ns: u128,
-    pub(crate) rounded_ns: u128,
-}
-
-impl SustainedRate {
-    /// Returns whether the rate is the quota's rate, apart from rounding.
-    fn is_of(&self, quota: &Quota) -> bool {
-        let limit = u128::from(quota.limit());
-        let asked = u128::from(quota.period_ns()).checked_mul(self.units.into());
-        let (most, least) =
-            (limit.checked_mul(self.ns), limit.checked_mul(self.ns.saturating_sub(self.rounded_ns)));
-        match (asked, least, most) {
-            (Some(asked), Some(least), Some(most)) => (least..=most).contains(&asked),
-            // The products overflow only for rates that no quota can have.
-            _ => true,
-        }
-    }
 }
 
 impl Decision {
@@ -370,7 +346,7 @@ impl Decision {
     }
 
     #[cold]
-    fn retry_ns(&self) -> u64 {
+    pub(crate) fn retry_ns(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, interval, capacity, scale, queued } => {
                 // Denied, so cost <= burst and the difference is at most the capacity.
@@ -402,54 +378,6 @@ impl Decision {
             }
             Facts::Plain { retry_ns, .. } => retry_ns,
         }
-    }
-
-    /// Returns a decision that denies every request, at every later time too.
-    pub(crate) const fn nothing(at_ns: u64) -> Self {
-        let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
-        Self::new(Outcome::Never, 1, 0, at_ns, facts)
-    }
-
-    /// Returns the time until one unit fits, if none fits after this decision. The result is later than that if the
-    /// algorithm has computed the time only for a greater cost.
-    pub(crate) fn until_one_ns(&self) -> u64 {
-        self.for_cost(1).retry_ns()
-    }
-
-    /// Returns the time left in this window or period, if units return only at its end.
-    pub(crate) const fn window_left_ns(&self) -> Option<u64> {
-        match self.facts {
-            Facts::Batch { to_boundary_ns, .. } => Some(to_boundary_ns),
-            _ => None,
-        }
-    }
-
-    /// Returns the sustained rate that was in force, if the algorithm reports a rate and it differs from the quota's
-    /// rate.
-    pub(crate) fn rate_if_different(&self, quota: &Quota) -> Option<SustainedRate> {
-        let rate = match self.facts {
-            Facts::Pace { interval, scale, .. } => {
-                SustainedRate { units: scale.into(), ns: interval.into(), rounded_ns: 1 }
-            }
-            Facts::Ticks { interval, num, den, .. } => {
-                SustainedRate { units: num, ns: u128::from(interval) * u128::from(den), rounded_ns: 0 }
-            }
-            // A boundary returns at most the limit.
-            Facts::Batch { batch, period_ns, .. } => {
-                SustainedRate { units: batch.min(self.limit), ns: period_ns.into(), rounded_ns: 0 }
-            }
-            Facts::Blend { window_ns, .. } => {
-                SustainedRate { units: self.limit, ns: window_ns.into(), rounded_ns: 0 }
-            }
-            // The sliding log, or sub-windows, with a lower limit. The condition excludes a lower burst, and minimum
-            // spacing, which admits one event at a time. The decision does not hold the period, so this uses the
-            // quota's period.
-            Facts::Plain { .. } if self.limit > 1 && self.limit < quota.limit().min(quota.burst_size()) => {
-                SustainedRate { units: self.limit, ns: quota.period_ns().into(), rounded_ns: 0 }
-            }
-            Facts::Plain { .. } => return None,
-        };
-        (rate.units > 0 && !rate.is_of(quota)).then_some(rate)
     }
 
     /// Returns the time until the key's full quota is available again, if the limiter admits nothing in the meantime.

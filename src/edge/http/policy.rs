@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::line::MAX_INTEGER;
 use crate::base::clock::Timestamp;
-use crate::base::decision::{Decision, Outcome};
+use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::Quota;
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
@@ -74,6 +74,50 @@ pub struct Policy<'a> {
     pub(super) partition: Option<&'a [u8]>,
 }
 
+/// A rate of `units` per `ns` nanoseconds. `ns` may be rounded up, by less than `rounded_ns`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct SustainedRate {
+    units: u64,
+    ns: u128,
+    rounded_ns: u128,
+}
+
+impl SustainedRate {
+    /// Returns the rate that was in force, if the algorithm reports a rate and it differs from the quota's rate.
+    fn if_different(decision: &Decision, quota: &Quota) -> Option<Self> {
+        let limit = decision.limit();
+        let (units, ns, rounded_ns) = match *decision.facts() {
+            Facts::Pace { interval, scale, .. } => (scale.into(), interval.into(), 1),
+            Facts::Ticks { interval, num, den, .. } => (num, u128::from(interval) * u128::from(den), 0),
+            // A boundary returns at most the limit.
+            Facts::Batch { batch, period_ns, .. } => (batch.min(limit), period_ns.into(), 0),
+            Facts::Blend { window_ns, .. } => (limit, window_ns.into(), 0),
+            // The sliding log, or sub-windows, with a lower limit. The condition excludes a lower burst, and minimum
+            // spacing, which admits one event at a time. The decision does not hold the period, so this uses the
+            // quota's period.
+            Facts::Plain { .. } if limit > 1 && limit < quota.limit().min(quota.burst_size()) => {
+                (limit, quota.period_ns().into(), 0)
+            }
+            Facts::Plain { .. } => return None,
+        };
+        let rate = Self { units, ns, rounded_ns };
+        (rate.units > 0 && !rate.is_of(quota)).then_some(rate)
+    }
+
+    /// Returns whether the rate is the quota's rate, apart from rounding.
+    fn is_of(&self, quota: &Quota) -> bool {
+        let limit = u128::from(quota.limit());
+        let asked = u128::from(quota.period_ns()).checked_mul(self.units.into());
+        let (most, least) =
+            (limit.checked_mul(self.ns), limit.checked_mul(self.ns.saturating_sub(self.rounded_ns)));
+        match (asked, least, most) {
+            (Some(asked), Some(least), Some(most)) => (least..=most).contains(&asked),
+            // The products overflow only for rates that no quota can have.
+            _ => true,
+        }
+    }
+}
+
 impl<'a> Policy<'a> {
     /// Creates the policy `name` of a limit with this quota, which made `decision`.
     ///
@@ -83,7 +127,7 @@ impl<'a> Policy<'a> {
     /// exception. For these three, pass the quota that is in force.
     #[must_use]
     pub fn new(name: &'a str, quota: &Quota, decision: Decision) -> Self {
-        let (limit, period_ns) = match decision.rate_if_different(quota) {
+        let (limit, period_ns) = match SustainedRate::if_different(&decision, quota) {
             Some(rate) => (rate.units, rate.ns.max(1)),
             None => (quota.limit(), quota.period_ns().into()),
         };
@@ -95,7 +139,8 @@ impl<'a> Policy<'a> {
     /// Its decision is [`Outcome::Never`], so a denial has no retry time.
     #[must_use]
     pub fn blocked(name: &'a str, period: Duration, now: Timestamp) -> Self {
-        Self::blocked_by(name, period, Decision::nothing(now.as_nanos()))
+        let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
+        Self::blocked_by(name, period, Decision::new(Outcome::Never, 1, 0, now.as_nanos(), facts))
     }
 
     /// Same as [`Policy::blocked`], with a given decision. A peek costs nothing and is not denied.
@@ -181,11 +226,15 @@ impl<'a> Policy<'a> {
         if units == 0 {
             let one_ns = match self.quota() {
                 0 => self.sustained_ns(1),
-                _ => self.decision.until_one_ns().into(),
+                // Later than that if the algorithm has computed the time only for a greater cost.
+                _ => self.decision.for_cost(1).retry_ns().into(),
             };
             return (0, one_ns);
         }
-        let ns = self.decision.window_left_ns().map_or_else(|| self.sustained_ns(units), u128::from);
+        let ns = match *self.decision.facts() {
+            Facts::Batch { to_boundary_ns, .. } => to_boundary_ns.into(),
+            _ => self.sustained_ns(units),
+        };
         match (self.decision.outcome(), self.decision.retry_after()) {
             (Outcome::Denied, Some(retry)) if retry.as_nanos() < ns => {
                 let until = retry.as_nanos() * u128::from(self.limit) / self.period_ns;
