@@ -212,11 +212,6 @@
     not(feature = "std"),
     allow(dead_code, unreachable_pub, unused_imports, unused_macros, rustdoc::broken_intra_doc_links)
 )]
-// The core has methods that only the modules in `edge` call.
-#![cfg_attr(
-    all(feature = "std", not(all(feature = "redis", feature = "rules", feature = "tower"))),
-    allow(dead_code, unused_imports)
-)]
 // Public functions must document their errors and panics. Test helpers need not.
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 

@@ -144,26 +144,6 @@ impl Decision {
         Self { charge: Charge::None, ..self }
     }
 
-    /// Returns the decision that charged `units` to a key whose request was denied.
-    pub(crate) const fn as_charge_of(self, units: u64) -> Self {
-        Self { outcome: Outcome::Allowed, charge: Charge::Made, cost: units, ..self }
-    }
-
-    /// Returns this decision after a refund of its charge: the refunded units are available again.
-    pub(crate) fn given_back(self) -> Self {
-        let units = self.charged();
-        let mut facts = self.facts;
-        match &mut facts {
-            Facts::Pace { ahead, interval, .. } | Facts::Ticks { ahead, interval, .. } => {
-                *ahead = ahead.saturating_sub(units.saturating_mul(*interval));
-            }
-            Facts::Batch { used, .. } => *used = used.saturating_sub(units),
-            Facts::Blend { current, .. } => *current = current.saturating_sub(units),
-            Facts::Plain { remaining, .. } => *remaining = remaining.saturating_add(units).min(self.limit),
-        }
-        Self { facts, ..self }.uncharged()
-    }
-
     /// Returns the units that were charged.
     pub(crate) const fn charged(&self) -> u64 {
         match (self.outcome, self.charge) {
@@ -184,52 +164,6 @@ impl Decision {
 
     pub(crate) const fn at_ns(&self) -> u64 {
         self.at_ns
-    }
-
-    /// Returns this decision for a limit that is `spare` units below the store's limit.
-    ///
-    /// If the request is denied, `self` must be the store's decision for the cost plus `spare` units. `next` returns
-    /// the store's decision for one unit plus `spare` units. It is called only if no unit fits under the lower limit,
-    /// because the store's own figures contain only the time at which one unit fits.
-    pub(crate) fn for_lower_limit(
-        self,
-        outcome: Outcome,
-        cost: u64,
-        spare: u64,
-        next: impl FnOnce() -> Self,
-    ) -> Self {
-        let limit = self.limit.saturating_sub(spare);
-        let facts = match self.facts {
-            Facts::Pace { ahead, interval, capacity, scale, queued } => {
-                let capacity = capacity.saturating_sub(interval.saturating_mul(spare));
-                Facts::Pace { ahead, interval, capacity, scale, queued }
-            }
-            Facts::Plain { remaining, mut retry_ns, reset_ns, delay_ns } => {
-                if outcome != Outcome::Denied && spare > 0 && remaining <= spare {
-                    retry_ns = next().retry_ns();
-                }
-                Facts::Plain { remaining: remaining.saturating_sub(spare), retry_ns, reset_ns, delay_ns }
-            }
-            others @ (Facts::Ticks { .. } | Facts::Batch { .. } | Facts::Blend { .. }) => others,
-        };
-        Self { outcome, cost, limit, facts, ..self }
-    }
-
-    /// Returns this decision of a fixed window as if its counter also held the `others` units of another counter.
-    pub(crate) fn with_other_units(self, others: u64) -> Self {
-        let Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } = self.facts else { return self };
-        if others == 0 {
-            return self;
-        }
-        let facts =
-            Facts::Batch { used: used.saturating_add(others), raised, batch, to_boundary_ns, period_ns };
-        let both = Self { facts, ..self };
-        let wanted = if self.charged() > 0 { 0 } else { self.cost };
-        let is_over = self.cost > 0 && both.owed().saturating_add(wanted) > self.limit;
-        match self.outcome {
-            Outcome::Allowed if is_over => Self { outcome: Outcome::Denied, ..both },
-            _ => both,
-        }
     }
 
     /// Returns this outcome with the figures of a decision that charged nothing.
@@ -454,6 +388,75 @@ impl Decision {
     /// [`Denied`] holds the decision, if the request was not allowed.
     pub const fn into_result(self) -> Result<Self, Denied> {
         if self.is_allowed() { Ok(self) } else { Err(Denied(self)) }
+    }
+}
+
+#[allow(dead_code, reason = "rules use it")]
+impl Decision {
+    /// Returns the decision that charged `units` to a key whose request was denied.
+    pub(crate) const fn as_charge_of(self, units: u64) -> Self {
+        Self { outcome: Outcome::Allowed, charge: Charge::Made, cost: units, ..self }
+    }
+
+    /// Returns this decision after a refund of its charge: the refunded units are available again.
+    pub(crate) fn given_back(self) -> Self {
+        let units = self.charged();
+        let mut facts = self.facts;
+        match &mut facts {
+            Facts::Pace { ahead, interval, .. } | Facts::Ticks { ahead, interval, .. } => {
+                *ahead = ahead.saturating_sub(units.saturating_mul(*interval));
+            }
+            Facts::Batch { used, .. } => *used = used.saturating_sub(units),
+            Facts::Blend { current, .. } => *current = current.saturating_sub(units),
+            Facts::Plain { remaining, .. } => *remaining = remaining.saturating_add(units).min(self.limit),
+        }
+        Self { facts, ..self }.uncharged()
+    }
+
+    /// Returns this decision for a limit that is `spare` units below the store's limit.
+    ///
+    /// If the request is denied, `self` must be the store's decision for the cost plus `spare` units. `next` returns
+    /// the store's decision for one unit plus `spare` units. It is called only if no unit fits under the lower limit,
+    /// because the store's own figures contain only the time at which one unit fits.
+    pub(crate) fn for_lower_limit(
+        self,
+        outcome: Outcome,
+        cost: u64,
+        spare: u64,
+        next: impl FnOnce() -> Self,
+    ) -> Self {
+        let limit = self.limit.saturating_sub(spare);
+        let facts = match self.facts {
+            Facts::Pace { ahead, interval, capacity, scale, queued } => {
+                let capacity = capacity.saturating_sub(interval.saturating_mul(spare));
+                Facts::Pace { ahead, interval, capacity, scale, queued }
+            }
+            Facts::Plain { remaining, mut retry_ns, reset_ns, delay_ns } => {
+                if outcome != Outcome::Denied && spare > 0 && remaining <= spare {
+                    retry_ns = next().retry_ns();
+                }
+                Facts::Plain { remaining: remaining.saturating_sub(spare), retry_ns, reset_ns, delay_ns }
+            }
+            others @ (Facts::Ticks { .. } | Facts::Batch { .. } | Facts::Blend { .. }) => others,
+        };
+        Self { outcome, cost, limit, facts, ..self }
+    }
+
+    /// Returns this decision of a fixed window as if its counter also held the `others` units of another counter.
+    pub(crate) fn with_other_units(self, others: u64) -> Self {
+        let Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } = self.facts else { return self };
+        if others == 0 {
+            return self;
+        }
+        let facts =
+            Facts::Batch { used: used.saturating_add(others), raised, batch, to_boundary_ns, period_ns };
+        let both = Self { facts, ..self };
+        let wanted = if self.charged() > 0 { 0 } else { self.cost };
+        let is_over = self.cost > 0 && both.owed().saturating_add(wanted) > self.limit;
+        match self.outcome {
+            Outcome::Allowed if is_over => Self { outcome: Outcome::Denied, ..both },
+            _ => both,
+        }
     }
 }
 

@@ -91,6 +91,7 @@ impl LimitKind {
     }
 
     /// Whether the compact store supports the algorithm.
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn is_compact(self) -> bool {
         match self {
             Self::Gcra
@@ -109,6 +110,7 @@ impl LimitKind {
     }
 
     /// Whether the sketch supports the algorithm.
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn is_sketched(self) -> bool {
         matches!(self, Self::FixedWindow | Self::SlidingWindow { .. })
     }

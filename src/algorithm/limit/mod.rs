@@ -132,6 +132,7 @@ impl Limit {
     }
 
     /// Returns the same limit with another [`most`](Self::most).
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn with_most(&self, most: u64) -> Result<Self, QuotaError> {
         self.with_quota(match self.kind.has_burst() {
             true => self.quota.try_burst(most)?,

@@ -152,6 +152,7 @@ pub(crate) const fn or_panic<T: Copy>(made: Result<T, Reason>) -> T {
 
 impl QuotaError {
     /// Returns whether only unfinished earlier changes prevent this one.
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn is_pending(&self) -> bool {
         matches!(self.reason, Reason::Pending { .. })
     }
@@ -173,6 +174,7 @@ impl QuotaError {
     }
 
     /// Creates an error with the caller's own text.
+    #[allow(dead_code, reason = "shared limits use it")]
     pub(crate) fn worded(text: String) -> Self {
         Self { reason: Reason::Worded, text: Some(text.into()), form: TextForm::Quota }
     }

@@ -47,11 +47,13 @@ impl Terms {
     }
 
     /// Returns the longest life of a lease, in nanoseconds.
+    #[allow(dead_code, reason = "shared leases use it")]
     pub(crate) const fn life_ns(&self) -> u64 {
         self.layout.life_ns()
     }
 
     /// Returns the most units that one deposit can add to an empty word.
+    #[allow(dead_code, reason = "shared leases use it")]
     pub(crate) const fn most(&self) -> u64 {
         self.layout.most()
     }
@@ -322,6 +324,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
 
     /// Takes all units out, and passes each word's units and expiry to `each`. No other call can spend these units any
     /// more, so the caller may return them to the source.
+    #[allow(dead_code, reason = "shared leases use it")]
     pub(crate) fn take_all(&self, now_ns: u64, mut each: impl FnMut(u64, u64)) {
         for place in self.words.all(now_ns) {
             let Gathered { units, expiry } = self.take_from(place, now_ns, u64::MAX);

@@ -57,6 +57,7 @@ use std::time::Duration;
 
 pub(crate) use self::account::{Account, Terms};
 pub use self::source::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource};
+#[allow(unused_imports, reason = "shared leases use it")]
 pub(crate) use self::words::Small;
 pub(crate) use self::words::{Padded, Words};
 use crate::algorithm::Gcra;

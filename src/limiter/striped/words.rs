@@ -75,6 +75,7 @@ pub(crate) struct Small {
 }
 
 impl Small {
+    #[allow(dead_code, reason = "shared leases use it")]
     pub(crate) fn new() -> Self {
         Self { stripe: AtomicU64::new(0), deposits: Deposits::new() }
     }

@@ -56,6 +56,7 @@ pub(crate) struct AnyLayout {
 }
 
 impl AnyLayout {
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn new(kind: StoreKind) -> Self {
         Self { kind, capacity: None, cap: None, overflow: None, overdraft: 0 }
     }
@@ -303,6 +304,7 @@ where
     }
 
     /// [`Operation::Check`].
+    #[allow(dead_code, reason = "rules use it")]
     #[inline]
     pub(crate) fn check<Q: Lookup<K> + ?Sized>(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
         each!(&self.pair, store => check(store, key, at, cost))
@@ -314,11 +316,13 @@ where
     }
 
     /// Whether usage can be carried over from this store and into it.
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn migrates(&self) -> bool {
         !matches!(self.layout.kind, StoreKind::Sketch)
     }
 
     /// Returns the number of keys with a state, if the store knows it. A store that does not exist yet is empty.
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn keys(&self, now_ns: u64) -> Option<usize> {
         by_kind!(&self.pair, late =>
             None,
@@ -329,6 +333,7 @@ where
     }
 
     /// Returns the figures of a compact store.
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn gauges(&self) -> Option<Gauges> {
         by_kind!(&self.pair, late =>
             None,
@@ -339,6 +344,7 @@ where
     }
 
     /// Returns how full a sketch is.
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn saturation(&self, now_ns: u64) -> Option<Saturation> {
         by_kind!(&self.pair, late =>
             None,

@@ -155,11 +155,13 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// Whether keys can still owe a debt that was carried over.
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn is_taking_over(&self, now_ns: u64) -> bool {
         self.from.as_ref().is_some_and(|past| self.asks(past, now_ns))
     }
 
     /// The store of this generation.
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn store(&self) -> &S {
         &self.held.store
     }
