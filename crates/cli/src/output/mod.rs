@@ -4,6 +4,7 @@ pub mod about;
 mod axis;
 pub mod chart;
 pub mod progress;
+pub mod svg;
 pub mod table;
 
 use std::fs;

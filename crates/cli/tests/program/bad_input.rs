@@ -191,8 +191,9 @@ fn wrong_command_lines_exit_with_2() {
     place.run("replay log --limit 10/0s").fails(2, &["the period is 0"]);
     place.run("replay log --burst 0").fails(2, &["--burst 0", "the burst is 0"]);
     place.run("replay log --algorithm guess").fails(2, &["gcra"]);
-    place.run("replay log --chart out.gif").fails(2, &[".svg or .png"]);
-    place.run("replay log --chart out").fails(2, &[".svg or .png"]);
+    place.run("replay log --chart out.gif").fails(2, &["ends in .svg"]);
+    place.run("replay log --chart out.PNG").fails(2, &["charts are SVG"]);
+    place.run("replay log --chart out").fails(2, &["ends in .svg"]);
     place.run("replay log --decisions out").fails(2, &["--decisions", "--algorithm", "7"]);
     place
         .run("replay log --decisions out --algorithm gcra --algorithm sub-window")

@@ -121,7 +121,7 @@ fn replay_without_file_uses_generated_day() {
 
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn charts_are_svg_and_png() {
+fn charts_are_svg() {
     let place = small();
     for args in ["--algorithm gcra", ""] {
         place.run(&format!("replay log --limit 1/60s {args} --chart out.svg")).ok();
@@ -139,14 +139,6 @@ fn charts_are_svg_and_png() {
         }
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
         assert!(!svg.contains("NaN"));
-        place.run(&format!("replay log --limit 1/60s {args} --chart out.PNG")).ok();
-        let png = place.read("out.PNG");
-        let picture = image::load_from_memory(&png).unwrap().to_rgb8();
-        assert_eq!(picture.width(), 2400);
-        let count = |rgb: [u8; 3]| picture.pixels().filter(|pixel| pixel.0 == rgb).count();
-        assert!(count([0x56, 0xB4, 0xE9]) > 500 && count([0xD5, 0x5E, 0x00]) > 500);
-        // Text needs no font of the system, so the title's line has dark pixels.
-        assert!((160..800).any(|x| (32..80).any(|y| picture.get_pixel(x, y).0[0] < 100)));
     }
 }
 
@@ -220,13 +212,13 @@ fn chart_axes_name_their_units() {
     let place = small();
     let svg = chart(&place, "--limit 1/60s");
     // Times are whole seconds, so columns are too. The busiest column has two requests.
-    for part in ["requests per second", "each column is 1 s", "\n2\n"] {
+    for part in ["requests per second", "each column is 1 s", ">2</text>"] {
         assert!(svg.contains(part), "{part:?}: {svg}");
     }
     let lines: String = (0..3_000).map(|n| format!("{},a\n", 1_000_000 + n * 7 + n % 5)).collect();
     place.file("log", format!("ts,client\n{lines}"));
     let svg = chart(&place, "--limit 1/60s");
-    assert!(svg.contains("requests per 2 min") && svg.contains("\n18\n"), "{svg}");
+    assert!(svg.contains("requests per 2 min") && svg.contains(">18</text>"), "{svg}");
 }
 
 #[test]
@@ -248,7 +240,7 @@ fn charts_accept_extreme_times() {
     place.file("log", "ts_ns,client\n0,a\n18446744073709551615,a\n");
     place.run("replay log --chart out.svg").ok();
     place.file("log", "ts_ns,client\n18446744073709551615,a\n");
-    place.run("replay log --chart out.png").ok();
+    place.run("replay log --chart out.svg").ok();
 }
 
 #[test]

@@ -36,11 +36,11 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-/// Returns a command without this process's variables.
+/// Returns a command without this process's variables, in the folder of the repository, which pages name.
 pub(crate) fn command() -> Command {
     let program = env!("CARGO_BIN_EXE_tollgate");
     let mut command = Command::new(program);
-    command.arg("serve").env_clear();
+    command.arg("serve").env_clear().current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     command
 }
 

@@ -16,7 +16,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use super::messages::{Code, RateLimitUnit, Unit};
+use super::enums::{Code, RateLimitUnit, Unit};
 
 /// A message that is read from an object. What serde derives also reads a message from a list of its fields.
 pub struct Object<T>(pub T);

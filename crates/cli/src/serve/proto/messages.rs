@@ -3,10 +3,11 @@
 //! Requests can be read from JSON, and answers can be written as JSON.
 
 use bytes::Bytes;
-use prost::{Enumeration, Message};
+use prost::Message;
 use prost_types::{Duration, Struct, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::enums::{Code, RateLimitUnit, Unit};
 use super::json_forms as form;
 
 /// `envoy.service.ratelimit.v3.RateLimitRequest`.
@@ -69,19 +70,6 @@ pub struct RateLimitOverride {
     pub unit: i32,
 }
 
-/// `envoy.type.v3.RateLimitUnit`: the units of a descriptor's own limit. It has no week.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Enumeration)]
-#[repr(i32)]
-pub enum RateLimitUnit {
-    Unknown = 0,
-    Second = 1,
-    Minute = 2,
-    Hour = 3,
-    Day = 4,
-    Month = 5,
-    Year = 6,
-}
-
 /// `envoy.service.ratelimit.v3.RateLimitResponse`.
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -107,15 +95,6 @@ pub struct RateLimitResponse {
     #[serde(skip)]
     #[prost(message, optional, tag = "7")]
     pub quota: Option<Quota>,
-}
-
-/// `envoy.service.ratelimit.v3.RateLimitResponse.Code`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Enumeration)]
-#[repr(i32)]
-pub enum Code {
-    Unknown = 0,
-    Ok = 1,
-    OverLimit = 2,
 }
 
 /// `envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus`.
@@ -154,20 +133,6 @@ pub struct RateLimit {
     pub name: String,
 }
 
-/// `envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit`: the units of an answer.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Enumeration)]
-#[repr(i32)]
-pub enum Unit {
-    Unknown = 0,
-    Second = 1,
-    Minute = 2,
-    Hour = 3,
-    Day = 4,
-    Month = 5,
-    Year = 6,
-    Week = 7,
-}
-
 /// `envoy.service.ratelimit.v3.RateLimitResponse.Quota`: units that the client may spend without asking. No answer has
 /// one, because Envoy does not read it.
 #[derive(Clone, PartialEq, Message)]
@@ -201,38 +166,4 @@ pub struct HeaderValue {
     #[serde(serialize_with = "form::base64", skip_serializing_if = "Bytes::is_empty")]
     #[prost(bytes = "bytes", tag = "3")]
     pub raw_value: Bytes,
-}
-
-/// Defines the names of an enumeration's values, with the functions that prost generates.
-macro_rules! names {
-    ($($enumeration:ident = [$($value:ident => $name:literal),+];)+) => {$(
-        impl $enumeration {
-            /// Returns the name in the protocol.
-            pub const fn as_str_name(self) -> &'static str {
-                match self {
-                    $(Self::$value => $name,)+
-                }
-            }
-
-            /// Returns the value with this name.
-            pub fn from_str_name(name: &str) -> Option<Self> {
-                match name {
-                    $($name => Some(Self::$value),)+
-                    _ => None,
-                }
-            }
-        }
-    )+};
-}
-
-names! {
-    RateLimitUnit = [
-        Unknown => "UNKNOWN", Second => "SECOND", Minute => "MINUTE", Hour => "HOUR", Day => "DAY", Month => "MONTH",
-        Year => "YEAR"
-    ];
-    Code = [Unknown => "UNKNOWN", Ok => "OK", OverLimit => "OVER_LIMIT"];
-    Unit = [
-        Unknown => "UNKNOWN", Second => "SECOND", Minute => "MINUTE", Hour => "HOUR", Day => "DAY", Month => "MONTH",
-        Year => "YEAR", Week => "WEEK"
-    ];
 }

@@ -7,9 +7,11 @@
 //! Texts of a request are `bytes` here and `string` in the files `*.proto`; the encoding is the same. A decoder of `string` refuses bytes
 //! that are not UTF-8, and gateways turn an error into a pass.
 
+mod enums;
 mod json_forms;
 mod messages;
 
+pub use self::enums::*;
 pub use self::json_forms::Object;
 pub use self::messages::*;
 

@@ -61,7 +61,10 @@ impl Program {
 
     /// Asserts that Envoy accepts a file.
     pub(super) fn validate(&self, file: &Path) {
-        let output = Command::new(&self.path).args(["--mode", "validate", "-c"]).arg(file).output().unwrap();
+        // In the folder that pages name files from.
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let mut command = Command::new(&self.path);
+        let output = command.args(["--mode", "validate", "-c"]).arg(file).current_dir(root).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
