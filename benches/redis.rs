@@ -75,7 +75,7 @@ enum Subject {
     One(Script),
     Lua(Script),
     Increments,
-    Atomic(AtomicLimiter<Client>),
+    Atomic(AtomicLimiter),
 }
 
 struct Row {

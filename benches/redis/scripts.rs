@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate::redis::{AtomicLimiter, BlockingClient, Limit};
+use tollgate::redis::{BlockingAtomicLimiter, BlockingClient, Limit};
 use tollgate::{
     FixedWindow, MinimumSpacing, Quota, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
@@ -115,7 +115,7 @@ fn bare_text(commands: &[Vec<String>], keys: &[String], reply: &[i64]) -> String
 }
 
 /// Returns the words of a check of the key [`FIRST`], as the server received them.
-pub(crate) fn call_of(server: &Server, limiter: &AtomicLimiter<BlockingClient>) -> Vec<String> {
+pub(crate) fn call_of(server: &Server, limiter: &BlockingAtomicLimiter) -> Vec<String> {
     // The server learns the script.
     let _ = limiter.check("first");
     let seen = monitored(server, || assert!(limiter.check(FIRST).is_allowed()));

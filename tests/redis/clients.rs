@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use crate::operations::newer;
 use tollgate::Quota;
 use tollgate::redis::{
-    AtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit, OnFailure,
+    BlockingAtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit,
+    OnFailure,
 };
 use tollgate_testing::redis::{Cluster, Proxy, Server};
 
@@ -315,7 +316,7 @@ fn wrong_password_is_refused() {
     let url = |password: &str| format!("redis://limits:{password}@127.0.0.1:{}/", server.port());
     let right = limiter!(BlockingClient::open(&url("hunter2")).unwrap(), PATIENCE);
     assert_eq!(right.check("k").by(), DecidedBy::Server);
-    let wrong: AtomicLimiter<_> = limiter!(BlockingClient::open(&url("wrong")).unwrap(), SOON);
+    let wrong: BlockingAtomicLimiter = limiter!(BlockingClient::open(&url("wrong")).unwrap(), SOON);
     assert_eq!(wrong.check("k").by(), DecidedBy::Closed);
     let health = wrong.health();
     assert_eq!((health.asked, health.errors(ErrorKind::Refused)), (1, 1), "{health:?}");

@@ -11,12 +11,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
 use tollgate::redis::{
-    Answer, AtomicLimiter, BlockingClient, BlockingInProcess, DecidedBy, ErrorKind, InProcess, Limit,
-    LimitKind, OnFailure,
+    Answer, BlockingAtomicLimiter, BlockingClient, BlockingInProcess, DecidedBy, ErrorKind, InProcess, Limit,
+    OnFailure,
 };
 use tollgate::{
-    Algorithm, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
-    MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
+    Algorithm, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, LimitKind,
+    ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
+    TokenBucket,
 };
 use tollgate_testing::operations::config;
 use tollgate_testing::redis::Server;
@@ -138,8 +139,8 @@ fn figures(decision: &Decision) -> [Option<u128>; 6] {
 }
 
 fn alike(
-    model: &AtomicLimiter<BlockingInProcess>,
-    server: Option<&AtomicLimiter<BlockingClient>>,
+    model: &BlockingAtomicLimiter,
+    server: Option<&BlockingAtomicLimiter>,
     key: &str,
     subject: &Subject,
     steps: &[Step],
@@ -155,7 +156,10 @@ fn alike(
     let mut full_us = u64::MAX;
     let period_us = u64::try_from(limit.quota().period().as_micros()).unwrap();
     let furthest_us = match limit.kind() {
-        LimitKind::Gcra | LimitKind::LeakyBucketQueue => {
+        LimitKind::Gcra
+        | LimitKind::TokenBucket
+        | LimitKind::LeakyBucketMeter
+        | LimitKind::LeakyBucketQueue => {
             period_us.min(period_us * limit.quota().burst_size() / limit.quota().limit())
         }
         _ => period_us,
@@ -226,7 +230,10 @@ fn alike(
                 // A charge before the newest time is counted in a later period than that of its time.
                 let is_early = decision.at() < Timestamp::from_nanos(charged_by_us * 1_000);
                 // A local counter of one part also takes units back from the part that has ended, without an effect.
-                let is_window = matches!(limit.kind(), LimitKind::FixedWindow);
+                let is_window = matches!(
+                    limit.kind(),
+                    LimitKind::FixedWindow | LimitKind::SubWindow { parts: 1, strict: false }
+                );
                 if is_log || is_queue || is_window || now_us < highest_us || is_early {
                     continue;
                 }
@@ -280,8 +287,8 @@ fn every_algorithm_agrees_with_local_limiter_and_server() {
 
 /// A limiter on a server, and the same limiter on a model. Both answer at a time that the test passes.
 struct Both {
-    server: AtomicLimiter<BlockingClient>,
-    model: AtomicLimiter<BlockingInProcess>,
+    server: BlockingAtomicLimiter,
+    model: BlockingAtomicLimiter,
 }
 
 impl Both {

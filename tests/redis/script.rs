@@ -16,10 +16,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
 use tollgate::redis::{
-    AtomicLimiter, BlockingClient, BlockingInProcess, DecidedBy, ErrorKind, InProcess, Limit, LimitKind,
-    OnFailure,
+    BlockingAtomicLimiter, BlockingClient, DecidedBy, ErrorKind, InProcess, Limit, OnFailure,
 };
-use tollgate::{Decision, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp};
+use tollgate::{
+    Decision, FixedWindow, Gcra, LimitKind, ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp,
+};
 use tollgate_testing::operations::config;
 use tollgate_testing::redis::Server;
 
@@ -128,11 +129,7 @@ fn ceil_us(decision: &Decision) -> Option<u64> {
     decision.retry_after().map(|wait| u64::try_from(wait.as_nanos()).unwrap().div_ceil(1_000))
 }
 
-fn alike(
-    theirs: &AtomicLimiter<BlockingInProcess>,
-    limit: Limit,
-    steps: &[Step],
-) -> Result<(), TestCaseError> {
+fn alike(theirs: &BlockingAtomicLimiter, limit: Limit, steps: &[Step]) -> Result<(), TestCaseError> {
     let ours = Own::new(limit);
     // Any start works: windows begin at multiples of the period since the epoch.
     let mut now_us: u64 = 1_700_000_000_123_456;

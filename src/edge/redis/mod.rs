@@ -52,16 +52,22 @@ mod region;
 #[doc(hidden)]
 pub mod simulation;
 
-#[cfg(feature = "rules")]
-pub(crate) use self::client::PlainClient;
 pub use self::client::{
     BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, InProcess, OnFailure, OnThread,
     Shard, ShardError, Shards,
 };
+#[cfg(feature = "rules")]
+pub(crate) use self::client::{PlainClient, RuntimeThread};
 pub use self::guard::{BreakerState, Health};
+#[cfg(feature = "rules")]
+pub(crate) use self::mode::forms::DecidesHere;
 pub use self::mode::{
-    AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, LeaseBuilder, LeaseLimiter, LeaseStats,
-    RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
+    AtomicLimiter, BlockingAtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, LeaseBuilder,
+    LeaseLimiter, LeaseStats, RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
-pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Limit, LimitKind, Number};
+#[cfg(feature = "rules")]
+pub(crate) use self::protocol::check_limit;
+pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Number};
 pub use self::region::RegionPolicy;
+#[doc(no_inline)]
+pub use crate::algorithm::Limit;

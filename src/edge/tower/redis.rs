@@ -11,8 +11,8 @@ use super::limit::{Limit, Ruling};
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::edge::redis::{
-    Answer, AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, Client, DecidedBy, InProcess, Key,
-    LeaseLimiter, WriteBackLimiter,
+    Answer, AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, DecidedBy, Key, LeaseLimiter,
+    WriteBackLimiter,
 };
 
 impl Ruling for Answer {
@@ -31,28 +31,19 @@ impl Ruling for Answer {
     }
 }
 
-macro_rules! awaited {
-    ($($client:ty),+) => {
-        $(
-            /// Asks the server for each request and waits for the answer:
-            /// [`RateLimitLayer::awaited`](super::RateLimitLayer::awaited).
-            impl<K: Key + Sync + ?Sized> AwaitedLimit<K> for AtomicLimiter<$client> {
-                type Ruling = Answer;
+/// Asks the server for each request and waits for the answer: [`RateLimitLayer::awaited`](super::RateLimitLayer::awaited).
+impl<K: Key + Sync + ?Sized> AwaitedLimit<K> for AtomicLimiter {
+    type Ruling = Answer;
 
-                async fn check(&self, key: &K, cost: u64) -> Answer {
-                    self.check_n(key, cost).await
-                }
+    async fn check(&self, key: &K, cost: u64) -> Answer {
+        self.check_n(key, cost).await
+    }
 
-                async fn refund(&self, key: &K, ruling: &Answer) {
-                    // If the refund fails, the charge stays.
-                    let _ = Self::refund(self, key, ruling).await;
-                }
-            }
-        )+
-    };
+    async fn refund(&self, key: &K, ruling: &Answer) {
+        // If the refund fails, the charge stays.
+        let _ = Self::refund(self, key, ruling).await;
+    }
 }
-
-awaited!(Client, InProcess);
 
 macro_rules! held {
     ($($limiter:ident),+; |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {

@@ -14,7 +14,7 @@ const OUTAGE: Duration = Duration::from_secs(8);
 
 /// One limiter of each mode. All of them deny requests without a server.
 struct Modes {
-    atomic: AtomicLimiter<Client>,
+    atomic: AtomicLimiter,
     leases: LeaseLimiter,
     write_back: WriteBackLimiter,
 }

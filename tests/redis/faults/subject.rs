@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tollgate::Quota;
 use tollgate::redis::{
-    Answer, AtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Health, Limit, OnFailure,
+    Answer, AtomicLimiter, BlockingAtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Health, Limit,
+    OnFailure,
 };
 
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
@@ -26,8 +27,8 @@ pub(crate) const LOCAL: OnFailure = OnFailure::Local { processes: 2 };
 pub(crate) const POLICIES: [OnFailure; 3] = [OnFailure::Open, OnFailure::Closed, LOCAL];
 
 enum Kind {
-    Async(Runtime, AtomicLimiter<Client>),
-    Blocking(AtomicLimiter<BlockingClient>),
+    Async(Runtime, AtomicLimiter),
+    Blocking(BlockingAtomicLimiter),
 }
 
 pub(crate) struct Subject {

@@ -45,7 +45,7 @@ enum Mode {
 }
 
 enum Subject {
-    Atomic(AtomicLimiter<Client>),
+    Atomic(AtomicLimiter),
     Leases(LeaseLimiter),
     WriteBack(WriteBackLimiter),
 }

@@ -8,4 +8,5 @@
 mod limiter;
 mod orders;
 mod regions;
+mod runtimes;
 mod server;

@@ -4,7 +4,8 @@ use super::connected::Client;
 use super::runtime::OnThread;
 use super::settings::Builder;
 use super::sharded::{ShardError, Shards};
-use crate::edge::redis::protocol::{Error, Limit};
+use crate::algorithm::Limit;
+use crate::edge::redis::protocol::Error;
 
 /// A client of one Redis or Valkey server, or of a Cluster, for threads that may block. For async code, use
 /// [`Client`](crate::edge::redis::Client).

@@ -41,14 +41,14 @@ const REDIRECTS: usize = 3;
 /// See the module docs.
 pub(crate) struct Nodes {
     seeds: Box<[Arc<ServerConnection>]>,
-    state: Mutex<State>,
+    state: Mutex<KnownNodes>,
     /// Notified when a request for the map ends.
     changed: watch::Sender<()>,
     clock: StdClock,
 }
 
 #[derive(Default)]
-struct State {
+struct KnownNodes {
     /// Each range of slots and the node that holds it, sorted by slot.
     ranges: Vec<(Slots, Arc<ServerConnection>)>,
     /// The nodes that hold slots. The index of a node is its part, and does not change while the node holds slots.
@@ -72,7 +72,7 @@ struct Elsewhere {
     port: u16,
 }
 
-impl State {
+impl KnownNodes {
     fn holder(&self, slot: u16) -> Option<Arc<ServerConnection>> {
         let at = self.ranges.partition_point(|(range, _)| *range.end() < slot);
         self.ranges.get(at).filter(|(range, _)| *range.start() <= slot).map(|(_, line)| Arc::clone(line))
@@ -206,7 +206,7 @@ impl Nodes {
                 "expected redis://[[user]:password@]host[:port] for each node, and at least one node",
             ));
         }
-        let state = State { nodes: seeds.to_vec(), ..State::default() };
+        let state = KnownNodes { nodes: seeds.to_vec(), ..KnownNodes::default() };
         Ok(Arc::new(Self {
             seeds,
             state: Mutex::new(state),
@@ -215,7 +215,7 @@ impl Nodes {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KnownNodes> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -351,7 +351,7 @@ mod tests {
             Value::Array(vec![Value::Int(0), Value::Int(9), node(Value::Nil, 1), node(text("?"), 3)]),
         ]);
         let seed = ServerConnection::open("redis://seed:7/", &Evicting::default()).unwrap();
-        let mut state = State::default();
+        let mut state = KnownNodes::default();
         state.adopt(slots(&map).unwrap(), &seed, std::slice::from_ref(&seed));
         let holder = |slot| state.holder(slot).map(|line| line.address().clone());
         let at = |host: &str, port| Some(ConnectionAddr::Tcp(host.to_owned(), port));
@@ -387,7 +387,7 @@ mod tests {
             ])
         };
         let seed = ServerConnection::open("redis://seed:7/", &Evicting::default()).unwrap();
-        let mut state = State::default();
+        let mut state = KnownNodes::default();
         let map = Value::Array((0..18).map(range).collect());
         state.adopt(slots(&map).unwrap(), &seed, &[]);
         let parts: Vec<_> = (0..18).map(|number| state.part(number * 900)).collect();

@@ -10,9 +10,10 @@ use super::cluster::Nodes;
 use super::connection::{Evicting, ServerConnection};
 use super::settings::Builder;
 use super::sharded::{Routes, ShardError, Shards};
+use crate::algorithm::Limit;
 use crate::base::sync::Ordering;
 use crate::edge::redis::protocol::script::{self, By, CopyStep, StoredStates};
-use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transport};
+use crate::edge::redis::protocol::{Call, Error, ErrorKind, Reply, Transport};
 use crate::edge::redis::region::{
     LinkAges, LinkReport, RegionCall, RegionReply, RegionTransport, script as region_script,
 };

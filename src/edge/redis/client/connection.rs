@@ -58,7 +58,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// See the module docs.
 pub(crate) struct ServerConnection {
     client: Client,
-    state: Mutex<State>,
+    state: Mutex<LineState>,
     /// Notified on each change of the state.
     changed: watch::Sender<()>,
     clock: StdClock,
@@ -71,7 +71,7 @@ pub(crate) struct ServerConnection {
 /// The number of servers of one client that report that they evict keys.
 pub(crate) type Evicting = Arc<AtomicU64>;
 
-struct State {
+struct LineState {
     phase: Phase,
     /// Each connection has a number, so that a failure of one connection does not end its successor.
     number: u64,
@@ -93,7 +93,8 @@ impl Phase {
 
 impl ServerConnection {
     pub(crate) fn new(client: Client, evicting: Evicting) -> Arc<Self> {
-        let state = State { phase: Phase::IDLE, number: 0, is_being_tested: false, pause_ns: PAUSES_NS[0] };
+        let state =
+            LineState { phase: Phase::IDLE, number: 0, is_being_tested: false, pause_ns: PAUSES_NS[0] };
         Arc::new(Self {
             client,
             state: Mutex::new(state),
@@ -127,7 +128,7 @@ impl ServerConnection {
         Client::open(info).ok().map(|client| Self::new(client, Arc::clone(&self.evicting)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -137,7 +138,7 @@ impl ServerConnection {
         loop {
             let Some(line) = line.upgrade() else { return };
             let connection = match &*line.state() {
-                State { phase: Phase::Ready(connection), number: current, .. } if *current == number => {
+                LineState { phase: Phase::Ready(connection), number: current, .. } if *current == number => {
                     connection.clone()
                 }
                 _ => return,

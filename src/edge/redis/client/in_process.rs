@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::runtime::OnThread;
 use super::settings::Builder;
 use super::sharded::{Routes, ShardError, Shards};
+use crate::algorithm::Limit;
 use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::model::{self, KeyState, MARGINS_US};
-use crate::edge::redis::protocol::{Call, Error, Limit, Reply, Transport};
+use crate::edge::redis::protocol::{Call, Error, Reply, Transport};
 use crate::edge::redis::region::{
     LinkAges, LinkReport, RegionCall, RegionLinks, RegionReply, RegionState, RegionTransport,
 };

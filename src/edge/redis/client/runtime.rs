@@ -17,14 +17,14 @@ use super::settings::{BuildError, Builder};
 use crate::edge::redis::protocol::{Error, ErrorKind, Transport};
 
 /// A client on which limiters can be built.
-pub(crate) trait Connected {
-    type Transport: Transport + Clone;
+pub(crate) trait Connected: Send + Sync {
+    type Transport: Transport;
 
     /// Returns the transport that carries the calls. Returns an error if its thread could not start.
     fn transport(&self) -> Result<&Self::Transport, Error>;
 }
 
-impl<T: Transport + Clone> Connected for T {
+impl<T: Transport> Connected for T {
     type Transport = Self;
 
     fn transport(&self) -> Result<&Self, Error> {
@@ -73,7 +73,7 @@ impl<T: fmt::Debug> fmt::Debug for OnThread<T> {
     }
 }
 
-impl<T: Transport + Clone> Connected for OnThread<T> {
+impl<T: Transport> Connected for OnThread<T> {
     type Transport = T;
 
     fn transport(&self) -> Result<&T, Error> {
@@ -90,9 +90,10 @@ pub(crate) fn on_thread<T>(builder: Builder<OnThread<T>>) -> (Builder<T>, Runtim
 }
 
 /// A thread with a runtime. It starts on first use, and ends when its last owner is dropped.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct RuntimeThread(Arc<OnceLock<io::Result<Started>>>);
 
+#[derive(Debug)]
 struct Started {
     handle: Handle,
     /// The thread ends when this is dropped.

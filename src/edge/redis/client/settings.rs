@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::sharded::Routes;
+use super::sharded::{KeyPlaces, Routes};
+use crate::algorithm::Limit;
 use crate::base::quota::QuotaError;
-use crate::edge::redis::protocol::{Limit, head};
+use crate::edge::redis::protocol::head;
 
 /// Decides a request while the server is unavailable.
 ///
@@ -83,10 +84,7 @@ impl Default for Breaker {
 /// The settings that all modes share.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The first bytes of every key; see `tag`.
-    pub(crate) head: Arc<[u8]>,
-    /// Which server holds a key.
-    pub(crate) routes: Arc<Routes>,
+    pub(crate) places: KeyPlaces,
     pub(crate) limits: Arc<[Limit]>,
     pub(crate) timeout: Duration,
     pub(crate) breaker: Breaker,
@@ -112,9 +110,8 @@ pub struct Builder<T> {
 impl<T> Builder<T> {
     pub(crate) fn new(client: T, routes: &Arc<Routes>, name: &str, limit: Limit) -> Self {
         let settings = Settings {
-            head: Arc::default(),
-            routes: Arc::clone(routes),
-            limits: [limit].into(),
+            places: KeyPlaces::new(&[], routes),
+            limits: [limit.canonical()].into(),
             timeout: Duration::from_millis(40),
             breaker: Breaker::default(),
             on_failure: OnFailure::default(),
@@ -126,7 +123,7 @@ impl<T> Builder<T> {
 
     /// Adds a limit on the same key. Each request is charged to all limits, or to none.
     pub fn and(mut self, limit: impl Into<Limit>) -> Self {
-        self.settings.limits = [&*self.settings.limits, &[limit.into()]].concat().into();
+        self.settings.limits = [&*self.settings.limits, &[limit.into().canonical()]].concat().into();
         self
     }
 
@@ -168,7 +165,9 @@ impl<T> Builder<T> {
     }
 
     pub(crate) fn settings(&self) -> Settings {
-        Settings { head: head(&self.prefix, &self.settings.name).into(), ..self.settings.clone() }
+        let settings = &self.settings;
+        let places = KeyPlaces::new(&head(&self.prefix, &settings.name), &settings.places.routes);
+        Settings { places, ..settings.clone() }
     }
 }
 

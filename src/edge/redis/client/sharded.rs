@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::rendezvous::{Candidate, owner};
-use crate::edge::redis::protocol::{Place, tagged};
+use crate::base::clock::Timestamp;
+use crate::edge::redis::protocol::{Call, Place, Plan, Question, tagged};
 
 /// The maximum number of servers, with those of the previous set. Each limiter has breakers and counts for each server.
 const MAX_SERVERS: usize = 128;
@@ -270,7 +271,7 @@ impl Routes {
     }
 
     /// The place of a key. `tag` is its name in Redis, and `key` is the key that the caller passed.
-    pub(crate) fn place(&self, key: &[u8], tag: &[u8]) -> Place {
+    fn place(&self, key: &[u8], tag: &[u8]) -> Place {
         if self.names.is_empty() {
             return Place::default();
         }
@@ -281,15 +282,6 @@ impl Routes {
         let before = self.previous.as_ref().map(|(set, _)| at(set)).filter(|before| *before != server);
         Place { server, before }
     }
-
-    /// The server that holds a key of a limiter. `head` is the start of the limiter's keys in Redis.
-    pub(crate) fn server(&self, head: &[u8], key: &[u8]) -> usize {
-        if self.names.is_empty() {
-            return 0;
-        }
-        let tag = if self.by.is_some() { Vec::new() } else { tagged(head, key) };
-        self.place(key, &tag).server
-    }
 }
 
 impl fmt::Debug for Routes {
@@ -298,5 +290,42 @@ impl fmt::Debug for Routes {
             .field("servers", &self.names)
             .field("by", &self.by.as_ref().map(|(name, _)| name))
             .finish_non_exhaustive()
+    }
+}
+
+/// The names of a limiter's keys in Redis, and the servers that hold them.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct KeyPlaces {
+    /// The first bytes of every key; see `tag`.
+    head: Arc<[u8]>,
+    pub(crate) routes: Arc<Routes>,
+}
+
+impl KeyPlaces {
+    /// `head` is the common start of the limiter's keys.
+    pub(crate) fn new(head: &[u8], routes: &Arc<Routes>) -> Self {
+        Self { head: head.into(), routes: Arc::clone(routes) }
+    }
+
+    /// The name of a key in Redis. The suffixes of the limits follow.
+    pub(crate) fn tag(&self, key: &[u8]) -> Vec<u8> {
+        tagged(&self.head, key)
+    }
+
+    /// The server that holds a key.
+    pub(crate) fn server(&self, key: &[u8]) -> usize {
+        let Routes { names, by, .. } = &*self.routes;
+        if names.is_empty() {
+            return 0;
+        }
+        let tag = if by.is_some() { Vec::new() } else { self.tag(key) };
+        self.routes.place(key, &tag).server
+    }
+
+    /// A call about a key. Without a time, the server's time decides.
+    pub(crate) fn call(&self, plan: &Arc<Plan>, key: &[u8], ask: Question, now: Option<Timestamp>) -> Call {
+        let tag = self.tag(key);
+        let place = self.routes.place(key, &tag);
+        Call { tag, plan: Arc::clone(plan), ask, now, place }
     }
 }

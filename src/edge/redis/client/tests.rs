@@ -14,11 +14,11 @@ use super::blocking::BlockingClient;
 use super::connected::Client;
 use super::in_process::InProcess;
 use super::runtime::Connected;
-use crate::algorithm::{FixedWindow, MinimumSpacing, SlidingLog, SubWindow, TokenBucket};
+use crate::algorithm::{FixedWindow, Limit, LimitKind, MinimumSpacing, SlidingLog, SubWindow, TokenBucket};
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
 use crate::edge::redis::ErrorKind;
-use crate::edge::redis::protocol::{Call, Error, Limit, Place, Plan, Question, Reply, Transport, slot};
+use crate::edge::redis::protocol::{Call, Error, Place, Plan, Question, Reply, Transport, slot};
 use std::sync::Arc;
 
 use tollgate_testing::redis::{Cluster, Server};
@@ -127,10 +127,11 @@ fn quota() -> impl Strategy<Value = Quota> {
 
 /// A limit, and the same kind with another quota.
 fn limits() -> impl Strategy<Value = [Limit; 2]> {
-    let kind = select(vec![Limit::gcra, Limit::fixed_window, Limit::sliding_window, |quota| {
-        Limit::sliding_window(quota).strict()
-    }]);
-    (kind, quota(), quota()).prop_map(|(kind, quota, other)| [kind(quota), kind(other)])
+    let [lenient, strict] = [false, true].map(|strict| LimitKind::SlidingWindow { strict });
+    let kind = select(vec![LimitKind::Gcra, LimitKind::FixedWindow, lenient, strict]);
+    (kind, quota(), quota()).prop_filter_map("limits that exist", |(kind, quota, other)| {
+        Some([Limit::try_new(kind, quota).ok()?, Limit::try_new(kind, other).ok()?])
+    })
 }
 
 fn plans() -> impl Strategy<Value = [Arc<Plan>; 2]> {

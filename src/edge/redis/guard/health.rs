@@ -118,7 +118,7 @@ impl Readings for Health {
 
 /// The counts other than errors.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Tally {
+pub(crate) enum GuardCount {
     Asked,
     Answered,
     Abandoned,
@@ -130,7 +130,7 @@ pub(crate) enum Tally {
     Uncopied,
 }
 
-/// The number of variants of [`Tally`]. The counts of errors follow them.
+/// The number of variants of [`GuardCount`]. The counts of errors follow them.
 const TALLIES: usize = 9;
 
 /// The counters of one limiter.
@@ -148,7 +148,7 @@ impl Tallies {
         }
     }
 
-    pub(crate) fn count(&self, tally: Tally) {
+    pub(crate) fn count(&self, tally: GuardCount) {
         // Ordering: Relaxed; see `Stripes`.
         self.stripes.own()[tally as usize].fetch_add(1, Relaxed);
     }
@@ -163,9 +163,9 @@ impl Tallies {
     /// A request was decided without the server.
     pub(crate) fn decided(&self, by: DecidedBy) {
         let tally = match by {
-            DecidedBy::Open => Tally::Open,
-            DecidedBy::Closed => Tally::Closed,
-            DecidedBy::Local => Tally::Local,
+            DecidedBy::Open => GuardCount::Open,
+            DecidedBy::Closed => GuardCount::Closed,
+            DecidedBy::Local => GuardCount::Local,
             DecidedBy::Server | DecidedBy::Held => return,
         };
         self.count(tally);
@@ -180,17 +180,17 @@ impl Tallies {
     }
 
     pub(crate) fn health(&self, breaker: BreakerState, turns_away: bool) -> Health {
-        let tally = |tally: Tally| self.stripes.sum(tally as usize);
+        let tally = |tally: GuardCount| self.stripes.sum(tally as usize);
         Health {
-            asked: tally(Tally::Asked),
-            answered: tally(Tally::Answered),
-            abandoned: tally(Tally::Abandoned),
-            probes: tally(Tally::Probe),
-            opened: tally(Tally::Opened),
-            open: tally(Tally::Open),
-            closed: tally(Tally::Closed),
-            local: tally(Tally::Local),
-            uncopied: tally(Tally::Uncopied),
+            asked: tally(GuardCount::Asked),
+            answered: tally(GuardCount::Answered),
+            abandoned: tally(GuardCount::Abandoned),
+            probes: tally(GuardCount::Probe),
+            opened: tally(GuardCount::Opened),
+            open: tally(GuardCount::Open),
+            closed: tally(GuardCount::Closed),
+            local: tally(GuardCount::Local),
+            uncopied: tally(GuardCount::Uncopied),
             breaker,
             evicts: false,
             turns_away,
@@ -207,15 +207,15 @@ mod tests {
     fn counts_do_not_mix() {
         let tallies = Tallies::new("a", None);
         for (times, tally) in (1..).zip([
-            Tally::Asked,
-            Tally::Answered,
-            Tally::Abandoned,
-            Tally::Probe,
-            Tally::Opened,
-            Tally::Open,
-            Tally::Closed,
-            Tally::Local,
-            Tally::Uncopied,
+            GuardCount::Asked,
+            GuardCount::Answered,
+            GuardCount::Abandoned,
+            GuardCount::Probe,
+            GuardCount::Opened,
+            GuardCount::Open,
+            GuardCount::Closed,
+            GuardCount::Local,
+            GuardCount::Uncopied,
         ]) {
             (0..times).for_each(|_| tallies.count(tally));
         }

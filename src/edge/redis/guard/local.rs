@@ -9,12 +9,13 @@
 //! They are not posted when the server is back.
 
 use crate::algorithm::{
-    FixedWindow, Gcra, LeakyBucketQueue, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
+    FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing, SlidingLog, SlidingWindow,
+    SubWindow, TokenBucket,
 };
 use crate::base::clock::{ManualClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
-use crate::edge::redis::protocol::{Limit, LimitKind, strictness};
+use crate::edge::redis::protocol::strictness;
 use crate::limiter::RateLimiter;
 use crate::store::{Keyed, WhenFull};
 
@@ -62,7 +63,11 @@ fn share_of(limit: &Limit, processes: u32) -> Quota {
         limit => Quota::try_new(limit, times(1)).unwrap_or(LEAST),
     };
     match limit.kind() {
-        LimitKind::Gcra | LimitKind::LeakyBucketQueue | LimitKind::MinimumSpacing { .. } => {
+        LimitKind::Gcra
+        | LimitKind::TokenBucket
+        | LimitKind::LeakyBucketMeter
+        | LimitKind::LeakyBucketQueue
+        | LimitKind::MinimumSpacing { .. } => {
             // The period is multiplied instead of dividing the limit, because limits are rarely multiples of the number
             // of parts. With a period near the maximum, the burst may not fit, so smaller bursts are tried.
             let burst = (quota.burst_size() / parts).max(1);
@@ -84,7 +89,9 @@ impl Share {
     fn new(limit: &Limit, processes: u32, max_keys: usize) -> Result<Self, QuotaError> {
         let quota = share_of(limit, processes);
         Ok(match limit.kind() {
-            LimitKind::Gcra => Self::Gcra(keyed(Gcra::new(quota), max_keys)),
+            LimitKind::Gcra | LimitKind::TokenBucket | LimitKind::LeakyBucketMeter => {
+                Self::Gcra(keyed(Gcra::new(quota), max_keys))
+            }
             LimitKind::FixedWindow => Self::Fixed(keyed(FixedWindow::try_new(quota)?, max_keys)),
             LimitKind::SlidingWindow { strict } => {
                 let window = SlidingWindow::try_new(quota)?;
@@ -118,7 +125,7 @@ impl Share {
         each!(self, limiter => limiter.peek_at(key, cost, now))
     }
 
-    fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
+    fn refund(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
         each!(self, limiter => limiter.refund_n_at(key, charge, charge.cost(), now))
     }
 }
@@ -163,7 +170,7 @@ impl Local {
             if charge.is_denied() {
                 // A concurrent request was charged first.
                 for (share, charge) in self.shares.iter().zip(&charges) {
-                    share.undo(key, charge, now);
+                    share.refund(key, charge, now);
                 }
                 return Some(charge);
             }
@@ -175,8 +182,8 @@ impl Local {
     /// Takes back what [`check`](Self::check) charged. With several limits, it takes back from the limit that the
     /// decision describes, and from limits with equal figures; the decision contains no data about other limits.
     /// Returns the units taken back.
-    pub(crate) fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
-        self.shares.iter().map(|share| share.undo(key, charge, now)).max().unwrap_or(0)
+    pub(crate) fn refund(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
+        self.shares.iter().map(|share| share.refund(key, charge, now)).max().unwrap_or(0)
     }
 }
 
@@ -218,7 +225,8 @@ mod tests {
         let fast = Quota::new(32, Duration::from_nanos(1));
         for quota in [century, wide, fast, LEAST, Quota::per_day(u64::from(u32::MAX))] {
             for processes in [0, 1, 2, 3, 7, u32::MAX] {
-                for limit in [Limit::gcra(quota), Limit::fixed_window(quota)] {
+                let window = Limit::try_new(LimitKind::FixedWindow, quota);
+                for limit in [Limit::gcra(quota)].into_iter().chain(window) {
                     let share = share(limit, processes);
                     let parts = u128::from(processes.max(1));
                     let (rate, whole) = (

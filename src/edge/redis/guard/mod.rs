@@ -43,16 +43,17 @@ use crossbeam_utils::CachePadded;
 use tokio::runtime::Handle;
 
 pub use self::breaker::BreakerState;
-use self::breaker::{Change, Circuit, Permit};
+use self::breaker::{BreakerChange, Circuit, Permit};
 pub use self::health::Health;
-use self::health::{Tallies, Tally};
+use self::health::{GuardCount, Tallies};
 use self::local::Local;
+use crate::algorithm::Limit;
 use crate::base::clock::{Clock, Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::edge::redis::client::{OnFailure, Settings};
+use crate::edge::redis::client::{KeyPlaces, OnFailure, Settings};
 use crate::edge::redis::protocol::slot::PARTS;
-use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, ErrorKind, Limit, Reply, Transport};
+use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, ErrorKind, Reply, Transport};
 use crate::edge::telemetry::{breaker_closed, breaker_opened};
 use crate::limiter::wait::TokioClock;
 
@@ -100,7 +101,7 @@ impl Guard {
         let probe = settings.timeout.saturating_mul(2).min(LONGEST_PROBE).max(breaker.pause);
         let now_ns = clock.now().as_nanos();
         let server = |index: usize| {
-            let name = settings.routes.names().get(index).cloned();
+            let name = settings.places.routes.names().get(index).cloned();
             ServerGuard {
                 circuits: std::array::from_fn(|_| {
                     Circuit::new(breaker.failures, breaker.pause, probe, now_ns).into()
@@ -110,9 +111,9 @@ impl Guard {
                 name,
             }
         };
-        let previous_ns = saturating_nanos(settings.routes.previous_during());
+        let previous_ns = saturating_nanos(settings.places.routes.previous_during());
         Self {
-            servers: (0..settings.routes.len()).map(server).collect(),
+            servers: (0..settings.places.routes.len()).map(server).collect(),
             settings: settings.clone(),
             most: settings.limits.iter().map(Limit::most).min().unwrap_or(u64::MAX),
             local: OnceLock::new(),
@@ -180,11 +181,16 @@ impl Guard {
             // No text: it would be allocated for each request during the pause.
             Error::new(ErrorKind::Breaker, "")
         })?;
-        server.tallies.count(Tally::Asked);
+        server.tallies.count(GuardCount::Asked);
         if permit.is_probe() {
-            server.tallies.count(Tally::Probe);
+            server.tallies.count(GuardCount::Probe);
         }
         Ok(GuardedCall { guard: self, server, circuit, permit, began_ns: now_ns, landed: false })
+    }
+
+    /// The names and places of the limiter's keys.
+    pub(crate) const fn places(&self) -> &KeyPlaces {
+        &self.settings.places
     }
 
     /// Decides a request while the server is unavailable, by the limiter's [`OnFailure`]. `key` is the key that the
@@ -199,13 +205,13 @@ impl Guard {
     }
 
     /// Takes back what a [`fallback`](Self::fallback) charged to this process's share. Returns the units taken back.
-    pub(crate) fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
+    pub(crate) fn refund(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
         let local = self.local.get().and_then(Option::as_ref).filter(|_| charge.charged() > 0);
-        local.map_or(0, |local| local.undo(key, charge, now))
+        local.map_or(0, |local| local.refund(key, charge, now))
     }
 
     fn without_server(&self, key: &[u8], cost: u64, now: Timestamp, verb: LocalVerb) -> Answer {
-        let server = &self.servers[self.settings.routes.server(&self.settings.head, key)];
+        let server = &self.servers[self.settings.places.server(key)];
         let (decision, by) = match self.settings.on_failure {
             OnFailure::Open => (self.undecided(server, Outcome::Allowed, cost, now), DecidedBy::Open),
             OnFailure::Closed => (self.refusal(server, cost, now), DecidedBy::Closed),
@@ -266,12 +272,12 @@ impl ServerGuard {
     }
 
     /// Counts and logs a change of the breaker. `why` is the error of the last call, if the call reported one.
-    fn note(&self, change: Change, why: Option<&Error>) {
+    fn note(&self, change: BreakerChange, why: Option<&Error>) {
         match change {
-            Change::Nothing => {}
-            Change::Closed => breaker_closed(self.name.as_deref()),
-            Change::Opened { pause_ns } => {
-                self.tallies.count(Tally::Opened);
+            BreakerChange::Nothing => {}
+            BreakerChange::Closed => breaker_closed(self.name.as_deref()),
+            BreakerChange::Opened { pause_ns } => {
+                self.tallies.count(GuardCount::Opened);
                 breaker_opened(
                     self.name.as_deref(),
                     pause_ns,
@@ -316,7 +322,7 @@ impl GuardedCall<'_> {
         let why = answer.as_ref().err();
         let failure = why.map(Error::kind);
         match failure {
-            None => self.server.tallies.count(Tally::Answered),
+            None => self.server.tallies.count(GuardCount::Answered),
             Some(kind) => self.server.tallies.error(kind),
         }
         match failure {
@@ -365,7 +371,7 @@ impl Drop for GuardedCall<'_> {
         if self.landed {
             return;
         }
-        self.server.tallies.count(Tally::Abandoned);
+        self.server.tallies.count(GuardCount::Abandoned);
         let now_ns = self.now_ns();
         let waited =
             now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.settings.timeout) / 4;

@@ -19,7 +19,7 @@
 //! server's.
 
 use super::Guard;
-use super::health::Tally;
+use super::health::GuardCount;
 use crate::base::clock::Clock;
 use crate::edge::redis::protocol::{Call, Error, Place, Question, Transport};
 
@@ -49,7 +49,7 @@ impl Guard {
         let old = Call { place: Place { server: before, before: None }, ..call.clone() };
         let Ok(states) = self.run_within(transport, &old, rest(), || transport.read_states(&old)).await
         else {
-            self.servers[before].tallies.count(Tally::Uncopied);
+            self.servers[before].tallies.count(GuardCount::Uncopied);
             return Ok(());
         };
         self.run_within(transport, call, rest(), || transport.write_states(call, &states)).await

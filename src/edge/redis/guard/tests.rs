@@ -83,8 +83,7 @@ fn limits() -> [Limit; 2] {
 
 fn settings(on_failure: OnFailure) -> Settings {
     Settings {
-        head: b"x".as_slice().into(),
-        routes: Arc::default(),
+        places: KeyPlaces::new(b"x", &Arc::default()),
         limits: limits().into(),
         timeout: TIMEOUT,
         breaker: Breaker::new(3, SECOND),
@@ -143,8 +142,9 @@ async fn timeout_noticed_late_does_not_count() {
 async fn each_server_has_its_own_breaker_and_counts() {
     let set = ["a", "b"].map(|name| Shard::new(name, InProcess::default()));
     let set = InProcess::sharded(set).expect("the set is valid");
-    let routes = set.limiter("api", limits()[0]).settings().routes;
-    let guard = Guard::new(&Settings { routes: Arc::clone(&routes), ..settings(OnFailure::Closed) });
+    let routes = set.limiter("api", limits()[0]).settings().places.routes;
+    let places = KeyPlaces::new(b"x", &routes);
+    let guard = Guard::new(&Settings { places: places.clone(), ..settings(OnFailure::Closed) });
     let server = Fake::new(Does::Answer);
     *server.elsewhere.lock().unwrap() = Some((0, Does::Hang));
     // Both calls are about the same part, so only the server differs.
@@ -154,8 +154,8 @@ async fn each_server_has_its_own_breaker_and_counts() {
         assert!(guard.ask(&server, &call(0)).await.is_err());
         assert!(guard.ask(&server, &call(1)).await.is_ok());
     }
-    let routes = &routes;
-    let keys = |at| (0..100_u8).map(|key| [key]).filter(move |key| routes.server(b"x", key) == at).take(5);
+    let places = &places;
+    let keys = |at| (0..100_u8).map(|key| [key]).filter(move |key| places.server(key) == at).take(5);
     let waits: Vec<_> = [0, 1]
         .into_iter()
         .map(|at| {
@@ -213,9 +213,9 @@ async fn hung_previous_server_delays_a_call_by_half_a_timeout() {
     const HOUR: Duration = Duration::from_secs(3_600);
     let shard = |name| Shard::new(name, InProcess::default());
     let set = Shards::new([shard("a"), shard("b")]).previous([shard("a"), shard("c")], HOUR);
-    let routes =
-        InProcess::sharded(set).expect("the set is valid").limiter("api", limits()[0]).settings().routes;
-    let guard = Guard::new(&Settings { routes, ..settings(OnFailure::Closed) });
+    let places =
+        InProcess::sharded(set).expect("the set is valid").limiter("api", limits()[0]).settings().places;
+    let guard = Guard::new(&Settings { places, ..settings(OnFailure::Closed) });
     let call = |server, before| Call { place: Place { server, before: Some(before) }, ..call_of(0) };
     let took = async |hung, server, before| {
         let began = tokio::time::Instant::now();

@@ -5,11 +5,13 @@
 //! | `atomic` | the server decides every request |
 //! | `lease` | the server charges units in blocks, and this process spends them |
 //! | `write_back` | this process decides, and posts to the server later |
-//! | `dispatch` | for modes that decide in this process: the clock, calls to the server, and wake-up and stop of the task |
-//! | `forms` | the public methods that the limiters of both modes share |
+//! | `dispatch` | the clock, and calls to the server |
+//! | `background` | for modes that decide in this process: wake-up and stop of the task |
+//! | `forms` | the public methods that the limiters for threads share |
 //! | `table`, `queue`, `count` | building blocks: a bounded table of keys, a queue of keys that wait for a call, and counters |
 
 mod atomic;
+pub(crate) mod background;
 pub(crate) mod count;
 pub(crate) mod dispatch;
 pub(crate) mod forms;
@@ -18,7 +20,7 @@ pub(crate) mod queue;
 pub(crate) mod table;
 pub(crate) mod write_back;
 
-pub use self::atomic::AtomicLimiter;
+pub use self::atomic::{AtomicLimiter, BlockingAtomicLimiter};
 pub use self::lease::{BlockingLeaseLimiter, LeaseBuilder, LeaseLimiter, LeaseStats};
 pub use self::write_back::{
     BlockingWriteBackLimiter, RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats,

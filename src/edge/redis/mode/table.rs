@@ -17,12 +17,12 @@ pub(crate) struct KeyTable<V> {
     max: usize,
 }
 
-/// A guard for reads; see [`KeyTable::look`].
-pub(crate) struct Look<'t, V>(
+/// A guard for reads; see [`KeyTable::pin`].
+pub(crate) struct PinnedTable<'t, V>(
     papaya::HashMapRef<'t, OwnedKey, Arc<V>, ahash::RandomState, papaya::LocalGuard<'t>>,
 );
 
-impl<V> Look<'_, V> {
+impl<V> PinnedTable<'_, V> {
     /// Returns the value of a key, if it is in the table. O(1); takes no lock.
     #[inline(always)]
     pub(crate) fn get<'k>(&self, name: impl LookupKey<'k>) -> Option<&Arc<V>> {
@@ -37,13 +37,13 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
 
     /// Calls `act` with the value of a key, if it is in the table. O(1); takes no lock.
     pub(crate) fn get<'k, R>(&self, name: impl LookupKey<'k>, act: impl FnOnce(&Arc<V>) -> R) -> Option<R> {
-        self.look().get(name).map(act)
+        self.pin().get(name).map(act)
     }
 
     /// Returns a guard for reads. While the guard exists, no value found through it is freed.
     #[inline(always)]
-    pub(crate) fn look(&self) -> Look<'_, V> {
-        Look(self.map.pin())
+    pub(crate) fn pin(&self) -> PinnedTable<'_, V> {
+        PinnedTable(self.map.pin())
     }
 
     /// Returns the value of a key, and inserts it if it is missing. Returns `None` if the table has no room.

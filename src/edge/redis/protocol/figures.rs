@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use super::call::{LimitState, Reply};
-use super::limit::LimitKind;
-use super::plan::{Arithmetic, EXACT, Pace, Part, Plan, Windows};
+use super::exact::EXACT;
+use super::plan::{Arithmetic, Pace, Part, Plan, Windows};
+use crate::algorithm::LimitKind;
 use crate::base::clock::Timestamp;
 use crate::base::decision::{Decision, Facts, Outcome};
 

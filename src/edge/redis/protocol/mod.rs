@@ -2,7 +2,7 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | `limit`, `plan` | limits, and a limit as integers that a script can count with |
+//! | `plan`, `exact` | a limit as integers that a script can count with, and the bounds of these integers |
 //! | `key`, `name` | keys, and how this process looks them up |
 //! | `tag`, `slot` | the Redis key that holds the state, and its slot in a Cluster |
 //! | `call` | one call about one key, its reply, and the transport trait |
@@ -13,10 +13,10 @@
 mod answer;
 mod call;
 mod error;
+mod exact;
 mod figures;
 mod key;
 pub(crate) mod kinds;
-mod limit;
 pub(crate) mod model;
 mod name;
 mod plan;
@@ -27,10 +27,12 @@ mod tag;
 pub use self::answer::{Answer, DecidedBy};
 pub(crate) use self::call::{Call, LimitState, Place, Question, Reply, Transport};
 pub use self::error::{Error, ErrorKind};
+pub(crate) use self::exact::EXACT;
 pub(crate) use self::figures::strictness;
 pub use self::key::{Key, Number};
-pub use self::limit::{Limit, LimitKind};
-pub(crate) use self::model::{POSTS_KEPT_US, kept_us};
+pub(crate) use self::model::{POSTS_KEPT_US, PostedTotal, kept_us};
 pub(crate) use self::name::{Bytes, KeyRef, LookupKey, OwnedKey};
+#[cfg(feature = "rules")]
+pub(crate) use self::plan::check_limit;
 pub(crate) use self::plan::{Arithmetic, Part, Plan, Windows};
 pub(crate) use self::tag::{head, tagged};

@@ -27,19 +27,12 @@
 
 use std::fmt;
 
+use super::exact::{EXACT, MOST, above};
 use super::kinds::{Batches, KindSet, Log, Parts, Spacing};
-use super::limit::{Limit, LimitKind};
 use crate::algorithm::compact::ticks::gcd;
+use crate::algorithm::{Limit, LimitKind};
 use crate::base::quota::{Quota, QuotaError};
 
-/// Doubles are exact below this.
-pub(crate) const EXACT: u64 = 1 << 53;
-/// The largest debt, in ticks or in units of a window.
-pub(crate) const MAX_DEBT: u64 = 1 << 52;
-/// The last time, in microseconds.
-pub(crate) const LAST_US: u64 = 1 << 52;
-/// The maximum number of ticks of a burst, and of units of a window.
-pub(super) const MOST: u64 = 1 << 51;
 /// The preferred maximum number of ticks of a burst.
 const ROOMY: u64 = 1 << 46;
 /// The largest `scale`, as an exponent of two: 2^30 ticks in a microsecond. So intervals of 1/32 ns are distinct to one
@@ -115,10 +108,13 @@ impl Plan {
     /// Returns an error for the first limit that cannot be counted exactly. The error states the largest burst or limit
     /// that fits, or the periods that are possible.
     pub(crate) fn new(limits: &[Limit]) -> Result<Self, QuotaError> {
-        let part = |(index, &limit): (usize, &Limit)| {
-            let quota = limit.quota();
+        let part = |(index, limit): (usize, &Limit)| {
+            let (limit, quota) = (limit.canonical(), limit.quota());
             let kind = match limit.kind() {
-                LimitKind::Gcra | LimitKind::LeakyBucketQueue => Arithmetic::Pace(Pace::new(&quota)?),
+                LimitKind::Gcra
+                | LimitKind::TokenBucket
+                | LimitKind::LeakyBucketMeter
+                | LimitKind::LeakyBucketQueue => Arithmetic::Pace(Pace::new(&quota)?),
                 LimitKind::FixedWindow => Arithmetic::Windows(Windows::new(&quota, None)?),
                 LimitKind::SlidingWindow { strict } => {
                     Arithmetic::Windows(Windows::new(&quota, Some(strict))?)
@@ -175,12 +171,10 @@ impl Plan {
     }
 }
 
+/// Checks that the script can count a limit.
 #[cfg(feature = "rules")]
-impl Limit {
-    /// Checks that the script can count this limit.
-    pub(crate) fn check(&self) -> Result<(), QuotaError> {
-        Plan::new(&[*self]).map(drop)
-    }
+pub(crate) fn check_limit(limit: &Limit) -> Result<(), QuotaError> {
+    Plan::new(&[*limit]).map(drop)
 }
 
 impl Arithmetic {
@@ -327,20 +321,6 @@ impl Pace {
     }
 }
 
-/// The error for a quota with a number above what the shared state counts exactly.
-pub(super) fn above(algorithm: &str, quota: &Quota, what: &str, max: u64) -> QuotaError {
-    QuotaError::worded(match max {
-        0 => format!(
-            "shared {algorithm} of {quota}: no {what} is small enough for this rate; the server's script counts whole \
-             microseconds, and is exact only below 2^53"
-        ),
-        _ => format!(
-            "shared {algorithm} of {quota}: the {what} can be at most {max}, because the server's script is exact only below \
-             2^53"
-        ),
-    })
-}
-
 impl Windows {
     fn new(quota: &Quota, slides: Option<bool>) -> Result<Self, QuotaError> {
         let algorithm = if slides.is_some() { "sliding window" } else { "fixed window" };
@@ -462,7 +442,7 @@ mod tests {
             text.split("at most ").nth(1).unwrap().split([' ', ',']).next().unwrap().parse().unwrap();
         let quota = |limit| Limit::sliding_window(Quota::new(limit, quota.period()));
         assert!(Plan::new(&[quota(most)]).is_ok() && Plan::new(&[quota(most + 1)]).is_err(), "{text}");
-        let text = refused(Limit::fixed_window(Quota::per_day(MOST + 1)));
+        let text = Windows::new(&Quota::per_day(MOST + 1), None).unwrap_err().to_string();
         assert!(text.contains("at most 2251799813685248"), "{text}");
     }
 

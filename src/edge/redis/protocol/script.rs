@@ -7,24 +7,25 @@ use smallvec::{SmallVec, smallvec};
 
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
+use super::exact::{EXACT, LAST_US};
 use super::kinds::{Batches, Form, KindSet, Log, Parts, Spacing};
 use super::model::MARGINS_US;
-use super::plan::{Arithmetic, EXACT, LAST_US, Pace, Windows};
+use super::plan::{Arithmetic, Pace, Windows};
 
 /// The code of the script's own error.
 const FOREIGN_STATE: &str = "NOTOURS";
 const NO_TLS: &str = "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
 
 /// A script. It has only the texts that its plan needs, because Redis runs a script's whole text at each call.
-struct Source {
+struct ScriptText {
     text: String,
     script: Script,
 }
 
-impl Source {
+impl ScriptText {
     /// Returns the script of these kinds. It is made on first use.
     fn of(kinds: KindSet, form: Form) -> &'static Self {
-        static SOURCES: [[OnceLock<Source>; KindSet::COUNT]; 3] =
+        static SOURCES: [[OnceLock<ScriptText>; KindSet::COUNT]; 3] =
             [const { [const { OnceLock::new() }; KindSet::COUNT] }; 3];
         SOURCES[form as usize][kinds.index()].get_or_init(|| {
             let text = kinds.script(form);
@@ -51,7 +52,7 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
         1 => Form::One,
         _ => Form::All,
     };
-    let source = Source::of(call.plan.kinds(), form);
+    let source = ScriptText::of(call.plan.kinds(), form);
     let (verb, script) = match by {
         By::Hash => ("EVALSHA", source.script.get_hash()),
         By::Text => ("EVAL", &*source.text),

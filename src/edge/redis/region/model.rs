@@ -20,10 +20,8 @@ use std::collections::BTreeMap;
 use super::call::{RegionCall, RegionQuestion, RegionReply};
 use super::policy::{RegionPolicy, RegionTerms};
 use super::totals::Totals;
-use crate::edge::redis::protocol::Windows;
+use crate::edge::redis::protocol::{EXACT, Windows};
 
-/// Numbers in the script stay below this.
-const EXACT: u64 = 1 << 53;
 /// The last time, and the largest count.
 const LAST: u64 = 1 << 52;
 
@@ -69,18 +67,25 @@ impl OwnTotal {
     }
 }
 
+/// The total of a window. A later window is larger.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+struct KnownTotal {
+    index: u64,
+    units: u64,
+}
+
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 struct Other {
     totals: Totals,
     /// The number of the last exchange that this region answered.
     heard: u64,
-    /// What it knows of the own total: a window, and the total.
-    acked: (u64, u64),
+    /// What it knows of the own total.
+    acked: KnownTotal,
 }
 
 /// What counts in the current window.
 #[derive(Copy, Clone, Debug)]
-struct Tally {
+struct WindowUse {
     own: u64,
     /// The units of the other regions.
     known: u64,
@@ -127,8 +132,17 @@ impl OwnWindows {
         self.own.get_mut(age)
     }
 
+    /// Raises the own totals to those that another region knows, of this window and of the window before it.
+    fn raise_floor(&mut self, index: u64, floor: [u64; 2]) {
+        for (age, floor) in (0..).zip(floor) {
+            if let Some(own) = index.checked_sub(age).and_then(|of| self.own_of(of)) {
+                own.floor = own.floor.max(floor.min(LAST));
+            }
+        }
+    }
+
     /// The units that the region may admit now.
-    fn room(&self, terms: &RegionTerms, tally: &Tally) -> u64 {
+    fn room(&self, terms: &RegionTerms, tally: &WindowUse) -> u64 {
         let RegionTerms { windows: Windows { limit, slides, .. }, policy, portion, .. } = *terms;
         let left = limit.saturating_sub(tally.used());
         if policy == RegionPolicy::AsLastKnown {
@@ -142,7 +156,14 @@ impl OwnWindows {
     }
 
     /// Claims an exchange, if one is due. Returns its number, or 0.
-    fn claim(&mut self, terms: &RegionTerms, tally: &Tally, room: u64, now_us: u64, pause_us: u64) -> u64 {
+    fn claim(
+        &mut self,
+        terms: &RegionTerms,
+        tally: &WindowUse,
+        room: u64,
+        now_us: u64,
+        pause_us: u64,
+    ) -> u64 {
         let quantum = terms.quantum();
         let grew = tally.own.saturating_sub(tally.acked);
         let is_worth = grew >= quantum || (grew > 0 && (tally.acked == 0 || room < quantum));
@@ -160,7 +181,7 @@ impl OwnWindows {
     }
 }
 
-impl Tally {
+impl WindowUse {
     const fn used(&self) -> u64 {
         self.own + self.known + self.weighed
     }
@@ -176,7 +197,6 @@ impl RegionState {
         let mut windows = self.windows.unwrap_or(OwnWindows::new(present, now_us));
         let mut writes = windows.turn(present, now_us);
         let index = windows.index;
-        let takes = |epoch: u64| epoch == index || (slides && epoch + 1 == index);
         let mut reply =
             RegionReply { granted: 0, now_us, index, own: [0; 2], used: 0, room: 0, round: 0, known: [0; 2] };
         match call.ask {
@@ -189,18 +209,7 @@ impl RegionState {
                 }
             }
             RegionQuestion::Post { process, epoch, total } => {
-                let (epoch, total) = (epoch.min(EXACT - 1), total.min(EXACT - 1));
-                if takes(epoch) && total > 0 {
-                    if !self.posts.contains_key(&process) {
-                        // Processes come and go.
-                        self.posts.retain(|_, posts| posts.of(index) + posts.of(index.saturating_sub(1)) > 0);
-                    }
-                    let grown = self.posts.entry(process).or_default().report(epoch, total);
-                    if let Some(own) = windows.own_of(epoch) {
-                        reply.granted = grown.min(LAST.saturating_sub(own.counted));
-                        own.counted += reply.granted;
-                    }
-                }
+                reply.granted = self.post(&mut windows, slides, process, [epoch, total]);
             }
             RegionQuestion::Tell { ref from, index: of, totals } => {
                 let other = self.hear(from, index, of, totals);
@@ -209,25 +218,14 @@ impl RegionState {
             }
             RegionQuestion::Hear { ref from, round, index: of, totals, of: own_index, floor } => {
                 self.hear(from, index, of, totals);
-                for (age, floor) in (0..).zip(floor) {
-                    if let Some(own) = own_index.checked_sub(age).and_then(|of| windows.own_of(of)) {
-                        own.floor = own.floor.max(floor.min(LAST));
-                    }
-                }
+                windows.raise_floor(own_index, floor);
                 // A larger round comes from before the server lost its data.
                 if let Some(other) = self.others.get_mut(from).filter(|_| round <= windows.round) {
                     other.heard = other.heard.max(round);
-                    other.acked = other.acked.max((own_index, floor[0]));
+                    other.acked = other.acked.max(KnownTotal { index: own_index, units: floor[0] });
                 }
                 writes = true;
-                let is_news =
-                    |name: &str| self.others.get(name).is_some_and(|other| other.heard > windows.renewed);
-                if terms.others.iter().all(|name| is_news(name)) {
-                    let tally = self.tally(&windows, terms, now_us);
-                    windows.base = tally.own;
-                    windows.is_renewed = true;
-                    windows.renewed = windows.round.max(now_us);
-                }
+                self.renew(&mut windows, terms, now_us);
             }
         }
         let tally = self.tally(&windows, terms, now_us);
@@ -244,6 +242,35 @@ impl RegionState {
             self.windows = Some(windows);
         }
         reply
+    }
+
+    /// Counts the total that a process reports of a window. Returns the units that it adds.
+    fn post(&mut self, windows: &mut OwnWindows, slides: bool, process: u64, report: [u64; 2]) -> u64 {
+        let [epoch, total] = report.map(|number| number.min(EXACT - 1));
+        let index = windows.index;
+        let counts = epoch == index || (slides && epoch + 1 == index);
+        if !counts || total == 0 {
+            return 0;
+        }
+        if !self.posts.contains_key(&process) {
+            // Processes come and go.
+            self.posts.retain(|_, posts| posts.of(index) + posts.of(index.saturating_sub(1)) > 0);
+        }
+        let grown = self.posts.entry(process).or_default().report(epoch, total);
+        let Some(own) = windows.own_of(epoch) else { return 0 };
+        let granted = grown.min(LAST.saturating_sub(own.counted));
+        own.counted += granted;
+        granted
+    }
+
+    /// Renews the share if every other region has answered an exchange that began after the last renewal.
+    fn renew(&self, windows: &mut OwnWindows, terms: &RegionTerms, now_us: u64) {
+        let is_news = |name: &str| self.others.get(name).is_some_and(|other| other.heard > windows.renewed);
+        if terms.others.iter().all(|name| is_news(name)) {
+            windows.base = self.tally(windows, terms, now_us).own;
+            windows.is_renewed = true;
+            windows.renewed = windows.round.max(now_us);
+        }
     }
 
     /// Returns whether no window counts any more.
@@ -271,7 +298,7 @@ impl RegionState {
         other.totals
     }
 
-    fn tally(&self, windows: &OwnWindows, terms: &RegionTerms, now_us: u64) -> Tally {
+    fn tally(&self, windows: &OwnWindows, terms: &RegionTerms, now_us: u64) -> WindowUse {
         let others = || terms.others.iter().filter_map(|name| self.others.get(name));
         let known = |index: u64| others().map(|other| other.totals.of(index)).sum::<u64>();
         let index = windows.index;
@@ -283,9 +310,12 @@ impl RegionState {
         };
         let before = own[1].saturating_add(known(index.saturating_sub(1)));
         let acked = |name: &str| {
-            self.others.get(name).filter(|other| other.acked.0 == index).map_or(0, |other| other.acked.1)
+            self.others
+                .get(name)
+                .filter(|other| other.acked.index == index)
+                .map_or(0, |other| other.acked.units)
         };
-        Tally {
+        WindowUse {
             own: own[0],
             known: known(index),
             weighed: weigh(before),
@@ -300,8 +330,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::algorithm::Limit;
     use crate::base::quota::Quota;
-    use crate::edge::redis::protocol::{Arithmetic, Limit, Plan};
+    use crate::edge::redis::protocol::{Arithmetic, Plan};
     use crate::edge::redis::region::{Claim, Portion};
 
     const SEC: u64 = 1_000_000;
@@ -309,13 +340,13 @@ mod tests {
     const MINUTE: u64 = NOW / (60 * SEC);
 
     /// Some regions, each with a server, and a way to carry a claim to all others.
-    struct World {
+    struct TwoRegions {
         names: Vec<Box<str>>,
         terms: Vec<Arc<RegionTerms>>,
         states: Vec<RegionState>,
     }
 
-    impl World {
+    impl TwoRegions {
         fn new(regions: usize, limit: Limit, policy: RegionPolicy) -> Self {
             let Arithmetic::Windows(windows) = Plan::new(&[limit]).unwrap().parts()[0].kind else { panic!() };
             let names: Vec<Box<str>> = (0..regions).map(|region| format!("r{region}").into()).collect();
@@ -361,7 +392,7 @@ mod tests {
 
     #[test]
     fn region_admits_its_share_until_all_others_answer() {
-        let mut world = World::new(3, per_minute(300), RegionPolicy::Share);
+        let mut world = TwoRegions::new(3, per_minute(300), RegionPolicy::Share);
         assert!(world.check(0, 100, NOW) && !world.check(0, 1, NOW), "a third of the limit");
         let claim = world.ask(0, RegionQuestion::Peek, NOW + 5 * SEC).1.unwrap();
         assert_eq!(claim.totals, [100, 0]);
@@ -379,7 +410,7 @@ mod tests {
 
     #[test]
     fn as_last_known_admits_all_units_left() {
-        let mut world = World::new(3, per_minute(300), RegionPolicy::AsLastKnown);
+        let mut world = TwoRegions::new(3, per_minute(300), RegionPolicy::AsLastKnown);
         assert!(world.check(0, 200, NOW) && world.check(1, 300, NOW), "neither knows the other");
         let claim = world.ask(0, RegionQuestion::Peek, NOW + 6 * SEC).1;
         assert!(claim.is_some(), "the first claim was not carried out");
@@ -391,7 +422,7 @@ mod tests {
 
     #[test]
     fn claims_keep_the_interval_and_the_quantum() {
-        let mut world = World::new(2, per_minute(6_400), RegionPolicy::Share);
+        let mut world = TwoRegions::new(2, per_minute(6_400), RegionPolicy::Share);
         assert!(world.post(0, 1, NOW).1.is_some(), "the window is new");
         assert!(world.post(0, 500, NOW + 4 * SEC).1.is_none(), "the interval is not over");
         let claim = world.post(0, 501, NOW + 5 * SEC).1.unwrap();
@@ -403,13 +434,13 @@ mod tests {
             "the next exchange is not due yet"
         );
         assert!(world.post(0, 602, NOW + 17 * SEC).1.is_some(), "the lost exchange is repeated");
-        let mut alone = World::new(1, per_minute(100), RegionPolicy::Share);
+        let mut alone = TwoRegions::new(1, per_minute(100), RegionPolicy::Share);
         assert_eq!((alone.post(0, 60, NOW).1, alone.post(0, 60, NOW).0.room), (None, 40));
     }
 
     #[test]
     fn foreign_totals_are_never_reported() {
-        let mut world = World::new(2, per_minute(1_000), RegionPolicy::AsLastKnown);
+        let mut world = TwoRegions::new(2, per_minute(1_000), RegionPolicy::AsLastKnown);
         for round in 0..20 {
             for region in 0..2 {
                 let now_us = NOW + round * SEC / 2;
@@ -425,7 +456,8 @@ mod tests {
     /// The control of the test above: a region that reports what it heard.
     #[test]
     fn echo_of_foreign_totals_grows_without_end() {
-        let mut world = World::new(2, Limit::fixed_window(Quota::per_day(1_000)), RegionPolicy::AsLastKnown);
+        let mut world =
+            TwoRegions::new(2, Limit::fixed_window(Quota::per_day(1_000)), RegionPolicy::AsLastKnown);
         for round in 0..20 {
             for region in 0..2 {
                 let now_us = NOW + round * 6 * SEC;
@@ -446,7 +478,7 @@ mod tests {
 
     #[test]
     fn server_without_data_recovers_by_floor() {
-        let mut world = World::new(2, per_minute(1_000), RegionPolicy::Share);
+        let mut world = TwoRegions::new(2, per_minute(1_000), RegionPolicy::Share);
         let claim = world.post(0, 300, NOW).1.unwrap();
         assert_eq!(world.carry(0, &claim, &[1], NOW).own[0], 300);
         world.states[0] = RegionState::default();
@@ -477,9 +509,9 @@ mod tests {
 
     #[test]
     fn total_counts_in_the_window_that_it_names() {
-        let mut world = World::new(2, per_minute(100), RegionPolicy::AsLastKnown);
+        let mut world = TwoRegions::new(2, per_minute(100), RegionPolicy::AsLastKnown);
         let tell = |index: u64, totals| RegionQuestion::Tell { from: "r1".into(), index, totals };
-        let used = |world: &mut World, now_us| world.ask(0, RegionQuestion::Peek, now_us).0.used;
+        let used = |world: &mut TwoRegions, now_us| world.ask(0, RegionQuestion::Peek, now_us).0.used;
         let _ = world.ask(0, tell(MINUTE + 1, [30, 7]), NOW);
         assert_eq!(used(&mut world, NOW), 7, "a clock that is ahead does not end the window");
         assert_eq!(used(&mut world, NOW + 60 * SEC), 30);
@@ -495,9 +527,10 @@ mod tests {
 
     #[test]
     fn sliding_share_declines_with_the_window_before() {
-        let mut world = World::new(2, Limit::sliding_window(Quota::per_minute(100)), RegionPolicy::Share);
+        let mut world =
+            TwoRegions::new(2, Limit::sliding_window(Quota::per_minute(100)), RegionPolicy::Share);
         assert!(world.check(0, 50, NOW - SEC));
-        let room = |world: &mut World, now_us| world.ask(0, RegionQuestion::Peek, now_us).0.room;
+        let room = |world: &mut TwoRegions, now_us| world.ask(0, RegionQuestion::Peek, now_us).0.room;
         assert_eq!(room(&mut world, NOW), 0, "50 units of its own count in full");
         assert_eq!(room(&mut world, NOW + 30 * SEC), 25);
         assert_eq!(world.ask(1, RegionQuestion::Peek, NOW).0.room, 50);

@@ -43,7 +43,14 @@ fn fraction(random: &mut SplitMix64) -> f64 {
     bits / (1_u64 << 53) as f64
 }
 
-/// `(time, node)` of each request, in order.
+/// A request that reaches a node.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Arrival {
+    pub(super) at: u64,
+    pub(super) node: u32,
+}
+
+/// Returns all requests, in order.
 pub(super) fn requests(
     pattern: Pattern,
     nodes: u32,
@@ -51,7 +58,7 @@ pub(super) fn requests(
     seconds: u64,
     window_seconds: u64,
     random: &mut SplitMix64,
-) -> Vec<(u64, u32)> {
+) -> Vec<Arrival> {
     let nodes_u64 = u64::from(nodes.max(1));
     let mut weights: Vec<f64> = (1..=nodes.max(1)).map(|rank| 1.0 / f64::from(rank)).collect();
     let mut sum = 0.0;
@@ -89,5 +96,5 @@ pub(super) fn requests(
         }
     }
     all.sort_unstable();
-    all.into_iter().map(|(at, node)| (at, u32::try_from(node).unwrap_or(0))).collect()
+    all.into_iter().map(|(at, node)| Arrival { at, node: u32::try_from(node).unwrap_or(0) }).collect()
 }

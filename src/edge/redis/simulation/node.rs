@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::sync::{AtomicUsize, Ordering};
-use crate::edge::redis::client::OnFailure;
+use crate::edge::redis::client::{KeyPlaces, OnFailure};
 use crate::edge::redis::mode::lease;
-use crate::edge::redis::mode::write_back::{self, WriteBackBook};
+use crate::edge::redis::mode::write_back::{self, WriteBackBook, WriteBackStats};
 use crate::edge::redis::protocol::{Call, ErrorKind, Place, Plan, Question, Reply};
 
 /// The key of all requests.
@@ -132,8 +132,7 @@ impl Node {
             Mode::WriteBack => Book::WriteBack(WriteBackBook::new(
                 Arc::clone(plan),
                 write_back::BookSettings {
-                    head: b"simulation:{".as_slice().into(),
-                    routes: Arc::default(),
+                    places: KeyPlaces::new(b"simulation:{", &Arc::default()),
                     interval_ns,
                     processes: nodes.into(),
                     on_failure: OnFailure::Local { processes: nodes },
@@ -265,14 +264,11 @@ impl Node {
         }
     }
 
-    /// The units that are not posted yet, and the units that never will be.
-    pub(super) fn pending(&self, now_ns: u64) -> (u64, u64) {
+    /// The counts of a node that posts.
+    pub(super) fn stats(&self, now_ns: u64) -> Option<WriteBackStats> {
         match &self.book {
-            Book::Lease(_) => (0, 0),
-            Book::WriteBack(book) => {
-                let counted = book.counted(now_ns);
-                (counted.pending, counted.evicted_pending)
-            }
+            Book::Lease(_) => None,
+            Book::WriteBack(book) => Some(book.counted(now_ns)),
         }
     }
 }

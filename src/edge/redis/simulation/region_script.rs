@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::random::SplitMix64;
+use crate::algorithm::Limit;
 use crate::edge::redis::protocol::script::By;
-use crate::edge::redis::protocol::{Arithmetic, Limit, Plan};
+use crate::edge::redis::protocol::{Arithmetic, Plan};
 use crate::edge::redis::region::{
     LinkReport, Portion, RegionCall, RegionLinks, RegionPolicy, RegionQuestion, RegionState, RegionTerms,
     script,

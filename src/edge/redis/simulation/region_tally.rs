@@ -1,9 +1,10 @@
 //! What several regions admitted together, and what they may admit.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
-use super::regions::{RegionSetup, START};
+use super::region_setup::RegionSetup;
 use crate::edge::redis::mode::write_back::over_at_most;
 use crate::edge::redis::protocol::Windows;
 use crate::edge::redis::region::{RegionBound, quantum};
@@ -102,7 +103,7 @@ impl Admissions {
         // What the write-back mode adds in each region.
         let own = regions * over_at_most(limit, setup.processes.into());
         let processes = self.regions * setup.processes.max(1) as usize;
-        let cut = setup.partition_ms.map(|(from, until, _)| [from, until].map(|ms| START + ms * 1_000_000));
+        let cut = setup.partition_ns();
         for all in self.keys.values() {
             let mut unseen_at_cut = 0;
             for (index, window) in self.windows_of(all) {
@@ -124,8 +125,8 @@ impl Admissions {
                 }
                 let in_calm = bound.in_calm(unseen(age_ns + flush_ns)).saturating_add(unlearnt);
                 let in_calm = in_calm.min(bound.in_calm(u64::MAX) + own);
-                let (phase, most) = match cut {
-                    Some([from, until]) if begin < until && from < end => {
+                let (phase, most) = match cut.clone() {
+                    Some(Range { start: from, end: until }) if begin < until && from < end => {
                         if from >= begin {
                             let known = from.saturating_sub(age_ns);
                             let seen = window.all.iter().filter(|one| one.at < known).count() as u64;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::algorithm::Limit;
 use crate::base::clock::ManualClock;
-use crate::edge::redis::client::{InProcess, OnFailure};
+use crate::edge::redis::client::{InProcess, KeyPlaces, OnFailure};
 use crate::edge::redis::mode::write_back::{BookSettings, Post, WriteBackBook};
-use crate::edge::redis::protocol::{ErrorKind, Limit, Plan, Reply};
+use crate::edge::redis::protocol::{ErrorKind, Plan, Reply};
 
 /// Processes, their server, and messages between them. A message moves only when a test moves it.
 #[derive(Debug)]
@@ -60,8 +61,7 @@ impl Steps {
         let plan = Arc::new(Plan::new(&[limit]).expect("the script can count the limit"));
         let book = |number: u32| {
             let options = BookSettings {
-                head: b"steps:{".as_slice().into(),
-                routes: Arc::default(),
+                places: KeyPlaces::new(b"steps:{", &Arc::default()),
                 interval_ns: 1_000_000_000,
                 processes: nodes.into(),
                 on_failure: OnFailure::Local { processes: nodes },

@@ -1,6 +1,6 @@
 //! The exact counts of a run, by an observer that sees all nodes.
 
-use crate::edge::redis::protocol::{Limit, LimitKind};
+use crate::algorithm::{Limit, LimitKind};
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -5,14 +5,15 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::load::{Pattern, requests};
+use super::load::{Arrival, Pattern, requests};
 use super::node::{Asked, Found, MAX_BLOCK, Mode, Node, NodeAnswer};
 use super::random::SplitMix64;
 use super::tally::{Exact, Outcome};
+use crate::algorithm::{Limit, LimitKind};
 use crate::base::clock::ManualClock;
 use crate::edge::redis::client::InProcess;
 use crate::edge::redis::mode::lease;
-use crate::edge::redis::protocol::{Limit, LimitKind, Plan, Reply};
+use crate::edge::redis::protocol::{Plan, Reply};
 
 const SECOND: u64 = 1_000_000_000;
 /// The start time, a multiple of every window.
@@ -91,7 +92,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-enum Event {
+enum PostEvent {
     Request(u32),
     Due(u32),
     /// A message to the server.
@@ -108,7 +109,7 @@ struct WaitingRequest {
     rounds: usize,
 }
 
-struct World<'h> {
+struct PostWorld<'h> {
     setup: Setup,
     nodes: &'h [Node],
     /// The state of the key at each node, if requests wait for it.
@@ -121,7 +122,7 @@ struct World<'h> {
     skews: Vec<u64>,
     server: InProcess,
     events: BinaryHeap<Reverse<(u64, u64)>>,
-    what: std::collections::HashMap<u64, Event>,
+    what: std::collections::HashMap<u64, PostEvent>,
     number: u64,
     /// Each call, and the request that waits for its answer, if there is one. `None` after the call has ended.
     asked: Vec<Option<(Asked, Option<WaitingRequest>)>>,
@@ -152,7 +153,7 @@ pub fn run(setup: &Setup) -> Outcome {
     let nodes: Vec<Node> = (0..setup.nodes).map(node).collect();
     let skews: Vec<u64> = (0..setup.nodes).map(|_| random.below(SECOND / 50)).collect();
     let holdings: Vec<_> = nodes.iter().zip(&skews).map(|(node, skew)| node.holding(START + skew)).collect();
-    let mut world = World {
+    let mut world = PostWorld {
         setup: *setup,
         waiting: nodes.iter().map(|_| VecDeque::new()).collect(),
         nodes: &nodes,
@@ -178,10 +179,10 @@ pub fn run(setup: &Setup) -> Outcome {
     world.outcome.offered_between = most_within(&load, interval);
     for node in 0..setup.nodes {
         let first = world.random.below(interval_ns.max(1));
-        world.at(START + first, Event::Due(node));
+        world.at(START + first, PostEvent::Due(node));
     }
-    for (at, node) in load {
-        world.at(START + at, Event::Request(node));
+    for Arrival { at, node } in load {
+        world.at(START + at, PostEvent::Request(node));
     }
     // Long enough for the calls in flight, and for one more post.
     let end = START + seconds * SECOND + 2 * interval_ns + SECOND;
@@ -196,9 +197,10 @@ pub fn run(setup: &Setup) -> Outcome {
     world.exact.finish(&mut world.outcome);
     let mut outcome = std::mem::take(&mut world.outcome);
     for (node, skew) in world.nodes.iter().zip(&world.skews) {
-        let (pending, dropped) = node.pending(end + skew);
-        outcome.pending += pending;
-        outcome.dropped += dropped;
+        if let Some(stats) = node.stats(end + skew) {
+            outcome.pending += stats.pending;
+            outcome.dropped += stats.evicted_pending;
+        }
     }
     (outcome.calls, outcome.charged) = (world.calls, world.charged);
     outcome.bound = bound(setup);
@@ -235,10 +237,10 @@ fn bound(setup: &Setup) -> u64 {
 }
 
 /// The largest number of requests in any interval of this length.
-fn most_within(load: &[(u64, u32)], interval: u64) -> u64 {
+fn most_within(load: &[Arrival], interval: u64) -> u64 {
     let (mut first, mut most) = (0, 0);
-    for (last, (at, _)) in load.iter().enumerate() {
-        while load.get(first).is_some_and(|(from, _)| from + interval < *at) {
+    for (last, one) in load.iter().enumerate() {
+        while load.get(first).is_some_and(|from| from.at + interval < one.at) {
             first += 1;
         }
         most = most.max(last + 1 - first);
@@ -247,23 +249,23 @@ fn most_within(load: &[(u64, u32)], interval: u64) -> u64 {
 }
 
 /// The bound on stranded units; see [`run`].
-fn stranded(setup: &Setup, load: &[(u64, u32)]) -> u64 {
+fn stranded(setup: &Setup, load: &[Arrival]) -> u64 {
     if setup.mode == Mode::WriteBack {
         return 0;
     }
     let life = u64::try_from(setup.interval.as_nanos()).unwrap_or(u64::MAX);
     let window = u64::try_from(setup.limit.quota().period().as_nanos()).unwrap_or(u64::MAX).max(1);
     let mut each = vec![Vec::new(); setup.nodes as usize];
-    for (at, node) in load {
-        each[*node as usize].push((*at, *node));
+    for one in load {
+        each[one.node as usize].push(*one);
     }
-    let of = |load: &Vec<(u64, u32)>| {
+    let of = |load: &Vec<Arrival>| {
         // Six times the one-way delay is the longest time of two round trips.
         let use_of = most_within(load, life / 4 + 6 * setup.network.way_ns()).min(MAX_BLOCK);
         let mut falls = std::collections::HashMap::<u64, u64>::new();
         for pair in load.windows(2) {
-            if let [(before, _), (after, _)] = pair {
-                *falls.entry(before / window).or_insert(1) += u64::from(after - before > life);
+            if let [before, after] = pair {
+                *falls.entry(before.at / window).or_insert(1) += u64::from(after.at - before.at > life);
             }
         }
         use_of * falls.into_values().max().unwrap_or(1)
@@ -271,8 +273,8 @@ fn stranded(setup: &Setup, load: &[(u64, u32)]) -> u64 {
     each.iter().map(of).sum()
 }
 
-impl World<'_> {
-    fn at(&mut self, at: u64, event: Event) {
+impl PostWorld<'_> {
+    fn at(&mut self, at: u64, event: PostEvent) {
         self.number += 1;
         self.what.insert(self.number, event);
         self.events.push(Reverse((at, self.number)));
@@ -300,7 +302,7 @@ impl World<'_> {
     }
 
     /// A request looks for units, for the first time or again.
-    fn look(&mut self, node: u32, at: u64, patient: WaitingRequest) {
+    fn seek(&mut self, node: u32, at: u64, patient: WaitingRequest) {
         let (index, local) = (node as usize, at + self.skew(node));
         let (found, wakes) = self.nodes[index].find(local, patient.rounds == ROUNDS);
         let next = WaitingRequest { rounds: patient.rounds + 1, ..patient };
@@ -324,22 +326,22 @@ impl World<'_> {
         for _ in 0..self.waiting[node as usize].len() {
             let Some((patient, waiting)) = self.waiting[node as usize].pop_front() else { return };
             drop(waiting);
-            self.look(node, at, patient);
+            self.seek(node, at, patient);
         }
     }
 
-    fn happens(&mut self, at: u64, event: Event) {
+    fn happens(&mut self, at: u64, event: PostEvent) {
         match event {
-            Event::Request(node) => self.look(node, at, WaitingRequest { since: at, rounds: 0 }),
-            Event::Due(node) => {
+            PostEvent::Request(node) => self.seek(node, at, WaitingRequest { since: at, rounds: 0 }),
+            PostEvent::Due(node) => {
                 self.send(node, at);
                 let skew = self.skew(node);
                 let next = self.nodes[node as usize].next_ns(at + skew).saturating_sub(skew);
                 // A real timer also fires up to a millisecond late.
                 let next = next.max(at + 100_000) + self.random.below(1_000_000);
-                self.at(next, Event::Due(node));
+                self.at(next, PostEvent::Due(node));
             }
-            Event::Call(node, id) => {
+            PostEvent::Call(node, id) => {
                 let Some(Some((asked, patient))) = self.asked.get(id) else { return };
                 let patient = *patient;
                 self.calls += 1;
@@ -350,7 +352,7 @@ impl World<'_> {
                 let is_lost = self.random.below(100) < self.setup.faults.lost;
                 if is_lost || self.is_cut(node, at) {
                     let until = at + self.give_up_ns();
-                    self.at(until, Event::Lost(node, id));
+                    self.at(until, PostEvent::Lost(node, id));
                     return;
                 }
                 let back = at + self.way();
@@ -361,16 +363,16 @@ impl World<'_> {
                     self.outcome.waited += 1;
                     self.outcome.waited_us += (back - patient.since) / 1_000;
                 } else {
-                    self.at(back, Event::Answer(node, id, reply));
+                    self.at(back, PostEvent::Answer(node, id, reply));
                 }
             }
-            Event::Answer(node, id, reply) => {
+            PostEvent::Answer(node, id, reply) => {
                 let Some((asked, patient)) = self.asked.get_mut(id).and_then(Option::take) else { return };
                 let local = at + self.skew(node);
                 let (told, wakes) = self.nodes[node as usize].answered(&asked, &reply, local);
                 match (patient, told) {
                     (Some(patient), NodeAnswer::Decided(admitted)) => self.decided(patient, at, admitted),
-                    (Some(patient), NodeAnswer::Again) => self.look(node, at, patient),
+                    (Some(patient), NodeAnswer::Again) => self.seek(node, at, patient),
                     (None, _) => {}
                 }
                 if wakes {
@@ -378,7 +380,7 @@ impl World<'_> {
                 }
                 self.ring(node, at);
             }
-            Event::Lost(node, id) => {
+            PostEvent::Lost(node, id) => {
                 let Some((asked, patient)) = self.asked.get_mut(id).and_then(Option::take) else { return };
                 self.nodes[node as usize].failed(&asked, at + self.skew(node));
                 if let Some(patient) = patient {
@@ -401,10 +403,10 @@ impl World<'_> {
         let id = self.asked.len();
         self.asked.push(Some((asked, patient)));
         if self.is_cut(node, at) {
-            self.at(at + self.give_up_ns(), Event::Lost(node, id));
+            self.at(at + self.give_up_ns(), PostEvent::Lost(node, id));
         } else {
             let way = self.way();
-            self.at(at + way, Event::Call(node, id));
+            self.at(at + way, PostEvent::Call(node, id));
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) fn checked(kind: LimitKind, quota: Quota, store: Option<Store>) -> Re
     let limit = Limit::try_new(kind, quota)?;
     let (kind, memory) = match store {
         #[cfg(feature = "redis")]
-        Some(Store::Redis(_)) => return crate::edge::rules::counting::check(&limit).map(|()| limit),
+        Some(Store::Redis(_)) => return crate::edge::redis::check_limit(&limit).map(|()| limit),
         Some(Store::Compact(_)) => (StoreKind::Compact, ENOUGH),
         Some(Store::Sketch(memory)) => (StoreKind::Sketch, memory.bytes().unwrap_or(ENOUGH).min(ENOUGH)),
         _ => return Ok(limit),

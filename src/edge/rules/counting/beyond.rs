@@ -1,4 +1,4 @@
-//! A shared limiter that counts the requests that it denies: `charging: count-denials`.
+//! What a shared limiter needs to count the requests that it denies: `charging: count-denials`.
 //!
 //! ```text
 //! limiter  the mode's limiter, with the rule's limit: it admits
@@ -14,22 +14,16 @@
 //! A mark saves calls: while a key is over its limit, its denials have nothing left to charge, and a query with a cost of
 //! 0 is denied here. A mark does not decide any other request.
 
-use std::fmt;
-use std::future::ready;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-
-use super::{DecidedWhere, Hasher, NoCounter, SharedDecision, SharedLimiter};
+use super::{DecidedWhere, Hasher, NoCounter, SharedDecision};
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{QuantaClock, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::Quota;
-use crate::edge::redis::{AtomicLimiter, BlockingClient, BlockingInProcess, Client, InProcess};
+use crate::edge::redis::AtomicLimiter;
 use crate::edge::rules::rule::Mode;
-use crate::edge::telemetry::Reading;
 use crate::store::any::AnyLayout;
 use crate::store::op::{Operation, Store};
 use crate::store::{AnyStore, StoreKind, WhenFull};
@@ -39,59 +33,12 @@ const MAX_MARKS: usize = 100_000;
 /// The longest mark. Other processes may refund units, and this process learns of that only from the server.
 const LONGEST_MARK: Duration = Duration::from_secs(1);
 /// Two units fit beyond the limit if one unit fits under it. So the wait for two units there is the wait for one here.
-const TWO: u64 = 2;
+pub(super) const TWO: u64 = 2;
 
-/// The limiter with room for one unit more. See the module's documentation.
-pub(super) trait Beyond: fmt::Debug + Send + Sync + 'static {
-    /// Charges as many of `cost` units as there is room for, as far as that needs no wait in async code. If none is
-    /// left afterwards, returns how long that lasts.
-    fn take(&self, key: &str, cost: u64) -> Option<Duration>;
-
-    fn take_async<'a>(&'a self, key: &'a str, cost: u64) -> BoxFuture<'a, Option<Duration>>;
-
-    /// Returns whether `cost` units would be admitted, or `None` if that needs a wait in async code, or if the server
-    /// does not answer.
-    fn look(&self, key: &str, cost: u64) -> Option<Decision>;
-
-    fn look_async<'a>(&'a self, key: &'a str, cost: u64) -> BoxFuture<'a, Option<Decision>>;
-}
-
-macro_rules! beyond {
-    ($($client:ty),+; |$this:ident, $key:ident, $cost:ident|
-        $take:expr, $take_async:expr, $look:expr, $look_async:expr) => {
-        $(impl Beyond for AtomicLimiter<$client> {
-            fn take(&self, $key: &str, $cost: u64) -> Option<Duration> {
-                let ($this, _) = (self, ($key, $cost));
-                $take
-            }
-
-            fn take_async<'a>(&'a self, $key: &'a str, $cost: u64) -> BoxFuture<'a, Option<Duration>> {
-                let $this = self;
-                Box::pin($take_async)
-            }
-
-            fn look(&self, $key: &str, $cost: u64) -> Option<Decision> {
-                let ($this, _) = (self, ($key, $cost));
-                $look
-            }
-
-            fn look_async<'a>(&'a self, $key: &'a str, $cost: u64) -> BoxFuture<'a, Option<Decision>> {
-                let $this = self;
-                Box::pin($look_async)
-            }
-        })+
-    };
-}
-
-beyond!(Client, InProcess; |_limiter, key, cost| None, _limiter.take(key, cost), None, _limiter.look(key, cost));
-beyond!(BlockingClient, BlockingInProcess; |limiter, key, cost|
-    limiter.take(key, cost), ready(limiter.take(key, cost)), limiter.look(key, cost), ready(limiter.look(key, cost)));
-
-/// See the module's documentation.
+/// The counter of denied requests. See the module's documentation.
 #[derive(Debug)]
-pub(super) struct CountsDenials<B> {
-    limiter: Arc<dyn SharedLimiter>,
-    beyond: B,
+pub(super) struct DenialCounter {
+    pub(super) beyond: AtomicLimiter,
     marks: Marks,
     /// The largest number of units that the rule admits at once.
     most: u64,
@@ -137,54 +84,51 @@ impl Marks {
     }
 }
 
-impl<B: Beyond> CountsDenials<B> {
+impl DenialCounter {
     /// # Errors
     /// Returns an error if this process cannot hold the marks.
-    pub(super) fn new(
-        limiter: Arc<dyn SharedLimiter>,
-        beyond: B,
-        limit: &Limit,
-        mode: Mode,
-    ) -> Result<Self, NoCounter> {
-        let (posts_later, has_window_ends) =
-            (mode == Mode::WriteBack, limit.kind() == LimitKind::FixedWindow);
-        Ok(Self { limiter, beyond, marks: Marks::new()?, most: limit.most(), posts_later, has_window_ends })
+    pub(super) fn new(beyond: AtomicLimiter, rule: &Limit, mode: Mode) -> Result<Self, NoCounter> {
+        Ok(Self {
+            beyond,
+            marks: Marks::new()?,
+            most: rule.most(),
+            posts_later: mode == Mode::WriteBack,
+            has_window_ends: rule.kind() == LimitKind::FixedWindow,
+        })
     }
 
-    /// Spends the held units. Returns the rest of a denied cost, which is charged at the server.
+    /// Returns how much of a denied cost is charged at the server. `spend_held` spends up to a number of the units that
+    /// this process holds, and returns the number of units spent.
     ///
     /// The server does not know the units that `write-back` has not posted yet, so it would charge more than one unit
     /// beyond the limit. A window that ends forgets these units. For other algorithms, the rest is one unit.
-    fn rest(&self, key: &str, cost: u64) -> u64 {
+    pub(super) fn rest(&self, key: &str, cost: u64, spend_held: impl FnOnce(u64) -> u64) -> u64 {
         if !self.marks.left(key).is_zero() {
             return 0;
         }
-        let rest = cost - self.limiter.spend_held(key, cost).min(cost);
+        let rest = cost - spend_held(cost).min(cost);
         if self.posts_later && !self.has_window_ends { rest.min(1) } else { rest }
     }
 
-    fn mark(&self, key: &str, over: Option<Duration>) {
+    /// Marks a key that is over its limit, for this long.
+    pub(super) fn mark(&self, key: &str, over: Option<Duration>) {
         let unposted = self.posts_later.then_some(LONGEST_MARK);
         if let Some(over) = unposted.or(over) {
             self.marks.set(key, over);
         }
     }
 
-    /// Returns the decision on a cost of 0 if this process knows it.
-    fn known(&self, key: &str) -> Option<SharedDecision> {
-        let left = self.marks.left(key);
-        if left.is_zero() {
-            return self.limiter.holds(key);
-        }
-        let left_ns = saturating_nanos(left);
+    /// Returns the decision on a cost of 0 if the key has a mark.
+    pub(super) fn marked(&self, key: &str) -> Option<SharedDecision> {
+        let left_ns = saturating_nanos(self.marks.left(key));
         let facts = Facts::Plain { remaining: 0, retry_ns: left_ns, reset_ns: left_ns, delay_ns: 0 };
         let now_ns = self.marks.now().ns();
-        Some((Decision::new(Outcome::Denied, 0, self.most, now_ns, facts).uncharged(), DecidedWhere::HELD))
+        let decision = Decision::new(Outcome::Denied, 0, self.most, now_ns, facts).uncharged();
+        (left_ns > 0).then_some(SharedDecision { decision, by: DecidedWhere::HELD })
     }
 
     /// Returns the decision on a cost of 0 from the decision of `beyond` on [`TWO`] units.
-    fn looked(&self, key: &str, looked: Option<Decision>) -> SharedDecision {
-        let Some(beyond) = looked else { return self.limiter.decide_without_server(key, 0) };
+    pub(super) fn in_use(&self, beyond: &Decision) -> SharedDecision {
         let room = beyond.remaining();
         let outcome = if room > 0 { Outcome::Allowed } else { Outcome::Denied };
         let facts = Facts::Plain {
@@ -193,79 +137,7 @@ impl<B: Beyond> CountsDenials<B> {
             reset_ns: saturating_nanos(beyond.reset_after()),
             delay_ns: 0,
         };
-        let decision = Decision::new(outcome, 0, self.most, beyond.at_ns(), facts);
-        (decision.uncharged(), DecidedWhere::SERVER)
-    }
-}
-
-impl<B: Beyond> SharedLimiter for CountsDenials<B> {
-    fn check(&self, key: &str, cost: u64) -> SharedDecision {
-        self.limiter.check(key, cost)
-    }
-
-    fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> BoxFuture<'a, SharedDecision> {
-        self.limiter.check_async(key, cost)
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.limiter.close()
-    }
-
-    fn decide_without_server(&self, key: &str, cost: u64) -> SharedDecision {
-        self.limiter.decide_without_server(key, cost)
-    }
-
-    fn look(&self, key: &str, cost: u64) -> Option<SharedDecision> {
-        self.limiter.look(key, cost)
-    }
-
-    fn look_async<'a>(&'a self, key: &'a str, cost: u64) -> BoxFuture<'a, Option<SharedDecision>> {
-        self.limiter.look_async(key, cost)
-    }
-
-    fn count_denied(&self, key: &str, cost: u64) {
-        let rest = self.rest(key, cost);
-        if rest > 0 {
-            self.mark(key, self.beyond.take(key, rest));
-        }
-    }
-
-    fn count_denied_async<'a>(&'a self, key: &'a str, cost: u64) -> BoxFuture<'a, ()> {
-        let rest = self.rest(key, cost);
-        if rest == 0 {
-            return Box::pin(ready(()));
-        }
-        Box::pin(async move { self.mark(key, self.beyond.take_async(key, rest).await) })
-    }
-
-    fn look_at_use(&self, key: &str) -> Option<SharedDecision> {
-        Some(self.known(key).unwrap_or_else(|| self.looked(key, self.beyond.look(key, TWO))))
-    }
-
-    fn look_at_use_async<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Option<SharedDecision>> {
-        if let Some(known) = self.known(key) {
-            return Box::pin(ready(Some(known)));
-        }
-        Box::pin(async move { Some(self.looked(key, self.beyond.look_async(key, TWO).await)) })
-    }
-
-    fn refund(&self, key: &str, charge: &Decision, by: DecidedWhere) {
-        self.limiter.refund(key, charge, by);
-    }
-
-    fn refund_async<'a>(&'a self, key: &'a str, charge: &'a Decision, by: DecidedWhere) -> BoxFuture<'a, ()> {
-        self.limiter.refund_async(key, charge, by)
-    }
-
-    fn undoes(&self) -> bool {
-        self.limiter.undoes()
-    }
-
-    fn succeed(&self) {
-        self.limiter.succeed();
-    }
-
-    fn readings(&self) -> Vec<Reading> {
-        self.limiter.readings()
+        let decision = Decision::new(outcome, 0, self.most, beyond.at_ns(), facts).uncharged();
+        SharedDecision { decision, by: DecidedWhere::SERVER }
     }
 }

@@ -14,112 +14,43 @@ mod redis;
 mod redis;
 
 use std::fmt;
-
-#[cfg(feature = "redis")]
-use futures_util::future::BoxFuture;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 #[cfg(feature = "redis")]
 pub use self::redis::Server;
-pub(super) use self::redis::{DecidedWhere, Servers};
+pub(super) use self::redis::{DecidedWhere, Servers, SharedLimiter};
 #[cfg(feature = "redis")]
-pub(super) use self::redis::{check, key_digest, key_hash};
+pub(super) use self::redis::{key_digest, key_hash};
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
-use crate::edge::telemetry::Reading;
 
 /// The hasher of all stores in one set of rules. Sharing it allows one compact store to be carried over into another.
 pub(crate) type Hasher = ahash::RandomState;
 
 /// The decision of a shared limiter, and which side made it.
-pub(crate) type SharedDecision = (Decision, DecidedWhere);
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct SharedDecision {
+    pub(crate) decision: Decision,
+    pub(crate) by: DecidedWhere,
+}
 
-/// The limiter of a rule that processes share, for any mode and client.
-pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
-    /// Decides, and charges an admitted request. Waits no longer than the mode does.
-    fn check(&self, key: &str, cost: u64) -> SharedDecision;
+/// Whether the caller of a shared limiter may wait for the server. A client for threads blocks its callers in both cases.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// The future is ready when it is first polled; see [`ready`].
+    No,
+    /// The caller is a task that may wait.
+    Yes,
+}
 
-    /// Does the same for a caller that may wait.
-    #[cfg(feature = "redis")]
-    fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> BoxFuture<'a, SharedDecision>;
-
-    /// Gives the server what this process holds, or has not reported yet.
-    #[cfg(feature = "redis")]
-    fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::ready(()))
+/// Returns the output of a future that does not wait.
+pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("a call with `Wait::No` does not wait"),
     }
-
-    /// Decides, and charges this process's share of the limit, as if the server did not answer.
-    #[cfg(feature = "redis")]
-    fn decide_without_server(&self, key: &str, cost: u64) -> SharedDecision;
-
-    /// Returns the decision on a cost of 0 if this process holds units, so that the limit has room.
-    #[cfg(feature = "redis")]
-    fn holds(&self, _key: &str) -> Option<SharedDecision> {
-        None
-    }
-
-    /// Spends up to `cost` of the units that this process holds. Returns the number of units spent.
-    #[cfg(feature = "redis")]
-    fn spend_held(&self, _key: &str, _cost: u64) -> u64 {
-        0
-    }
-
-    /// Returns the decision that a check would give, for modes whose charges cannot be refunded. Charges nothing.
-    /// `None` for other modes, and if only the server knows the decision.
-    fn look(&self, _key: &str, _cost: u64) -> Option<SharedDecision> {
-        None
-    }
-
-    /// Does the same for a caller that may wait.
-    #[cfg(feature = "redis")]
-    fn look_async<'a>(&'a self, _key: &'a str, _cost: u64) -> BoxFuture<'a, Option<SharedDecision>> {
-        Box::pin(std::future::ready(None))
-    }
-
-    /// Charges a request that this limiter denied, until one unit beyond the limit is in use. Waits no longer than
-    /// `check`, so a limiter with an async client charges nothing at the server. Only a limiter that counts denials
-    /// does anything.
-    fn count_denied(&self, _key: &str, _cost: u64) {}
-
-    /// Does the same for a caller that may wait.
-    #[cfg(feature = "redis")]
-    fn count_denied_async<'a>(&'a self, _key: &'a str, _cost: u64) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    /// Returns whether more units than the limit are in use, as the decision on a cost of 0. `None` if this limiter
-    /// counts no denials.
-    fn look_at_use(&self, _key: &str) -> Option<SharedDecision> {
-        None
-    }
-
-    /// Does the same for a caller that may wait.
-    #[cfg(feature = "redis")]
-    fn look_at_use_async<'a>(&'a self, _key: &'a str) -> BoxFuture<'a, Option<SharedDecision>> {
-        Box::pin(std::future::ready(None))
-    }
-
-    /// Refunds a charge as far as possible without waiting.
-    fn refund(&self, key: &str, charge: &Decision, by: DecidedWhere);
-
-    /// Does the same for a caller that may wait.
-    #[cfg(feature = "redis")]
-    fn refund_async<'a>(&'a self, key: &'a str, charge: &'a Decision, by: DecidedWhere) -> BoxFuture<'a, ()> {
-        self.refund(key, charge, by);
-        Box::pin(std::future::ready(()))
-    }
-
-    /// Whether a charge can be refunded.
-    fn undoes(&self) -> bool {
-        true
-    }
-
-    /// Tells this limiter that another limiter counted for the rule until now.
-    #[cfg(feature = "redis")]
-    fn succeed(&self) {}
-
-    /// Returns the health of the server.
-    fn readings(&self) -> Vec<Reading>;
 }
 
 /// Why a rule's counter could not be created.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{NoCounter, SharedLimiter};
+use super::{NoCounter, SharedDecision, Wait};
 use crate::algorithm::Limit;
 use crate::edge::rules::rule::Shared;
-use crate::edge::telemetry::Event;
+use crate::edge::telemetry::{Event, Reading};
 
 /// Which side decided for a shared rule. This type has no values.
 #[derive(Copy, Clone, Debug)]
@@ -40,7 +40,50 @@ impl Servers {
         _how: Shared,
         _counts_denials: bool,
         _succeeds: bool,
-    ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
+    ) -> Result<Arc<SharedLimiter>, NoCounter> {
         Err(NoCounter::NoServer)
+    }
+}
+
+/// The limiter of a shared rule. This type has no values.
+#[derive(Debug)]
+pub(crate) enum SharedLimiter {}
+
+#[expect(clippy::unused_async, reason = "the form with Redis waits")]
+impl SharedLimiter {
+    pub(crate) async fn check(&self, _key: &str, _cost: u64, _wait: Wait) -> SharedDecision {
+        match *self {}
+    }
+
+    pub(crate) async fn peek(&self, _key: &str, _cost: u64, _wait: Wait) -> Option<SharedDecision> {
+        match *self {}
+    }
+
+    pub(crate) const fn can_refund(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) async fn refund(&self, _key: &str, _charge: SharedDecision, _wait: Wait) {
+        match *self {}
+    }
+
+    pub(crate) async fn count_denied(&self, _key: &str, _cost: u64, _wait: Wait) {
+        match *self {}
+    }
+
+    pub(crate) async fn peek_use(&self, _key: &str, _wait: Wait) -> Option<SharedDecision> {
+        match *self {}
+    }
+
+    pub(crate) fn decide_without_server(&self, _key: &str, _cost: u64) -> SharedDecision {
+        match *self {}
+    }
+
+    pub(crate) async fn close(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn readings(&self) -> Vec<Reading> {
+        match *self {}
     }
 }

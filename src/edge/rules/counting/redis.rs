@@ -1,24 +1,20 @@
 //! The limiters of rules that processes share.
 //!
 //! A rule's limiter has one of three modes and one of several kinds of clients. [`SharedLimiter`] is the common
-//! interface.
+//! form. A client for threads blocks its callers, whether they may wait or not.
 
-use std::future::ready;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
-use super::beyond::CountsDenials;
-use super::{NoCounter, SharedDecision, SharedLimiter};
-use crate::algorithm::{self, Limit as RuleLimit, LimitKind};
+use super::beyond::{DenialCounter, TWO};
+use super::{NoCounter, SharedDecision, Wait};
+use crate::algorithm::Limit;
 use crate::base::decision::Decision;
-use crate::base::quota::QuotaError;
 use crate::edge::redis::{
-    Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BlockingLeaseLimiter, BlockingWriteBackLimiter,
-    BuildError, Builder, Client, DecidedBy, InProcess, LeaseLimiter, Limit, WriteBackLimiter,
+    Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BuildError, Builder, Client, DecidedBy,
+    DecidesHere, InProcess, LeaseLimiter, RuntimeThread, WriteBackLimiter,
 };
 use crate::edge::rules::rule::{Mode, OnFailure, Shared};
 use crate::edge::telemetry::{Event, Reading, Readings};
@@ -115,45 +111,43 @@ impl Servers {
     pub(crate) fn limiter(
         &self,
         name: &str,
-        rule: RuleLimit,
+        rule: Limit,
         how: Shared,
         counts_denials: bool,
         succeeds: bool,
-    ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
+    ) -> Result<Arc<SharedLimiter>, NoCounter> {
         let server = self.server.as_ref().ok_or(NoCounter::NoServer)?;
-        let limit = limit(&rule)?;
-        let beyond = counts_denials.then(|| limit_beyond(&rule)).transpose()?;
+        // The same limit with room for one unit more.
+        let beyond = counts_denials.then(|| rule.with_most(rule.most().saturating_add(1))).transpose()?;
         // Limiters fetch and post with tasks, but the thread that reloads rules may have no runtime. The runtime in
         // which the caller set the server may have ended.
         let kept = self.runtime.as_ref().filter(|_| Handle::try_current().is_err());
         let _entered = kept.map(Handle::enter);
         macro_rules! of {
-            ($client:expr) => {{
-                let builder = set($client.limiter(name, limit), how);
+            ($client:expr $(, $async:ident, $thread:expr)?) => {{
+                let builder = set($client.limiter(name, rule), how);
                 let beyond = beyond.map(|beyond| set($client.limiter(name, beyond), how).atomic()).transpose()?;
-                let counts: Arc<dyn SharedLimiter> = match how.mode {
-                    Mode::Atomic => Arc::new(builder.atomic()?),
+                let limiter: ModeLimiter = match how.mode {
+                    Mode::Atomic => builder.atomic()?$(.$async)?.into(),
                     // 1 is the default of a file without the setting. The mode's own default is more cautious.
-                    Mode::Lease if how.processes == 1 => Arc::new(builder.leases().build()?),
-                    Mode::Lease => Arc::new(builder.leases().processes(how.processes).build()?),
-                    Mode::WriteBack => Arc::new(builder.write_back().processes(how.processes).build()?),
+                    Mode::Lease if how.processes == 1 => builder.leases().build()?$(.$async)?.into(),
+                    Mode::Lease => builder.leases().processes(how.processes).build()?$(.$async)?.into(),
+                    Mode::WriteBack => builder.write_back().processes(how.processes).build()?$(.$async)?.into(),
                 };
-                match beyond {
-                    Some(beyond) => Arc::new(CountsDenials::new(counts, beyond, &rule, how.mode)?),
-                    None => counts,
-                }
+                (limiter, beyond$(.map(|beyond| beyond.$async))?, None$(.or(Some($thread)))?)
             }};
         }
-        let counts = match server {
+        let (limiter, beyond, thread) = match server {
             Server::Client(client) => of!(client),
             Server::InProcess(server) => of!(server),
-            Server::Blocking(client) => of!(client),
-            Server::BlockingInProcess(server) => of!(server),
+            Server::Blocking(client) => of!(client, inner, client.thread.clone()),
+            Server::BlockingInProcess(server) => of!(server, inner, server.thread.clone()),
         };
-        if succeeds {
-            counts.succeed();
+        if let (ModeLimiter::WriteBack(limiter), true) = (&limiter, succeeds) {
+            limiter.succeed();
         }
-        Ok(counts)
+        let denials = beyond.map(|beyond| DenialCounter::new(beyond, &rule, how.mode));
+        Ok(Arc::new(SharedLimiter { limiter, thread, denials: denials.transpose()? }))
     }
 }
 
@@ -168,33 +162,6 @@ pub(crate) fn key_digest(key: &str) -> u128 {
     Sha256::digest(key).iter().take(16).fold(0, |hash, byte| (hash << 8) | u128::from(*byte))
 }
 
-/// Returns the form of the algorithm that the scripts in Redis support.
-fn limit(rule: &RuleLimit) -> Result<Limit, QuotaError> {
-    let quota = rule.quota();
-    Ok(match rule.canonical().kind() {
-        LimitKind::FixedWindow => Limit::fixed_window(quota),
-        LimitKind::SlidingWindow { strict: false } => Limit::sliding_window(quota),
-        LimitKind::SlidingWindow { strict: true } => Limit::sliding_window(quota).strict(),
-        LimitKind::SubWindow { parts, strict } => {
-            let counter = algorithm::SubWindow::try_new(quota, parts)?;
-            (if strict { counter.strict() } else { counter }).into()
-        }
-        LimitKind::SlidingLog => algorithm::SlidingLog::try_new(quota)?.into(),
-        // Rules have no other algorithms.
-        _ => Limit::gcra(quota),
-    })
-}
-
-/// Returns the same limit with room for one unit more.
-fn limit_beyond(rule: &RuleLimit) -> Result<Limit, QuotaError> {
-    limit(&rule.with_most(rule.most().saturating_add(1))?)
-}
-
-/// Checks that a script can count the limit.
-pub(crate) fn check(rule: &RuleLimit) -> Result<(), QuotaError> {
-    limit(rule)?.check()
-}
-
 fn set<T>(builder: Builder<T>, how: Shared) -> Builder<T> {
     use crate::edge::redis::OnFailure as Policy;
     builder.timeout(how.timeout).on_failure(match how.on_failure {
@@ -204,121 +171,185 @@ fn set<T>(builder: Builder<T>, how: Shared) -> Builder<T> {
     })
 }
 
-fn said(answer: Answer) -> SharedDecision {
-    (answer.decision(), DecidedWhere { by: answer.by(), until_ns: answer.leased_until_ns() })
+impl From<Answer> for SharedDecision {
+    fn from(answer: Answer) -> Self {
+        let by = DecidedWhere { by: answer.by(), until_ns: answer.leased_until_ns() };
+        Self { decision: answer.decision(), by }
+    }
 }
 
-macro_rules! shared_store {
-    ($one:ty, $other:ty; $($rest:tt)*) => {
-        shared_store!($one; $($rest)*);
-        shared_store!($other; $($rest)*);
-    };
-    (
-        $store:ty; |$this:ident, $key:ident, $given:ident|
-        check: $check:expr, check_async: $check_async:expr, refund: $refund:expr
-        $(, refund_async: $refund_async:expr)? $(, holds: $holds:expr)?
-        $(, look: $look:expr, look_async: $look_async:expr)? $(, close: $close:expr)? $(,)?
-    ) => {
-        impl SharedLimiter for $store {
-            fn check(&self, $key: &str, $given: u64) -> SharedDecision {
-                let $this = self;
-                said($check)
-            }
+/// A limiter of one mode, for any client.
+#[derive(Debug)]
+enum ModeLimiter {
+    Atomic(AtomicLimiter),
+    Lease(LeaseLimiter),
+    WriteBack(WriteBackLimiter),
+}
 
-            fn check_async<'a>(&'a self, $key: &'a str, $given: u64) -> BoxFuture<'a, SharedDecision> {
-                let $this = self;
-                Box::pin($check_async.map(said))
-            }
+impl From<AtomicLimiter> for ModeLimiter {
+    fn from(limiter: AtomicLimiter) -> Self {
+        Self::Atomic(limiter)
+    }
+}
 
-            $(fn close(&self) -> BoxFuture<'_, ()> {
-                let $this = self;
-                Box::pin($close.map(drop))
-            })?
+impl From<LeaseLimiter> for ModeLimiter {
+    fn from(limiter: LeaseLimiter) -> Self {
+        Self::Lease(limiter)
+    }
+}
 
-            fn decide_without_server(&self, key: &str, cost: u64) -> SharedDecision {
-                said(self.decide_without_server(key, cost))
-            }
+impl From<WriteBackLimiter> for ModeLimiter {
+    fn from(limiter: WriteBackLimiter) -> Self {
+        Self::WriteBack(limiter)
+    }
+}
 
-            $(fn holds(&self, $key: &str) -> Option<SharedDecision> {
-                let ($this, $given) = (self, 1);
-                let held: Option<Decision> = $holds;
-                let held = held.filter(Decision::is_allowed)?;
-                Some((held.for_cost(0).uncharged(), DecidedWhere::HELD))
-            }
+/// The limiter of a rule that processes share, for any mode and client.
+#[derive(Debug)]
+pub(crate) struct SharedLimiter {
+    limiter: ModeLimiter,
+    /// The thread that carries the calls, if callers may block. In that case callers never wait in any other way.
+    thread: Option<RuntimeThread>,
+    denials: Option<DenialCounter>,
+}
 
-            fn spend_held(&self, key: &str, cost: u64) -> u64 {
-                self.spend_held(key, cost)
-            })?
-
-            fn refund(&self, $key: &str, charge: &Decision, by: DecidedWhere) {
-                let ($this, $given) = (self, &by.answer(*charge));
-                // Some modes do not use these arguments.
-                let _ = ($this, $key, $given);
-                let _ = $refund;
-            }
-
-            $(fn refund_async<'a>(&'a self, $key: &'a str, charge: &'a Decision, by: DecidedWhere) -> BoxFuture<'a, ()> {
-                let $this = self;
-                // If the refund fails, the charge stays.
-                Box::pin(async move {
-                    let $given = &by.answer(*charge);
-                    _ = $refund_async.await;
-                })
-            })?
-
-            $(fn undoes(&self) -> bool {
-                false
-            }
-
-            fn look(&self, $key: &str, $given: u64) -> Option<SharedDecision> {
-                let $this = self;
-                $look.map(said)
-            }
-
-            fn look_async<'a>(&'a self, $key: &'a str, $given: u64) -> BoxFuture<'a, Option<SharedDecision>> {
-                let $this = self;
-                Box::pin($look_async.map(|looked| looked.map(said)))
-            }
-
-            fn succeed(&self) {
-                self.succeed();
-            })?
-
-            fn readings(&self) -> Vec<Reading> {
-                self.health().readings()
-            }
+impl SharedLimiter {
+    /// Waits for the server in the way that the client and the caller allow. Returns `None` if neither allows to wait.
+    async fn asked<R>(&self, wait: Wait, asked: impl Future<Output = R>) -> Option<R> {
+        match (&self.thread, wait) {
+            (Some(thread), _) => Some(thread.block_on(asked)),
+            (None, Wait::Yes) => Some(asked.await),
+            (None, Wait::No) => None,
         }
-    };
+    }
+
+    /// Decides with the units that this process holds, and fetches more if the call may wait.
+    async fn held(&self, limiter: &impl DecidesHere, key: &str, cost: u64, wait: Wait) -> Answer {
+        match (&self.thread, wait) {
+            (Some(thread), _) => limiter.decide_waiting(key, cost, thread),
+            (None, Wait::Yes) => limiter.decide_async(key, cost).await,
+            (None, Wait::No) => limiter.decide(key, cost),
+        }
+    }
+
+    /// Decides, and charges an admitted request.
+    pub(crate) async fn check(&self, key: &str, cost: u64, wait: Wait) -> SharedDecision {
+        let answer = match &self.limiter {
+            // Only the server decides. A check that does not wait decides as if the server did not answer.
+            ModeLimiter::Atomic(limiter) => match self.asked(wait, limiter.check_n(key, cost)).await {
+                Some(answer) => answer,
+                None => limiter.decide_without_server(key, cost),
+            },
+            ModeLimiter::Lease(limiter) => self.held(limiter, key, cost, wait).await,
+            ModeLimiter::WriteBack(limiter) => self.held(limiter, key, cost, wait).await,
+        };
+        answer.into()
+    }
+
+    /// Decides, and charges this process's share of the limit, as if the server did not answer.
+    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> SharedDecision {
+        let answer = match &self.limiter {
+            ModeLimiter::Atomic(limiter) => limiter.decide_without_server(key, cost),
+            ModeLimiter::Lease(limiter) => limiter.decide_without_server(key, cost),
+            ModeLimiter::WriteBack(limiter) => limiter.decide_without_server(key, cost),
+        };
+        answer.into()
+    }
+
+    /// Returns the decision that a check would give, for a mode whose charges cannot be refunded. Charges nothing. `None`
+    /// for other modes, and if only the server knows the decision.
+    pub(crate) async fn peek(&self, key: &str, cost: u64, wait: Wait) -> Option<SharedDecision> {
+        let ModeLimiter::WriteBack(limiter) = &self.limiter else { return None };
+        let peeked = self.asked(wait, limiter.peek_async(key, cost)).await;
+        peeked.unwrap_or_else(|| limiter.peek_here(key, cost)).map(Into::into)
+    }
+
+    /// Whether a charge can be refunded. Units of `write-back` are posted later, or are already posted.
+    pub(crate) const fn can_refund(&self) -> bool {
+        !matches!(self.limiter, ModeLimiter::WriteBack(_))
+    }
+
+    /// Refunds a charge as far as possible. If the server does not answer, the charge stays there.
+    pub(crate) async fn refund(&self, key: &str, charge: SharedDecision, wait: Wait) {
+        let answer = charge.by.answer(charge.decision);
+        match &self.limiter {
+            ModeLimiter::Atomic(limiter) => {
+                if self.asked(wait, limiter.refund(key, &answer)).await.is_none() {
+                    limiter.refund_here(key, &answer);
+                }
+            }
+            ModeLimiter::Lease(limiter) => {
+                limiter.refund(key, &answer);
+            }
+            ModeLimiter::WriteBack(_) => {}
+        }
+    }
+
+    /// Returns the decision on a cost of 0 if this process holds units, so that the limit has room.
+    fn holds(&self, key: &str) -> Option<SharedDecision> {
+        let held: Decision = match &self.limiter {
+            ModeLimiter::Atomic(_) => return None,
+            ModeLimiter::Lease(limiter) => limiter.peek(key, 1),
+            ModeLimiter::WriteBack(limiter) => limiter.peek_here(key, 1)?.into(),
+        };
+        let decision = held.for_cost(0).uncharged();
+        held.is_allowed().then_some(SharedDecision { decision, by: DecidedWhere::HELD })
+    }
+
+    /// Spends up to `cost` of the units that this process holds. Returns the number of units spent.
+    fn spend_held(&self, key: &str, cost: u64) -> u64 {
+        match &self.limiter {
+            ModeLimiter::Atomic(_) => 0,
+            ModeLimiter::Lease(limiter) => limiter.spend_held(key, cost),
+            ModeLimiter::WriteBack(limiter) => limiter.spend_held(key, cost),
+        }
+    }
+
+    /// Charges a request that this limiter denied, until one unit beyond the limit is in use. Charges nothing at the
+    /// server if the call may not wait. Only a limiter that counts denials does anything.
+    pub(crate) async fn count_denied(&self, key: &str, cost: u64, wait: Wait) {
+        let Some(denials) = &self.denials else { return };
+        let rest = denials.rest(key, cost, |cost| self.spend_held(key, cost));
+        if rest > 0 {
+            let over = self.asked(wait, denials.beyond.take(key, rest)).await;
+            denials.mark(key, over.flatten());
+        }
+    }
+
+    /// Returns whether more units than the limit are in use, as the decision on a cost of 0. `None` if this limiter
+    /// counts no denials.
+    pub(crate) async fn peek_use(&self, key: &str, wait: Wait) -> Option<SharedDecision> {
+        let denials = self.denials.as_ref()?;
+        if let Some(known) = denials.marked(key).or_else(|| self.holds(key)) {
+            return Some(known);
+        }
+        let beyond = self.asked(wait, denials.beyond.peek_if_known(key, TWO)).await.flatten();
+        Some(match beyond {
+            Some(beyond) => denials.in_use(&beyond),
+            None => self.decide_without_server(key, 0),
+        })
+    }
+
+    /// Gives the server what this process holds, or has not reported yet. With a client for threads, this is left to the
+    /// client's thread.
+    pub(crate) async fn close(&self) {
+        match &self.limiter {
+            ModeLimiter::Lease(limiter) if self.thread.is_none() => limiter.clone().close().await,
+            ModeLimiter::WriteBack(limiter) if self.thread.is_none() => drop(limiter.clone().close().await),
+            _ => {}
+        }
+    }
+
+    /// Returns the health of the server.
+    pub(crate) fn readings(&self) -> Vec<Reading> {
+        let health = match &self.limiter {
+            ModeLimiter::Atomic(limiter) => limiter.health(),
+            ModeLimiter::Lease(limiter) => limiter.health(),
+            ModeLimiter::WriteBack(limiter) => limiter.health(),
+        };
+        health.readings()
+    }
 }
-
-// Only the server decides, and asking it takes a wait. A check that does not wait decides as if the server did not
-// answer.
-shared_store!(AtomicLimiter<Client>, AtomicLimiter<InProcess>; |limiter, key, given|
-    check: limiter.decide_without_server(key, given), check_async: limiter.check_n(key, given),
-    refund: limiter.refund_here(key, given), refund_async: limiter.refund(key, given));
-shared_store!(AtomicLimiter<BlockingClient>, AtomicLimiter<BlockingInProcess>; |limiter, key, given|
-    check: limiter.check_n(key, given), check_async: ready(limiter.check_n(key, given)),
-    refund: limiter.refund(key, given));
-
-// The units that this process holds decide. A check that may wait fetches more.
-shared_store!(LeaseLimiter; |limiter, key, given|
-    check: limiter.check_n(key, given), check_async: limiter.check_n_async(key, given),
-    refund: limiter.refund(key, given),
-    holds: Some(limiter.peek(key, given)), close: limiter.clone().close());
-shared_store!(BlockingLeaseLimiter; |limiter, key, given|
-    check: limiter.check_n_wait(key, given), check_async: ready(limiter.check_n_wait(key, given)),
-    refund: limiter.refund(key, given),
-    holds: Some(limiter.peek(key, given)));
-
-// Charges are posted later, or are already posted, so there is no refund.
-shared_store!(WriteBackLimiter; |limiter, key, given|
-    check: limiter.check_n(key, given), check_async: limiter.check_n_async(key, given), refund: (),
-    holds: limiter.look(key, given).map(Into::into),
-    look: limiter.look(key, given), look_async: limiter.look_async(key, given), close: limiter.clone().close());
-shared_store!(BlockingWriteBackLimiter; |limiter, key, given|
-    check: limiter.check_n_wait(key, given), check_async: ready(limiter.check_n_wait(key, given)), refund: (),
-    holds: limiter.look_here(key, given).map(Into::into),
-    look: limiter.look(key, given), look_async: ready(limiter.look(key, given)));
 
 #[cfg(test)]
 mod tests {

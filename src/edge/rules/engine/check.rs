@@ -16,6 +16,7 @@ use super::rule_set::{ActiveDomain, ActiveRule};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::edge::rules::counting::Hasher;
+use crate::edge::rules::counting::{Wait, ready};
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::{Amount, Charging, MILLION, Unit};
 use crate::edge::telemetry::{DenialLog, TopDenied};
@@ -67,7 +68,7 @@ impl<'r> CountedBy<'r> {
     pub(super) fn undoes(self) -> bool {
         match self {
             Self::Local { counter, .. } => counter.undoes,
-            Self::Shared(shared) => shared.limiter.undoes(),
+            Self::Shared(shared) => shared.limiter.can_refund(),
             Self::Nothing | Self::Blocked(_) => false,
         }
     }
@@ -414,7 +415,7 @@ impl<'r> RequestCheck<'r> {
         for (place, cost) in self.rules_to_peek_at() {
             if let Some((check, decided)) = self.at(place)
                 && let CountedBy::Shared(shared) = check.counted
-                && let Some(looked) = shared.limiter.look(check.key.as_str(), cost)
+                && let Some(looked) = ready(shared.limiter.peek(check.key.as_str(), cost, Wait::No))
             {
                 check.record_answer(decided, looked);
             }

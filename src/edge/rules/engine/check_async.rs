@@ -35,7 +35,7 @@ use super::{Refund, Rules};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::Outcome;
-use crate::edge::rules::counting::{SharedDecision, SharedLimiter};
+use crate::edge::rules::counting::{SharedDecision, SharedLimiter, Wait};
 use crate::edge::rules::matching::Descriptor;
 use crate::edge::rules::rule::Charging;
 
@@ -228,8 +228,9 @@ impl<C: Clock> Rules<C> {
         let mut calls: Few<SharedCall> = Few::new();
         for Refund { counted, key, decided } in self.refunds(descriptors, answer) {
             match (counted, decided.decision, decided.by) {
-                (CountedBy::Shared(shared), Some(charge), Some(by)) => {
-                    calls.push(SharedCall::refund(&shared.limiter, key.as_str(), (charge, by)));
+                (CountedBy::Shared(shared), Some(decision), Some(by)) => {
+                    let charge = SharedDecision { decision, by };
+                    calls.push(SharedCall::refund(&shared.limiter, key.as_str(), charge));
                 }
                 _ => give_back(counted, key.as_str(), decided, 0, when),
             }
@@ -345,7 +346,7 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
             let looks = places.iter().filter_map(|&(place, cost)| {
                 let check = rules.get(place)?;
                 let CountedBy::Shared(shared) = check.counted else { return None };
-                Some(async move { (place, shared.limiter.look_async(check.key.as_str(), cost).await) })
+                Some(async move { (place, shared.limiter.peek(check.key.as_str(), cost, Wait::Yes).await) })
             });
             by(self.deadline, join_all(looks)).await.unwrap_or_default()
         };
@@ -411,7 +412,7 @@ async fn by<F: Future>(deadline: Option<Instant>, future: F) -> Option<F::Output
 /// there is an answer. If it is dropped before it is [kept](Self::keep), a task waits for the answer and refunds the
 /// charge.
 struct SharedCall {
-    limiter: Arc<dyn SharedLimiter>,
+    limiter: Arc<SharedLimiter>,
     key: Arc<str>,
     runtime: Option<Handle>,
     stage: CallStage,
@@ -425,15 +426,15 @@ enum CallStage {
 }
 
 impl SharedCall {
-    fn new(limiter: &Arc<dyn SharedLimiter>, key: &str, cost: u64) -> Self {
+    fn new(limiter: &Arc<SharedLimiter>, key: &str, cost: u64) -> Self {
         let (limiter, key) = (Arc::clone(limiter), Arc::<str>::from(key));
         let asked = {
             let (limiter, key) = (Arc::clone(&limiter), Arc::clone(&key));
             Box::pin(async move {
                 if cost > 0 {
-                    return limiter.check_async(&key, cost).await;
+                    return limiter.check(&key, cost, Wait::Yes).await;
                 }
-                let looked = limiter.look_at_use_async(&key).await;
+                let looked = limiter.peek_use(&key, Wait::Yes).await;
                 looked.unwrap_or_else(|| limiter.decide_without_server(&key, 0))
             })
         };
@@ -441,17 +442,17 @@ impl SharedCall {
     }
 
     /// A call that charges a denied request, and refunds nothing. If it is dropped, a task finishes it.
-    fn count_denied(limiter: &Arc<dyn SharedLimiter>, key: &str, cost: u64) -> Self {
+    fn count_denied(limiter: &Arc<SharedLimiter>, key: &str, cost: u64) -> Self {
         let (limiter, key) = (Arc::clone(limiter), Arc::<str>::from(key));
         let counted = {
             let (limiter, key) = (Arc::clone(&limiter), Arc::clone(&key));
-            Box::pin(async move { limiter.count_denied_async(&key, cost).await })
+            Box::pin(async move { limiter.count_denied(&key, cost, Wait::Yes).await })
         };
         Self { limiter, key, runtime: Handle::try_current().ok(), stage: CallStage::Returning(counted) }
     }
 
     /// A call that refunds a charge. If it is dropped, a task finishes it.
-    fn refund(limiter: &Arc<dyn SharedLimiter>, key: &str, charge: SharedDecision) -> Self {
+    fn refund(limiter: &Arc<SharedLimiter>, key: &str, charge: SharedDecision) -> Self {
         let (limiter, key, stage) = (Arc::clone(limiter), Arc::from(key), CallStage::Answered(charge));
         let mut call = Self { limiter, key, runtime: Handle::try_current().ok(), stage };
         call.give_back();
@@ -476,16 +477,16 @@ impl SharedCall {
     /// From here on, the future waits for the refund. If there is no answer yet, it waits for the answer first.
     fn give_back(&mut self) {
         let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
-        let refund = async move |(charge, by): SharedDecision| {
-            if charge.charged() > 0 {
-                limiter.refund_async(&key, &charge, by).await;
+        let refund = async move |charge: SharedDecision| {
+            if charge.decision.charged() > 0 {
+                limiter.refund(&key, charge, Wait::Yes).await;
             }
         };
         self.stage = match std::mem::replace(&mut self.stage, CallStage::Done) {
             CallStage::Asking(asked) => {
                 CallStage::Returning(Box::pin(async move { refund(asked.await).await }))
             }
-            CallStage::Answered(answer) if answer.0.charged() > 0 => {
+            CallStage::Answered(answer) if answer.decision.charged() > 0 => {
                 CallStage::Returning(Box::pin(async move { refund(answer).await }))
             }
             CallStage::Answered(_) => CallStage::Done,

@@ -29,6 +29,7 @@ use super::counter::SharedCounter;
 use super::rule_check::RuleCheck;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Outcome;
+use crate::edge::rules::counting::{Wait, ready};
 use crate::edge::rules::rule::Charging;
 
 impl<'r> RequestCheck<'r> {
@@ -44,7 +45,7 @@ impl<'r> RequestCheck<'r> {
     /// a load replaces the rules, so the caller must check first that the decision is final.
     pub(super) fn count_shared_denials(&mut self, admitted: bool) {
         for (check, shared) in self.shared_denials(admitted) {
-            shared.limiter.count_denied(check.key.as_str(), check.cost);
+            ready(shared.limiter.count_denied(check.key.as_str(), check.cost, Wait::No));
             check.is_denial_counted = true;
         }
     }

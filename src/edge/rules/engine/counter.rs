@@ -44,7 +44,7 @@ pub(super) enum Counter {
 /// A limiter that other processes share.
 #[derive(Clone, Debug)]
 pub(super) struct SharedCounter {
-    pub(super) limiter: Arc<dyn SharedLimiter>,
+    pub(super) limiter: Arc<SharedLimiter>,
     made_of: Parameters,
 }
 

@@ -7,7 +7,7 @@ use super::rule_set::{ActiveDomain, ActiveRule};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::sync::fence_after_rmw;
-use crate::edge::rules::counting::SharedDecision;
+use crate::edge::rules::counting::{SharedDecision, Wait, ready};
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::Charging;
 use crate::store::op::Store;
@@ -130,17 +130,18 @@ impl<'r> RuleCheck<'r> {
     #[cold]
     pub(super) fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
         if decided.decision.is_none() && self.cost > 0 {
-            self.record_answer(decided, shared.limiter.check(self.key.as_str(), self.cost));
+            self.record_answer(decided, ready(shared.limiter.check(self.key.as_str(), self.cost, Wait::No)));
         } else if decided.decision.is_none()
             && self.looks_at_use()
-            && let Some(answer) = shared.limiter.look_at_use(self.key.as_str())
+            && let Some(answer) = ready(shared.limiter.peek_use(self.key.as_str(), Wait::No))
         {
             self.record_answer(decided, answer);
         }
     }
 
     /// Stores the answer of a shared rule.
-    pub(super) fn record_answer(&mut self, decided: &mut Decided, (decision, by): SharedDecision) {
+    pub(super) fn record_answer(&mut self, decided: &mut Decided, answer: SharedDecision) {
+        let SharedDecision { decision, by } = answer;
         self.charged = decision.charged() > 0;
         self.before =
             decision.limit().saturating_sub(decision.remaining()).saturating_sub(decision.charged());
@@ -173,7 +174,7 @@ impl<'r> RuleCheck<'r> {
             CountedBy::Local { .. } => self.looked(cost, when),
             // A shared rule is asked once. Its charge has been refunded.
             CountedBy::Shared(shared) => decided.decision.map(|decision| {
-                if shared.limiter.undoes() { decision.given_back() } else { decision.uncharged() }
+                if shared.limiter.can_refund() { decision.given_back() } else { decision.uncharged() }
             }),
             CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
             CountedBy::Nothing => None,
@@ -205,7 +206,9 @@ pub(super) fn give_back(counted: CountedBy<'_>, key: &str, decided: &Decided, ta
             let charge = if taken > 0 { charge.as_charge_of(taken) } else { *charge };
             counter.generation.store().refund(key, when, &charge, charge.charged());
         }
-        (CountedBy::Shared(shared), Some(by)) => shared.limiter.refund(key, charge, by),
+        (CountedBy::Shared(shared), Some(by)) => {
+            ready(shared.limiter.refund(key, SharedDecision { decision: *charge, by }, Wait::No));
+        }
         _ => {}
     }
 }

@@ -140,7 +140,7 @@ impl Permit {
 /// The change that a report made.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use = "count and log the change"]
-pub(super) enum Change {
+pub(super) enum BreakerChange {
     /// No visible change.
     Nothing,
     /// The server is called again.
@@ -213,11 +213,11 @@ impl Circuit {
     }
 
     /// Reports that the server answered this call.
-    pub(super) fn succeeded(&self, permit: &Permit) -> Change {
+    pub(super) fn succeeded(&self, permit: &Permit) -> BreakerChange {
         if let Some(ticket) = permit.ticket {
             let closed = Word { generation: Word::unpack(ticket).generation, ..Word::NEW };
             // One exchange: if it fails, another probe has taken over.
-            return self.replace(ticket, closed).map_or(Change::Nothing, |()| Change::Closed);
+            return self.replace(ticket, closed).map_or(BreakerChange::Nothing, |()| BreakerChange::Closed);
         }
         let mut seen = self.word.load(Ordering::Relaxed);
         // Usually there was no failure. Then this writes nothing to shared memory.
@@ -227,11 +227,11 @@ impl Circuit {
                 Err(now) => seen = now,
             }
         }
-        Change::Nothing
+        BreakerChange::Nothing
     }
 
     /// Reports that the server failed this call. `random` is 64 random bits, for the pause.
-    pub(super) fn failed(&self, permit: &Permit, now_ns: u64, random: u64) -> Change {
+    pub(super) fn failed(&self, permit: &Permit, now_ns: u64, random: u64) -> BreakerChange {
         if let Some(ticket) = permit.ticket {
             return self.reopen(ticket, 1, now_ns, random);
         }
@@ -239,14 +239,14 @@ impl Circuit {
         loop {
             let word = Word::unpack(seen);
             let Phase::Closed { failures } = word.phase else {
-                return Change::Nothing;
+                return BreakerChange::Nothing;
             };
             let failures = failures + 1;
             let (next, change) = if failures < self.failures {
-                (Word { phase: Phase::Closed { failures }, ..word }, Change::Nothing)
+                (Word { phase: Phase::Closed { failures }, ..word }, BreakerChange::Nothing)
             } else {
                 let (open, pause_ns) = self.open(word.generation, 0, now_ns, random);
-                (open, Change::Opened { pause_ns })
+                (open, BreakerChange::Opened { pause_ns })
             };
             match self.replace(seen, next) {
                 Ok(()) => return change,
@@ -257,15 +257,15 @@ impl Circuit {
 
     /// Reports that the caller stopped waiting before the answer. If the call is a probe, the circuit opens again, for
     /// a pause as long as the last. Other calls change nothing.
-    pub(super) fn abandoned(&self, permit: &Permit, now_ns: u64, random: u64) -> Change {
-        permit.ticket.map_or(Change::Nothing, |ticket| self.reopen(ticket, 0, now_ns, random))
+    pub(super) fn abandoned(&self, permit: &Permit, now_ns: u64, random: u64) -> BreakerChange {
+        permit.ticket.map_or(BreakerChange::Nothing, |ticket| self.reopen(ticket, 0, now_ns, random))
     }
 
     /// Opens the circuit again after a probe. The pause is doubled `doubled` more times.
-    fn reopen(&self, ticket: u64, doubled: u64, now_ns: u64, random: u64) -> Change {
+    fn reopen(&self, ticket: u64, doubled: u64, now_ns: u64, random: u64) -> BreakerChange {
         let Word { level, generation, .. } = Word::unpack(ticket);
         let (open, pause_ns) = self.open(generation, (level + doubled).min(MAX_LEVEL), now_ns, random);
-        self.replace(ticket, open).map_or(Change::Nothing, |()| Change::Opened { pause_ns })
+        self.replace(ticket, open).map_or(BreakerChange::Nothing, |()| BreakerChange::Opened { pause_ns })
     }
 
     /// Returns the open state with half to all of the level's pause, and the length of this pause in nanoseconds.
@@ -321,7 +321,7 @@ mod tests {
         circuit.admit(now_ns).expect("the breaker permits a call")
     }
 
-    fn fail(circuit: &Circuit, now_ns: u64) -> Change {
+    fn fail(circuit: &Circuit, now_ns: u64) -> BreakerChange {
         circuit.failed(&ask(circuit, now_ns), now_ns, u64::MAX)
     }
 
@@ -342,14 +342,14 @@ mod tests {
     #[test]
     fn breaker_opens_after_failures_in_a_row() {
         let circuit = circuit(3);
-        assert_eq!(fail(&circuit, START), Change::Nothing);
-        assert_eq!(fail(&circuit, START), Change::Nothing);
-        assert_eq!(circuit.succeeded(&ask(&circuit, START)), Change::Nothing);
+        assert_eq!(fail(&circuit, START), BreakerChange::Nothing);
+        assert_eq!(fail(&circuit, START), BreakerChange::Nothing);
+        assert_eq!(circuit.succeeded(&ask(&circuit, START)), BreakerChange::Nothing);
         // Only failures in a row count: a success resets the count.
-        assert_eq!(fail(&circuit, START), Change::Nothing);
-        assert_eq!(fail(&circuit, START), Change::Nothing);
+        assert_eq!(fail(&circuit, START), BreakerChange::Nothing);
+        assert_eq!(fail(&circuit, START), BreakerChange::Nothing);
         assert_eq!(circuit.state(START), (BreakerState::Closed, 0));
-        assert_eq!(fail(&circuit, START), Change::Opened { pause_ns: SECOND });
+        assert_eq!(fail(&circuit, START), BreakerChange::Opened { pause_ns: SECOND });
         let (state, left) = circuit.state(START);
         assert_eq!(state, BreakerState::Open);
         assert!((SECOND..SECOND + TICK).contains(&left), "{left}");
@@ -369,10 +369,10 @@ mod tests {
         assert!(circuit.admit(now).is_err());
         assert_eq!(circuit.state(now).0, BreakerState::HalfOpen);
         // Calls from before the opening change nothing.
-        assert_eq!(circuit.failed(&late, now, 0), Change::Nothing);
-        assert_eq!(circuit.succeeded(&late), Change::Nothing);
+        assert_eq!(circuit.failed(&late, now, 0), BreakerChange::Nothing);
+        assert_eq!(circuit.succeeded(&late), BreakerChange::Nothing);
         assert_eq!(circuit.state(now).0, BreakerState::HalfOpen);
-        assert_eq!(circuit.succeeded(&probe), Change::Closed);
+        assert_eq!(circuit.succeeded(&probe), BreakerChange::Closed);
         assert!(!ask(&circuit, now).is_probe());
     }
 
@@ -388,11 +388,11 @@ mod tests {
             let circuit = Circuit::new(1, pause, Duration::from_millis(100), START);
             let mut now = START;
             for ms in doubled_ms {
-                assert_eq!(fail(&circuit, now), Change::Opened { pause_ns: ms * 1_000_000 });
+                assert_eq!(fail(&circuit, now), BreakerChange::Opened { pause_ns: ms * 1_000_000 });
                 now += circuit.state(now).1;
             }
-            assert_eq!(circuit.succeeded(&ask(&circuit, now)), Change::Closed);
-            assert_eq!(fail(&circuit, now), Change::Opened { pause_ns: pause_ms * 1_000_000 });
+            assert_eq!(circuit.succeeded(&ask(&circuit, now)), BreakerChange::Closed);
+            assert_eq!(fail(&circuit, now), BreakerChange::Opened { pause_ns: pause_ms * 1_000_000 });
         }
     }
 
@@ -401,7 +401,7 @@ mod tests {
         for (random, pause_ns) in [(0, SECOND / 2), (u64::MAX, SECOND), (1 << 63, 3 * SECOND / 4)] {
             let circuit = circuit(1);
             let change = circuit.failed(&ask(&circuit, START), START, random);
-            assert_eq!(change, Change::Opened { pause_ns });
+            assert_eq!(change, BreakerChange::Opened { pause_ns });
         }
     }
 
@@ -417,14 +417,14 @@ mod tests {
         let second = ask(&circuit, now);
         assert!(second.is_probe());
         // The first probe reports too late. It neither opens nor closes the circuit while another probe is in flight.
-        assert_eq!(circuit.failed(&lost, now, 0), Change::Nothing);
-        assert_eq!(circuit.succeeded(&lost), Change::Nothing);
+        assert_eq!(circuit.failed(&lost, now, 0), BreakerChange::Nothing);
+        assert_eq!(circuit.succeeded(&lost), BreakerChange::Nothing);
         assert!(circuit.admit(now).is_err());
-        assert_eq!(circuit.succeeded(&second), Change::Closed);
+        assert_eq!(circuit.succeeded(&second), BreakerChange::Closed);
         // A late report counts if no other probe has taken over.
         let _ = fail(&circuit, now);
         let late = ask(&circuit, now + 10 * SECOND);
-        assert_eq!(circuit.succeeded(&late), Change::Closed);
+        assert_eq!(circuit.succeeded(&late), BreakerChange::Closed);
     }
 
     #[test]
@@ -436,14 +436,18 @@ mod tests {
         for _ in 0..5 {
             now += 2 * SECOND;
             let probe = ask(&circuit, now);
-            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), Change::Opened { pause_ns: SECOND });
-            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), Change::Nothing, "a probe reports once");
+            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), BreakerChange::Opened { pause_ns: SECOND });
+            assert_eq!(
+                circuit.abandoned(&probe, now, u64::MAX),
+                BreakerChange::Nothing,
+                "a probe reports once"
+            );
         }
-        assert_eq!(circuit.succeeded(&ask(&circuit, now + 2 * SECOND)), Change::Closed);
+        assert_eq!(circuit.succeeded(&ask(&circuit, now + 2 * SECOND)), BreakerChange::Closed);
         let call = ask(&circuit, now);
         assert_eq!(
             circuit.abandoned(&call, now, 0),
-            Change::Nothing,
+            BreakerChange::Nothing,
             "only a probe opens the circuit when it is abandoned"
         );
         assert_eq!(circuit.state(now), (BreakerState::Closed, 0));
@@ -464,7 +468,7 @@ mod tests {
         let longest = Circuit::new(u32::MAX, Duration::MAX, Duration::MAX, 0);
         let _ = fail(&longest, u64::MAX);
         let circuit = Circuit::new(0, Duration::MAX, Duration::MAX, 0);
-        assert!(matches!(fail(&circuit, u64::MAX), Change::Opened { .. }), "0 failures count as 1");
+        assert!(matches!(fail(&circuit, u64::MAX), BreakerChange::Opened { .. }), "0 failures count as 1");
         // At the end of the time field's range, all pauses are over; no earlier pause is that long.
         assert!(ask(&circuit, u64::MAX).is_probe());
         let shortest = Circuit::new(1, Duration::ZERO, Duration::ZERO, 0);
@@ -508,9 +512,9 @@ mod tests {
                         let (permit, _) = flying.swap_remove(at);
                         let change = if what == 2 { circuit.succeeded(&permit) } else { circuit.failed(&permit, now, random) };
                         match change {
-                            Change::Opened { .. } => opened_at = Some(now),
-                            Change::Closed => opened_at = None,
-                            Change::Nothing => {}
+                            BreakerChange::Opened { .. } => opened_at = Some(now),
+                            BreakerChange::Closed => opened_at = None,
+                            BreakerChange::Nothing => {}
                         }
                     },
                 }

@@ -3,12 +3,10 @@
 use super::limiter::{LeaseLimiter, make};
 use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
-use crate::base::clock::{Clock, QuantaClock, Timestamp};
+use crate::base::clock::{Clock, IntoClock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
-use crate::edge::redis::client::OnThread;
-use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::forms::blocking;
-use crate::edge::redis::protocol::{Answer, Key};
+use crate::edge::redis::client::{BuildError, OnThread, Tasks, on_thread};
+use crate::edge::redis::protocol::{Answer, Key, Transport};
 
 /// [`LeaseLimiter`](super::LeaseLimiter) for threads. Its task runs on the thread of the client, and ends when the last
 /// clone is dropped.
@@ -30,9 +28,27 @@ use crate::edge::redis::protocol::{Answer, Key};
 /// ```
 pub type BlockingLeaseLimiter<C = QuantaClock> = OnThread<LeaseLimiter<C>>;
 
-blocking!(LeaseBuilder => BlockingLeaseLimiter by make, LeaseStats);
+#[expect(private_bounds, reason = "the clients of this crate")]
+impl<T: Transport, C: IntoClock<Clock: Send + Sync + 'static>> LeaseBuilder<OnThread<T>, C> {
+    /// Builds the limiter. Its task runs on the client's thread.
+    ///
+    /// # Errors
+    /// Returns an error if the thread cannot start, or if the server's script cannot count a quota exactly.
+    pub fn build(self) -> Result<BlockingLeaseLimiter<C::Clock>, BuildError> {
+        let Self { builder, options, clock } = self;
+        let (builder, thread) = on_thread(builder);
+        let inner = make(Tasks::on(&thread)?, LeaseBuilder { builder, options, clock })?;
+        Ok(OnThread { inner, thread })
+    }
+}
 
 impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
+    /// Returns the counts since the limiter was built. O(keys).
+    #[must_use]
+    pub fn stats(&self) -> LeaseStats {
+        self.inner.stats()
+    }
+
     /// Like [`check_n`](BlockingLeaseLimiter::check_n), at a time that the caller read from
     /// [`clock`](super::LeaseBuilder::clock).
     #[inline]
@@ -56,18 +72,5 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
     /// [`LeaseLimiter::close`](super::LeaseLimiter::close).
     pub fn close(self) {
         self.thread.block_on(self.inner.close());
-    }
-}
-
-#[cfg(feature = "rules")]
-impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
-    /// See [`LeaseLimiter::decide_without_server`].
-    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
-        self.inner.decide_without_server(key, cost)
-    }
-
-    /// See [`LeaseLimiter::spend_held`].
-    pub(crate) fn spend_held(&self, key: &str, cost: u64) -> u64 {
-        self.inner.spend_held(key, cost)
     }
 }

@@ -179,14 +179,14 @@ impl LeaseBook {
         cost: u64,
         now_ns: u64,
     ) -> Option<(Decision, u64)> {
-        let look = self.keys.look();
-        let holding = look.get(key)?;
+        let keys = self.keys.pin();
+        let holding = keys.get(key)?;
         let (left, until_ns) = holding.take(&self.terms, cost, now_ns)?;
         if left < holding.low() {
             self.low(key.into(), holding, now_ns);
         }
         // Dropped before the count: the guard ends with an atomic exchange, which waits for earlier writes.
-        drop(look);
+        drop(keys);
         self.counters.spent(cost);
         let facts = Facts::Plain { remaining: left, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
         Some((Decision::new(Outcome::Allowed, cost, self.settings.limit, now_ns, facts), until_ns))
@@ -474,16 +474,24 @@ impl LeaseBook {
         });
     }
 
-    /// Takes all units of all keys, to give them back. Returns the units of each key, and when they expire. O(keys).
-    pub(crate) fn take_all(&self, now_ns: u64) -> Vec<(Box<[u8]>, u64, u64)> {
+    /// Takes all units of all keys, to return them to the server. O(keys).
+    pub(crate) fn take_all(&self, now_ns: u64) -> Vec<HeldBlock> {
         let mut all = Vec::new();
         self.keys.for_each(|key, holding| {
             holding.take_all(&self.terms, now_ns, |units, until_ns| {
-                all.push((key.bytes().into(), units, until_ns));
+                all.push(HeldBlock { key: key.bytes().into(), units, until_ns });
             });
         });
         all
     }
+}
+
+/// Units of a key that expire together.
+#[derive(Debug)]
+pub(crate) struct HeldBlock {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) units: u64,
+    pub(crate) until_ns: u64,
 }
 
 /// A caller that waits for another caller's call.

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt};
+use super::book::{BlockRequest, Granted, HeldBlock, LeaseBook, LeaseCheck, LeaseSettings, Receipt};
 use super::options::LeaseBuilder;
-use crate::base::clock::{Clock, Timestamp};
+use crate::base::clock::{Clock, IntoClock, Timestamp};
 use crate::base::decision::{Decision, Facts};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{BuildError, Settings, Tasks};
+use crate::edge::redis::mode::background::{Background, can_decide_here};
 use crate::edge::redis::mode::dispatch::Dispatch;
 use crate::edge::redis::protocol::{
     Answer, Bytes, Call, DecidedBy, Error, Key, KeyRef, Question, Reply, Transport,
@@ -26,6 +27,7 @@ const MAX_IN_FLIGHT: usize = 256;
 pub(super) struct LeaseCore<C> {
     pub(super) book: LeaseBook,
     pub(super) dispatch: Dispatch<C>,
+    pub(super) background: Background,
     /// The permits for calls to each server, so that a server that hangs does not hold the calls to others.
     pub(super) under_way: Box<[Arc<Semaphore>]>,
     /// The server's time in the last answer minus the local time when it arrived, in nanoseconds modulo 2^64. The answer
@@ -48,14 +50,17 @@ pub(super) enum BlockOutcome {
 impl<C> LeaseCore<C> {
     /// Stops the task, and lets all callers that wait for the queue ask for themselves.
     pub(super) fn stop(&self) {
-        self.dispatch.signal.stop();
+        self.background.signal.stop();
         self.book.close();
-        self.dispatch.bells.ring();
+        self.background.bells.ring();
     }
 }
 
 impl<C: Clock> LeaseCore<C> {
-    pub(super) fn new<T: Transport>(builder: LeaseBuilder<T, C>, tasks: Tasks) -> Result<Self, BuildError> {
+    pub(super) fn new<T: Transport>(
+        builder: LeaseBuilder<T, impl IntoClock<Clock = C>>,
+        tasks: Tasks,
+    ) -> Result<Self, BuildError> {
         let LeaseBuilder { builder, options, clock } = builder;
         let settings = builder.settings();
         // Callers wait for their time-out. The call to the server continues in its task for up to a quarter of a life,
@@ -63,7 +68,9 @@ impl<C: Clock> LeaseCore<C> {
         // caller's time-out does not count as a failure of the server.
         let answer = settings.timeout.max(options.life / 4);
         let guarded = Settings { timeout: answer, ..settings.clone() };
-        let dispatch = Dispatch::new("leases()", builder.client, &guarded, tasks, clock)?;
+        settings.limits.iter().try_for_each(|limit| can_decide_here("leases()", limit))?;
+        let dispatch = Dispatch::new(builder.client, &guarded, clock.into_clock())?;
+        let background = Background::new(tasks);
         let settled = LeaseSettings {
             limit: dispatch.plan.most(),
             max_keys: settings.max_keys,
@@ -71,9 +78,12 @@ impl<C: Clock> LeaseCore<C> {
             ..options
         };
         Ok(Self {
-            book: LeaseBook::new(settled, dispatch.waker()),
-            under_way: (0..dispatch.routes.len()).map(|_| Arc::new(Semaphore::new(MAX_IN_FLIGHT))).collect(),
+            book: LeaseBook::new(settled, background.waker()),
+            under_way: std::iter::repeat_with(|| Arc::new(Semaphore::new(MAX_IN_FLIGHT)))
+                .take(settings.places.routes.len())
+                .collect(),
             dispatch,
+            background,
             offset_ns: AtomicU64::new(0),
             timeout: settings.timeout,
         })
@@ -154,7 +164,7 @@ impl<C: Clock> LeaseCore<C> {
     pub(super) fn give(&self, key: KeyRef<'_>, answer: &Answer) -> u64 {
         let decision = answer.decision();
         if answer.by() == DecidedBy::Local {
-            return self.dispatch.guard.undo(&key.bytes(), &decision, self.dispatch.now());
+            return self.dispatch.guard.refund(&key.bytes(), &decision, self.dispatch.now());
         }
         self.book.give(key, decision.charged(), answer.leased_until_ns(), self.dispatch.now_ns())
     }
@@ -169,10 +179,11 @@ impl<C: Clock> LeaseCore<C> {
     /// charged.
     pub(super) fn returns(&self) -> Vec<Call> {
         let offset = self.offset_ns.load(Ordering::Relaxed);
-        let call = |(key, units, until_ns): (Box<[u8]>, u64, u64)| {
+        let call = |block: HeldBlock| {
+            let HeldBlock { key, units, until_ns } = block;
             let charged_ns = until_ns.saturating_sub(self.book.terms.life_ns());
             let at_us = charged_ns.wrapping_add(offset) / 1_000;
-            self.dispatch.call(&key, Question::Refund { units, at_us })
+            self.dispatch.call(&key, Question::Refund { units, at_us }, None)
         };
         self.book.take_all(self.dispatch.now_ns()).into_iter().map(call).collect()
     }

@@ -13,12 +13,12 @@ use super::book::{BlockRequest, LeaseCheck};
 use super::core::{BlockOutcome, LeaseCore};
 use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
-use crate::base::clock::{Clock, QuantaClock, Timestamp};
+use crate::base::clock::{Clock, IntoClock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
-use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::StopOnDrop;
-use crate::edge::redis::mode::forms::builds_here;
+use crate::edge::redis::guard::{Guard, Health};
+use crate::edge::redis::mode::background::StopOnDrop;
+use crate::edge::redis::mode::forms::{DecidesHere, Guarded};
 use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
 
 /// A limiter that fetches units from the server in blocks, and spends them in this process. [`Builder::leases`] creates
@@ -119,16 +119,25 @@ impl<C> fmt::Debug for LeaseLimiter<C> {
     }
 }
 
-pub(super) fn make<T: Transport, C: Clock + Send + Sync + 'static>(
+pub(super) fn make<T: Transport, C: IntoClock<Clock: Send + Sync + 'static>>(
     tasks: Tasks,
     builder: LeaseBuilder<T, C>,
-) -> Result<LeaseLimiter<C>, BuildError> {
+) -> Result<LeaseLimiter<C::Clock>, BuildError> {
     let core = Arc::new(LeaseCore::new(builder, tasks)?);
-    core.dispatch.tasks.runtime.spawn(fetch(Fetching(Arc::clone(&core))));
-    Ok(LeaseLimiter { _owner: core.dispatch.owner(), core })
+    core.background.tasks.runtime.spawn(fetch(Fetching(Arc::clone(&core))));
+    Ok(LeaseLimiter { _owner: core.background.owner(), core })
 }
 
-builds_here!(LeaseBuilder => LeaseLimiter by make);
+#[expect(private_bounds, reason = "the clients of this crate")]
+impl<T: Transport, C: IntoClock<Clock: Send + Sync + 'static>> LeaseBuilder<T, C> {
+    /// Builds the limiter. Its task is spawned on the current tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if the caller is not in a tokio runtime, or if the server's script cannot count a quota exactly.
+    pub fn build(self) -> Result<LeaseLimiter<C::Clock>, BuildError> {
+        make(Tasks::here()?, self)
+    }
+}
 
 /// The state of the task. When the task ends, by itself or with its runtime, nothing processes the queue any more.
 struct Fetching<C>(Arc<LeaseCore<C>>);
@@ -144,8 +153,8 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
     let core = &fetching.0;
     let dispatch = &core.dispatch;
     let mut swept_ns = dispatch.now_ns();
-    while !dispatch.signal.is_stopped() {
-        dispatch.signal.wait(Duration::from_nanos(core.book.terms.life_ns())).await;
+    while !core.background.signal.is_stopped() {
+        core.background.signal.wait(Duration::from_nanos(core.book.terms.life_ns())).await;
         loop {
             let now_ns = dispatch.now_ns();
             if now_ns.abs_diff(swept_ns) >= core.book.terms.life_ns() {
@@ -167,7 +176,7 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
 
 /// A call in flight in a task, and then its answer on the way to the caller. If no caller reads the answer, its units
 /// become available to other checks. On every path the key is released before its bell rings.
-struct InFlight<C: Clock> {
+struct BlockInFlight<C: Clock> {
     asked: Option<BlockOutcome>,
     due: BlockRequest,
     _ring: Ring,
@@ -182,7 +191,7 @@ impl Drop for Ring {
     }
 }
 
-impl<C: Clock> Drop for InFlight<C> {
+impl<C: Clock> Drop for BlockInFlight<C> {
     fn drop(&mut self) {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
             let (core, due) = (&self.core, &self.due);
@@ -204,22 +213,22 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         self: &Arc<Self>,
         due: BlockRequest,
         leave: Option<OwnedSemaphorePermit>,
-    ) -> oneshot::Receiver<InFlight<C>> {
+    ) -> oneshot::Receiver<BlockInFlight<C>> {
         let (tell, told) = oneshot::channel();
-        let bell = Arc::clone(self.dispatch.bells.of(&due.key));
+        let bell = Arc::clone(self.background.bells.of(&due.key));
         let mut flight =
-            InFlight { asked: None, due, _ring: Ring(Arc::clone(&bell)), core: Arc::clone(self) };
-        self.dispatch.tasks.runtime.spawn(async move {
+            BlockInFlight { asked: None, due, _ring: Ring(Arc::clone(&bell)), core: Arc::clone(self) };
+        self.background.tasks.runtime.spawn(async move {
             let core = Arc::clone(&flight.core);
             let _leave = match leave {
                 Some(leave) => Some(leave),
-                None => core.leave(core.dispatch.server(&flight.due.key)).await,
+                None => core.leave(core.dispatch.guard.places().server(&flight.due.key)).await,
             };
             // The wait for a permit took time, and a unit's life starts when the call is sent.
             flight.due.asked_ns = core.dispatch.now_ns();
-            let reply = core.dispatch.ask(core.dispatch.call(&flight.due.key, flight.due.ask)).await;
+            let reply = core.dispatch.ask(&core.dispatch.call(&flight.due.key, flight.due.ask, None)).await;
             flight.asked = Some(core.land(&flight.due, reply));
-            // If no receiver reads the answer, `InFlight::drop` gives the units back: in this task, or where the
+            // If no receiver reads the answer, `BlockInFlight::drop` gives the units back: in this task, or where the
             // receiver is dropped.
             let _ = tell.send(flight);
             bell.notify_waiters();
@@ -238,7 +247,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         let asking = self.ask(key, cost, rounds, began);
         // Without a runtime in this thread, the timer of the limiter's runtime is used.
         let timed = {
-            let _entered = Handle::try_current().is_err().then(|| self.dispatch.tasks.runtime.enter());
+            let _entered = Handle::try_current().is_err().then(|| self.background.tasks.runtime.enter());
             timeout(self.timeout.saturating_mul(2), asking)
         };
         match timed.await {
@@ -250,7 +259,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
     async fn ask(self: &Arc<Self>, key: KeyRef<'_>, cost: u64, rounds: usize, began: Instant) -> Answer {
         let (core, guard) = (self, &self.dispatch.guard);
         let bytes = key.bytes();
-        let bell = self.dispatch.bells.of(&bytes);
+        let bell = self.background.bells.of(&bytes);
         let mut asked = 0;
         while asked < rounds {
             let mut rings = pin!(bell.notified());
@@ -291,7 +300,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         }
         // The table has no room for the key, the key cannot hold the cost, other callers took the units in every round,
         // or the time-out for waiting passed.
-        let _leave = self.under_way[self.dispatch.server(&bytes)].acquire().await;
+        let _leave = self.under_way[self.dispatch.guard.places().server(&bytes)].acquire().await;
         self.dispatch.check(&bytes, cost).await
     }
 }
@@ -350,14 +359,6 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
         }
     }
 
-    /// Like `check_n_async`, for a thread: blocks the thread while it waits for the server.
-    pub(super) fn check_wait<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
-        KeyRef::with(key, |key| {
-            let asked = |rounds| thread.block_on(self.core.check_by_asking(key, cost, rounds));
-            self.core.check_now(key, cost).unwrap_or_else(asked)
-        })
-    }
-
     /// Returns the state of a key in this process, without a charge: the held units, and when to retry if they are too
     /// few. The server may have more units.
     #[must_use]
@@ -374,7 +375,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
         let taken = KeyRef::with(key, |name| self.core.give(name, answer));
         if taken > 0 {
-            self.core.dispatch.bells.of(&key.bytes()).notify_waiters();
+            self.core.background.bells.of(&key.bytes()).notify_waiters();
         }
         taken
     }
@@ -403,7 +404,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     pub async fn close(self) {
         self.core.stop();
         for call in self.core.returns() {
-            match self.core.dispatch.ask(call).await {
+            match self.core.dispatch.ask(&call).await {
                 Ok(reply) => self.core.book.counters.returned.add(reply.granted),
                 // Units that are not given back expire.
                 Err(_) => break,
@@ -412,12 +413,36 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     }
 }
 
+impl<C> Guarded for LeaseLimiter<C> {
+    fn guard(&self) -> &Guard {
+        &self.core.dispatch.guard
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> DecidesHere for LeaseLimiter<C> {
+    #[inline]
+    fn decide<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        self.check_n(key, cost)
+    }
+
+    #[cfg(feature = "rules")]
+    async fn decide_async(&self, key: &str, cost: u64) -> Answer {
+        self.check_n_async(key, cost).await
+    }
+
+    fn decide_waiting<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
+        KeyRef::with(key, |key| {
+            let asked = |rounds| thread.block_on(self.core.check_by_asking(key, cost, rounds));
+            self.core.check_now(key, cost).unwrap_or_else(asked)
+        })
+    }
+}
+
 #[cfg(feature = "rules")]
 impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
     pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
-        let dispatch = &self.core.dispatch;
-        dispatch.guard.fallback(key.as_bytes(), cost, dispatch.now())
+        self.core.dispatch.decide_without_server(key.as_bytes(), cost)
     }
 
     /// Spends up to `cost` of the units that this process holds. Returns the number of units spent.

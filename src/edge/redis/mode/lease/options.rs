@@ -15,13 +15,6 @@ pub struct LeaseBuilder<T, C = ()> {
     pub(super) clock: C,
 }
 
-impl LeaseSettings {
-    /// The options of the async form, which the form for threads contains.
-    pub(super) fn on_thread(self) -> Self {
-        self
-    }
-}
-
 impl<T> Builder<T> {
     /// Chooses the lease mode: the server charges units in blocks, and this process spends them. A check costs about as
     /// much as a check of a local limiter. See [`LeaseLimiter`](super::LeaseLimiter).

@@ -17,9 +17,10 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt};
+use crate::algorithm::{Limit, LimitKind};
 use crate::base::quota::Quota;
 use crate::edge::redis::client::InProcess;
-use crate::edge::redis::protocol::{Call, Limit, LimitKind, Place, Plan, Question, Reply};
+use crate::edge::redis::protocol::{Call, Place, Plan, Question, Reply};
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;
@@ -96,7 +97,7 @@ enum Message {
     },
 }
 
-struct World {
+struct LeaseWorld {
     setup: Setup,
     now_ns: u64,
     server: InProcess,
@@ -118,7 +119,7 @@ struct World {
     denied: u64,
 }
 
-impl World {
+impl LeaseWorld {
     fn new(setup: Setup) -> Self {
         let plan = Arc::new(Plan::new(&[setup.limit]).unwrap());
         let mut random = Random(setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -365,7 +366,7 @@ enum How {
 }
 
 /// All processes together offer this many units a second for `for_ns`, at random times with an even rate.
-fn offer(world: &mut World, how: How, per_second: u64, for_ns: u64) {
+fn offer(world: &mut LeaseWorld, how: How, per_second: u64, for_ns: u64) {
     let step_ns = SEC / per_second;
     let end_ns = world.now_ns + for_ns;
     while world.now_ns < end_ns {
@@ -384,7 +385,7 @@ fn offer(world: &mut World, how: How, per_second: u64, for_ns: u64) {
 fn high_demand_uses_nearly_the_whole_rate() {
     for how in [How::Sync, How::Async] {
         for (rate, burst) in [(1_000, 1_000), (1_000, 100), (20, 20), (10_000, 10_000), (10_000, 200)] {
-            let mut world = World::new(Setup::new(Limit::gcra(Quota::per_second(rate).burst(burst)), 8));
+            let mut world = LeaseWorld::new(Setup::new(Limit::gcra(Quota::per_second(rate).burst(burst)), 8));
             let seconds = (20_000 / rate).clamp(2, 20);
             offer(&mut world, how, rate * 3, seconds * SEC);
             world.audit();
@@ -405,7 +406,7 @@ fn moderate_demand_is_nearly_all_admitted() {
         (How::Async, 100, 50, 100),
         (How::Async, 4, 2, 100),
     ] {
-        let mut world = World::new(Setup::new(Limit::gcra(Quota::per_second(rate).burst(rate)), 8));
+        let mut world = LeaseWorld::new(Setup::new(Limit::gcra(Quota::per_second(rate).burst(rate)), 8));
         offer(&mut world, how, offered, 10 * SEC);
         world.until(world.now_ns + SEC);
         world.audit();
@@ -417,7 +418,7 @@ fn moderate_demand_is_nearly_all_admitted() {
 #[test]
 fn whole_window_is_admitted_and_no_more() {
     for limit in [1, 7, 100, 5_000] {
-        let mut world = World::new(Setup::new(Limit::fixed_window(Quota::per_hour(limit)), 8));
+        let mut world = LeaseWorld::new(Setup::new(Limit::fixed_window(Quota::per_hour(limit)), 8));
         offer(&mut world, How::Async, (limit / 4).max(10), 60 * SEC);
         world.audit();
         assert_eq!(world.total() + world.stranded(), limit);
@@ -462,7 +463,7 @@ proptest! {
     #[test]
     fn leases_stay_within_documented_bounds((setup, per_second, waits) in setup()) {
         let keys = setup.keys;
-        let mut world = World::new(setup);
+        let mut world = LeaseWorld::new(setup);
         let how = if waits { How::Async } else { How::Sync };
         // Traffic, a pause in which leases expire, some requests with a higher cost, and traffic again.
         offer(&mut world, how, per_second, 1_000 * SEC / per_second.max(400));
@@ -495,7 +496,8 @@ proptest! {
 #[test]
 fn idle_key_strands_at_most_documented_units() {
     for (rate, offered, processes) in [(10_000, 4_000, 8), (1_000, 900, 4), (100, 80, 2), (5_000, 100, 8)] {
-        let mut world = World::new(Setup::new(Limit::gcra(Quota::per_second(rate).burst(rate)), processes));
+        let mut world =
+            LeaseWorld::new(Setup::new(Limit::gcra(Quota::per_second(rate).burst(rate)), processes));
         offer(&mut world, How::Async, offered, 10 * SEC);
         let held: u64 =
             world.books.iter().enumerate().map(|(process, book)| book.held(world.local(process))).sum();
@@ -511,7 +513,7 @@ fn idle_key_strands_at_most_documented_units() {
 
 #[test]
 fn flood_on_used_up_key_sends_no_calls() {
-    let mut world = World::new(Setup::new(Limit::fixed_window(Quota::per_hour(100)), 8));
+    let mut world = LeaseWorld::new(Setup::new(Limit::fixed_window(Quota::per_hour(100)), 8));
     offer(&mut world, How::Async, 2_000, 2 * SEC);
     let asked = world.asked;
     offer(&mut world, How::Async, 2_000, 10 * SEC);
@@ -525,7 +527,7 @@ fn flood_on_used_up_key_sends_no_calls() {
 
 #[test]
 fn clock_step_back_locks_out_no_client() {
-    let mut world = World::new(Setup::new(Limit::gcra(Quota::per_second(10)), 1));
+    let mut world = LeaseWorld::new(Setup::new(Limit::gcra(Quota::per_second(10)), 1));
     world.skews[0] = 3_600 * SEC;
     offer(&mut world, How::Async, 100, 2 * SEC);
     world.skews[0] = 0;

@@ -16,7 +16,7 @@
 //! *Totals* start from zero in each window; with GCRA, after each answer.
 
 use crate::edge::redis::protocol::{
-    Arithmetic, LimitState, POSTS_KEPT_US, Part, Question, Reply, Windows, kept_us,
+    Arithmetic, LimitState, POSTS_KEPT_US, Part, PostedTotal, Question, Reply, Windows, kept_us,
 };
 
 use super::allowance::MOST;
@@ -157,10 +157,10 @@ impl Account {
         self.slides() || self.portion.is_some()
     }
 
-    /// The epoch and the total of the post in flight.
-    const fn posted(&self) -> Option<(u64, u64)> {
+    /// The post in flight.
+    const fn posted(&self) -> Option<PostedTotal> {
         match self.asked {
-            Some(Question::Post { epoch, total, .. }) => Some((epoch, total)),
+            Some(Question::Post { epoch, total, .. }) => Some(PostedTotal { epoch, total }),
             _ => None,
         }
     }
@@ -264,8 +264,8 @@ impl Account {
         let mut over = self.epoch;
         if !(self.slides() && number == over.number.saturating_add(1)) {
             // Only the post in flight may still arrive in time.
-            let sent = self.posted().filter(|(epoch, _)| *epoch == over.number);
-            let kept = sent.map_or(over.acked, |(_, total)| total).clamp(over.acked, over.total);
+            let sent = self.posted().filter(|sent| sent.epoch == over.number);
+            let kept = sent.map_or(over.acked, |sent| sent.total).clamp(over.acked, over.total);
             dropped += over.total - kept;
             over.total = kept;
         }
@@ -350,11 +350,11 @@ impl Account {
             }
             _ => peeks.then_some(Question::Peek { cost: 0 }),
         };
-        if let Some((_, total)) = self.posted().filter(|(epoch, _)| *epoch == self.epoch.number) {
+        if let Some(sent) = self.posted().filter(|sent| sent.epoch == self.epoch.number) {
             if self.tried == 0 {
                 self.tried_ns = now_ns;
             }
-            self.tried = self.tried.max(total);
+            self.tried = self.tried.max(sent.total);
         }
         self.asked
     }
@@ -372,7 +372,7 @@ impl Account {
         let sent = self.posted();
         self.asked = None;
         match (self.before, sent) {
-            (Some(before), Some((epoch, _))) if before.number == epoch && !self.slides() => {
+            (Some(before), Some(PostedTotal { epoch, .. })) if before.number == epoch && !self.slides() => {
                 self.before = None;
                 before.pending()
             }
@@ -400,7 +400,7 @@ impl Account {
                 let all = current.saturating_add(weighed);
                 let is_taken =
                     |epoch: u64| epoch == index || (windows.slides && epoch.saturating_add(1) == index);
-                if let Some((epoch, _)) = sent.filter(|(epoch, _)| !is_taken(*epoch)) {
+                if let Some(PostedTotal { epoch, .. }) = sent.filter(|sent| !is_taken(sent.epoch)) {
                     return Learnt::TooLate { dropped: self.lose(epoch, index) };
                 }
                 let is_present = index == self.epoch.number;
@@ -410,7 +410,7 @@ impl Account {
         };
         let overshoot = over.min(granted);
         let own = self.own_as_of(at_us);
-        let newly = sent.map_or(0, |(epoch, total)| self.charged(epoch, total, granted));
+        let newly = sent.map_or(0, |sent| self.charged(sent, granted));
         if !is_present {
             return Learnt::Other { overshoot };
         }
@@ -443,7 +443,8 @@ impl Account {
     }
 
     /// Records that a post was charged. Returns the increase of the units known to be charged.
-    fn charged(&mut self, epoch: u64, total: u64, granted: u64) -> u64 {
+    fn charged(&mut self, sent: PostedTotal, granted: u64) -> u64 {
+        let PostedTotal { epoch, total } = sent;
         if let Some(before) = self.before.as_mut().filter(|before| before.number == epoch) {
             before.acked = before.acked.max(total.min(before.total));
             if before.pending() == 0 {
@@ -514,8 +515,8 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
+    use crate::algorithm::Limit;
     use crate::base::quota::Quota;
-    use crate::edge::redis::protocol::Limit;
     use crate::edge::redis::protocol::Plan;
 
     fn account(limit: Limit, processes: u64) -> Account {

@@ -54,6 +54,13 @@ pub(crate) enum Removal {
     InUse,
 }
 
+/// The units spent before an allowance was set, and the units left after it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Reset {
+    pub(crate) spent: u64,
+    pub(crate) left: u64,
+}
+
 impl Allowance {
     pub(crate) fn new(left: u64, until_ns: u64) -> Self {
         Self { word: AtomicU64::new(left.min(MOST)), until: AtomicU64::new(until_ns) }
@@ -97,17 +104,17 @@ impl Allowance {
     }
 
     /// Sets the units left to `left(spent)`, where `spent` is the number of units spent since the word was set to
-    /// `was`. Returns the units spent and the units left.
+    /// `was`.
     ///
     /// Only the holder of the ledger may call this, and only for a word that is not dead.
-    pub(crate) fn reset(&self, was: u64, mut left: impl FnMut(u64) -> u64) -> (u64, u64) {
+    pub(crate) fn reset(&self, was: u64, mut left: impl FnMut(u64) -> u64) -> Reset {
         // Ordering: Relaxed, here and below; see `spend`. Holders of the ledger are ordered by its lock.
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let spent = was.saturating_sub(word);
             let next = left(spent).min(MOST);
             match self.word.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return (spent, next),
+                Ok(_) => return Reset { spent, left: next },
                 Err(now) => word = now,
             }
         }
@@ -145,7 +152,7 @@ mod tests {
         assert_eq!(word.spend(3, 99), Spend::Done(2));
         assert_eq!(word.spend(3, 99), Spend::Short(2));
         assert_eq!(word.spend(1, 100), Spend::Over);
-        assert_eq!(word.reset(5, |spent| spent + 7), (3, 10));
+        assert_eq!(word.reset(5, |spent| spent + 7), Reset { spent: 3, left: 10 });
         word.set_until(200);
         assert_eq!(word.spend(10, 100), Spend::Done(0));
         assert_eq!(word.spend(0, 100), Spend::Done(0));
@@ -156,7 +163,7 @@ mod tests {
         let word = Allowance::new(5, 100);
         assert_eq!(word.spend(1, 0), Spend::Done(4));
         assert_eq!(word.kill(5), Removal::InUse);
-        assert_eq!(word.reset(5, |_| 0), (1, 0));
+        assert_eq!(word.reset(5, |_| 0), Reset { spent: 1, left: 0 });
         assert!(word.kill(0) == Removal::Done && word.is_dead());
         assert_eq!((word.spend(0, 0), word.left()), (Spend::Dead, 0));
     }
@@ -165,7 +172,7 @@ mod tests {
     fn allowance_is_capped_at_its_maximum() {
         let word = Allowance::new(u64::MAX, u64::MAX);
         assert_eq!(word.left(), MOST);
-        assert_eq!(word.reset(MOST, |_| u64::MAX), (0, MOST));
+        assert_eq!(word.reset(MOST, |_| u64::MAX), Reset { spent: 0, left: MOST });
         assert_eq!(word.spend(u64::MAX, 0), Spend::Short(MOST));
     }
 }

@@ -6,11 +6,9 @@ use super::limiter::{WriteBackLimiter, make};
 use super::options::WriteBackBuilder;
 use super::regions::RegionHealth;
 use super::stats::WriteBackStats;
-use crate::base::clock::{Clock, QuantaClock};
-use crate::edge::redis::client::OnThread;
-use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::forms::blocking;
-use crate::edge::redis::protocol::{Answer, Key};
+use crate::base::clock::{Clock, IntoClock, QuantaClock};
+use crate::edge::redis::client::{BuildError, OnThread, Tasks, on_thread};
+use crate::edge::redis::region::RegionTransport;
 
 /// [`WriteBackLimiter`](super::WriteBackLimiter) for threads. Its task runs on the thread of the client.
 /// [`Builder::write_back`](crate::edge::redis::Builder::write_back) creates its builder.
@@ -33,9 +31,28 @@ use crate::edge::redis::protocol::{Answer, Key};
 /// ```
 pub type BlockingWriteBackLimiter<C = QuantaClock> = OnThread<WriteBackLimiter<C>>;
 
-blocking!(WriteBackBuilder => BlockingWriteBackLimiter by make, WriteBackStats);
+#[expect(private_bounds, reason = "the clients of this crate")]
+impl<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static>> WriteBackBuilder<OnThread<T>, C> {
+    /// Builds the limiter. Its task runs on the client's thread.
+    ///
+    /// # Errors
+    /// Returns an error if the thread cannot start, or if the server's script cannot count a quota exactly.
+    pub fn build(self) -> Result<BlockingWriteBackLimiter<C::Clock>, BuildError> {
+        let Self { builder, options, clock } = self;
+        let (builder, thread) = on_thread(builder);
+        let options = options.on_thread();
+        let inner = make(Tasks::on(&thread)?, WriteBackBuilder { builder, options, clock })?;
+        Ok(OnThread { inner, thread })
+    }
+}
 
 impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
+    /// Returns the counts since the limiter was built. O(keys).
+    #[must_use]
+    pub fn stats(&self) -> WriteBackStats {
+        self.inner.stats()
+    }
+
     /// Returns what this process knows of the other regions, in the order in which the builder received them. Empty if
     /// there is only one region.
     #[must_use]
@@ -52,34 +69,5 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
     /// has, and nothing more is posted. Returns the number of units that could not be posted.
     pub fn close(self) -> u64 {
         self.thread.block_on(self.inner.close())
-    }
-}
-
-#[cfg(feature = "rules")]
-impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
-    /// Returns what [`check_n_wait`](Self::check_n_wait) would decide, and queues the call that it would queue. Charges
-    /// nothing. Returns `None` if only the server can decide.
-    pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
-        self.thread.block_on(self.inner.look_async(key, cost))
-    }
-
-    /// See [`WriteBackLimiter::look`].
-    pub(crate) fn look_here<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
-        self.inner.look(key, cost)
-    }
-
-    /// See [`WriteBackLimiter::spend_held`].
-    pub(crate) fn spend_held(&self, key: &str, cost: u64) -> u64 {
-        self.inner.spend_held(key, cost)
-    }
-
-    /// See [`WriteBackLimiter::decide_without_server`].
-    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
-        self.inner.decide_without_server(key, cost)
-    }
-
-    /// See [`WriteBackBook::succeed`](super::book::WriteBackBook::succeed).
-    pub(crate) fn succeed(&self) {
-        self.inner.succeed();
     }
 }

@@ -19,17 +19,17 @@ use super::allowance::{Removal, Spend};
 use super::basis::{Basis, WriteBackCheck};
 use super::entry::{KeyLedger, Season, WriteBackKey};
 use super::lanes::Lanes;
-use super::offset::ClockOffset;
+use super::offset::{ClockOffset, ClockRange};
 use super::poster::PosterNumbers;
 use super::stats::WriteBackStats;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
-use crate::edge::redis::client::{OnFailure, Routes};
+use crate::edge::redis::client::{KeyPlaces, OnFailure};
 use crate::edge::redis::mode::count::Count;
 use crate::edge::redis::mode::queue::KeyQueue;
 use crate::edge::redis::mode::table::KeyTable;
 use crate::edge::redis::protocol::slot::{self, PARTS};
-use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Question, Reply, tagged};
+use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Question, Reply};
 use crate::edge::redis::region::Portion;
 
 /// The minimum time between two scans of the keys.
@@ -42,8 +42,7 @@ const RETRY_NS: u64 = 100_000_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct BookSettings {
-    /// The first bytes of keys in the shared state.
-    pub(crate) head: Arc<[u8]>,
+    pub(crate) places: KeyPlaces,
     pub(crate) interval_ns: u64,
     pub(crate) processes: u64,
     pub(crate) on_failure: OnFailure,
@@ -51,8 +50,6 @@ pub(crate) struct BookSettings {
     /// The first of the numbers with which keys are posted. The numbers count up. It is a random number below 2^52, far
     /// from the numbers of other processes.
     pub(crate) process: u64,
-    /// Which server holds a key.
-    pub(crate) routes: Arc<Routes>,
     /// The maximum number of posts in flight to one server.
     pub(crate) in_flight: usize,
     /// Whether parts of the shared state fail by themselves; see
@@ -135,8 +132,8 @@ impl WriteBackBook {
             most: plan.most(),
             table: KeyTable::new(options.max_keys),
             numbers: PosterNumbers::new(options.process),
-            schedule: Mutex::new(Lanes::new(options.routes.len(), options.in_flight)),
-            failed_ns: (0..options.routes.len() * PARTS).map(|_| AtomicU64::new(0)).collect(),
+            schedule: Mutex::new(Lanes::new(options.places.routes.len(), options.in_flight)),
+            failed_ns: (0..options.places.routes.len() * PARTS).map(|_| AtomicU64::new(0)).collect(),
             options,
             plan,
             singles,
@@ -158,9 +155,9 @@ impl WriteBackBook {
 
     /// The part with which a key is assumed to fail: a part of its server. The nodes of a Cluster hold ranges of slots.
     fn part(&self, key: &[u8]) -> usize {
-        let BookSettings { head, routes, in_parts, .. } = &self.options;
-        let part = if *in_parts { slot::part(&tagged(head, key)) } else { 0 };
-        routes.server(head, key) * PARTS + part
+        let BookSettings { places, in_parts, .. } = &self.options;
+        let part = if *in_parts { slot::part(&places.tag(key)) } else { 0 };
+        places.server(key) * PARTS + part
     }
 
     /// Returns whether a part of the shared state does not answer.
@@ -210,8 +207,8 @@ impl WriteBackBook {
                 continue;
             };
             let bounds = self.offset.within(period_ns, now_ns);
-            let (early, late) = bounds.server_ns(now_ns);
-            let (surely, perhaps) = (early / period_ns, late / period_ns);
+            let ClockRange { first_ns, last_ns } = bounds.server(now_ns);
+            let (surely, perhaps) = (first_ns / period_ns, last_ns / period_ns);
             if surely > account.epoch.number {
                 dropped += account.turn(surely, processes, is_cold);
             } else if perhaps.saturating_add(1) < account.epoch.number {
@@ -225,7 +222,7 @@ impl WriteBackBook {
                 } else {
                     end_ns = end_ns.saturating_sub(period_ns);
                 }
-                let next_ns = bounds.local_ns(end_ns).1.max(now_ns.saturating_add(1));
+                let next_ns = bounds.local(end_ns).last_ns.max(now_ns.saturating_add(1));
                 season = Season::Between { next_ns };
                 until = until.min(next_ns);
             } else {
@@ -234,9 +231,9 @@ impl WriteBackBook {
                 } else {
                     account.begin(processes, is_cold);
                 }
-                until = until.min(bounds.local_ns(end_ns).0);
+                until = until.min(bounds.local(end_ns).first_ns);
             }
-            reset = reset.max(bounds.local_ns(end_ns).1);
+            reset = reset.max(bounds.local(end_ns).last_ns);
         }
         entry.refresh(ledger, now_ns);
         entry.allowance.set_until(if ledger.is_new { 0 } else { until });
@@ -257,8 +254,8 @@ impl WriteBackBook {
     /// Returns the decision that [`check`](Self::check) would make, and queues the call that it would queue. Charges
     /// nothing.
     #[cfg(feature = "rules")]
-    pub(crate) fn look(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
-        let checked = self.decide_slow(key, cost, now_ns, WriteBackKey::look);
+    pub(crate) fn peek(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
+        let checked = self.decide_slow(key, cost, now_ns, WriteBackKey::peek);
         WriteBackCheck { decision: checked.decision.uncharged(), ..checked }
     }
 
@@ -269,8 +266,8 @@ impl WriteBackBook {
         if cost > self.most {
             return None;
         }
-        let look = self.table.look();
-        let entry = look.get(Bytes(key))?;
+        let table = self.table.pin();
+        let entry = table.get(Bytes(key))?;
         let (outcome, left, retry_ns) = match entry.spend(cost, now_ns) {
             Spend::Done(left) => (Outcome::Allowed, left, now_ns),
             Spend::Short(left) if now_ns < entry.retry_ns() => (Outcome::Denied, left, entry.retry_ns()),
@@ -339,7 +336,7 @@ impl WriteBackBook {
                 let epoch = match part.window_us() {
                     Some(us) => {
                         let ns = us.saturating_mul(1_000);
-                        self.offset.within(ns, now_ns).server_ns(now_ns).0 / ns
+                        self.offset.within(ns, now_ns).server(now_ns).first_ns / ns
                     }
                     // Any epoch is valid, because the number is new.
                     None => now_ns / 1_000,
@@ -429,7 +426,7 @@ impl WriteBackBook {
             _ if account.is_worth_asking(cost) => 0,
             // In a fixed window of one region, no units are added before its end.
             Some(room) if room < cost && !account.gains_units() => match account.period_ns() {
-                Some(period_ns) => self.offset.within(period_ns, now_ns).local_ns(account.end_ns()).1,
+                Some(period_ns) => self.offset.within(period_ns, now_ns).local(account.end_ns()).last_ns,
                 None => ledger.answered_ns.saturating_add(self.pace_ns),
             },
             _ => ledger.answered_ns.saturating_add(self.pace_ns),
@@ -491,9 +488,7 @@ impl WriteBackBook {
             }
             dropped += account.give_up(now_ns);
             let Some(ask) = account.ask(is_urgent, now_ns) else { continue };
-            let tag = tagged(&self.options.head, &entry.key);
-            let place = self.options.routes.place(&entry.key, &tag);
-            let call = Call { tag, plan: Arc::clone(plan), ask, now: None, place };
+            let call = self.options.places.call(plan, &entry.key, ask, None);
             posts.push(Post { entry: Arc::clone(entry), index, at_ns: now_ns, call });
         }
         self.tallies.dropped.add(dropped);
@@ -560,8 +555,9 @@ impl WriteBackBook {
         if let Some(period_us) = self.plan.parts().iter().filter_map(|part| part.window_us()).min() {
             let period_ns = period_us.saturating_mul(1_000);
             let bounds = self.offset.within(period_ns, now_ns);
-            let end_ns = (bounds.server_ns(now_ns).1 / period_ns).saturating_add(1).saturating_mul(period_ns);
-            let last_ns = bounds.local_ns(end_ns).0.saturating_sub(self.pace_ns / 8);
+            let end_ns =
+                (bounds.server(now_ns).last_ns / period_ns).saturating_add(1).saturating_mul(period_ns);
+            let last_ns = bounds.local(end_ns).first_ns.saturating_sub(self.pace_ns / 8);
             if last_ns > now_ns.saturating_add(self.pace_ns / 8) {
                 schedule.next_ns = schedule.next_ns.min(last_ns);
             }

@@ -8,10 +8,11 @@ use tokio::sync::Notify;
 use super::basis::{Basis, WriteBackCheck};
 use super::book::{BookSettings, WriteBackBook};
 use super::options::WriteBackBuilder;
-use super::regions::{Regions, prepare};
-use crate::base::clock::{Clock, Timestamp, saturating_nanos, unix_nanos};
+use super::regions::{Prepared, Regions, prepare};
+use crate::base::clock::{Clock, IntoClock, Timestamp, saturating_nanos, unix_nanos};
 use crate::base::sync::AtomicU64;
 use crate::edge::redis::client::{BuildError, OnFailure, Tasks};
+use crate::edge::redis::mode::background::{Background, can_decide_here};
 use crate::edge::redis::mode::dispatch::Dispatch;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Key};
 use crate::edge::redis::region::RegionTransport;
@@ -23,6 +24,7 @@ const IN_FLIGHT: usize = 64;
 pub(super) struct WriteBackCore<C> {
     pub(super) book: WriteBackBook,
     pub(super) dispatch: Dispatch<C>,
+    pub(super) background: Background,
     /// Notified when the task ends, by itself or with its runtime.
     pub(super) ended: Notify,
     /// 1 after the last post of the task.
@@ -33,35 +35,39 @@ pub(super) struct WriteBackCore<C> {
 
 impl<C: Clock> WriteBackCore<C> {
     pub(super) fn new<T: RegionTransport>(
-        builder: WriteBackBuilder<T, C>,
+        builder: WriteBackBuilder<T, impl IntoClock<Clock = C>>,
         tasks: Tasks,
     ) -> Result<Self, BuildError> {
         let WriteBackBuilder { builder, options, clock } = builder;
-        let mut settings = builder.settings();
+        let (mut settings, clock) = (builder.settings(), clock.into_clock());
         let on_failure = settings.on_failure;
         let processes = options.processes.unwrap_or(match on_failure {
             OnFailure::Local { processes } => processes,
             OnFailure::Open | OnFailure::Closed => 1,
         });
         let in_parts = builder.client.in_parts();
-        let mut regions = None;
-        let dispatch = if options.regions.own.is_empty() && options.regions.others.is_empty() {
-            Dispatch::new("write_back()", builder.client, &settings, tasks, clock)?
+        let prepared = if options.regions.own.is_empty() && options.regions.others.is_empty() {
+            None
         } else {
-            let prepared = prepare(options.regions, &builder.client, &settings)?;
-            if let OnFailure::Local { processes } = &mut settings.on_failure {
-                // While the own server is unavailable, a process has a part of this region's share.
-                *processes =
-                    processes.saturating_mul(u32::try_from(prepared.regions.portion.of).unwrap_or(u32::MAX));
-            }
-            tasks.runtime.spawn(prepared.exchanger.run());
-            tasks.runtime.spawn(prepared.reporter.run());
-            regions = Some(prepared.regions);
-            Dispatch::new("write_back()", prepared.own_server, &settings, tasks, clock)?
+            Some(prepare(options.regions, &builder.client, &settings)?)
         };
+        settings.limits.iter().try_for_each(|limit| can_decide_here("write_back()", limit))?;
+        let (dispatch, regions) = match prepared {
+            None => (Dispatch::new(builder.client, &settings, clock)?, None),
+            Some(Prepared { regions, own_server, exchanger, reporter }) => {
+                if let OnFailure::Local { processes } = &mut settings.on_failure {
+                    // While the own server is unavailable, a process has a part of this region's share.
+                    *processes =
+                        processes.saturating_mul(u32::try_from(regions.portion.of).unwrap_or(u32::MAX));
+                }
+                tasks.runtime.spawn(exchanger.run());
+                tasks.runtime.spawn(reporter.run());
+                (Dispatch::new(own_server, &settings, clock)?, Some(regions))
+            }
+        };
+        let background = Background::new(tasks);
         let options = BookSettings {
-            head: settings.head,
-            routes: settings.routes,
+            places: settings.places,
             interval_ns: saturating_nanos(options.interval),
             processes: processes.max(1).into(),
             on_failure,
@@ -72,8 +78,9 @@ impl<C: Clock> WriteBackCore<C> {
             portion: regions.as_ref().map(|regions| regions.portion),
         };
         Ok(Self {
-            book: WriteBackBook::new(Arc::clone(&dispatch.plan), options, dispatch.waker()),
+            book: WriteBackBook::new(Arc::clone(&dispatch.plan), options, background.waker()),
             dispatch,
+            background,
             ended: Notify::new(),
             flushed: AtomicU64::new(0),
             timeout: settings.timeout,

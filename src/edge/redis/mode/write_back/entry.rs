@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, PoisonError};
 use smallvec::SmallVec;
 
 use super::account::Account;
-use super::allowance::{Allowance, Removal, Spend};
+use super::allowance::{Allowance, Removal, Reset, Spend};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
 use crate::edge::redis::protocol::slot::PARTS;
 
@@ -101,7 +101,7 @@ impl WriteBackKey {
     /// Sets the allowance to the value in the accounts.
     pub(super) fn refresh(&self, ledger: &mut KeyLedger, now_ns: u64) {
         let target = ledger.accounts.iter().map(Account::left).min().unwrap_or(0);
-        let (spent, left) = self.allowance.reset(ledger.was, |spent| target.saturating_sub(spent));
+        let Reset { spent, left } = self.allowance.reset(ledger.was, |spent| target.saturating_sub(spent));
         ledger.was = left;
         ledger.enter(spent, now_ns);
     }
@@ -128,7 +128,7 @@ impl WriteBackKey {
 
     /// Returns the result that [`spend`](Self::spend) would have.
     #[cfg(feature = "rules")]
-    pub(super) fn look(&self, cost: u64, now_ns: u64) -> Spend {
+    pub(super) fn peek(&self, cost: u64, now_ns: u64) -> Spend {
         match self.allowance.spend(0, now_ns) {
             Spend::Done(left) if left < cost => Spend::Short(left),
             other => other,

@@ -13,12 +13,12 @@ use super::core::WriteBackCore;
 use super::options::WriteBackBuilder;
 use super::regions::{RegionHealth, Regions};
 use super::stats::WriteBackStats;
-use crate::base::clock::{Clock, QuantaClock};
+use crate::base::clock::{Clock, IntoClock, QuantaClock};
 use crate::base::sync::Ordering;
 use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
-use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::StopOnDrop;
-use crate::edge::redis::mode::forms::builds_here;
+use crate::edge::redis::guard::{Guard, Health};
+use crate::edge::redis::mode::background::StopOnDrop;
+use crate::edge::redis::mode::forms::{DecidesHere, Guarded};
 use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply};
 use crate::edge::redis::region::RegionTransport;
 
@@ -184,12 +184,12 @@ struct PostInFlight<C: Clock> {
 impl<C: Clock> PostInFlight<C> {
     fn land(&mut self, reply: Result<Reply, Error>) {
         let Some(post) = self.post.take() else { return };
-        let WriteBackCore { book, dispatch, .. } = &*self.core;
+        let WriteBackCore { book, dispatch, background, .. } = &*self.core;
         match reply {
             Ok(reply) => book.posted(&post, &reply, dispatch.now_ns()),
             Err(error) => book.failed(&post, error.kind(), dispatch.now_ns()),
         }
-        dispatch.bells.of(post.key()).notify_waiters();
+        background.bells.of(post.key()).notify_waiters();
     }
 }
 
@@ -216,26 +216,35 @@ impl<C: Clock + Send + Sync + 'static> fmt::Debug for WriteBackLimiter<C> {
     }
 }
 
-pub(super) fn make<T: RegionTransport, C: Clock + Send + Sync + 'static>(
+pub(super) fn make<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static>>(
     tasks: Tasks,
     builder: WriteBackBuilder<T, C>,
-) -> Result<WriteBackLimiter<C>, BuildError> {
+) -> Result<WriteBackLimiter<C::Clock>, BuildError> {
     let core = Arc::new(WriteBackCore::new(builder, tasks)?);
-    core.dispatch.tasks.runtime.spawn(Task(Arc::clone(&core)).run());
-    Ok(WriteBackLimiter { _owner: core.dispatch.owner(), core })
+    core.background.tasks.runtime.spawn(Task(Arc::clone(&core)).run());
+    Ok(WriteBackLimiter { _owner: core.background.owner(), core })
 }
 
-builds_here!(WriteBackBuilder => WriteBackLimiter by make);
+#[expect(private_bounds, reason = "the clients of this crate")]
+impl<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static>> WriteBackBuilder<T, C> {
+    /// Builds the limiter. Its task is spawned on the current tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if the caller is not in a tokio runtime, or if the server's script cannot count a quota exactly.
+    pub fn build(self) -> Result<WriteBackLimiter<C::Clock>, BuildError> {
+        make(Tasks::here()?, self)
+    }
+}
 
 impl<C: Clock + Send + Sync + 'static> Task<C> {
     /// Posts due keys until the limiter stops, and then posts once more.
     async fn run(self) {
         let core = &self.0;
-        while !core.dispatch.signal.is_stopped() {
+        while !core.background.signal.is_stopped() {
             for flight in core.due() {
-                core.dispatch.tasks.runtime.spawn(flight.carry());
+                core.background.tasks.runtime.spawn(flight.carry());
             }
-            core.dispatch.signal.wait(core.rest()).await;
+            core.background.signal.wait(core.rest()).await;
         }
         core.flush().await;
         // Ordering: Release, and Acquire in `close`: a thread that sees the flag sees the result of the posts.
@@ -245,8 +254,8 @@ impl<C: Clock + Send + Sync + 'static> Task<C> {
 
 impl<C: Clock + Send + Sync + 'static> PostInFlight<C> {
     async fn carry(mut self) {
-        let Some(call) = self.post.as_ref().map(|post| post.call.clone()) else { return };
-        let reply = self.core.dispatch.ask(call).await;
+        let Some(post) = &self.post else { return };
+        let reply = self.core.dispatch.ask(&post.call).await;
         self.land(reply);
     }
 }
@@ -296,7 +305,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
     ) -> (WriteBackCheck, bool) {
         let began = tokio::time::Instant::now();
         for _ in 0..ROUNDS {
-            let mut told = pin!(self.dispatch.bells.of(key).notified());
+            let mut told = pin!(self.background.bells.of(key).notified());
             // From here on, no ring of the bell is missed.
             told.as_mut().enable();
             let checked = check();
@@ -354,14 +363,6 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         }
     }
 
-    /// Like `check_n_async`, for a thread: blocks the thread while it waits for the server.
-    pub(super) fn check_wait<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
-        key.with_bytes(|key| {
-            let asked = || thread.block_on(self.core.check_by_asking(key, cost));
-            self.core.check_now(key, cost).unwrap_or_else(asked)
-        })
-    }
-
     /// Posts all units that are not yet posted. Returns the number of units that could not be posted.
     pub async fn flush(&self) -> u64 {
         self.core.flush().await
@@ -371,7 +372,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// has, and nothing more is posted. Returns the number of units that could not be posted.
     pub async fn close(self) -> u64 {
         let core = &self.core;
-        core.dispatch.signal.stop();
+        core.background.signal.stop();
         // The loop does not wait for a task that makes no progress because its runtime no longer runs.
         let mut seen = self.stats();
         while tokio::time::timeout(core.patience(), core.ended.notified()).await.is_err() {
@@ -417,32 +418,56 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     }
 }
 
+impl<C: Clock + Send + Sync + 'static> Guarded for WriteBackLimiter<C> {
+    fn guard(&self) -> &Guard {
+        &self.core.dispatch.guard
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> DecidesHere for WriteBackLimiter<C> {
+    #[inline]
+    fn decide<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        self.check_n(key, cost)
+    }
+
+    #[cfg(feature = "rules")]
+    async fn decide_async(&self, key: &str, cost: u64) -> Answer {
+        self.check_n_async(key, cost).await
+    }
+
+    fn decide_waiting<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
+        key.with_bytes(|key| {
+            let asked = || thread.block_on(self.core.check_by_asking(key, cost));
+            self.core.check_now(key, cost).unwrap_or_else(asked)
+        })
+    }
+}
+
 #[cfg(feature = "rules")]
 impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// Returns what [`check_n`](Self::check_n) would decide now, and queues the call that it would queue. Charges
     /// nothing. Returns `None` if only the server can decide.
-    pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
+    pub(crate) fn peek_here(&self, key: &str, cost: u64) -> Option<Answer> {
         let core = &self.core;
-        core.peeked(core.book.look(&key.bytes(), cost, core.dispatch.now_ns()))
+        core.peeked(core.book.peek(key.as_bytes(), cost, core.dispatch.now_ns()))
     }
 
-    /// Like `look`, for [`check_n_async`](Self::check_n_async).
-    pub(crate) async fn look_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
-        let (core, key) = (&self.core, key.bytes());
-        let peeked = core.until_answered(&key, || core.book.look(&key, cost, core.dispatch.now_ns())).await;
+    /// Like `peek_here`, for [`check_n_async`](Self::check_n_async).
+    pub(crate) async fn peek_async(&self, key: &str, cost: u64) -> Option<Answer> {
+        let (core, key) = (&self.core, key.as_bytes());
+        let peeked = core.until_answered(key, || core.book.peek(key, cost, core.dispatch.now_ns())).await;
         core.peeked(peeked.0)
     }
 
     /// Spends up to `cost` of the units that this process may admit without the server. Returns the number of units spent.
     pub(crate) fn spend_held(&self, key: &str, cost: u64) -> u64 {
-        let held = self.look(key, 1).map_or(0, |looked| looked.decision().remaining()).min(cost);
+        let held = self.peek_here(key, 1).map_or(0, |peeked| peeked.decision().remaining()).min(cost);
         if held > 0 && self.check_n(key, held).is_allowed() { held } else { 0 }
     }
 
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
     pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
-        let dispatch = &self.core.dispatch;
-        dispatch.guard.fallback(key.as_bytes(), cost, dispatch.now())
+        self.core.dispatch.decide_without_server(key.as_bytes(), cost)
     }
 
     /// See [`WriteBackBook::succeed`](super::book::WriteBackBook::succeed).

@@ -33,7 +33,7 @@ impl WriteBackKey {
     fn sync(&self, more: u64) {
         let mut ledger = self.ledger.lock().unwrap();
         let was = ledger.was;
-        let (spent, left) = self.word.reset(was, |spent| was - spent + more);
+        let Reset { spent, left } = self.word.reset(was, |spent| was - spent + more);
         ledger.posted += spent;
         ledger.was = left;
     }
@@ -97,7 +97,7 @@ fn next_window_begins_with_its_own_allowance() {
     model(|| {
         spend_across_a_window_end(|entry| {
             let mut ledger = entry.ledger.lock().unwrap();
-            let (spent, left) = entry.word.reset(ledger.was, |_| 1);
+            let Reset { spent, left } = entry.word.reset(ledger.was, |_| 1);
             ledger.posted += spent;
             ledger.was = left;
             entry.word.set_until(20);
@@ -112,7 +112,7 @@ fn control_window_end_is_written_before_the_word() {
         spend_across_a_window_end(|entry| {
             let mut ledger = entry.ledger.lock().unwrap();
             entry.word.set_until(20);
-            let (spent, left) = entry.word.reset(ledger.was, |_| 1);
+            let Reset { spent, left } = entry.word.reset(ledger.was, |_| 1);
             ledger.posted += spent;
             ledger.was = left;
         });

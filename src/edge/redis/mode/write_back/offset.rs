@@ -75,16 +75,24 @@ pub(super) struct OffsetBounds {
     hi: i64,
 }
 
+/// The earliest and the latest time that a clock may show.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct ClockRange {
+    pub(super) first_ns: u64,
+    pub(super) last_ns: u64,
+}
+
 impl OffsetBounds {
-    /// The earliest and the latest time that the server's clock may show now.
-    pub(super) fn server_ns(self, now_ns: u64) -> (u64, u64) {
-        (now_ns.saturating_add_signed(self.lo), now_ns.saturating_add_signed(self.hi))
+    /// When it is now by the server's clock.
+    pub(super) fn server(self, now_ns: u64) -> ClockRange {
+        let by = |offset: i64| now_ns.saturating_add_signed(offset);
+        ClockRange { first_ns: by(self.lo), last_ns: by(self.hi) }
     }
 
-    /// The earliest and the latest local time at which the server's clock may show `server_ns`.
-    pub(super) fn local_ns(self, server_ns: u64) -> (u64, u64) {
+    /// The local time at which the server's clock shows `server_ns`.
+    pub(super) fn local(self, server_ns: u64) -> ClockRange {
         let by = |offset: i64| server_ns.saturating_add_signed(offset.saturating_neg());
-        (by(self.hi), by(self.lo))
+        ClockRange { first_ns: by(self.hi), last_ns: by(self.lo) }
     }
 }
 
@@ -109,9 +117,9 @@ mod tests {
         offset.learn(205, 199_000, 220_000);
         let bounds = offset.within(PERIOD, 220_000);
         assert!(bounds.lo <= 5_000 && 5_000 <= bounds.hi && bounds.hi - bounds.lo <= 22_100, "{bounds:?}");
-        assert_eq!(bounds.local_ns(1_000_000).0, 1_000_000 - 7_000);
-        let (lo, hi) = bounds.server_ns(300_000);
-        assert!(lo <= 305_000 && 305_000 <= hi);
+        assert_eq!(bounds.local(1_000_000).first_ns, 1_000_000 - 7_000);
+        let ClockRange { first_ns, last_ns } = bounds.server(300_000);
+        assert!(first_ns <= 305_000 && 305_000 <= last_ns);
     }
 
     #[test]

@@ -19,7 +19,9 @@ use tokio::time::timeout;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{BuildError, OnThread, Settings};
-use crate::edge::redis::protocol::{Arithmetic, Call, Error, ErrorKind, Plan, Reply, Transport, tagged};
+use crate::edge::redis::protocol::{
+    Arithmetic, Call, EXACT, Error, ErrorKind, Part, Plan, Reply, Transport, Windows,
+};
 use crate::edge::redis::region::{
     Claim, LinkReport, Portion, RegionCall, RegionLink, RegionPolicy, RegionQuestion, RegionTerms,
     RegionTransport, pause,
@@ -162,15 +164,10 @@ fn refused<T>(why: String) -> Result<T, BuildError> {
     Err(BuildError::Regions(why.into()))
 }
 
-/// Prepares a limiter of several regions.
-pub(super) fn prepare<T: RegionTransport>(
-    options: RegionOptions<T>,
-    server: &T,
-    settings: &Settings,
-) -> Result<Prepared<T>, BuildError> {
-    let RegionOptions { own, others, policy, interval } = options;
-    let (names, servers): (Vec<Box<str>>, Vec<T>) = others.into_iter().unzip();
-    let mut all: Vec<&str> = names.iter().map(|name| &**name).chain([&*own]).collect();
+/// Returns this region's part of the limits. Returns an error if the regions cannot share a limit.
+fn check_regions<T: RegionTransport>(options: &RegionOptions<T>, server: &T) -> Result<Portion, BuildError> {
+    let RegionOptions { own, others, .. } = options;
+    let mut all: Vec<&str> = others.iter().map(|(name, _)| &**name).chain([&**own]).collect();
     all.sort_unstable();
     let regions = all.len();
     if regions > MOST_REGIONS {
@@ -185,45 +182,62 @@ pub(super) fn prepare<T: RegionTransport>(
             "regions: two regions have the name {name:?}; give each region, also this process's own, a different name"
         ));
     }
-    for (name, server) in std::iter::once((&own, server)).chain(names.iter().zip(&servers)) {
+    for (name, server) in std::iter::once((own, server)).chain(others.iter().map(|(name, to)| (name, to))) {
         if !server.is_one_server() {
             return refused(format!(
                 "regions: region {name:?} has a Cluster or a set of servers; use one server in each region"
             ));
         }
     }
-    let place = all.iter().position(|name| *name == &*own).unwrap_or(0) as u64;
-    let portion = Portion { from: place, to: place + 1, of: regions as u64 };
+    let place = all.iter().position(|name| *name == &**own).unwrap_or(0) as u64;
+    Ok(Portion { from: place, to: place + 1, of: regions as u64 })
+}
+
+/// Returns the windows of a limit. Returns an error if the regions cannot share it.
+fn shared_windows(part: &Part, interval: Duration, regions: u64) -> Result<Windows, BuildError> {
+    let quota = part.limit.quota();
+    let Arithmetic::Windows(windows) = part.kind else {
+        return refused(format!(
+            "regions: the algorithm of {quota} has no windows whose totals can be compared; use a fixed window, a sliding \
+             window, or a part of the limit in each region"
+        ));
+    };
+    let shortest = interval.saturating_mul(EXCHANGES);
+    if quota.period() < shortest {
+        return refused(format!(
+            "regions: the window of {quota} is shorter than {EXCHANGES} exchange intervals ({shortest:?}); use a shorter \
+             exchange interval, or a part of the limit in each region"
+        ));
+    }
+    if windows.limit < regions {
+        return refused(format!(
+            "regions: {quota} is too small for {regions} regions; use a limit of at least {regions}, one unit for each"
+        ));
+    }
+    let most = EXACT / regions;
+    if windows.limit > most {
+        return refused(format!(
+            "regions: {quota} is too large for {regions} regions; use a limit of at most {most}"
+        ));
+    }
+    Ok(windows)
+}
+
+/// Prepares a limiter of several regions.
+pub(super) fn prepare<T: RegionTransport>(
+    options: RegionOptions<T>,
+    server: &T,
+    settings: &Settings,
+) -> Result<Prepared<T>, BuildError> {
+    let portion = check_regions(&options, server)?;
+    let RegionOptions { own, others, policy, interval } = options;
+    let (names, servers): (Vec<Box<str>>, Vec<T>) = others.into_iter().unzip();
     let plan = Plan::new(&settings.limits)?;
     let terms = plan.parts().iter().map(|part| {
-        let quota = part.limit.quota();
-        let Arithmetic::Windows(windows) = part.kind else {
-            return refused(format!(
-                "regions: the algorithm of {quota} has no windows whose totals can be compared; use a fixed window, a sliding \
-                 window, or a part of the limit in each region"
-            ));
-        };
-        let shortest = interval.saturating_mul(EXCHANGES);
-        if quota.period() < shortest {
-            return refused(format!(
-                "regions: the window of {quota} is shorter than {EXCHANGES} exchange intervals ({shortest:?}); use a shorter \
-                 exchange interval, or a part of the limit in each region"
-            ));
-        }
-        if windows.limit < portion.of {
-            return refused(format!(
-                "regions: {quota} is too small for {regions} regions; use a limit of at least {regions}, one unit for each"
-            ));
-        }
-        let most = (1 << 53) / portion.of;
-        if windows.limit > most {
-            return refused(format!(
-                "regions: {quota} is too large for {regions} regions; use a limit of at most {most}"
-            ));
-        }
+        let windows = shared_windows(part, interval, portion.of)?;
         Ok(Arc::new(RegionTerms { windows, policy, portion, others: names.clone().into() }))
     });
-    let terms = terms.collect::<Result<Box<[_]>, _>>()?;
+    let terms = terms.collect::<Result<Box<[_]>, BuildError>>()?;
     let (sender, receiver) = mpsc::channel(CLAIMS[0]);
     let peer =
         |name: &str| Peer { name: name.into(), link: RegionLink::default(), in_flight: AtomicU64::new(0) };
@@ -238,7 +252,7 @@ pub(super) fn prepare<T: RegionTransport>(
         calls: AtomicU64::new(0),
     };
     let reporter = Reporter {
-        name: [&*tagged(&settings.head, b""), b":links"].concat(),
+        name: [&*settings.places.tag(b""), b":links"].concat(),
         server: server.clone(),
         peers: Arc::downgrade(&peers),
         interval,

@@ -1,4 +1,4 @@
-//! Regression tests: stepped clocks, returning keys, lost calls, and runtimes that are gone.
+//! Regression tests: stepped clocks, returning keys, and lost calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
@@ -6,10 +6,11 @@ use std::thread;
 
 use super::basis::Basis;
 use super::book::{BookSettings, Post, WriteBackBook};
+use crate::algorithm::Limit;
 use crate::base::clock::ManualClock;
 use crate::base::quota::Quota;
-use crate::edge::redis::client::{InProcess, OnFailure, Shard};
-use crate::edge::redis::protocol::{ErrorKind, Limit, Plan};
+use crate::edge::redis::client::{InProcess, KeyPlaces, OnFailure, Shard};
+use crate::edge::redis::protocol::{ErrorKind, Plan};
 
 const SEC: u64 = 1_000_000_000;
 /// The start of an hour.
@@ -17,8 +18,7 @@ const START: u64 = 1_699_999_200 * SEC;
 
 fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
     BookSettings {
-        head: b"p:{".as_slice().into(),
-        routes: Arc::default(),
+        places: KeyPlaces::new(b"p:{", &Arc::default()),
         interval_ns: SEC,
         processes: processes.into(),
         on_failure: OnFailure::Local { processes },
@@ -283,13 +283,13 @@ fn full_server_does_not_delay_the_others() {
     let servers = ["a", "b"].map(|name| Shard::new(name, InProcess::default()));
     let set = InProcess::sharded(servers).expect("the set is valid");
     let limit = Limit::fixed_window(Quota::per_hour(100));
-    let routes = set.limiter("api", limit).settings().routes;
-    let options = BookSettings { routes: Arc::clone(&routes), ..options(1, 100, 2) };
+    let places = KeyPlaces::new(b"p:{", &set.limiter("api", limit).settings().places.routes);
+    let options = BookSettings { places: places.clone(), ..options(1, 100, 2) };
     let plan = Plan::new(&[limit]).expect("the script can count the limit");
     let book = WriteBackBook::new(Arc::new(plan), options, || {});
     // Five keys of one server, and then three keys of the other.
-    let routes = &routes;
-    let keys = |server| (0..100_u8).map(|key| [key]).filter(move |key| routes.server(b"p:{", key) == server);
+    let places = &places;
+    let keys = |server| (0..100_u8).map(|key| [key]).filter(move |key| places.server(key) == server);
     for key in keys(0).take(5).chain(keys(1).take(3)) {
         assert!(book.check(&key, 1, START).decision.is_allowed());
     }
@@ -423,69 +423,5 @@ fn intermittent_errors_add_one_limit_per_window() {
     for fails in [1, 2, 3, 7] {
         let windows = windows_by_the_server(200, 0, 0, Some(fails));
         assert!(windows.values().all(|units| *units <= bound + 200), "{fails}: {windows:?}, bound {bound}");
-    }
-}
-
-mod runtimes {
-    use std::future::Future;
-    use std::time::Duration;
-
-    use tokio::runtime::{Builder, Runtime};
-    use tokio::time::timeout;
-
-    use super::*;
-    use crate::edge::redis::mode::write_back::WriteBackLimiter;
-
-    fn runtime() -> Runtime {
-        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
-        runtime.expect("a runtime")
-    }
-
-    fn in_time<R>(future: impl Future<Output = R>) -> Option<R> {
-        runtime().block_on(async { timeout(Duration::from_secs(3_600), future).await.ok() })
-    }
-
-    fn limiter(of: &Runtime) -> WriteBackLimiter<ManualClock> {
-        let clock = ManualClock::default();
-        let server = InProcess::new(clock.clone());
-        let limit = Limit::fixed_window(Quota::per_hour(100));
-        let limiter = of.block_on(async { server.limiter("api", limit).write_back().clock(clock).build() });
-        limiter.expect("a limiter")
-    }
-
-    #[test]
-    fn limiter_closes_after_its_runtime_is_gone() {
-        let first = runtime();
-        let limiter = limiter(&first);
-        assert!(limiter.check("a").is_allowed());
-        drop(first);
-        let closed = in_time(limiter.clone().close());
-        assert_eq!(closed, Some(0), "close posts the admitted unit");
-        assert_eq!(limiter.stats().posts, 1);
-        let again = in_time(limiter.close());
-        assert_eq!(again, Some(0));
-    }
-
-    #[test]
-    fn limiter_closes_while_its_runtime_is_idle() {
-        let first = runtime();
-        let limiter = limiter(&first);
-        assert!(limiter.check("a").is_allowed());
-        let closed = in_time(limiter.close());
-        assert_eq!(closed, Some(0));
-        drop(first);
-    }
-
-    #[test]
-    fn posts_dropped_with_their_runtime_are_resent() {
-        let first = runtime();
-        let limiter = limiter(&first);
-        assert!(limiter.check("a").is_allowed());
-        // The task runs once: its posts are spawned, but not carried.
-        first.block_on(tokio::task::yield_now());
-        drop(first);
-        let left = in_time(limiter.flush());
-        assert_eq!(left, Some(0));
-        assert!(limiter.stats().posts >= 1);
     }
 }

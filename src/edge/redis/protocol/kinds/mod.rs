@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::plan::{EXACT, MOST, above};
+use super::exact::{EXACT, MOST, above, period_us};
 use crate::algorithm::SubWindow;
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::quota::{Quota, QuotaError};
@@ -144,26 +144,6 @@ impl KindSet {
         script.push_str(include_str!("reply.lua"));
         script
     }
-}
-
-/// Returns the period in whole microseconds.
-fn period_us(algorithm: &str, quota: &Quota) -> Result<u64, QuotaError> {
-    let period_us = quota.period_ns() / 1_000;
-    if period_us > MOST {
-        return Err(QuotaError::worded(format!(
-            "shared {algorithm} of {quota}: the period can be at most 71 years, because the server's script is exact \
-             only below 2^53"
-        )));
-    }
-    if !quota.period_ns().is_multiple_of(1_000) {
-        return Err(QuotaError::worded(format!(
-            "shared {algorithm} of {quota}: the period must be a whole number of microseconds, because the server counts \
-             time in microseconds; the nearest are {} and {}",
-            period_us.max(1),
-            period_us + 1
-        )));
-    }
-    Ok(period_us)
 }
 
 impl Parts {

@@ -3,10 +3,11 @@
 //! A key of a bucket with an adaptive start is new again after it was full for a whole period. So the answers do not
 //! depend on when a server removes the key.
 
-use super::{Now, State, View};
+use super::{Now, StoredState, View};
 use crate::edge::redis::protocol::call::LimitState;
+use crate::edge::redis::protocol::exact::MAX_DEBT;
 use crate::edge::redis::protocol::kinds::Batches;
-use crate::edge::redis::protocol::plan::{Arithmetic, MAX_DEBT, Part};
+use crate::edge::redis::protocol::plan::{Arithmetic, Part};
 
 pub(super) struct BatchesView {
     batches: Batches,
@@ -18,9 +19,9 @@ pub(super) struct BatchesView {
 }
 
 impl BatchesView {
-    pub(super) fn view(batches: Batches, state: Option<State>, now_us: u64) -> View {
+    pub(super) fn view(batches: Batches, state: Option<StoredState>, now_us: u64) -> View {
         let (mut ends_us, mut units, mut is_new, mut healed) = (batches.end_us(now_us), 0, true, false);
-        if let Some(State::Batches { ends_us: end_us, used }) = state {
+        if let Some(StoredState::Batches { ends_us: end_us, used }) = state {
             is_new = false;
             if end_us > now_us + 2 * batches.period_us {
                 (units, healed) = (used, true);
@@ -67,8 +68,8 @@ impl BatchesView {
         back
     }
 
-    pub(super) const fn state(&self) -> State {
-        State::Batches { ends_us: self.ends_us, used: self.used }
+    pub(super) const fn state(&self) -> StoredState {
+        StoredState::Batches { ends_us: self.ends_us, used: self.used }
     }
 
     pub(super) const fn standing(&self) -> LimitState {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Now, State, View, wanted};
+use super::{Now, StoredState, View, wanted};
 use crate::edge::redis::protocol::call::LimitState;
 use crate::edge::redis::protocol::kinds::Log;
 
@@ -17,9 +17,9 @@ pub(super) struct LogView {
 }
 
 impl LogView {
-    pub(super) fn view(log: Log, state: Option<State>, now_us: u64) -> View {
+    pub(super) fn view(log: Log, state: Option<StoredState>, now_us: u64) -> View {
         let mut times = match state {
-            Some(State::Log(times)) => times,
+            Some(StoredState::Log(times)) => times,
             _ => VecDeque::new(),
         };
         let left = times.partition_point(|time| time + log.period_us <= now_us);
@@ -63,8 +63,8 @@ impl LogView {
         u64::try_from(back).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn state(&self) -> State {
-        State::Log(self.times.iter().skip(self.left).copied().collect())
+    pub(super) fn state(&self) -> StoredState {
+        StoredState::Log(self.times.iter().skip(self.left).copied().collect())
     }
 
     pub(super) fn standing(&self, cost: u64, now_us: u64) -> LimitState {

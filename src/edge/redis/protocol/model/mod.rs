@@ -29,7 +29,8 @@ use self::log::LogView;
 use self::parts::{Counts, PartsView};
 use self::spacing::SpacingView;
 use super::call::{LimitState, Question, Reply};
-use super::plan::{Arithmetic, EXACT, LAST_US, MAX_DEBT, Pace, Part, Plan, StateName, Windows};
+use super::exact::{EXACT, LAST_US, MAX_DEBT};
+use super::plan::{Arithmetic, Pace, Part, Plan, StateName, Windows};
 
 /// How much longer than necessary keys are kept: first if the server's clock gives the time, second if the call does.
 pub(crate) const MARGINS_US: [u64; 2] = [1_000_000, 60_000_000];
@@ -45,12 +46,12 @@ pub(crate) struct KeyState {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct HeldState {
     name: StateName,
-    state: Option<State>,
+    state: Option<StoredState>,
     posts: Vec<(u64, Posts)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum State {
+enum StoredState {
     Pace {
         t_us: u64,
         ahead: u64,
@@ -76,11 +77,18 @@ enum State {
     },
 }
 
+/// The total that a process posted in an epoch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PostedTotal {
+    pub(crate) epoch: u64,
+    pub(crate) total: u64,
+}
+
 /// The posts of one process: in its highest epoch, and in the next lower epoch.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Posts {
-    last: (u64, u64),
-    before: Option<(u64, u64)>,
+    last: PostedTotal,
+    before: Option<PostedTotal>,
     at_us: u64,
 }
 
@@ -138,7 +146,7 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
             let (epoch, total) = (epoch.min(EXACT - 1), total.min(EXACT - 1));
             for (part, view) in plan.parts().iter().zip(&mut views) {
                 if view.takes(epoch) {
-                    let units = held.make(part).post(part, process, epoch, total, now_us);
+                    let units = held.make(part).post(part, process, PostedTotal { epoch, total }, now_us);
                     granted = granted.max(view.charge(units, Some(epoch), now_us));
                 }
             }
@@ -166,12 +174,14 @@ impl KeyState {
             let Some(limit) = self.find(part) else { return 0 };
             let posts = if limit.posts.is_empty() { 0 } else { kept_us(part) };
             let until_us = match &limit.state {
-                Some(State::Pace { t_us, ahead, scale, .. }) => (*t_us).max(now_us) + ahead.div_ceil(*scale),
-                Some(State::Windows { index, .. }) => (index + 2) * part.window_us().unwrap_or(1),
-                Some(State::Log(times)) => times.back().map_or(0, |newest| newest + part.refill_us()),
-                Some(State::Parts(counts)) => counts.until_us(part),
-                Some(State::Spacing { came_us, next_us, .. }) => *came_us.max(next_us),
-                Some(State::Batches { ends_us, used }) => BatchesView::until_us(part, *ends_us, *used),
+                Some(StoredState::Pace { t_us, ahead, scale, .. }) => {
+                    (*t_us).max(now_us) + ahead.div_ceil(*scale)
+                }
+                Some(StoredState::Windows { index, .. }) => (index + 2) * part.window_us().unwrap_or(1),
+                Some(StoredState::Log(times)) => times.back().map_or(0, |newest| newest + part.refill_us()),
+                Some(StoredState::Parts(counts)) => counts.until_us(part),
+                Some(StoredState::Spacing { came_us, next_us, .. }) => *came_us.max(next_us),
+                Some(StoredState::Batches { ends_us, used }) => BatchesView::until_us(part, *ends_us, *used),
                 None => 0,
             };
             posts.max(until_us.saturating_sub(now_us))
@@ -216,31 +226,32 @@ impl KeyState {
 
 impl HeldState {
     /// Remembers a total. Returns the units that it adds.
-    fn post(&mut self, part: &Part, process: u64, epoch: u64, total: u64, now_us: u64) -> u64 {
+    fn post(&mut self, part: &Part, process: u64, post: PostedTotal, now_us: u64) -> u64 {
+        let PostedTotal { epoch, total } = post;
         let Some((_, posts)) = self.posts.iter_mut().find(|(of, _)| *of == process) else {
             if total > 0 {
                 let kept = kept_us(part);
                 self.posts.retain(|(_, posts)| now_us.saturating_sub(posts.at_us) <= kept);
-                self.posts.push((process, Posts { last: (epoch, total), before: None, at_us: now_us }));
+                self.posts.push((process, Posts { last: post, before: None, at_us: now_us }));
             }
             return total;
         };
         let Posts { last, before, .. } = *posts;
-        let added = if epoch > last.0 {
-            (posts.last, posts.before) = ((epoch, total), Some(last));
+        let added = if epoch > last.epoch {
+            (posts.last, posts.before) = (post, Some(last));
             total
-        } else if epoch == last.0 {
-            posts.last.1 = total.max(last.1);
-            posts.last.1 - last.1
+        } else if epoch == last.epoch {
+            posts.last.total = total.max(last.total);
+            posts.last.total - last.total
         } else {
             match before {
-                Some((known, posted)) if known == epoch => {
-                    posts.before = Some((epoch, total.max(posted)));
-                    total.saturating_sub(posted)
+                Some(known) if known.epoch == epoch => {
+                    posts.before = Some(PostedTotal { epoch, total: total.max(known.total) });
+                    total.saturating_sub(known.total)
                 }
-                Some((known, _)) if known > epoch => 0,
+                Some(known) if known.epoch > epoch => 0,
                 _ => {
-                    posts.before = Some((epoch, total));
+                    posts.before = Some(post);
                     total
                 }
             }
@@ -260,7 +271,7 @@ pub(crate) const fn kept_us(part: &Part) -> u64 {
 }
 
 /// Returns a state as a plan sees it at a given time.
-fn view(part: &Part, state: Option<State>, now_us: u64) -> View {
+fn view(part: &Part, state: Option<StoredState>, now_us: u64) -> View {
     match part.kind {
         Arithmetic::Pace(pace) => pace.view(state, now_us),
         Arithmetic::Windows(windows) => windows.view(state, now_us),
@@ -336,12 +347,14 @@ impl View {
         }
     }
 
-    fn state(&self, now_us: u64) -> State {
+    fn state(&self, now_us: u64) -> StoredState {
         match &self.now {
             &Now::Pace { pace: Pace { interval, scale, .. }, ahead } => {
-                State::Pace { t_us: now_us, ahead, interval, scale }
+                StoredState::Pace { t_us: now_us, ahead, interval, scale }
             }
-            &Now::Windows { index, current, previous, .. } => State::Windows { index, current, previous },
+            &Now::Windows { index, current, previous, .. } => {
+                StoredState::Windows { index, current, previous }
+            }
             Now::Log(log) => log.state(),
             Now::Parts(parts) => parts.state(),
             Now::Spacing(spacing) => spacing.state(),

@@ -1,12 +1,13 @@
 //! GCRA, and the algorithms with the same state.
 
-use super::{Now, State, View};
-use crate::edge::redis::protocol::plan::{MAX_DEBT, Pace};
+use super::{Now, StoredState, View};
+use crate::edge::redis::protocol::exact::MAX_DEBT;
+use crate::edge::redis::protocol::plan::Pace;
 
 impl Pace {
-    pub(super) fn view(&self, state: Option<State>, now_us: u64) -> View {
+    pub(super) fn view(&self, state: Option<StoredState>, now_us: u64) -> View {
         let (ahead, healed) = match state {
-            Some(State::Pace { t_us, ahead, interval, scale }) => {
+            Some(StoredState::Pace { t_us, ahead, interval, scale }) => {
                 let ahead = if (interval, scale) == (self.interval, self.scale) {
                     ahead
                 } else {

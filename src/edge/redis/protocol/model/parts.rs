@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Now, State, View, wanted};
+use super::{Now, StoredState, View, wanted};
 use crate::edge::redis::protocol::call::LimitState;
 use crate::edge::redis::protocol::kinds::Parts;
 use crate::edge::redis::protocol::plan::{Arithmetic, Part};
@@ -64,10 +64,10 @@ impl Counts {
 }
 
 impl PartsView {
-    pub(super) fn view(parts: Parts, state: Option<State>, now_us: u64) -> View {
+    pub(super) fn view(parts: Parts, state: Option<StoredState>, now_us: u64) -> View {
         let present = now_us / parts.part_us;
         let (mut stored, mut healed) = (Counts::new(&parts, present, 0), false);
-        if let Some(State::Parts(counts)) = state {
+        if let Some(StoredState::Parts(counts)) = state {
             stored = counts;
             if stored.index > present + parts.parts {
                 stored = Counts::new(&parts, present, stored.used(&parts));
@@ -104,8 +104,8 @@ impl PartsView {
         back
     }
 
-    pub(super) fn state(&self) -> State {
-        State::Parts(if self.is_refund { self.stored.clone() } else { self.counts.clone() })
+    pub(super) fn state(&self) -> StoredState {
+        StoredState::Parts(if self.is_refund { self.stored.clone() } else { self.counts.clone() })
     }
 
     pub(super) fn standing(&self, cost: u64, now_us: u64) -> LimitState {

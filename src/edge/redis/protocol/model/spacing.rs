@@ -1,9 +1,9 @@
 //! Minimum spacing.
 
-use super::{Now, State, View};
+use super::{Now, StoredState, View};
 use crate::edge::redis::protocol::call::LimitState;
+use crate::edge::redis::protocol::exact::EXACT;
 use crate::edge::redis::protocol::kinds::Spacing;
-use crate::edge::redis::protocol::plan::EXACT;
 
 pub(super) struct SpacingView {
     spacing: Spacing,
@@ -18,9 +18,9 @@ pub(super) struct SpacingView {
 }
 
 impl SpacingView {
-    pub(super) fn view(spacing: Spacing, state: Option<State>, now_us: u64) -> View {
+    pub(super) fn view(spacing: Spacing, state: Option<StoredState>, now_us: u64) -> View {
         let (mut came_us, mut turn_us, mut next_us) = match state {
-            Some(State::Spacing { came_us, turn_us, next_us }) => (came_us, turn_us, next_us),
+            Some(StoredState::Spacing { came_us, turn_us, next_us }) => (came_us, turn_us, next_us),
             _ => (0, 0, 0),
         };
         let healed = came_us > now_us + spacing.spacing_us;
@@ -55,8 +55,8 @@ impl SpacingView {
         units
     }
 
-    pub(super) const fn state(&self) -> State {
-        State::Spacing { came_us: self.came_us, turn_us: self.turn_us, next_us: self.next_us }
+    pub(super) const fn state(&self) -> StoredState {
+        StoredState::Spacing { came_us: self.came_us, turn_us: self.turn_us, next_us: self.next_us }
     }
 
     pub(super) fn standing(&self, now_us: u64) -> LimitState {

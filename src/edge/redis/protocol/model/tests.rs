@@ -7,8 +7,8 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::*;
+use crate::algorithm::Limit;
 use crate::base::quota::Quota;
-use crate::edge::redis::Limit;
 
 const SEC: u64 = 1_000_000;
 const NOW: u64 = 1_700_000_000 * SEC;

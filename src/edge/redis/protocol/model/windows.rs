@@ -1,13 +1,13 @@
 //! Fixed and sliding windows.
 
-use super::{Now, State, View};
+use super::{Now, StoredState, View};
 use crate::edge::redis::protocol::plan::Windows;
 
 impl Windows {
-    pub(super) fn view(&self, state: Option<State>, now_us: u64) -> View {
+    pub(super) fn view(&self, state: Option<StoredState>, now_us: u64) -> View {
         let present = now_us / self.period_us;
         let (mut index, mut current, mut previous, mut healed) = (present, 0, 0, false);
-        if let Some(State::Windows { index: of, current: units, previous: before }) = state {
+        if let Some(StoredState::Windows { index: of, current: units, previous: before }) = state {
             if of > present + 1 {
                 (current, previous, healed) = (units, before, true);
             } else if of >= present {

@@ -33,7 +33,7 @@ fn fifth_of_eight_failures_opens_the_breaker() {
         let permits: [_; 8] = std::array::from_fn(|_| circuit.admit(0).expect("the circuit is closed"));
         let threads = permits.map(|permit| {
             let circuit = Arc::clone(&circuit);
-            thread::spawn(move || circuit.failed(&permit, 0, 0) != Change::Nothing)
+            thread::spawn(move || circuit.failed(&permit, 0, 0) != BreakerChange::Nothing)
         });
         let opened = threads.map(|thread| thread.join().unwrap());
         assert_eq!(

@@ -28,7 +28,7 @@ fn circuit(failures: u32) -> Arc<Circuit> {
 fn opened() -> Arc<Circuit> {
     let circuit = circuit(1);
     let permit = circuit.admit(0).expect("the circuit is closed");
-    assert!(matches!(circuit.failed(&permit, 0, u64::MAX), Change::Opened { .. }));
+    assert!(matches!(circuit.failed(&permit, 0, u64::MAX), BreakerChange::Opened { .. }));
     circuit
 }
 
@@ -131,7 +131,11 @@ fn success(fail: fn(&Circuit, &Permit, u64)) {
             let circuit = Arc::clone(&circuit);
             thread::spawn(move || probe(&circuit, 2 * TICK).is_some())
         };
-        assert_eq!(circuit.succeeded(&mine), Change::Closed, "no other report replaces the probe's word");
+        assert_eq!(
+            circuit.succeeded(&mine),
+            BreakerChange::Closed,
+            "no other report replaces the probe's word"
+        );
         failing.join().unwrap();
         assert!(
             !asking.join().unwrap(),
@@ -163,7 +167,7 @@ fn no_failure_is_lost() {
         let circuit = circuit(3);
         let fail = |circuit: &Circuit| {
             let permit = circuit.admit(0).expect("the circuit is closed until the third failure");
-            circuit.failed(&permit, 0, 0) != Change::Nothing
+            circuit.failed(&permit, 0, 0) != BreakerChange::Nothing
         };
         let others: Vec<_> = (0..2)
             .map(|_| {
