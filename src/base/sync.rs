@@ -89,7 +89,7 @@ pub(crate) fn full_fence() {
 
 /// Keeps the compiler from moving accesses of the calling thread across this place. The processor may still do so, unless
 /// another thread orders it; see `base/reclaim/barrier.rs`.
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(tollgate_loom)))]
 #[inline(always)]
 pub(crate) fn compiler_fence() {
     // Ordering: SeqCst; pairs with the barrier that the system carries out.

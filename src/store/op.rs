@@ -91,7 +91,7 @@ pub trait Store<Q: ?Sized> {
     /// Decides as [`Operation::Check`] would, and leaves the charge to the ticket.
     fn decide(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_>;
 
-    /// The first part of [`Store::decide`]: returns a ticket. [`Ticket::look`] then makes the decision.
+    /// The first part of [`Store::decide`]: returns a ticket. [`Ticket::peek`] then makes the decision.
     #[inline(always)]
     fn aim(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
         self.decide(key, at, cost)
@@ -108,8 +108,8 @@ pub trait Store<Q: ?Sized> {
 pub trait Ticket {
     /// The second part of [`Store::decide`]: loads the key's state and decides.
     #[inline(always)]
-    fn look(&mut self) -> Look {
-        Look::Decided
+    fn peek(&mut self) -> Peeked {
+        Peeked::Decided
     }
 
     /// The outcome of the decision.
@@ -144,10 +144,10 @@ impl Ticket for Decision {
     }
 }
 
-/// The result of [`Ticket::look`].
+/// The result of [`Ticket::peek`].
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Look {
+pub enum Peeked {
     /// The ticket is decided.
     Decided,
     /// The ticket is not decided, because its charge takes more than one exchange. The caller uses [`Store::decide`]

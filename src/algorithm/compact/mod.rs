@@ -104,6 +104,15 @@ pub struct Moved {
     pub units: u64,
 }
 
+/// The time of a decision, in nanoseconds, and the state of an idle key at that time.
+#[derive(Copy, Clone, Debug)]
+pub struct Moment {
+    /// The time in nanoseconds.
+    pub now_ns: u64,
+    /// See [`CompactState::reference`].
+    pub reference: u64,
+}
+
 /// An algorithm on 40 bits. Pure.
 pub trait CompactState: Copy + Debug + Send + Sync + 'static {
     /// Whether the state that is further ahead is right for both of two merged keys, or denies more.
@@ -114,6 +123,12 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
 
     /// Returns the state of an idle key at `now_ns`, modulo 2⁶⁴. States are compared with it modulo 2⁴⁰.
     fn reference(&self, now_ns: u64) -> u64;
+
+    /// Returns the time with its reference.
+    #[inline(always)]
+    fn moment(&self, now_ns: u64) -> Moment {
+        Moment { now_ns, reference: self.reference(now_ns) }
+    }
 
     /// Decides `cost` units for a state that is `ahead` of the reference at `now_ns`.
     fn judge(&self, ahead: u64, now_ns: u64, cost: u64) -> Verdict;
@@ -134,22 +149,21 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
 
     /// Decides `cost` units that may proceed within `wait_ns`, and charges them now. The default is
     /// [`CompactState::judge`].
-    fn reserve(&self, ahead: u64, at: (u64, u64), cost: u64, wait_ns: u64) -> Verdict {
+    fn reserve(&self, ahead: u64, at: Moment, cost: u64, wait_ns: u64) -> Verdict {
         let _ = wait_ns;
-        self.judge(ahead, at.0, cost)
+        self.judge(ahead, at.now_ns, cost)
     }
 
     /// Refunds the unpaid part of a charge; `reference` is the one at the refund's time. Returns `None` if the charge
     /// is paid.
     fn refund(&self, ahead: u64, reference: u64, refund: &Refund<'_>) -> Option<Moved>;
 
-    /// Returns the decision for a request that was charged and left its state `ahead`. `at` is the time in nanoseconds,
-    /// and the reference at that time.
-    fn decision(&self, outcome: Outcome, ahead: u64, at: (u64, u64), cost: u64) -> Decision;
+    /// Returns the decision for a request that was charged and left its state `ahead`.
+    fn decision(&self, outcome: Outcome, ahead: u64, at: Moment, cost: u64) -> Decision;
 
     /// Returns the decision for a request that was not charged, with a state that is `ahead`.
     #[inline(always)]
-    fn uncharged(&self, outcome: Outcome, ahead: u64, at: (u64, u64), cost: u64) -> Decision {
+    fn uncharged(&self, outcome: Outcome, ahead: u64, at: Moment, cost: u64) -> Decision {
         self.decision(outcome, ahead, at, cost).uncharged()
     }
 

@@ -1,7 +1,7 @@
 //! Theoretical arrival times in 40 bits: GCRA and the other algorithms whose state is one time.
 
 use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, TickRate, Unfit, UnitRate};
-use super::{CompactState, Moved, Verdict};
+use super::{CompactState, Moment, Moved, Verdict};
 use crate::algorithm::step::Refund;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{QuotaError, Reason};
@@ -166,12 +166,12 @@ impl CompactState for TatWord {
     }
 
     #[inline(always)]
-    fn decision(&self, outcome: Outcome, ahead: u64, (now_ns, reference): (u64, u64), cost: u64) -> Decision {
+    fn decision(&self, outcome: Outcome, ahead: u64, at: Moment, cost: u64) -> Decision {
         let Self { interval, burst, rate, kind, .. } = *self;
-        let remainder = rate.remainder(now_ns, reference);
+        let remainder = rate.remainder(at.now_ns, at.reference);
         let (num, den, queued) = (rate.num(), rate.den(), kind == TatVariant::Queue);
         let facts = Facts::Ticks { ahead, interval, remainder, num, den, queued };
-        Decision::new(outcome, cost, burst, now_ns, facts)
+        Decision::new(outcome, cost, burst, at.now_ns, facts)
     }
 
     fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> Moved {
@@ -196,13 +196,13 @@ impl CompactState for TatWord {
         self.kind != TatVariant::Queue
     }
 
-    fn reserve(&self, ahead: u64, (now_ns, reference): (u64, u64), cost: u64, wait_ns: u64) -> Verdict {
+    fn reserve(&self, ahead: u64, at: Moment, cost: u64, wait_ns: u64) -> Verdict {
         let units = if self.kind == TatVariant::Event { 1 } else { cost };
         if cost == 0 || units > self.burst {
-            return self.judge(ahead, now_ns, cost);
+            return self.judge(ahead, at.now_ns, cost);
         }
         // The last tick that begins within the wait.
-        let remainder = self.rate.remainder(now_ns, reference);
+        let remainder = self.rate.remainder(at.now_ns, at.reference);
         let passed = u128::from(wait_ns) * u128::from(self.rate.num()) + u128::from(remainder);
         let wait = u64::try_from(passed / u128::from(self.rate.den())).unwrap_or(u64::MAX);
         let after = ahead + units * self.interval;

@@ -1,7 +1,7 @@
 //! Aligned windows in 40 bits: a fixed window, or a sliding window over two counts.
 
 use super::ticks::{STATE_BITS, TickRate};
-use super::{CompactState, IntoCompact, Moved, Verdict};
+use super::{CompactState, IntoCompact, Moment, Moved, Verdict};
 use crate::algorithm::step::{Algorithm, Refund};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
@@ -240,7 +240,7 @@ impl<const COUNTS: u32> CompactState for WindowWord<COUNTS> {
     }
 
     #[inline]
-    fn decision(&self, outcome: Outcome, ahead: u64, (now_ns, _): (u64, u64), cost: u64) -> Decision {
+    fn decision(&self, outcome: Outcome, ahead: u64, Moment { now_ns, .. }: Moment, cost: u64) -> Decision {
         let CountsView { later, previous, current, .. } = self.view(ahead);
         let to_end_ns = self.ends_in_ns(later, now_ns);
         self.answer(outcome, &WindowCounts { previous, current, to_end_ns }, now_ns, cost)

@@ -131,7 +131,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> BoundLimit<'a, S, C, Q> {
         self.limiter.store.decide(key, at, self.cost)
     }
 
-    /// The first part of [`BoundLimit::decide`]; the second is [`Ticket::look`].
+    /// The first part of [`BoundLimit::decide`]; the second is [`Ticket::peek`].
     #[inline(always)]
     pub(super) fn aim(&self, key: S::Prepared<'a>, at: CheckTime) -> S::Ticket<'_> {
         self.limiter.store.aim(key, at, self.cost)

@@ -9,7 +9,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};
 use crate::store::Store;
-use crate::store::op::{Exchange, Look, Ticket};
+use crate::store::op::{Exchange, Peeked, Ticket};
 
 /// The limits of a request: tuples of up to eight [`BoundLimit`]s, or arrays or slices of them. This trait is sealed.
 pub trait Limits: LimitSet {}
@@ -126,7 +126,7 @@ macro_rules! tuples {
                 // memory, and would force the fast part's `JointDecision` into memory too.
                 let limits = *self;
                 let (outcome, each) = 'slow: {
-                    if $(tickets.$index.look() == Look::Undecided)||+ {
+                    if $(tickets.$index.peek() == Peeked::Undecided)||+ {
                         let each = decide_slowly(limits, &mut [None; $len], at, given.is_some());
                         break 'slow (worst(each.iter().map(Decision::outcome)), each);
                     }
@@ -174,7 +174,7 @@ fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
     at: CheckTime,
     is_given: bool,
 ) -> JointDecision<L::Decisions> {
-    if tickets.iter_mut().any(|ticket| ticket.look() == Look::Undecided) {
+    if tickets.iter_mut().any(|ticket| ticket.peek() == Peeked::Undecided) {
         return JointDecision::of(limits.names(), decide_slowly(limits, answers().as_mut(), at, is_given));
     }
     let outcome = worst(tickets.iter().map(Ticket::outcome));

@@ -53,7 +53,7 @@ mod models;
 use alloc::vec::Vec;
 
 use crate::algorithm::compact::slot::{SlotStanding, standing};
-use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
+use crate::algorithm::compact::{CompactState, Moment, TatVariant, TatWord, Verdict};
 use crate::algorithm::pace::Pace;
 use crate::base::check_time::Newest;
 use crate::base::clock::Timestamp;
@@ -315,12 +315,12 @@ impl Cells {
         &self,
         word: &N,
         hash: u64,
-        (now_ns, reference): (u64, u64),
+        at: Moment,
         latest: &impl Fn() -> u64,
         is_near: &impl Fn() -> bool,
         cost: u64,
     ) -> Option<Decision> {
-        let places = self.places(hash);
+        let (places, reference) = (self.places(hash), at.reference);
         loop {
             // Ordering: Acquire, here and below; pairs with the Release of raises and commits.
             let seen_end = self.end(hash).load(Acquire);
@@ -335,8 +335,7 @@ impl Cells {
             let (ahead, row, cell) = least;
             let (ahead, longest) = (self.fine(ahead, reference), left(seen_end, reference));
             let (ahead, row) = if longest < ahead { (longest, END) } else { (ahead, row) };
-            let at = (now_ns, reference);
-            let after = match word.judge(ahead, now_ns, cost) {
+            let after = match word.judge(ahead, at.now_ns, cost) {
                 Verdict::Deny => return Some(word.uncharged(Outcome::Denied, ahead, at, cost)),
                 Verdict::Never => return Some(word.uncharged(Outcome::Never, ahead, at, cost)),
                 Verdict::Admit(after) if after == ahead => {
@@ -506,7 +505,7 @@ impl TatSketch {
                 self.newest.raise(now_ns, |now_ns| now_ns);
                 now_ns >= self.newest.low()
             };
-            let at = (now_ns, self.word.reference(now_ns));
+            let at = self.word.moment(now_ns);
             if let Some(decision) = self.cells.charge(&self.word, mix(hash), at, &latest, &is_near, cost) {
                 return decision;
             }

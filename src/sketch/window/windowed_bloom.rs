@@ -93,7 +93,7 @@ impl WindowedBloom {
 
     /// Reads a key's word. The result shows whether the key may have been inserted in this window.
     #[inline(always)]
-    pub(crate) fn look(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<Known<'_>, Late> {
+    pub(crate) fn find(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<Known<'_>, Late> {
         let word = self.word(probe, window);
         // Ordering: Acquire; pairs with the Release of `insert`. A thread that sees a key's bits also sees the counts
         // that were written before the insert.
@@ -190,11 +190,11 @@ mod tests {
         }
 
         fn insert(&self, key: u64, window: u64) -> Result<Insert, Late> {
-            self.seen.look(&self.windows, &self.probe(key), window)?.insert(&self.windows, window)
+            self.seen.find(&self.windows, &self.probe(key), window)?.insert(&self.windows, window)
         }
 
         fn contains(&self, key: u64, window: u64) -> Result<bool, Late> {
-            Ok(self.seen.look(&self.windows, &self.probe(key), window)?.is_in())
+            Ok(self.seen.find(&self.windows, &self.probe(key), window)?.is_in())
         }
 
         fn contained(&self, key: u64, window: u64) -> Result<bool, Late> {

@@ -204,7 +204,7 @@ impl<A: CompactAlgorithm> CompactPlan<A> {
     /// The decision for a key that was never charged, in a store that holds nothing. Charges nothing.
     pub(crate) fn peek(&self, at: CheckTime, cost: u64) -> Decision {
         let outcome = self.word.judge(0, at.ns(), cost).outcome();
-        self.word.uncharged(outcome, 0, (at.ns(), self.word.reference(at.ns())), cost)
+        self.word.uncharged(outcome, 0, self.word.moment(at.ns()), cost)
     }
 
     /// The gauges of a store that holds nothing.
@@ -248,7 +248,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     pub(crate) fn charge_with(&self, tier: &Tier<A>, hash: u64, time: CheckTime, cost: u64) -> Decision {
         let (word, place) = (self.readable(tier), self.table.place(hash));
         self.table.prefetch(place);
-        self.table.check(word, place, (time.ns(), word.reference(time.ns())), cost)
+        self.table.check(word, place, word.moment(time.ns()), cost)
     }
 
     /// Forgets the debt of a key. Returns whether it owed anything.
@@ -330,9 +330,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     #[inline(always)]
     fn apply(&self, key: SlotAddress, operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {
-            Operation::Check => {
-                self.table.check(&self.plan.word, key, (at.ns(), self.plan.word.reference(at.ns())), cost)
-            }
+            Operation::Check => self.table.check(&self.plan.word, key, self.plan.word.moment(at.ns()), cost),
             rarer => self.table.apply(&self.plan.word, rarer, key, at, cost),
         }
     }
@@ -348,7 +346,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     {
         // A local copy: the compiler can assume that no other thread writes to it.
         let word = self.plan.word;
-        let at = (at.ns(), word.reference(at.ns()));
+        let at = word.moment(at.ns());
         let prefetch = |key| self.table.prefetch(key);
         in_batches(requests, prefetch, |key, cost| decided(self.table.check(&word, key, at, cost)));
     }
@@ -380,20 +378,20 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
 impl<A: CompactAlgorithm> Debts for CompactPlan<A> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         let owed = self.word.seed(at_ns, units);
-        let at = (at_ns, self.word.reference(at_ns));
+        let at = self.word.moment(at_ns);
         saturating_nanos(self.word.decision(Outcome::Allowed, owed, at, units).reset_after())
     }
 
     fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
         let now_ns = now_ns.max(at_ns);
-        let reference = self.word.reference(now_ns);
-        let passed = reference.wrapping_sub(self.word.reference(at_ns));
+        let now = self.word.moment(now_ns);
+        let passed = now.reference.wrapping_sub(self.word.reference(at_ns));
         let ahead = self.word.seed(at_ns, units).saturating_sub(passed);
-        self.word.uncharged(Outcome::Allowed, ahead, (now_ns, reference), 0).owed()
+        self.word.uncharged(Outcome::Allowed, ahead, now, 0).owed()
     }
 
     fn burst(&self) -> u64 {
-        self.word.uncharged(Outcome::Allowed, 0, (0, self.word.reference(0)), 0).limit()
+        self.word.uncharged(Outcome::Allowed, 0, self.word.moment(0), 0).limit()
     }
 
     fn owed(&self, decision: &Decision) -> u64 {

@@ -226,7 +226,7 @@ impl Tables {
     }
 
     /// Decides without a charge.
-    fn look<A: WindowState, const N: usize, const PER: usize>(
+    fn peek<A: WindowState, const N: usize, const PER: usize>(
         &self,
         word: &A,
         key: &SketchKey,
@@ -236,7 +236,7 @@ impl Tables {
         let Self { windows, seen, counters } = self;
         let &Moment { now_ns, window, to_end_ns } = moment;
         let previous = self.last::<A, N, PER>(key, window)?;
-        let current = if seen.look(windows, &key.probe, window)?.is_in() {
+        let current = if seen.find(windows, &key.probe, window)?.is_in() {
             let rows: Rows<N, PER> = counters.rows(&key.lines);
             counters.estimate(windows, &rows, window)? + 1
         } else {
@@ -258,7 +258,7 @@ impl Tables {
         let Self { windows, seen, counters } = self;
         let &Moment { now_ns, window, to_end_ns } = moment;
         let previous = self.last::<A, N, PER>(key, window)?;
-        let known = seen.look(windows, &key.probe, window)?;
+        let known = seen.find(windows, &key.probe, window)?;
         if !known.is_in() {
             return self.attempt_first::<A, N, PER>(word, key, moment, request, previous, &known);
         }
@@ -509,9 +509,9 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
         let mut moment = tables.windows.moment(at.ns());
         loop {
             let decided = if tables.counters.is_together() {
-                tables.look::<_, 2, 2>(word, &key, &moment, cost)
+                tables.peek::<_, 2, 2>(word, &key, &moment, cost)
             } else {
-                tables.look::<_, 4, 1>(word, &key, &moment, cost)
+                tables.peek::<_, 4, 1>(word, &key, &moment, cost)
             };
             match decided {
                 Ok(decision) => return decision,

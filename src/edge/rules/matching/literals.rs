@@ -103,7 +103,7 @@ impl<P> Literals<P> {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(tollgate_loom)))]
     pub(super) fn len(&self) -> usize {
         self.patterns.len()
     }

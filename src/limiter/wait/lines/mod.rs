@@ -175,7 +175,7 @@ impl WaitLines {
     }
 
     /// Returns the standing of a place. If the place is not the head, calls `waker` when it becomes the head.
-    pub(crate) fn look(&self, place: LinePosition, waker: &Waker) -> LineStanding {
+    pub(crate) fn standing(&self, place: LinePosition, waker: &Waker) -> LineStanding {
         let mut waker = Some(waker.clone());
         // `waker` then holds the old waker, which is dropped after the mutex is released.
         self.with(place, |line| {

@@ -157,7 +157,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
                 self.begin(now_ns, waker);
                 None
             }
-            WaitStage::InLine(place) => match self.lines.look(place, waker) {
+            WaitStage::InLine(place) => match self.lines.standing(place, waker) {
                 LineStanding::Head { since_ns } => {
                     let since_ns = since_ns.max(self.arrived_ns);
                     self.ask(place, since_ns, now_ns, 0);
@@ -194,7 +194,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         self.arrived_ns = now_ns;
         self.deadline_ns = now_ns.saturating_add(self.within_ns);
         let seen = if self.cost > 0 && self.lines.has(self.key) {
-            self.look(now_ns)
+            self.peek(now_ns)
         } else {
             // The wait is zero, because a request that a queue would delay must not be admitted yet.
             let decision = self.apply(Operation::Reserve { wait_ns: 0 }, now_ns);
@@ -252,7 +252,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     fn retry_or_reject(&mut self, place: LinePosition, denied: &Decision, now_ns: u64, pause_ns: u64) {
         // For a queue, the peek also contains the length of the queue. The denied reservation contains only the time to
         // ask again.
-        let turn_ns = turn(&self.look(denied.at().as_nanos()), self.cost);
+        let turn_ns = turn(&self.peek(denied.at().as_nanos()), self.cost);
         let retry_ns = denied.retry_after().map_or(u64::MAX, saturating_nanos).max(1);
         let ask_at_ns = later(denied, retry_ns.max(pause_ns)).min(self.deadline_ns);
         if later(denied, turn_ns) > self.deadline_ns || ask_at_ns <= now_ns {
@@ -282,7 +282,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
 
     /// Gives up because the deadline has passed.
     fn give_up(&mut self, place: LinePosition, now_ns: u64) {
-        let seen = self.look(now_ns);
+        let seen = self.peek(now_ns);
         self.reject(place, NotReady::new(seen, turn(&seen, self.cost)), now_ns);
     }
 
@@ -301,7 +301,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         self.apply(Operation::Reserve { wait_ns }, at_ns)
     }
 
-    fn look(&self, at_ns: u64) -> Decision {
+    fn peek(&self, at_ns: u64) -> Decision {
         self.store.peek(self.store.prepare(self.key), CheckTime::from_ns(at_ns), self.cost)
     }
 }

@@ -159,17 +159,17 @@ impl RateCounters {
     }
 
     /// Returns a key's counts in the previous window and in the current one.
-    pub(super) fn look(&self, hash: u64, time: CheckTime) -> LastTwoWindows {
+    pub(super) fn read(&self, hash: u64, time: CheckTime) -> LastTwoWindows {
         let counters = &self.counters[0];
         let lines = counters.lines(hash);
         if counters.is_together() {
-            self.look_in::<2, 2>(&counters.rows(&lines), time)
+            self.read_rows::<2, 2>(&counters.rows(&lines), time)
         } else {
-            self.look_in::<4, 1>(&counters.rows(&lines), time)
+            self.read_rows::<4, 1>(&counters.rows(&lines), time)
         }
     }
 
-    fn look_in<const N: usize, const PER: usize>(
+    fn read_rows<const N: usize, const PER: usize>(
         &self,
         rows: &Rows<N, PER>,
         time: CheckTime,
@@ -177,7 +177,7 @@ impl RateCounters {
         let windows = &self.windows;
         let mut moment = self.windows.moment(time.ns());
         loop {
-            let look = || {
+            let read = || {
                 // If the previous window's word belongs to a later window, the caller is late.
                 let last = |window| self.of(window).last(windows, rows, moment.window);
                 let previous = moment.window.checked_sub(1).map_or(Ok(0), last)?;
@@ -185,7 +185,7 @@ impl RateCounters {
                 let passed_ns = moment.now_ns.saturating_sub(windows.start_ns(moment.window));
                 Ok(LastTwoWindows { previous, current, passed_ns })
             };
-            match look() {
+            match read() {
                 Ok(seen) => return seen,
                 Err(late) => moment = self.windows.catch_up(moment, late),
             }

@@ -214,16 +214,16 @@ impl<C: Clock, H> Rate<C, H> {
 
     /// Like [`Rate::components`], for the key with this hash.
     pub fn components_hash(&self, hash: u64) -> RateComponents {
-        self.look(hash, CheckTime::read(&self.clock))
+        self.read(hash, CheckTime::read(&self.clock))
     }
 
     /// Like [`Rate::components_at`], for the key with this hash.
     pub fn components_hash_at(&self, hash: u64, now: Timestamp) -> RateComponents {
-        self.look(hash, CheckTime::given(now))
+        self.read(hash, CheckTime::given(now))
     }
 
-    fn look(&self, hash: u64, time: CheckTime) -> RateComponents {
-        let LastTwoWindows { previous, current, passed_ns } = self.counts.look(hash, time);
+    fn read(&self, hash: u64, time: CheckTime) -> RateComponents {
+        let LastTwoWindows { previous, current, passed_ns } = self.counts.read(hash, time);
         let window_ns = self.counts.window_ns();
         #[expect(clippy::cast_precision_loss, reason = "a share, rounded in the sixteenth digit")]
         let fraction = passed_ns as f64 / window_ns as f64;

@@ -56,12 +56,12 @@ impl Shared {
         self.counts.observe(X, || CheckTime::from_ns(now), events)
     }
 
-    fn look(&self) -> LastTwoWindows {
-        self.counts.look(X, CheckTime::read(&self.clock))
+    fn read(&self) -> LastTwoWindows {
+        self.counts.read(X, CheckTime::read(&self.clock))
     }
 
-    fn look_at(&self, now: u64) -> (u64, u64) {
-        let LastTwoWindows { previous, current, .. } = self.counts.look(X, CheckTime::from_ns(now));
+    fn read_at(&self, now: u64) -> (u64, u64) {
+        let LastTwoWindows { previous, current, .. } = self.counts.read(X, CheckTime::from_ns(now));
         (previous, current)
     }
 }
@@ -88,7 +88,7 @@ fn race_two_events(largest: u64, preemptions: usize) {
         let other = spawn(&shared, |shared| shared.observe(1));
         let all = [shared.observe(1), other.join().unwrap()];
         assert_eq!(told(W, &all), [1, 2], "each event gets a count of its own");
-        assert_eq!(shared.look().current, 2, "no event is lost");
+        assert_eq!(shared.read().current, 2, "no event is lost");
     });
 }
 
@@ -121,7 +121,7 @@ fn boundary_events_count_in_own_window() {
         let all = [shared.observe(2), late.join().unwrap()];
         let (last, present) = (told(W, &all), told(W + 1, &all));
         assert_eq!(last.len() + present.len(), 2, "each event is counted in one of the two windows");
-        let LastTwoWindows { previous, current, .. } = shared.look();
+        let LastTwoWindows { previous, current, .. } = shared.read();
         assert_eq!(
             previous,
             last.iter().sum::<u64>(),
@@ -160,7 +160,7 @@ fn preempt_for_two_windows(largest: u64, before: u64, preemptions: usize) {
             }
             _ => unreachable!(),
         }
-        let LastTwoWindows { previous, current, .. } = shared.look();
+        let LastTwoWindows { previous, current, .. } = shared.read();
         assert_eq!(
             (previous, Some(&current)),
             (0, present.last()),
@@ -188,7 +188,7 @@ fn given_times_count_in_own_or_latest_window() {
         let present = told(W + 2, &all);
         assert_eq!(present.len() + told(W, &all).len(), 2, "each event is counted in one of the two windows");
         assert_eq!(
-            shared.look_at(W + 2),
+            shared.read_at(W + 2),
             (0, *present.last().unwrap()),
             "no event is lost, and none is carried over"
         );
@@ -201,10 +201,10 @@ fn read_never_mixes_windows() {
         let shared = Shared::new(TOGETHER);
         shared.observe(3);
         shared.clock.set(W + 1);
-        let looker = spawn(&shared, Shared::look);
+        let reader = spawn(&shared, Shared::read);
         shared.clock.set(W + 2);
         shared.observe(1);
-        let LastTwoWindows { previous, current, .. } = looker.join().unwrap();
+        let LastTwoWindows { previous, current, .. } = reader.join().unwrap();
         assert!(
             [(3, 0), (0, 0), (0, 1)].contains(&(previous, current)),
             "the counts of one of the two windows: {previous}, {current}"

@@ -36,7 +36,10 @@ impl Shared {
     }
 
     fn check(&self, hash: u64) -> bool {
-        self.cells.charge(&self.word, hash, (NOW, NOW), &|| NOW, &|| true, 1).unwrap().is_allowed()
+        self.cells
+            .charge(&self.word, hash, Moment { now_ns: NOW, reference: NOW }, &|| NOW, &|| true, 1)
+            .unwrap()
+            .is_allowed()
     }
 
     fn estimate(&self, hash: u64) -> u64 {

@@ -200,8 +200,8 @@ impl Doors {
     fn insert(&self, mut window: u64) -> (u64, Insert) {
         let probe = self.seen.probe(&self.windows, X);
         loop {
-            let look = self.seen.look(&self.windows, &probe, window);
-            match look.and_then(|known| known.insert(&self.windows, window)) {
+            let found = self.seen.find(&self.windows, &probe, window);
+            match found.and_then(|known| known.insert(&self.windows, window)) {
                 Ok(told) => return (window, told),
                 Err(late) => window = late.window,
             }
@@ -223,7 +223,7 @@ fn assert_one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
     }
     let newest = windows.into_iter().max().unwrap();
     let probe = doors.seen.probe(&doors.windows, X);
-    let is_in = doors.seen.look(&doors.windows, &probe, newest).map(|known| known.is_in());
+    let is_in = doors.seen.find(&doors.windows, &probe, newest).map(|known| known.is_in());
     assert_eq!(is_in, Ok(true), "X is in");
 }
 
@@ -247,7 +247,7 @@ fn insert_without_newest_window<const N: usize>(windows: [u64; N]) {
     fn insert(doors: &Doors, window: u64) -> (u64, Insert) {
         let windows = super::models::windows();
         let probe = doors.seen.probe(&windows, X);
-        (window, doors.seen.look(&windows, &probe, window).unwrap().insert(&windows, window).unwrap())
+        (window, doors.seen.find(&windows, &probe, window).unwrap().insert(&windows, window).unwrap())
     }
     let doors = Doors::new(false);
     let threads = windows.map(|window| {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Full, Moment, SlotTable};
+use super::{DecisionTime, Full, SlotTable};
 use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, standing};
 use crate::algorithm::compact::{CompactState, STATE_BITS};
 use crate::base::check_time::CheckTime;
@@ -33,7 +33,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// The debts at a time. The slots are read before the cells. So if a debt is evicted in between, it is in the cells.
     pub(in crate::store::compact) fn image(&self, word: &N, time: CheckTime) -> Image {
         let now_ns = time.ns();
-        let at = Moment::new(word, now_ns);
+        let at = DecisionTime::new(word, now_ns);
         let mut image = Image::default();
         for (index, slot) in (0..).zip(self.slots()) {
             let seen = slot.load(Acquire);

@@ -85,7 +85,7 @@ use alloc::boxed::Box;
 use super::gauges::{GaugeCounters, Gauges, count};
 use super::spill::{Identity, Spill};
 use crate::algorithm::compact::slot::{EMPTY, SlotStanding, SlotWord, distance, is_behind, order, standing};
-use crate::algorithm::compact::{CompactState, Moved, STATE_BITS, Verdict};
+use crate::algorithm::compact::{CompactState, Moment, Moved, STATE_BITS, Verdict};
 use crate::base::check_time::{CheckTime, Newest};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::memory::prefetch::prefetch;
@@ -115,21 +115,25 @@ pub(super) struct SlotTable<N, const WAYS: usize> {
     states: core::marker::PhantomData<N>,
 }
 
-/// The time of a check, also in units of states.
+/// The time as of which a call decides.
 #[derive(Copy, Clone, Debug)]
-struct Moment {
+struct DecisionTime {
     /// The caller's time.
     own_ns: u64,
     /// The time of the decision: the caller's time, or a later one.
     now_ns: u64,
     reference: u64,
     /// Whether the call charges nothing, whatever it decides.
-    looks: bool,
+    peeks: bool,
 }
 
-impl Moment {
+impl DecisionTime {
     fn new<N: CompactState>(word: &N, now_ns: u64) -> Self {
-        Self { own_ns: now_ns, now_ns, reference: word.reference(now_ns), looks: false }
+        Self { own_ns: now_ns, now_ns, reference: word.reference(now_ns), peeks: false }
+    }
+
+    const fn moment(&self) -> Moment {
+        Moment { now_ns: self.now_ns, reference: self.reference }
     }
 }
 
@@ -210,26 +214,20 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         prefetch(&raw const self.bucket_of(place)[place.home::<WAYS>()]);
     }
 
-    /// Decides `cost` units at a time (nanoseconds and reference), and charges them if they are admitted.
+    /// Decides `cost` units at a time, and charges them if they are admitted.
     ///
     /// Lock-free: a check begins again only if another thread's write took effect. A denial writes nothing, with one
     /// exception: a denial because of the debt that a new key began with is counted.
     // Always inlined: see `KeyState::charge`.
     #[inline(always)]
-    pub(super) fn check(
-        &self,
-        word: &N,
-        place: SlotAddress,
-        (now_ns, reference): (u64, u64),
-        cost: u64,
-    ) -> Decision {
+    pub(super) fn check(&self, word: &N, place: SlotAddress, at: Moment, cost: u64) -> Decision {
         let slot = &self.bucket_of(place)[place.home::<WAYS>()];
         // Ordering: as in `locate`.
         let seen = slot.load(Acquire);
-        if let Some(decision) = self.check_slot(word, place, (slot, seen), (now_ns, reference), cost) {
+        if let Some(decision) = self.check_slot(word, place, (slot, seen), at, cost) {
             return decision;
         }
-        self.check_elsewhere(word, place, now_ns, cost)
+        self.check_elsewhere(word, place, at.now_ns, cost)
     }
 
     /// [`SlotTable::check`] for one slot and its word. `None` if the word belongs to another key, or if one exchange is
@@ -240,13 +238,13 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         word: &N,
         place: SlotAddress,
         (slot, seen): (&AtomicU64, u64),
-        (now_ns, reference): (u64, u64),
+        at: Moment,
         cost: u64,
     ) -> Option<Decision> {
         // The charge is added to the loaded word, not to its distance from the reference. The result is the same, but
         // fewer instructions depend on each other between the load and the exchange. Checks on one processor cannot
         // overlap in this part.
-        let idle = place.word(reference);
+        let idle = place.word(at.reference);
         let distance = distance(seen, idle)?;
         // One comparison for the common case, and one more for a word that is just idle.
         let (ahead, from) = if distance <= self.horizon {
@@ -256,14 +254,13 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         } else {
             return None;
         };
-        let at = (now_ns, reference);
-        match word.judge(ahead, now_ns, cost) {
+        match word.judge(ahead, at.now_ns, cost) {
             Verdict::Deny => Some(word.uncharged(Outcome::Denied, ahead, at, cost)),
             Verdict::Never => Some(word.uncharged(Outcome::Never, ahead, at, cost)),
             // Only a cost of zero leaves the state unchanged.
             Verdict::Admit(_) if cost == 0 => Some(word.uncharged(Outcome::Allowed, ahead, at, cost)),
             Verdict::Admit(after) => {
-                if !self.newest.is_near(now_ns) {
+                if !self.newest.is_near(at.now_ns) {
                     return None;
                 }
                 let next = from.wrapping_add(SlotWord::pack(0, after.wrapping_sub(ahead)));
@@ -294,7 +291,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// function, so that the inlined code at each call is short.
     #[inline(never)]
     fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
-        let (slots, at) = (self.bucket_of(place), (now_ns, word.reference(now_ns)));
+        let (slots, at) = (self.bucket_of(place), word.moment(now_ns));
         for step in 0..WAYS {
             let slot = &slots[(place.home::<WAYS>() + step) & (WAYS - 1)];
             // Ordering: as in `locate`.
@@ -317,7 +314,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     #[cold]
     #[inline(never)]
     fn charge_slowly(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
-        self.decide(word, place, now_ns, |ahead, (now_ns, _)| (word.judge(ahead, now_ns, cost), cost))
+        self.decide(word, place, now_ns, |ahead, at| (word.judge(ahead, at.now_ns, cost), cost))
     }
 
     /// Decides and charges an operation.
@@ -329,45 +326,45 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         at: CheckTime,
         cost: u64,
     ) -> Decision {
-        let keeping = |ahead, at: (u64, u64), headroom: u64, takes: bool| {
+        let keeping = |ahead, at: Moment, headroom: u64, takes: bool| {
             let both = cost.saturating_add(headroom);
-            let refused = match word.judge(ahead, at.0, both) {
-                Verdict::Admit(_) => return (word.judge(ahead, at.0, cost), cost),
+            let refused = match word.judge(ahead, at.now_ns, both) {
+                Verdict::Admit(_) => return (word.judge(ahead, at.now_ns, cost), cost),
                 refused => refused,
             };
             let remaining = word.uncharged(Outcome::Denied, ahead, at, both).remaining();
             match remaining.saturating_sub(headroom) {
-                room @ 1.. if takes => (word.judge(ahead, at.0, room), room),
+                room @ 1.. if takes => (word.judge(ahead, at.now_ns, room), room),
                 _ => (refused, both),
             }
         };
-        let judge = |ahead, at: (u64, u64)| match operation {
-            Operation::Check => (word.judge(ahead, at.0, cost), cost),
+        let judge = |ahead, at: Moment| match operation {
+            Operation::Check => (word.judge(ahead, at.now_ns, cost), cost),
             Operation::Force => {
-                let Moved { ahead, units } = word.force(ahead, at.0, cost);
+                let Moved { ahead, units } = word.force(ahead, at.now_ns, cost);
                 (Verdict::Admit(ahead), units)
             }
             Operation::Reserve { wait_ns } => (word.reserve(ahead, at, cost, wait_ns), cost),
             Operation::CheckKeeping { headroom } => keeping(ahead, at, headroom, false),
             Operation::TakeKeeping { headroom } => keeping(ahead, at, headroom, true),
-            Operation::Take => match word.judge(ahead, at.0, cost) {
+            Operation::Take => match word.judge(ahead, at.now_ns, cost) {
                 admitted @ Verdict::Admit(_) => (admitted, cost),
                 _ => {
                     let room = word.uncharged(Outcome::Denied, ahead, at, cost).remaining().max(1);
-                    (word.judge(ahead, at.0, room), room)
+                    (word.judge(ahead, at.now_ns, room), room)
                 }
             },
         };
         self.decide(word, place, at.ns(), judge)
     }
 
-    /// Decides by `judge`. It maps how far a state is ahead, and a time and its reference, to a verdict and a cost.
+    /// Decides by `judge`. It maps how far a state is ahead, and a time, to a verdict and a cost.
     fn decide(
         &self,
         word: &N,
         place: SlotAddress,
         now_ns: u64,
-        judge: impl Fn(u64, (u64, u64)) -> (Verdict, u64),
+        judge: impl Fn(u64, Moment) -> (Verdict, u64),
     ) -> Decision {
         self.retry(word, now_ns, |at| {
             let found = self.find(word, place, at)?;
@@ -377,7 +374,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                     (slot, seen, self.debt(word, place, ahead, at))
                 }
             };
-            let when = (at.now_ns, at.reference);
+            let when = at.moment();
             let (verdict, cost) = judge(started, when);
             let refused = |outcome| word.uncharged(outcome, started, when, cost);
             match verdict {
@@ -416,16 +413,16 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Returns the decision that [`SlotTable::check`] would make now, with the current figures and without a charge.
     pub(super) fn peek(&self, word: &N, place: SlotAddress, time: CheckTime, cost: u64) -> Decision {
-        let at = Moment { looks: true, ..Moment::new(word, time.ns()) };
+        let at = DecisionTime { peeks: true, ..DecisionTime::new(word, time.ns()) };
         self.retry_from(word, at, |at| {
             let ahead = self.owed(word, place, at)?;
             let outcome = word.judge(ahead, at.now_ns, cost).outcome();
-            Ok(word.uncharged(outcome, ahead, (at.now_ns, at.reference), cost))
+            Ok(word.uncharged(outcome, ahead, at.moment(), cost))
         })
     }
 
     /// How far ahead the state of a key is, in its slot or elsewhere.
-    fn owed(&self, word: &N, place: SlotAddress, at: &Moment) -> Result<u64, Again> {
+    fn owed(&self, word: &N, place: SlotAddress, at: &DecisionTime) -> Result<u64, Again> {
         Ok(match self.find(word, place, at)? {
             FoundSlot::Here { ahead, .. } => ahead,
             FoundSlot::Absent { ahead, .. } => self.debt(word, place, ahead, at),
@@ -433,29 +430,31 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     /// Repeats an attempt until it succeeds, as of a later time if necessary.
-    fn retry<R>(&self, word: &N, now_ns: u64, attempt: impl FnMut(&Moment) -> Result<R, Again>) -> R {
-        self.retry_from(word, Moment::new(word, now_ns), attempt)
+    fn retry<R>(&self, word: &N, now_ns: u64, attempt: impl FnMut(&DecisionTime) -> Result<R, Again>) -> R {
+        self.retry_from(word, DecisionTime::new(word, now_ns), attempt)
     }
 
     /// [`SlotTable::retry`] that starts at a given moment.
     fn retry_from<R>(
         &self,
         word: &N,
-        mut at: Moment,
-        mut attempt: impl FnMut(&Moment) -> Result<R, Again>,
+        mut at: DecisionTime,
+        mut attempt: impl FnMut(&DecisionTime) -> Result<R, Again>,
     ) -> R {
         loop {
             match attempt(&at) {
                 Ok(result) => return result,
                 Err(Again::Lost) => {}
-                Err(Again::AsOf(now_ns)) => at = Moment { now_ns, reference: word.reference(now_ns), ..at },
+                Err(Again::AsOf(now_ns)) => {
+                    at = DecisionTime { now_ns, reference: word.reference(now_ns), ..at }
+                }
             }
         }
     }
 
     /// How far a loaded state is ahead of a moment. `None` means a state from an earlier round.
     #[inline]
-    fn ahead(&self, word: &N, state: u64, at: &Moment) -> Option<u64> {
+    fn ahead(&self, word: &N, state: u64, at: &DecisionTime) -> Option<u64> {
         match standing::<STATE_BITS>(state, at.reference, self.horizon) {
             SlotStanding::Idle => Some(0),
             SlotStanding::Ahead(ahead) => Some(ahead),
@@ -471,7 +470,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     /// Searches for a key. If the key is absent, finds the slot that is least ahead.
-    fn find(&self, word: &N, place: SlotAddress, at: &Moment) -> Result<FoundSlot, Again> {
+    fn find(&self, word: &N, place: SlotAddress, at: &DecisionTime) -> Result<FoundSlot, Again> {
         let slots = self.bucket_of(place);
         let (idle, horizon) = (place.word(at.reference), self.horizon.cast_signed());
         // The slot that is least ahead, and its word.
@@ -516,7 +515,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     /// The debt with which an absent key begins. `least` is the smallest debt in its bucket.
-    fn debt(&self, word: &N, place: SlotAddress, least: u64, at: &Moment) -> u64 {
+    fn debt(&self, word: &N, place: SlotAddress, least: u64, at: &DecisionTime) -> u64 {
         match &self.full {
             Full::Forget => 0,
             Full::Inherit => least,
@@ -541,7 +540,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         word: &N,
         newcomer: PendingInsert,
         (slot, seen, ahead): (usize, u64, u64),
-        at: &Moment,
+        at: &DecisionTime,
     ) -> Result<(), Again> {
         let PendingInsert { place, next, started } = newcomer;
         let counters = self.counters.stripe(self.number_of(place));
@@ -587,7 +586,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     /// Whether a key is in no other slot, and owes no more than it started with.
-    fn is_sole_slot(&self, word: &N, newcomer: PendingInsert, own: usize, at: &Moment) -> bool {
+    fn is_sole_slot(&self, word: &N, newcomer: PendingInsert, own: usize, at: &DecisionTime) -> bool {
         let PendingInsert { place, started, .. } = newcomer;
         // If two threads insert one key, at least one of them sees the word of the other.
         fence_after_rmw();

@@ -6,7 +6,7 @@ use crate::algorithm::compact::{CompactState, STATE_BITS, Verdict};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
-use crate::store::op::{Exchange, Look, Ticket};
+use crate::store::op::{Exchange, Peeked, Ticket};
 
 /// A check that is decided but not yet charged.
 #[derive(Copy, Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct SlotTicket<'t, N, const WAYS: usize> {
     table: &'t SlotTable<N, WAYS>,
     word: &'t N,
     place: SlotAddress,
-    /// First the key's home, then the slot that [`Ticket::look`] found. `None` if one exchange is not enough to charge
+    /// First the key's home, then the slot that [`Ticket::peek`] found. `None` if one exchange is not enough to charge
     /// the key.
     slot: Option<&'t AtomicU64>,
     /// The word of the slot.
@@ -50,7 +50,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// holds.
     #[cold]
     #[inline(never)]
-    fn look_slowly(&self, word: &N, place: SlotAddress, now_ns: u64) -> (u64, u64) {
+    fn peek_slowly(&self, word: &N, place: SlotAddress, now_ns: u64) -> (u64, u64) {
         self.retry(word, now_ns, |at| Ok((self.owed(word, place, at)?, at.now_ns)))
     }
 }
@@ -58,8 +58,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 impl<N: CompactState, const WAYS: usize> SlotTicket<'_, N, WAYS> {
     /// The same ticket, decided as [`SlotTable::check`] decides. The charge is left to the ticket.
     pub(in crate::store::compact) fn decided(mut self) -> Self {
-        if self.look() == Look::Undecided {
-            (self.ahead, self.now_ns) = self.table.look_slowly(self.word, self.place, self.now_ns);
+        if self.peek() == Peeked::Undecided {
+            (self.ahead, self.now_ns) = self.table.peek_slowly(self.word, self.place, self.now_ns);
             self.verdict = self.word.judge(self.ahead, self.now_ns, self.cost);
             self.slot = None;
         }
@@ -69,9 +69,9 @@ impl<N: CompactState, const WAYS: usize> SlotTicket<'_, N, WAYS> {
 
 impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
     #[inline(always)]
-    fn look(&mut self) -> Look {
+    fn peek(&mut self) -> Peeked {
         let Some(mut slot) = self.slot else {
-            return Look::Undecided;
+            return Peeked::Undecided;
         };
         // Ordering: as in `locate`.
         let mut seen = slot.load(Acquire);
@@ -80,12 +80,12 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
             None => {
                 let Some(found) = SlotTable::<N, WAYS>::locate(self.table.bucket_of(self.place), self.place)
                 else {
-                    return Look::Undecided;
+                    return Peeked::Undecided;
                 };
                 (slot, seen) = found;
                 match distance(seen, self.idle) {
                     Some(ahead) => ahead,
-                    None => return Look::Undecided,
+                    None => return Peeked::Undecided,
                 }
             }
         };
@@ -95,15 +95,15 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
         } else if is_behind::<STATE_BITS>(ahead) {
             0
         } else {
-            return Look::Undecided;
+            return Peeked::Undecided;
         };
         if !self.table.newest.is_near(self.now_ns) {
-            return Look::Undecided;
+            return Peeked::Undecided;
         }
         self.ahead = ahead;
         self.verdict = self.word.judge(ahead, self.now_ns, self.cost);
         (self.slot, self.seen) = (Some(slot), seen);
-        Look::Decided
+        Peeked::Decided
     }
 
     #[inline(always)]
@@ -129,7 +129,7 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
     fn charged(&self) -> Decision {
         match self.verdict {
             Verdict::Admit(after) if self.cost > 0 => {
-                let at = (self.now_ns, self.word.reference(self.now_ns));
+                let at = self.word.moment(self.now_ns);
                 self.word.decision(Outcome::Allowed, after, at, self.cost)
             }
             _ => self.uncharged(),
@@ -138,7 +138,7 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
 
     #[inline(always)]
     fn uncharged(&self) -> Decision {
-        let at = (self.now_ns, self.word.reference(self.now_ns));
+        let at = self.word.moment(self.now_ns);
         self.word.uncharged(self.outcome(), self.ahead, at, self.cost)
     }
 }

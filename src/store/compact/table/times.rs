@@ -1,7 +1,7 @@
 //! How a table handles time: see [`crate::base::check_time`].
 
 use super::super::gauges::GaugeStripe;
-use super::{Again, Moment, SlotTable};
+use super::{Again, DecisionTime, SlotTable};
 use crate::algorithm::compact::{CompactState, STATE_BITS};
 use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::{AcqRel, Relaxed};
@@ -12,7 +12,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// A moment may be later than the caller's own time. When the call chose such a moment, the moment was not after
     /// `high`. If it is after `high` now, the newest time was wrong and has been dropped in the meantime. The call then
     /// begins again at its own time.
-    pub(super) fn announce(&self, word: &N, at: &Moment) -> Result<(), Again> {
+    pub(super) fn announce(&self, word: &N, at: &DecisionTime) -> Result<(), Again> {
         if at.now_ns > at.own_ns && at.now_ns > self.newest.high() {
             return Err(Again::AsOf(at.own_ns));
         }
@@ -22,18 +22,18 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Returns the time for a check that begins again because its time is too far behind the words that it has loaded.
     #[inline]
-    pub(super) fn near(&self, at: &Moment) -> Result<(), Again> {
+    pub(super) fn near(&self, at: &DecisionTime) -> Result<(), Again> {
         let low_ns = self.newest.low();
         if at.now_ns >= low_ns {
             return Ok(());
         }
-        // A call that only looks changes nothing.
-        let as_of_ns = if at.looks { low_ns } else { self.newest.as_of(at.now_ns) };
+        // A call that only peeks changes nothing.
+        let as_of_ns = if at.peeks { low_ns } else { self.newest.as_of(at.now_ns) };
         if as_of_ns > at.now_ns { Err(Again::AsOf(as_of_ns)) } else { Ok(()) }
     }
 
     /// How far the newest time is after a moment. Reads and writes of the sketch use the later of the two times.
-    pub(super) fn later(&self, word: &N, at: &Moment) -> u64 {
+    pub(super) fn later(&self, word: &N, at: &DecisionTime) -> u64 {
         let newest_ns = self.newest.newest();
         if newest_ns > at.now_ns { word.reference(newest_ns).wrapping_sub(at.reference) } else { 0 }
     }
@@ -104,14 +104,14 @@ mod tests {
         let table = SlotTable::<TatWord, 2>::new(1, word.horizon(), Full::Forget, newest).unwrap();
         let (right_ns, wrong_ns) = (5_000, u64::MAX / 2);
         table.newest.raise(wrong_ns, |now_ns| now_ns);
-        let Err(Again::AsOf(low_ns)) = table.near(&Moment::new(&word, right_ns)) else {
+        let Err(Again::AsOf(low_ns)) = table.near(&DecisionTime::new(&word, right_ns)) else {
             panic!("a request that is far behind is decided as of a later time")
         };
-        let under_way = Moment { own_ns: right_ns, ..Moment::new(&word, low_ns) };
+        let under_way = DecisionTime { own_ns: right_ns, ..DecisionTime::new(&word, low_ns) };
         assert_eq!(table.announce(&word, &under_way), Ok(()), "the wrong time is still in force");
 
         let later_ns = right_ns + 2_000_000_000;
-        assert_eq!(table.near(&Moment::new(&word, later_ns)), Ok(()), "the wrong time is given up");
+        assert_eq!(table.near(&DecisionTime::new(&word, later_ns)), Ok(()), "the wrong time is given up");
         assert_eq!(table.announce(&word, &under_way), Err(Again::AsOf(right_ns)));
         assert_eq!(table.newest().ns(), later_ns, "the wrong time does not return");
     }

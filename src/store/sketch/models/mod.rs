@@ -9,7 +9,7 @@ use crate::base::sync::thread;
 
 use super::*;
 use crate::algorithm::SlidingWindow;
-use crate::algorithm::compact::{CompactState, SlidingWord};
+use crate::algorithm::compact::SlidingWord;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::quota::Quota;
 use crate::base::sync::Ordering::{Acquire, Release};
@@ -307,7 +307,7 @@ fn charge_without_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u6
         let Moment { window, to_end_ns, .. } = moment;
         let attempt = || {
             let previous = sketch.tables.last::<SlidingWord, 2, 2>(&key, window)?;
-            let known = seen.look(windows, &key.probe, window)?;
+            let known = seen.find(windows, &key.probe, window)?;
             let read = if known.is_in() { Some(counters.read(windows, &rows, window)?) } else { None };
             let current = read.map_or(0, |read| read.least + 1);
             let counts = WindowCounts { previous, current, to_end_ns };

@@ -33,7 +33,7 @@ impl Shared {
 }
 
 /// Eight threads join one line. Two give up at once, and six wait for their turns.
-fn eight(look: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
+fn eight(standing: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
     let shared = Shared { lines: WaitLines::new(), inside: AtomicUsize::new(0), left: AtomicUsize::new(0) };
     let shared = Arc::new(shared);
     let threads: [_; 8] = std::array::from_fn(|number| {
@@ -45,7 +45,7 @@ fn eight(look: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
                 return shared.leave(place);
             }
             if before.is_some()
-                && let LineStanding::Behind { .. } = look(&shared.lines, place, &waker)
+                && let LineStanding::Behind { .. } = standing(&shared.lines, place, &waker)
             {
                 shared.is_called(place, &calls);
             }
@@ -64,16 +64,16 @@ fn eight(look: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
 
 #[test]
 fn models_eight_waiters_are_woken_in_order() {
-    sample(SCHEDULES, || eight(WaitLines::look));
+    sample(SCHEDULES, || eight(WaitLines::standing));
 }
 
 #[test]
 #[should_panic(expected = "is woken when it becomes the head")]
 fn models_control_eight_separate_look_loses_wake_up() {
-    fn look(lines: &WaitLines, place: LinePosition, waker: &Waker) -> LineStanding {
-        let standing = lines.look(place, Waker::noop());
-        lines.look(place, waker);
+    fn separately(lines: &WaitLines, place: LinePosition, waker: &Waker) -> LineStanding {
+        let standing = lines.standing(place, Waker::noop());
+        lines.standing(place, waker);
         standing
     }
-    sample(SCHEDULES, || eight(look));
+    sample(SCHEDULES, || eight(separately));
 }

@@ -29,7 +29,7 @@ fn called(calls: &Calls) -> bool {
 }
 
 fn is_head(lines: &WaitLines, place: LinePosition) -> bool {
-    matches!(lines.look(place, Waker::noop()), LineStanding::Head { .. })
+    matches!(lines.standing(place, Waker::noop()), LineStanding::Head { .. })
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn models_joining_waiter_is_head_or_woken() {
         });
         let (waker, calls) = waker();
         let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
-        let standing = lines.look(place, &waker);
+        let standing = lines.standing(place, &waker);
         leaver.join().unwrap();
         assert!(is_head(&lines, place), "the only waiter left is the head");
         assert!(
@@ -90,9 +90,9 @@ fn models_control_separate_look_loses_wake_up() {
         let (waker, calls) = waker();
         let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
         // The fault: looks in one critical section, and leaves its waker in another one.
-        let standing = lines.look(place, Waker::noop());
+        let standing = lines.standing(place, Waker::noop());
         if let LineStanding::Behind { .. } = standing {
-            lines.look(place, &waker);
+            lines.standing(place, &waker);
         }
         leaver.join().unwrap();
         assert!(

@@ -105,7 +105,7 @@ fn eight_threads_crowd_a_bucket() {
 fn control_unrecorded_eviction_admits_again() {
     fn forgetful(shared: &Shared, hash: u64) -> bool {
         let place = shared.table.place(hash);
-        let at = Moment::new(&shared.word, 100);
+        let at = DecisionTime::new(&shared.word, 100);
         let slots = shared.table.bucket(0);
         loop {
             let (slot, seen, ahead) = match shared.table.find(&shared.word, place, &at).unwrap() {

@@ -267,7 +267,7 @@ fn distant_clocks_admit_no_more() {
 fn control_without_newest_time_live_word_looks_old() {
     fn unannounced(shared: &Shared) -> bool {
         let place = shared.table.place(X);
-        let at = Moment::new(&shared.word, LATER);
+        let at = DecisionTime::new(&shared.word, LATER);
         loop {
             let (slot, seen) = match shared.table.find(&shared.word, place, &at) {
                 Ok(FoundSlot::Here { ahead: 1.., .. }) => return false,
@@ -332,7 +332,7 @@ fn first_checks_racing_eviction_take_one_slot() {
 /// Inserts the new key and does not check whether it is in another slot too.
 fn careless(shared: &Shared) -> bool {
     let place = shared.table.place(X);
-    let at = Moment::new(&shared.word, 100);
+    let at = DecisionTime::new(&shared.word, 100);
     let slots = shared.table.bucket(0);
     loop {
         match shared.table.find(&shared.word, place, &at) {
@@ -355,7 +355,7 @@ fn control_without_second_look_two_slots() {
 
 impl Shared {
     fn decide(&self, hash: u64, now_ns: u64, cost: u64) -> Decision {
-        self.table.check(&self.word, self.table.place(hash), (now_ns, self.word.reference(now_ns)), cost)
+        self.table.check(&self.word, self.table.place(hash), self.word.moment(now_ns), cost)
     }
 
     fn refund(&self, hash: u64, now: u64, charge: &Decision) -> u64 {
