@@ -11,7 +11,7 @@ from pathlib import Path
 # A room's budget in `--sizes` is the next multiple of this number of lines.
 STEP = 50
 # Folders whose circles are being opened.
-KNOWN_CIRCLES = ["src/edge/redis/protocol", "src/edge/redis/simulation", "src/edge/rules/counting", "src/edge/rules/engine", "crates/cli/src/serve/proto"]
+KNOWN_CIRCLES = ["src/edge/rules/counting", "src/edge/rules/engine"]
 
 
 def blank(text):
