@@ -20,7 +20,13 @@ step 'tests with default features'
 cargo test --quiet
 
 step 'loom models at length'
-ci/loom.sh -- --include-ignored
+TOLLGATE_ALL_CASES=1 ci/loom.sh --include-ignored
+
+step 'tests that take a minute'
+cargo test --quiet --all-features --test redis --test serve -- --ignored minute_ flood::
+
+step 'shared limits over TLS'
+cargo test --quiet -p tollgate-tls
 
 step 'ThreadSanitizer at length'
 ci/tsan.sh -- --include-ignored
@@ -34,6 +40,11 @@ ci/guarantees.sh
 step 'accuracy at full scale'
 cargo run --quiet --profile bench -p tollgate-soak --bin accuracy
 cargo bench --quiet --all-features --bench sketch_accuracy
+
+# All benches have the same features, so that the library is built only once. All rows run, but nothing is measured.
+step 'benches, briefly'
+cargo test --quiet --release --all-features --bench algorithms --bench growth --bench layer --bench limiter --bench peers --bench policies \
+    --bench redis --bench redis_lease --bench rules --bench sketch_accuracy --bench sketches >/dev/null
 
 step 'benches of the targets, briefly'
 cargo bench --quiet --all-features --bench peers -- --quick

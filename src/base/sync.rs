@@ -201,6 +201,13 @@ pub(crate) fn explore_long(preemptions: usize, steps: usize, run: impl Fn() + Sy
     builder.check(run);
 }
 
+/// Runs [`explore`] for a model that takes a minute or more: with one preemption less, unless `TOLLGATE_ALL_CASES` is
+/// set, as it is for a release.
+#[cfg(all(test, tollgate_loom))]
+pub(crate) fn explore_heavy(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    explore(preemptions - usize::from(std::env::var_os("TOLLGATE_ALL_CASES").is_none()), run);
+}
+
 /// Runs a loom model of two or three threads in a few random interleavings. Loom itself explores all of them.
 #[cfg(all(test, tollgate_shuttle))]
 pub(crate) fn explore(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {

@@ -383,7 +383,7 @@ fn many_keys_admit_exactly_as_one_thread() {
 
 #[test]
 fn removing_idle_keys_loses_no_charge() {
-    all_charged_while_removed(if cfg!(miri) { 3 } else { 2_000 });
+    all_charged_while_removed(if cfg!(miri) { 3 } else { 500 });
 }
 
 #[test]

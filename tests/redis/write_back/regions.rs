@@ -217,7 +217,7 @@ async fn partition_of_real_regions_heals() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a minute; .ci/run runs it"]
+#[ignore = "takes a minute; ci/release.sh runs it"]
 async fn minute_of_partition_heals() {
     heal_after(Duration::from_secs(60)).await;
 }

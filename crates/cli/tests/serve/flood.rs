@@ -47,7 +47,7 @@ fn request(number: u64) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "takes a minute; .ci/run runs it"]
+#[ignore = "takes a minute; ci/release.sh runs it"]
 #[expect(clippy::disallowed_methods, reason = "the server needs real time")]
 fn flood_of_new_values_keeps_memory_flat() {
     let place = Place::new();

@@ -8,7 +8,7 @@ use crate::base::sync::thread;
 
 use super::*;
 use crate::base::clock::models::SharedTime;
-use crate::base::sync::explore;
+use crate::base::sync::{explore, explore_heavy};
 use crate::edge::rules::rule::Unit;
 use crate::store::op::{Operation, Store};
 
@@ -275,7 +275,7 @@ fn denials_are_charged_once(check: fn(&Shared) -> bool) {
 
 #[test]
 fn denied_request_is_charged_to_its_denier() {
-    explore(2, || denials_are_charged_once(check_both));
+    explore_heavy(2, || denials_are_charged_once(check_both));
 }
 
 /// Reads all limits and then adds to them, in two steps.

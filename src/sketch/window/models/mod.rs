@@ -6,7 +6,7 @@ use crate::base::sync::thread;
 
 use super::counters::Read;
 use super::*;
-use crate::base::sync::explore;
+use crate::base::sync::{explore, explore_heavy};
 use crate::sketch::hash::mix;
 
 #[cfg(tollgate_shuttle)]
@@ -20,7 +20,7 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
 
 /// Like [`model`], with fewer preemptions, because three long threads have too many interleavings.
 fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
-    explore(2, run);
+    explore_heavy(2, run);
 }
 
 fn windows() -> Windows {

@@ -13,7 +13,7 @@ use crate::algorithm::compact::SlidingWord;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::quota::Quota;
 use crate::base::sync::Ordering::{Acquire, Release};
-use crate::base::sync::{AtomicU64, explore};
+use crate::base::sync::{AtomicU64, explore, explore_heavy};
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -29,7 +29,7 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
 
 /// Like [`model`], with fewer preemptions: three threads with many steps have too many interleavings.
 fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
-    explore(2, run);
+    explore_heavy(2, run);
 }
 
 /// A clock that always shows the same time.

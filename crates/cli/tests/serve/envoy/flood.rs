@@ -51,7 +51,7 @@ fn flood_of_new_values_keeps_memory() {
 }
 
 #[test]
-#[ignore = "takes a minute; .ci/run runs it"]
+#[ignore = "takes a minute; ci/release.sh runs it"]
 fn long_flood_of_new_values_keeps_memory() {
     flood(15_000);
 }
