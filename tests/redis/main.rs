@@ -12,6 +12,9 @@ mod operations;
 mod regions;
 #[cfg(feature = "rules")]
 mod rules;
+#[cfg(feature = "rules")]
+#[path = "../common/scenarios.rs"]
+mod scenarios;
 mod script;
 mod sharded;
 mod simulation;

@@ -9,6 +9,8 @@ mod matching;
 #[path = "../common/one_rule.rs"]
 mod one_rule;
 mod properties;
+#[path = "../common/scenarios.rs"]
+mod scenarios;
 #[cfg(feature = "watch")]
 mod source;
 #[cfg(feature = "watch")]

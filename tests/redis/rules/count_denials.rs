@@ -35,14 +35,19 @@ fn on_each_server(test: impl Fn(&dyn Fn() -> Server)) {
     test(&|| BlockingClient::open(&fresh()).unwrap().into());
 }
 
-/// Runs the test for each mode, and in the mode `atomic` for each algorithm.
-fn in_each_mode(server: &dyn Fn() -> Server, test: impl Fn(Server, &str)) {
-    for mode in MODES {
-        test(server(), &format!("mode: {mode}"));
-    }
-    for algorithm in ALGORITHMS {
-        test(server(), &format!("mode: atomic, algorithm: {algorithm}"));
-    }
+/// In the mode `atomic`, with every algorithm. The other modes hold units, or admit before they have asked.
+#[test]
+fn shared_rules_follow_every_scenario() {
+    on_each_server(|server| {
+        let modes = MODES.map(|mode| (format!("mode: {mode}"), mode == "atomic"));
+        let algorithms = ALGORITHMS.map(|name| (format!("mode: atomic, algorithm: {name}"), true));
+        for (settings, is_exact) in modes.into_iter().chain(algorithms) {
+            let server = server();
+            let settings = format!("timeout: 5s, store: redis, {settings}");
+            let load = |text: &str| process(server.clone(), &clock(), text);
+            run(crate::scenarios::play_all(&settings, is_exact, load));
+        }
+    });
 }
 
 async fn ask_n(rules: &Rules<ManualClock>, key: &str, hits: u64) -> Answer {
@@ -54,66 +59,6 @@ async fn look(rules: &Rules<ManualClock>, key: &str) -> Code {
     let answer = ask_n(rules, key, 0).await;
     assert_ne!(answer.limits().next().unwrap().verdict(), Verdict::NotAsked);
     answer.status(0).code()
-}
-
-/// Limit 4. Each round is a query and then a report of 2 units: the queries see 0, 2, 4 (exactly full) and 6.
-#[test]
-fn shared_reports_fill_limit_exactly() {
-    on_each_server(|server| {
-        in_each_mode(server, |server, settings| {
-            run(async {
-                let rules = process(server, &clock(), &limits(settings, 4, 9));
-                let mut seen = Vec::new();
-                for _ in 0..4 {
-                    seen.push(look(&rules, "a").await);
-                    let _ = ask_n(&rules, "a", 2).await;
-                }
-                assert_eq!(seen, [Code::Ok, Code::Ok, Code::Ok, Code::OverLimit], "{settings}");
-            });
-        });
-    });
-}
-
-/// Limit 100, reports of 60: the queries see 0, 60, and then 120, which is over.
-#[test]
-fn shared_report_beyond_limit_stays_counted() {
-    on_each_server(|server| {
-        in_each_mode(server, |server, settings| {
-            run(async {
-                let rules = process(server, &clock(), &limits(settings, 100, 9));
-                let mut seen = Vec::new();
-                for _ in 0..3 {
-                    seen.push(look(&rules, "a").await);
-                    let _ = ask_n(&rules, "a", 60).await;
-                }
-                assert_eq!(seen, [Code::Ok, Code::Ok, Code::OverLimit], "{settings}");
-                assert!(ask_n(&rules, "a", 1).await.is_denied(), "{settings}");
-                assert_eq!(look(&rules, "a").await, Code::OverLimit, "{settings}");
-            });
-        });
-    });
-}
-
-/// Limit 100 with 99 used: a request of 5 is denied, and another rule of the same request is charged nothing.
-#[test]
-fn shared_denial_spares_other_rules() {
-    on_each_server(|server| {
-        // Charges of `write-back` are not refunded, so they are peeked at first.
-        in_each_mode(server, |server, settings| {
-            run(async {
-                let rules = process(server, &clock(), &limits(settings, 100, 20));
-                assert!(ask_n(&rules, "a", 99).await.is_allowed(), "{settings}");
-                let (a, b) = ([("a", "x")], [("b", "x")]);
-                let both = [Descriptor::new(&a), Descriptor::new(&b)];
-                let answer = rules.check_n_async("d", &both, 5).await;
-                assert!(answer.is_denied(), "{settings}");
-                assert_eq!(answer.denied_by().count(), 1, "{settings}");
-                assert_eq!(look(&rules, "a").await, Code::OverLimit, "{settings}");
-                assert_eq!(admitted(&rules, &[("b", "x")], 20).await, 20, "{settings}: nothing was charged");
-                assert_eq!(look(&rules, "b").await, Code::Ok, "{settings}: exactly full");
-            });
-        });
-    });
 }
 
 /// Another process sees at once what the first process counted.
@@ -240,24 +185,5 @@ fn late_charge_is_refunded() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(left, 9, "the late charges were refunded");
-    });
-}
-
-#[test]
-fn shared_cost_saturates() {
-    on_each_server(|server| {
-        in_each_mode(server, |server, settings| {
-            run(async {
-                let rules = process(server, &clock(), &limits(settings, 4, 9));
-                for hits in [u64::MAX, 1 << 53, 5] {
-                    let answer = ask_n(&rules, "a", hits).await;
-                    assert!(answer.is_denied(), "{settings} {hits}");
-                    assert_eq!(answer.status(0).remaining(), 0, "{settings} {hits}");
-                    assert_eq!(look(&rules, "a").await, Code::OverLimit, "{settings} {hits}");
-                }
-                assert!(ask_n(&rules, "a", 1).await.is_denied(), "{settings}");
-                assert!(ask_n(&rules, "b", 9).await.is_allowed(), "{settings}");
-            });
-        });
     });
 }

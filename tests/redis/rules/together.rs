@@ -131,54 +131,6 @@ fn refund_restores_local_and_shared_units() {
 }
 
 #[test]
-fn rule_options_work_with_shared_rules() {
-    let clock = clock();
-    let (server, _) = in_process(&clock);
-    let text = "
-domain: d
-tollgate: { store: redis, mode: atomic }
-descriptors:
-  - { key: a, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 2 } }
-  - { key: b, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 4 } }
-  - { key: s, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
-  - { key: m, rate_limit: { unit: hour, requests_per_unit: 9, soft: 1 } }
-  - { key: p, rate_limit: { unit: hour, requests_per_unit: 1, name: small } }
-  - { key: q, rate_limit: { unit: hour, requests_per_unit: 3, replaces: [{ name: small }] } }
-";
-    let one = process(server.clone(), &clock, text);
-    run(async {
-        // Quota mode admits while one of the two rules has units left.
-        assert_eq!(admitted(&one, &[("a", "x"), ("b", "x")], 9).await, 4);
-        let both = ask(&one, &[("a", "x"), ("b", "x")]).await;
-        assert_eq!(both.denied_by().count(), 2);
-        // A shadow rule never denies; it only reports.
-        assert_eq!(admitted(&one, &[("s", "x")], 3).await, 3);
-        let shadow = ask(&one, &[("s", "x")]).await;
-        assert_eq!(shadow.limits().next().unwrap().verdict(), Verdict::ShadowDenied);
-        let marked = [ask(&one, &[("m", "x")]).await, ask(&one, &[("m", "x")]).await];
-        assert_eq!(marked.map(|answer| answer.is_soft_limited()), [false, true]);
-        // `q` replaces `small`, so `small` is not charged.
-        assert_eq!(admitted(&one, &[("p", "x"), ("q", "x")], 9).await, 3);
-        assert_eq!(admitted(&one, &[("p", "x")], 9).await, 1);
-    });
-}
-
-#[test]
-fn count_first_charges_every_shared_limit() {
-    let clock = clock();
-    let (server, _) = in_process(&clock);
-    let rules = [rule("a", "requests_per_unit: 5"), rule("near", "requests_per_unit: 2, store: keyed")];
-    let one =
-        process(server.clone(), &clock, &file("charging: count-first, store: redis, mode: atomic", &rules));
-    run(async {
-        let both = [("a", "x"), ("near", "x")];
-        assert_eq!(admitted(&one, &both, 4).await, 2, "the local rule denies two requests");
-        // The server charged all four requests, so one unit is left.
-        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 1);
-    });
-}
-
-#[test]
 fn zero_cost_and_unknown_domain_skip_server() {
     let clock = clock();
     let (server, _) = in_process(&clock);
