@@ -209,6 +209,9 @@ class House:
         for module in self.modules:
             targets = arrows.setdefault(module.file, set())
             for steps in module.imports():
+                # The names of the crate's root are for users.
+                if steps[0] == "crate" and len(steps) > 1 and steps[1] not in module.root.children:
+                    targets.add(module.root.file)
                 targets |= module.resolve(steps) - {module.file}
             # A page and the parts in its folder are one idea, so a page may use them.
             if module.file.name in ("mod.rs", "lib.rs"):

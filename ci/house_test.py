@@ -59,9 +59,9 @@ class Tests(unittest.TestCase):
             self.assertIn("src/base/word.rs: imports up, from src/", found, planted)
 
     def test_root_import(self):
-        self.assertIn("src/store/mod.rs: imports up", self.violations(src__store__mod_rs="use crate::Limiter;\n"))
-        own = self.violations(src__lib_rs="pub struct Own;\n", src__store__mod_rs="use crate::Own;\n")
-        self.assertIn("src/store/mod.rs: imports from the crate's root", own)
+        for planted in ["use crate::Limiter;\n", "fn f(limiter: crate::Limiter) {}\n"]:
+            found = self.violations(src__limiter__part_rs=planted)
+            self.assertIn("src/limiter/part.rs: imports from the crate's root", found, planted)
 
     def test_circle_behind_a_page(self):
         found = self.violations(

@@ -5,7 +5,8 @@ use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Capacity, Limit, LimitKind};
+use crate::algorithm::{Limit, LimitKind};
+use crate::store::Capacity;
 
 /// A limit on the requests that match one descriptor of the file.
 #[derive(Clone, PartialEq, Debug)]

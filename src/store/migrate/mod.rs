@@ -606,7 +606,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Direct, Gcra, ManualClock, Timestamp};
+    use crate::algorithm::Gcra;
+    use crate::base::clock::{ManualClock, Timestamp};
+    use crate::store::Direct;
 
     /// A request may be decided as of a time before the change. Its charge still belongs to the new quota, and is
     /// refunded in full.

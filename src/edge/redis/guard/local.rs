@@ -132,7 +132,7 @@ impl Share {
 
 /// Builds the limiter of one share. If its table is full, a new key is denied: a flood of new keys must not evict the
 /// debts of other keys.
-fn keyed<A: crate::Algorithm>(algorithm: A, max_keys: usize) -> Of<A> {
+fn keyed<A: crate::algorithm::Algorithm>(algorithm: A, max_keys: usize) -> Of<A> {
     let builder = RateLimiter::builder(algorithm).clock(ManualClock::default());
     builder.max_keys(max_keys, WhenFull::Deny).keyed()
 }

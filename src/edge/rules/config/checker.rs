@@ -1,9 +1,9 @@
 //! The state of the check of a file.
 
 use super::problem::Problems;
-use crate::Capacity;
-use crate::LimitKind;
+use crate::algorithm::LimitKind;
 use crate::edge::rules::rule::{Charging, MILLION, Rule, Shared, Store};
+use crate::store::Capacity;
 
 /// The state of the check of a file.
 #[derive(Debug)]

@@ -1,9 +1,11 @@
 //! Checks that a limit and its store work together, by creating a small store.
 
+use crate::algorithm::{FixedWindow, Limit, LimitKind};
+use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::rule::Store;
 use crate::store::any::AnyLayout;
-use crate::{AnyStore, Capacity, FixedWindow, Limit, LimitKind, Quota, QuotaError, StoreKind};
+use crate::store::{AnyStore, Capacity, StoreKind};
 
 /// The maximum memory of the sketch that [`checked`] creates. If the file sets less memory, the sketch gets that amount,
 /// so that a sketch that is too small is rejected.

@@ -9,10 +9,11 @@ use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
 use super::scalar::BadValue;
 use super::settings;
+use crate::algorithm::LimitKind;
+use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::rule::{
     ALGORITHMS, Amount, DEFAULT_ALGORITHM, MEMORY, Mode, STORES, Store, UNITS, Unit,
 };
-use crate::{LimitKind, Quota, QuotaError};
 
 /// The content of one `rate_limit`, before its rule is known.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use super::checker::{Checker, FileSettings};
 use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
 use super::scalar::BadValue;
-use crate::Capacity;
 use crate::edge::rules::rule::{ALGORITHMS, CHARGING, MILLION, MODES, ON_FAILURE, STORES, Shared, Store};
+use crate::store::Capacity;
 
 /// The keys that apply only to limits in Redis.
 const SHARED_KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];

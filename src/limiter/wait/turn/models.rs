@@ -1,12 +1,13 @@
 //! A model of a head that asks the limiter while another waiter joins its line. The head's units are counted once.
 
 use super::{Next, Turn, WaitLines};
+use crate::algorithm::Gcra;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{ManualClock, Timestamp};
+use crate::base::quota::Quota;
 use crate::base::sync::explore;
 use crate::base::sync::thread;
 use crate::store::{Direct, Operation, Store};
-use crate::{Gcra, Quota};
 use std::task::Waker;
 use std::time::Duration;
 

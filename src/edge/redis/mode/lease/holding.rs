@@ -16,7 +16,7 @@
 //! Ordering of all words here: Relaxed. They publish no other memory, and the units are in words that need no stronger
 //! ordering.
 
-use crate::Timestamp;
+use crate::base::clock::Timestamp;
 use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering, thread_number};
 use crate::limiter::striped::{Account, Lease, LeaseRequest, LeaseSource, Padded, Small, Terms};
