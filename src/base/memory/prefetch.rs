@@ -3,15 +3,15 @@
 /// Hints that the line at `place` will be read; `place` may be any address. Does nothing on targets without the hint.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint that reads nothing and faults on nothing; SSE is in every x86-64.
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+    // SAFETY: a hint that reads nothing, writes nothing and faults on nothing; SSE is in every x86-64.
     unsafe {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(place.cast());
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: a hint that reads nothing, writes nothing and faults on nothing.
-    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(place.cast());
+        }
+        #[cfg(target_arch = "aarch64")]
         core::arch::asm!(
             "prfm pldl1keep, [{place}]",
             place = in(reg) place,
@@ -53,19 +53,17 @@ impl PrefetchToWrite {
     /// Hints that the line at `place` will be written.
     #[inline(always)]
     pub(crate) fn prefetch<T>(self, place: *const T) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint that reads nothing and faults on nothing; `detect` found it in the processor. (The compiler's
-        // own intrinsic is a hint to read, unless the compiler targets a later processor.)
+        #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+        // SAFETY: a hint that reads nothing, writes nothing and faults on nothing; `detect` found it in the processor. (The
+        // compiler's own intrinsic is a hint to read, unless the compiler targets a later processor.)
         unsafe {
+            #[cfg(target_arch = "x86_64")]
             core::arch::asm!(
                 "prefetchw [{place}]",
                 place = in(reg) place,
                 options(nostack, preserves_flags, readonly)
             );
-        }
-        #[cfg(all(target_arch = "aarch64", not(miri)))]
-        // SAFETY: a hint that reads nothing, writes nothing and faults on nothing.
-        unsafe {
+            #[cfg(target_arch = "aarch64")]
             core::arch::asm!(
                 "prfm pstl1keep, [{place}]",
                 place = in(reg) place,

@@ -1,25 +1,24 @@
 //! The record of the calling thread.
 
 use std::cell::Cell;
-use std::ptr::null;
+use std::marker::PhantomData;
 
 use super::domain::{DOMAIN, Record};
 use super::{Free, Retired, barrier};
 
 thread_local! {
-    /// The record of this thread, or null. It has no destructor and no lazy initialisation, so a pin only reads it, also
-    /// while the thread ends. (Systems without native thread-local values may set it to null before the thread ends.)
-    static RECORD: Cell<*const Record> = const { Cell::new(null()) };
+    /// The record of this thread. It has no destructor and no lazy initialisation, so a pin only reads it, also while the
+    /// thread ends. (Systems without native thread-local values may set it to `None` before the thread ends.)
+    static RECORD: Cell<Option<&'static Record>> = const { Cell::new(None) };
     /// The same record. The destructor gives it back.
-    static ENDING: Ending = const { Ending(Cell::new(null())) };
+    static ENDING: Ending = const { Ending(Cell::new(None)) };
 }
 
-struct Ending(Cell<*const Record>);
+struct Ending(Cell<Option<&'static Record>>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // SAFETY: records are never freed.
-        if let Some(record) = unsafe { self.0.get().as_ref() }
+        if let Some(record) = self.0.get()
             && record.end()
         {
             leave(record);
@@ -30,7 +29,7 @@ impl Drop for Ending {
 /// Gives the record of an ending thread back. A later pin of this thread takes one again.
 #[cold]
 fn leave(record: &Record) {
-    RECORD.set(null());
+    RECORD.set(None);
     DOMAIN.leave(record);
 }
 
@@ -39,9 +38,8 @@ fn leave(record: &Record) {
 fn register() -> &'static Record {
     DOMAIN.choose(barrier::register);
     let take = |ending: &Ending| {
-        // SAFETY: records are never freed.
-        let record = unsafe { ending.0.get().as_ref() }.unwrap_or_else(|| DOMAIN.register());
-        ending.0.set(record);
+        let record = ending.0.get().unwrap_or_else(|| DOMAIN.register());
+        ending.0.set(Some(record));
         record
     };
     let record = ENDING.try_with(take).unwrap_or_else(|_| {
@@ -50,7 +48,7 @@ fn register() -> &'static Record {
         let _ = record.end();
         record
     });
-    RECORD.set(record);
+    RECORD.set(Some(record));
     record
 }
 
@@ -61,18 +59,18 @@ fn collect(record: &Record, guard: &Pinned) {
     DOMAIN.collect(record, |item| unsafe { item.free(guard) });
 }
 
-/// Pins the calling thread while it exists.
+/// Pins the calling thread while it exists. It stays on that thread.
 pub(crate) struct Pinned {
-    record: *const Record,
+    record: &'static Record,
+    not_send: PhantomData<*const ()>,
 }
 
 /// Pins the calling thread. Nothing that is retired from now on is freed before the guard is dropped.
 #[inline(always)]
 pub(crate) fn pin() -> Pinned {
-    // SAFETY: records are never freed.
-    let record = unsafe { RECORD.get().as_ref() }.unwrap_or_else(register);
+    let record = RECORD.get().unwrap_or_else(register);
     let collects = DOMAIN.pin(record);
-    let guard = Pinned { record };
+    let guard = Pinned { record, not_send: PhantomData };
     if collects {
         collect(record, &guard);
     }
@@ -80,12 +78,6 @@ pub(crate) fn pin() -> Pinned {
 }
 
 impl Pinned {
-    #[inline(always)]
-    fn record(&self) -> &Record {
-        // SAFETY: records are never freed, and this thread has the record as long as the guard exists.
-        unsafe { &*self.record }
-    }
-
     /// Calls `free` with `ptr` and `part` once no currently pinned thread can hold that part. The part has this number of
     /// bytes, which only decides when memory is freed.
     ///
@@ -96,23 +88,23 @@ impl Pinned {
     /// once, on any thread, at any later time. The caller must ensure that no such thread can reach the part. `free` must
     /// not panic.
     pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, bytes: usize, free: Free<T>) {
-        if DOMAIN.retire(self.record(), Retired::new(ptr, part, free), bytes) {
-            collect(self.record(), self);
+        if DOMAIN.retire(self.record, Retired::new(ptr, part, free), bytes) {
+            collect(self.record, self);
         }
     }
 
     /// Unpins and pins again, so that items retired in the meantime can be freed. The caller must not use any pointer
     /// that it found before.
     pub(crate) fn repin(&mut self) {
-        DOMAIN.repin(self.record());
+        DOMAIN.repin(self.record);
     }
 }
 
 impl Drop for Pinned {
     #[inline(always)]
     fn drop(&mut self) {
-        if DOMAIN.unpin(self.record()) {
-            leave(self.record());
+        if DOMAIN.unpin(self.record) {
+            leave(self.record);
         }
     }
 }

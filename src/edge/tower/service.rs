@@ -144,7 +144,7 @@ impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
         };
         match L::refusal(settings, request, &ruling) {
             Some(response) => Asked::Refused(response),
-            None if settings.options.looks_at_responses() => {
+            None if settings.options.reads_responses() => {
                 Asked::Pending(Pending::new(settings, client, ruling))
             }
             None => Asked::Admitted,
@@ -285,7 +285,7 @@ where
                     response: inner.call(request),
                     pending: settings
                         .options
-                        .looks_at_responses()
+                        .reads_responses()
                         .then(|| Pending::new(&settings, client, ruling)),
                 },
             }

@@ -83,7 +83,7 @@ pub(super) enum Screened<K> {
 
 impl LayerOptions {
     /// Whether the layer inspects the responses to admitted requests.
-    pub(super) fn looks_at_responses(&self) -> bool {
+    pub(super) fn reads_responses(&self) -> bool {
         self.fields_on_allowed || self.refund.is_some() || self.refund_errors
     }
 

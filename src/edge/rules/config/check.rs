@@ -54,7 +54,7 @@ pub(super) fn check(
     let Some((domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
         return Err(problems.into_error());
     };
-    super::warnings::look(&branches, &rules, &mut warnings);
+    super::warnings::find(&branches, &rules, &mut warnings);
     Ok(Config {
         file: file.into(),
         domain,

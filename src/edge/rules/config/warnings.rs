@@ -9,7 +9,7 @@ use crate::edge::rules::matching::{Branch, Position, Wildcards};
 use crate::edge::rules::rule::Rule;
 
 /// Returns the warnings about a valid file.
-pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems) {
+pub(super) fn find(branches: &[Branch], rules: &[Rule], warnings: &mut Problems) {
     let names: HashSet<&str> = rules.iter().filter(|rule| rule.is_named).map(|rule| &*rule.name).collect();
     let mut reported = HashSet::new();
     for rule in rules {

@@ -55,7 +55,7 @@ impl Places {
                     let kind = fs::symlink_metadata(&here).map(|metadata| metadata.file_type());
                     match kind {
                         Ok(kind) if kind.is_symlink() => {
-                            self.look_in(&at, name);
+                            self.search_in(&at, name);
                             links += 1;
                             match fs::read_link(&here) {
                                 Ok(target) if links <= MAX_LINKS => rest.extend(backwards(&target)),
@@ -64,17 +64,17 @@ impl Places {
                         }
                         Ok(kind) if kind.is_dir() && !rest.is_empty() => at = here,
                         Ok(kind) if kind.is_dir() => {
-                            self.look_in(&at, name);
+                            self.search_in(&at, name);
                             self.folders.insert(here.clone());
                             self.whole.insert(here);
                             return;
                         }
                         Ok(_) => {
-                            self.look_in(&at, name);
+                            self.search_in(&at, name);
                             self.files.insert(here);
                             return;
                         }
-                        Err(_) => return self.look_in(&at, name),
+                        Err(_) => return self.search_in(&at, name),
                     }
                 }
                 Some(Component::ParentDir) => {
@@ -90,7 +90,7 @@ impl Places {
         self.whole.insert(at);
     }
 
-    fn look_in(&mut self, folder: &Path, name: &OsStr) {
+    fn search_in(&mut self, folder: &Path, name: &OsStr) {
         // On this system, watching a folder reports everything below it, and links in the root belong to the system.
         if cfg!(target_os = "macos") && folder.parent().is_none() {
             return;
