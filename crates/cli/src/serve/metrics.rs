@@ -1,7 +1,6 @@
 //! The metrics page, in Prometheus's text format.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,14 +8,13 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tollgate::rules::{Rules, publish_rules};
+use tollgate::rules::publish_rules;
 use tollgate::telemetry;
 
-use super::answer::{AnswerCounts, Answerer, BOUNDS_US, Entry};
-use super::debug::go_counts;
-use super::health::Health;
+use super::answer::{AnswerCounts, BOUNDS_US, Entry};
+use super::debug::{Debug, go_counts};
 use super::http::{not_allowed, text, typed};
-use super::stats::{Stats, samples_of};
+use super::stats::{Sample, samples_of};
 use crate::error::Error;
 
 /// The buckets of durations, in seconds. A gateway waits 20 ms.
@@ -44,14 +42,8 @@ pub fn install() -> Result<PrometheusHandle, Error> {
 pub struct Metrics {
     /// The recorder.
     pub handle: PrometheusHandle,
-    /// The rules.
-    pub rules: Arc<Rules>,
-    /// Counts answers.
-    pub answerer: Arc<Answerer>,
-    /// The server's counts.
-    pub stats: Arc<Stats>,
-    /// Whether it serves.
-    pub health: Health,
+    /// What the debug pages show too.
+    pub state: Debug,
     /// Where the page is.
     pub path: String,
     /// Whether it also has the names of the Go service.
@@ -75,25 +67,19 @@ impl Metrics {
     }
 
     fn page(&self) -> String {
-        publish_rules(&self.rules);
+        publish_rules(&self.state.rules);
+        let counts = self.state.answerer.meters().read();
+        let serving = Sample::gauge(
+            "tollgate_service_serving",
+            "Whether the service wants requests",
+            u64::from(self.state.health.is_serving()),
+        );
+        let go = if self.go_names { self.go_samples(&counts) } else { Vec::new() };
+        let samples =
+            self.state.stats.samples().into_iter().chain(samples_of(&counts)).chain(go).chain([serving]);
+        samples.for_each(|sample| sample.publish());
         self.handle.run_upkeep();
         let mut page = self.handle.render();
-        let counts = self.answerer.meters().read();
-        let draining = u64::from(!self.health.is_serving());
-        let _ = writeln!(
-            page,
-            "# TYPE tollgate_service_serving gauge\ntollgate_service_serving {}",
-            1 - draining
-        );
-        let mut last = "";
-        for sample in self.stats.samples().into_iter().chain(samples_of(&counts)) {
-            if sample.name != last {
-                let kind = if sample.is_gauge { "gauge" } else { "counter" };
-                let _ = writeln!(page, "# HELP {} {}\n# TYPE {0} {kind}", sample.name, sample.help);
-                last = sample.name;
-            }
-            let _ = writeln!(page, "{} {}", sample.full_name(), sample.value);
-        }
         histogram(&mut page, "tollgate_service_answer_duration_seconds", "", &counts, 1);
         if self.go_names {
             self.go_page(&mut page, &counts);
@@ -101,10 +87,11 @@ impl Metrics {
         page
     }
 
-    /// Adds the counts of rules and loads by the names of the Go service.
+    /// Adds the counts of rules by the names of the Go service, and the times of answers. The recorder would keep a rule
+    /// that is removed.
     fn go_page(&self, page: &mut String, counts: &AnswerCounts) {
         let mut rules: Vec<(String, [(&str, u64); 5])> = Vec::new();
-        self.rules.for_each(|domain, rule, counts| {
+        self.state.rules.for_each(|domain, rule, counts| {
             let mut levels = rule.metric.levels.iter().map(|level| &**level);
             let mut labels = format!("domain=\"{}\"", escaped(domain));
             if let Some(first) = levels.next() {
@@ -126,31 +113,25 @@ impl Metrics {
                 let _ = writeln!(page, "{name}{{{labels}}} {value}");
             }
         }
-        let _ = writeln!(page, "# TYPE ratelimit_service_total_requests counter");
-        for (entry, requests) in Entry::ALL.iter().zip(counts.entries) {
-            let _ = writeln!(
-                page,
-                "ratelimit_service_total_requests{{grpc_method=\"{}\"}} {requests}",
-                entry.name()
-            );
-        }
-        // The first code is OK.
-        let errors: u64 = counts.codes.iter().skip(1).sum();
-        let _ = writeln!(
-            page,
-            "# TYPE ratelimit_service_should_rate_limit_error counter\n\
-             ratelimit_service_should_rate_limit_error{{err_type=\"service_error\"}} {errors}"
-        );
         let (name, label) = ("ratelimit_service_response_time_seconds", "grpc_method=\"ShouldRateLimit\"");
         histogram(page, name, label, counts, if self.go_milliseconds { 1_000 } else { 1 });
-        let loads = self.rules.reloads();
-        for (name, value) in [
-            ("ratelimit_service_global_shadow_mode", counts.shadow_denied),
-            ("ratelimit_service_config_load_success", loads.successes),
-            ("ratelimit_service_config_load_error", loads.errors),
-        ] {
-            let _ = writeln!(page, "# TYPE {name} counter\n{name} {value}");
-        }
+    }
+
+    /// Returns the other counts by the names of the Go service.
+    #[rustfmt::skip]
+    fn go_samples(&self, counts: &AnswerCounts) -> Vec<Sample> {
+        let (counter, loads) = (Sample::counter, self.state.rules.reloads());
+        let requests = Entry::ALL.iter().zip(counts.entries).map(|(entry, value)| {
+            counter("ratelimit_service_total_requests", "Requests, by method", value).with("grpc_method", entry.name())
+        });
+        // The first code is OK.
+        let errors = counts.codes.iter().skip(1).sum();
+        requests.chain([
+            counter("ratelimit_service_should_rate_limit_error", "Answers with an error", errors).with("err_type", "service_error"),
+            counter("ratelimit_service_global_shadow_mode", "Answers that would say over a limit without --shadow", counts.shadow_denied),
+            counter("ratelimit_service_config_load_success", "Loads of rules that took effect", loads.successes),
+            counter("ratelimit_service_config_load_error", "Loads of rules that failed", loads.errors),
+        ]).collect()
     }
 }
 

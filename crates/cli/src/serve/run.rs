@@ -23,7 +23,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
-use tollgate::rules::{LoadReport, Rules, RulesError};
+use tollgate::QuantaClock;
+use tollgate::rules::{LoadReport, Rules, RulesError, Watcher};
 use tonic::service::Routes;
 
 use super::answer::Answerer;
@@ -160,143 +161,221 @@ impl Addresses {
 
 async fn serve(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Result<(), Error> {
     let mut signals = Signals::new()?;
-    let is_example = paths.is_empty();
-    let addresses = Addresses::of(args, taken)?;
-    let tls = tls(args)?;
-    // Rules register their metrics when they are loaded.
-    let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
-    let mut health = Health::new().await;
-    let (loads, mut loaded) = mpsc::unbounded_channel();
-    let rules = load::load(args, paths)?;
-    let note = {
-        let rules = Arc::clone(&rules);
-        move |result: &Result<LoadReport, RulesError>| {
-            load::note(result, &rules);
+    let service = Service::start(args, paths, taken).await?;
+    let closing = signals.wait_for_end(service.read_again()).await?;
+    service.end(args, closing, &mut signals).await
+}
+
+/// The listeners of all faces, and what the log says of each.
+#[derive(Default)]
+struct Listeners {
+    /// Whether it has TLS.
+    grpc: Vec<(Listener, bool)>,
+    http: Option<Listener>,
+    debug: Option<Listener>,
+    metrics: Option<Listener>,
+    described: Vec<String>,
+}
+
+impl Listeners {
+    /// Opens all listeners, before the first one is used.
+    async fn open(args: &ServeArgs, addresses: &Addresses, has_tls: bool) -> Result<Self, Error> {
+        let Self { mut grpc, mut http, mut debug, mut metrics, mut described } = Self::default();
+        if let Some(addr) = addresses.grpc {
+            let listener = Listener::tcp("grpc", addr).await?;
+            described.push(format!("grpc on {listener}{}", if has_tls { " with TLS" } else { "" }));
+            grpc.push((listener, has_tls));
+        }
+        if let Some(path) = &args.grpc_socket {
+            let listener = Listener::unix(path, args.socket_mode).await?;
+            described.push(format!("grpc on {listener}"));
+            grpc.push((listener, false));
+        }
+        for (name, addr, place) in [
+            ("http", addresses.http, &mut http),
+            ("debug", addresses.debug, &mut debug),
+            ("metrics", addresses.metrics, &mut metrics),
+        ] {
+            if let Some(addr) = addr {
+                let listener = place.insert(Listener::tcp(name, addr).await?);
+                described.push(format!("{name} on {listener}"));
+            }
+        }
+        Ok(Self { grpc, http, debug, metrics, described })
+    }
+}
+
+/// Writes the result of a load to the log, and wakes what waits for it.
+type NoteLoad = Arc<dyn Fn(&Result<LoadReport, RulesError>) + Send + Sync>;
+
+/// A service that runs.
+struct Service {
+    rules: Arc<Rules>,
+    stats: Arc<Stats>,
+    tls: Option<Arc<Tls>>,
+    health: Health,
+    note: NoteLoad,
+    /// Watches the rules, unless they are the example.
+    watcher: Option<Watcher>,
+    phase: watch::Sender<ServerPhase>,
+    /// Ends when the last connection has ended.
+    ended: mpsc::Receiver<()>,
+}
+
+impl Service {
+    async fn start(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Result<Self, Error> {
+        let is_example = paths.is_empty();
+        let addresses = Addresses::of(args, taken)?;
+        let tls = tls(args)?;
+        // Rules register their metrics when they are loaded.
+        let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
+        let health = Health::new().await;
+        let (loads, loaded) = mpsc::unbounded_channel();
+        let rules = load::load(args, paths)?;
+        let noted = Arc::clone(&rules);
+        let note: NoteLoad = Arc::new(move |result| {
+            load::note(result, &noted);
             let _ = loads.send(());
-        }
-    };
-    let watcher = if is_example { None } else { Some(quietly(|| load::watch(&rules, note.clone()))?) };
-    let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
-    let stats = Arc::new(Stats::default());
-    let (phase, watched) = watch::channel(ServerPhase::Serving);
-    let (alive, mut ended) = mpsc::channel(1);
-    let bounds = Bounds {
-        connections: args.max_connections,
-        streams: args.max_streams,
-        age: args.connection_age,
-        grace: args.connection_grace,
-    };
-    let face = |listener, tls, protocol| Face {
-        listener,
-        tls,
-        protocol,
-        bounds,
-        stats: Arc::clone(&stats),
-        phase: watched.clone(),
-        alive: alive.clone(),
-    };
-
-    // All listeners exist before the first one is used.
-    let mut faces = Vec::new();
-    let mut described = Vec::new();
-    if let Some(addr) = addresses.grpc {
-        let listener = Listener::tcp("grpc", addr).await?;
-        let with = if tls.is_some() { " with TLS" } else { "" };
-        described.push(format!("grpc on {listener}{with}"));
-        faces.push(face(listener, tls.clone(), Protocol::Http2));
-    }
-    if let Some(path) = &args.grpc_socket {
-        let listener = Listener::unix(path, args.socket_mode).await?;
-        described.push(format!("grpc on {listener}"));
-        faces.push(face(listener, None, Protocol::Http2));
-    }
-    let http = match addresses.http {
-        Some(addr) => Some(Listener::tcp("http", addr).await?),
-        None => None,
-    };
-    described.extend(http.as_ref().map(|listener| format!("http on {listener}")));
-    let curl = http.as_ref().map(ToString::to_string);
-    let mut pages = Pages::default();
-    if let Some(addr) = addresses.debug {
-        let listener = Listener::tcp("debug", addr).await?;
-        described.push(format!("debug on {listener}"));
-        let (rules, stats) = (Arc::clone(&rules), Arc::clone(&stats));
-        let debug = Debug { rules, answerer: Arc::clone(&answerer), stats, health: health.clone() };
-        pages.debug = Some((listener, debug));
-    }
-    if let (Some(addr), Some(handle)) = (addresses.metrics, recorder) {
-        let listener = Listener::tcp("metrics", addr).await?;
-        described.push(format!("metrics on {listener}"));
-        let metrics = Metrics {
-            handle,
-            rules: Arc::clone(&rules),
-            answerer: Arc::clone(&answerer),
+        });
+        let seen = Arc::clone(&note);
+        let watch = || load::watch(&rules, move |result| seen(result));
+        let watcher = if is_example { None } else { Some(quietly(watch)?) };
+        let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
+        let stats = Arc::new(Stats::default());
+        let (phase, watched) = watch::channel(ServerPhase::Serving);
+        let (alive, ended) = mpsc::channel(1);
+        let bounds = Bounds {
+            connections: args.max_connections,
+            streams: args.max_streams,
+            age: args.connection_age,
+            grace: args.connection_grace,
+        };
+        let face = |listener, tls, protocol| Face {
+            listener,
+            tls,
+            protocol,
+            bounds,
             stats: Arc::clone(&stats),
-            health: health.clone(),
-            path: args.metrics_path.clone(),
-            go_names: args.go_metrics,
-            go_milliseconds: args.go_metrics_milliseconds,
+            phase: watched.clone(),
+            alive: alive.clone(),
         };
-        pages.metrics = Some((listener, metrics));
-    }
-    let options = grpc::Options {
-        reflection: args.reflection,
-        kuadrant: args.kuadrant,
-        max_message: args.max_message,
-        deadline: args.deadline,
-        others: vec![(health::SERVICE, tonic_health::pb::FILE_DESCRIPTOR_SET)],
-    };
-    let services = grpc::Services::new(&answerer, &options, Routes::new(health.service()))
-        .map_err(|error| Error::run(error.to_string()))?;
-    for face in faces {
-        tokio::spawn(face.serve(services.clone()));
-    }
-    if let Some(listener) = http {
-        let (max_message, deadline) = (args.max_message, args.deadline);
-        let answerer = Arc::clone(&answerer);
-        // A plain face beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
-        let has_json = tls.is_none() || args.http.is_some();
-        let http = Arc::new(Http { answerer, has_json, health: health.clone(), max_message, deadline });
-        let answer = move |request| {
-            let http = Arc::clone(&http);
-            async move { http.answer(request).await }
-        };
-        tokio::spawn(face(listener, None, Protocol::Http).serve(Handler(answer)));
-    }
-    pages.start(tls.clone(), Arc::clone(&stats), Arc::clone(&rules), bounds)?;
-    let update = {
-        let (rules, health) = (Arc::clone(&rules), health.clone());
-        let wants_rules = args.unhealthy_without_rules;
-        async move || {
-            health.set(!wants_rules || rules.reloads().rules > 0).await;
+        let listeners = Listeners::open(args, &addresses, tls.is_some()).await?;
+        let curl = listeners.http.as_ref().filter(|_| is_example).map(ToString::to_string);
+        let services = services(args, &answerer, &health)?;
+        for (listener, has_tls) in listeners.grpc {
+            let tls = tls.clone().filter(|_| has_tls);
+            tokio::spawn(face(listener, tls, Protocol::Http2).serve(services.clone()));
         }
-    };
-    update().await;
-    tokio::spawn(async move {
-        while loaded.recv().await.is_some() {
-            update().await;
+        if let Some(listener) = listeners.http {
+            let (max_message, deadline) = (args.max_message, args.deadline);
+            let answerer = Arc::clone(&answerer);
+            // A plain face beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
+            let has_json = tls.is_none() || args.http.is_some();
+            let http = Arc::new(Http { answerer, has_json, health: health.clone(), max_message, deadline });
+            let answer = move |request| {
+                let http = Arc::clone(&http);
+                async move { http.answer(request).await }
+            };
+            tokio::spawn(face(listener, None, Protocol::Http).serve(Handler(answer)));
         }
-    });
-    announce(&rules, paths, &described, taken, curl.filter(|_| is_example));
-    if args.redis.is_some() {
-        warn_of_idle_redis(&rules);
+        drop(alive);
+        let (described, debug, metrics) = (listeners.described, listeners.debug, listeners.metrics);
+        let service = Self { rules, stats, tls, health, note, watcher, phase, ended };
+        let state = service.debug_page(&answerer);
+        let metrics = metrics.zip(recorder).map(|(listener, handle)| {
+            let (go_names, go_milliseconds) = (args.go_metrics, args.go_metrics_milliseconds);
+            let path = args.metrics_path.clone();
+            (listener, Metrics { handle, state: state.clone(), path, go_names, go_milliseconds })
+        });
+        let pages = Pages { debug: debug.zip(Some(state)), metrics };
+        pages.start(&service, bounds)?;
+        service.report_health(args.unhealthy_without_rules, loaded).await;
+        announce(&service.rules, paths, &described, taken, curl);
+        if args.redis.is_some() {
+            warn_of_idle_redis(&service.rules);
+        }
+        Ok(service)
     }
 
-    drop(alive);
-    let read_again = {
-        let (rules, tls, stats) = (Arc::clone(&rules), tls.clone(), Arc::clone(&stats));
+    fn debug_page(&self, answerer: &Arc<Answerer>) -> Debug {
+        Debug {
+            rules: Arc::clone(&self.rules),
+            answerer: Arc::clone(answerer),
+            stats: Arc::clone(&self.stats),
+            health: self.health.clone(),
+        }
+    }
+
+    /// Reports the health now, and after each load.
+    async fn report_health(&self, wants_rules: bool, mut loaded: mpsc::UnboundedReceiver<()>) {
+        let (rules, health) = (Arc::clone(&self.rules), self.health.clone());
+        let update = async move || {
+            health.set(!wants_rules || rules.reloads().rules > 0).await;
+        };
+        update().await;
+        tokio::spawn(async move {
+            while loaded.recv().await.is_some() {
+                update().await;
+            }
+        });
+    }
+
+    /// Returns a function that reads the certificates and the rules again.
+    fn read_again(&self) -> impl Fn() + Send + 'static {
+        let (rules, tls, stats) = (Arc::clone(&self.rules), self.tls.clone(), Arc::clone(&self.stats));
+        let note = self.watcher.as_ref().map(|_| Arc::clone(&self.note));
         move || {
             if let Some(tls) = &tls {
                 tls.reload_if_changed(&stats);
             }
-            if !is_example {
+            if let Some(note) = &note {
                 note(&rules.reload());
             }
         }
-    };
-    let closing = signals.wait_for_end(read_again).await?;
-    health.drain().await;
-    let patient = async {
+    }
+
+    /// Ends the service. The top of this file lists the steps.
+    async fn end(
+        mut self,
+        args: &ServeArgs,
+        closing: ServerPhase,
+        signals: &mut Signals,
+    ) -> Result<(), Error> {
+        self.health.drain().await;
+        let (all_ended, most) = tokio::select! {
+            all_ended = self.drain(args, closing) => (all_ended, FLUSH),
+            () = signals.wait_for_second() => (false, CUT),
+        };
+        if !all_ended {
+            self.phase.send_replace(ServerPhase::Cutting);
+            let _ = timeout(CUT, self.ended.recv()).await;
+        }
+        let watcher = self.watcher;
+        let flush = async {
+            // This waits for a load, and a file system that hangs must not hang the end.
+            let _ = timeout(most, spawn_blocking(|| drop(watcher))).await;
+            timeout(most, self.rules.close()).await.is_ok()
+        };
+        let is_flushed = tokio::select! {
+            is_flushed = flush => is_flushed,
+            () = signals.wait_for_second() => false,
+        };
+        if !is_flushed {
+            log::warn("some units were not reported to the Redis server in time; they expire there");
+        }
+        let cut = self.stats.cut.get();
+        if all_ended || cut == 0 {
+            log::info("ended");
+            return Ok(());
+        }
+        Err(Error::CutOff(format!(
+            "{} cut off, because requests or clients did not end in time",
+            human::counted(cut, "connection")
+        )))
+    }
+
+    /// Asks all connections to end. Returns whether they did in time.
+    async fn drain(&mut self, args: &ServeArgs, closing: ServerPhase) -> bool {
         if closing == ServerPhase::Leaving {
             log::always("ending: requests in flight are answered; another Ctrl+C ends at once");
         } else {
@@ -304,39 +383,27 @@ async fn serve(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Resu
             sleep(args.drain).await;
             log::info("closing: no new connections, and the present ones are asked to end");
         }
-        health.end_watches().await;
-        phase.send_replace(closing);
-        timeout(args.drain_deadline, ended.recv()).await.is_ok()
-    };
-    let (all_ended, most) = tokio::select! {
-        all_ended = patient => (all_ended, FLUSH),
-        () = signals.wait_for_second() => (false, CUT),
-    };
-    if !all_ended {
-        phase.send_replace(ServerPhase::Cutting);
-        let _ = timeout(CUT, ended.recv()).await;
+        self.health.end_watches().await;
+        self.phase.send_replace(closing);
+        timeout(args.drain_deadline, self.ended.recv()).await.is_ok()
     }
-    let flush = async {
-        // This waits for a load, and a file system that hangs must not hang the end.
-        let _ = timeout(most, spawn_blocking(|| drop(watcher))).await;
-        timeout(most, rules.close()).await.is_ok()
+}
+
+/// Returns the services of the gRPC face.
+fn services(
+    args: &ServeArgs,
+    answerer: &Arc<Answerer>,
+    health: &Health,
+) -> Result<grpc::Services<QuantaClock>, Error> {
+    let options = grpc::Options {
+        reflection: args.reflection,
+        kuadrant: args.kuadrant,
+        max_message: args.max_message,
+        deadline: args.deadline,
+        others: vec![(health::SERVICE, tonic_health::pb::FILE_DESCRIPTOR_SET)],
     };
-    let is_flushed = tokio::select! {
-        is_flushed = flush => is_flushed,
-        () = signals.wait_for_second() => false,
-    };
-    if !is_flushed {
-        log::warn("some units were not reported to the Redis server in time; they expire there");
-    }
-    let cut = stats.cut.get();
-    if all_ended || cut == 0 {
-        log::info("ended");
-        return Ok(());
-    }
-    Err(Error::CutOff(format!(
-        "{} cut off, because requests or clients did not end in time",
-        human::counted(cut, "connection")
-    )))
+    grpc::Services::new(answerer, &options, Routes::new(health.service()))
+        .map_err(|error| Error::run(error.to_string()))
 }
 
 /// Writes the line at the start, and how to ask the example.
@@ -389,7 +456,6 @@ fn warn_of_idle_redis(rules: &Rules) {
 }
 
 /// The faces that have a thread of their own.
-#[derive(Default)]
 struct Pages {
     debug: Option<(Listener, Debug)>,
     metrics: Option<(Listener, Metrics)>,
@@ -397,13 +463,9 @@ struct Pages {
 
 impl Pages {
     /// Starts the thread, which also reads certificates again and logs denials. It ends with the process.
-    fn start(
-        self,
-        tls: Option<Arc<Tls>>,
-        stats: Arc<Stats>,
-        rules: Arc<Rules>,
-        bounds: Bounds,
-    ) -> Result<(), Error> {
+    fn start(self, service: &Service, bounds: Bounds) -> Result<(), Error> {
+        let (tls, stats, rules) =
+            (service.tls.clone(), Arc::clone(&service.stats), Arc::clone(&service.rules));
         let failed = |error: std::io::Error| Error::run(format!("cannot start a thread: {error}"));
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         // A listener belongs to the runtime that created it.

@@ -3,6 +3,8 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use metrics::Label;
+
 use super::answer::{AnswerCounts, Entry};
 
 /// What the server counts about its connections and its certificates.
@@ -75,16 +77,29 @@ pub struct Sample {
 }
 
 impl Sample {
-    const fn counter(name: &'static str, help: &'static str, value: u64) -> Self {
+    pub const fn counter(name: &'static str, help: &'static str, value: u64) -> Self {
         Self { name, help, is_gauge: false, label: None, value }
     }
 
-    const fn gauge(name: &'static str, help: &'static str, value: u64) -> Self {
+    pub const fn gauge(name: &'static str, help: &'static str, value: u64) -> Self {
         Self { name, help, is_gauge: true, label: None, value }
     }
 
-    const fn with(self, label: &'static str, value: &'static str) -> Self {
+    pub const fn with(self, label: &'static str, value: &'static str) -> Self {
         Self { label: Some((label, value)), ..self }
+    }
+
+    /// Gives the number to the recorder of metrics.
+    pub fn publish(&self) {
+        let labels: Vec<Label> =
+            self.label.iter().map(|&(name, value)| Label::from_static_parts(name, value)).collect();
+        if self.is_gauge {
+            metrics::describe_gauge!(self.name, self.help);
+            metrics::gauge!(self.name, labels).set(self.value as f64);
+        } else {
+            metrics::describe_counter!(self.name, self.help);
+            metrics::counter!(self.name, labels).absolute(self.value);
+        }
     }
 
     /// Returns the name with the label.
@@ -144,40 +159,21 @@ const CODES: [&str; 17] = [
 ];
 
 /// Returns the counts of answers. Those with the same name follow each other.
+#[rustfmt::skip]
 pub fn samples_of(counts: &AnswerCounts) -> Vec<Sample> {
+    let counter = Sample::counter;
     let methods = Entry::ALL.iter().zip(counts.entries).map(|(entry, value)| {
-        Sample::counter("tollgate_service_requests_total", "Requests, by method", value)
-            .with("method", entry.name())
+        counter("tollgate_service_requests_total", "Requests, by method", value).with("method", entry.name())
     });
     let codes = CODES.iter().zip(counts.codes).filter(|(_, value)| *value > 0).map(|(code, value)| {
-        Sample::counter("tollgate_service_answers_total", "Answers, by gRPC code", value).with("code", code)
+        counter("tollgate_service_answers_total", "Answers, by gRPC code", value).with("code", code)
     });
     let rest = [
-        Sample::counter(
-            "tollgate_service_over_limit_total",
-            "Answers that say over a limit",
-            counts.over_limit,
-        ),
-        Sample::counter(
-            "tollgate_service_shadow_denied_total",
-            "Answers that would say over a limit without --shadow",
-            counts.shadow_denied,
-        ),
-        Sample::counter(
-            "tollgate_service_overloads_total",
-            "Requests refused at once because too many others waited",
-            counts.overloads,
-        ),
-        Sample::counter(
-            "tollgate_service_late_answers_total",
-            "Answers that came 5 ms or more after their deadline",
-            counts.late,
-        ),
-        Sample::counter(
-            "tollgate_service_undecodable_total",
-            "Requests that could not be decoded",
-            counts.undecodable,
-        ),
+        counter("tollgate_service_over_limit_total", "Answers that say over a limit", counts.over_limit),
+        counter("tollgate_service_shadow_denied_total", "Answers that would say over a limit without --shadow", counts.shadow_denied),
+        counter("tollgate_service_overloads_total", "Requests refused at once because too many others waited", counts.overloads),
+        counter("tollgate_service_late_answers_total", "Answers that came 5 ms or more after their deadline", counts.late),
+        counter("tollgate_service_undecodable_total", "Requests that could not be decoded", counts.undecodable),
         Sample::gauge("tollgate_service_in_flight", "Requests that wait for their answer", counts.in_flight),
     ];
     methods.chain(codes).chain(rest).collect()

@@ -49,13 +49,13 @@ impl<C: Clock> Answerer<C> {
         reported
     }
 
-    /// Gives back the hits of the descriptors that `is_back` selects, and empties these descriptors, so that a decision
+    /// Refunds the hits of the descriptors that `is_back` selects, and empties these descriptors, so that a decision
     /// passes over them. Returns the answer to a query of them, by the same indices.
     ///
     /// # Errors
-    /// `UNIMPLEMENTED` if one of their rules cannot refund. Nothing is given back then.
+    /// `UNIMPLEMENTED` if one of their rules cannot refund. Nothing is refunded then.
     #[cold]
-    pub(super) async fn give_back(
+    pub(super) async fn refund(
         &self,
         domain: &str,
         descriptors: &mut [Descriptor<'_>],

@@ -160,8 +160,8 @@ impl<C: Clock> Answerer<C> {
         }
         let hits = u64::from(request.hits_addend.max(1)).min(self.settings.max_hits);
         let is_back = |index: usize| request.descriptors.get(index).is_some_and(|one| one.is_negative_hits);
-        let given_back = match entry != Entry::Check && (0..descriptors.len()).any(is_back) {
-            true => Some(self.give_back(domain, &mut descriptors, hits, is_back, deadline).await?),
+        let refunded = match entry != Entry::Check && (0..descriptors.len()).any(is_back) {
+            true => Some(self.refund(domain, &mut descriptors, hits, is_back, deadline).await?),
             false => None,
         };
         if entry == Entry::Report {
@@ -172,7 +172,7 @@ impl<C: Clock> Answerer<C> {
         if answer.is_shadow_denied() {
             self.meters.shadow_denied();
         }
-        let status = |index| match &given_back {
+        let status = |index| match &refunded {
             Some(queried) if is_back(index) => {
                 DescriptorStatus { code: Code::Ok as i32, ..status::of(queried, index) }
             }

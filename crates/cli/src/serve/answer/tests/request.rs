@@ -195,7 +195,7 @@ fn giving_hits_back_is_off_by_default() {
 }
 
 #[test]
-fn hits_are_given_back_if_permitted() {
+fn hits_are_refunded_if_permitted() {
     let settings = Settings { negative_hits: true, ..Settings::default() };
     let service = service_with(RULES, settings, |builder| builder.default_charging(Charging::AllOrNothing));
     let foo = |value| of([("foo", value)]);
