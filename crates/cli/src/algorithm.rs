@@ -2,29 +2,29 @@
 
 use std::num::NonZero;
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use tollgate::LimitKind;
 
-use super::human;
-
-/// An algorithm that the program can replay through.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-pub enum AlgorithmName {
-    /// Generic cell rate algorithm: one time per key; smooth, with a burst
-    Gcra,
-    /// Tokens refill continuously up to the burst; makes the same decisions as GCRA
-    TokenBucket,
-    /// A bucket of the burst's size that leaks at the limit's rate; makes the same decisions as GCRA
-    LeakyBucket,
-    /// A counter that restarts every period, counted from 1970; admits up to twice the limit around a boundary
-    FixedWindow,
-    /// The times of the last admissions; exact in every window, 8 bytes per unit
-    SlidingLog,
-    /// The current window's count and a share of the previous one's; close to sliding-log, 16 bytes for the two counts
-    SlidingWindow,
-    /// The window in equal parts that expire one by one
-    SubWindow,
-}
+/// The algorithms that the program can replay through, in the order of its output, and their help.
+pub const ALL: [(LimitKind, &str); 7] = [
+    (LimitKind::Gcra, "Generic cell rate algorithm: one time per key; smooth, with a burst"),
+    (LimitKind::TokenBucket, "Tokens refill continuously up to the burst; makes the same decisions as GCRA"),
+    (
+        LimitKind::LeakyBucketMeter,
+        "A bucket of the burst's size that leaks at the limit's rate; makes the same decisions as GCRA",
+    ),
+    (
+        LimitKind::FixedWindow,
+        "A counter that restarts every period, counted from 1970; admits up to twice the limit around a boundary",
+    ),
+    (LimitKind::SlidingLog, "The times of the last admissions; exact in every window, 8 bytes per unit"),
+    (
+        LimitKind::SlidingWindow { strict: false },
+        "The current window's count and a share of the previous one's; close to sliding-log, 16 bytes for the two counts",
+    ),
+    (LimitKind::SubWindow { parts: 60, strict: false }, "The window in equal parts that expire one by one"),
+];
 
 /// The settings of window algorithms.
 #[derive(Args, Copy, Clone, Debug)]
@@ -45,37 +45,38 @@ fn parts(text: &str) -> Result<u32, &'static str> {
     text.parse().map(NonZero::get).map_err(|_| "expected a whole number of parts, 1 or more")
 }
 
-impl AlgorithmName {
-    /// The name used on the command line and in JSON.
-    pub fn name(self) -> String {
-        human::name(self)
+impl WindowOptions {
+    /// Returns an algorithm with these settings.
+    fn of(self, kind: LimitKind) -> LimitKind {
+        let Self { sub_windows: parts, strict } = self;
+        match kind {
+            LimitKind::SlidingWindow { .. } => LimitKind::SlidingWindow { strict },
+            LimitKind::SubWindow { .. } => LimitKind::SubWindow { parts, strict },
+            other => other,
+        }
     }
-
-    /// Returns whether a quota's burst matters to the algorithm. Window algorithms ignore the burst.
-    pub fn heeds_burst(self) -> bool {
-        matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
-    }
-}
-
-/// The values of `--algorithm`: all algorithms, or one.
-fn values() -> impl Iterator<Item = PossibleValue> {
-    let all = PossibleValue::new("all").help("All algorithms, side by side");
-    std::iter::once(all)
-        .chain(AlgorithmName::value_variants().iter().filter_map(ValueEnum::to_possible_value))
 }
 
 /// Reads `--algorithm`: one algorithm, or `None` for all of them.
-pub fn parser() -> impl TypedValueParser<Value = Option<AlgorithmName>> {
-    PossibleValuesParser::new(values()).map(|name| AlgorithmName::from_str(&name, false).ok())
+pub fn parser() -> impl TypedValueParser<Value = Option<LimitKind>> {
+    let all = PossibleValue::new("all").help("All algorithms, side by side");
+    let names = ALL.iter().map(|(kind, help)| PossibleValue::new(kind.name()).help(help));
+    PossibleValuesParser::new(std::iter::once(all).chain(names))
+        .map(|name| ALL.iter().map(|(kind, _)| *kind).find(|kind| kind.name() == name))
 }
 
-/// Returns the chosen algorithms, each once, in the order of [`AlgorithmName`]. With no choice it returns `default`.
-pub fn chosen(choices: &[Option<AlgorithmName>], default: &[AlgorithmName]) -> Vec<AlgorithmName> {
-    if choices.is_empty() {
-        return default.to_vec();
-    }
-    let wanted = |name: &AlgorithmName| choices.contains(&None) || choices.contains(&Some(*name));
-    AlgorithmName::value_variants().iter().copied().filter(wanted).collect()
+/// Returns the chosen algorithms with their settings, each once, in the order of [`ALL`]. With no choice it returns
+/// `default`.
+pub fn chosen(
+    choices: &[Option<LimitKind>],
+    default: &[LimitKind],
+    windows: WindowOptions,
+) -> Vec<LimitKind> {
+    let wanted = |kind: &LimitKind| match choices {
+        [] => default.contains(kind),
+        _ => choices.contains(&None) || choices.contains(&Some(*kind)),
+    };
+    ALL.iter().map(|(kind, _)| *kind).filter(wanted).map(|kind| windows.of(kind)).collect()
 }
 
 #[cfg(test)]
@@ -83,20 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn algorithm_names_match_flags() {
-        let names: Vec<String> = AlgorithmName::value_variants().iter().map(|name| name.name()).collect();
-        assert_eq!(names.len() + 1, values().count());
-        for (value, name) in values().skip(1).zip(names) {
-            assert_eq!(value.get_name(), name);
-        }
-    }
-
-    #[test]
     fn repeated_algorithms_run_once() {
-        let twice =
-            [Some(AlgorithmName::SubWindow), Some(AlgorithmName::Gcra), Some(AlgorithmName::SubWindow)];
-        assert_eq!(chosen(&twice, &[]), [AlgorithmName::Gcra, AlgorithmName::SubWindow]);
+        let [log, sub, gcra] = [LimitKind::SlidingLog, ALL[6].0, LimitKind::Gcra];
+        let windows = WindowOptions { sub_windows: 7, strict: true };
+        let chosen = |choices: &[_], default: &[_]| chosen(choices, default, windows);
+        let with_settings = LimitKind::SubWindow { parts: 7, strict: true };
+        assert_eq!(chosen(&[Some(sub), Some(gcra), Some(sub)], &[]), [gcra, with_settings]);
         assert_eq!(chosen(&[None], &[]).len(), 7);
-        assert_eq!(chosen(&[], &[AlgorithmName::Gcra]), [AlgorithmName::Gcra]);
+        assert_eq!(chosen(&[], &[log]), [log]);
     }
 }

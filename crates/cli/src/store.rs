@@ -5,10 +5,9 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::algorithm::AlgorithmName;
 use super::error::Error;
 use super::human::name;
-use tollgate::{Capacity, CapacityError};
+use tollgate::{Capacity, CapacityError, LimitKind};
 
 /// The least memory for one limit: a bucket of eight slots, and the same amount for its sketch. A sketch store takes 16
 /// bytes less.
@@ -221,8 +220,8 @@ impl Storage {
     }
 
     /// Returns the overflow policy of the compact store, with this algorithm.
-    pub fn overflow(&self, algorithm: AlgorithmName) -> OverflowArg {
-        let forgets = algorithm == AlgorithmName::SlidingWindow;
+    pub fn overflow(&self, algorithm: LimitKind) -> OverflowArg {
+        let forgets = matches!(algorithm, LimitKind::SlidingWindow { .. });
         self.overflow.unwrap_or(if forgets { OverflowArg::Forget } else { OverflowArg::Spill })
     }
 
@@ -242,14 +241,14 @@ impl Storage {
     }
 
     /// Returns the reason why this store cannot hold an algorithm, whatever the limit, and a way out.
-    fn refuses(&self, algorithm: AlgorithmName) -> Option<(String, String)> {
-        use AlgorithmName::{
-            FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
-        };
+    fn refuses(&self, algorithm: LimitKind) -> Option<(String, String)> {
+        let is_window = matches!(algorithm, LimitKind::FixedWindow | LimitKind::SlidingWindow { .. });
         let (why, holds, stores) = match (self.store, algorithm) {
-            (StoreArg::Keyed, _) | (StoreArg::Sketch, FixedWindow | SlidingWindow) => return None,
-            (StoreArg::Compact, Gcra | TokenBucket | LeakyBucket | FixedWindow) => return None,
-            (StoreArg::Compact, SlidingWindow) => {
+            (StoreArg::Sketch, _) if is_window => return None,
+            (StoreArg::Sketch, kind) => {
+                (COUNTS_WINDOWS, SKETCH_HOLDS, if kind.has_burst() { "compact or " } else { "" })
+            }
+            (StoreArg::Compact, LimitKind::SlidingWindow { .. }) => {
                 let overflow = self.overflow.filter(|&overflow| overflow != OverflowArg::Forget)?;
                 let why = format!(
                     "the compact store can only drop the debts of this algorithm, so --overflow {} is not possible",
@@ -257,16 +256,13 @@ impl Storage {
                 );
                 return Some((why, "use --overflow forget".to_owned()));
             }
-            (StoreArg::Compact, SlidingLog) => {
+            (StoreArg::Compact, LimitKind::SlidingLog) => {
                 ("the compact store cannot hold a log of times", COMPACT_HOLDS, "")
             }
-            (StoreArg::Compact, SubWindow) => {
+            (StoreArg::Compact, LimitKind::SubWindow { .. }) => {
                 ("the compact store cannot hold a count for each part of a window", COMPACT_HOLDS, "")
             }
-            (StoreArg::Sketch, SlidingLog | SubWindow) => (COUNTS_WINDOWS, SKETCH_HOLDS, ""),
-            (StoreArg::Sketch, Gcra | TokenBucket | LeakyBucket) => {
-                (COUNTS_WINDOWS, SKETCH_HOLDS, "compact or ")
-            }
+            (StoreArg::Keyed | StoreArg::Compact, _) => return None,
         };
         Some((why.to_owned(), format!("it supports {holds}; use one of them, or --store {stores}keyed")))
     }
@@ -277,9 +273,9 @@ impl Storage {
     /// Returns an error if the user named one of the others.
     pub fn holds(
         &self,
-        algorithms: &[AlgorithmName],
+        algorithms: &[LimitKind],
         by_name: bool,
-    ) -> Result<(Vec<AlgorithmName>, Vec<String>), Error> {
+    ) -> Result<(Vec<LimitKind>, Vec<String>), Error> {
         let mut held = Vec::new();
         let mut left_out: Vec<(String, String)> = Vec::new();
         for &algorithm in algorithms {
@@ -291,17 +287,17 @@ impl Storage {
                 }
                 // The reason is the same as for the previous algorithm.
                 (Some((why, _)), Some((names, same))) if *same == why => *names += &format!(", {name}"),
-                (Some((why, _)), _) => left_out.push((name, why)),
+                (Some((why, _)), _) => left_out.push((name.to_owned(), why)),
             }
         }
         Ok((held, left_out.iter().map(|(names, why)| format!("{names} left out: {why}")).collect()))
     }
 
     /// Returns the algorithm for which to suggest a limit, if the user named none.
-    pub fn default_algorithm(&self) -> AlgorithmName {
+    pub fn default_algorithm(&self) -> LimitKind {
         match self.store {
-            StoreArg::Keyed | StoreArg::Compact => AlgorithmName::Gcra,
-            StoreArg::Sketch => AlgorithmName::FixedWindow,
+            StoreArg::Keyed | StoreArg::Compact => LimitKind::Gcra,
+            StoreArg::Sketch => LimitKind::FixedWindow,
         }
     }
 

@@ -14,10 +14,10 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use tollgate::{Quota, QuotaError};
+use tollgate::{LimitKind, Quota, QuotaError};
 
 use self::rules::{RulesArgs, RulesCommand};
-use crate::algorithm::{self, AlgorithmName, WindowOptions};
+use crate::algorithm::{self, WindowOptions};
 use crate::error::Error;
 use crate::input::Selection;
 use crate::store::StoreArgs;
@@ -186,7 +186,7 @@ pub struct AlgorithmArgs {
     /// Algorithm to replay through; repeat the flag for several [default: all for replay; for suggest gcra, or
     /// fixed-window with --store sketch]
     #[arg(long, value_parser = algorithm::parser(), value_name = "NAME", help_heading = "Limiter")]
-    pub algorithm: Vec<Option<AlgorithmName>>,
+    pub algorithm: Vec<Option<LimitKind>>,
 
     /// Units that may be used at once, for gcra, token-bucket and leaky-bucket [default: the limit]
     #[arg(long, value_name = "UNITS", value_parser = whole::<u64>, allow_negative_numbers = true, help_heading = "Limiter")]

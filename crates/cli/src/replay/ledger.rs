@@ -1,10 +1,9 @@
 //! The decisions of a store that differ from those of a keyed store.
 
 use serde::Serialize;
-use tollgate::{Algorithm, Quota, Timestamp};
+use tollgate::{Algorithm, LimitKind, Quota, Timestamp};
 
 use super::limiters::{KeyedLimiter, keyed};
-use crate::algorithm::AlgorithmName;
 use crate::input::Record;
 
 /// Decisions that differ from a keyed store's. The keyed store is charged with what the tested store admits, so each
@@ -29,11 +28,11 @@ pub struct Ledger<A: Algorithm> {
 }
 
 impl<A: Algorithm> Ledger<A> {
-    pub fn new(algorithms: Vec<A>, quotas: &[Quota], name: AlgorithmName) -> Self {
+    pub fn new(algorithms: Vec<A>, quotas: &[Quota], kind: LimitKind) -> Self {
         let with_unreachable_limit = algorithms
             .iter()
             .zip(quotas)
-            .map(|(algorithm, quota)| with_unreachable_limit(algorithm, quota, name));
+            .map(|(algorithm, quota)| with_unreachable_limit(algorithm, quota, kind));
         Self {
             with_unreachable_limit: with_unreachable_limit.collect(),
             limiters: keyed(algorithms),
@@ -63,10 +62,10 @@ impl<A: Algorithm> Ledger<A> {
 }
 
 /// Returns the algorithm with the largest quota that its state can hold: nearly always 2³² times its own.
-fn with_unreachable_limit<A: Algorithm>(algorithm: &A, quota: &Quota, name: AlgorithmName) -> A {
+fn with_unreachable_limit<A: Algorithm>(algorithm: &A, quota: &Quota, kind: LimitKind) -> A {
     let larger = |shift: u32| {
         let times = |units: u64| units.checked_mul(1 << shift);
-        let quota = if name.heeds_burst() {
+        let quota = if kind.has_burst() {
             quota.try_burst(times(quota.burst_size())?)
         } else {
             Quota::try_new(times(quota.limit())?, quota.period())

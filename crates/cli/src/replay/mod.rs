@@ -18,18 +18,18 @@ mod windows;
 
 use std::time::Duration;
 
-use clap::ValueEnum as _;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::Value;
 use tollgate::{
-    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, ManualClock, Quota, QuotaError,
-    RateLimiter, Saturation, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, WindowAlgorithm,
+    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LimitKind, ManualClock, Quota,
+    QuotaError, RateLimiter, Saturation, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
+    WindowAlgorithm,
 };
 
 use self::ledger::{Differences, Ledger};
 use self::limiters::{Denial, NumberLimiter, hasher};
-use crate::algorithm::{AlgorithmName, WindowOptions, chosen};
+use crate::algorithm::{ALL, chosen};
 use crate::args::ReplayArgs;
 use crate::error::Error;
 use crate::input::{Record, Trace};
@@ -52,7 +52,7 @@ const LOOKS: usize = 256;
 #[derive(Clone, Debug)]
 pub struct AlgorithmReplay {
     /// The algorithm.
-    pub algorithm: AlgorithmName,
+    pub algorithm: LimitKind,
     /// The limits on every request.
     pub quotas: Vec<Quota>,
     /// The decisions.
@@ -66,8 +66,6 @@ pub struct AlgorithmReplay {
 /// The settings of a replay that do not depend on the algorithm or the limits.
 #[derive(Copy, Clone, Debug)]
 pub struct ReplaySetup {
-    /// Settings of window algorithms.
-    pub options: WindowOptions,
     /// The store.
     pub storage: Storage,
     /// Whether a keyed store runs in parallel, to count the decisions that differ.
@@ -211,7 +209,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     let quotas = args.quotas()?;
     let by_name = args.algorithms.by_name();
     let storage = args.algorithms.stores.storage(quotas.len())?;
-    let algorithms = chosen(&args.algorithms.algorithm, AlgorithmName::value_variants());
+    let algorithms = chosen(&args.algorithms.algorithm, &ALL.map(|(kind, _)| kind), args.algorithms.windows);
     let (algorithms, mut left_out) = storage.holds(&algorithms, by_name)?;
     if args.decisions.is_some() && algorithms.len() != 1 {
         return Err(Error::usage(format!(
@@ -222,8 +220,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     files::writable(args.outputs())?;
     let trace = load::requests(&args.input, args.json.as_deref(), None)?;
     let progress = progress::bar(trace.records.len() as u64 * algorithms.len() as u64, "replaying");
-    let options = args.algorithms.windows;
-    let setup = ReplaySetup { options, storage, with_exact_store: storage.store != StoreArg::Keyed };
+    let setup = ReplaySetup { storage, with_exact_store: storage.store != StoreArg::Keyed };
     let (replays, unfit) = replay_all(&trace, &algorithms, by_name, &quotas, setup, &progress)?;
     left_out.extend(unfit);
     progress.finish_and_clear();
@@ -233,7 +230,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
         about += "         No --limit was given, so this is only an example. Set one with --limit LIMIT/PERIOD, or\n         \
                   let `tollgate suggest` find one.\n";
     }
-    if args.algorithms.burst.is_some() && algorithms.iter().any(|algorithm| !algorithm.heeds_burst()) {
+    if args.algorithms.burst.is_some() && algorithms.iter().any(|algorithm| !algorithm.has_burst()) {
         about += "         The burst applies to gcra, token-bucket and leaky-bucket; window algorithms ignore it.\n";
     }
     about += &storage.line(quotas.len());
@@ -241,7 +238,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     files::say(&about::skipped_lines(&trace));
 
     let limits = format!("{} for each key", output::all_limits(&quotas));
-    let series = replays.iter().map(|replay| (replay.algorithm.name(), &replay.tally.decisions.bytes[..]));
+    let series =
+        replays.iter().map(|replay| (replay.algorithm.name().to_owned(), &replay.tally.decisions.bytes[..]));
     let json = || output::json(&trace, &replays, &storage, args.top);
     let tables = || output::tables(&trace, &replays, &storage, args.top);
     report(args, &trace, &limits, &series.collect::<Vec<_>>(), &about, json, tables)
@@ -276,7 +274,7 @@ pub fn report(
 /// Returns an error if the algorithm cannot hold a quota.
 pub fn replay(
     trace: &Trace,
-    algorithm: AlgorithmName,
+    algorithm: LimitKind,
     quotas: &[Quota],
     setup: ReplaySetup,
     progress: &ProgressBar,
@@ -295,7 +293,7 @@ pub fn replay(
 /// Returns an error if a named algorithm, or every algorithm, cannot hold a quota.
 fn replay_all(
     trace: &Trace,
-    algorithms: &[AlgorithmName],
+    algorithms: &[LimitKind],
     by_name: bool,
     quotas: &[Quota],
     setup: ReplaySetup,
@@ -334,7 +332,7 @@ impl ReplaySetup {
     pub fn quota_error_text(
         &self,
         error: &QuotaError,
-        algorithm: AlgorithmName,
+        algorithm: LimitKind,
         quotas: &[Quota],
         limit: impl Fn(&Quota) -> String,
     ) -> String {
@@ -354,7 +352,7 @@ impl ReplaySetup {
     }
 
     /// Returns whether the store can hold this quota, with any amount of memory.
-    fn fits(self, algorithm: AlgorithmName, quota: Quota) -> bool {
+    fn fits(self, algorithm: LimitKind, quota: Quota) -> bool {
         let setup = Self {
             storage: Storage { memory: Memory::LEAST, ..self.storage },
             with_exact_store: false,
@@ -367,7 +365,7 @@ impl ReplaySetup {
 /// One replay, generic over its algorithm.
 struct ReplayRun<'a> {
     trace: &'a Trace,
-    algorithm: AlgorithmName,
+    algorithm: LimitKind,
     quotas: &'a [Quota],
     setup: ReplaySetup,
     progress: &'a ProgressBar,
@@ -380,21 +378,21 @@ type Replayed = Result<(ReplayTally, StoreFigures), QuotaError>;
 impl ReplayRun<'_> {
     /// Builds the algorithm for each quota. This `match` selects the algorithm; everything below it is monomorphic.
     fn run(&self) -> Replayed {
-        let WindowOptions { sub_windows, strict } = self.setup.options;
         match self.algorithm {
-            AlgorithmName::Gcra => self.compact(self.each(|quota| Ok(Gcra::new(quota)))?),
-            AlgorithmName::TokenBucket => self.compact(self.each(|quota| Ok(TokenBucket::new(quota)))?),
-            AlgorithmName::LeakyBucket => self.compact(self.each(|quota| Ok(LeakyBucketMeter::new(quota)))?),
-            AlgorithmName::FixedWindow => self.window(self.each(FixedWindow::try_new)?),
-            AlgorithmName::SlidingLog => self.keyed(self.each(SlidingLog::try_new)?),
-            AlgorithmName::SlidingWindow => self.window(self.each(|quota| {
+            LimitKind::TokenBucket => self.compact(self.each(|quota| Ok(TokenBucket::new(quota)))?),
+            LimitKind::LeakyBucketMeter => self.compact(self.each(|quota| Ok(LeakyBucketMeter::new(quota)))?),
+            LimitKind::FixedWindow => self.window(self.each(FixedWindow::try_new)?),
+            LimitKind::SlidingLog => self.keyed(self.each(SlidingLog::try_new)?),
+            LimitKind::SlidingWindow { strict } => self.window(self.each(|quota| {
                 let window = SlidingWindow::try_new(quota)?;
                 Ok(if strict { window.strict() } else { window })
             })?),
-            AlgorithmName::SubWindow => self.keyed(self.each(|quota| {
-                let window = SubWindow::try_new(quota, sub_windows)?;
+            LimitKind::SubWindow { parts, strict } => self.keyed(self.each(|quota| {
+                let window = SubWindow::try_new(quota, parts)?;
                 Ok(if strict { window.strict() } else { window })
             })?),
+            // `--algorithm` has no other kind.
+            _ => self.compact(self.each(|quota| Ok(Gcra::new(quota)))?),
         }
     }
 
@@ -527,7 +525,6 @@ impl ReplayRun<'_> {
 mod tests {
     use super::*;
 
-    const OPTIONS: WindowOptions = WindowOptions { sub_windows: 60, strict: false };
     const SECOND: u64 = 1_000_000_000;
 
     fn trace(records: &[(u64, u8, u64)]) -> Trace {
@@ -539,10 +536,10 @@ mod tests {
         trace
     }
 
-    fn decisions(trace: &Trace, algorithm: AlgorithmName, limits: &[&str]) -> (String, ReplayTally) {
+    fn decisions(trace: &Trace, algorithm: LimitKind, limits: &[&str]) -> (String, ReplayTally) {
         let quotas: Vec<Quota> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
         let storage = Storage { store: StoreArg::Keyed, memory: Memory::default(), overflow: None };
-        let setup = ReplaySetup { options: OPTIONS, storage, with_exact_store: false };
+        let setup = ReplaySetup { storage, with_exact_store: false };
         let tally = replay(trace, algorithm, &quotas, setup, &ProgressBar::hidden()).unwrap().tally;
         (String::from_utf8(tally.decisions.bytes.clone()).unwrap(), tally)
     }
@@ -551,7 +548,7 @@ mod tests {
     fn denials_are_counted_by_key() {
         let trace =
             trace(&[(0, b'a', 1), (0, b'b', 1), (0, b'a', 1), (1, b'a', 1), (2, b'c', 9), (10, b'a', 1)]);
-        let (text, tally) = decisions(&trace, AlgorithmName::SlidingLog, &["1/10s"]);
+        let (text, tally) = decisions(&trace, LimitKind::SlidingLog, &["1/10s"]);
         assert_eq!(text, "110001");
         assert_eq!(
             (
@@ -572,7 +569,7 @@ mod tests {
         // 1/s and 2 in 10 s. At 1.0 s both admit; the denials at 0 s must not have used up the second.
         let trace =
             trace(&[(0, b'a', 1), (0, b'a', 1), (0, b'a', 1), (1, b'a', 1), (2, b'a', 1), (10, b'a', 1)]);
-        for algorithm in [AlgorithmName::SlidingLog, AlgorithmName::FixedWindow] {
+        for algorithm in [LimitKind::SlidingLog, LimitKind::FixedWindow] {
             let (text, tally) = decisions(&trace, algorithm, &["1/s", "2/10s"]);
             assert_eq!(text, "100101", "{algorithm:?}");
             // At 0 s only the first limit denies, at 2 s only the second.
@@ -600,10 +597,10 @@ mod tests {
         };
         let quota: Quota = "10/min".parse().unwrap();
         let storage = Storage { store: StoreArg::Sketch, memory: "1KiB".parse().unwrap(), overflow: None };
-        let setup = ReplaySetup { options: OPTIONS, storage, with_exact_store: true };
+        let setup = ReplaySetup { storage, with_exact_store: true };
         let worst = [0, 1_000].map(trace).map(|trace| {
             let replay =
-                replay(&trace, AlgorithmName::FixedWindow, &[quota], setup, &ProgressBar::hidden()).unwrap();
+                replay(&trace, LimitKind::FixedWindow, &[quota], setup, &ProgressBar::hidden()).unwrap();
             assert_eq!(replay.figures.differences.wrongly_admitted, 0);
             replay.figures.saturation
         });

@@ -68,7 +68,7 @@ pub fn tables(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, mos
             _ => "-".to_owned(),
         };
         vec![
-            algorithm.name(),
+            algorithm.name().to_owned(),
             human::count(tally.decisions.admitted()),
             human::count(tally.decisions.denials.denied),
             human::share(tally.decisions.denials.denied, tally.decisions.bytes.len() as u64),
@@ -115,7 +115,7 @@ fn log_table(replays: &[AlgorithmReplay]) -> Option<String> {
     let row = |AlgorithmReplay { algorithm, tally, against_log, .. }: &AlgorithmReplay| {
         let Differences { wrongly_admitted, wrongly_denied } = (*against_log)?;
         Some(vec![
-            algorithm.name(),
+            algorithm.name().to_owned(),
             human::share(wrongly_admitted + wrongly_denied, tally.decisions.bytes.len() as u64),
             human::count(wrongly_admitted),
             human::count(wrongly_denied),
@@ -131,7 +131,7 @@ fn denials_by_limit(replays: &[AlgorithmReplay]) -> Option<String> {
     let header = quotas.iter().fold("Algorithm".to_owned(), |header, quota| format!("{header}|{quota}"));
     let row = |AlgorithmReplay { algorithm, tally, .. }: &AlgorithmReplay| {
         let refused = tally.refused.iter().map(|&refused| human::count(refused));
-        [algorithm.name()].into_iter().chain(refused).collect()
+        [algorithm.name().to_owned()].into_iter().chain(refused).collect()
     };
     Some(table(&header, 1..1 + quotas.len(), replays.iter().map(row), &[]))
 }

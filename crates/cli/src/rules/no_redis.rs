@@ -1,28 +1,14 @@
-//! Stand-ins for the commands for rules on a server, in a program without the feature `redis`.
+//! A stand-in for the commands for rules on a server, in a program without the feature `redis`.
 
-use crate::args::shared::{DiffArgs, PullArgs, PushArgs};
+pub use self::missing as push;
+pub use self::missing as pull;
+pub use self::missing as diff;
 use crate::error::Error;
 
-fn missing() -> Result<(), Error> {
+/// # Errors
+/// Always: the program cannot do this.
+pub fn missing<A>(_: &A) -> Result<(), Error> {
     Err(Error::usage(
         "this program was built without Redis; build it with `cargo install --path crates/cli --features redis`",
     ))
-}
-
-/// # Errors
-/// Always: the program cannot do this.
-pub fn push(_: &PushArgs) -> Result<(), Error> {
-    missing()
-}
-
-/// # Errors
-/// Always: the program cannot do this.
-pub fn diff(_: &DiffArgs) -> Result<(), Error> {
-    missing()
-}
-
-/// # Errors
-/// Always: the program cannot do this.
-pub fn pull(_: &PullArgs) -> Result<(), Error> {
-    missing()
 }

@@ -22,9 +22,9 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use tollgate::Quota;
+use tollgate::{LimitKind, Quota};
 
-use crate::algorithm::{AlgorithmName, WindowOptions, chosen};
+use crate::algorithm::chosen;
 use crate::args::{Share, SuggestArgs};
 use crate::error::Error;
 use crate::input::Trace;
@@ -40,7 +40,8 @@ use crate::{human, load};
 pub fn run(args: &SuggestArgs) -> Result<(), Error> {
     let periods = args.periods()?;
     let storage = args.algorithms.stores.storage(periods.len())?;
-    let algorithms = chosen(&args.algorithms.algorithm, &[storage.default_algorithm()]);
+    let algorithms =
+        chosen(&args.algorithms.algorithm, &[storage.default_algorithm()], args.algorithms.windows);
     let (algorithms, left_out) = storage.holds(&algorithms, args.algorithms.by_name())?;
     let default = args.deny_requests.is_none() && args.deny_clients.is_none();
     let requests = args.deny_requests.or(default.then_some(Share { billionths: 1_000_000 }));
@@ -52,7 +53,6 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
         goal: Goal { requests, clients: args.deny_clients },
         periods,
         burst: args.algorithms.burst,
-        options: args.algorithms.windows,
         storage,
         progress: &progress,
     };
@@ -101,7 +101,7 @@ pub struct Trial {
 #[derive(Clone, Debug)]
 pub struct Suggestion {
     /// The algorithm.
-    pub algorithm: AlgorithmName,
+    pub algorithm: LimitKind,
     /// The limits, in the order of the command line.
     pub limits: Vec<FoundLimit>,
     /// The result of all limits together.
@@ -132,8 +132,6 @@ pub struct Search<'a> {
     pub periods: &'a [Duration],
     /// The burst of each, if not the limit itself.
     pub burst: Option<u64>,
-    /// Settings of window algorithms.
-    pub options: WindowOptions,
     /// The store.
     pub storage: Storage,
     /// The progress bar.
@@ -145,7 +143,7 @@ impl Search<'_> {
     ///
     /// # Errors
     /// Returns an error if no limit that the algorithm can hold meets the goal.
-    pub fn find(&self, algorithm: AlgorithmName) -> Result<Suggestion, Error> {
+    pub fn find(&self, algorithm: LimitKind) -> Result<Suggestion, Error> {
         let mut periods = self.periods.to_vec();
         periods.sort_by_key(|&period| Reverse(period));
         let mut trials = Trials { search: self, algorithm, periods, made: BTreeMap::new() };
@@ -228,7 +226,7 @@ fn period_flag(quota: &Quota) -> String {
 /// first few during the search.
 struct Trials<'a> {
     search: &'a Search<'a>,
-    algorithm: AlgorithmName,
+    algorithm: LimitKind,
     periods: Vec<Duration>,
     made: BTreeMap<Vec<u64>, Trial>,
 }
@@ -349,7 +347,7 @@ impl Trials<'_> {
         let quotas = quotas.collect::<Result<Vec<_>, _>>()?;
         // A limit has the memory that it has when all limits are in force.
         let storage = search.storage.part(limits.len(), self.periods.len());
-        let setup = ReplaySetup { options: search.options, storage, with_exact_store };
+        let setup = ReplaySetup { storage, with_exact_store };
         replay(search.trace, algorithm, &quotas, setup, search.progress).map_err(|error| {
             let setup = ReplaySetup { storage: search.storage, ..setup };
             Error::usage(format!(
@@ -413,13 +411,12 @@ mod tests {
             goal: Goal { requests: Some("1%".parse().unwrap()), clients: None },
             periods: &hours,
             burst: None,
-            options: WindowOptions { sub_windows: 60, strict: false },
             storage: Storage { store: StoreArg::Compact, memory: "96KiB".parse().unwrap(), overflow: None },
             progress: &ProgressBar::hidden(),
         };
         let trials = Trials {
             search: &search,
-            algorithm: AlgorithmName::Gcra,
+            algorithm: LimitKind::Gcra,
             periods: hours.to_vec(),
             made: BTreeMap::new(),
         };

@@ -82,7 +82,7 @@ pub fn tables(search: &Search<'_>, suggestions: &[Suggestion]) -> String {
                 };
                 let limit = human::count(limit);
                 vec![
-                    suggestion.algorithm.name(),
+                    suggestion.algorithm.name().to_owned(),
                     if one { limit } else { format!("{limit}/{}", period_text(&found.quota)) },
                     human::count(trial.denied),
                     human::share(trial.denied, records),

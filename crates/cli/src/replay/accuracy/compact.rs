@@ -1,16 +1,16 @@
 //! The accuracy of the compact store.
 
 use serde_json::{Value, json};
+use tollgate::LimitKind;
 
 use super::{Accuracy, Differences};
-use crate::algorithm::AlgorithmName;
 use crate::human::{self, name};
 use crate::output::{merged, table};
 use crate::replay::StoreFigures;
 use crate::store::{OverflowArg, Storage};
 
 /// The store of one result.
-pub fn json(storage: &Storage, algorithm: AlgorithmName, figures: &StoreFigures) -> Value {
+pub fn json(storage: &Storage, algorithm: LimitKind, figures: &StoreFigures) -> Value {
     // The requested memory of all limits together; `state_bytes` is the memory in use.
     let asked =
         json!({ "memory_bytes": storage.memory.bytes(), "overflow": name(storage.overflow(algorithm)) });
@@ -22,7 +22,7 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     let row = |result: &Accuracy<'_>| {
         let (figures, [wrongly_denied, wrongly_admitted]) = (&result.figures.compact, result.wrong());
         vec![
-            result.algorithm.name(),
+            result.algorithm.name().to_owned(),
             name(storage.overflow(result.algorithm)),
             human::count(figures.slots),
             human::count(figures.peak_live_slots),
@@ -83,7 +83,7 @@ mod tests {
     fn table_for(overflow: &str, figures: StoreFigures) -> String {
         let overflow = OverflowArg::from_str(overflow, false).ok();
         let storage = Storage { store: StoreArg::Compact, memory: "64KiB".parse().unwrap(), overflow };
-        let result = Accuracy { algorithm: AlgorithmName::Gcra, admitted: 90, denied: 10, figures: &figures };
+        let result = Accuracy { algorithm: LimitKind::Gcra, admitted: 90, denied: 10, figures: &figures };
         table(&storage, &[result])
     }
 

@@ -4,10 +4,10 @@ mod compact;
 mod sketch;
 
 use serde_json::Value;
+use tollgate::LimitKind;
 
 use super::StoreFigures;
 use super::ledger::Differences;
-use crate::algorithm::AlgorithmName;
 use crate::human;
 use crate::store::{Storage, StoreArg};
 
@@ -15,7 +15,7 @@ use crate::store::{Storage, StoreArg};
 #[derive(Copy, Clone, Debug)]
 pub struct Accuracy<'a> {
     /// The algorithm.
-    pub algorithm: AlgorithmName,
+    pub algorithm: LimitKind,
     /// Requests admitted.
     pub admitted: u64,
     /// Requests denied.
@@ -55,7 +55,7 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> Option<String> {
 
 /// Returns the accuracy of one result in JSON: an object with the store's name; nothing for the keyed store. New fields
 /// may be added; these fields keep their names and meaning.
-pub fn json(storage: &Storage, algorithm: AlgorithmName, figures: &StoreFigures) -> Value {
+pub fn json(storage: &Storage, algorithm: LimitKind, figures: &StoreFigures) -> Value {
     match storage.store {
         StoreArg::Keyed => Value::Null,
         StoreArg::Compact => compact::json(storage, algorithm, figures),

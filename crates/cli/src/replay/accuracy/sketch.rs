@@ -28,7 +28,7 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     let row = |result: &Accuracy<'_>| {
         let Saturation { false_positive, overcounted, denied, .. } = result.figures.saturation;
         let chances = [false_positive, overcounted, denied].map(human::chance);
-        [result.algorithm.name()].into_iter().chain(chances).chain(result.wrong()).collect()
+        [result.algorithm.name().to_owned()].into_iter().chain(chances).chain(result.wrong()).collect()
     };
     let header = "Algorithm|False positive|Overcounted|Denied early|Wrongly denied|Wrongly admitted";
     let table = table::table(header, 1..6, results.iter().map(row), &[2, 1]);
@@ -102,7 +102,6 @@ fn short(result: &Accuracy<'_>) -> Option<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::AlgorithmName;
     use crate::replay::ledger::Differences;
     use crate::store::StoreArg;
 
@@ -114,7 +113,7 @@ mod tests {
         figures.saturation.false_positive = 0.25;
         figures.saturation.overcounted = 1e-9;
         figures.differences = Differences { wrongly_denied, wrongly_admitted };
-        let algorithm = AlgorithmName::FixedWindow;
+        let algorithm = tollgate::LimitKind::FixedWindow;
         table(&storage, &[Accuracy { algorithm, admitted: 9_000, denied: 1_000, figures: &figures }])
     }
 
