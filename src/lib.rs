@@ -68,6 +68,7 @@
 //! | [`Sketch`] | [`Builder::sketch`] | counters that keys share: memory is constant, and a few requests are denied early | for quotas such as 10,000 per day, with more busy keys than memory can hold; see [`guide::sketches`] |
 //! | [`Direct`] | [`RateLimiter::direct`] | one state | for one limit on all requests |
 //! | [`Striped`] | [`Builder::striped`] | one state that all cores can use at once; each core spends from a block of units that was charged in advance | for one limit on all requests, on many cores ([`Leases`]) |
+//! | [`AnyStore`] | [`RateLimiter::any`] | one of the first four stores, chosen at run time like its algorithm | for limits from a file or a flag; see [`guide::configuration`] |
 //!
 //! Only a keyed store allocates during a check, and only for a key that it does not hold yet. No store needs a sweep
 //! or a background thread.
@@ -190,6 +191,7 @@
 //! | Guide | Topics |
 //! |---|---|
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
+//! | [`guide::configuration`] | limits as text, from a file of your own; algorithms and stores that are chosen at run time |
 //! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
 //! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
 //! | `guide::middleware`, `guide::http` | feature `tower`: limits in front of a server; feature `http`: the headers and bodies that clients receive |
@@ -226,6 +228,10 @@ mod store;
 
 /// Guides: what to choose, and why.
 pub mod guide {
+    #[cfg(feature = "std")]
+    pub mod configuration {
+        #![doc = include_str!("guide/configuration.md")]
+    }
     pub mod decisions {
         #![doc = include_str!("guide/decisions.md")]
     }

@@ -87,3 +87,61 @@ where
         self.store.replace(|store| store.with_limit(limit, keeps), carry, || self.time(given))
     }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::clock::ManualClock;
+    use crate::base::quota::Quota;
+    use crate::limiter::joint::check_all_at;
+    use crate::store::StoreKind;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+    fn any(limit: &str, store: StoreKind) -> AnyLimiter<Vec<u8>, ManualClock> {
+        let builder = RateLimiter::any(limit.parse::<Limit>().unwrap()).clock(ManualClock::new(NOW));
+        builder.overdraft(10).build(store).unwrap()
+    }
+
+    #[test]
+    fn every_verb_works() {
+        for store in [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact] {
+            let limiter = any("10/min", store);
+            let key = &b"alice"[..];
+            assert_eq!(limiter.check_n(key, 4).remaining(), 6);
+            let charge = limiter.take_up_to(key, 20);
+            assert_eq!((charge.cost(), charge.remaining()), (6, 0));
+            assert_eq!(limiter.refund_n(key, &charge, 5), 5);
+            assert_eq!(limiter.settle(key, &limiter.check_n(key, 3), 1).remaining(), 4);
+            assert_eq!(limiter.charge_unchecked(key, 6).remaining(), 0);
+            assert_eq!(limiter.reserve(key, 1, Duration::from_secs(60)).delay(), Duration::from_secs(18));
+            assert!(check_all_at((limiter.on(key), any("1/s", store).on(key)), NOW).is_denied());
+            assert!(limiter.wait(key).within(Duration::ZERO).block().is_err());
+        }
+    }
+
+    #[test]
+    fn new_limit_keeps_used_units() {
+        for store in [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact, StoreKind::Sketch] {
+            let limiter = any("fixed-window 10/min", store);
+            let key = &b"alice"[..];
+            assert!(limiter.check_n(key, 4).is_allowed());
+            limiter.set_limit("fixed-window 20/min".parse().unwrap(), Carry::Used).unwrap();
+            assert_eq!(limiter.peek(key).remaining(), 16, "{store:?}");
+            limiter.set_quota(&Quota::per_minute(8), Carry::Used).unwrap();
+            assert_eq!((limiter.peek(key).remaining(), limiter.limit().most()), (4, 8), "{store:?}");
+            limiter.set_limit("fixed-window 8/min".parse().unwrap(), Carry::Reset).unwrap();
+            assert_eq!(limiter.peek(key).remaining(), 8, "{store:?}");
+        }
+    }
+
+    #[test]
+    fn refused_limit_changes_nothing() {
+        let limiter = any("fixed-window 10/min", StoreKind::Sketch);
+        let error = limiter.set_limit("10/min".parse().unwrap(), Carry::Used).unwrap_err();
+        assert!(error.to_string().contains("gcra: the sketch store does not support"), "{error}");
+        assert_eq!(limiter.limit(), "fixed-window 10/min".parse().unwrap());
+    }
+}
