@@ -53,8 +53,8 @@ where
     /// change too. The kind and the size of the store stay the same.
     ///
     /// See [`set_quota`](RateLimiter::set_quota) for the consistency and the memory of a change. A sketch cannot list its
-    /// keys. If its algorithm and window stay the same, it keeps its counts, which is [`Carry::Used`], unless `carry` is
-    /// [`Carry::Reset`]. Otherwise it starts empty.
+    /// keys. It keeps its counts, as with [`Carry::Used`], if its algorithm and window stay the same and its counters can
+    /// count to the new limit, as to every lower one. Otherwise, or with [`Carry::Reset`], it starts empty.
     ///
     /// # Errors
     /// Returns an error if the store does not support the limit. Also returns an error if the limiter already keeps the
@@ -128,8 +128,8 @@ mod tests {
             let limiter = any("fixed-window 10/min", store);
             let key = &b"alice"[..];
             assert!(limiter.check_n(key, 4).is_allowed());
-            limiter.set_limit("fixed-window 20/min".parse().unwrap(), Carry::Used).unwrap();
-            assert_eq!(limiter.peek(key).remaining(), 16, "{store:?}");
+            limiter.set_limit("fixed-window 9/min".parse().unwrap(), Carry::Used).unwrap();
+            assert_eq!(limiter.peek(key).remaining(), 5, "{store:?}");
             limiter.set_quota(&Quota::per_minute(8), Carry::Used).unwrap();
             assert_eq!((limiter.peek(key).remaining(), limiter.limit().most()), (4, 8), "{store:?}");
             limiter.set_limit("fixed-window 8/min".parse().unwrap(), Carry::Reset).unwrap();

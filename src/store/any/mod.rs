@@ -275,8 +275,8 @@ where
         Ok(Self { pair: Pair::new(&layout, &limit, hasher)?, limit, layout })
     }
 
-    /// Returns a store of the same kind and size with another limit. A sketch keeps its counts if its windows stay the
-    /// same and `keeps` is `true`; other stores are empty.
+    /// Returns a store of the same kind and size with another limit. A sketch keeps its counts if `keeps` is `true` and
+    /// [`with_limit_of`](Self::with_limit_of) can share them; other stores are empty.
     pub(crate) fn with_limit(&self, limit: Limit, keeps: bool) -> Result<Self, QuotaError> {
         if keeps && let Some(same) = self.with_limit_of(&limit) {
             return Ok(same);
@@ -293,8 +293,8 @@ where
         Ok(next)
     }
 
-    /// Returns a sketch that shares the counts of this one under another limit. `None` if this is not a sketch, or if
-    /// its windows differ.
+    /// Returns a sketch that shares the counts of this one under another limit. `None` if this is not a sketch, if its
+    /// windows differ, or if its counters cannot count to the limit.
     pub(crate) fn with_limit_of(&self, limit: &Limit) -> Option<Self> {
         Some(Self { pair: self.pair.with_limit_of(limit)?, limit: *limit, layout: self.layout })
     }
