@@ -8,66 +8,32 @@
 //! These units are in addition to units that the server admitted before, because a process starts with nothing charged.
 //! They are not posted when the server is back.
 
-use crate::algorithm::{
-    FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing, SlidingLog, SlidingWindow,
-    SubWindow, TokenBucket,
-};
+use std::time::Duration;
+
+use crate::algorithm::{Limit, LimitKind};
 use crate::base::clock::{ManualClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::redis::protocol::strictness;
-use crate::limiter::RateLimiter;
-use crate::store::{Keyed, WhenFull};
+use crate::limiter::{AnyLimiter, RateLimiter};
+use crate::store::{StoreKind, WhenFull};
 
-use std::time::Duration;
-
-/// A local limiter. The caller passes all times, so its clock is not read.
-type Of<A> = RateLimiter<Keyed<Vec<u8>, A>, ManualClock>;
-
-/// One limit's share.
-enum Share {
-    Gcra(Of<Gcra>),
-    Fixed(Of<FixedWindow>),
-    Sliding(Of<SlidingWindow>),
-    Log(Of<SlidingLog>),
-    Parts(Of<SubWindow>),
-    Spacing(Of<MinimumSpacing>),
-    Bucket(Of<TokenBucket>),
-    Queue(Of<LeakyBucketQueue>),
-}
-
-macro_rules! each {
-    ($share:expr, $limiter:ident => $what:expr) => {
-        match $share {
-            Share::Gcra($limiter) => $what,
-            Share::Fixed($limiter) => $what,
-            Share::Sliding($limiter) => $what,
-            Share::Log($limiter) => $what,
-            Share::Parts($limiter) => $what,
-            Share::Spacing($limiter) => $what,
-            Share::Bucket($limiter) => $what,
-            Share::Queue($limiter) => $what,
-        }
-    };
-}
+/// The limiter of one share. The caller passes all times, so its clock is not read.
+type Share = AnyLimiter<Vec<u8>, ManualClock>;
 
 /// The smallest quota: one unit in 292 years.
 const LEAST: Quota = Quota::new(1, Duration::from_nanos(Quota::MAX_REFILL_NS));
 
 /// One part of a limit divided by `processes`: at least one unit at once, and never a higher rate than the part.
-fn share_of(limit: &Limit, processes: u32) -> Quota {
+fn divided(limit: &Limit, processes: u32) -> Quota {
     let (quota, parts) = (limit.quota(), u64::from(processes.max(1)));
     let times = |parts: u64| Duration::from_nanos(quota.period_ns().saturating_mul(parts));
     let windows_of = |parts: u64| match quota.limit() / parts {
         0 => Quota::try_new(1, times(parts.div_ceil(quota.limit()))).unwrap_or(LEAST),
         limit => Quota::try_new(limit, times(1)).unwrap_or(LEAST),
     };
-    match limit.kind() {
-        LimitKind::Gcra
-        | LimitKind::TokenBucket
-        | LimitKind::LeakyBucketMeter
-        | LimitKind::LeakyBucketQueue
-        | LimitKind::MinimumSpacing { .. } => {
+    match limit.canonical().kind() {
+        LimitKind::Gcra | LimitKind::LeakyBucketQueue | LimitKind::MinimumSpacing { .. } => {
             // The period is multiplied instead of dividing the limit, because limits are rarely multiples of the number
             // of parts. With a period near the maximum, the burst may not fit, so smaller bursts are tried.
             let burst = (quota.burst_size() / parts).max(1);
@@ -85,56 +51,16 @@ fn share_of(limit: &Limit, processes: u32) -> Quota {
     }
 }
 
-impl Share {
-    fn new(limit: &Limit, processes: u32, max_keys: usize) -> Result<Self, QuotaError> {
-        let quota = share_of(limit, processes);
-        Ok(match limit.kind() {
-            LimitKind::Gcra | LimitKind::TokenBucket | LimitKind::LeakyBucketMeter => {
-                Self::Gcra(keyed(Gcra::new(quota), max_keys))
-            }
-            LimitKind::FixedWindow => Self::Fixed(keyed(FixedWindow::try_new(quota)?, max_keys)),
-            LimitKind::SlidingWindow { strict } => {
-                let window = SlidingWindow::try_new(quota)?;
-                // If each process rounded down, the weighted previous count could become zero in all of them.
-                let strict = strict || processes > 1;
-                Self::Sliding(keyed(if strict { window.strict() } else { window }, max_keys))
-            }
-            LimitKind::SlidingLog => Self::Log(keyed(SlidingLog::try_new(quota)?, max_keys)),
-            LimitKind::SubWindow { parts, strict } => {
-                let window = SubWindow::try_new(quota, parts)?;
-                Self::Parts(keyed(if strict { window.strict() } else { window }, max_keys))
-            }
-            LimitKind::MinimumSpacing { .. } => Self::Spacing(keyed(MinimumSpacing::from(quota), max_keys)),
-            LimitKind::FirstUseWindow => {
-                Self::Fixed(keyed(FixedWindow::try_from_first_use(quota)?, max_keys))
-            }
-            LimitKind::IntervalBucket => Self::Bucket(keyed(TokenBucket::try_interval(quota)?, max_keys)),
-            // A limiter with an adaptive start never removes a key, so its table would fill up.
-            LimitKind::AlignedBucket { at, adaptive: _ } => {
-                Self::Bucket(keyed(TokenBucket::try_aligned(quota, at)?, max_keys))
-            }
-            LimitKind::LeakyBucketQueue => Self::Queue(keyed(LeakyBucketQueue::new(quota), max_keys)),
-        })
-    }
-
-    fn check(&self, key: &[u8], cost: u64, now: Timestamp) -> Decision {
-        each!(self, limiter => limiter.check_at(key, cost, now))
-    }
-
-    fn peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Decision {
-        each!(self, limiter => limiter.peek_at(key, cost, now))
-    }
-
-    fn refund(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
-        each!(self, limiter => limiter.refund_n_at(key, charge, charge.cost(), now))
-    }
-}
-
-/// Builds the limiter of one share. If its table is full, a new key is denied: a flood of new keys must not evict the
-/// debts of other keys.
-fn keyed<A: crate::algorithm::Algorithm>(algorithm: A, max_keys: usize) -> Of<A> {
-    let builder = RateLimiter::builder(algorithm).clock(ManualClock::default());
-    builder.max_keys(max_keys, WhenFull::Deny).keyed()
+/// Returns the limit of one of `processes` processes that share a limit without a server.
+fn share_of(limit: &Limit, processes: u32) -> Result<Limit, QuotaError> {
+    let kind = match limit.kind() {
+        // If each process rounded down, the weighted previous count could become zero in all of them.
+        LimitKind::SlidingWindow { strict } => LimitKind::SlidingWindow { strict: strict || processes > 1 },
+        // A limiter with an adaptive start never removes a key, so its table would fill up.
+        LimitKind::AlignedBucket { at, adaptive: _ } => LimitKind::AlignedBucket { at, adaptive: false },
+        kind => kind,
+    };
+    Limit::try_new(kind, limit.quota())?.with_quota(divided(limit, processes))
 }
 
 /// The shares of all limits of a limiter.
@@ -146,31 +72,35 @@ impl Local {
     /// # Errors
     /// Returns an error if a limit fits no algorithm.
     pub(crate) fn new(limits: &[Limit], processes: u32, max_keys: usize) -> Result<Self, QuotaError> {
-        let shares = limits.iter().map(|limit| Share::new(limit, processes, max_keys));
-        Ok(Self { shares: shares.collect::<Result<_, _>>()? })
+        // If the table is full, a new key is denied: a flood of new keys must not evict the debts of other keys.
+        let share = |limit| {
+            let builder = RateLimiter::any(share_of(limit, processes)?).clock(ManualClock::default());
+            builder.max_keys(max_keys, WhenFull::Deny).build(StoreKind::Keyed)
+        };
+        Ok(Self { shares: limits.iter().map(share).collect::<Result<_, _>>()? })
     }
 
     /// Returns the decision that [`check`](Self::check) would make. Charges nothing.
     pub(crate) fn peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
-        tightest(self.shares.iter().map(|share| share.peek(key, cost, now)))
+        tightest(self.shares.iter().map(|share| share.peek_at(key, cost, now)))
     }
 
     /// Charges all limits, or none. The result is the decision of the limit that denies for longest, or if none denies,
     /// of the limit with the fewest units left.
     pub(crate) fn check(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
         if let [share] = &*self.shares {
-            return Some(share.check(key, cost, now));
+            return Some(share.check_at(key, cost, now));
         }
         if let Some(refusal) = self.peek(key, cost, now).filter(Decision::is_denied) {
             return Some(refusal);
         }
         let mut charges = Vec::with_capacity(self.shares.len());
         for share in &self.shares {
-            let charge = share.check(key, cost, now);
+            let charge = share.check_at(key, cost, now);
             if charge.is_denied() {
                 // A concurrent request was charged first.
                 for (share, charge) in self.shares.iter().zip(&charges) {
-                    share.refund(key, charge, now);
+                    share.refund_n_at(key, charge, charge.cost(), now);
                 }
                 return Some(charge);
             }
@@ -183,7 +113,7 @@ impl Local {
     /// decision describes, and from limits with equal figures; the decision contains no data about other limits.
     /// Returns the units taken back.
     pub(crate) fn refund(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
-        self.shares.iter().map(|share| share.refund(key, charge, now)).max().unwrap_or(0)
+        self.shares.iter().map(|share| share.refund_n_at(key, charge, charge.cost(), now)).max().unwrap_or(0)
     }
 }
 
@@ -197,7 +127,7 @@ mod tests {
     use super::*;
 
     fn share(limit: Limit, processes: u32) -> Quota {
-        share_of(&limit, processes)
+        divided(&limit, processes)
     }
 
     #[test]
@@ -293,7 +223,11 @@ mod tests {
         assert!(refused.is_denied());
         assert_eq!(refused.limit(), 3);
         // The denied request did not charge the other limits.
-        let left = local.shares.iter().map(|share| share.peek(b"a", 0, now).remaining()).collect::<Vec<_>>();
+        let left = local
+            .shares
+            .iter()
+            .map(|share| share.peek_at(b"a".as_slice(), 0, now).remaining())
+            .collect::<Vec<_>>();
         assert_eq!(left, [3, 1, 48]);
         assert!(check(6, now).is_never());
         assert!(check(2, now + Duration::from_secs(60)).is_allowed());
