@@ -440,16 +440,22 @@ impl LeaseBook {
 
     /// Puts units where checks find them: units of a refunded check, or of a caller that is gone. They keep their
     /// expiry time. Returns the number of units that could be kept.
-    pub(crate) fn give<'k>(&self, key: impl Into<KeyRef<'k>>, units: u64, until_ns: u64, now_ns: u64) -> u64 {
-        self.keys.get(key.into(), |holding| self.give_to(holding, units, until_ns, now_ns)).unwrap_or(0)
+    pub(crate) fn refund<'k>(
+        &self,
+        key: impl Into<KeyRef<'k>>,
+        units: u64,
+        until_ns: u64,
+        now_ns: u64,
+    ) -> u64 {
+        self.keys.get(key.into(), |holding| self.refund_to(holding, units, until_ns, now_ns)).unwrap_or(0)
     }
 
-    /// Like `give`, for a caller whose call was answered.
-    pub(crate) fn give_due(&self, due: &BlockRequest, units: u64, until_ns: u64, now_ns: u64) -> u64 {
-        self.give_to(&due.holding, units, until_ns, now_ns)
+    /// Like `refund`, for a caller whose call was answered.
+    pub(crate) fn refund_due(&self, due: &BlockRequest, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+        self.refund_to(&due.holding, units, until_ns, now_ns)
     }
 
-    fn give_to(&self, holding: &Holding, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+    fn refund_to(&self, holding: &Holding, units: u64, until_ns: u64, now_ns: u64) -> u64 {
         let Some(left_ns) = until_ns.checked_sub(now_ns) else { return 0 };
         let lease = Lease::new(units, std::time::Duration::from_nanos(left_ns));
         let kept = holding.deposit(&self.terms, lease, now_ns, now_ns);

@@ -161,12 +161,12 @@ impl<C: Clock> LeaseCore<C> {
 
     /// Puts back units that were leased for an answer that no caller reads or wants. For a local answer, returns the
     /// units to this process's share.
-    pub(super) fn give(&self, key: KeyRef<'_>, answer: &Answer) -> u64 {
+    pub(super) fn refund(&self, key: KeyRef<'_>, answer: &Answer) -> u64 {
         let decision = answer.decision();
         if answer.by() == DecidedBy::Local {
             return self.dispatch.guard.refund(&key.bytes(), &decision, self.dispatch.now());
         }
-        self.book.give(key, decision.charged(), answer.leased_until_ns(), self.dispatch.now_ns())
+        self.book.refund(key, decision.charged(), answer.leased_until_ns(), self.dispatch.now_ns())
     }
 
     fn learn_offset(&self, reply: &Reply, now_ns: u64) {

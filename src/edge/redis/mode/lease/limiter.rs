@@ -196,7 +196,7 @@ impl<C: Clock> Drop for BlockInFlight<C> {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
             let (core, due) = (&self.core, &self.due);
             let units = answer.decision().charged();
-            core.book.give_due(due, units, answer.leased_until_ns(), core.dispatch.now_ns());
+            core.book.refund_due(due, units, answer.leased_until_ns(), core.dispatch.now_ns());
         }
     }
 }
@@ -373,7 +373,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// held](LeaseLimiter#large-requests). If this process's share admitted the request, the units return to the share.
     /// Call it at most once for each answer.
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
-        let taken = KeyRef::with(key, |name| self.core.give(name, answer));
+        let taken = KeyRef::with(key, |name| self.core.refund(name, answer));
         if taken > 0 {
             self.core.background.bells.of(&key.bytes()).notify_waiters();
         }
