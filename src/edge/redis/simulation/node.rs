@@ -149,7 +149,7 @@ impl Node {
     }
 
     /// Returns whether a call became due immediately since the last call of this method.
-    fn woke(&self) -> bool {
+    pub(super) fn woke(&self) -> bool {
         // Ordering: Relaxed. There is one thread.
         self.wakes.swap(0, Ordering::Relaxed) > 0
     }
@@ -163,19 +163,16 @@ impl Node {
         }
     }
 
-    /// Checks one unit, as `LeaseLimiter::check_async` does. Also returns whether a call is due immediately.
-    pub(super) fn find(&self, now_ns: u64, is_last: bool) -> (Found, bool) {
+    /// Checks one unit, as `LeaseLimiter::check_async` does.
+    pub(super) fn find(&self, now_ns: u64, is_last: bool) -> Found {
         let leases = match &self.book {
             Book::Lease(leases) if leases.is_awaited => leases,
-            _ => {
-                let (is_allowed, wakes) = self.check(now_ns);
-                return (Found::Decided(is_allowed), wakes);
-            }
+            _ => return Found::Decided(self.check(now_ns)),
         };
         if is_last {
-            return (Found::Asks(Asked::Exact(leases.call(Question::Check { cost: 1 }))), false);
+            return Found::Asks(Asked::Exact(leases.call(Question::Check { cost: 1 })));
         }
-        let found = match leases.book.check(KEY, 1, now_ns) {
+        match leases.book.check(KEY, 1, now_ns) {
             lease::LeaseCheck::Decided(decision, _) => Found::Decided(decision.is_allowed()),
             lease::LeaseCheck::Failing | lease::LeaseCheck::Full => Found::Decided(false),
             lease::LeaseCheck::Missing(_, holding) => match leases.book.claim(KEY, &holding, 1, now_ns) {
@@ -185,8 +182,7 @@ impl Node {
                 }
                 None => Found::Waits,
             },
-        };
-        (found, self.woke())
+        }
     }
 
     /// Records that a request waits, until the returned value is dropped.
@@ -199,9 +195,9 @@ impl Node {
         Some(leases.book.wait(holding, 1, now_ns))
     }
 
-    /// Returns whether the request is admitted, and whether a call is due immediately.
-    pub(super) fn check(&self, now_ns: u64) -> (bool, bool) {
-        let is_allowed = match &self.book {
+    /// Returns whether the request is admitted.
+    fn check(&self, now_ns: u64) -> bool {
+        match &self.book {
             Book::Lease(leases) => match leases.book.check(KEY, 1, now_ns) {
                 lease::LeaseCheck::Decided(decision, _) => decision.is_allowed(),
                 lease::LeaseCheck::Missing(_, holding) => {
@@ -211,8 +207,7 @@ impl Node {
                 lease::LeaseCheck::Failing | lease::LeaseCheck::Full => false,
             },
             Book::WriteBack(book) => book.check(KEY, 1, now_ns).decision.is_allowed(),
-        };
-        (is_allowed, self.woke())
+        }
     }
 
     pub(super) fn due(&self, now_ns: u64) -> Vec<Asked> {
@@ -236,9 +231,9 @@ impl Node {
         }
     }
 
-    /// Returns the result for the waiting request, and whether a call is due immediately.
-    pub(super) fn answered(&self, asked: &Asked, reply: &Reply, now_ns: u64) -> (NodeAnswer, bool) {
-        let told = match (&self.book, asked) {
+    /// Returns the result for the waiting request.
+    pub(super) fn answered(&self, asked: &Asked, reply: &Reply, now_ns: u64) -> NodeAnswer {
+        match (&self.book, asked) {
             (Book::Lease(leases), Asked::Lease(due, _)) => {
                 let granted = lease::Granted::read(&leases.plan, due, reply);
                 match leases.book.answered(due, &granted, now_ns) {
@@ -252,8 +247,7 @@ impl Node {
                 NodeAnswer::Again
             }
             _ => NodeAnswer::Again,
-        };
-        (told, self.woke())
+        }
     }
 
     pub(super) fn failed(&self, asked: &Asked, now_ns: u64) {

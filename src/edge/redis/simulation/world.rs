@@ -304,7 +304,8 @@ impl PostWorld<'_> {
     /// A request looks for units, for the first time or again.
     fn seek(&mut self, node: u32, at: u64, patient: WaitingRequest) {
         let (index, local) = (node as usize, at + self.skew(node));
-        let (found, wakes) = self.nodes[index].find(local, patient.rounds == ROUNDS);
+        let found = self.nodes[index].find(local, patient.rounds == ROUNDS);
+        let wakes = self.nodes[index].woke();
         let next = WaitingRequest { rounds: patient.rounds + 1, ..patient };
         match found {
             Found::Decided(admitted) => self.decided(patient, at, admitted),
@@ -369,7 +370,8 @@ impl PostWorld<'_> {
             PostEvent::Answer(node, id, reply) => {
                 let Some((asked, patient)) = self.asked.get_mut(id).and_then(Option::take) else { return };
                 let local = at + self.skew(node);
-                let (told, wakes) = self.nodes[node as usize].answered(&asked, &reply, local);
+                let told = self.nodes[node as usize].answered(&asked, &reply, local);
+                let wakes = self.nodes[node as usize].woke();
                 match (patient, told) {
                     (Some(patient), NodeAnswer::Decided(admitted)) => self.decided(patient, at, admitted),
                     (Some(patient), NodeAnswer::Again) => self.seek(node, at, patient),
