@@ -426,6 +426,23 @@ fn evicting_server_is_reported_once() {
     assert_eq!(unasked, (false, vec![]), "a user without the INFO permission gets no warning");
 }
 
+/// A policy that is set while the server runs is found without a new connection.
+#[test]
+fn eviction_that_is_set_later_is_found() {
+    let safe = ["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"];
+    let Some(server) = Server::start_with(&safe) else { return };
+    let limiter = limiter!(BlockingClient::open(&server.url()).unwrap(), PATIENCE);
+    for (policy, evicts) in [("noeviction", false), ("allkeys-random", true), ("noeviction", false)] {
+        server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", policy]);
+        let is_found = (0..200).any(|_| {
+            assert_eq!(limiter.peek("k").by(), DecidedBy::Server);
+            thread::sleep(Duration::from_millis(50));
+            limiter.peek("k").by() == DecidedBy::Server && limiter.health().evicts == evicts
+        });
+        assert!(is_found, "{policy}");
+    }
+}
+
 #[test]
 fn blocking_types_print_their_own_names() {
     let server = InProcess::default().blocking();

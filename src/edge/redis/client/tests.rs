@@ -500,22 +500,3 @@ async fn late_copy_of_a_moved_key_changes_nothing() {
         assert!((1..4 * 86_400_000).contains(&life), "{key} lives for {life} ms");
     }
 }
-
-/// A policy that is set while the server runs is found without a new connection.
-#[test]
-#[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
-fn eviction_that_is_set_later_is_found() {
-    let safe = ["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"];
-    let Some(server) = Server::start_with(&safe) else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
-    let plan = plan(&[Limit::gcra(Quota::per_day(10))]);
-    for (policy, evicts) in [("noeviction", false), ("allkeys-random", true), ("noeviction", false)] {
-        server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", policy]);
-        let is_found = (0..200).any(|_| {
-            client.call(&call("{k}", &plan, Question::Peek { cost: 0 }, None), WAIT).unwrap();
-            std::thread::sleep(Duration::from_millis(50));
-            client.transport().unwrap().evicts(0) == evicts
-        });
-        assert!(is_found, "{policy}");
-    }
-}
