@@ -12,7 +12,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::op::{
-    CarriedOver, CarryOver, Debts, Exchange, Inherit, Migrate, Operation, Rebuild, Store, Ticket,
+    CarriedOver, CarryOver, Debt, Debts, Exchange, Inherit, Migrate, Operation, Rebuild, Store, Ticket,
 };
 
 /// One limit for all requests, without keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
@@ -141,9 +141,9 @@ impl<A: Algorithm> Migrate for Direct<A> {
     }
 
     fn carry_all(&self, into: &Self, CarryOver { owed, .. }: CarryOver<'_>) -> CarriedOver {
-        let (as_of_ns, owed) = owed(&|at| self.peek(at.ns(), 0));
-        if self.state.is_used() && owed > 0 {
-            let _ = into.act(Action::Seed, as_of_ns, owed);
+        let Debt { at_ns, units } = owed(&|at| self.peek(at.ns(), 0));
+        if self.state.is_used() && units > 0 {
+            let _ = into.act(Action::Seed, at_ns, units);
         }
         CarriedOver::All
     }
@@ -168,7 +168,7 @@ impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
         self.state.is_used()
     }
 
-    fn seed(&self, _key: &Q, _when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
+    fn seed(&self, _key: &Q, _when: CheckTime, Debt { at_ns, units }: Debt) -> Option<Decision> {
         let _ = self.act(Action::Seed, at_ns, units);
         None
     }

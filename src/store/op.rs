@@ -236,6 +236,15 @@ pub trait Debts {
 /// Returns the decision for one key at a time, without a charge.
 pub(crate) type PeekAt<'p> = dyn Fn(CheckTime) -> Decision + 'p;
 
+/// What a key owes, and as of when.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Debt {
+    /// The time in nanoseconds.
+    pub at_ns: u64,
+    /// The units that the key owes at that time.
+    pub units: u64,
+}
+
 /// The way in which the debts of all keys are carried over into another store.
 #[derive(Copy, Clone)]
 #[cfg_attr(feature = "std", expect(missing_debug_implementations, reason = "a function has none"))]
@@ -244,14 +253,14 @@ pub struct CarryOver<'a> {
     pub when: CheckTime,
     /// The time of the change, in nanoseconds.
     pub at_ns: u64,
-    /// Returns the time of a key's debt in nanoseconds, and the units that the key owes.
-    pub owed: &'a dyn Fn(&PeekAt<'_>) -> (u64, u64),
+    /// Returns the debt of a key in the new store.
+    pub owed: &'a dyn Fn(&PeekAt<'_>) -> Debt,
 }
 
 impl CarryOver<'_> {
-    /// The time of a key's debt, and the units that the key owes. `before` is the decision for the key at the time of
-    /// the change, and `peek` returns the decision at another time.
-    pub(crate) fn debt(&self, before: Decision, peek: impl Fn(CheckTime) -> Decision) -> (u64, u64) {
+    /// The debt of a key in the new store. `before` is the decision for the key at the time of the change, and `peek`
+    /// returns the decision at another time.
+    pub(crate) fn debt(&self, before: Decision, peek: impl Fn(CheckTime) -> Decision) -> Debt {
         (self.owed)(&|at| if at.ns() == self.at_ns { before } else { peek(at) })
     }
 }
@@ -306,9 +315,8 @@ pub trait Inherit<Q: ?Sized>: Store<Q> {
     /// Whether the key was ever charged in this store, as far as the store can determine.
     fn knew(&self, key: &Q) -> bool;
 
-    /// Charges `units` as of `at_ns` to a key, if the key has no state here. Returns a denial if there is no room for
-    /// the key.
-    fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision>;
+    /// Charges a debt to a key, if the key has no state here. Returns a denial if there is no room for the key.
+    fn seed(&self, key: &Q, when: CheckTime, debt: Debt) -> Option<Decision>;
 }
 
 /// A store of many keys. Public in a private module: sealed.

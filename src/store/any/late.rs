@@ -23,7 +23,7 @@ use crate::base::lazy::Lazy;
 use crate::base::quota::QuotaError;
 use crate::store::compact::CompactPlan;
 use crate::store::keyed::KeyedLayout;
-use crate::store::op::{Debts, Inherit, Migrate, Operation, Store};
+use crate::store::op::{Debt, Debts, Inherit, Migrate, Operation, Store};
 use crate::store::sketch::SketchPlan;
 use crate::store::state::peek_fresh;
 use crate::store::{Compact, Direct, Keyed, Sketch};
@@ -189,12 +189,12 @@ impl<P: Plan<S, H>, S, H> LateStore<P, S, H> {
         self.get().is_some_and(|store| store.knew(key))
     }
 
-    pub(super) fn seed<Q: ?Sized>(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision>
+    pub(super) fn seed<Q: ?Sized>(&self, key: &Q, when: CheckTime, debt: Debt) -> Option<Decision>
     where
         S: Inherit<Q>,
     {
         match self.make() {
-            Ok(store) => store.seed(key, when, at_ns, units),
+            Ok(store) => store.seed(key, when, debt),
             Err(_) => Some(self.denied(when, 1)),
         }
     }

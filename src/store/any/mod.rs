@@ -21,7 +21,7 @@ use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::compact::{CompactLayout, CompactPlan};
 use crate::store::keyed::KeyedLayout;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debts, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
+    CarriedOver, CarryOver, Debt, Debts, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
 };
 use crate::store::sketch::SketchPlan;
 use crate::store::{
@@ -444,13 +444,13 @@ where
         by_kind!(&self.pair, late =>
             {
                 let peek = |at| late.peek(&(), at, 0);
-                let (as_of_ns, owed) = carry.debt(peek(CheckTime::from_ns(carry.at_ns)), peek);
-                if owed == 0 || !late.knew(&()) {
+                let debt = carry.debt(peek(CheckTime::from_ns(carry.at_ns)), peek);
+                if debt.units == 0 || !late.knew(&()) {
                     return CarriedOver::All;
                 }
                 let seed = |into: &dyn Fn(&()) -> Option<Decision>| into(&()).is_none().into();
                 by_kind!(&into.pair, into =>
-                    seed(&|key| into.seed(key, carry.when, as_of_ns, owed)),
+                    seed(&|key| into.seed(key, carry.when, debt)),
                     CarriedOver::NotAll, CarriedOver::NotAll, CarriedOver::NotAll
                 )
             },
@@ -458,8 +458,8 @@ where
                 let mut all = true;
                 if let Some(store) = late.get() {
                     store.for_each(carry.at_ns, |key, before| {
-                        let (as_of_ns, owed) = carry.debt(before, |at| late.peek(key, at, 0));
-                        all &= owed == 0 || into.seed(key, carry.when, as_of_ns, owed).is_none();
+                        let debt = carry.debt(before, |at| late.peek(key, at, 0));
+                        all &= debt.units == 0 || into.seed(key, carry.when, debt).is_none();
                     });
                 }
                 all.into()
@@ -508,8 +508,8 @@ where
         migrating!(&self.pair, store => store.knew(key), false)
     }
 
-    fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
-        migrating!(&self.pair, store => store.seed(key, when, at_ns, units), None)
+    fn seed(&self, key: &Q, when: CheckTime, debt: Debt) -> Option<Decision> {
+        migrating!(&self.pair, store => store.seed(key, when, debt), None)
     }
 }
 
@@ -662,6 +662,6 @@ mod tests {
     }
 
     fn nothing() -> CarryOver<'static> {
-        CarryOver { when: CheckTime::from_ns(0), at_ns: 0, owed: &|_| (0, 0) }
+        CarryOver { when: CheckTime::from_ns(0), at_ns: 0, owed: &|_| Debt { at_ns: 0, units: 0 } }
     }
 }

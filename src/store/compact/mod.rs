@@ -37,7 +37,7 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::capacity::Capacity;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
+    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
     in_batches,
 };
 
@@ -284,11 +284,12 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         into: &Compact<B, H>,
         carry: CarryOver<'_>,
     ) -> CarriedOver {
-        let seed = |hash, before: &Decision| match carry
-            .debt(*before, |at| self.table.peek(&self.plan.word, self.table.place(hash), at, 0))
-        {
-            (_, 0) => {}
-            (as_of_ns, owed) => into.table.seed(&into.plan.word, hash, carry.when, as_of_ns, owed),
+        let seed = |hash, before: &Decision| {
+            let peek = |at| self.table.peek(&self.plan.word, self.table.place(hash), at, 0);
+            let debt = carry.debt(*before, peek);
+            if debt.units > 0 {
+                into.table.seed(&into.plan.word, hash, carry.when, debt);
+            }
         };
         let all = self.table.has_addresses_of(&into.table)
             && self.table.for_each(&self.plan.word, CheckTime::from_ns(carry.at_ns), seed);
@@ -438,8 +439,8 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Inherit<Q> for Compa
         true
     }
 
-    fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
-        self.table.seed(&self.plan.word, self.hash(key), when, at_ns, units);
+    fn seed(&self, key: &Q, when: CheckTime, debt: Debt) -> Option<Decision> {
+        self.table.seed(&self.plan.word, self.hash(key), when, debt);
         None
     }
 }

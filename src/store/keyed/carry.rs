@@ -8,7 +8,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::base::reclaim;
-use crate::store::op::{CarriedOver, CarryOver, Debts, Inherit, Migrate, Rebuild, Store};
+use crate::store::op::{CarriedOver, CarryOver, Debt, Debts, Inherit, Migrate, Rebuild, Store};
 use crate::store::state::{Action, Request};
 
 impl<K, A, H> Migrate for Keyed<K, A, H>
@@ -24,8 +24,8 @@ where
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
         let mut all = true;
         self.for_each(carry.at_ns, |key, before| {
-            let (as_of_ns, owed) = carry.debt(before, |at| self.peek(self.prepare(key), at, 0));
-            all &= owed == 0 || into.seed(key, carry.when, as_of_ns, owed).is_none();
+            let debt = carry.debt(before, |at| self.peek(self.prepare(key), at, 0));
+            all &= debt.units == 0 || into.seed(key, carry.when, debt).is_none();
         });
         all.into()
     }
@@ -64,7 +64,7 @@ where
     }
 
     /// Makes room under the cap as of `when`, the time of the call.
-    fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
+    fn seed(&self, key: &Q, when: CheckTime, Debt { at_ns, units }: Debt) -> Option<Decision> {
         let hash = self.hasher.hash_one(key);
         let guard = reclaim::pin();
         let ask = Request { algorithm: &self.algorithm, action: Action::Seed, now_ns: at_ns, cost: units };

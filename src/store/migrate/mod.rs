@@ -56,7 +56,7 @@ use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::base::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, full_fence};
 use crate::store::op::{
-    CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Store,
+    CarriedOver, CarryOver, Debt, Inherit, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Store,
 };
 
 /// Callers' times may be behind the time of a change by this much. A caller with times further behind has a clock of its
@@ -350,15 +350,13 @@ impl<S: Migrate> Generation<S> {
         if !last.knew(key) {
             return None;
         }
-        match self.carried(past, &|at| last.peek(last.prepare(key), at, 0)) {
-            (_, 0) => None,
-            (as_of_ns, owed) => self.held.store.seed(key, when, as_of_ns, owed),
-        }
+        let debt = self.carried(past, &|at| last.peek(last.prepare(key), at, 0));
+        if debt.units == 0 { None } else { self.held.store.seed(key, when, debt) }
     }
 
-    /// The debt that a key has in this generation, and its time. `peek` returns the key's decision in the generation
+    /// The debt that a key has in this generation. `peek` returns the key's decision in the generation
     /// before.
-    fn carried(&self, past: &Past<S>, peek: &PeekAt<'_>) -> (u64, u64) {
+    fn carried(&self, past: &Past<S>, peek: &PeekAt<'_>) -> Debt {
         let (last, debts) = (&past.last.held, past.last.held.store.debts());
         let mut at_ns = past.as_of_ns();
         let mut before = peek(CheckTime::from_ns(at_ns));
@@ -377,13 +375,13 @@ impl<S: Migrate> Generation<S> {
             at_ns = at_ns.saturating_add(debts.paid_in_ns(at_ns, beyond));
             before = peek(CheckTime::from_ns(at_ns));
         }
-        let (as_of_ns, burst) = (before.owed_as_of_ns(), self.held.store.debts().burst());
-        let owed = past.carry.owed(debts.owed(&before), before.limit(), burst);
-        if owed > 0 {
-            self.held.latest.cover(as_of_ns);
-            self.owes(owed, burst);
+        let (at_ns, burst) = (before.owed_as_of_ns(), self.held.store.debts().burst());
+        let units = past.carry.owed(debts.owed(&before), before.limit(), burst);
+        if units > 0 {
+            self.held.latest.cover(at_ns);
+            self.owes(units, burst);
         }
-        (as_of_ns, owed)
+        Debt { at_ns, units }
     }
 
     /// Takes over the debts of all keys, if the old store can list them. After that, the past is not needed any more.

@@ -7,9 +7,10 @@ use crate::algorithm::step::Refund;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::sync::Ordering::{AcqRel, Relaxed};
+use crate::store::op::Debt;
 
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
-    /// Inserts a key that has no slot, with `units` charged as of `then_ns`.
+    /// Inserts a key that has no slot, with a debt.
     ///
     /// Does nothing if these units are paid by now, or if the key already owes as much or more.
     pub(in crate::store::compact) fn seed(
@@ -17,8 +18,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         word: &N,
         hash: u64,
         time: CheckTime,
-        then_ns: u64,
-        units: u64,
+        Debt { at_ns: then_ns, units }: Debt,
     ) {
         let place = self.place(hash);
         let state = word.reference(then_ns).wrapping_add(word.seed(then_ns, units));
