@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use super::{DecidedWhere, Hasher, NoCounter, SharedDecision};
+use super::{Hasher, NoCounter};
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{QuantaClock, saturating_nanos};
@@ -119,16 +119,16 @@ impl DenialCounter {
     }
 
     /// Returns the decision on a cost of 0 if the key has a mark.
-    pub(super) fn marked(&self, key: &str) -> Option<SharedDecision> {
+    pub(super) fn marked(&self, key: &str) -> Option<Decision> {
         let left_ns = saturating_nanos(self.marks.left(key));
         let facts = Facts::Plain { remaining: 0, retry_ns: left_ns, reset_ns: left_ns, delay_ns: 0 };
         let now_ns = self.marks.now().ns();
         let decision = Decision::new(Outcome::Denied, 0, self.most, now_ns, facts).uncharged();
-        (left_ns > 0).then_some(SharedDecision { decision, by: DecidedWhere::HELD })
+        (left_ns > 0).then_some(decision)
     }
 
     /// Returns the decision on a cost of 0 from the decision of `beyond` on [`TWO`] units.
-    pub(super) fn in_use(&self, beyond: &Decision) -> SharedDecision {
+    pub(super) fn in_use(&self, beyond: &Decision) -> Decision {
         let room = beyond.remaining();
         let outcome = if room > 0 { Outcome::Allowed } else { Outcome::Denied };
         let facts = Facts::Plain {
@@ -137,7 +137,6 @@ impl DenialCounter {
             reset_ns: saturating_nanos(beyond.reset_after()),
             delay_ns: 0,
         };
-        let decision = Decision::new(outcome, 0, self.most, beyond.at_ns(), facts).uncharged();
-        SharedDecision { decision, by: DecidedWhere::SERVER }
+        Decision::new(outcome, 0, self.most, beyond.at_ns(), facts).uncharged()
     }
 }

@@ -6,7 +6,6 @@
 
 #[cfg(feature = "redis")]
 mod beyond;
-
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(not(feature = "redis"))]
@@ -41,6 +40,7 @@ pub(crate) enum Wait {
     /// The future is ready when it is first polled; see [`ready`].
     No,
     /// The caller is a task that may wait.
+    #[cfg(feature = "redis")]
     Yes,
 }
 

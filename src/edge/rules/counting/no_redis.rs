@@ -75,14 +75,6 @@ impl SharedLimiter {
         match *self {}
     }
 
-    pub(crate) fn decide_without_server(&self, _key: &str, _cost: u64) -> SharedDecision {
-        match *self {}
-    }
-
-    pub(crate) async fn close(&self) {
-        match *self {}
-    }
-
     pub(crate) fn readings(&self) -> Vec<Reading> {
         match *self {}
     }

@@ -53,8 +53,8 @@ pub(crate) struct DecidedWhere {
 }
 
 impl DecidedWhere {
-    pub(super) const HELD: Self = Self { by: DecidedBy::Held, until_ns: 0 };
-    pub(super) const SERVER: Self = Self { by: DecidedBy::Server, until_ns: 0 };
+    const HELD: Self = Self { by: DecidedBy::Held, until_ns: 0 };
+    const SERVER: Self = Self { by: DecidedBy::Server, until_ns: 0 };
 
     pub(crate) const fn decided_by(self) -> DecidedBy {
         self.by
@@ -320,12 +320,15 @@ impl SharedLimiter {
     /// counts no denials.
     pub(crate) async fn peek_use(&self, key: &str, wait: Wait) -> Option<SharedDecision> {
         let denials = self.denials.as_ref()?;
-        if let Some(known) = denials.marked(key).or_else(|| self.holds(key)) {
+        if let Some(decision) = denials.marked(key) {
+            return Some(SharedDecision { decision, by: DecidedWhere::HELD });
+        }
+        if let Some(known) = self.holds(key) {
             return Some(known);
         }
         let beyond = self.asked(wait, denials.beyond.peek_if_known(key, TWO)).await.flatten();
         Some(match beyond {
-            Some(beyond) => denials.in_use(&beyond),
+            Some(beyond) => SharedDecision { decision: denials.in_use(&beyond), by: DecidedWhere::SERVER },
             None => self.decide_without_server(key, 0),
         })
     }
