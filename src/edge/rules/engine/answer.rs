@@ -3,17 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::counter::Counter;
+use super::decided::{Decided, Few, Part, Summary};
 use super::overrides;
 use super::rule_set::{ActiveDomain, ActiveRule, RuleSet};
 use crate::algorithm::LimitKind;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Loaded;
-use crate::edge::rules::counting::DecidedWhere;
-use crate::edge::rules::rule::{Amount, MILLION, Rule};
+use crate::edge::rules::rule::{Amount, Rule};
 
 /// The response code of Envoy's service.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -44,56 +42,6 @@ pub enum Verdict {
     NotAsked,
 }
 
-/// The part that a rule takes in a request.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Part {
-    Enforced,
-    /// Denies the request if all rules with this part deny it.
-    Quota,
-    /// Reports only.
-    Shadow,
-    /// Disabled by another rule.
-    Replaced,
-}
-
-impl Part {
-    /// Returns the part that a rule takes in every request, or `None` if the rule is enforced for a share of its keys
-    /// only.
-    pub(super) fn of_all(rule: &Rule) -> Option<Self> {
-        if rule.shadow {
-            Some(Self::Shadow)
-        } else {
-            (rule.enforced_per_million >= MILLION).then(|| Self::of_enforced(rule))
-        }
-    }
-
-    /// Returns the part for keys that the rule is enforced for. A rule without a limit is not a quota.
-    pub(super) fn of_enforced(rule: &Rule) -> Self {
-        if rule.quota_mode && rule.limit != Amount::Unlimited { Self::Quota } else { Self::Enforced }
-    }
-
-    /// Whether the rule can deny the request.
-    pub(super) fn refuses(self) -> bool {
-        matches!(self, Self::Enforced | Self::Quota)
-    }
-}
-
-/// A rule's decision about a request.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Decided {
-    pub(super) rule: u32,
-    pub(super) descriptor: u32,
-    pub(super) part: Part,
-    pub(super) soft: bool,
-    /// `None` for a rule without a limit, and for a shared rule that was not asked.
-    pub(super) decision: Option<Decision>,
-    /// Which side decided, for a shared rule.
-    pub(super) by: Option<DecidedWhere>,
-}
-
-/// The rules of one request. Most requests have one or two.
-pub(super) type Few<T> = SmallVec<[T; 2]>;
-
 /// The answer to one request: whether it is admitted, and the outcome of each rule that applies.
 ///
 /// It keeps the rules that decided it, so it stays valid after a reload.
@@ -123,27 +71,6 @@ pub struct Answer {
     pub(super) domain: Option<u32>,
     pub(super) summary: Summary,
     pub(super) decided: Few<Decided>,
-}
-
-/// The combined result of all rules of a request.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Summary {
-    pub(super) outcome: Outcome,
-    /// Whether this is a dry run, which denies nothing.
-    pub(super) shadow: bool,
-    /// Whether there are rules with `quota_mode`, and none of them had quota left.
-    pub(super) quota_rules_deny: bool,
-    /// The wait for rules that admitted and counted a request that another rule denied: how long they would deny the
-    /// same request now.
-    pub(super) longest_other_wait: Duration,
-}
-
-impl Summary {
-    /// The result of a rule that is the only one asked.
-    #[inline]
-    pub(super) const fn new(outcome: Outcome, shadow: bool) -> Self {
-        Self { outcome, shadow, quota_rules_deny: false, longest_other_wait: Duration::ZERO }
-    }
 }
 
 impl Answer {
@@ -341,7 +268,7 @@ impl<'a> Applied<'a> {
     #[cfg(feature = "redis")]
     #[must_use]
     pub fn decided_by(&self) -> Option<crate::edge::redis::DecidedBy> {
-        self.decided.by.map(DecidedWhere::decided_by)
+        self.decided.by.map(|by| by.decided_by())
     }
 
     /// Whether a client may see the rule's numbers. It may not if the server did not answer, because then no limiter

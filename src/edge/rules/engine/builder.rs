@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::Rules;
-use super::check::Observers;
 use super::error::RulesError;
+use super::options::LoadOptions;
+use super::report::Observers;
 use super::rule_set::RuleSet;
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::rules::config::Config;
@@ -15,26 +16,6 @@ use crate::edge::rules::counting::{Hasher, Servers};
 use crate::edge::rules::rule::Charging;
 use crate::edge::telemetry::{DenialLog, NearLimit, Reloads, TopDenied};
 use crate::store::migrate::Published;
-
-#[derive(Copy, Clone, Debug, Default)]
-pub(super) struct LoadOptions {
-    pub(super) merge_domains: bool,
-    pub(super) shadow: bool,
-    pub(super) quota: bool,
-    pub(super) charging: Option<Charging>,
-    pub(super) default_charging: Charging,
-    pub(super) allow_removals: bool,
-    pub(super) allow_file_removals: bool,
-    pub(super) start_without_rules: bool,
-    pub(super) near_limit: NearLimit,
-}
-
-impl LoadOptions {
-    /// Returns the charging of a domain whose files set this one, if they set one.
-    pub(super) fn charging(&self, of_files: Option<Charging>) -> Charging {
-        self.charging.or(of_files).unwrap_or(self.default_charging)
-    }
-}
 
 /// Sets the options of rules. Created by [`Rules::builder`].
 ///

@@ -1,159 +1,70 @@
-//! Combines the decisions of all rules that apply to one request.
+//! All rules that apply to one request: what they decide together.
 //!
-//! 1. [`RequestCheck::find`] finds the rules. For each rule, it determines the counter, the key and the cost once.
-//! 2. The check charges all rules or none. With `charging: count-first`, it counts first and decides afterwards.
-//! 3. The check reports the outcome.
+//! [`RequestCheck::find`] finds the rules. For each rule, it determines the counter, the key and the cost once. The other
+//! methods are the steps of the [route](super::route).
 
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::answer::{Decided, Few, Part, Summary};
-use super::counter::{Counter, LocalCounter, SharedCounter};
+use super::counted_by::CountedBy;
+use super::decided::{Decided, Few, Part, Summary};
 use super::overrides;
-use super::rule_check::RuleCheck;
+use super::report::Observers;
+use super::route::Request;
+use super::rule_check::{RuleCheck, Twin};
 use super::rule_set::{ActiveDomain, ActiveRule};
 use crate::base::check_time::CheckTime;
-use crate::base::decision::{Decision, Outcome};
+use crate::base::decision::Outcome;
 use crate::edge::rules::counting::Hasher;
-use crate::edge::rules::counting::{Wait, ready};
-use crate::edge::rules::matching::{CounterKey, Descriptor};
+use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules};
 use crate::edge::rules::rule::{Amount, Charging, MILLION, Unit};
-use crate::edge::telemetry::{DenialLog, TopDenied};
-use crate::store::op::Store;
-
-/// The observers of denials.
-#[derive(Debug, Default)]
-pub(super) struct Observers {
-    pub(super) top: Option<TopDenied>,
-    pub(super) log: DenialLog,
-}
-
-/// The counter of a rule in one request.
-#[derive(Copy, Clone, Debug)]
-pub(super) enum CountedBy<'r> {
-    /// No counter: there is no limit.
-    Nothing,
-    /// No counter: the limit is 0.
-    Blocked(Duration),
-    Local {
-        counter: &'r LocalCounter,
-        /// The number of units that must stay free in the store.
-        headroom: u64,
-    },
-    Shared(&'r SharedCounter),
-}
-
-impl<'r> CountedBy<'r> {
-    /// `own` is the limit that the request sets.
-    #[inline]
-    pub(super) fn of(active: &'r ActiveRule, own: Option<u32>, charging: Charging) -> Self {
-        match (&active.counter, own) {
-            // A limit of 0 denies without counting, unless requests are counted first.
-            (Counter::Local(_), Some(0)) if charging == Charging::AllOrNothing => {
-                Self::Blocked(active.window)
-            }
-            (Counter::Local(counter), own) => {
-                let headroom =
-                    own.map_or(counter.headroom, |own| active.quota.saturating_sub(u64::from(own)));
-                Self::Local { counter, headroom }
-            }
-            (Counter::Shared(shared), _) => Self::Shared(shared),
-            (Counter::Unlimited(_), _) => Self::Nothing,
-            (Counter::Blocked { period, .. }, _) => Self::Blocked(*period),
-        }
-    }
-
-    /// Whether a charge can be refunded.
-    pub(super) fn undoes(self) -> bool {
-        match self {
-            Self::Local { counter, .. } => counter.undoes,
-            Self::Shared(shared) => shared.limiter.can_refund(),
-            Self::Nothing | Self::Blocked(_) => false,
-        }
-    }
-
-    pub(super) const fn is_shared(self) -> bool {
-        matches!(self, Self::Shared(_))
-    }
-}
-
-/// The only rule that applies to a descriptor, if its counter alone decides: see [`ActiveRule::plain`].
-#[derive(Copy, Clone, Debug)]
-pub(super) struct PlainCheck<'r> {
-    pub(super) rule: u32,
-    pub(super) active: &'r ActiveRule,
-    pub(super) counter: &'r LocalCounter,
-    key: &'r str,
-    cost: u64,
-}
-
-impl<'r> PlainCheck<'r> {
-    #[inline(always)]
-    pub(super) fn find(
-        domain: &'r ActiveDomain,
-        descriptor: &Descriptor<'r>,
-        hits: u64,
-        when: CheckTime,
-    ) -> Option<Self> {
-        let (rule, active) = domain.alone(descriptor)?;
-        let (counter, key) = active.plain(domain, descriptor)?;
-        let cost = descriptor.cost(hits);
-        if cost == 0 || counter.is_taking_over(when) {
-            return None;
-        }
-        active.matched.set();
-        Some(Self { rule, active, counter, key, cost })
-    }
-
-    /// Charges a request if it is admitted.
-    #[inline]
-    pub(super) fn charge(&self, when: CheckTime) -> Decision {
-        self.counter.generation.store().check(self.key, when, self.cost)
-    }
-
-    /// Returns the decision that a charge would give, and charges nothing.
-    #[inline]
-    pub(super) fn look(&self, when: CheckTime) -> Decision {
-        self.counter.generation.store().peek(self.key, when, self.cost)
-    }
-
-    /// Counts an admitted charge, and adds it to the answer.
-    // Not inlined: the callers would copy the decision once more.
-    #[inline(never)]
-    pub(super) fn admitted(&self, place: u32, charge: &Decision, decided: &mut Few<Decided>) {
-        self.active.meters.observe_allowed(charge);
-        decided.push(Decided::new(self.rule, place, *charge));
-    }
-
-    /// Refunds a charge, if there is one.
-    #[cold]
-    pub(super) fn refund(&self, charge: &Decision, when: CheckTime) {
-        if charge.charged() > 0 {
-            self.counter.generation.store().refund(self.key, when, charge, charge.charged());
-        }
-    }
-}
 
 /// The rules that apply to a request, decided together. It holds their keys and costs, and writes their results
 /// directly into the answer, because the answer is large.
 #[derive(Debug)]
 pub(super) struct RequestCheck<'r> {
-    pub(super) rules: SmallVec<[RuleCheck<'r>; 2]>,
+    pub(super) rules: Few<RuleCheck<'r>>,
     decided: &'r mut Few<Decided>,
     /// The parts that the rules take: one bit for each [`Part`].
     parts: u8,
     /// Whether some rules are shared by processes.
-    has_shared: bool,
+    pub(super) has_shared: bool,
+    /// Whether some rules cannot refund a charge.
+    has_final: bool,
+    /// Whether one rule may apply to several descriptors, so that two charges may go to one key.
+    has_repeated: bool,
+    /// Whether some rules replace others.
+    has_replacing: bool,
     /// Whether a descriptor counts as a quota that always has room.
     has_room: bool,
 }
+
+/// A peek at a shared rule before it is charged.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Peek {
+    /// The index of the rule.
+    pub(super) place: usize,
+    pub(super) cost: u64,
+}
+
+/// The largest number of rules that are compared with each other when they are found.
+const FEW: usize = 4;
 
 impl<'r> RequestCheck<'r> {
     /// Creates a check without rules; `decided` is empty.
     #[inline]
     pub(super) fn new(decided: &'r mut Few<Decided>) -> Self {
-        Self { rules: SmallVec::new(), decided, parts: 0, has_shared: false, has_room: false }
+        Self {
+            rules: Few::new(),
+            decided,
+            parts: 0,
+            has_shared: false,
+            has_final: false,
+            has_repeated: false,
+            has_replacing: false,
+            has_room: false,
+        }
     }
 
     /// Adds the rules that apply to any of the descriptors. Works in place, because a check is too large to move.
@@ -161,26 +72,27 @@ impl<'r> RequestCheck<'r> {
     pub(super) fn find(
         &mut self,
         domain: &'r ActiveDomain,
-        descriptors: &[Descriptor<'r>],
-        cost: u64,
+        request: &Request<'_, 'r>,
         now_ns: u64,
         hasher: &Hasher,
     ) {
-        let mut replaces = false;
+        let descriptors = request.descriptors;
+        let mut searched = request.searched.iter().copied();
         for (descriptor, place) in descriptors.iter().zip(0..) {
-            let cost = descriptor.cost(cost);
+            let cost = descriptor.cost(request.hits);
+            let found = searched.next().unwrap_or_else(|| domain.search(descriptor));
             if let Some(own) = descriptor.limit {
-                self.add_own(domain, descriptor, place, cost, own, hasher);
+                self.add_own(domain, descriptor, found, place, cost, own, hasher);
                 continue;
             }
-            for (index, active) in domain.find(descriptor) {
+            for (index, active) in domain.rules_of(found) {
                 let check = RuleCheck::new(domain, active, descriptor, cost);
                 let part = active.part.unwrap_or_else(|| part_of(active, &check.key, index, now_ns, hasher));
-                replaces |= !active.rule.replaces.is_empty();
+                self.has_replacing |= !active.rule.replaces.is_empty();
                 self.add(check, Decided::not_yet(index, place, part));
             }
         }
-        if replaces {
+        if self.has_replacing {
             self.replace();
         }
         if domain.quota {
@@ -206,6 +118,9 @@ impl<'r> RequestCheck<'r> {
     fn add(&mut self, check: RuleCheck<'r>, decided: Decided) {
         self.parts |= 1 << decided.part as u8;
         self.has_shared |= check.counted.is_shared();
+        self.has_final |= !check.counted.can_refund();
+        let is_same = |other: &RuleCheck<'_>| std::ptr::eq(other.active, check.active);
+        self.has_repeated |= self.rules.len() >= FEW || self.rules.iter().any(is_same);
         self.rules.push(check);
         self.decided.push(decided);
     }
@@ -216,15 +131,17 @@ impl<'r> RequestCheck<'r> {
         &mut self,
         domain: &'r ActiveDomain,
         descriptor: &Descriptor<'r>,
+        found: FoundRules,
         place: u32,
         cost: u64,
         (requests, unit): (u32, Unit),
         hasher: &Hasher,
     ) {
         let Some(active) = domain.override_of(unit, hasher) else { return };
-        let mut of_unit = domain.find(descriptor).filter(|(_, rule)| rule.unit == Some(unit));
-        let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(domain, descriptor))));
-        let twin = twin.map(Box::new);
+        let mut of_unit = domain.rules_of(found).filter(|(_, rule)| rule.unit == Some(unit));
+        let twin = of_unit.find_map(|(_, rule)| {
+            Some(Box::new(Twin { counter: rule.counter.local()?, key: rule.key(domain, descriptor) }))
+        });
         let counted = CountedBy::of(active, Some(requests), domain.charging);
         let key = domain.key_of_request(descriptor);
         let check = RuleCheck { is_own: true, twin, ..RuleCheck::with(domain, active, counted, key, cost) };
@@ -259,21 +176,8 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Decides the request, and charges it if it is admitted.
-    #[inline]
-    pub(super) fn decide(&mut self, charging: Charging, when: CheckTime) -> Outcome {
-        if charging == Charging::CountFirst {
-            self.count(when);
-            return self.outcome();
-        }
-        let admitted = self.all_or_nothing(when);
-        if charging == Charging::CountDenials {
-            self.count_denials(admitted, when);
-        }
-        if admitted { Outcome::Allowed } else { self.outcome() }
-    }
-
     /// Returns the combined outcome. If a rule can never admit the request, the outcome is "never".
+    #[inline]
     pub(super) fn outcome(&self) -> Outcome {
         let outcome = self.of(Part::Enforced).map(Decided::outcome).fold(Outcome::Allowed, worse);
         if self.all_quota_rules_deny() {
@@ -290,7 +194,7 @@ impl<'r> RequestCheck<'r> {
         let admitted =
             |decided: &Decided| decided.part == Part::Enforced && decided.outcome() == Outcome::Allowed;
         let waits = self.each(|_| true).filter(|(_, decided)| admitted(decided));
-        let waits = waits.filter_map(|(check, _)| check.looked(check.cost, when)?.retry_after());
+        let waits = waits.filter_map(|(check, _)| check.peeked(check.cost, when)?.retry_after());
         waits.max().unwrap_or_default()
     }
 
@@ -327,19 +231,16 @@ impl<'r> RequestCheck<'r> {
             && !reports.any(|(check, _)| Part::of_enforced(&check.active.rule) == Part::Quota)
     }
 
-    /// Charges all enforced rules, or none. Among rules with `quota_mode`, it charges those with quota left, and at
-    /// least one must have some. Returns whether the request is admitted.
-    fn all_or_nothing(&mut self, when: CheckTime) -> bool {
-        // A single limit is charged directly.
-        let several = self.each(Part::refuses).count() > 1;
-        let admits = !several || (self.peek_at_others(when) && (!self.has_shared || self.peek_at_shared()));
-        let admitted = admits && self.charge_all(when);
-        if several && !admitted && self.charged() {
-            self.undo(when, true);
-            self.peek_again(when);
-        }
-        self.report_only(admitted, when);
-        admitted
+    /// Whether the rules count requests first, also requests that they deny.
+    #[cfg(feature = "redis")]
+    pub(super) fn counts_first(&self) -> bool {
+        self.rules.first().is_some_and(|check| check.charging == Charging::CountFirst)
+    }
+
+    /// Whether several rules can deny the request. A single limit is charged directly.
+    #[inline]
+    pub(super) fn has_several(&mut self) -> bool {
+        self.rules.len() > 1 && self.each(Part::refuses).count() > 1
     }
 
     /// Counts first and decides afterwards.
@@ -352,12 +253,13 @@ impl<'r> RequestCheck<'r> {
     pub(super) fn peek_again(&mut self, when: CheckTime) {
         for (check, decided) in self.each(Part::refuses) {
             if decided.outcome() == Outcome::Allowed {
-                check.look(decided, 0, when);
+                check.peek(decided, 0, when);
             }
         }
     }
 
     /// Decides the rules that only report. They are charged if the request is admitted.
+    #[inline]
     pub(super) fn report_only(&mut self, admitted: bool, when: CheckTime) {
         if !self.has(Part::Shadow) {
             return;
@@ -366,71 +268,56 @@ impl<'r> RequestCheck<'r> {
             if admitted {
                 check.charge(decided, when);
             } else {
-                check.look(decided, 0, when);
+                check.peek(decided, 0, when);
             }
-        }
-    }
-
-    /// Peeks at all rules that can deny. Each peek includes the rule's own cost and the costs that earlier rules would
-    /// charge to the same key.
-    pub(super) fn peek_together(&mut self, when: CheckTime) {
-        for place in 0..self.rules.len() {
-            self.look_at(place, when);
         }
     }
 
     /// Peeks at all rules that can deny. Returns whether none of them does. The rule that is charged first is peeked at
     /// only if another rule denies, because its charge gives the same information.
-    fn peek_at_others(&mut self, when: CheckTime) -> bool {
+    #[inline]
+    pub(super) fn peek_at_others(&mut self, when: CheckTime) -> bool {
         let is_simple = |(check, decided): (&RuleCheck<'_>, &Decided)| {
-            decided.part == Part::Enforced && check.twin.is_none() && check.counted.undoes()
+            decided.part == Part::Enforced && check.twin.is_none() && check.counted.can_refund()
         };
         let first = match self.rules.iter().zip(&*self.decided).position(is_simple) {
             Some(first) if !self.has_shared && !self.has(Part::Quota) => first,
             _ => usize::MAX,
         };
         for place in (0..self.rules.len()).filter(|place| *place != first) {
-            self.look_at(place, when);
+            self.peek_at(place, when);
         }
         let admits = self.outcome() == Outcome::Allowed;
         if !admits {
-            self.look_at(first, when);
+            self.peek_at(first, when);
         }
         admits
     }
 
+    /// Peeks at a rule that can deny. The peek includes the rule's own cost and the costs that earlier rules would charge
+    /// to the same key.
     #[inline]
-    fn look_at(&mut self, place: usize, when: CheckTime) {
-        let other_cost = self.cost_of_earlier_rules(place, |_| true);
+    pub(super) fn peek_at(&mut self, place: usize, when: CheckTime) {
+        let other_cost = if self.has_repeated { self.cost_of_earlier_rules(place, |_| true) } else { 0 };
         if let Some((check, decided)) = self.at(place)
             && decided.part.refuses()
         {
-            check.look(decided, other_cost, when);
+            check.peek(decided, other_cost, when);
         }
     }
 
-    /// Peeks at shared rules whose charges cannot be refunded, if there are several. Returns whether none of them
-    /// denies.
-    fn peek_at_shared(&mut self) -> bool {
-        for (place, cost) in self.rules_to_peek_at() {
-            if let Some((check, decided)) = self.at(place)
-                && let CountedBy::Shared(shared) = check.counted
-                && let Some(looked) = ready(shared.limiter.peek(check.key.as_str(), cost, Wait::No))
-            {
-                check.record_answer(decided, looked);
-            }
-        }
-        self.may_continue()
-    }
-
-    /// Returns the rules that need a peek before they are charged, each with the cost of the peek.
-    pub(super) fn rules_to_peek_at(&self) -> Few<(usize, u64)> {
+    /// Returns the peeks at shared rules whose charges cannot be refunded, if there are several.
+    pub(super) fn peeks(&self) -> Few<Peek> {
         let must = |(check, decided): (&RuleCheck<'_>, &Decided)| {
-            decided.part.refuses() && check.counted.is_shared() && check.cost > 0 && !check.counted.undoes()
+            decided.part.refuses()
+                && check.counted.is_shared()
+                && check.cost > 0
+                && !check.counted.can_refund()
         };
         let all = self.rules.iter().zip(&*self.decided).enumerate().filter(|(_, both)| must(*both));
         let cost = |place, cost: u64| cost.saturating_add(self.cost_of_earlier_rules(place, Part::refuses));
-        let all: Few<_> = all.map(|(place, (check, _))| (place, cost(place, check.cost))).collect();
+        let all = all.map(|(place, (check, _))| Peek { place, cost: cost(place, check.cost) });
+        let all: Few<_> = all.collect();
         if all.len() > 1 { all } else { Few::new() }
     }
 
@@ -456,16 +343,10 @@ impl<'r> RequestCheck<'r> {
     }
 
     /// Charges first the rules that can refund. Returns whether the request is admitted.
+    #[inline]
     pub(super) fn charge_all(&mut self, when: CheckTime) -> bool {
-        for undoes in [true, false] {
-            for (check, decided) in self.each(|part| part == Part::Enforced) {
-                if check.counted.undoes() == undoes {
-                    check.charge(decided, when);
-                    if decided.outcome() != Outcome::Allowed {
-                        return false;
-                    }
-                }
-            }
+        if !self.charge_enforced(true, when) || (self.has_final && !self.charge_enforced(false, when)) {
+            return false;
         }
         if self.has(Part::Quota) {
             self.each(|part| part == Part::Quota).for_each(|(check, decided)| check.charge(decided, when));
@@ -473,18 +354,30 @@ impl<'r> RequestCheck<'r> {
         !self.all_quota_rules_deny()
     }
 
-    /// Whether any rule was charged.
     #[inline]
-    pub(super) fn charged(&self) -> bool {
-        self.rules.iter().any(|check| check.charged)
+    fn charge_enforced(&mut self, can_refund: bool, when: CheckTime) -> bool {
+        for (check, decided) in self.each(|part| part == Part::Enforced) {
+            if check.counted.can_refund() == can_refund {
+                check.charge(decided, when);
+                if decided.outcome() != Outcome::Allowed {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
-    /// Refunds the charges as far as possible: to counters of this process, and to shared ones if `and_shared` is set.
-    pub(super) fn undo(&mut self, when: CheckTime, and_shared: bool) {
-        for (check, decided) in self.each(|_| true) {
-            if and_shared || !check.counted.is_shared() {
-                check.undo(decided, when);
-            }
+    /// Whether any rule was charged.
+    #[inline]
+    pub(super) fn is_charged(&self) -> bool {
+        self.rules.iter().any(|check| check.effect.is_charged)
+    }
+
+    /// Refunds the charges to counters of this process.
+    #[cold]
+    pub(super) fn refund_here(&mut self, when: CheckTime) {
+        for (check, decided) in self.each(|_| true).filter(|(check, _)| !check.counted.is_shared()) {
+            check.refund(decided, when);
         }
     }
 
@@ -499,7 +392,7 @@ impl<'r> RequestCheck<'r> {
     pub(super) fn is_open(&self) -> bool {
         let mut is_open = true;
         for (check, decided) in self.rules.iter().zip(&*self.decided) {
-            if check.charged && !check.is_own {
+            if check.effect.is_charged && !check.is_own {
                 // Each of them is asked, because each one records its charge.
                 is_open &= check.is_open_for(decided);
             }
@@ -509,7 +402,7 @@ impl<'r> RequestCheck<'r> {
 
     /// Whether the rules of a newer load use the same counters as these rules.
     pub(super) fn still_counts(&self, domain: Option<&ActiveDomain>) -> bool {
-        let mut charged = self.rules.iter().filter(|check| check.charged && !check.is_own);
+        let mut charged = self.rules.iter().filter(|check| check.effect.is_charged && !check.is_own);
         charged.all(|check| check.active.still_counts(domain))
     }
 
@@ -520,43 +413,23 @@ impl<'r> RequestCheck<'r> {
         self.rules.iter().any(|check| check.missed_new_twin(domain))
     }
 
-    /// Reports the outcome of each rule, and returns the combined result.
+    /// Completes the summary, and reports the outcome of each rule.
     #[inline]
     pub(super) fn finish(
         &mut self,
         domain: &ActiveDomain,
         descriptors: &[Descriptor<'_>],
-        (outcome, shadow): (Outcome, bool),
+        summary: &mut Summary,
         when: CheckTime,
         to: &Observers,
-    ) -> Summary {
-        let (shadow, quota_rules_deny) = (shadow || domain.shadow, self.all_quota_rules_deny());
-        let mut summary = Summary { quota_rules_deny, ..Summary::new(outcome, shadow) };
+    ) {
+        summary.quota_rules_deny = self.all_quota_rules_deny();
         for (check, decided) in self.each(|part| part != Part::Replaced) {
-            check.report(decided, domain, descriptors, &summary, to);
+            check.report(decided, domain, descriptors, summary, to);
         }
-        if (domain.charging, outcome) == (Charging::CountFirst, Outcome::Denied) {
+        if (domain.charging, summary.outcome) == (Charging::CountFirst, Outcome::Denied) {
             summary.longest_other_wait = self.longest_other_wait(when);
         }
-        summary
-    }
-}
-
-impl Decided {
-    /// Returns the decision on a descriptor by a rule that denies and that this process counts.
-    #[inline]
-    pub(super) const fn new(rule: u32, descriptor: u32, decision: Decision) -> Self {
-        Self { rule, descriptor, part: Part::Enforced, soft: false, decision: Some(decision), by: None }
-    }
-
-    #[inline]
-    fn not_yet(rule: u32, descriptor: u32, part: Part) -> Self {
-        Self { rule, descriptor, part, soft: false, decision: None, by: None }
-    }
-
-    #[inline]
-    pub(super) fn outcome(&self) -> Outcome {
-        self.decision.as_ref().map_or(Outcome::Allowed, Decision::outcome)
     }
 }
 

@@ -23,13 +23,13 @@
 //! step 2 that units were refunded since step 1. It is charged in full, and stays denied. Neither race leaves a charge
 //! at a rule that reports no denial, and neither leaves a denial without its charge.
 
-use super::answer::{Decided, Part};
-use super::check::{CountedBy, RequestCheck};
+use super::check::RequestCheck;
+use super::counted_by::CountedBy;
 use super::counter::SharedCounter;
-use super::rule_check::RuleCheck;
+use super::decided::{Decided, Part};
+use super::rule_check::{Effect, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Outcome;
-use crate::edge::rules::counting::{Wait, ready};
 use crate::edge::rules::rule::Charging;
 
 impl<'r> RequestCheck<'r> {
@@ -41,23 +41,12 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Charges the shared rules that deny the request, as far as that needs no wait. A shared charge is not refunded if
-    /// a load replaces the rules, so the caller must check first that the decision is final.
-    pub(super) fn count_shared_denials(&mut self, admitted: bool) {
-        for (check, shared) in self.shared_denials(admitted) {
-            ready(shared.limiter.count_denied(check.key.as_str(), check.cost, Wait::No));
-            check.is_denial_counted = true;
-        }
-    }
-
     /// Returns the shared rules to which the request is charged although they deny it. A denial without the server is
     /// not charged there.
-    pub(super) fn shared_denials(
-        &mut self,
-        admitted: bool,
-    ) -> impl Iterator<Item = (&mut RuleCheck<'r>, &'r SharedCounter)> {
+    pub(super) fn shared_denials(&mut self) -> impl Iterator<Item = (&mut RuleCheck<'r>, &'r SharedCounter)> {
+        let admitted = self.outcome() == Outcome::Allowed;
         self.denials(admitted).filter_map(|(check, decided)| match check.counted {
-            CountedBy::Shared(shared) if decided.by.is_some_and(|by| by.event().is_none()) => {
+            CountedBy::Shared(shared) if decided.by.is_some() && !decided.is_without_server() => {
                 Some((check, shared))
             }
             _ => None,
@@ -80,7 +69,7 @@ impl<'r> RequestCheck<'r> {
 
 impl RuleCheck<'_> {
     /// Whether a cost of 0 asks how many units are in use.
-    pub(super) fn looks_at_use(&self) -> bool {
+    pub(super) fn peeks_at_use(&self) -> bool {
         self.cost == 0 && self.charging == Charging::CountDenials
     }
 
@@ -92,7 +81,7 @@ impl RuleCheck<'_> {
         if counted.decision.is_denied() {
             decided.decision = Some(counted.decision);
         }
-        (self.taken, self.charged, self.before) = (counted.charged, counted.charged > 0, counted.before);
-        self.is_denial_counted = true;
+        let (taken, before) = (counted.charged, counted.before);
+        self.effect = Effect { is_charged: taken > 0, is_denial_counted: true, taken, before };
     }
 }

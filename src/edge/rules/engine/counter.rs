@@ -56,7 +56,7 @@ pub(super) struct LocalCounter {
     /// to detect that its limit is exceeded. The rest holds usage from a load with a higher limit.
     pub(super) headroom: u64,
     /// Whether a charge can be refunded.
-    pub(super) undoes: bool,
+    pub(super) can_refund: bool,
     /// Whether this is the first counter, which takes over no usage.
     is_first: bool,
     made_of: Parameters,
@@ -245,14 +245,14 @@ pub(super) fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
 
 impl LocalCounter {
     fn new(generation: Generation<AnyStore>, is_first: bool, headroom: u64, made_of: Parameters) -> Self {
-        let undoes = Store::<str>::can_refund(generation.store());
-        Self { generation: Arc::new(generation), headroom, undoes, is_first, made_of }
+        let can_refund = Store::<str>::can_refund(generation.store());
+        Self { generation: Arc::new(generation), headroom, can_refund, is_first, made_of }
     }
 
     /// Whether keys may still have usage that was carried over.
     #[inline]
-    pub(super) fn is_taking_over(&self, when: CheckTime) -> bool {
-        !self.is_first && self.generation.is_taking_over(when.ns())
+    pub(super) fn is_taking_over(&self, now_ns: u64) -> bool {
+        !self.is_first && self.generation.is_taking_over(now_ns)
     }
 
     /// Returns the readings for metrics.
@@ -264,7 +264,7 @@ impl LocalCounter {
     /// Charges a request if the headroom stays free.
     #[inline]
     pub(super) fn charge(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
-        if cost > 0 && headroom == 0 && !self.is_taking_over(when) {
+        if cost > 0 && headroom == 0 && !self.is_taking_over(when.ns()) {
             return self.generation.store().check(key, when, cost);
         }
         self.charge_with_headroom(key, cost, headroom, when)
@@ -274,7 +274,7 @@ impl LocalCounter {
     fn charge_with_headroom(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         let generation = &self.generation;
         if cost == 0 {
-            return self.look(key, 0, headroom, when);
+            return self.peek(key, 0, headroom, when);
         }
         if headroom == 0 {
             return generation.apply(key, Operation::Check, when, cost);
@@ -285,8 +285,8 @@ impl LocalCounter {
 
     /// Returns the decision that a charge would give, and charges nothing.
     #[inline]
-    pub(super) fn look(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
-        if headroom == 0 && !self.is_taking_over(when) {
+    pub(super) fn peek(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
+        if headroom == 0 && !self.is_taking_over(when.ns()) {
             return self.generation.store().peek(key, when, cost).for_cost(cost);
         }
         self.peek_with_headroom(key, cost, headroom, when)

@@ -14,53 +14,54 @@
 //! 3. So no charge is lost. [`Adjustable`](crate::Adjustable) limiters work in the same way, and rules use their
 //!    generations.
 //!
-//! [`check`] decides one request. [`counter`] holds the state that counts for a rule. [`rule_set`] holds the rules of
+//! [`route`] decides one request. [`counter`] holds the state that counts for a rule. [`rule_set`] holds the rules of
 //! one load. [`reload`] replaces them with the next load.
 
 mod answer;
 mod builder;
 mod check;
-#[cfg(feature = "redis")]
-mod check_async;
 mod count_denials;
+mod counted_by;
 mod counter;
+mod decided;
 mod error;
 mod load_report;
 #[cfg(all(test, tollgate_loom))]
 mod models;
+mod options;
 mod overrides;
+mod plain;
 #[cfg(feature = "metrics")]
 mod publish;
-mod refund_n;
+mod refund;
 mod reload;
 mod report;
+mod route;
 mod rule_check;
 mod rule_set;
+#[cfg(feature = "redis")]
+mod waiting;
 
 use std::path::Path;
 use std::sync::Mutex;
 
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
-use self::answer::{Decided, Few, Summary};
-use self::builder::LoadOptions;
 pub use self::builder::RulesBuilder;
-use self::check::{CountedBy, Observers, PlainCheck, RequestCheck};
 use self::counter::Counter;
 pub use self::error::RulesError;
 pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
+use self::options::LoadOptions;
 #[cfg(feature = "metrics")]
 pub use self::publish::publish_rules;
 use self::reload::Loading;
-use self::rule_check::{RuleCheck, give_back};
-use self::rule_set::{ActiveDomain, RuleSet};
+use self::report::Observers;
+use self::rule_set::{DomainId, RuleSet};
 use super::config::Config;
 use super::counting::{Hasher, Servers};
-use super::matching::{CounterKey, Descriptor};
-use super::rule::{Charging, Rule};
+use super::matching::Descriptor;
+use super::rule::Rule;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
-use crate::base::decision::{Decision, Outcome};
-use crate::base::sync::{Loaded, fence_after_rmw};
 use crate::edge::telemetry::{DeniedKey, MeterCounts, Reading, Reloads};
 use crate::store::migrate::Published;
 
@@ -148,7 +149,7 @@ impl<C: Clock> Rules<C> {
     /// one value each. Takes no lock.
     #[must_use = "the rules limit nothing unless the caller obeys the answer"]
     pub fn check(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
-        self.decide(domain, descriptors, 1, CheckTime::read(&self.clock))
+        self.decide_by_name(domain, descriptors, 1, CheckTime::read(&self.clock))
     }
 
     /// Does what [`Rules::check`] does for a request that costs `hits`, unless its descriptors set a cost. A cost of 0
@@ -156,7 +157,7 @@ impl<C: Clock> Rules<C> {
     /// `hits_addend` is 0.)
     #[must_use = "the rules limit nothing unless the caller obeys the answer"]
     pub fn check_n(&self, domain: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
-        self.decide(domain, descriptors, hits, CheckTime::read(&self.clock))
+        self.decide_by_name(domain, descriptors, hits, CheckTime::read(&self.clock))
     }
 
     /// Does what [`Rules::check_n`] does, at a time that the caller gives. To load rules between such calls, use
@@ -169,253 +170,18 @@ impl<C: Clock> Rules<C> {
         hits: u64,
         now: Timestamp,
     ) -> Answer {
-        self.decide(domain, descriptors, hits, CheckTime::given(now))
+        self.decide_by_name(domain, descriptors, hits, CheckTime::given(now))
     }
 
-    fn decide(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64, when: CheckTime) -> Answer {
-        let rules = self.in_force.load();
-        let Some(domain) = rules.domain(name) else { return self.unknown_domain(rules) };
-        domain.note_asked();
-        // The common cases, which need no list of rules.
-        match descriptors {
-            [descriptor] => {
-                if let Some(plain) = PlainCheck::find(domain, descriptor, hits, when) {
-                    let start = domain.timer.start();
-                    let decision = plain.charge(when);
-                    domain.timer.stop(start);
-                    let summary = Summary::new(decision.outcome(), self.options.shadow || domain.shadow);
-                    if decision.is_allowed() {
-                        if decision.charged() > 0 {
-                            fence_after_rmw();
-                            if plain.active.counts_with_override(domain)
-                                || (!plain.counter.generation.is_open_for(&decision)
-                                    && self
-                                        .was_replaced(&rules, domain, |now| plain.active.still_counts(now)))
-                            {
-                                plain.refund(&decision, when);
-                                return self.decide_together(rules, name, descriptors, hits, when);
-                            }
-                        }
-                        plain.active.meters.observe_allowed(&decision);
-                    } else {
-                        self.report_alone(&decision, plain.rule, domain, descriptors, &summary);
-                    }
-                    let (rule, domain) = (plain.rule, Some(domain.index));
-                    let mut decided = Few::new();
-                    decided.push(Decided::new(rule, 0, decision));
-                    return Answer { rules, domain, summary, decided };
-                }
-            }
-            [_, _] => {
-                let index = domain.index;
-                return self.decide_two(rules, (name, index), descriptors, hits, when);
-            }
-            _ => {}
-        }
-        self.decide_together(rules, name, descriptors, hits, when)
-    }
-
-    /// Decides a request with two descriptors.
-    #[inline(never)]
-    fn decide_two(
+    #[inline(always)]
+    fn decide_by_name(
         &self,
-        rules: Loaded<RuleSet>,
-        (name, index): (&str, u32),
-        descriptors: &[Descriptor<'_>],
-        hits: u64,
-        when: CheckTime,
-    ) -> Answer {
-        let mut decided = Few::new();
-        if let [one, other] = descriptors
-            && let Some(domain) = rules.domain_at(index)
-            && let Some(first) = PlainCheck::find(domain, one, hits, when)
-            && let Some(second) = PlainCheck::find(domain, other, hits, when)
-            && self.admit_both(&rules, domain, [first, second], when, &mut decided)
-        {
-            let summary = Summary::new(Outcome::Allowed, self.options.shadow || domain.shadow);
-            let domain = Some(domain.index);
-            return Answer { rules, domain, summary, decided };
-        }
-        self.decide_together(rules, name, descriptors, hits, when)
-    }
-
-    /// Charges both rules of a request if both admit it. Otherwise nothing stays charged, and
-    /// [`Rules::decide_together`] computes the decision of each rule. It charges in the same order.
-    #[inline]
-    fn admit_both(
-        &self,
-        rules: &Loaded<RuleSet>,
-        domain: &ActiveDomain,
-        [first, second]: [PlainCheck<'_>; 2],
-        when: CheckTime,
-        decided: &mut Few<Decided>,
-    ) -> bool {
-        let both = [&first, &second];
-        // If both descriptors match the same rule, both charges may go to the same key.
-        let is_simple =
-            |plain: &PlainCheck<'_>| plain.counter.undoes && plain.active.rule.replaces.is_empty();
-        if std::ptr::eq(first.active, second.active) || !both.into_iter().all(is_simple) {
-            return false;
-        }
-        let start = domain.timer.start();
-        if second.look(when).is_denied() {
-            return false;
-        }
-        let charge = first.charge(when);
-        if charge.is_denied() {
-            return false;
-        }
-        let charges = [charge, second.charge(when)];
-        domain.timer.stop(start);
-        fence_after_rmw();
-        // Each of them is asked, because each one records its charge.
-        let is_open = charges[1].is_allowed()
-            && (both.into_iter().zip(&charges))
-                .fold(true, |open, (plain, charge)| plain.counter.generation.is_open_for(charge) && open);
-        if charges[1].is_denied()
-            || both.into_iter().any(|plain| plain.active.counts_with_override(domain))
-            || (!is_open
-                && self.was_replaced(rules, domain, |now| {
-                    both.into_iter().all(|plain| plain.active.still_counts(now))
-                }))
-        {
-            both.into_iter().zip(&charges).for_each(|(plain, charge)| plain.refund(charge, when));
-            return false;
-        }
-        let [one, other] = &charges;
-        first.admitted(0, one, decided);
-        second.admitted(1, other, decided);
-        true
-    }
-
-    /// Reports the denial of a rule that decided alone.
-    #[cold]
-    fn report_alone(
-        &self,
-        decision: &Decision,
-        rule: u32,
-        domain: &ActiveDomain,
-        descriptors: &[Descriptor<'_>],
-        summary: &Summary,
-    ) {
-        if let (Some(descriptor), Some(active)) = (descriptors.first(), domain.rule(rule)) {
-            let check = RuleCheck::new(domain, active, descriptor, decision.cost());
-            check.report(
-                &mut Decided::new(rule, 0, *decision),
-                domain,
-                descriptors,
-                summary,
-                &self.observers,
-            );
-        }
-    }
-
-    /// Decides by all rules that apply, whatever their number.
-    #[inline(never)]
-    fn decide_together(
-        &self,
-        mut rules: Loaded<RuleSet>,
         name: &str,
         descriptors: &[Descriptor<'_>],
         hits: u64,
         when: CheckTime,
     ) -> Answer {
-        loop {
-            let Some(domain) = rules.domain(name) else { return self.unknown_domain(rules) };
-            let mut decided = Few::new();
-            let summary = {
-                let mut check = RequestCheck::new(&mut decided);
-                check.find(domain, descriptors, hits, when.ns(), &self.hasher);
-                let start = domain.timer.start();
-                let outcome = check.decide(domain.charging, when);
-                domain.timer.stop(start);
-                if self.is_outdated(&check, &rules, domain) {
-                    check.undo(when, true);
-                    None
-                } else {
-                    if domain.charging == Charging::CountDenials {
-                        check.count_shared_denials(outcome == Outcome::Allowed);
-                    }
-                    let outcome = (outcome, self.options.shadow);
-                    Some(check.finish(domain, descriptors, outcome, when, &self.observers))
-                }
-            };
-            if let Some(summary) = summary {
-                let domain = Some(domain.index);
-                return Answer { rules, domain, summary, decided };
-            }
-            rules = self.in_force.load();
-        }
-    }
-
-    /// Returns the answer to a request with a domain that has no rules.
-    #[cold]
-    fn unknown_domain(&self, rules: Loaded<RuleSet>) -> Answer {
-        self.reloads.unknown_domain();
-        let summary = Summary::new(Outcome::Allowed, self.options.shadow);
-        Answer { rules, domain: None, summary, decided: Few::new() }
-    }
-
-    /// Whether a check charged a counter that no longer counts. Either a load replaced the rules in the meantime, or a
-    /// request was the first to set its own limit, which counts together with the charged rule.
-    #[inline]
-    fn is_outdated(&self, check: &RequestCheck<'_>, rules: &Loaded<RuleSet>, domain: &ActiveDomain) -> bool {
-        check.charged() && {
-            fence_after_rmw();
-            check.missed_new_twin(domain)
-                || (!check.is_open() && self.was_replaced(rules, domain, |now| check.still_counts(now)))
-        }
-    }
-
-    /// Whether a load replaced the rules in the meantime, and the rules in force now use other counters. The caller
-    /// must ask the counters first whether they are open.
-    #[cold]
-    fn was_replaced(
-        &self,
-        rules: &Loaded<RuleSet>,
-        domain: &ActiveDomain,
-        still_counts: impl FnOnce(Option<&ActiveDomain>) -> bool,
-    ) -> bool {
-        !self.in_force.is_present(rules) && !still_counts(self.in_force.load().domain(&domain.name))
-    }
-
-    /// Refunds the charges of an answer as far as possible, as [`refund_all`](crate::refund_all) does. Pass the
-    /// request's descriptors. Rules that count first, and rules that have changed since the check, do not refund.
-    ///
-    /// A shared rule in the mode `atomic` refunds only through a `BlockingClient`, which waits, or with `refund_async`.
-    pub fn refund(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
-        let when = CheckTime::read(&self.clock);
-        for Refund { counted, key, decided } in self.refunds(descriptors, answer) {
-            give_back(counted, key.as_str(), decided, 0, when);
-        }
-    }
-
-    /// Iterates over the charges of an answer that can be refunded.
-    fn refunds<'a>(&self, descriptors: &'a [Descriptor<'a>], answer: &'a Answer) -> Few<Refund<'a>> {
-        let mut refunds = Few::new();
-        let Some(domain) = answer.domain() else { return refunds };
-        if domain.charging == Charging::CountFirst || answer.summary.outcome != Outcome::Allowed {
-            return refunds;
-        }
-        let rules = self.in_force.load();
-        let now = rules.domain(&domain.name);
-        for decided in &answer.decided {
-            if decided.decision.is_some_and(|charge| charge.charged() > 0)
-                && let Some(descriptor) = descriptors.get(decided.descriptor as usize)
-                && let Some(active) = domain.rule(decided.rule)
-            {
-                let own = descriptor.limit.map(|(requests, _)| requests);
-                let counted = CountedBy::of(active, own, domain.charging);
-                let key = match own {
-                    Some(_) => domain.key_of_request(descriptor),
-                    None => active.key(domain, descriptor),
-                };
-                if (own.is_some() && !counted.is_shared()) || active.still_counts(now) {
-                    refunds.push(Refund { counted, key, decided });
-                }
-            }
-        }
-        refunds
+        self.decide(self.in_force.load(), DomainId::Name(name), descriptors, hits, when)
     }
 
     /// Returns the most-denied keys with the rules that denied them, if they are [kept](RulesBuilder::top_denied).
@@ -473,13 +239,6 @@ impl<C: Clock> Rules<C> {
             }
         }
     }
-}
-
-/// A charge that can be refunded.
-struct Refund<'a> {
-    counted: CountedBy<'a>,
-    key: CounterKey<'a>,
-    decided: &'a Decided,
 }
 
 impl<C> std::fmt::Debug for Rules<C> {

@@ -6,9 +6,14 @@ use crate::base::check_time::CheckTime;
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
+use super::check::RequestCheck;
+use super::decided::Few;
+use super::route::{Here, Request, Route};
 use super::*;
 use crate::base::clock::models::SharedTime;
-use crate::base::sync::{explore, explore_heavy};
+use crate::base::decision::Outcome;
+use crate::base::sync::{explore, explore_heavy, fence_after_rmw};
+use crate::edge::rules::counting::ready;
 use crate::edge::rules::rule::Unit;
 use crate::store::op::{Operation, Store};
 
@@ -83,9 +88,20 @@ fn check_carelessly(rules: &Shared) -> bool {
     let descriptors = [Descriptor::new(&entries)];
     let when = CheckTime::read(&rules.clock);
     let mut decided = Few::new();
-    let mut checks = RequestCheck::new(&mut decided);
-    checks.find(domain, &descriptors, 1, when.ns(), &rules.hasher);
-    checks.decide(domain.charging, when) == Outcome::Allowed
+    let mut check = RequestCheck::new(&mut decided);
+    check.find(domain, &one_unit(&descriptors), when.ns(), &rules.hasher);
+    let mut route = Route { check, asker: &mut Here(when) };
+    ready(route.decide(domain.charging)) == Outcome::Allowed
+}
+
+/// A request for one unit.
+fn one_unit<'d, 'r>(descriptors: &'d [Descriptor<'r>]) -> Request<'d, 'r> {
+    Request { descriptors, searched: &[], hits: 1 }
+}
+
+/// Peeks at all rules, without a charge.
+fn peek_together(checks: &mut RequestCheck<'_>, when: CheckTime) {
+    (0..checks.rules.len()).for_each(|place| checks.peek_at(place, when));
 }
 
 /// Asserts that two threads together admit at most one unit. One thread checks; the other loads rules and then checks.
@@ -195,8 +211,8 @@ fn check_counters_without_reread(rules: &Shared, descriptor: &Descriptor<'_>) ->
     let when = CheckTime::read(&rules.clock);
     let mut decided = Few::new();
     let mut checks = RequestCheck::new(&mut decided);
-    checks.find(domain, std::slice::from_ref(descriptor), 1, when.ns(), &rules.hasher);
-    checks.peek_together(when);
+    checks.find(domain, &one_unit(std::slice::from_ref(descriptor)), when.ns(), &rules.hasher);
+    peek_together(&mut checks, when);
     checks.outcome() == Outcome::Allowed
         && checks.each(|_| true).all(|(check, _)| {
             let counter = check.active.counter.local().expect("this process counts the rule");
@@ -251,7 +267,7 @@ fn check_both_by(rules: &Shared, decide: impl FnOnce(&mut RequestCheck<'_>, Chec
     let when = CheckTime::read(&rules.clock);
     let mut decided = Few::new();
     let mut checks = RequestCheck::new(&mut decided);
-    checks.find(domain, &descriptors, 1, when.ns(), &rules.hasher);
+    checks.find(domain, &one_unit(&descriptors), when.ns(), &rules.hasher);
     decide(&mut checks, when)
 }
 
@@ -284,7 +300,7 @@ fn denied_request_is_charged_to_its_denier() {
 fn control_read_before_add_admits_both() {
     let check = |rules: &Shared| {
         check_both_by(rules, |checks, when| {
-            checks.peek_together(when);
+            peek_together(checks, when);
             let admitted = checks.outcome() == Outcome::Allowed;
             checks.count(when);
             admitted
@@ -299,7 +315,7 @@ fn control_read_before_add_admits_both() {
 fn control_without_refund_charges_others() {
     let check = |rules: &Shared| {
         check_both_by(rules, |checks, when| {
-            checks.peek_together(when);
+            peek_together(checks, when);
             let admitted = checks.outcome() == Outcome::Allowed && checks.charge_all(when);
             checks.count_denials(admitted, when);
             admitted

@@ -2,16 +2,23 @@
 
 use std::borrow::Cow;
 
-use super::answer::{Decided, Part, Summary};
-use super::check::{CountedBy, Observers};
+use super::counted_by::CountedBy;
+use super::decided::{Decided, Part, Summary};
 use super::rule_check::RuleCheck;
 use super::rule_set::ActiveDomain;
 use crate::base::decision::{Decision, Outcome};
 use crate::edge::rules::counting::DecidedWhere;
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::Charging;
-use crate::edge::telemetry::{Denial, Event};
+use crate::edge::telemetry::{Denial, DenialLog, Event, TopDenied};
 use crate::store::op::Migrate;
+
+/// The observers of denials.
+#[derive(Debug, Default)]
+pub(super) struct Observers {
+    pub(super) top: Option<TopDenied>,
+    pub(super) log: DenialLog,
+}
 
 impl RuleCheck<'_> {
     /// Returns how many units of the cost are in use beyond the soft limit. A rule that only reports marks no request,
@@ -67,7 +74,7 @@ impl RuleCheck<'_> {
                     None => meters.observe(decision, false),
                     Some(by) => self.report_shared(decision, by),
                 }
-                if is_charged && beyond_soft > 0 && decided.by.and_then(DecidedWhere::event).is_none() {
+                if is_charged && beyond_soft > 0 && !decided.is_without_server() {
                     meters.record(Event::SoftLimited, beyond_soft);
                 }
             }
@@ -104,10 +111,10 @@ impl RuleCheck<'_> {
             shadow || decided.part == Part::Shadow || (decided.part == Part::Quota && !quota_rules_deny);
         match decided.by.and_then(DecidedWhere::event) {
             Some(event) => meters.record(event, cost),
-            None if self.is_denial_counted || domain.charging == Charging::CountFirst => {
+            None if self.effect.is_denial_counted || domain.charging == Charging::CountFirst => {
                 // A cost that crosses a line has a part on each side.
                 meters.record(if reports_only { Event::ShadowDenied } else { Event::Denied }, cost);
-                let in_use = self.before.saturating_add(cost);
+                let in_use = self.effect.before.saturating_add(cost);
                 meters.record_use(decision.limit(), in_use, cost);
             }
             None => meters.observe(decision, reports_only),

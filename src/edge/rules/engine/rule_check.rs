@@ -1,8 +1,8 @@
 //! One rule in one request: what it charges, counts and refunds.
 
-use super::answer::Decided;
-use super::check::CountedBy;
+use super::counted_by::CountedBy;
 use super::counter::{LocalCounter, SharedCounter, blocked};
+use super::decided::Decided;
 use super::rule_set::{ActiveDomain, ActiveRule};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -19,16 +19,29 @@ pub(super) struct RuleCheck<'r> {
     pub(super) counted: CountedBy<'r>,
     pub(super) key: CounterKey<'r>,
     pub(super) cost: u64,
+    pub(super) charging: Charging,
     /// Whether the rule counts a limit that the request sets.
     pub(super) is_own: bool,
     /// The other counter of the same requests. A limit that a request sets and the file's rule of the same unit count
     /// as one.
-    pub(super) twin: Option<Box<(&'r LocalCounter, CounterKey<'r>)>>,
-    pub(super) charged: bool,
-    pub(super) charging: Charging,
+    pub(super) twin: Option<Box<Twin<'r>>>,
+    pub(super) effect: Effect,
+}
+
+/// A counter with the key of a request.
+#[derive(Debug)]
+pub(super) struct Twin<'r> {
+    pub(super) counter: &'r LocalCounter,
+    pub(super) key: CounterKey<'r>,
+}
+
+/// What a request did to a counter.
+#[derive(Copy, Clone, Default, Debug)]
+pub(super) struct Effect {
+    pub(super) is_charged: bool,
+    pub(super) is_denial_counted: bool,
     /// The units that were charged although the rule denies the request.
     pub(super) taken: u64,
-    pub(super) is_denial_counted: bool,
     /// The units in use before this request, if denied requests are counted.
     pub(super) before: u64,
 }
@@ -45,7 +58,7 @@ impl<'r> RuleCheck<'r> {
         active.matched.set();
         let twin = active.unit.and_then(|unit| {
             let counter = domain.override_in_use(unit)?.counter.local()?;
-            Some(Box::new((counter, domain.key_of_request(descriptor))))
+            Some(Box::new(Twin { counter, key: domain.key_of_request(descriptor) }))
         });
         let (counted, key) = (CountedBy::of(active, None, domain.charging), active.key(domain, descriptor));
         Self { twin, ..Self::with(domain, active, counted, key, cost) }
@@ -59,9 +72,8 @@ impl<'r> RuleCheck<'r> {
         key: CounterKey<'r>,
         cost: u64,
     ) -> Self {
-        let (charging, is_own, twin) = (domain.charging, false, None);
-        let (charged, taken, is_denial_counted, before) = (false, 0, false, 0);
-        Self { active, counted, key, cost, is_own, twin, charged, charging, taken, is_denial_counted, before }
+        let (charging, effect) = (domain.charging, Effect::default());
+        Self { active, counted, key, cost, charging, is_own: false, twin: None, effect }
     }
 
     /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with this
@@ -81,42 +93,37 @@ impl<'r> RuleCheck<'r> {
     }
 
     /// Refunds the rule's charge as far as possible.
-    pub(super) fn undo(&mut self, decided: &Decided, when: CheckTime) {
-        if std::mem::take(&mut self.charged) {
-            let taken = std::mem::take(&mut self.taken);
-            give_back(self.counted, self.key.as_str(), decided, taken, when);
+    pub(super) fn refund(&mut self, decided: &Decided, when: CheckTime) {
+        if std::mem::take(&mut self.effect.is_charged) {
+            let taken = std::mem::take(&mut self.effect.taken);
+            refund(self.counted, self.key.as_str(), decided, taken, when);
         }
     }
 
     /// Returns the units in the other counter of these requests.
     pub(super) fn elsewhere(&self, when: CheckTime) -> u64 {
-        let Some((counter, key)) = self.twin.as_deref() else { return 0 };
+        let Some(twin) = &self.twin else { return 0 };
         // Both sides charge before they read the other counter. If two requests race, at least one sees the other's
         // charge.
         fence_after_rmw();
-        counter.generation.peek(key.as_str(), when, 0).owed()
+        twin.counter.generation.peek(twin.key.as_str(), when, 0).owed()
     }
 
     /// Returns the decision on a cost without a charge. `None` unless this process counts the rule.
-    pub(super) fn looked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
+    pub(super) fn peeked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
         let CountedBy::Local { counter, headroom } = self.counted else { return None };
-        let looked = counter.look(self.key.as_str(), cost, headroom, when);
-        Some(if self.twin.is_some() { looked.with_other_units(self.elsewhere(when)) } else { looked })
+        let peeked = counter.peek(self.key.as_str(), cost, headroom, when);
+        Some(if self.twin.is_some() { peeked.with_other_units(self.elsewhere(when)) } else { peeked })
     }
 
     /// Charges the rule if both counters together have enough quota. If two requests, one for each counter, race for
     /// the last units, both may be denied. Both are never admitted.
     #[cold]
-    pub(super) fn charge_with_twin(
-        &self,
-        counter: &LocalCounter,
-        headroom: u64,
-        when: CheckTime,
-    ) -> Decision {
+    fn charge_with_twin(&self, counter: &LocalCounter, headroom: u64, when: CheckTime) -> Decision {
         let key = self.key.as_str();
-        let looked = counter.look(key, self.cost, headroom, when).with_other_units(self.elsewhere(when));
-        if looked.is_denied() || self.cost == 0 {
-            return looked;
+        let peeked = counter.peek(key, self.cost, headroom, when).with_other_units(self.elsewhere(when));
+        if peeked.is_denied() || self.cost == 0 {
+            return peeked;
         }
         let charge = counter.charge(key, self.cost, headroom, when);
         let both = charge.with_other_units(self.elsewhere(when));
@@ -128,13 +135,14 @@ impl<'r> RuleCheck<'r> {
 
     /// Asks a shared rule, unless it has already answered. Waits no longer than the rule's mode does.
     #[cold]
-    pub(super) fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
-        if decided.decision.is_none() && self.cost > 0 {
-            self.record_answer(decided, ready(shared.limiter.check(self.key.as_str(), self.cost, Wait::No)));
-        } else if decided.decision.is_none()
-            && self.looks_at_use()
-            && let Some(answer) = ready(shared.limiter.peek_use(self.key.as_str(), Wait::No))
-        {
+    fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
+        let (limiter, key) = (&shared.limiter, self.key.as_str());
+        let answer = match decided.decision {
+            None if self.cost > 0 => Some(ready(limiter.check(key, self.cost, Wait::No))),
+            None if self.peeks_at_use() => ready(limiter.peek_use(key, Wait::No)),
+            _ => None,
+        };
+        if let Some(answer) = answer {
             self.record_answer(decided, answer);
         }
     }
@@ -142,16 +150,17 @@ impl<'r> RuleCheck<'r> {
     /// Stores the answer of a shared rule.
     pub(super) fn record_answer(&mut self, decided: &mut Decided, answer: SharedDecision) {
         let SharedDecision { decision, by } = answer;
-        self.charged = decision.charged() > 0;
-        self.before =
+        self.effect.is_charged = decision.charged() > 0;
+        self.effect.before =
             decision.limit().saturating_sub(decision.remaining()).saturating_sub(decision.charged());
         (decided.decision, decided.by) = (Some(decision), Some(by));
     }
 
+    /// Charges the rule if it admits the request.
     #[inline]
     pub(super) fn charge(&mut self, decided: &mut Decided, when: CheckTime) {
         decided.decision = match self.counted {
-            CountedBy::Local { .. } if self.looks_at_use() => return self.count(decided, when),
+            CountedBy::Local { .. } if self.peeks_at_use() => return self.count(decided, when),
             CountedBy::Local { counter, headroom } if self.twin.is_some() => {
                 Some(self.charge_with_twin(counter, headroom, when))
             }
@@ -162,16 +171,17 @@ impl<'r> RuleCheck<'r> {
             CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
             CountedBy::Nothing => None,
         };
-        self.charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
+        self.effect.is_charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
     }
 
     /// Decides without a charge. `other_cost` is the number of units that other rules of the request charge to the same
     /// key.
-    pub(super) fn look(&mut self, decided: &mut Decided, other_cost: u64, when: CheckTime) {
+    #[inline]
+    pub(super) fn peek(&mut self, decided: &mut Decided, other_cost: u64, when: CheckTime) {
         let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(other_cost) };
         decided.decision = match self.counted {
-            CountedBy::Local { .. } if self.looks_at_use() => return self.count(decided, when),
-            CountedBy::Local { .. } => self.looked(cost, when),
+            CountedBy::Local { .. } if self.peeks_at_use() => return self.count(decided, when),
+            CountedBy::Local { .. } => self.peeked(cost, when),
             // A shared rule is asked once. Its charge has been refunded.
             CountedBy::Shared(shared) => decided.decision.map(|decision| {
                 if shared.limiter.can_refund() { decision.given_back() } else { decision.uncharged() }
@@ -188,8 +198,9 @@ impl<'r> RuleCheck<'r> {
                 let elsewhere = || self.elsewhere(when);
                 let counted =
                     counter.count(self.key.as_str(), self.is_own, self.cost, headroom, when, elsewhere);
-                (decided.decision, self.charged) = (Some(counted.decision), counted.charged > 0);
-                self.before = counted.before;
+                decided.decision = Some(counted.decision);
+                self.effect.is_charged = counted.charged > 0;
+                self.effect.before = counted.before;
             }
             CountedBy::Shared(shared) => self.ask_shared(shared, decided),
             CountedBy::Blocked(period) => decided.decision = Some(blocked(period, self.cost, when.ns())),
@@ -199,15 +210,16 @@ impl<'r> RuleCheck<'r> {
 }
 
 /// Refunds what a rule has charged, or the units that were `taken` although the rule denied the request.
-pub(super) fn give_back(counted: CountedBy<'_>, key: &str, decided: &Decided, taken: u64, when: CheckTime) {
-    let Some(charge) = &decided.decision else { return };
-    match (counted, decided.by) {
-        (CountedBy::Local { counter, .. }, _) => {
+pub(super) fn refund(counted: CountedBy<'_>, key: &str, decided: &Decided, taken: u64, when: CheckTime) {
+    match (counted, &decided.decision) {
+        (CountedBy::Local { counter, .. }, Some(charge)) => {
             let charge = if taken > 0 { charge.as_charge_of(taken) } else { *charge };
             counter.generation.store().refund(key, when, &charge, charge.charged());
         }
-        (CountedBy::Shared(shared), Some(by)) => {
-            ready(shared.limiter.refund(key, SharedDecision { decision: *charge, by }, Wait::No));
+        (CountedBy::Shared(shared), _) => {
+            if let Some(charge) = decided.shared() {
+                ready(shared.limiter.refund(key, charge, Wait::No));
+            }
         }
         _ => {}
     }

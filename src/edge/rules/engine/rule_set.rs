@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::answer::Part;
-use super::builder::LoadOptions;
 use super::counter::{Counter, LocalCounter, Prepared};
+use super::decided::Part;
 use super::error::RulesError;
+use super::options::LoadOptions;
 use super::overrides;
 use crate::algorithm::LimitKind;
 use crate::base::check_time::CheckTime;
@@ -16,7 +16,7 @@ use crate::base::sync::AtomicU32;
 use crate::base::sync::Ordering::Relaxed;
 use crate::edge::rules::config::{Domain, RuleFiles};
 use crate::edge::rules::counting::{Hasher, Servers};
-use crate::edge::rules::matching::{CounterKey, Descriptor, LONGEST, Tree};
+use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules, LONGEST, Tree};
 use crate::edge::rules::rule::{Amount, Charging, Rule, Unit};
 use crate::edge::telemetry::{CheckTimer, Meters};
 use crate::store::migrate::Numbered;
@@ -31,6 +31,15 @@ pub(super) struct RuleSet {
     names: HashMap<Box<str>, u32, Hasher>,
     overrides: Arc<Overrides>,
     pub(super) domains: Vec<ActiveDomain>,
+}
+
+/// Names one domain of a set.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum DomainId<'a> {
+    Name(&'a str),
+    /// The domain was looked up before.
+    #[cfg(feature = "redis")]
+    Index(u32),
 }
 
 /// The rules of one domain.
@@ -210,6 +219,15 @@ impl RuleSet {
         }
     }
 
+    #[inline(always)]
+    pub(super) fn domain_of(&self, domain: DomainId<'_>) -> Option<&ActiveDomain> {
+        match domain {
+            DomainId::Name(name) => self.domain(name),
+            #[cfg(feature = "redis")]
+            DomainId::Index(index) => self.domain_at(index),
+        }
+    }
+
     #[inline]
     pub(super) fn domain_at(&self, index: u32) -> Option<&ActiveDomain> {
         self.domains.get(index as usize)
@@ -248,22 +266,28 @@ impl ActiveDomain {
         self.rules.get(index as usize).or_else(of_override)
     }
 
-    /// Returns the rules that apply to a request, with their indices.
+    /// Searches the rules that apply to a descriptor.
     #[inline]
-    pub(super) fn find(&self, descriptor: &Descriptor<'_>) -> impl Iterator<Item = (u32, &ActiveRule)> {
-        let found = self.tree.find(descriptor.entries(), descriptor.tier).rules();
+    pub(super) fn search(&self, descriptor: &Descriptor<'_>) -> FoundRules {
+        self.tree.find(descriptor.entries(), descriptor.tier)
+    }
+
+    /// Returns the rules that were found, with their indices.
+    #[inline]
+    pub(super) fn rules_of(&self, found: FoundRules) -> impl Iterator<Item = (u32, &ActiveRule)> {
+        let found = found.rules();
         // The number of rules fits in 32 bits.
         let first = u32::try_from(found.start).unwrap_or(u32::MAX);
         (first..).zip(self.rules.get(found).unwrap_or_default())
     }
 
-    /// Returns the rule that applies to a request, with its index, if it is the only one.
+    /// Returns the rule that was found, with its index, if it is the only one.
     #[inline]
-    pub(super) fn alone(&self, descriptor: &Descriptor<'_>) -> Option<(u32, &ActiveRule)> {
+    pub(super) fn alone(&self, descriptor: &Descriptor<'_>, found: FoundRules) -> Option<(u32, &ActiveRule)> {
         if self.charging != Charging::AllOrNothing || self.quota || descriptor.limit.is_some() {
             return None;
         }
-        let found = self.tree.find(descriptor.entries(), descriptor.tier).rules();
+        let found = found.rules();
         let first = u32::try_from(found.start).ok()?;
         match self.rules.get(found) {
             Some([active]) => Some((first, active)),

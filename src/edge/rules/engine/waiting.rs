@@ -1,14 +1,5 @@
 //! Checks that wait for the server of shared rules.
 //!
-//! ```text
-//! 1. peek at this process's limits that can deny ── one denies ──► denied; no server was asked
-//!   └─ 2. charge all shared limits that can deny, concurrently ── one denies ──► the others are refunded
-//!       └─ 3. charge this process's limits ── one denies because another request came first ──► all are refunded
-//!           └─ 4. charge the limits that only report
-//! ```
-//! With `charging: count-denials`, a denied request is then charged to the limits that deny it: see
-//! [`count_denials`](super::count_denials).
-//!
 //! A request may have a deadline for all stages together. A limit whose server has not answered by then decides by its
 //! `on_failure`. A task waits for the late answer and refunds what it charged. Refunds, and charges of denied requests,
 //! also continue in a task after the deadline.
@@ -27,17 +18,20 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::{Answer, Few, Part};
-use super::check::{CountedBy, RequestCheck};
+use super::Rules;
+use super::answer::Answer;
+use super::check::{Peek, RequestCheck};
+use super::counted_by::CountedBy;
 use super::counter::Counter;
-use super::rule_check::{RuleCheck, give_back};
-use super::{Refund, Rules};
+use super::decided::{Few, Part};
+use super::refund::Refund;
+use super::route::{Ask, Asker, Request};
+use super::rule_check::{self, RuleCheck};
+use super::rule_set::DomainId;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
-use crate::base::decision::Outcome;
 use crate::edge::rules::counting::{SharedDecision, SharedLimiter, Wait};
 use crate::edge::rules::matching::Descriptor;
-use crate::edge::rules::rule::Charging;
 
 impl<C: Clock> Rules<C> {
     /// Does what [`Rules::check`] does, and waits for the server of shared rules (`store: redis`). It asks all shared
@@ -144,50 +138,17 @@ impl<C: Clock> Rules<C> {
         hits: u64,
         deadline: Option<Instant>,
     ) -> Answer {
-        if self.in_force.load().domain(name).is_none_or(|domain| !domain.has_shared) {
-            return self.check_n(name, descriptors, hits);
+        let mut answer = self.find_domain(name);
+        let Some(domain) = answer.domain() else { return answer };
+        if !domain.has_shared {
+            let domain = DomainId::Index(domain.index);
+            return self.decide(answer.rules, domain, descriptors, hits, CheckTime::read(&self.clock));
         }
+        let mut asker = Waiting { clock: &self.clock, calls: Few::new(), deadline, is_over: false };
         // A future of a service without shared rules is small.
-        Box::pin(self.check_shared(name, descriptors, hits, deadline)).await
-    }
-
-    async fn check_shared(
-        &self,
-        name: &str,
-        descriptors: &[Descriptor<'_>],
-        hits: u64,
-        deadline: Option<Instant>,
-    ) -> Answer {
-        loop {
-            let rules = self.in_force.load();
-            let Some(domain) = rules.domain(name) else {
-                return self.unknown_domain(rules);
-            };
-            domain.note_asked();
-            let mut decided = Few::new();
-            let mut check = RequestCheck::new(&mut decided);
-            check.find(domain, descriptors, hits, self.clock.now().as_nanos(), &self.hasher);
-            if !check.rules.iter().any(|check| check.counted.is_shared()) {
-                return self.check_n(name, descriptors, hits);
-            }
-            let mut waiting = WaitingCheck::new(&mut check, &self.clock, domain.charging, deadline);
-            let outcome = waiting.decide().await;
-            if self.is_outdated(waiting.check, &rules, domain) {
-                waiting.undo().await;
-                continue;
-            }
-            waiting.keep();
-            if domain.charging == Charging::CountDenials {
-                waiting.count_shared_denials(outcome == Outcome::Allowed).await;
-            }
-            drop(waiting);
-            let when = CheckTime::read(&self.clock);
-            let summary =
-                check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
-            drop(check);
-            let domain = Some(domain.index);
-            return Answer { rules, domain, summary, decided };
-        }
+        let request = Request { descriptors, searched: &[], hits };
+        Box::pin(self.route(&mut answer, request, &mut asker)).await;
+        answer
     }
 
     /// Gives the servers what this process holds: units of rules with the mode `lease` go back, and units that rules with
@@ -227,176 +188,136 @@ impl<C: Clock> Rules<C> {
         let when = CheckTime::read(&self.clock);
         let mut calls: Few<SharedCall> = Few::new();
         for Refund { counted, key, decided } in self.refunds(descriptors, answer) {
-            match (counted, decided.decision, decided.by) {
-                (CountedBy::Shared(shared), Some(decision), Some(by)) => {
-                    let charge = SharedDecision { decision, by };
-                    calls.push(SharedCall::refund(&shared.limiter, key.as_str(), charge));
+            match (counted, decided.shared()) {
+                (CountedBy::Shared(shared), Some(charge)) => {
+                    calls.push(SharedCall::refunding(&shared.limiter, key.as_str(), charge));
                 }
-                _ => give_back(counted, key.as_str(), decided, 0, when),
+                _ => rule_check::refund(counted, key.as_str(), decided, 0, when),
             }
         }
         join_all(calls.iter_mut()).await;
     }
 }
 
-/// The rules of one request while it waits for some of them. If it is dropped before [`keep`](Self::keep), it refunds
-/// the charges.
-struct WaitingCheck<'a, 'r, C: Clock> {
-    check: &'a mut RequestCheck<'r>,
+/// Asks all shared rules of a question concurrently. If it is dropped before it [keeps](Asker::keep) the charges, it
+/// refunds them.
+struct Waiting<'a, C> {
     clock: &'a C,
-    charging: Charging,
-    /// The calls of shared rules, by the indices of the rules.
-    calls: Few<(usize, SharedCall)>,
+    /// The calls of shared rules.
+    calls: Few<RuleCall>,
     /// When the answer is due.
     deadline: Option<Instant>,
     is_over: bool,
 }
 
-impl<C: Clock> Drop for WaitingCheck<'_, '_, C> {
-    fn drop(&mut self) {
-        // A rule that counts first also counts denied and dropped requests.
-        if self.is_over || self.charging == Charging::CountFirst {
-            self.keep();
-            return;
-        }
-        self.check.undo(CheckTime::read(self.clock), false);
-        // The other calls refund themselves.
-        self.calls.clear();
-    }
+/// The call of the rule at an index.
+struct RuleCall {
+    place: usize,
+    call: SharedCall,
 }
 
-impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
-    fn new(
-        check: &'a mut RequestCheck<'r>,
-        clock: &'a C,
-        charging: Charging,
-        deadline: Option<Instant>,
-    ) -> Self {
-        Self { check, clock, charging, calls: Few::new(), deadline, is_over: false }
-    }
-
-    /// Keeps all charges.
-    fn keep(&mut self) {
-        self.is_over = true;
-        self.calls.drain(..).for_each(|(_, call)| call.keep());
-    }
+impl<C: Clock> Asker for Waiting<'_, C> {
+    const WAITS: bool = true;
 
     fn now(&self) -> CheckTime {
         CheckTime::read(self.clock)
     }
 
-    async fn decide(&mut self) -> Outcome {
-        match self.charging {
-            Charging::AllOrNothing => _ = self.all_or_nothing().await,
-            Charging::CountDenials => {
-                let admitted = self.all_or_nothing().await;
-                self.check.count_denials(admitted, self.now());
-            }
-            Charging::CountFirst => {
-                self.ask_all(|_, part| part != Part::Replaced).await;
-                self.check.count(self.now());
-            }
+    async fn ask(&mut self, check: &mut RequestCheck<'_>, ask: Ask) {
+        match ask {
+            Ask::Peek => self.peek(check).await,
+            Ask::Refundable | Ask::Final | Ask::Reports | Ask::All => self.charge(check, ask).await,
+            Ask::Refund => self.refund(check).await,
+            Ask::Denials => self.count_denials(check).await,
         }
-        self.check.outcome()
     }
 
-    /// Same as [`RequestCheck::all_or_nothing`], but does not ask again what was already asked. Returns whether the
-    /// request is admitted.
-    async fn all_or_nothing(&mut self) -> bool {
-        self.check.peek_together(self.now());
-        let mut admitted = self.check.outcome() == Outcome::Allowed && self.peek_at_shared().await;
-        if admitted {
-            self.ask_all(|check, part| part.refuses() && check.counted.undoes()).await;
-            if self.check.outcome() == Outcome::Allowed {
-                // Charges to these rules are not refunded.
-                self.ask_all(|check, part| part.refuses() && !check.counted.undoes()).await;
-            }
-            admitted = self.check.outcome() == Outcome::Allowed && self.check.charge_all(self.now());
-            if !admitted && self.check.charged() {
-                self.undo().await;
-                self.check.peek_again(self.now());
-            }
-        }
-        if admitted {
-            self.ask_all(|_, part| part == Part::Shadow).await;
-        }
-        self.check.report_only(admitted, self.now());
-        admitted
+    fn keep(&mut self) {
+        self.is_over = true;
+        self.calls.drain(..).for_each(|kept| kept.call.keep());
     }
 
-    /// Same as [`RequestCheck::count_shared_denials`], for all rules concurrently.
-    async fn count_shared_denials(&mut self, admitted: bool) {
-        let mut calls: Few<SharedCall> = Few::new();
-        for (check, shared) in self.check.shared_denials(admitted) {
-            calls.push(SharedCall::count_denied(&shared.limiter, check.key.as_str(), check.cost));
-            check.is_denial_counted = true;
+    fn abandon(&mut self, check: &mut RequestCheck<'_>) {
+        // A rule that counts first also counts denied and dropped requests.
+        if self.is_over || check.counts_first() {
+            return self.keep();
         }
-        // The calls that are not finished by the deadline continue in tasks.
-        by(self.deadline, join_all(calls.iter_mut())).await;
+        check.refund_here(self.now());
+        // The calls refund themselves.
+        self.calls.clear();
     }
+}
 
-    /// Same as [`RequestCheck::peek_at_shared`], for all rules concurrently. Charges nothing.
-    async fn peek_at_shared(&mut self) -> bool {
-        let places = self.check.rules_to_peek_at();
-        if places.is_empty() {
-            return true;
-        }
-        let looks = {
-            let rules = &self.check.rules;
-            let looks = places.iter().filter_map(|&(place, cost)| {
+impl<C> Waiting<'_, C> {
+    async fn peek(&mut self, check: &mut RequestCheck<'_>) {
+        let all = {
+            let (peeks, rules) = (check.peeks(), &check.rules);
+            let all = peeks.into_iter().filter_map(|Peek { place, cost }| {
                 let check = rules.get(place)?;
                 let CountedBy::Shared(shared) = check.counted else { return None };
                 Some(async move { (place, shared.limiter.peek(check.key.as_str(), cost, Wait::Yes).await) })
             });
-            by(self.deadline, join_all(looks)).await.unwrap_or_default()
+            by(self.deadline, join_all(all)).await.unwrap_or_default()
         };
-        for (place, looked) in looks {
-            if let (Some(looked), Some((check, decided))) = (looked, self.check.at(place)) {
-                check.record_answer(decided, looked);
+        for (place, peeked) in all {
+            if let (Some(peeked), Some((check, decided))) = (peeked, check.at(place)) {
+                check.record_answer(decided, peeked);
             }
         }
-        self.check.may_continue()
     }
 
-    /// Asks all shared rules with this part concurrently.
-    async fn ask_all(&mut self, takes_part: impl Fn(&RuleCheck<'_>, Part) -> bool) {
+    async fn charge(&mut self, check: &mut RequestCheck<'_>, ask: Ask) {
         let from = self.calls.len();
-        for (place, (check, decided)) in self.check.each(|_| true).enumerate() {
+        for (place, (check, decided)) in check.each(|_| true).enumerate() {
             if let CountedBy::Shared(shared) = check.counted
-                && (check.cost > 0 || check.looks_at_use())
+                && (check.cost > 0 || check.peeks_at_use())
                 && decided.decision.is_none()
-                && takes_part(check, decided.part)
+                && charges(ask, check, decided.part)
             {
                 let call = SharedCall::new(&shared.limiter, check.key.as_str(), check.cost);
-                self.calls.push((place, call));
+                self.calls.push(RuleCall { place, call });
             }
         }
         let Some(asked) = self.calls.get_mut(from..) else { return };
-        by(self.deadline, join_all(asked.iter_mut().map(|(_, call)| call))).await;
-        for (place, call) in asked {
-            if call.answer().is_none()
-                && let Some((check, _)) = self.check.at(*place)
-            {
-                call.decide_without_server(check.cost);
-            }
-            if let (Some(answer), Some((check, decided))) = (call.answer(), self.check.at(*place)) {
-                check.record_answer(decided, answer);
-            }
+        by(self.deadline, join_all(asked.iter_mut().map(|asked| &mut asked.call))).await;
+        for RuleCall { place, call } in asked {
+            let Some((check, decided)) = check.at(*place) else { continue };
+            let answer = call.answer().unwrap_or_else(|| call.decide_without_server(check.cost));
+            check.record_answer(decided, answer);
         }
     }
 
-    /// Refunds the charges: first those of this process, without waiting, then all shared ones concurrently.
-    async fn undo(&mut self) {
-        self.check.undo(self.now(), false);
-        for (place, call) in &mut self.calls {
-            if let Some((check, _)) = self.check.at(*place) {
-                check.charged = false;
+    async fn refund(&mut self, check: &mut RequestCheck<'_>) {
+        for RuleCall { place, call } in &mut self.calls {
+            if let Some((check, _)) = check.at(*place) {
+                check.effect.is_charged = false;
             }
-            call.give_back();
+            call.refund();
         }
         // The refunds that are not finished by the deadline continue in tasks.
-        by(self.deadline, join_all(self.calls.iter_mut().map(|(_, call)| call))).await;
+        by(self.deadline, join_all(self.calls.iter_mut().map(|refunded| &mut refunded.call))).await;
         self.calls.clear();
+    }
+
+    async fn count_denials(&mut self, check: &mut RequestCheck<'_>) {
+        let mut calls: Few<SharedCall> = Few::new();
+        for (check, shared) in check.shared_denials() {
+            calls.push(SharedCall::count_denied(&shared.limiter, check.key.as_str(), check.cost));
+            check.effect.is_denial_counted = true;
+        }
+        // The calls that are not finished by the deadline continue in tasks.
+        by(self.deadline, join_all(calls.iter_mut())).await;
+    }
+}
+
+/// Whether a question charges a rule with this part.
+fn charges(ask: Ask, check: &RuleCheck<'_>, part: Part) -> bool {
+    match ask {
+        Ask::Refundable => part.refuses() && check.counted.can_refund(),
+        Ask::Final => part.refuses() && !check.counted.can_refund(),
+        Ask::Reports => part == Part::Shadow,
+        Ask::All => part != Part::Replaced,
+        Ask::Peek | Ask::Refund | Ask::Denials => false,
     }
 }
 
@@ -421,61 +342,64 @@ struct SharedCall {
 enum CallStage {
     Asking(BoxFuture<'static, SharedDecision>),
     Answered(SharedDecision),
-    Returning(BoxFuture<'static, ()>),
+    Refunding(BoxFuture<'static, ()>),
     Done,
 }
 
 impl SharedCall {
     fn new(limiter: &Arc<SharedLimiter>, key: &str, cost: u64) -> Self {
-        let (limiter, key) = (Arc::clone(limiter), Arc::<str>::from(key));
-        let asked = {
-            let (limiter, key) = (Arc::clone(&limiter), Arc::clone(&key));
-            Box::pin(async move {
+        Self::with(limiter, key, |limiter, key| {
+            CallStage::Asking(Box::pin(async move {
                 if cost > 0 {
                     return limiter.check(&key, cost, Wait::Yes).await;
                 }
-                let looked = limiter.peek_use(&key, Wait::Yes).await;
-                looked.unwrap_or_else(|| limiter.decide_without_server(&key, 0))
-            })
-        };
-        Self { limiter, key, runtime: Handle::try_current().ok(), stage: CallStage::Asking(asked) }
+                let peeked = limiter.peek_use(&key, Wait::Yes).await;
+                peeked.unwrap_or_else(|| limiter.decide_without_server(&key, 0))
+            }))
+        })
     }
 
     /// A call that charges a denied request, and refunds nothing. If it is dropped, a task finishes it.
     fn count_denied(limiter: &Arc<SharedLimiter>, key: &str, cost: u64) -> Self {
-        let (limiter, key) = (Arc::clone(limiter), Arc::<str>::from(key));
-        let counted = {
-            let (limiter, key) = (Arc::clone(&limiter), Arc::clone(&key));
-            Box::pin(async move { limiter.count_denied(&key, cost, Wait::Yes).await })
-        };
-        Self { limiter, key, runtime: Handle::try_current().ok(), stage: CallStage::Returning(counted) }
+        Self::with(limiter, key, |limiter, key| {
+            CallStage::Refunding(Box::pin(async move { limiter.count_denied(&key, cost, Wait::Yes).await }))
+        })
     }
 
     /// A call that refunds a charge. If it is dropped, a task finishes it.
-    fn refund(limiter: &Arc<SharedLimiter>, key: &str, charge: SharedDecision) -> Self {
-        let (limiter, key, stage) = (Arc::clone(limiter), Arc::from(key), CallStage::Answered(charge));
-        let mut call = Self { limiter, key, runtime: Handle::try_current().ok(), stage };
-        call.give_back();
+    fn refunding(limiter: &Arc<SharedLimiter>, key: &str, charge: SharedDecision) -> Self {
+        let mut call = Self::with(limiter, key, |_, _| CallStage::Answered(charge));
+        call.refund();
         call
     }
 
+    fn with(
+        limiter: &Arc<SharedLimiter>,
+        key: &str,
+        stage: impl FnOnce(Arc<SharedLimiter>, Arc<str>) -> CallStage,
+    ) -> Self {
+        let (limiter, key) = (Arc::clone(limiter), Arc::<str>::from(key));
+        let stage = stage(Arc::clone(&limiter), Arc::clone(&key));
+        Self { limiter, key, runtime: Handle::try_current().ok(), stage }
+    }
+
     /// Decides as if the server did not answer. If it answers later, a task refunds what it charged.
-    fn decide_without_server(&mut self, cost: u64) {
-        let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
-        let stage = CallStage::Answered(limiter.decide_without_server(&key, cost));
-        let runtime = self.runtime.clone();
-        drop(std::mem::replace(self, Self { limiter, key, runtime, stage }));
+    fn decide_without_server(&mut self, cost: u64) -> SharedDecision {
+        let answer = self.limiter.decide_without_server(&self.key, cost);
+        let answered = Self::with(&self.limiter, &self.key, |_, _| CallStage::Answered(answer));
+        drop(std::mem::replace(self, answered));
+        answer
     }
 
     const fn answer(&self) -> Option<SharedDecision> {
         match self.stage {
             CallStage::Answered(answer) => Some(answer),
-            CallStage::Asking(_) | CallStage::Returning(_) | CallStage::Done => None,
+            CallStage::Asking(_) | CallStage::Refunding(_) | CallStage::Done => None,
         }
     }
 
     /// From here on, the future waits for the refund. If there is no answer yet, it waits for the answer first.
-    fn give_back(&mut self) {
+    fn refund(&mut self) {
         let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
         let refund = async move |charge: SharedDecision| {
             if charge.decision.charged() > 0 {
@@ -484,10 +408,10 @@ impl SharedCall {
         };
         self.stage = match std::mem::replace(&mut self.stage, CallStage::Done) {
             CallStage::Asking(asked) => {
-                CallStage::Returning(Box::pin(async move { refund(asked.await).await }))
+                CallStage::Refunding(Box::pin(async move { refund(asked.await).await }))
             }
             CallStage::Answered(answer) if answer.decision.charged() > 0 => {
-                CallStage::Returning(Box::pin(async move { refund(answer).await }))
+                CallStage::Refunding(Box::pin(async move { refund(answer).await }))
             }
             CallStage::Answered(_) => CallStage::Done,
             other => other,
@@ -506,7 +430,7 @@ impl Future for SharedCall {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         self.stage = match &mut self.stage {
             CallStage::Asking(asked) => CallStage::Answered(std::task::ready!(asked.as_mut().poll(context))),
-            CallStage::Returning(back) => {
+            CallStage::Refunding(back) => {
                 std::task::ready!(back.as_mut().poll(context));
                 CallStage::Done
             }
@@ -518,8 +442,8 @@ impl Future for SharedCall {
 
 impl Drop for SharedCall {
     fn drop(&mut self) {
-        self.give_back();
-        let CallStage::Returning(rest) = std::mem::replace(&mut self.stage, CallStage::Done) else { return };
+        self.refund();
+        let CallStage::Refunding(rest) = std::mem::replace(&mut self.stage, CallStage::Done) else { return };
         match &self.runtime {
             Some(runtime) => drop(runtime.spawn(rest)),
             // The part that needs no waiting still happens.
