@@ -16,6 +16,7 @@ use pingora_limits::estimator::Estimator;
 use tollgate::sketch::CountMin;
 use tollgate::{Capacity, FixedWindow, Quota, RateLimiter, Timestamp};
 use tollgate_testing::accuracy::random::{Random, Zipf};
+use tollgate_testing::chart;
 
 const KEYS: u32 = 10_000_000;
 const REQUESTS: u32 = 40_000_000;
@@ -134,58 +135,27 @@ fn main() {
 
 /// Draws one line per method. Both axes are logarithmic.
 fn draw(path: &str, lines: &[Vec<(f64, f64)>]) {
-    use plotters::prelude::*;
-    use plotters::style::register_font;
-
-    // The program contains the font that measures text, so the machine needs no font.
-    let _ = register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
-    // Colours of the Okabe-Ito set, which remain distinct for colour-blind readers and in grey.
-    let colours = [RGBColor(0xD5, 0x5E, 0x00), RGBColor(0x00, 0x72, 0xB2), RGBColor(0x22, 0x22, 0x22)];
     // Smaller values are drawn at this value: one request in ten million.
     let least = 1e-5;
-    let root = SVGBackend::new(path, (720, 440)).into_drawing_area();
-    root.fill(&WHITE).expect("drawing");
-    let memory = lines[0][0].0..lines[0][lines[0].len() - 1].0;
-    let mut chart = ChartBuilder::on(&root)
-        .margin(16)
-        .caption(
-            "Deserving requests denied, by memory (limit 100, 10 M keys, 40 M requests)",
-            ("sans-serif", 17),
-        )
-        .x_label_area_size(44)
-        .y_label_area_size(72)
-        .build_cartesian_2d(
-            memory.log_scale().with_key_points(lines[0].iter().map(|point| point.0).collect()),
-            (least..100.0_f64).log_scale(),
-        )
-        .expect("the chart can be drawn");
-    chart
-        .configure_mesh()
-        .light_line_style(WHITE)
-        .x_desc("memory, MiB")
-        .y_desc("% of deserving requests denied")
-        .x_label_formatter(&|memory| format!("{memory}"))
-        .y_label_formatter(&|percent| format!("{percent}"))
-        .label_style(("sans-serif", 14))
-        .axis_desc_style(("sans-serif", 15))
-        .draw()
-        .expect("axes");
-    for ((line, name), colour) in lines.iter().zip(WAYS).zip(colours) {
-        let points = || line.iter().map(|&(memory, percent)| (memory, percent.max(least)));
-        chart
-            .draw_series(LineSeries::new(points(), colour.stroke_width(2)))
-            .expect("the line can be drawn")
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-        chart.draw_series(points().map(|point| Circle::new(point, 4, colour.filled()))).expect("points");
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerLeft)
-        .background_style(WHITE)
-        .border_style(RGBColor(0xDD, 0xDD, 0xDD))
-        .label_font(("sans-serif", 14))
-        .draw()
-        .expect("the legend can be drawn");
-    root.present().expect("writing");
+    let memory: Vec<f64> = lines[0].iter().map(|point| point.0).collect();
+    let (first, last) = (memory[0], memory[memory.len() - 1]);
+    let colours = [chart::VERMILION, chart::BLUE, chart::BLACK];
+    let line = |((line, name), colour): ((&Vec<(f64, f64)>, &str), _)| {
+        let points = line.iter().map(|&(memory, percent)| [memory, percent.max(least)]).collect();
+        chart::Line { name: name.to_owned(), colour, is_dashed: false, points }
+    };
+    let panel = chart::Panel {
+        caption: String::new(),
+        x: chart::Axis::log("memory, MiB", first, last, memory),
+        y: chart::Axis::log(
+            "% of deserving requests denied",
+            least,
+            100.0,
+            (-5..=2).map(|power| 10_f64.powi(power)).collect(),
+        ),
+        lines: lines.iter().zip(WAYS).zip(colours).map(line).collect(),
+        legend: [0.0, 1.0],
+    };
+    let title = "Deserving requests denied, by memory (limit 100, 10 M keys, 40 M requests)";
+    std::fs::write(path, chart::draw(title, 720, 440, &[panel])).expect("writing");
 }

@@ -5,6 +5,7 @@
 
 pub mod accuracy;
 pub mod bounds;
+pub mod chart;
 #[macro_use]
 mod verbs;
 #[macro_use]

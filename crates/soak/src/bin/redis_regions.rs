@@ -10,6 +10,7 @@ use std::time::Duration;
 use tollgate::Quota;
 use tollgate::redis::simulation::{Cut, RegionOutcome, RegionSetup, run_regions};
 use tollgate::redis::{Limit, RegionPolicy};
+use tollgate_testing::chart;
 
 const LIMIT: u64 = 6_000;
 const POLICIES: [(&str, RegionPolicy); 2] =
@@ -82,64 +83,34 @@ fn main() {
 
 /// Draws the excess and its bound for both policies.
 fn draw(path: &str, panels: &[Panel<'_>]) {
-    use plotters::prelude::*;
-    use plotters::style::register_font;
-
-    // The program contains the font that measures text, so the machine needs no font.
-    let _ = register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
-    // Colours of the Okabe-Ito set, which remain distinct for colour-blind readers.
-    let colours = [RGBColor(0x00, 0x72, 0xB2), RGBColor(0xD5, 0x5E, 0x00)];
-    let root = SVGBackend::new(path, (960, 480)).into_drawing_area();
-    root.fill(&WHITE).expect("drawing");
-    let title = "Three regions share 6,000 a minute; 50 requests a second in each region";
-    let root = root.titled(title, ("sans-serif", 17)).expect("the title can be drawn");
     // In the second panel, the lines of the bounds are at the upper left.
-    let legends = [SeriesLabelPosition::UpperLeft, SeriesLabelPosition::MiddleRight];
-    for ((panel, (caption, lines)), legend) in root.split_evenly((1, 2)).iter().zip(panels).zip(legends) {
-        let points = || lines.iter().flat_map(|(_, points)| points);
-        let right = points().map(|point| point.0).fold(0.0, f64::max);
-        let top = points().map(|point| point.2.max(point.1)).fold(10.0, f64::max);
-        let mut chart = ChartBuilder::on(panel)
-            .margin(12)
-            .margin_right(24)
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            .build_cartesian_2d(0.0..right, 0.0..top * 1.05)
-            .expect("the chart can be drawn");
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .x_desc(*caption)
-            .y_desc("beyond the limit, % of the limit")
-            .label_style(("sans-serif", 13))
-            .axis_desc_style(("sans-serif", 14))
-            .draw()
-            .expect("axes");
-        for ((name, points), colour) in lines.iter().zip(colours) {
-            let measured: Vec<_> = points.iter().map(|point| (point.0, point.1)).collect();
-            chart
-                .draw_series(LineSeries::new(measured.clone(), colour.stroke_width(2)))
-                .expect("the line can be drawn")
-                .label(format!("measured: {name}"))
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-            chart
-                .draw_series(measured.into_iter().map(|point| Circle::new(point, 4, colour.filled())))
-                .expect("points");
-            let bound = points.iter().map(|point| (point.0, point.2));
-            chart
-                .draw_series(DashedLineSeries::new(bound, 4, 4, colour.stroke_width(2)))
-                .expect("the line can be drawn")
-                .label(format!("at most: {name}"))
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 8, y)], colour.stroke_width(2)));
-        }
-        chart
-            .configure_series_labels()
-            .position(legend)
-            .background_style(WHITE)
-            .border_style(RGBColor(0xDD, 0xDD, 0xDD))
-            .label_font(("sans-serif", 12))
-            .draw()
-            .expect("the legend can be drawn");
-    }
-    root.present().expect("writing");
+    let legends = [[0.0, 0.0], [1.0, 0.5]];
+    let panels: Vec<_> = panels
+        .iter()
+        .zip(legends)
+        .map(|((caption, policies), legend)| {
+            let points = || policies.iter().flat_map(|(_, points)| points);
+            let right = points().map(|point| point.0).fold(0.0, f64::max);
+            let top = points().map(|point| point.2.max(point.1)).fold(10.0, f64::max);
+            let lines =
+                policies.iter().zip([chart::BLUE, chart::VERMILION]).flat_map(|((name, points), colour)| {
+                    let line = |what: &str, is_dashed, of: fn(&Point) -> f64| chart::Line {
+                        name: format!("{what}: {name}"),
+                        colour,
+                        is_dashed,
+                        points: points.iter().map(|point| [point.0, of(point)]).collect(),
+                    };
+                    [line("measured", false, |point| point.1), line("at most", true, |point| point.2)]
+                });
+            chart::Panel {
+                caption: String::new(),
+                x: chart::Axis::linear(caption, right),
+                y: chart::Axis::linear("beyond the limit, % of the limit", top * 1.05),
+                lines: lines.collect(),
+                legend,
+            }
+        })
+        .collect();
+    let title = "Three regions share 6,000 a minute; 50 requests a second in each region";
+    std::fs::write(path, chart::draw(title, 960, 480, &panels)).expect("writing");
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tollgate::Quota;
 use tollgate::redis::Limit;
 use tollgate::redis::simulation::{Faults, Mode, Network, Outcome, Pattern, Setup, run};
+use tollgate_testing::chart;
 
 const LIMIT: u64 = 10_000;
 const SECONDS: u64 = 30;
@@ -104,94 +105,52 @@ fn main() {
 /// Draws the over-admission and denial of both modes by the number of processes, half a millisecond from the server.
 /// Both axes are logarithmic.
 fn draw(path: &str, windows: &[(Setup, Outcome)]) {
-    use plotters::prelude::*;
-    use plotters::style::register_font;
-
-    // The program contains the font that measures text, so the machine needs no font.
-    let _ = register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
-    // Colours of the Okabe-Ito set, which remain distinct for colour-blind readers.
-    let colours = [
-        RGBColor(0x00, 0x72, 0xB2),
-        RGBColor(0xD5, 0x5E, 0x00),
-        RGBColor(0x00, 0x9E, 0x73),
-        RGBColor(0xCC, 0x79, 0xA7),
-    ];
+    type Value = fn(&Outcome) -> u64;
     // Smaller values are drawn at this value, because a logarithmic axis has no zero.
     let least = 0.01;
-    let root = SVGBackend::new(path, (960, 560)).into_drawing_area();
-    root.fill(&WHITE).expect("drawing");
-    let title = "A limit of 10,000 in 10 s, under three times that load; 0.5 ms from the server";
-    let root = root.titled(title, ("sans-serif", 17)).expect("the title can be drawn");
-    type Value = fn(&Outcome) -> u64;
     let panels: [(&str, Mode, Value, Value); 2] = [
         ("Write-back: admitted beyond the limit", Mode::WriteBack, |run| run.over, |run| run.bound),
         ("Leases: charged but not spent", Mode::Awaited, |run| run.stranded, |run| run.stranded_bound),
     ];
-    for (panel, (caption, mode, measured, bound)) in root.split_evenly((1, 2)).iter().zip(panels) {
-        let mut chart = ChartBuilder::on(panel)
-            .margin(12)
-            .caption(caption, ("sans-serif", 15))
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            .build_cartesian_2d(
-                (1.0..1_000.0_f64).log_scale().with_key_points(vec![1.0, 10.0, 100.0, 1_000.0]),
-                // Room for the legend below the values that are zero.
-                (0.000_02..10_000.0_f64)
-                    .log_scale()
-                    .with_key_points(vec![0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0]),
-            )
-            .expect("the chart can be drawn");
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .x_desc("processes")
-            .y_desc("% of the limit (none: 0.01)")
-            .x_label_formatter(&|nodes| format!("{nodes}"))
-            .y_label_formatter(&|percent| format!("{percent}"))
-            .label_style(("sans-serif", 13))
-            .axis_desc_style(("sans-serif", 14))
-            .draw()
-            .expect("axes");
-        for (pattern, colour) in Pattern::ALL.into_iter().zip(colours) {
-            let of = |value: Value| -> Vec<(f64, f64)> {
-                let cells = windows.iter().filter(|(setup, _)| {
-                    (setup.mode, setup.network, setup.pattern) == (mode, Network::Lan, pattern)
-                });
-                cells
-                    .map(|(setup, outcome)| {
-                        (f64::from(setup.nodes), percent(value(outcome), setup.limit.most()).max(least))
-                    })
-                    .collect()
-            };
-            let points = of(measured);
-            chart
-                .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))
-                .expect("the line can be drawn")
-                .label(format!("measured: {}", pattern.name()))
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-            chart
-                .draw_series(points.into_iter().map(|point| Circle::new(point, 4, colour.filled())))
-                .expect("points");
-            // The bound of write-back does not depend on the traffic.
-            let is_common = mode == Mode::WriteBack;
-            if !is_common || pattern == Pattern::Even {
-                let colour = if is_common { BLACK } else { colour };
-                let name = if is_common { "any traffic" } else { pattern.name() };
-                chart
-                    .draw_series(DashedLineSeries::new(of(bound), 4, 4, colour.stroke_width(2)))
-                    .expect("the line can be drawn")
-                    .label(format!("at most: {name}"))
-                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 8, y)], colour.stroke_width(2)));
-            }
+    let panels = panels.map(|(caption, mode, measured, bound)| {
+        let line = |what: &str, pattern, colour, is_dashed, value: Value| {
+            let cells = windows.iter().filter(|(setup, _)| {
+                (setup.mode, setup.network, setup.pattern) == (mode, Network::Lan, pattern)
+            });
+            let points = cells.map(|(setup, outcome)| {
+                [f64::from(setup.nodes), percent(value(outcome), setup.limit.most()).max(least)]
+            });
+            chart::Line { name: what.to_owned(), colour, is_dashed, points: points.collect() }
+        };
+        let colours = [chart::BLUE, chart::VERMILION, chart::GREEN, chart::PURPLE];
+        let patterns = || Pattern::ALL.into_iter().zip(colours);
+        let mut lines: Vec<_> = patterns()
+            .map(|(pattern, colour)| {
+                line(&format!("measured: {}", pattern.name()), pattern, colour, false, measured)
+            })
+            .collect();
+        // The bound of write-back does not depend on the traffic.
+        if mode == Mode::WriteBack {
+            lines.push(line("at most: any traffic", Pattern::Even, chart::BLACK, true, bound));
+        } else {
+            lines.extend(patterns().map(|(pattern, colour)| {
+                line(&format!("at most: {}", pattern.name()), pattern, colour, true, bound)
+            }));
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE)
-            .border_style(RGBColor(0xDD, 0xDD, 0xDD))
-            .label_font(("sans-serif", 12))
-            .draw()
-            .expect("the legend can be drawn");
-    }
-    root.present().expect("writing");
+        chart::Panel {
+            caption: caption.to_owned(),
+            x: chart::Axis::log("processes", 1.0, 1_000.0, vec![1.0, 10.0, 100.0, 1_000.0]),
+            // Room for the legend below the values that are zero.
+            y: chart::Axis::log(
+                "% of the limit (none: 0.01)",
+                0.000_02,
+                10_000.0,
+                vec![0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0],
+            ),
+            lines,
+            legend: [1.0, 1.0],
+        }
+    });
+    let title = "A limit of 10,000 in 10 s, under three times that load; 0.5 ms from the server";
+    std::fs::write(path, chart::draw(title, 960, 560, &panels)).expect("writing");
 }
