@@ -91,7 +91,6 @@ impl LimitKind {
     }
 
     /// Whether the compact store supports the algorithm.
-    #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn is_compact(self) -> bool {
         match self {
             Self::Gcra
@@ -99,8 +98,8 @@ impl LimitKind {
             | Self::LeakyBucketMeter
             | Self::LeakyBucketQueue
             | Self::FixedWindow
-            | Self::SlidingWindow { .. }
-            | Self::MinimumSpacing { .. } => true,
+            | Self::SlidingWindow { .. } => true,
+            Self::MinimumSpacing { spacing } => !spacing.is_zero(),
             Self::IntervalBucket
             | Self::AlignedBucket { .. }
             | Self::FirstUseWindow
@@ -110,7 +109,6 @@ impl LimitKind {
     }
 
     /// Whether the sketch supports the algorithm.
-    #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn is_sketched(self) -> bool {
         matches!(self, Self::FixedWindow | Self::SlidingWindow { .. })
     }

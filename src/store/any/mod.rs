@@ -44,6 +44,27 @@ pub enum StoreKind {
     Sketch,
 }
 
+impl StoreKind {
+    /// Returns whether this kind of store supports the algorithm. Its size and the quota may still prevent a limit.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Limit, StoreKind};
+    ///
+    /// let log: Limit = "sliding-log 5/15min".parse()?;
+    /// assert!(StoreKind::Keyed.supports(log.kind()) && !StoreKind::Compact.supports(log.kind()));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn supports(self, kind: LimitKind) -> bool {
+        match self {
+            Self::Direct | Self::Keyed => true,
+            Self::Compact => kind.is_compact(),
+            Self::Sketch => kind.is_sketched(),
+        }
+    }
+}
+
 /// A store and its size. Each kind of store uses the settings that it has.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct AnyLayout {
@@ -559,15 +580,7 @@ mod tests {
         let all = layouts
             .into_iter()
             .flat_map(|layout| LIMITS.map(|limit| (layout, limit.parse::<Limit>().unwrap())));
-        all.filter(|(layout, limit)| fits(layout.kind, limit.kind()))
-    }
-
-    fn fits(store: StoreKind, kind: LimitKind) -> bool {
-        match store {
-            StoreKind::Direct | StoreKind::Keyed => true,
-            StoreKind::Compact => kind.is_compact(),
-            StoreKind::Sketch => kind.is_sketched(),
-        }
+        all.filter(|(layout, limit)| layout.kind.supports(limit.kind()))
     }
 
     fn new(layout: AnyLayout, limit: Limit) -> Result<AnyStore, QuotaError> {
@@ -577,9 +590,11 @@ mod tests {
     #[test]
     fn store_supports_the_limits_that_it_names() {
         for kind in [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact, StoreKind::Sketch] {
-            for limit in LIMITS.map(|text| text.parse::<Limit>().unwrap()) {
+            for limit in
+                LIMITS.into_iter().chain(["minimum-spacing 0s"]).map(|text| text.parse::<Limit>().unwrap())
+            {
                 let made = new(AnyLayout::new(kind), limit);
-                assert_eq!(made.is_ok(), fits(kind, limit.kind()), "{kind:?} {limit}");
+                assert_eq!(made.is_ok(), kind.supports(limit.kind()), "{kind:?} {limit}");
                 if let Err(error) = made {
                     assert!(error.to_string().contains("; use "), "{error}");
                 }
