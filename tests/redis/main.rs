@@ -1,6 +1,7 @@
 //! Limits that several processes share through Redis. Tests of connections and faults use real servers.
 
 mod clients;
+mod fallback;
 mod faults;
 mod harness;
 mod kinds;

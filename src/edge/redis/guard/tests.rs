@@ -411,18 +411,6 @@ fn blocking_calls_use_the_breaker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn open_admits_all_uncharged() {
-    let guard = guard(OnFailure::Open);
-    for cost in [0, 1, 1_000] {
-        let answer = guard.fallback(b"a", cost, NOW);
-        assert_eq!((answer.is_allowed(), answer.by()), (true, DecidedBy::Open));
-        assert_eq!((answer.decision().charged(), answer.decision().remaining()), (0, 0));
-        assert_eq!(answer.decision().at(), NOW);
-    }
-    assert_eq!(guard.health().open, 3);
-}
-
-#[tokio::test(start_paused = true)]
 async fn closed_denies_until_the_next_probe() {
     let (guard, server) = (guard(OnFailure::Closed), Fake::new(Does::Hang));
     let answer = guard.fallback(b"a", 1, NOW);
@@ -443,28 +431,6 @@ async fn closed_denies_until_the_next_probe() {
     // The cost is more than the maximum of the tighter limit.
     assert!(guard.fallback(b"a", 9, NOW).decision().is_never());
     assert_eq!(guard.health().closed, 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn local_decides_by_its_share() {
-    let guard = guard(OnFailure::Local { processes: 2 });
-    let check = |cost| guard.fallback(b"a", cost, NOW);
-    let admitted = (0..20).filter(|_| check(1).is_allowed()).count();
-    assert_eq!(admitted, 4, "the share is half of 8 units an hour");
-    let refused = check(1);
-    assert_eq!(refused.by(), DecidedBy::Local);
-    assert!(refused.retry_after().unwrap() > SECOND, "the share has room only when the window ends");
-    assert!(guard.fallback(b"b", 4, NOW).is_allowed(), "each key has its own share");
-    // More than the share, but not more than the limit: the retry time is when the server is back.
-    assert_eq!((check(5).decision().is_never(), check(5).retry_after()), (false, Some(SECOND)));
-    assert!(check(9).decision().is_never());
-    assert_eq!(guard.health().local, 25);
-    // A peek charges nothing.
-    for _ in 0..3 {
-        let look = guard.fallback_peek(b"c", 3, NOW);
-        assert_eq!((look.is_allowed(), look.decision().remaining(), look.decision().charged()), (true, 4, 0));
-    }
-    assert!(guard.fallback_peek(b"c", 9, NOW).decision().is_never());
 }
 
 /// Operators depend on the names of metrics.
