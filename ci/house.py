@@ -10,8 +10,6 @@ from pathlib import Path
 
 # A room's budget in `--sizes` is the next multiple of this number of lines.
 STEP = 50
-# Folders whose circles are being opened.
-KNOWN_CIRCLES = ["src/edge/rules/engine"]
 
 
 def blank(text):
@@ -255,14 +253,13 @@ class House:
             if file not in index:
                 visit(file)
         for circle in found:
-            if not any(all(name.startswith(known) for name in circle) for known in KNOWN_CIRCLES):
-                inside = {self.root / name for name in circle}
-                ties = [
-                    f"    {self.name(file)} -> {self.name(target)}"
-                    for file in sorted(inside)
-                    for target in sorted(arrows[file] & inside)
-                ]
-                yield "a circle of files that import each other:\n" + "\n".join(ties)
+            inside = {self.root / name for name in circle}
+            ties = [
+                f"    {self.name(file)} -> {self.name(target)}"
+                for file in sorted(inside)
+                for target in sorted(arrows[file] & inside)
+            ]
+            yield "a circle of files that import each other:\n" + "\n".join(ties)
 
     def check_paths(self):
         """`#[path]` may not leave its package, except to the shared tests."""

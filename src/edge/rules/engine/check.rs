@@ -11,7 +11,6 @@ use super::counted_by::CountedBy;
 use super::decided::{Decided, Few, Part, Summary};
 use super::overrides;
 use super::report::Observers;
-use super::route::Request;
 use super::rule_check::{RuleCheck, Twin};
 use super::rule_set::{ActiveDomain, ActiveRule};
 use crate::base::check_time::CheckTime;
@@ -38,6 +37,15 @@ pub(super) struct RequestCheck<'r> {
     has_replacing: bool,
     /// Whether a descriptor counts as a quota that always has room.
     has_room: bool,
+}
+
+/// What a request asks.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Request<'d, 'r> {
+    pub(super) descriptors: &'d [Descriptor<'r>],
+    /// The rules of the first descriptors, as far as they were searched.
+    pub(super) searched: &'d [FoundRules],
+    pub(super) hits: u64,
 }
 
 /// A peek at a shared rule before it is charged.

@@ -18,6 +18,7 @@
 
 use super::Rules;
 use super::answer::Answer;
+pub(super) use super::check::Request;
 use super::check::{Peek, RequestCheck};
 use super::counted_by::CountedBy;
 use super::decided::{Few, Summary};
@@ -27,7 +28,7 @@ use crate::base::clock::Clock;
 use crate::base::decision::Outcome;
 use crate::base::sync::{Loaded, fence_after_rmw};
 use crate::edge::rules::counting::{Wait, ready};
-use crate::edge::rules::matching::{Descriptor, FoundRules};
+use crate::edge::rules::matching::Descriptor;
 use crate::edge::rules::rule::Charging;
 
 /// A question to shared rules.
@@ -176,15 +177,6 @@ impl<A: Asker> Route<'_, '_, A> {
             self.asker.ask(&mut self.check, ask).await;
         }
     }
-}
-
-/// What a request asks.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Request<'d, 'r> {
-    pub(super) descriptors: &'d [Descriptor<'r>],
-    /// The rules of the first descriptors, as far as they were searched.
-    pub(super) searched: &'d [FoundRules],
-    pub(super) hits: u64,
 }
 
 impl<C: Clock> Rules<C> {
