@@ -183,10 +183,13 @@ fn processes_report_what_their_region_knows() {
         let outcome = assert_bounded(&setup);
         assert_eq!(outcome.cut_off, [u64::from(processes) * 6, 0], "{outcome:?}");
         assert!(outcome.alarm <= 6 * exchange && outcome.false_alarm <= told, "{outcome:?}");
-        setup.mistake = Some(Mistake::NoReports);
-        let alone = run_regions(&setup);
-        println!("without reports: {alone:?}");
-        assert!(alone.alarm > 6 * exchange && alone.false_alarm > told, "the control: {alone:?}");
+        // The control. With two processes, each exchanges often enough that it may find nothing.
+        if processes == 6 {
+            setup.mistake = Some(Mistake::NoReports);
+            let alone = run_regions(&setup);
+            println!("without reports: {alone:?}");
+            assert!(alone.alarm > 6 * exchange && alone.false_alarm > told, "the control: {alone:?}");
+        }
     }
 }
 
