@@ -6,4 +6,5 @@ cd "$(dirname "$0")/.."
 if ! command -v valgrind >/dev/null; then
     (apt-get install -qy valgrind || { apt-get update -q && apt-get install -qy valgrind; }) >/dev/null
 fi
-cargo bench --quiet -p tollgate-instructions -- --must "$@"
+# Uses all features, like the other benches, so that the library is built only once.
+cargo bench --quiet --all-features --bench instructions -- --must "$@"

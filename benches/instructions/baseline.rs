@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::callgrind::Counts;
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../instructions.json");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.json");
 const TOLERANCE_PERCENT: f64 = 3.0;
 
 /// Returns the compiler's version and its target.

@@ -18,6 +18,8 @@ use tollgate::{
 };
 use tower::{Layer, Service};
 
+use crate::support::{key, text};
+
 /// Counted checks of each path.
 pub(crate) const CALLS: u32 = 4_096;
 /// Keys that the checks use.
@@ -286,18 +288,4 @@ fn requests() -> Vec<Request<()>> {
         Request::builder().uri("/").extension(peer).body(()).expect("a valid request")
     };
     (0..KEYS + CALLS).map(request).collect()
-}
-
-/// Returns the key with this number. SplitMix64's finaliser is a bijection, so keys are distinct. Their order gives no
-/// advantage to a hasher or an allocator.
-fn key(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
-/// The 24-byte string key with this number.
-fn text(number: u64) -> String {
-    format!("tenant-{:02}/user-{number:09}", number % 100)
 }

@@ -19,29 +19,28 @@
 //! * The program calls callgrind directly instead of through a framework. gungraun-runner 0.20 takes minutes and a
 //!   hundred crates to compile, and would replace forty lines of this program.
 
+#[path = "instructions/baseline.rs"]
 mod baseline;
+#[path = "instructions/callgrind.rs"]
 mod callgrind;
+#[path = "instructions/paths.rs"]
 mod paths;
+mod support;
 
 use std::process::ExitCode;
 
 const COUNTED: &str = "--counted";
 
-/// Returns whether `flag` is among the process's arguments.
-fn has(flag: &str) -> bool {
-    std::env::args().any(|argument| argument == flag)
-}
-
 fn main() -> ExitCode {
     // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), all paths run once and nothing
     // is counted.
-    if has(COUNTED) || !has("--bench") {
+    if support::has(COUNTED) || !support::has("--bench") {
         paths::run();
         return ExitCode::SUCCESS;
     }
     let counts = match callgrind::count(COUNTED) {
         Ok(counts) => counts,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !has("--must") => {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !support::has("--must") => {
             println!("counted nothing: valgrind is not installed; install it to count");
             return ExitCode::SUCCESS;
         }
@@ -50,5 +49,5 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if has("--renew") { baseline::renew(&counts) } else { baseline::compare(&counts) }
+    if support::has("--renew") { baseline::renew(&counts) } else { baseline::compare(&counts) }
 }
