@@ -52,35 +52,19 @@ impl Reading {
     }
 }
 
-/// Each round uses some of the keys. The threads walk them in their own orders until every key is denied.
-/// A new key comes on all threads at the same time.
+/// The threads walk the keys of each round until every key is denied. A new key comes on all threads at the same time.
 fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, spec: Spec, size: Size) {
-    let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = limiter(algorithm, overflow, ROOMY, clock.clone());
     let reading = Reading::of(&limiter);
-    let keys = size.keys;
-    let cell = |round: u64, key: u64| index(round * keys + key);
-    let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
-    in_rounds(
-        size.rounds,
-        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
-        |thread, round| {
-            let mut random = Random(thread * 1_000 + round);
-            for turn in 0..spec.burst.max(spec.limit) + 1 {
-                let order: Vec<u64> = walk(keys, round, thread, &mut random).collect();
-                offer(&limiter, &order, (thread + turn).is_multiple_of(3), |key| {
-                    admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
-                });
-            }
-        },
-    );
+    let check = |order: &[u64], batch, admit: &dyn Fn(u64)| offer(&limiter, order, batch, admit);
+    let (times, admitted) = walked(&clock, spec, size, check, |_, _| ());
     let start = times[0];
-    for key in 0..keys {
+    for key in 0..size.keys {
         let mut oracle = reading.oracle(kind, spec);
         for round in (0..size.rounds).filter(|round| present(*round, key)) {
             let expected = admissions(&mut *oracle, reading.at(times[index(round)], start));
-            let ours = admitted[cell(round, key)].load(Ordering::Relaxed);
+            let ours = admitted(round, key);
             assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}, {overflow:?}");
         }
     }

@@ -183,35 +183,55 @@ fn walk(keys: u64, round: u64, thread: u64, random: &mut Random) -> impl Iterato
     (0..keys).map(move |step| (first + step * stride) % keys).filter(move |key| present(round, *key))
 }
 
-/// Each round uses some of the keys. The threads walk them in their own orders until every key is denied.
-fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, spec: Spec, size: Size) {
+/// Each round uses some of the keys. The threads walk them in their own orders, once more than the limit. `check` checks
+/// the keys of a walk, perhaps in one batch, and calls back for each admitted key. `rest` runs after the thread's walks.
+///
+/// Returns the times of the rounds, and what each key was admitted in each round.
+fn walked(
+    clock: &ManualClock,
+    spec: Spec,
+    size: Size,
+    check: impl Fn(&[u64], bool, &dyn Fn(u64)) + Sync,
+    rest: impl Fn(u64, u64) + Sync,
+) -> (Vec<u64>, impl Fn(u64, u64) -> u64) {
     let times = times(spec, size.rounds);
-    let clock = ManualClock::new(Timestamp::ZERO);
-    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
-    let keys = size.keys;
-    let cell = |round: u64, key: u64| index(round * keys + key);
-    let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
+    let cell = move |round: u64, key: u64| index(round * size.keys + key);
+    let admitted: Vec<_> = (0..size.rounds * size.keys).map(|_| AtomicU64::new(0)).collect();
     in_rounds(
         size.rounds,
         |round| clock.set(Timestamp::from_nanos(times[index(round)])),
         |thread, round| {
             let mut random = Random(thread * 1_000 + round);
-            for _ in 0..spec.burst.max(spec.limit) + 1 {
-                for key in walk(keys, round, thread, &mut random) {
-                    let allowed = u64::from(limiter.check(&key).is_allowed());
-                    admitted[cell(round, key)].fetch_add(allowed, Ordering::Relaxed);
-                }
+            for turn in 0..spec.burst.max(spec.limit) + 1 {
+                let order: Vec<u64> = walk(size.keys, round, thread, &mut random).collect();
+                check(&order, (thread + turn).is_multiple_of(3), &|key| {
+                    admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
+                });
             }
-            if thread == 0 && round % 16 == 7 {
-                limiter.retain_active();
-            }
+            rest(thread, round);
         },
     );
-    for key in 0..keys {
+    (times, move |round, key| admitted[cell(round, key)].load(Ordering::Relaxed))
+}
+
+/// The threads walk the keys of each round until every key is denied.
+fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, spec: Spec, size: Size) {
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+    let check = |order: &[u64], _: bool, admit: &dyn Fn(u64)| {
+        order.iter().filter(|key| limiter.check(*key).is_allowed()).for_each(|key| admit(*key));
+    };
+    let rest = |thread: u64, round: u64| {
+        if thread == 0 && round % 16 == 7 {
+            limiter.retain_active();
+        }
+    };
+    let (times, admitted) = walked(&clock, spec, size, check, rest);
+    for key in 0..size.keys {
         let mut oracle = oracle();
         for round in (0..size.rounds).filter(|round| present(*round, key)) {
             let expected = admissions(&mut *oracle, times[index(round)]);
-            let ours = admitted[cell(round, key)].load(Ordering::Relaxed);
+            let ours = admitted(round, key);
             assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}");
         }
     }

@@ -15,34 +15,18 @@ fn limiter<A: WindowAlgorithm, C: Clock>(algorithm: A, bytes: usize, clock: C) -
     build(algorithm, bytes, clock).expect("an ordinary quota")
 }
 
-/// Each round uses some of the keys. The threads walk them in their own orders until every key is denied.
-///
-/// With room, each key is admitted exactly as much as by one thread; without room, no more.
+/// The threads walk the keys of each round until every key is denied. With room, each key is admitted exactly as much as
+/// by one thread; without room, no more.
 fn in_still_rounds<A: WindowAlgorithm>(algorithm: A, bytes: usize, kind: Kind, spec: Spec, size: Size) {
-    let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = limiter(algorithm, bytes, clock.clone());
-    let keys = size.keys;
-    let cell = |round: u64, key: u64| index(round * keys + key);
-    let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
-    in_rounds(
-        size.rounds,
-        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
-        |thread, round| {
-            let mut random = Random(thread * 1_000 + round);
-            for turn in 0..spec.limit + 1 {
-                let order: Vec<u64> = walk(keys, round, thread, &mut random).collect();
-                offer(&limiter, &order, (thread + turn).is_multiple_of(3), |key| {
-                    admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
-                });
-            }
-        },
-    );
+    let check = |order: &[u64], batch, admit: &dyn Fn(u64)| offer(&limiter, order, batch, admit);
+    let (times, admitted) = walked(&clock, spec, size, check, |_, _| ());
     let mut wrongly_denied = 0;
-    for key in 0..keys {
+    for key in 0..size.keys {
         let mut oracle = kind.oracle(spec);
         for round in (0..size.rounds).filter(|round| present(*round, key)) {
-            let ours = admitted[cell(round, key)].load(Ordering::Relaxed);
+            let ours = admitted(round, key);
             if bytes == ROOMY {
                 let expected = admissions(&mut *oracle, times[index(round)]);
                 assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}");

@@ -131,26 +131,7 @@ fn errors_stay_bounded_for_all_key_types() {
         // 0.9 %. Keys fail in groups of 16; the bound is four standard deviations above.
         assert!(failed < 0.025, "{kind}: {failed}");
     }
-    check("integers", |n| n);
-    check("even integers", |n| 2 * n);
-    check("integers in the top half", |n| n << 32);
-    check("pairs", |n| (n / 100, n % 100));
-    check("IPv4 addresses as text", |n| format!("10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255));
-    check("IPv4 addresses", |n| {
-        std::net::Ipv4Addr::from_bits(u32::try_from(n).expect("small") | 0x0A00_0000)
-    });
-    check("UUIDs", |n| {
-        let mut random = Random::new(n);
-        let (a, b) = (random.next(), random.next());
-        format!(
-            "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
-            a >> 32,
-            a & 0xFFFF,
-            b & 0xFFF,
-            (b >> 12) & 0xFFF,
-            b >> 16
-        )
-    });
+    for_each_key_type!(check);
 }
 
 /// Keys at half their limit share the sketch with many others. They are wrongly denied no more often than requested.
