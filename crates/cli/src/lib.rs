@@ -15,8 +15,10 @@
 //! benches use. They are no interface for others.
 
 #![allow(
+    clippy::len_without_is_empty,
     missing_debug_implementations,
     missing_docs,
+    rustdoc::private_intra_doc_links,
     unreachable_pub,
     reason = "a program exports nothing: `pub` is for the other modules, and for tests"
 )]

@@ -1,7 +1,12 @@
 //! Code that the tests of several packages share: oracles, one interface to every limiter, random operations, real
 //! traces, Redis servers, and reports of skipped tests.
 
-#![allow(missing_docs, missing_debug_implementations, reason = "only tests use this package")]
+#![allow(
+    clippy::should_implement_trait,
+    missing_debug_implementations,
+    missing_docs,
+    reason = "only tests use this package"
+)]
 
 pub mod accuracy;
 pub mod bounds;

@@ -353,11 +353,8 @@ impl ReplaySetup {
 
     /// Returns whether the store can hold this quota, with any amount of memory.
     fn fits(self, algorithm: LimitKind, quota: Quota) -> bool {
-        let setup = Self {
-            storage: Storage { memory: Memory::LEAST, ..self.storage },
-            with_exact_store: false,
-            ..self
-        };
+        let setup =
+            Self { storage: Storage { memory: Memory::LEAST, ..self.storage }, with_exact_store: false };
         replay(&Trace::default(), algorithm, &[quota], setup, &ProgressBar::hidden()).is_ok()
     }
 }
