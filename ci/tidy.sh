@@ -42,6 +42,10 @@ RETIRED='Asks|Away|ByHash|Carries|Errand|Fared|GivenBack|Habits|InForce|Landed|M
 retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src crates tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
 [ -z "$retired" ] || complain 'Retired names (src/design.md has the glossary):' "$retired"
 
+# Functions for an act that has another word: peek, refund, can_refund.
+acts=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crates/cli --include='*.rs' || true)
+[ -z "$acts" ] || complain 'Say peek, refund, can_refund:' "$acts"
+
 # Phrases that must not be used again. ci/words.tsv lists them, and what to write instead.
 while IFS=$'\t' read -r phrase advice; do
     [[ $phrase != '#'* ]] || continue

@@ -399,7 +399,7 @@ impl Decision {
     }
 
     /// Returns this decision after a refund of its charge: the refunded units are available again.
-    pub(crate) fn given_back(self) -> Self {
+    pub(crate) fn refunded(self) -> Self {
         let units = self.charged();
         let mut facts = self.facts;
         match &mut facts {

@@ -184,7 +184,7 @@ impl<'r> RuleCheck<'r> {
             CountedBy::Local { .. } => self.peeked(cost, when),
             // A shared rule is asked once. Its charge has been refunded.
             CountedBy::Shared(shared) => decided.decision.map(|decision| {
-                if shared.limiter.can_refund() { decision.given_back() } else { decision.uncharged() }
+                if shared.limiter.can_refund() { decision.refunded() } else { decision.uncharged() }
             }),
             CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
             CountedBy::Nothing => None,
