@@ -29,6 +29,6 @@ pub struct Denial<'a> {
     pub retry_after: Option<Duration>,
     /// Whether this was a dry run, which denies nothing.
     pub shadow: bool,
-    /// The key of the request. It is logged only with [`DenialLog::with_keys`].
+    /// The key of the request. It is logged only with [`DenialLog::with_keys`](crate::telemetry::DenialLog::with_keys).
     pub key: &'a str,
 }
