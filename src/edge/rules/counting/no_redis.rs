@@ -49,7 +49,6 @@ impl Servers {
 #[derive(Debug)]
 pub(crate) enum SharedLimiter {}
 
-#[expect(clippy::unused_async, reason = "the form with Redis waits")]
 impl SharedLimiter {
     pub(crate) async fn check(&self, _key: &str, _cost: u64, _wait: Wait) -> SharedDecision {
         match *self {}
