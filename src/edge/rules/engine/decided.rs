@@ -105,7 +105,11 @@ impl Summary {
     /// The result of an admitted request.
     #[inline]
     pub(super) const fn allowed(shadow: bool) -> Self {
-        let outcome = Outcome::Allowed;
+        Self::new(Outcome::Allowed, shadow)
+    }
+
+    #[inline]
+    pub(super) const fn new(outcome: Outcome, shadow: bool) -> Self {
         Self { outcome, shadow, quota_rules_deny: false, longest_other_wait: Duration::ZERO }
     }
 }

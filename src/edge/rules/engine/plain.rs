@@ -60,20 +60,55 @@ impl<'r> PlainCheck<'r> {
     }
 }
 
-/// What plain rules decided.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[must_use]
-enum PlainOutcome {
-    /// All of them are charged.
-    Admitted,
-    /// The only rule denies the request.
-    Denied,
-    /// Nothing is charged: one of two rules denies, or a load replaced a counter in the meantime.
-    Undecided,
-}
-
 impl<C: Clock> Rules<C> {
-    /// Decides a request with `N` descriptors, which is one or two.
+    /// Decides a request with one descriptor.
+    #[inline(always)]
+    pub(super) fn decide_one(
+        &self,
+        rules: Loaded<RuleSet>,
+        domain: DomainId<'_>,
+        descriptor: &Descriptor<'_>,
+        hits: u64,
+        when: CheckTime,
+    ) -> Answer {
+        let Some(domain) = rules.domain_of(domain) else { return self.unknown_domain(rules) };
+        domain.note_asked();
+        let (found, descriptors) = (domain.search(descriptor), std::slice::from_ref(descriptor));
+        if let Some(plain) = PlainCheck::new(domain, descriptor, found, hits, when) {
+            let start = domain.timer.start();
+            let decision = plain.charge(when);
+            domain.timer.stop(start);
+            let summary = Summary::new(decision.outcome(), self.options.shadow || domain.shadow);
+            let mut is_final = true;
+            if decision.is_allowed() {
+                fence_after_rmw();
+                let still_counts = |now: Option<&ActiveDomain>| plain.active.still_counts(now);
+                if plain.active.counts_with_override(domain)
+                    || (!plain.counter.generation.is_open_for(&decision)
+                        && self.was_replaced(&rules, domain, still_counts))
+                {
+                    plain.counter.generation.store().refund(plain.key, when, &decision, decision.charged());
+                    is_final = false;
+                } else {
+                    plain.active.meters.observe_allowed(&decision);
+                }
+            } else {
+                self.report_denial(&plain, &decision, domain, descriptors, &summary);
+            }
+            if is_final {
+                let (rule, domain) = (plain.rule, Some(domain.index));
+                let mut decided = Few::new();
+                decided.push(Decided::new(rule, 0, decision));
+                return Answer { rules, domain, summary, decided };
+            }
+        }
+        let domain = domain.index;
+        let mut answer = self.undecided(rules, Some(domain));
+        self.decide_any(&mut answer, Request { descriptors, searched: &[found], hits }, when);
+        answer
+    }
+
+    /// Decides a request with several descriptors, each with a plain rule.
     #[inline(always)]
     pub(super) fn decide_few<const N: usize>(
         &self,
@@ -93,21 +128,12 @@ impl<C: Clock> Rules<C> {
         let mut decided = Few::new();
         if may_be_charged_together(&plain) {
             let start = domain.timer.start();
-            let outcome = charge(&plain, &mut decided, when);
+            let is_charged = charge(&plain, &mut decided, when);
             domain.timer.stop(start);
-            let is_final = match outcome {
-                PlainOutcome::Admitted => self.is_settled(&plain, &decided, &rules, domain, when),
-                PlainOutcome::Denied => true,
-                PlainOutcome::Undecided => false,
-            };
-            if is_final {
-                let mut summary = Summary::allowed(self.options.shadow || domain.shadow);
-                if outcome == PlainOutcome::Denied {
-                    self.report_denial(&plain, &mut decided, domain, descriptors, &mut summary);
-                } else {
-                    let charges = charges(&plain, &decided);
-                    charges.for_each(|(plain, charge)| plain.active.meters.observe_allowed(charge));
-                }
+            if is_charged && self.is_settled(&plain, &decided, &rules, domain, when) {
+                let charges = charges(&plain, &decided);
+                charges.for_each(|(plain, charge)| plain.active.meters.observe_allowed(charge));
+                let summary = Summary::allowed(self.options.shadow || domain.shadow);
                 let domain = Some(domain.index);
                 return Answer { rules, domain, summary, decided };
             }
@@ -122,19 +148,17 @@ impl<C: Clock> Rules<C> {
     #[cold]
     fn report_denial(
         &self,
-        plain: &[Option<PlainCheck<'_>>],
-        decided: &mut [Decided],
+        plain: &PlainCheck<'_>,
+        denial: &Decision,
         domain: &ActiveDomain,
         descriptors: &[Descriptor<'_>],
-        summary: &mut Summary,
+        summary: &Summary,
     ) {
-        for (plain, decided) in plain.iter().flatten().zip(decided) {
-            summary.outcome = decided.outcome();
-            let counted = CountedBy::Local { counter: plain.counter, headroom: 0 };
-            let key = CounterKey::Whole(plain.key);
-            let check = RuleCheck::with(domain, plain.active, counted, key, plain.cost);
-            check.report(decided, domain, descriptors, summary, &self.observers);
-        }
+        let counted = CountedBy::Local { counter: plain.counter, headroom: 0 };
+        let key = CounterKey::Whole(plain.key);
+        let check = RuleCheck::with(domain, plain.active, counted, key, plain.cost);
+        let mut decided = Decided::new(plain.rule, 0, *denial);
+        check.report(&mut decided, domain, descriptors, summary, &self.observers);
     }
 
     /// Whether the charged counters still count. Refunds the charges if not.
@@ -168,7 +192,6 @@ impl<C: Clock> Rules<C> {
 #[inline(always)]
 fn may_be_charged_together(plain: &[Option<PlainCheck<'_>>]) -> bool {
     match plain {
-        [one] => one.is_some(),
         [Some(one), Some(other)] => {
             // If both descriptors match one rule, both charges may go to the same key.
             let is_joint =
@@ -179,25 +202,22 @@ fn may_be_charged_together(plain: &[Option<PlainCheck<'_>>]) -> bool {
     }
 }
 
-/// Charges all rules, or none. The first is charged without a peek, because its charge gives the same information.
+/// Charges all rules, or none, and returns whether they are charged. The first is charged without a peek, because its charge gives the same information.
 #[inline(always)]
-fn charge(plain: &[Option<PlainCheck<'_>>], decided: &mut Few<Decided>, when: CheckTime) -> PlainOutcome {
+fn charge(plain: &[Option<PlainCheck<'_>>], decided: &mut Few<Decided>, when: CheckTime) -> bool {
     if plain.iter().flatten().skip(1).any(|plain| plain.peek(when).is_denied()) {
-        return PlainOutcome::Undecided;
+        return false;
     }
     for (place, one) in (0..).zip(plain.iter().flatten()) {
         let charge = one.charge(when);
         let is_denied = charge.is_denied();
         decided.push(Decided::new(one.rule, place, charge));
         if is_denied {
-            if plain.len() == 1 {
-                return PlainOutcome::Denied;
-            }
             refund(plain, decided, when);
-            return PlainOutcome::Undecided;
+            return false;
         }
     }
-    PlainOutcome::Admitted
+    true
 }
 
 /// Returns the rules that were charged, with their charges.

@@ -74,6 +74,7 @@ pub(super) struct Here(pub(super) CheckTime);
 impl Asker for Here {
     const WAITS: bool = false;
 
+    #[inline]
     fn now(&self) -> CheckTime {
         self.0
     }
@@ -110,6 +111,7 @@ pub(super) struct Route<'a, 'r, A: Asker> {
 }
 
 impl<A: Asker> Drop for Route<'_, '_, A> {
+    #[inline]
     fn drop(&mut self) {
         self.asker.abandon(&mut self.check);
     }
@@ -117,6 +119,7 @@ impl<A: Asker> Drop for Route<'_, '_, A> {
 
 impl<A: Asker> Route<'_, '_, A> {
     /// Decides the request, and charges it if it is admitted.
+    #[inline]
     pub(super) async fn decide(&mut self, charging: Charging) -> Outcome {
         if charging == Charging::CountFirst {
             self.ask(Ask::All).await;
@@ -132,6 +135,7 @@ impl<A: Asker> Route<'_, '_, A> {
 
     /// Charges all enforced rules, or none. Among rules with `quota_mode`, it charges those with quota left, and at
     /// least one must have some. Returns whether the request is admitted.
+    #[inline]
     async fn all_or_nothing(&mut self) -> bool {
         let several = self.check.has_several();
         let admitted = (!several || self.peek().await) && self.charge().await;
@@ -147,6 +151,7 @@ impl<A: Asker> Route<'_, '_, A> {
     }
 
     /// Peeks at the rules that can deny, as far as a peek is useful. Returns whether none of them denies.
+    #[inline]
     async fn peek(&mut self) -> bool {
         let admits = self.check.peek_at_others(self.asker.now());
         if admits && self.check.has_shared {
@@ -157,10 +162,14 @@ impl<A: Asker> Route<'_, '_, A> {
     }
 
     /// Charges the rules that can deny, until one does. Returns whether none of them denies.
+    #[inline]
     async fn charge(&mut self) -> bool {
-        for ask in [Ask::Refundable, Ask::Final] {
-            self.ask(ask).await;
-            if self.check.has_shared && self.check.outcome() != Outcome::Allowed {
+        if self.check.has_shared {
+            self.ask(Ask::Refundable).await;
+            if self.check.outcome() == Outcome::Allowed {
+                self.ask(Ask::Final).await;
+            }
+            if self.check.outcome() != Outcome::Allowed {
                 return false;
             }
         }
@@ -172,6 +181,7 @@ impl<A: Asker> Route<'_, '_, A> {
         self.ask(Ask::Refund).await;
     }
 
+    #[inline]
     async fn ask(&mut self, ask: Ask) {
         if self.check.has_shared {
             self.asker.ask(&mut self.check, ask).await;
@@ -206,7 +216,7 @@ impl<C: Clock> Rules<C> {
         when: CheckTime,
     ) -> Answer {
         match descriptors {
-            [one] => self.decide_few(rules, domain, std::array::from_ref(one), hits, when),
+            [one] => self.decide_one(rules, domain, one, hits, when),
             [_, _] => self.decide_two(rules, domain, descriptors, hits, when),
             _ => {
                 let domain = rules.domain_of(domain).map(|domain| domain.index);
