@@ -17,7 +17,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Outcome;
 use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules};
-use crate::edge::rules::rule::{Amount, Charging, MILLION, Unit};
+use crate::edge::rules::rule::{Amount, Charging, MILLION};
 
 /// The rules that apply to a request, decided together. It holds their keys and costs, and writes their results
 /// directly into the answer, because the answer is large.
@@ -89,8 +89,8 @@ impl<'r> RequestCheck<'r> {
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(request.hits);
             let found = searched.next().unwrap_or_else(|| domain.search(descriptor));
-            if let Some(own) = descriptor.limit {
-                self.add_own(domain, descriptor, found, place, cost, own, hasher);
+            if descriptor.limit.is_some() {
+                self.add_own(domain, descriptor, found, place, cost, hasher);
                 continue;
             }
             for (index, active) in domain.rules_of(found) {
@@ -142,9 +142,9 @@ impl<'r> RequestCheck<'r> {
         found: FoundRules,
         place: u32,
         cost: u64,
-        (requests, unit): (u32, Unit),
         hasher: &Hasher,
     ) {
+        let Some((requests, unit)) = descriptor.limit else { return };
         let Some(active) = domain.override_of(unit, hasher) else { return };
         let mut of_unit = domain.rules_of(found).filter(|(_, rule)| rule.unit == Some(unit));
         let twin = of_unit.find_map(|(_, rule)| {
