@@ -53,6 +53,37 @@ impl<'r> PlainCheck<'r> {
         self.counter.generation.store().check(self.key, when, self.cost)
     }
 
+    /// Whether no charge of one rule changes the decision of the other.
+    #[inline]
+    fn is_joint_with(&self, other: &Self) -> bool {
+        let is_joint = |plain: &Self| plain.counter.can_refund && plain.active.rule.replaces.is_empty();
+        // If both descriptors match one rule, both charges may go to the same key.
+        !std::ptr::eq(self.active, other.active) && is_joint(self) && is_joint(other)
+    }
+
+    /// Charges both rules, or none. This rule is charged without a peek, because its charge gives the same information.
+    #[inline(always)]
+    fn charge_with(&self, other: &Self, when: CheckTime) -> Option<[Decision; 2]> {
+        if other.peek(when).is_denied() {
+            return None;
+        }
+        let charge = self.charge(when);
+        if charge.is_denied() {
+            return None;
+        }
+        let other_charge = other.charge(when);
+        if other_charge.is_denied() {
+            self.refund(&charge, when);
+            return None;
+        }
+        Some([charge, other_charge])
+    }
+
+    #[cold]
+    fn refund(&self, charge: &Decision, when: CheckTime) {
+        self.counter.generation.store().refund(self.key, when, charge, charge.charged());
+    }
+
     /// Returns the decision that a charge would give, and charges nothing.
     #[inline]
     fn peek(&self, when: CheckTime) -> Decision {
@@ -87,7 +118,7 @@ impl<C: Clock> Rules<C> {
                     || (!plain.counter.generation.is_open_for(&decision)
                         && self.was_replaced(&rules, domain, still_counts))
                 {
-                    plain.counter.generation.store().refund(plain.key, when, &decision, decision.charged());
+                    plain.refund(&decision, when);
                     is_final = false;
                 } else {
                     plain.active.meters.observe_allowed(&decision);
@@ -108,39 +139,57 @@ impl<C: Clock> Rules<C> {
         answer
     }
 
-    /// Decides a request with several descriptors, each with a plain rule.
-    #[inline(always)]
-    pub(super) fn decide_few<const N: usize>(
+    /// Decides a request with two descriptors. Not inlined: requests with one descriptor would save its registers.
+    #[inline(never)]
+    pub(super) fn decide_two(
         &self,
         rules: Loaded<RuleSet>,
         domain: DomainId<'_>,
-        descriptors: &[Descriptor<'_>; N],
+        descriptors: &[Descriptor<'_>; 2],
         hits: u64,
         when: CheckTime,
     ) -> Answer {
         let Some(domain) = rules.domain_of(domain) else { return self.unknown_domain(rules) };
         domain.note_asked();
-        let (mut found, mut plain) = ([FoundRules::default(); N], [None; N]);
-        for ((plain, found), descriptor) in plain.iter_mut().zip(&mut found).zip(descriptors) {
-            *found = domain.search(descriptor);
-            *plain = PlainCheck::new(domain, descriptor, *found, hits, when);
-        }
-        let mut decided = Few::new();
-        if may_be_charged_together(&plain) {
+        let [one, other] = descriptors;
+        let searched @ [found_one, found_other] = [domain.search(one), domain.search(other)];
+        let first = PlainCheck::new(domain, one, found_one, hits, when);
+        if let Some(first) = first
+            && let Some(second) = PlainCheck::new(domain, other, found_other, hits, when)
+            && first.is_joint_with(&second)
+        {
             let start = domain.timer.start();
-            let is_charged = charge(&plain, &mut decided, when);
+            let charges = first.charge_with(&second, when);
             domain.timer.stop(start);
-            if is_charged && self.is_settled(&plain, &decided, &rules, domain, when) {
-                let charges = charges(&plain, &decided);
-                charges.for_each(|(plain, charge)| plain.active.meters.observe_allowed(charge));
-                let summary = Summary::allowed(self.options.shadow || domain.shadow);
-                let domain = Some(domain.index);
-                return Answer { rules, domain, summary, decided };
+            if let Some([charge, other_charge]) = &charges {
+                fence_after_rmw();
+                let still_counts = |now: Option<&ActiveDomain>| {
+                    first.active.still_counts(now) && second.active.still_counts(now)
+                };
+                // Both are asked, because each one records its charge.
+                let is_open = first.counter.generation.is_open_for(charge)
+                    & second.counter.generation.is_open_for(other_charge);
+                if first.active.counts_with_override(domain)
+                    || second.active.counts_with_override(domain)
+                    || (!is_open && self.was_replaced(&rules, domain, still_counts))
+                {
+                    first.refund(charge, when);
+                    second.refund(other_charge, when);
+                } else {
+                    first.active.meters.observe_allowed(charge);
+                    second.active.meters.observe_allowed(other_charge);
+                    let mut decided = Few::new();
+                    decided.push(Decided::new(first.rule, 0, *charge));
+                    decided.push(Decided::new(second.rule, 1, *other_charge));
+                    let summary = Summary::allowed(self.options.shadow || domain.shadow);
+                    let domain = Some(domain.index);
+                    return Answer { rules, domain, summary, decided };
+                }
             }
         }
         let domain = domain.index;
         let mut answer = self.undecided(rules, Some(domain));
-        self.decide_any(&mut answer, Request { descriptors, searched: &found, hits }, when);
+        self.decide_any(&mut answer, Request { descriptors, searched: &searched, hits }, when);
         answer
     }
 
@@ -159,80 +208,5 @@ impl<C: Clock> Rules<C> {
         let check = RuleCheck::with(domain, plain.active, counted, key, plain.cost);
         let mut decided = Decided::new(plain.rule, 0, *denial);
         check.report(&mut decided, domain, descriptors, summary, &self.observers);
-    }
-
-    /// Whether the charged counters still count. Refunds the charges if not.
-    #[inline(always)]
-    fn is_settled(
-        &self,
-        plain: &[Option<PlainCheck<'_>>],
-        decided: &[Decided],
-        rules: &Loaded<RuleSet>,
-        domain: &ActiveDomain,
-        when: CheckTime,
-    ) -> bool {
-        fence_after_rmw();
-        let (mut is_open, mut has_twin) = (true, false);
-        for (plain, charge) in charges(plain, decided) {
-            // Each of them is asked, because each one records its charge.
-            is_open &= plain.counter.generation.is_open_for(charge);
-            has_twin |= plain.active.counts_with_override(domain);
-        }
-        let still_counts =
-            |now: Option<&ActiveDomain>| plain.iter().flatten().all(|plain| plain.active.still_counts(now));
-        let is_settled = !has_twin && (is_open || !self.was_replaced(rules, domain, still_counts));
-        if !is_settled {
-            refund(plain, decided, when);
-        }
-        is_settled
-    }
-}
-
-/// Whether all descriptors have plain rules, and no charge of one changes the decision of another.
-#[inline(always)]
-fn may_be_charged_together(plain: &[Option<PlainCheck<'_>>]) -> bool {
-    match plain {
-        [Some(one), Some(other)] => {
-            // If both descriptors match one rule, both charges may go to the same key.
-            let is_joint =
-                |plain: &PlainCheck<'_>| plain.counter.can_refund && plain.active.rule.replaces.is_empty();
-            !std::ptr::eq(one.active, other.active) && is_joint(one) && is_joint(other)
-        }
-        _ => false,
-    }
-}
-
-/// Charges all rules, or none, and returns whether they are charged. The first is charged without a peek, because its charge gives the same information.
-#[inline(always)]
-fn charge(plain: &[Option<PlainCheck<'_>>], decided: &mut Few<Decided>, when: CheckTime) -> bool {
-    if plain.iter().flatten().skip(1).any(|plain| plain.peek(when).is_denied()) {
-        return false;
-    }
-    for (place, one) in (0..).zip(plain.iter().flatten()) {
-        let charge = one.charge(when);
-        let is_denied = charge.is_denied();
-        decided.push(Decided::new(one.rule, place, charge));
-        if is_denied {
-            refund(plain, decided, when);
-            return false;
-        }
-    }
-    true
-}
-
-/// Returns the rules that were charged, with their charges.
-#[inline(always)]
-fn charges<'a, 'r>(
-    plain: &'a [Option<PlainCheck<'r>>],
-    decided: &'a [Decided],
-) -> impl Iterator<Item = (&'a PlainCheck<'r>, &'a Decision)> {
-    plain.iter().zip(decided).filter_map(|(plain, decided)| plain.as_ref().zip(decided.decision.as_ref()))
-}
-
-/// Refunds all charges.
-#[cold]
-fn refund(plain: &[Option<PlainCheck<'_>>], decided: &[Decided], when: CheckTime) {
-    for (plain, charge) in charges(plain, decided).filter(|(_, charge)| charge.charged() > 0) {
-        plain.counter.generation.store().refund(plain.key, when, charge, charge.charged());
     }
 }

@@ -215,9 +215,11 @@ impl<C: Clock> Rules<C> {
         hits: u64,
         when: CheckTime,
     ) -> Answer {
+        if let Ok(both) = descriptors.try_into() {
+            return self.decide_two(rules, domain, both, hits, when);
+        }
         match descriptors {
             [one] => self.decide_one(rules, domain, one, hits, when),
-            [_, _] => self.decide_two(rules, domain, descriptors, hits, when),
             _ => {
                 let domain = rules.domain_of(domain).map(|domain| domain.index);
                 if domain.is_none() {
@@ -227,22 +229,6 @@ impl<C: Clock> Rules<C> {
                 self.decide_any(&mut answer, Request { descriptors, searched: &[], hits }, when);
                 answer
             }
-        }
-    }
-
-    /// Not inlined: requests with one descriptor would save its registers.
-    #[inline(never)]
-    fn decide_two(
-        &self,
-        rules: Loaded<RuleSet>,
-        domain: DomainId<'_>,
-        descriptors: &[Descriptor<'_>],
-        hits: u64,
-        when: CheckTime,
-    ) -> Answer {
-        match descriptors.try_into() {
-            Ok(both) => self.decide_few::<2>(rules, domain, both, hits, when),
-            Err(_) => self.undecided(rules, None),
         }
     }
 
