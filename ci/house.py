@@ -157,7 +157,7 @@ class Module:
         return {self.file}
 
     def imports(self):
-        """Returns the paths that the code names. An item that is only passed on (`pub use`) is not used here."""
+        """Returns the paths that the code names. An item of a `pub use` counts only if the file also uses it."""
         uses = re.compile(r"\b(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
         body = uses.sub("", self.code)
         for is_public, tree in uses.findall(self.code):
@@ -279,7 +279,7 @@ class House:
             yield from sorted(file for file in files if "target" not in file.relative_to(self.root).parts)
 
     def check_choices(self):
-        """Two enums of the published packages that share four names of variants, or all of three, are two types for one choice."""
+        """Two enums of the published packages are two types for one choice if they share four variants, or have the same three."""
         allowed, enums = {}, []
         choices = self.root / "ci/choices.tsv"
         for line in choices.read_text().splitlines() if choices.exists() else []:

@@ -1,4 +1,5 @@
-//! The library of the `tollgate` program: replays access logs through the library's own limiters, in log time. See `tollgate --help`.
+//! The program `tollgate`, as a library. It replays access logs through the limiters of the crate `tollgate`, at the times of
+//! the log, and serves rate limits. See `tollgate --help`.
 //!
 //! | file | does |
 //! |---|---|
@@ -12,7 +13,7 @@
 //! | `decimal`, `human`, `error` | parsing of numbers, display of numbers, errors |
 //!
 //! The program uses public names of `tollgate` only. The modules that are public here are those that fuzz targets and
-//! benches use. They are no interface for others.
+//! benches use. Other crates must not use them, because they change without notice.
 
 #![allow(
     clippy::len_without_is_empty,

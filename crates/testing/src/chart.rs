@@ -58,7 +58,7 @@ pub struct Panel {
     pub x: Axis,
     pub y: Axis,
     pub lines: Vec<Line>,
-    /// The place of the legend, from the left and from the top, as shares of the free room.
+    /// The place of the legend: 0 is at the left and at the top of the panel, and 1 at the right and at the bottom.
     pub legend: [f64; 2],
 }
 

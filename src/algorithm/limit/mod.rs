@@ -17,7 +17,7 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 /// An algorithm and its quota, chosen at run time.
 ///
 /// A limit can come from a file, from the command line or from a message, because it reads and writes text. Every
-/// algorithm of the crate converts into a limit. The methods that take a limit also take the algorithm.
+/// algorithm of the crate converts into a limit.
 ///
 /// # Text
 /// A text is a quota (see [`Quota`]), with the name of the algorithm before it. Without a name, it is GCRA.
@@ -27,7 +27,7 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 /// | `100/min burst 20`, `gcra 100/min burst 20` | [`Gcra`] |
 /// | `token-bucket 100/min burst 20` | [`TokenBucket::new`] |
 /// | `token-bucket(interval) 3/10min burst 5` | [`TokenBucket::interval`] |
-/// | `token-bucket(aligned) 400/h`, `token-bucket(aligned, at 8h) 400/d` | [`TokenBucket::aligned`]; `at` is the time from the clock's origin, the Unix epoch, to any refill |
+/// | `token-bucket(aligned) 400/h`, `token-bucket(aligned, at 8h) 400/d` | [`TokenBucket::aligned`]; `at` is the time from the clock's origin, the Unix epoch, to any one of the refills |
 /// | `token-bucket(aligned, adaptive) 400/h` | [`TokenBucket::aligned_adaptive`]; `at` can stand before `adaptive` |
 /// | `leaky-bucket 10/s`, `leaky-bucket(queue) 10/s burst 3` | [`LeakyBucketMeter`], [`LeakyBucketQueue`] |
 /// | `fixed-window 100/min`, `fixed-window(first-use) 100/min` | [`FixedWindow::new`], [`FixedWindow::from_first_use`] |
@@ -228,28 +228,28 @@ impl From<Quota> for Limit {
     }
 }
 
-/// The quota's numbers are those of the algorithm's words: `10/60s` becomes `1/6s burst 10`.
+/// The algorithm stores the interval of one unit and the burst, so `10/60s` becomes `1/6s burst 10`.
 impl From<Gcra> for Limit {
     fn from(algorithm: Gcra) -> Self {
         Self::gcra(algorithm.quota())
     }
 }
 
-/// The quota's numbers are those of the algorithm's words, as for [`Gcra`].
+/// The quota changes its numbers as for [`Gcra`].
 impl From<LeakyBucketMeter> for Limit {
     fn from(algorithm: LeakyBucketMeter) -> Self {
         Self { kind: LimitKind::LeakyBucketMeter, quota: algorithm.quota() }
     }
 }
 
-/// The quota's numbers are those of the algorithm's words, as for [`Gcra`].
+/// The quota changes its numbers as for [`Gcra`].
 impl From<LeakyBucketQueue> for Limit {
     fn from(algorithm: LeakyBucketQueue) -> Self {
         Self { kind: LimitKind::LeakyBucketQueue, quota: algorithm.quota() }
     }
 }
 
-/// For a bucket with greedy refill, the quota's numbers are those of the algorithm's words, as for [`Gcra`].
+/// The quota of a bucket that refills continuously changes its numbers as for [`Gcra`].
 impl From<TokenBucket> for Limit {
     fn from(algorithm: TokenBucket) -> Self {
         let (quota, returns) = algorithm.quota();

@@ -45,7 +45,8 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Returns whether this kind of store supports the algorithm. Its size and the quota may still prevent a limit.
+    /// Returns whether this kind of store supports the algorithm. A limit can still be refused, because of its quota or
+    /// the size of the store.
     ///
     /// # Examples
     /// ```
@@ -117,8 +118,8 @@ type CompactOf<A, H> = LateStore<CompactPlan<A>, Compact<A, H>, H>;
 type SketchOf<A, H> = LateStore<SketchPlan<A>, Sketch<A, H>, H>;
 
 /// A store with its algorithm.
-// The tag has a byte of its own. Otherwise it is hidden in a field of the stores, and each check takes four instructions
-// more to read it.
+// The tag has a byte of its own. Otherwise the compiler hides it in a field of the stores, and each check needs four more
+// instructions to read it.
 #[repr(u8)]
 enum Pair<K, H> {
     DirectFixed(DirectOf<FixedWindow, H>),
@@ -376,7 +377,7 @@ where
     }
 }
 
-/// One function for each pair. A single function would save the registers that the largest pair needs.
+/// One function for each pair. A single function would save and restore the registers that the largest pair needs.
 #[inline(never)]
 fn check<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
     store: &LateStore<P, S, H>,
@@ -410,7 +411,7 @@ where
     where
         Q: 'k;
 
-    // Each call knows its pair.
+    // The decision is enough: each call selects its pair again.
     type Ticket<'s>
         = Decision
     where

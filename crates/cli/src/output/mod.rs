@@ -20,8 +20,8 @@ pub fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Prints the results: only JSON on standard output, or the table there and the JSON to its file. After that it returns
-/// an error if that file, or those `written` before, could not be written.
+/// Prints the results. Writes the table to standard output and the JSON to its file, or only the JSON to standard
+/// output. Afterwards, returns an error if that file, or those `written` before, could not be written.
 pub fn finish(
     mut written: Result<(), Error>,
     path: Option<&Path>,

@@ -60,7 +60,8 @@ impl Picture {
         ));
     }
 
-    /// Draws a line of one pixel, which is upright or level. Half a pixel more makes it cover whole pixels.
+    /// Draws a vertical or horizontal line, one pixel wide. Its ends are moved by half a pixel, so that it covers whole
+    /// pixels.
     pub fn line(&mut self, from: Point, to: Point, color: &str) {
         let Point { x, y } = from;
         let way = if x == to.x { format!("V{}", to.y) } else { format!("H{}", to.x) };
@@ -81,7 +82,7 @@ impl Picture {
 
     fn write(&mut self, text: &str, Point { x, y }: Point, anchor: Anchor, pen: Pen, more: &str) {
         let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        // Characters that XML does not have.
+        // XML does not allow most control characters.
         let text = text.replace(|c: char| c.is_control(), "\u{fffd}");
         let (anchor, Pen { size, color }) = (anchor.name(), pen);
         self.shape(format_args!(
@@ -95,7 +96,7 @@ impl Picture {
         let _ = writeln!(self.0, "{shape}");
     }
 
-    /// Returns the file.
+    /// Returns the text of the file.
     pub fn finish(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0

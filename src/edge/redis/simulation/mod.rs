@@ -2,8 +2,8 @@
 //! admit.
 //!
 //! The processes run the real books. The server is the model of the script. Only time and the network are simulated.
-//! The seed determines the whole run. This module exists for this crate's tests and examples, and is not part of the
-//! public API.
+//! The seed determines the whole run. This module exists for this crate's tests and the soak programs, and is not part
+//! of the public API.
 
 mod load;
 mod node;

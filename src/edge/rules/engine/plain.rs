@@ -1,7 +1,7 @@
 //! Requests with one or two rules whose stores alone decide. Most requests are like this.
 //!
-//! They take the [route](super::route) without a list of rules. If one rule denies, or counts together with anything else,
-//! the route continues with the rules that were found here.
+//! They take a short form of the [route](super::route), without a list of rules. If this form cannot decide a request,
+//! such as one that the second of two rules denies, the route continues with the rules that were found here.
 
 use super::Rules;
 use super::answer::Answer;

@@ -13,8 +13,8 @@
 //! [`count_denials`](super::count_denials). With `charging: count-first`, the request is counted at all limits and decided
 //! afterwards.
 //!
-//! Only an [`Asker`] knows whether the caller waits for the servers of shared rules. [`Here`] does not wait, so its future
-//! is ready at its first poll.
+//! Only an [`Asker`] knows whether the caller waits for the servers of shared rules. With [`Here`], no step waits, so the
+//! future is ready at its first poll.
 
 use super::Rules;
 use super::answer::Answer;
@@ -68,7 +68,7 @@ pub(super) trait Asker {
     fn abandon(&mut self, _: &mut RequestCheck<'_>) {}
 }
 
-/// Asks shared rules one after the other, and waits no longer than their modes do.
+/// Asks shared rules one after the other. Only rules of a client for threads wait, and they block the thread.
 pub(super) struct Here(pub(super) CheckTime);
 
 impl Asker for Here {
@@ -91,7 +91,7 @@ impl Asker for Here {
                     }
                 }
             }
-            // A charge asks its rule itself, so that no rule is asked after one that denies.
+            // Each rule is asked when it is charged, so that none is asked after one that denies.
             Ask::Refundable | Ask::Final | Ask::Reports | Ask::All => {}
             Ask::Refund => check.each(|_| true).for_each(|(check, decided)| check.refund(decided, self.0)),
             Ask::Denials => {

@@ -145,8 +145,8 @@ impl<C: Clock> Rules<C> {
             return self.decide(answer.rules, domain, descriptors, hits, CheckTime::read(&self.clock));
         }
         let mut asker = Waiting { clock: &self.clock, calls: Few::new(), deadline, is_over: false };
-        // A future of a service without shared rules is small.
         let request = Request { descriptors, searched: &[], hits };
+        // Boxed, so that the future is small for services without shared rules.
         Box::pin(self.route(&mut answer, request, &mut asker)).await;
         answer
     }
@@ -207,6 +207,7 @@ struct Waiting<'a, C> {
     calls: Few<RuleCall>,
     /// When the answer is due.
     deadline: Option<Instant>,
+    /// Whether the decision is final.
     is_over: bool,
 }
 
