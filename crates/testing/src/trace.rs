@@ -1,7 +1,7 @@
 //! Reads the shared request traces: the common normalized form, and each source form with its own parser.
 //!
 //! The traces are not part of the package. `TOLLGATE_TRACES` names their directory; the default is `../shared/traces`
-//! beside the package.
+//! beside the repository.
 
 use super::SEC;
 use super::skipped::skip;
