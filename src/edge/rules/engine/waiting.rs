@@ -235,13 +235,14 @@ impl<C: Clock> Asker for Waiting<'_, C> {
 
     fn keep(&mut self) {
         self.is_over = true;
-        self.calls.drain(..).for_each(|kept| kept.call.keep());
+        self.keep_calls();
     }
 
     fn abandon(&mut self, check: &mut RequestCheck<'_>) {
-        // A rule that counts first also counts denied and dropped requests.
+        // A rule that counts first also counts denied and dropped requests. The request is not over: if a load has replaced
+        // the rule, it begins again, perhaps with rules that refund.
         if self.is_over || check.counts_first() {
-            return self.keep();
+            return self.keep_calls();
         }
         check.refund_here(self.now());
         // The calls refund themselves.
@@ -250,6 +251,10 @@ impl<C: Clock> Asker for Waiting<'_, C> {
 }
 
 impl<C> Waiting<'_, C> {
+    fn keep_calls(&mut self) {
+        self.calls.drain(..).for_each(|kept| kept.call.keep());
+    }
+
     async fn peek(&mut self, check: &mut RequestCheck<'_>) {
         let all = {
             let (peeks, rules) = (check.peeks(), &check.rules);
@@ -450,5 +455,44 @@ impl Drop for SharedCall {
             // The part that needs no waiting still happens.
             None => drop(rest.now_or_never()),
         }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::super::route::Route;
+    use super::*;
+    use crate::edge::redis::InProcess;
+    use crate::edge::rules::Config;
+
+    /// Cause: a load replaced a rule that counts first while a request waited for the server. Symptom: the request began
+    /// again with a rule that refunds, and its charge stayed although its future was dropped.
+    #[tokio::test]
+    async fn request_that_begins_again_with_other_charging_is_refunded() {
+        let server = InProcess::default();
+        let load = |charging: &str| {
+            let text = format!(
+                "{{ domain: d, tollgate: {{ store: redis, mode: atomic, charging: {charging} }}, descriptors: [ {{ key: a, rate_limit: {{ unit: day, requests_per_unit: 9 }} }} ] }}"
+            );
+            let config = Config::from_yaml("rules", &text).unwrap();
+            Rules::builder().redis(server.clone()).load([config]).unwrap()
+        };
+        let (before, after) = (load("count-first"), load("all-or-nothing"));
+        let descriptors = [Descriptor::new(&[("a", "x")])];
+        let mut asker = Waiting { clock: before.clock(), calls: Few::new(), deadline: None, is_over: false };
+        for (rules, ask) in [(&before, Ask::All), (&after, Ask::Refundable)] {
+            let answer = rules.find_domain("d");
+            let domain = answer.domain().unwrap();
+            let mut decided = Few::new();
+            let mut route = Route { check: RequestCheck::new(&mut decided), asker: &mut asker };
+            let request = Request { descriptors: &descriptors, searched: &[], hits: 1 };
+            route.check.find(domain, &request, route.asker.now().ns(), &rules.hasher);
+            route.asker.ask(&mut route.check, ask).await;
+            assert!(route.check.is_charged());
+            // Here the caller stops waiting.
+        }
+        tokio::task::yield_now().await;
+        let left = after.check_n_async("d", &descriptors, 1).await.status(0).remaining();
+        assert_eq!(left, 7, "only the request that counts first stays charged");
     }
 }
