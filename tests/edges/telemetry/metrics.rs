@@ -241,6 +241,27 @@ fn timer_samples_one_check_in_n() {
     });
 }
 
+/// Cause: a check of two rules was timed when both were charged at once, and again when one denied. Symptom: denied
+/// requests were twice as frequent in the sample as admitted ones.
+#[test]
+fn denied_request_is_timed_once() {
+    const CALLS: u32 = 40_000;
+    recorded(|values| {
+        let text = "{ domain: d, descriptors: [ { key: a, rate_limit: { unit: year, requests_per_unit: LIMIT } }, { key: b, rate_limit: { unit: year, requests_per_unit: LIMIT } } ] }";
+        let descriptors = [Descriptor::new(&[("a", "x")]), Descriptor::new(&[("b", "x")])];
+        let [admitted, denied] = ["1000000", "1"].map(|limit| {
+            let config =
+                Config::from_yaml("rules", &text.replace("LIMIT", limit)).expect("the rules are valid");
+            let rules = Rules::builder().clock(clock()).load([config]).expect("the rules load");
+            for _ in 0..CALLS {
+                let _ = rules.check("d", &descriptors);
+            }
+            values()["tollgate_check_duration_seconds{domain=d}"]
+        });
+        assert!(admitted > 100.0 && (denied / admitted - 1.0).abs() < 0.5, "{admitted} and {denied}");
+    });
+}
+
 /// Cause: all timers of a thread shared one counter. Symptom: with requests to two domains in turn, one domain was
 /// never timed.
 #[test]

@@ -160,8 +160,9 @@ impl<C: Clock> Rules<C> {
         {
             let start = domain.timer.start();
             let charges = first.charge_with(&second, when);
-            domain.timer.stop(start);
             if let Some([charge, other_charge]) = &charges {
+                // If a rule denies, the route decides and times the request again, so this time does not count.
+                domain.timer.stop(start);
                 fence_after_rmw();
                 let still_counts = |now: Option<&ActiveDomain>| {
                     first.active.still_counts(now) && second.active.still_counts(now)
