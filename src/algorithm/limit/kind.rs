@@ -90,7 +90,7 @@ impl LimitKind {
         }
     }
 
-    /// Whether the compact store supports the algorithm.
+    /// Whether the compact store supports the algorithm. It counts a lenient sub-window of one part as a fixed window.
     pub(crate) const fn is_compact(self) -> bool {
         match self {
             Self::Gcra
@@ -98,6 +98,7 @@ impl LimitKind {
             | Self::LeakyBucketMeter
             | Self::LeakyBucketQueue
             | Self::FixedWindow
+            | Self::SubWindow { parts: 1, strict: false }
             | Self::SlidingWindow { .. } => true,
             Self::MinimumSpacing { spacing } => !spacing.is_zero(),
             Self::IntervalBucket
@@ -108,8 +109,11 @@ impl LimitKind {
         }
     }
 
-    /// Whether the sketch supports the algorithm.
+    /// Whether the sketch supports the algorithm, as for [`is_compact`](Self::is_compact).
     pub(crate) const fn is_sketched(self) -> bool {
-        matches!(self, Self::FixedWindow | Self::SlidingWindow { .. })
+        matches!(
+            self,
+            Self::FixedWindow | Self::SubWindow { parts: 1, strict: false } | Self::SlidingWindow { .. }
+        )
     }
 }

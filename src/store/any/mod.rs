@@ -591,9 +591,8 @@ mod tests {
     #[test]
     fn store_supports_the_limits_that_it_names() {
         for kind in [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact, StoreKind::Sketch] {
-            for limit in
-                LIMITS.into_iter().chain(["minimum-spacing 0s"]).map(|text| text.parse::<Limit>().unwrap())
-            {
+            let more = ["minimum-spacing 0s", "sub-window(1) 10/min", "sub-window(1, strict) 10/min"];
+            for limit in LIMITS.into_iter().chain(more).map(|text| text.parse::<Limit>().unwrap()) {
                 let made = new(AnyLayout::new(kind), limit);
                 assert_eq!(made.is_ok(), kind.supports(limit.kind()), "{kind:?} {limit}");
                 if let Err(error) = made {
