@@ -138,6 +138,28 @@ mod tests {
     }
 
     #[test]
+    fn reset_starts_every_store_empty() {
+        let key = &b"alice"[..];
+        for store in [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact, StoreKind::Sketch] {
+            let limiter = any("fixed-window 10/min", store);
+            assert!(limiter.check_n(key, 4).is_allowed());
+            limiter.set_quota(&Quota::per_minute(9), Carry::Reset).unwrap();
+            assert_eq!(limiter.peek(key).remaining(), 9, "{store:?}");
+        }
+    }
+
+    /// A sketch has no debts that could be unpaid.
+    #[test]
+    fn sketch_changes_any_number_of_times_at_one_time() {
+        let (limiter, key) = (any("fixed-window 500/min", StoreKind::Sketch), &b"alice"[..]);
+        assert!(limiter.check_n(key, 4).is_allowed());
+        for limit in (100..300).rev() {
+            limiter.set_quota(&Quota::per_minute(limit), Carry::Used).unwrap();
+        }
+        assert_eq!(limiter.peek(key).remaining(), 96);
+    }
+
+    #[test]
     fn refused_limit_changes_nothing() {
         let limiter = any("fixed-window 10/min", StoreKind::Sketch);
         let error = limiter.set_limit("10/min".parse().unwrap(), Carry::Used).unwrap_err();

@@ -294,6 +294,11 @@ pub trait Migrate: Sized {
         u64::MAX
     }
 
+    /// Whether keys can carry debts over from this store and into it.
+    fn migrates(&self) -> bool {
+        true
+    }
+
     /// Charges the debt of each key to the same key in another store, if the other store does not have it yet.
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver;
 }
@@ -305,6 +310,14 @@ pub trait Rebuild: Migrate {
     /// # Errors
     /// Returns an error if the store cannot hold the quota.
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError>;
+
+    /// Returns the same store, but with the counts of this one if both can share them.
+    ///
+    /// # Errors
+    /// The same as for [`Rebuild::rebuild`].
+    fn rebuild_shared(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        self.rebuild(quota)
+    }
 }
 
 /// A store that can take over a key by its debt. Public in a private module: sealed.

@@ -337,12 +337,6 @@ where
         each!(&self.pair, store => store.get().is_some())
     }
 
-    /// Whether usage can be carried over from this store and into it.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) const fn migrates(&self) -> bool {
-        !matches!(self.layout.kind, StoreKind::Sketch)
-    }
-
     /// Returns the number of keys with a state, if the store knows it. A store that does not exist yet is empty.
     #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn keys(&self, now_ns: u64) -> Option<usize> {
@@ -459,6 +453,10 @@ where
         migrating!(&self.pair, store => store.newest_ns(), u64::MAX)
     }
 
+    fn migrates(&self) -> bool {
+        self.layout.kind != StoreKind::Sketch
+    }
+
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
         if !self.is_made() {
             return CarriedOver::All;
@@ -511,6 +509,10 @@ where
     H: BuildHasher + Clone,
 {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        self.with_limit(self.limit.with_quota(*quota)?, false)
+    }
+
+    fn rebuild_shared(&self, quota: &Quota) -> Result<Self, QuotaError> {
         self.with_limit(self.limit.with_quota(*quota)?, true)
     }
 }

@@ -487,7 +487,8 @@ impl<S: Rebuild> Adjustable<S> {
         carry: Carry,
         now: impl Fn() -> CheckTime,
     ) -> Result<(), QuotaError> {
-        self.replace(|store| store.rebuild(quota), carry, now)
+        let make = if carry == Carry::Reset { S::rebuild } else { S::rebuild_shared };
+        self.replace(|store| make(store, quota), carry, now)
     }
 }
 
@@ -500,7 +501,10 @@ impl<S: Migrate> Adjustable<S> {
         now: impl Fn() -> CheckTime,
     ) -> Result<(), QuotaError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = self.present.load().settled(carry, &now)?;
+        let present = Arc::clone(&*self.present.load());
+        // The next store would keep the old one without a use.
+        let carry = if present.held.store.migrates() { carry } else { Carry::Reset };
+        let last = present.settled(carry, &now)?;
         let store = make(&last.held.store)?;
         // All slow work is finished before this point.
         last.close();
