@@ -156,7 +156,8 @@ impl Limit {
         self.kind
     }
 
-    /// Returns the quota, as it was given. For minimum spacing, it is one unit per spacing.
+    /// Returns the quota. For algorithms without a burst, its burst is its limit. For minimum spacing, it is one unit per
+    /// spacing.
     #[must_use]
     pub const fn quota(&self) -> Quota {
         self.quota
@@ -211,7 +212,10 @@ impl Limit {
             LimitKind::SlidingLog => fits!(SlidingLog::checked(&quota)),
             LimitKind::MinimumSpacing { spacing } => return Ok(Self::spacing(spacing)),
         }
-        Ok(Self { kind, quota: if kind.has_burst() { quota } else { quota.without_burst() } })
+        match if kind.has_burst() { Ok(quota) } else { quota.without_burst() } {
+            Ok(quota) => Ok(Self { kind, quota }),
+            Err(reason) => Err(reason),
+        }
     }
 
     const fn spacing(spacing: Duration) -> Self {

@@ -12,13 +12,14 @@ use core::time::Duration;
 
 use super::{Limit, LimitKind};
 use crate::base::clock::{Timestamp, saturating_nanos};
-use crate::base::quota::{PeriodText, Quota, QuotaError, Reason, TextForm, parse_period};
+use crate::base::quota::{PeriodText, Quota, QuotaError, Reason, TextForm, parse_number, parse_period};
 
 /// The most options in one pair of parentheses, and one more.
 const MOST_OPTIONS: usize = 4;
 
 const NAMES: &str = "a number of units, or the name of an algorithm (gcra, token-bucket, leaky-bucket, fixed-window, \
                      sliding-window, sub-window, sliding-log or minimum-spacing), at the beginning";
+const NAME_END: &str = "a space after the name of the algorithm";
 const CLOSED: &str = "a \")\" after the options of the algorithm";
 const NO_BURST: &str = "no burst, because this algorithm has none: it counts up to the limit";
 const PARTS: &str = "a whole number of parts in the parentheses, as in sub-window(60)";
@@ -76,6 +77,10 @@ fn parse(text: &str) -> Result<Limit, Reason> {
     }
     let end = text.find(|c: char| !(c.is_ascii_alphabetic() || c == '-')).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
+    let ends = rest.is_empty() || rest.starts_with('(') || rest.starts_with(char::is_whitespace);
+    if !ends && options_of(name) != NAMES {
+        return Err(Reason::Syntax { expected: NAME_END });
+    }
     let rest = rest.trim_start();
     let (options, rest) = match rest.strip_prefix('(') {
         Some(rest) => rest.split_once(')').ok_or(Reason::Syntax { expected: CLOSED })?,
@@ -90,7 +95,7 @@ fn parse(text: &str) -> Result<Limit, Reason> {
     }
     let kind = kind(name, &options)?;
     let quota = Quota::parse(rest)?;
-    if !kind.has_burst() && quota != quota.without_burst() {
+    if !kind.has_burst() && quota.burst_size() != quota.limit() {
         return Err(Reason::Syntax { expected: NO_BURST });
     }
     Limit::checked(kind, quota)
@@ -125,7 +130,8 @@ fn kind(name: &str, options: &[&str]) -> Result<LimitKind, Reason> {
 }
 
 fn number(parts: &str) -> Result<u32, Reason> {
-    parts.parse().map_err(|_| Reason::Syntax { expected: PARTS })
+    // A number that is too large for 32 bits gives the same error as one that is too large for the counter.
+    parse_number(parts, PARTS).map(|parts| u32::try_from(parts).unwrap_or(u32::MAX))
 }
 
 fn time(option: &str) -> Result<Timestamp, Reason> {
@@ -207,10 +213,23 @@ mod tests {
             ("sliding-log()3/10s", "sliding-log 3/10s"),
             ("minimum-spacing s", "minimum-spacing 1s"),
             ("fixed-window 5/s burst 5", "fixed-window 5/s"),
+            ("sub-window(1_000) 5/s", "sub-window(1000) 5/s"),
             ("token-bucket(aligned, at 49h) 9/d", "token-bucket(aligned, at 1h) 9/d"),
         ] {
             assert_eq!(text.parse::<Limit>().unwrap().to_string(), printed, "{text}");
         }
+    }
+
+    /// Four units of a period above 292 years are a quota only with a smaller burst, which windows do not have.
+    #[test]
+    fn window_without_valid_quota_is_an_error() {
+        let quota: Quota = "4/9223372036854775908ns burst 1".parse().unwrap();
+        for kind in [LimitKind::FixedWindow, LimitKind::SlidingLog, LimitKind::SlidingWindow { strict: true }]
+        {
+            let error = Limit::try_new(kind, quota).unwrap_err().to_string();
+            assert!(error.contains("292 years"), "{error}");
+        }
+        assert!(Limit::try_new(LimitKind::TokenBucket, quota).is_ok());
     }
 
     #[test]
@@ -226,6 +245,12 @@ mod tests {
             ("sub-window(60, lenient) 5/s", "sub-window(60, strict)"),
             ("sub-window(0) 5/s", "number of sub-windows is 0"),
             ("sub-window(9999) 5/s", "at most 4096"),
+            ("sub-window(5000000000) 5/s", "at most 4096"),
+            ("sub-window(+60) 5/s", "sub-window(60)"),
+            ("gcra100/min", "a space after the name"),
+            ("sub-window60/min", "a space after the name"),
+            ("minimum-spacing250ms", "a space after the name"),
+            ("window5/min", "name of an algorithm (gcra, token-bucket"),
             ("sub-window(60, strict, 7, 8, 9) 5/s", "sub-window(60, strict)"),
             ("token-bucket(hourly) 5/s", "token-bucket(interval)"),
             ("token-bucket(aligned, 8h) 5/s", "at 8h"),
@@ -270,8 +295,9 @@ mod tests {
         ];
         let bursts = proptest::option::of(prop_oneof![1..1_000u64, 1..u64::MAX]);
         (limits, periods, bursts).prop_filter_map("not a quota", |(limit, period, burst)| {
-            let quota = Quota::try_new(limit, period).ok()?;
-            burst.map_or(Some(quota), |burst| quota.try_burst(burst).ok())
+            // Some quotas are valid only with their burst.
+            let burst = burst.unwrap_or(limit);
+            std::format!("{limit}/{}ns burst {burst}", period.as_nanos()).parse().ok()
         })
     }
 
@@ -286,6 +312,36 @@ mod tests {
                 let is_spacing = matches!(kind, LimitKind::MinimumSpacing { .. });
                 prop_assert!(is_spacing || same == Ok(limit));
             }
+        }
+
+        /// The numbers of an algorithm are those of a valid quota, and its limit keeps them.
+        #[test]
+        fn limit_of_algorithm_is_the_limit_of_its_own_algorithm(quota in quotas(), at in any::<u64>(), parts in 1..4_097u32) {
+            let at = Timestamp::from_nanos(at);
+            macro_rules! same {
+                ($made:expr, $again:expr) => {
+                    if let Ok(algorithm) = $made {
+                        let limit = Limit::from(algorithm);
+                        prop_assert_eq!(limit.to_string().parse::<Limit>(), Ok(limit));
+                        prop_assert_eq!(Limit::try_new(limit.kind(), limit.quota()), Ok(limit));
+                        prop_assert_eq!($again(limit.quota()).map(Limit::from), Ok(limit));
+                    }
+                };
+                ($new:expr) => {
+                    same!($new(quota), $new)
+                };
+            }
+            same!(|quota| Ok::<_, QuotaError>(Gcra::new(quota)));
+            same!(|quota| Ok::<_, QuotaError>(LeakyBucketQueue::new(quota)));
+            same!(|quota| Ok::<_, QuotaError>(TokenBucket::new(quota)));
+            same!(TokenBucket::try_interval);
+            same!(|quota| TokenBucket::try_aligned(quota, at));
+            same!(|quota| TokenBucket::try_aligned_adaptive(quota, at));
+            same!(FixedWindow::try_new);
+            same!(FixedWindow::try_from_first_use);
+            same!(SlidingWindow::try_new);
+            same!(|quota| SubWindow::try_new(quota, parts));
+            same!(SlidingLog::try_new);
         }
 
         #[test]

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 pub use self::error::QuotaError;
 pub(crate) use self::error::{Reason, TextForm, or_panic};
-pub(crate) use self::text::{PeriodText, parse_period};
+pub(crate) use self::text::{PeriodText, parse_number, parse_period};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
@@ -183,9 +183,9 @@ impl Quota {
         self.burst
     }
 
-    /// Returns the quota with its limit as its burst.
-    pub(crate) const fn without_burst(self) -> Self {
-        Self { burst: self.limit, ..self }
+    /// Returns the quota with its limit as its burst, if that is valid.
+    pub(crate) const fn without_burst(self) -> Result<Self, Reason> {
+        Self::checked(self.limit, self.period_ns, self.limit)
     }
 
     /// Returns the period in nanoseconds, at least 1.

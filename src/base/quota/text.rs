@@ -55,10 +55,10 @@ impl Quota {
         let (limit, rest) = text
             .split_once('/')
             .ok_or(Reason::Syntax { expected: "a \"/\" between the limit and the period" })?;
-        let limit = number(limit.trim(), "a whole number of units before the \"/\"")?;
+        let limit = parse_number(limit.trim(), "a whole number of units before the \"/\"")?;
         let (period, burst) = match rest.split_once("burst") {
             Some((period, burst)) => {
-                (period, Some(number(burst.trim(), "a whole number of units after \"burst\"")?))
+                (period, Some(parse_number(burst.trim(), "a whole number of units after \"burst\"")?))
             }
             None => (rest, None),
         };
@@ -98,12 +98,12 @@ fn period_in(text: &str, expected: &'static str) -> Result<u64, Reason> {
         .into_iter()
         .find_map(|(names, unit_ns)| names.contains(&unit).then_some(unit_ns))
         .ok_or(Reason::Syntax { expected })?;
-    let count = if count.is_empty() { 1 } else { number(count, "a whole number before the unit")? };
+    let count = if count.is_empty() { 1 } else { parse_number(count, "a whole number before the unit")? };
     count.checked_mul(unit_ns).ok_or(Reason::NumberTooLarge)
 }
 
 /// Parses a whole decimal number, with single underscores between digits.
-fn number(text: &str, expected: &'static str) -> Result<u64, Reason> {
+pub(crate) fn parse_number(text: &str, expected: &'static str) -> Result<u64, Reason> {
     let mut value: u64 = 0;
     let mut after_digit = false;
     for c in text.chars() {
