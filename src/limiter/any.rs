@@ -6,12 +6,14 @@ use super::{Builder, RateLimiter};
 use crate::algorithm::Limit;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::base::quota::QuotaError;
-use crate::store::{Adjustable, AnyStore, Carry};
+use crate::store::{Adjustable, AnyStore, Carry, Gauges, Saturation};
 
 /// A limiter whose algorithm and store were chosen at run time, and whose limit can change.
 ///
-/// Created by [`RateLimiter::any`]. It has the methods of every limiter with keys, and
-/// [`set_limit`](RateLimiter::set_limit).
+/// Created by [`RateLimiter::any`]. It has the methods of every limiter with keys,
+/// [`set_limit`](RateLimiter::set_limit), and the figures of its store: [`keys`](RateLimiter::keys),
+/// [`gauges`](RateLimiter::gauges), [`saturation`](RateLimiter::saturation), [`state_bytes`](RateLimiter::state_bytes).
+/// To drop all debts, set the same limit with [`Carry::Reset`]. It has no tiers and no snapshots.
 pub type AnyLimiter<K = String, C = QuantaClock, H = ahash::RandomState> =
     RateLimiter<Adjustable<AnyStore<K, H>>, C>;
 
@@ -47,6 +49,48 @@ where
     #[must_use]
     pub fn limit(&self) -> Limit {
         self.store.read(AnyStore::limit)
+    }
+
+    /// Returns the number of held keys, if the store knows it: of a keyed store, with idle keys that are not removed yet,
+    /// and of a compact store, the keys that owe now by the clock. An estimate while other threads use the limiter. After
+    /// a change of the limit, a key counts from its first check on.
+    ///
+    /// # Complexity
+    /// O(slots) for a compact store.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{AnyLimiter, Quota, RateLimiter, StoreKind};
+    ///
+    /// let limiter: AnyLimiter = RateLimiter::any(Quota::per_minute(5)).build(StoreKind::Keyed)?;
+    /// assert!(limiter.check("alice").is_allowed());
+    /// assert_eq!((limiter.keys(), limiter.gauges()), (Some(1), None));
+    /// assert!(limiter.state_bytes() > 0);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub fn keys(&self) -> Option<usize> {
+        self.store.read(|store| store.keys(self.now_ns()))
+    }
+
+    /// Returns the bytes that the states take under the limit in force: 0 for a direct store, and as long as no charge has
+    /// created the states.
+    #[must_use]
+    pub fn state_bytes(&self) -> usize {
+        self.store.read(AnyStore::state_bytes)
+    }
+
+    /// Returns the number of slots of a compact store, and counts of its actions for lack of free slots, since the last
+    /// change of the limit. `None` for other stores.
+    #[must_use]
+    pub fn gauges(&self) -> Option<Gauges> {
+        self.store.read(AnyStore::gauges)
+    }
+
+    /// Returns how full a sketch is in the present window. `None` for other stores.
+    #[must_use]
+    pub fn saturation(&self) -> Option<Saturation> {
+        self.store.read(|store| store.saturation(self.now_ns()))
     }
 
     /// Sets another limit, from the next request on, and [carries over](Carry) the debts of keys. The algorithm may

@@ -262,7 +262,7 @@ impl<A: CompactAlgorithm> Gate for RateLimiter<Compact<A, Seeded>, Time> {
     }
 
     fn gauges(&self) -> Option<Gauges> {
-        Some(RateLimiter::gauges(self))
+        Some(RateLimiter::<Compact<_, _>, _>::gauges(self))
     }
 
     fn bytes(&self) -> Option<usize> {

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
 use crate::base::clock::Clock;
 use crate::limiter::RateLimiter;
-use crate::store::{Compact, Gauges, Keyed, Saturation, Sketch};
+use crate::store::{Adjustable, AnyStore, Compact, Gauges, Keyed, Saturation, Sketch};
 
 /// One reading of a limiter.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -109,6 +109,17 @@ where
 {
     fn readings(&self) -> Vec<Reading> {
         readings_of(Some(self.len()), None, None)
+    }
+}
+
+impl<K, C, H> Readings for RateLimiter<Adjustable<AnyStore<K, H>>, C>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    C: Clock,
+    H: BuildHasher + Clone,
+{
+    fn readings(&self) -> Vec<Reading> {
+        readings_of(self.keys(), self.gauges(), self.saturation())
     }
 }
 

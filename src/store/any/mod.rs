@@ -21,7 +21,7 @@ use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::compact::{CompactLayout, CompactPlan};
 use crate::store::keyed::KeyedLayout;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
+    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
 };
 use crate::store::sketch::SketchPlan;
 use crate::store::{
@@ -338,7 +338,6 @@ where
     }
 
     /// Returns the number of keys with a state, if the store knows it. A store that does not exist yet is empty.
-    #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn keys(&self, now_ns: u64) -> Option<usize> {
         by_kind!(&self.pair, late =>
             None,
@@ -348,8 +347,17 @@ where
         )
     }
 
+    /// Returns the bytes that the states take. A store that does not exist yet takes none.
+    pub(crate) fn state_bytes(&self) -> usize {
+        by_kind!(&self.pair, late =>
+            0,
+            late.get().map_or(0, Keyed::state_bytes),
+            late.get().map_or(0, HashedStore::state_bytes),
+            late.get().map_or(0, HashedStore::state_bytes),
+        )
+    }
+
     /// Returns the figures of a compact store.
-    #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn gauges(&self) -> Option<Gauges> {
         by_kind!(&self.pair, late =>
             None,
@@ -360,7 +368,6 @@ where
     }
 
     /// Returns how full a sketch is.
-    #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn saturation(&self, now_ns: u64) -> Option<Saturation> {
         by_kind!(&self.pair, late =>
             None,

@@ -428,7 +428,7 @@ impl ReplayRun<'_> {
         let (tally, mut figures) = self.through(&limiters, ledger, |_| {}, looked);
         let compact = &mut figures.compact;
         compact.peak_live_slots = peak_live_slots as u64;
-        for gauges in limiters.iter().map(RateLimiter::gauges) {
+        for gauges in limiters.iter().map(|limiter| limiter.gauges()) {
             compact.slots += gauges.slots as u64;
             compact.evicted += gauges.evicted;
             compact.indebted += gauges.indebted;
@@ -458,7 +458,7 @@ impl ReplayRun<'_> {
             latest_ns = latest_ns.max(record.at);
             if ends.next_if_eq(&number).is_some() {
                 clock.set(Timestamp::from_nanos(latest_ns));
-                for seen in limiters.iter().map(RateLimiter::saturation) {
+                for seen in limiters.iter().map(|limiter| limiter.saturation()) {
                     worst.false_positive = worst.false_positive.max(seen.false_positive);
                     worst.overcounted = worst.overcounted.max(seen.overcounted);
                     worst.denied = worst.denied.max(seen.denied);
