@@ -31,7 +31,8 @@
 //!
 //! A charge can be in the seed and also be made again in two cases: another thread looked the key up between the charge
 //! and its refund, or the old store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). The
-//! client then loses quota: the request is charged twice, or it is denied because of its own charge.
+//! client then loses quota: the request is charged twice, or it is denied because of its own charge. The same holds for a
+//! sketch that shares its counts with the next one.
 //!
 //! # The time of a change
 //! A change reads its time after it has closed the generation, and is published later. Charges that count in the old
@@ -400,8 +401,9 @@ impl<S: Migrate> Generation<S> {
     }
 }
 
-/// A store whose quota can change while requests are decided: [`Direct`](crate::Direct), [`Keyed`](crate::Keyed) or
-/// [`Compact`](crate::Compact). Created by [`RateLimiter::adjustable`](crate::RateLimiter::adjustable).
+/// A store whose quota can change while requests are decided: [`Direct`](crate::Direct), [`Keyed`](crate::Keyed),
+/// [`Compact`](crate::Compact) or [`AnyStore`](crate::AnyStore). Created by
+/// [`RateLimiter::adjustable`](crate::RateLimiter::adjustable) and [`RateLimiter::any`](crate::RateLimiter::any).
 ///
 /// A check loads the current store from a shared pointer, without a lock. After the charge, it checks whether that store
 /// is still the current one. A check takes some nanoseconds longer than in a store that is not adjustable.
@@ -411,9 +413,9 @@ impl<S: Migrate> Generation<S> {
 ///
 /// If the quota changes during a check, the check gives its charge back and is decided again. The key keeps both
 /// charges, or the request is denied because of its own charge, in two cases: another thread looks the key up in
-/// between, or the store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). This can happen
-/// once for each check that runs during a change. In a measurement, two threads checked without a pause during 40,000
-/// changes. They lost 7 to 380 units in this way.
+/// between, or the store cannot refund (queues, logs, sketches, [`Overflow::Inherit`](crate::Overflow::Inherit)). This
+/// can happen once for each check that runs during a change. In a measurement, two threads checked without a pause during
+/// 40,000 changes. They lost 7 to 380 units in this way.
 ///
 /// A charge from an old quota cannot be refunded any more ([`refund`](crate::RateLimiter::refund)).
 ///
