@@ -13,9 +13,8 @@ use super::key::KeyExtractor;
 use super::layer::RateLimitLayer;
 use super::limit::{Limit, Ruling};
 use crate::base::clock::Clock;
-use crate::base::quota::Quota;
 use crate::edge::http::Policy;
-use crate::edge::rules::{Amount, Answer, Applied, Descriptors, Rules, RulesError};
+use crate::edge::rules::{Answer, Descriptors, Rules, RulesError};
 
 /// The rules of one domain, as a limit of a layer.
 pub struct InDomain<C> {
@@ -46,7 +45,8 @@ impl<C: Clock + Send + Sync + 'static> Limit<Descriptors> for InDomain<C> {
 }
 
 fn tell_policies(ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
-    let policies: SmallVec<[Policy<'_>; 4]> = ruling.limits().filter_map(|limit| policy(&limit)).collect();
+    let policies: SmallVec<[Policy<'_>; 4]> =
+        ruling.limits().filter_map(|limit| limit.policy(limit.name())).collect();
     tell(&policies);
 }
 
@@ -82,26 +82,6 @@ impl Ruling for Answer {
     fn is_soft_limited(&self) -> bool {
         Self::is_soft_limited(self)
     }
-}
-
-/// Returns the policy that a client sees for a rule. Returns `None` for a rule without a limit and for a rule that only
-/// reports. Also returns `None` if the rule's state is not known: its server was unavailable, or this process holds
-/// only a part of the limit.
-fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
-    let decision = *limit.decision().filter(|_| limit.knows_remaining())?;
-    let policy = match &limit.rule().limit {
-        Amount::Unlimited => return None,
-        Amount::Blocked { period } if decision.is_allowed() => {
-            Policy::blocked_by(limit.name(), *period, decision)
-        }
-        Amount::Blocked { period } => Policy::blocked(limit.name(), *period, decision.at()),
-        // A limit that the request sets overrides its rule's limit.
-        Amount::Limited { limit: of_rule, .. } => match Quota::try_new(limit.quota(), limit.window()) {
-            Ok(own) if limit.is_of_request() => Policy::new(limit.name(), &own, decision),
-            _ => Policy::new(limit.name(), &of_rule.quota(), decision),
-        },
-    };
-    Some(policy.enforced(limit.is_enforced()))
 }
 
 /// Builds a request's descriptors with a function.

@@ -10,7 +10,11 @@ use super::rule_set::{ActiveDomain, ActiveRule, RuleSet};
 use crate::algorithm::LimitKind;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
+#[cfg(feature = "http")]
+use crate::base::quota::Quota;
 use crate::base::sync::Loaded;
+#[cfg(feature = "http")]
+use crate::edge::http::Policy;
 use crate::edge::rules::rule::{Amount, Rule};
 
 /// The response code of Envoy's service.
@@ -271,12 +275,43 @@ impl<'a> Applied<'a> {
         self.decided.by.map(|by| by.decided_by())
     }
 
-    /// Whether a client may see the rule's numbers. It may not if the server did not answer, because then no limiter
-    /// decided. It may not either if this process admitted the request from the part that it holds.
-    #[cfg(feature = "tower")]
-    pub(crate) fn knows_remaining(&self) -> bool {
-        let is_denied = self.decided.decision.is_some_and(|decision| decision.is_denied());
-        self.decided.by.is_none_or(|by| by.knows_remaining() || (is_denied && !by.is_undecided()))
+    /// Returns the policy that a client sees for the rule, with a name for the client. Returns `None` for a rule without
+    /// a limit and for a rule that was [not asked](Verdict::NotAsked). Also returns `None` if the rule's state is not
+    /// known: its server was unavailable, or this process holds only a part of the limit.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Descriptor, Rules};
+    ///
+    /// let rules = Rules::from_yaml("{ domain: edge, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 9 } } ] }")?;
+    /// let answer = rules.check("edge", &[Descriptor::new(&[("a", "x")])]);
+    /// let policies: Vec<_> = answer.limits().filter_map(|limit| limit.policy("hourly")).collect();
+    /// assert_eq!(policies.len(), 1);
+    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// ```
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn policy<'p>(&self, name: &'p str) -> Option<Policy<'p>> {
+        let decision = *self.decision()?;
+        let by = self.decided.by;
+        // If the server did not answer, no limiter decided. An admission by a part of the limit tells nothing of the rest.
+        if !by.is_none_or(|by| by.knows_remaining() || (decision.is_denied() && !by.is_undecided())) {
+            return None;
+        }
+        let policy = match &self.active.rule.limit {
+            // The rule or the request sets a limit of 0.
+            _ if self.quota() == 0 && decision.is_allowed() => {
+                Policy::blocked_by(name, self.window(), decision)
+            }
+            _ if self.quota() == 0 => Policy::blocked(name, self.window(), decision.at()),
+            // A limit that the request sets overrides its rule's limit.
+            Amount::Limited { limit, .. } => match Quota::try_new(self.quota(), self.window()) {
+                Ok(own) if self.is_of_request() => Policy::new(name, &own, decision),
+                _ => Policy::new(name, &limit.quota(), decision),
+            },
+            Amount::Unlimited | Amount::Blocked { .. } => return None,
+        };
+        Some(policy.enforced(self.is_enforced()))
     }
 
     fn is_unasked(&self) -> bool {

@@ -4,9 +4,8 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
-use tollgate::Quota;
 use tollgate::http::{Fields, PROBLEM_JSON, Policy, problem};
-use tollgate::rules::{Amount, Answer, Applied, Metadata};
+use tollgate::rules::{Answer, Applied, Metadata};
 
 use super::super::proto::{
     Code, DescriptorStatus, HeaderValue, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
@@ -66,28 +65,14 @@ fn header(name: &str, value: String) -> HeaderValue {
 /// The name that a client sees for a rule without a name.
 const UNNAMED: &str = "limit";
 
-/// Returns the policy that a client sees for a rule. Returns `None` for a rule without a limit. Also returns `None` if
-/// the rule's state is not known, because its server was unavailable or this process holds only a part of the limit.
+/// Returns the policy that a client sees for a rule.
 fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
-    let decision = *limit.decision()?;
-    let knows = limit.decided_by().is_none_or(|by| {
-        by == tollgate::redis::DecidedBy::Server || (decision.is_denied() && !by.is_failure())
-    });
+    // A query of a limit of 0 is not denied, so it has no policy.
+    if limit.quota() == 0 && limit.decision()?.is_allowed() {
+        return None;
+    }
     // A name that the file does not set is a path, with values of other clients.
-    let name = if limit.rule().is_named { limit.name() } else { UNNAMED };
-    let policy = match &limit.rule().limit {
-        _ if !knows => return None,
-        // A query of a limit of 0 is not denied.
-        _ if limit.quota() == 0 && decision.is_allowed() => return None,
-        _ if limit.quota() == 0 => Policy::blocked(name, limit.window(), decision.at()),
-        Amount::Limited { limit: of_rule, .. } => match Quota::try_new(limit.quota(), limit.window()) {
-            // A limit that the request sets overrides its rule's limit.
-            Ok(own) if limit.is_of_request() => Policy::new(name, &own, decision),
-            _ => Policy::new(name, &of_rule.quota(), decision),
-        },
-        _ => return None,
-    };
-    Some(policy.enforced(limit.is_enforced()))
+    limit.policy(if limit.rule().is_named { limit.name() } else { UNNAMED })
 }
 
 /// Returns the metadata of an answer: what was asked, and the `metadata` of the rules of all descriptors that passed.
