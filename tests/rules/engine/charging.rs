@@ -195,6 +195,32 @@ fn request_limit_overrides_file() {
     assert_eq!(scene.rules.check("d", &own).status(0).remaining(), 1);
 }
 
+/// The first limit of a unit that a request sets exists before any rule is charged. A rule that counts together with it
+/// would otherwise be charged again, and a sketch cannot refund the first charge.
+#[test]
+fn first_limit_of_request_charges_other_rules_once() {
+    let scene = Scene::new(
+        "{ domain: d, tollgate: {}, descriptors: [ \
+         { key: a, rate_limit: { unit: minute, requests_per_unit: 10, store: sketch } } ] }",
+    );
+    let (a, b) = ([("a", "x")], [("b", "y")]);
+    let both = [Descriptor::new(&a), Descriptor::new(&b).limit(5, Unit::Minute)];
+    assert!(scene.rules.check("d", &both).is_allowed());
+    assert_eq!(left(&scene, &a), 9);
+}
+
+/// A limit of 0 that a request sets is shown as such, and not as the quota of the counter of all such limits.
+#[cfg(feature = "http")]
+#[test]
+fn request_limit_of_zero_has_a_policy_without_units() {
+    let scene = Scene::new(TWO);
+    let answer = scene.rules.check("d", &[Descriptor::new(&[("a", "x")]).limit(0, Unit::Hour)]);
+    let policies: Vec<_> = answer.limits().filter_map(|limit| limit.policy("own")).collect();
+    let mut headers = http::HeaderMap::new();
+    tollgate::http::Fields::default().refuse(&mut headers, &policies);
+    assert_eq!(headers["ratelimit-policy"], "\"own\";q=0;w=3600");
+}
+
 /// An exhausted key reports when its own next unit is available. Spare room of the store does not count: neither room
 /// for counting denied requests, nor room from before the limit was lowered.
 #[cfg(feature = "http")]

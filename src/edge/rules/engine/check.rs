@@ -85,6 +85,10 @@ impl<'r> RequestCheck<'r> {
         hasher: &Hasher,
     ) {
         let descriptors = request.descriptors;
+        // Before any rule is charged, so that each rule finds the limit that counts together with it.
+        for unit in descriptors.iter().filter_map(|descriptor| Some(descriptor.limit?.1)) {
+            let _ = domain.override_of(unit, hasher);
+        }
         let mut searched = request.searched.iter().copied();
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(request.hits);
