@@ -16,7 +16,7 @@ impl DecidedWhere {
         false
     }
 
-    #[cfg(feature = "tower")]
+    #[cfg(feature = "http")]
     pub(crate) const fn is_undecided(self) -> bool {
         false
     }

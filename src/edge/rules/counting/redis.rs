@@ -67,7 +67,7 @@ impl DecidedWhere {
     }
 
     /// Whether no limiter decided, so that the decision's numbers have no meaning.
-    #[cfg(feature = "tower")]
+    #[cfg(feature = "http")]
     pub(crate) const fn is_undecided(self) -> bool {
         matches!(self.by, DecidedBy::Open | DecidedBy::Closed)
     }
