@@ -5,6 +5,7 @@ use http::header::CONTENT_TYPE;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 use tollgate::http::{Fields, PROBLEM_JSON, Policy, problem};
+use tollgate::redis::DecidedBy;
 use tollgate::rules::{Answer, Applied, Metadata};
 
 use super::super::proto::{
@@ -67,6 +68,10 @@ const UNNAMED: &str = "limit";
 
 /// Returns the policy that a client sees for a rule.
 fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
+    // A part of the limit that this process has while the server is away is not the limit of the client.
+    if limit.decided_by().is_some_and(DecidedBy::is_failure) {
+        return None;
+    }
     // A query of a limit of 0 is not denied, so it has no policy.
     if limit.quota() == 0 && limit.decision()?.is_allowed() {
         return None;

@@ -1,5 +1,6 @@
 //! Rules of a server that is away, and rules that cannot refund.
 
+use tollgate::http::{Dialect, Fields};
 use tollgate::redis::Client;
 
 use super::*;
@@ -30,6 +31,15 @@ fn policy_without_server_shows_no_figures() {
     }
     let told = service.told([of([("local", "")])]);
     assert!(told.starts_with("OK: OK 9/YEAR 8 "), "{told}");
+}
+
+#[test]
+fn denial_without_server_has_no_policy_in_headers() {
+    let limit_headers = LimitHeaders::Dialect(Fields::new(Dialect::Draft11));
+    let service = away(Settings { limit_headers, ..Settings::default() });
+    let denied = service.ask([with_hits(of([("local", "")]), 10)]);
+    assert_eq!(denied.overall_code, Code::OverLimit as i32);
+    assert_eq!(denied.response_headers_to_add, []);
 }
 
 #[test]
