@@ -33,17 +33,18 @@ pub enum Server {
     BlockingInProcess(BlockingInProcess),
 }
 
+/// Converts the contents of the variants of an enum into the enum.
 macro_rules! from {
-    ($($client:ty => $variant:ident),+) => {
-        $(impl From<$client> for Server {
-            fn from(client: $client) -> Self {
-                Self::$variant(client)
+    ($any:ty: $($content:ty => $variant:ident),+) => {
+        $(impl From<$content> for $any {
+            fn from(content: $content) -> Self {
+                Self::$variant(content)
             }
         })+
     };
 }
 
-from!(Client => Client, BlockingClient => Blocking, InProcess => InProcess, BlockingInProcess => BlockingInProcess);
+from!(Server: Client => Client, BlockingClient => Blocking, InProcess => InProcess, BlockingInProcess => BlockingInProcess);
 
 /// Which side decided, and until when the units are leased.
 #[derive(Copy, Clone, Debug)]
@@ -186,23 +187,7 @@ enum ModeLimiter {
     WriteBack(WriteBackLimiter),
 }
 
-impl From<AtomicLimiter> for ModeLimiter {
-    fn from(limiter: AtomicLimiter) -> Self {
-        Self::Atomic(limiter)
-    }
-}
-
-impl From<LeaseLimiter> for ModeLimiter {
-    fn from(limiter: LeaseLimiter) -> Self {
-        Self::Lease(limiter)
-    }
-}
-
-impl From<WriteBackLimiter> for ModeLimiter {
-    fn from(limiter: WriteBackLimiter) -> Self {
-        Self::WriteBack(limiter)
-    }
-}
+from!(ModeLimiter: AtomicLimiter => Atomic, LeaseLimiter => Lease, WriteBackLimiter => WriteBack);
 
 /// The limiter of a rule that processes share, for any mode and client.
 #[derive(Debug)]
