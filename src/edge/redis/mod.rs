@@ -37,6 +37,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `simulation` | many processes in virtual time, for tests and the soak program (`cfg(tollgate_simulation)`) |
+//! | `internals` | what tests and simulations use of the modules below (`cfg(tollgate_simulation)`) |
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
 //! | `client` | connections, user settings, and a server in this process |
@@ -45,6 +46,9 @@
 
 mod client;
 mod guard;
+#[cfg(tollgate_simulation)]
+#[doc(hidden)]
+pub mod internals;
 mod mode;
 mod protocol;
 mod region;

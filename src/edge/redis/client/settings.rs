@@ -164,6 +164,12 @@ impl<T> Builder<T> {
         self
     }
 
+    /// Replaces the client.
+    #[cfg(tollgate_simulation)]
+    pub(crate) fn on_client<B>(self, client: B) -> Builder<B> {
+        Builder { client, prefix: self.prefix, settings: self.settings }
+    }
+
     pub(crate) fn settings(&self) -> Settings {
         let settings = &self.settings;
         let places = KeyPlaces::new(&head(&self.prefix, &settings.name), &settings.places.routes);

@@ -295,7 +295,7 @@ impl fmt::Debug for Routes {
 
 /// The names of a limiter's keys in Redis, and the servers that hold them.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct KeyPlaces {
+pub struct KeyPlaces {
     /// The first bytes of every key; see `tag`.
     head: Arc<[u8]>,
     pub(crate) routes: Arc<Routes>,

@@ -86,7 +86,6 @@ impl fmt::Debug for AtomicLimiter {
     }
 }
 
-#[expect(private_bounds, reason = "the clients of this crate")]
 impl<T: Transport> Builder<T> {
     /// Builds a limiter that asks the server to decide every request.
     ///
@@ -108,7 +107,6 @@ impl<T: Transport> Builder<T> {
     }
 }
 
-#[expect(private_bounds, reason = "the clients of this crate")]
 impl<T: Transport> Builder<OnThread<T>> {
     /// Builds a limiter that asks the server to decide every request.
     ///

@@ -14,30 +14,31 @@ use crate::base::clock::Timestamp;
 
 /// One question about one key of a limiter.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub struct Call {
     /// The key in Redis, as [`tagged`](super::tag::tagged) writes it.
-    pub(crate) tag: Vec<u8>,
+    pub tag: Vec<u8>,
     /// The limits of the limiter: all are charged, or none.
-    pub(crate) plan: Arc<Plan>,
+    pub plan: Arc<Plan>,
     /// The question.
-    pub(crate) ask: Question,
+    pub ask: Question,
     /// The time of the decision. `None` means the server's time.
-    pub(crate) now: Option<Timestamp>,
+    pub now: Option<Timestamp>,
     /// The server that holds the key.
-    pub(crate) place: Place,
+    pub place: Place,
 }
 
 /// The server that holds a key. Servers are numbered within a client; a client of one server has server 0.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Place {
-    pub(crate) server: usize,
+pub struct Place {
+    /// The server that holds the key.
+    pub server: usize,
     /// The server that held the key in the previous set of servers, if it is another.
-    pub(crate) before: Option<usize>,
+    pub before: Option<usize>,
 }
 
 /// The questions. If a question charges units, their number is never 0.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Question {
+pub enum Question {
     /// Charges the units to all limits if all have room. Otherwise charges nothing.
     Check {
         /// The units.
@@ -93,19 +94,19 @@ pub(crate) enum Question {
 
 /// The reply of the shared state.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Reply {
+pub struct Reply {
     /// The units that this call charged to each of the limits, or 0 if it was denied. For a refund, the units taken
     /// back. If the limits differ (a post to a window that is over, or a debt beyond 2^52), the largest number.
-    pub(crate) granted: u64,
+    pub granted: u64,
     /// The time of the decision, in microseconds since the Unix epoch.
-    pub(crate) now_us: u64,
+    pub now_us: u64,
     /// The state of each limit after the call.
-    pub(crate) limits: SmallVec<[LimitState; 1]>,
+    pub limits: SmallVec<[LimitState; 1]>,
 }
 
 /// The state of one limit after a call.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum LimitState {
+pub enum LimitState {
     /// How far the theoretical arrival time is ahead, in the ticks of the limit's plan.
     Pace {
         /// In ticks.
@@ -143,7 +144,7 @@ pub(crate) enum LimitState {
 }
 
 /// Carries calls to the shared state.
-pub(crate) trait Transport: Send + Sync + 'static {
+pub trait Transport: Send + Sync + 'static {
     /// The states of the limits of one key, as a server stores them.
     type States: Send + Sync;
 

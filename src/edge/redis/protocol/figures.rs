@@ -13,7 +13,7 @@ const NS: u64 = 1_000;
 
 impl Plan {
     /// The units left after this reply: the minimum over all limits.
-    pub(crate) fn remaining(&self, reply: &Reply) -> u64 {
+    pub fn remaining(&self, reply: &Reply) -> u64 {
         let each = self.standings(reply).map(|(part, standing)| part.left(standing, reply.now_us));
         each.min().unwrap_or(0)
     }

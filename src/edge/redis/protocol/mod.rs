@@ -25,14 +25,15 @@ pub(crate) mod slot;
 mod tag;
 
 pub use self::answer::{Answer, DecidedBy};
-pub(crate) use self::call::{Call, LimitState, Place, Question, Reply, Transport};
+pub use self::call::{Call, LimitState, Place, Question, Reply, Transport};
 pub use self::error::{Error, ErrorKind};
 pub(crate) use self::exact::EXACT;
 pub(crate) use self::figures::strictness;
 pub use self::key::{Key, Number};
 pub(crate) use self::model::{POSTS_KEPT_US, PostedTotal, kept_us};
 pub(crate) use self::name::{Bytes, KeyRef, LookupKey, OwnedKey};
+pub(crate) use self::plan::Arithmetic;
 #[cfg(feature = "rules")]
 pub(crate) use self::plan::check_limit;
-pub(crate) use self::plan::{Arithmetic, Part, Plan, Windows};
+pub use self::plan::{Part, Plan, Windows};
 pub(crate) use self::tag::{head, tagged};

@@ -43,7 +43,7 @@ const FINE: u128 = 1_000;
 
 /// The limits of a limiter.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     parts: Box<[Part]>,
     /// The kinds of the limits, which select the script.
     kinds: KindSet,
@@ -51,7 +51,7 @@ pub(crate) struct Plan {
 
 /// One limit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
+pub struct Part {
     pub(crate) limit: Limit,
     /// The index of this limit among the limits of the limiter.
     pub(crate) index: usize,
@@ -62,7 +62,7 @@ pub(crate) struct Part {
 /// index; and the period, the number of parts and the phase, because windows with other values begin and end at other
 /// times.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct StateName {
+pub struct StateName {
     letter: char,
     index: usize,
     period_us: Option<u64>,
@@ -91,23 +91,26 @@ pub(crate) struct Pace {
     pub(crate) capacity: u64,
 }
 
+/// The numbers with which the script counts windows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Windows {
-    pub(crate) limit: u64,
-    pub(crate) period_us: u64,
+pub struct Windows {
+    /// The limit, in units.
+    pub limit: u64,
+    /// The length of a window.
+    pub period_us: u64,
     /// The unit of time for weights, in microseconds. It divides the period.
-    pub(crate) unit_us: u64,
+    pub unit_us: u64,
     /// Whether the previous window counts.
-    pub(crate) slides: bool,
+    pub slides: bool,
     /// Whether the weighted previous count is rounded up.
-    pub(crate) strict: bool,
+    pub strict: bool,
 }
 
 impl Plan {
     /// # Errors
     /// Returns an error for the first limit that cannot be counted exactly. The error states the largest burst or limit
     /// that fits, or the periods that are possible.
-    pub(crate) fn new(limits: &[Limit]) -> Result<Self, QuotaError> {
+    pub fn new(limits: &[Limit]) -> Result<Self, QuotaError> {
         let part = |(index, limit): (usize, &Limit)| {
             let (limit, quota) = (limit.canonical(), limit.quota());
             let kind = match limit.kind() {
@@ -146,7 +149,8 @@ impl Plan {
         self.kinds
     }
 
-    pub(crate) fn parts(&self) -> &[Part] {
+    /// The limits, in order.
+    pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
@@ -161,12 +165,12 @@ impl Plan {
     }
 
     /// The largest cost that all limits together can admit at once.
-    pub(crate) fn most(&self) -> u64 {
+    pub fn most(&self) -> u64 {
         self.parts.iter().map(|part| part.limit.most()).min().unwrap_or(u64::MAX)
     }
 
     /// The time in microseconds that pays all units up to the limits.
-    pub(crate) fn refill_us(&self) -> u64 {
+    pub fn refill_us(&self) -> u64 {
         self.parts.iter().map(|part| part.refill_us()).max().unwrap_or(0)
     }
 }
@@ -192,12 +196,17 @@ impl Arithmetic {
 }
 
 impl Part {
-    /// The period of its windows in microseconds, if it has windows.
-    pub(crate) const fn window_us(&self) -> Option<u64> {
+    /// Its windows, if it has windows.
+    pub const fn windows(&self) -> Option<Windows> {
         match self.kind {
-            Arithmetic::Windows(windows) => Some(windows.period_us),
+            Arithmetic::Windows(windows) => Some(windows),
             _ => None,
         }
+    }
+
+    /// The period of its windows in microseconds, if it has windows.
+    pub(crate) fn window_us(&self) -> Option<u64> {
+        self.windows().map(|windows| windows.period_us)
     }
 
     pub(crate) const fn refill_us(&self) -> u64 {
@@ -214,7 +223,8 @@ impl Part {
         }
     }
 
-    pub(crate) const fn name(&self) -> StateName {
+    /// The end of the name of its state.
+    pub const fn name(&self) -> StateName {
         let (mut parts, mut phase_us) = (1, 0);
         let (letter, period_us) = match self.kind {
             Arithmetic::Pace(_) => ('g', None),

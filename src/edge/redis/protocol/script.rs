@@ -36,7 +36,7 @@ impl ScriptText {
 
 /// How a call names the script.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum By {
+pub enum By {
     /// By its hash. The server must know the script.
     Hash,
     /// By its text. The server then knows the script.

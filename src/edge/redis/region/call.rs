@@ -9,18 +9,18 @@ use crate::edge::redis::protocol::{Error, LimitState, Question, Reply, Transport
 
 /// One question about one limit of one key.
 #[derive(Clone, Debug)]
-pub(crate) struct RegionCall {
+pub struct RegionCall {
     /// The key in Redis.
-    pub(crate) name: Vec<u8>,
-    pub(crate) terms: Arc<RegionTerms>,
+    pub name: Vec<u8>,
+    pub terms: Arc<RegionTerms>,
     /// The time from this claim to the next, if the reply contains a claim.
-    pub(crate) pause_us: u64,
-    pub(crate) ask: RegionQuestion,
+    pub pause_us: u64,
+    pub ask: RegionQuestion,
 }
 
 /// The questions. Processes of the region ask the first three. The process that holds a claim asks the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum RegionQuestion {
+pub enum RegionQuestion {
     /// Returns the state.
     Peek,
     /// Charges the units if the region may admit them.
@@ -38,27 +38,27 @@ pub(crate) enum RegionQuestion {
 
 /// The reply of a region's server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct RegionReply {
+pub struct RegionReply {
     /// The units that this call charged.
-    pub(crate) granted: u64,
+    pub granted: u64,
     /// The server's time.
-    pub(crate) now_us: u64,
+    pub now_us: u64,
     /// The index of the current window.
-    pub(crate) index: u64,
+    pub index: u64,
     /// The own totals in the current window and in the window before.
-    pub(crate) own: [u64; 2],
+    pub own: [u64; 2],
     /// All units that count against the limit, as far as the server knows.
-    pub(crate) used: u64,
+    pub used: u64,
     /// The units that the region may admit now.
-    pub(crate) room: u64,
+    pub room: u64,
     /// If the key is due for an exchange, the number of this exchange. Otherwise 0. Rounds are never 0.
-    pub(crate) round: u64,
+    pub round: u64,
     /// After [`Tell`](RegionQuestion::Tell): the totals that the server knows of the region that asked.
-    pub(crate) known: [u64; 2],
+    pub known: [u64; 2],
 }
 
 /// Carries calls to the server of a region.
-pub(crate) trait RegionTransport: Transport + Clone {
+pub trait RegionTransport: Transport + Clone {
     /// Returns whether this is one server, not a Cluster or a set of servers.
     fn is_one_server(&self) -> bool;
 
@@ -73,17 +73,17 @@ pub(crate) trait RegionTransport: Transport + Clone {
 /// The order to exchange a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "a claim that is not carried out delays the exchange by one interval"]
-pub(crate) struct Claim {
-    pub(crate) name: Vec<u8>,
-    pub(crate) terms: Arc<RegionTerms>,
-    pub(crate) round: u64,
-    pub(crate) index: u64,
-    pub(crate) totals: [u64; 2],
+pub struct Claim {
+    pub name: Vec<u8>,
+    pub terms: Arc<RegionTerms>,
+    pub round: u64,
+    pub index: u64,
+    pub totals: [u64; 2],
 }
 
 impl RegionQuestion {
     /// Returns the question of a mode as a question for a region's server. Returns `None` if regions do not support it.
-    pub(crate) const fn of_mode(ask: &Question) -> Option<Self> {
+    pub const fn of_mode(ask: &Question) -> Option<Self> {
         match *ask {
             Question::Peek { .. } => Some(Self::Peek),
             Question::Check { cost } => Some(Self::Check { cost }),
@@ -95,7 +95,7 @@ impl RegionQuestion {
 
 impl RegionReply {
     /// The claim in the reply to this call.
-    pub(crate) fn claim(&self, call: &RegionCall) -> Option<Claim> {
+    pub fn claim(&self, call: &RegionCall) -> Option<Claim> {
         (self.round > 0).then(|| Claim {
             name: call.name.clone(),
             terms: Arc::clone(&call.terms),
@@ -106,7 +106,7 @@ impl RegionReply {
     }
 
     /// The reply as the modes read it: `limit - room` units are used, or more if the limit is exceeded.
-    pub(crate) fn for_mode(&self, terms: &RegionTerms) -> Reply {
+    pub fn for_mode(&self, terms: &RegionTerms) -> Reply {
         let limit = terms.windows.limit;
         let current = if self.used > limit { self.used } else { limit.saturating_sub(self.room) };
         let start_us = self.index.saturating_mul(terms.windows.period_us);
@@ -117,12 +117,12 @@ impl RegionReply {
 
 impl Claim {
     /// The question for the servers of the other regions.
-    pub(crate) fn tell(&self, own_name: &str) -> RegionQuestion {
+    pub fn tell(&self, own_name: &str) -> RegionQuestion {
         RegionQuestion::Tell { from: own_name.into(), index: self.index, totals: self.totals }
     }
 
     /// The question for the own server, after the region `from` answered.
-    pub(crate) fn hear(&self, from: &str, reply: &RegionReply) -> RegionQuestion {
+    pub fn hear(&self, from: &str, reply: &RegionReply) -> RegionQuestion {
         RegionQuestion::Hear {
             from: from.into(),
             round: self.round,

@@ -19,7 +19,7 @@ const SILENT_INTERVALS: u64 = 3;
 
 /// Returns the time to the next exchange of a key: the interval, 10 % more or less. So the exchanges of many keys do
 /// not happen at the same time. `random` is any number.
-pub(crate) fn pause(interval: u64, random: u64) -> u64 {
+pub fn pause(interval: u64, random: u64) -> u64 {
     let spread = interval / 5;
     let more = u64::try_from((u128::from(random) * u128::from(spread)) >> 64).unwrap_or(spread);
     interval - interval / 10 + more
@@ -27,7 +27,7 @@ pub(crate) fn pause(interval: u64, random: u64) -> u64 {
 
 /// The calls from one region to another. The times are of one clock; 0 means never.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct LinkCalls {
+struct LinkCalls {
     /// When the first and the last of the calls were sent that failed since the last answer.
     failed: [u64; 2],
     /// When the last answer arrived.
@@ -35,7 +35,7 @@ pub(crate) struct LinkCalls {
 }
 
 /// How long ago the first failed call, the last failed call and the last answer were, in microseconds. `None` means never.
-pub(crate) type LinkAges = [Option<u64>; 3];
+pub type LinkAges = [Option<u64>; 3];
 
 impl LinkCalls {
     /// Adds what another process saw. Commutative and idempotent.
@@ -74,7 +74,7 @@ impl LinkCalls {
 
 /// What a process knows of the way from its region to another.
 #[derive(Debug, Default)]
-pub(crate) struct RegionLink(Mutex<KnownCalls>);
+pub struct RegionLink(Mutex<KnownCalls>);
 
 #[derive(Copy, Clone, Default, Debug)]
 struct KnownCalls {
@@ -97,33 +97,33 @@ impl RegionLink {
     }
 
     /// Records that a call was not answered. It was sent at this time.
-    pub(crate) fn failed(&self, sent_ns: u64) {
+    pub fn failed(&self, sent_ns: u64) {
         let failed = [sent_ns.max(1); 2];
         self.with(|known| known.own.merge(&LinkCalls { failed, answered: 0 }));
     }
 
     /// Records that a call was answered.
-    pub(crate) fn answered(&self, now_ns: u64) {
+    pub fn answered(&self, now_ns: u64) {
         self.with(|known| known.own.merge(&LinkCalls { failed: [0; 2], answered: now_ns.max(1) }));
     }
 
     /// Returns what this process saw, for a report to the region's server.
-    pub(crate) fn report(&self, now_ns: u64) -> LinkAges {
+    pub fn report(&self, now_ns: u64) -> LinkAges {
         self.with(|known| known.own.ages(now_ns, 1_000))
     }
 
     /// Learns what the region knows. The report was sent at this time.
-    pub(crate) fn learn(&self, ages: LinkAges, sent_ns: u64) {
+    pub fn learn(&self, ages: LinkAges, sent_ns: u64) {
         self.with(|known| known.region = LinkCalls::from_ages(ages, sent_ns, 1_000));
     }
 
     /// Returns whether the region is cut off. If no key is exchanged, no call is sent, and the value does not change.
-    pub(crate) fn is_cut_off(&self, interval_ns: u64) -> bool {
+    pub fn is_cut_off(&self, interval_ns: u64) -> bool {
         self.with(|known| known.all().is_cut_off(interval_ns))
     }
 
     /// The time since the last answer. `None` if no call was answered yet.
-    pub(crate) fn age_ns(&self, now_ns: u64) -> Option<u64> {
+    pub fn age_ns(&self, now_ns: u64) -> Option<u64> {
         let answered_ns = self.with(|known| known.all().answered);
         (answered_ns > 0).then(|| now_ns.saturating_sub(answered_ns))
     }
@@ -131,25 +131,25 @@ impl RegionLink {
 
 /// A report of one process.
 #[derive(Clone, Debug)]
-pub(crate) struct LinkReport {
+pub struct LinkReport {
     /// The key in Redis.
-    pub(crate) name: Vec<u8>,
+    pub name: Vec<u8>,
     /// How long the server remembers the report.
-    pub(crate) life_us: u64,
+    pub life_us: u64,
     /// What the process saw of each other region.
-    pub(crate) links: Vec<(Box<str>, LinkAges)>,
+    pub links: Vec<(Box<str>, LinkAges)>,
 }
 
 /// What a region's server knows of the calls to the other regions. Times are in microseconds.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct RegionLinks {
+pub struct RegionLinks {
     calls: BTreeMap<Box<str>, LinkCalls>,
     until_us: u64,
 }
 
 impl RegionLinks {
     /// Merges a report. Returns what all processes together saw, in the report's order.
-    pub(crate) fn merge(&mut self, report: &LinkReport, now_us: u64) -> Vec<LinkAges> {
+    pub fn merge(&mut self, report: &LinkReport, now_us: u64) -> Vec<LinkAges> {
         if self.until_us <= now_us {
             self.calls.clear();
         }

@@ -29,17 +29,18 @@
 //! claim sends the own total to the other servers, and reports their replies to its own server. There is no leader and
 //! no list of keys. If the process stops, the key is exchanged one interval later.
 
+#[allow(missing_docs, reason = "the docs of each type name its fields")]
 mod call;
 mod exchange;
 mod model;
+#[allow(missing_docs, reason = "the docs of each type name its fields")]
 mod policy;
-pub(crate) mod script;
+pub mod script;
 mod totals;
 
-pub(crate) use self::call::{Claim, RegionCall, RegionQuestion, RegionReply, RegionTransport};
-pub(crate) use self::exchange::{LinkAges, LinkReport, RegionLink, RegionLinks, pause};
-pub(crate) use self::model::RegionState;
-pub use self::policy::RegionPolicy;
-pub(crate) use self::policy::{Portion, RegionTerms};
+pub use self::call::{Claim, RegionCall, RegionQuestion, RegionReply, RegionTransport};
+pub use self::exchange::{LinkAges, LinkReport, RegionLink, RegionLinks, pause};
+pub use self::model::RegionState;
+pub use self::policy::{Portion, RegionPolicy, RegionTerms};
 #[cfg(any(test, tollgate_simulation))]
-pub(crate) use self::policy::{RegionBound, quantum};
+pub use self::policy::{RegionBound, quantum};

@@ -27,7 +27,7 @@ const LAST: u64 = 1 << 52;
 
 /// The stored data of one limit of one key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct RegionState {
+pub struct RegionState {
     windows: Option<OwnWindows>,
     /// The totals that the processes of this region posted.
     posts: BTreeMap<u64, Totals>,
@@ -189,7 +189,7 @@ impl WindowUse {
 
 impl RegionState {
     /// Answers a question.
-    pub(crate) fn answer(&mut self, call: &RegionCall, now_us: u64) -> RegionReply {
+    pub fn answer(&mut self, call: &RegionCall, now_us: u64) -> RegionReply {
         let terms = &*call.terms;
         let now_us = now_us.min(LAST);
         let Windows { period_us, slides, .. } = terms.windows;
@@ -280,7 +280,7 @@ impl RegionState {
 
     /// Returns what is known of a region's total in this window.
     #[cfg(tollgate_simulation)]
-    pub(crate) fn known_of(&self, name: &str, index: u64) -> u64 {
+    pub fn known_of(&self, name: &str, index: u64) -> u64 {
         self.others.get(name).map_or(0, |other| other.totals.of(index))
     }
 

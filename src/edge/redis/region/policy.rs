@@ -20,17 +20,17 @@ pub enum RegionPolicy {
 
 /// A region's part of a number of units. The parts of all regions have the sum of exactly that number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Portion {
+pub struct Portion {
     /// The weights of the regions before this region, and with this region.
-    pub(crate) from: u64,
-    pub(crate) to: u64,
+    pub from: u64,
+    pub to: u64,
     /// The weights of all regions.
-    pub(crate) of: u64,
+    pub of: u64,
 }
 
 impl Portion {
     /// Returns this region's part of this many units.
-    pub(crate) fn part(&self, units: u64) -> u64 {
+    pub fn part(&self, units: u64) -> u64 {
         let up_to = |weight: u64| u128::from(units) * u128::from(weight) / u128::from(self.of.max(1));
         u64::try_from(up_to(self.to).saturating_sub(up_to(self.from))).unwrap_or(u64::MAX)
     }
@@ -38,23 +38,23 @@ impl Portion {
 
 /// What a region's server must know about a limit to answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct RegionTerms {
-    pub(crate) windows: Windows,
-    pub(crate) policy: RegionPolicy,
+pub struct RegionTerms {
+    pub windows: Windows,
+    pub policy: RegionPolicy,
     /// This region's share.
-    pub(crate) portion: Portion,
+    pub portion: Portion,
     /// The names of the other regions.
-    pub(crate) others: Box<[Box<str>]>,
+    pub others: Box<[Box<str>]>,
 }
 
 impl RegionTerms {
-    pub(crate) fn quantum(&self) -> u64 {
+    pub fn quantum(&self) -> u64 {
         quantum(self.windows.limit)
     }
 }
 
 /// The growth of a region's total that is worth an exchange: 1/64 of the limit, and at least one unit.
-pub(crate) fn quantum(limit: u64) -> u64 {
+pub fn quantum(limit: u64) -> u64 {
     (limit / 64).max(1)
 }
 
@@ -63,12 +63,12 @@ pub(crate) fn quantum(limit: u64) -> u64 {
 /// To these bounds, add what the write-back mode admits beyond the limit in each region.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[cfg(any(test, tollgate_simulation))]
-pub(crate) struct RegionBound {
-    pub(crate) policy: RegionPolicy,
-    pub(crate) limit: u64,
-    pub(crate) regions: u64,
+pub struct RegionBound {
+    pub policy: RegionPolicy,
+    pub limit: u64,
+    pub regions: u64,
     /// The growth that is worth an exchange.
-    pub(crate) quantum: u64,
+    pub quantum: u64,
 }
 
 #[cfg(any(test, tollgate_simulation))]
@@ -104,7 +104,7 @@ impl RegionBound {
     ///
     /// Parts are whole numbers. Regions with different knowledge divide different numbers, so each of the two steps
     /// rounds up by less than one unit for each region.
-    pub(crate) fn in_calm(&self, unseen: u64) -> u64 {
+    pub fn in_calm(&self, unseen: u64) -> u64 {
         let others = self.regions.saturating_sub(1);
         let unreported = others.saturating_mul(self.quantum.saturating_sub(1));
         let unseen = unseen.saturating_add(unreported).min(others.saturating_mul(self.limit));
@@ -123,7 +123,7 @@ impl RegionBound {
     /// *Proof for `Share`.* Let `S` be the units that a region knows at the cut, and `u` the units that it admitted since
     /// its last renewal. It may still admit `w · (L - (S - u)) - u`, which is at most `w · (L - S)`. All parts `w` have the
     /// sum one. So all regions together admit at most what `L` leaves of the units that they know.
-    pub(crate) fn at_cut(&self, seen: u64, unseen: u64) -> u64 {
+    pub fn at_cut(&self, seen: u64, unseen: u64) -> u64 {
         let others = self.regions.saturating_sub(1);
         match self.policy {
             RegionPolicy::AsLastKnown => {
@@ -135,7 +135,7 @@ impl RegionBound {
 
     /// The bound in each window that lies inside a partition. `unseen` is 0, except for a sliding window that also counts
     /// the window in which the partition began: then it is the number for [`at_cut`](Self::at_cut).
-    pub(crate) fn in_partition(&self, unseen: u64) -> u64 {
+    pub fn in_partition(&self, unseen: u64) -> u64 {
         match self.policy {
             RegionPolicy::AsLastKnown => self.regions.saturating_sub(1).saturating_mul(self.limit),
             RegionPolicy::Share => unseen,

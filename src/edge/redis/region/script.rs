@@ -17,7 +17,7 @@ const TEXT: &str = concat!(include_str!("../protocol/now.lua"), include_str!("re
 const MOST: u64 = (1 << 53) - 1;
 
 /// Builds the command that calls the script. Without `now_us`, the server's time counts.
-pub(crate) fn command(call: &RegionCall, now_us: Option<u64>, by: By) -> Cmd {
+pub fn command(call: &RegionCall, now_us: Option<u64>, by: By) -> Cmd {
     let (verb, script) = match by {
         By::Hash => ("EVALSHA", SCRIPT.get_hash()),
         By::Text => ("EVAL", TEXT),
@@ -72,7 +72,7 @@ static LINKS: LazyLock<Script> = LazyLock::new(|| Script::new(LINKS_TEXT));
 const LINKS_TEXT: &str = concat!(include_str!("../protocol/now.lua"), include_str!("links.lua"));
 
 /// Builds the command that reports the calls to other regions. Without `now_us`, the server's time counts.
-pub(crate) fn links(report: &LinkReport, now_us: Option<u64>, by: By) -> Cmd {
+pub fn links(report: &LinkReport, now_us: Option<u64>, by: By) -> Cmd {
     let (verb, script) = match by {
         By::Hash => ("EVALSHA", LINKS.get_hash()),
         By::Text => ("EVAL", LINKS_TEXT),
@@ -91,7 +91,7 @@ pub(crate) fn links(report: &LinkReport, now_us: Option<u64>, by: By) -> Cmd {
 }
 
 /// Parses the reply to a report.
-pub(crate) fn link_ages(report: &LinkReport, value: &Value) -> Result<Vec<LinkAges>, Error> {
+pub fn link_ages(report: &LinkReport, value: &Value) -> Result<Vec<LinkAges>, Error> {
     let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the script for regions");
     let Value::Array(numbers) = value else { return Err(unexpected_reply()) };
     let age = |value: &Value| match value {
@@ -105,7 +105,7 @@ pub(crate) fn link_ages(report: &LinkReport, value: &Value) -> Result<Vec<LinkAg
 }
 
 /// Parses the reply of a server.
-pub(crate) fn reply(value: &Value) -> Result<RegionReply, Error> {
+pub fn reply(value: &Value) -> Result<RegionReply, Error> {
     let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the script for regions");
     let Value::Array(numbers) = value else { return Err(unexpected_reply()) };
     let number = |value: &Value| match value {

@@ -28,7 +28,6 @@ use crate::edge::redis::protocol::{Answer, Key, Transport};
 /// ```
 pub type BlockingLeaseLimiter<C = QuantaClock> = OnThread<LeaseLimiter<C>>;
 
-#[expect(private_bounds, reason = "the clients of this crate")]
 impl<T: Transport, C: IntoClock<Clock: Send + Sync + 'static>> LeaseBuilder<OnThread<T>, C> {
     /// Builds the limiter. Its task runs on the client's thread.
     ///

@@ -128,7 +128,6 @@ pub(super) fn make<T: Transport, C: IntoClock<Clock: Send + Sync + 'static>>(
     Ok(LeaseLimiter { _owner: core.background.owner(), core })
 }
 
-#[expect(private_bounds, reason = "the clients of this crate")]
 impl<T: Transport, C: IntoClock<Clock: Send + Sync + 'static>> LeaseBuilder<T, C> {
     /// Builds the limiter. Its task is spawned on the current tokio runtime.
     ///

@@ -31,7 +31,6 @@ use crate::edge::redis::region::RegionTransport;
 /// ```
 pub type BlockingWriteBackLimiter<C = QuantaClock> = OnThread<WriteBackLimiter<C>>;
 
-#[expect(private_bounds, reason = "the clients of this crate")]
 impl<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static>> WriteBackBuilder<OnThread<T>, C> {
     /// Builds the limiter. Its task runs on the client's thread.
     ///

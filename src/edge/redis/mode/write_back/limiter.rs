@@ -225,7 +225,6 @@ pub(super) fn make<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static
     Ok(WriteBackLimiter { _owner: core.background.owner(), core })
 }
 
-#[expect(private_bounds, reason = "the clients of this crate")]
 impl<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static>> WriteBackBuilder<T, C> {
     /// Builds the limiter. Its task is spawned on the current tokio runtime.
     ///

@@ -39,7 +39,7 @@ pub(crate) const POSTS_KEPT_US: u64 = 3_600_000_000;
 
 /// The stored data of one key.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(crate) struct KeyState {
+pub struct KeyState {
     limits: Vec<HeldState>,
 }
 

@@ -1,0 +1,16 @@
+//! What the tests and the simulations of this repository use of the shared state. It is not part of the public API, and
+//! the published package does not have it.
+
+use super::client::Builder;
+pub use super::client::KeyPlaces;
+pub use super::protocol::script::By;
+pub use super::protocol::{Call, LimitState, Part, Place, Plan, Question, Reply, Transport, Windows};
+pub use super::region::{
+    Claim, LinkAges, LinkReport, Portion, RegionBound, RegionCall, RegionLink, RegionLinks, RegionQuestion,
+    RegionReply, RegionState, RegionTerms, RegionTransport, pause, quantum, script,
+};
+
+/// Replaces the client of a builder. The new client carries the calls of the limiter that is built.
+pub fn with_client<A, B>(builder: Builder<A>, client: B) -> Builder<B> {
+    builder.on_client(client)
+}
