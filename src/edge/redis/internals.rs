@@ -3,6 +3,10 @@
 
 use super::client::Builder;
 pub use super::client::KeyPlaces;
+pub use super::mode::lease::{
+    BlockRequest, Granted, Holding, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting,
+};
+pub use super::mode::write_back::{Basis, BookSettings, Post, WriteBackBook, WriteBackCheck, over_at_most};
 pub use super::protocol::script::By;
 pub use super::protocol::{Call, LimitState, Part, Place, Plan, Question, Reply, Transport, Windows};
 pub use super::region::{

@@ -8,7 +8,7 @@ use super::key::{Key, Number};
 
 /// A key for a look-up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum KeyRef<'k> {
+pub enum KeyRef<'k> {
     Number(Number),
     Bytes(&'k [u8]),
 }

@@ -36,22 +36,26 @@ const CROWD: usize = 128;
 
 /// The options of the lease mode.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct LeaseSettings {
+pub struct LeaseSettings {
     /// The largest cost that all limits together can admit at once.
-    pub(crate) limit: u64,
-    pub(crate) life: std::time::Duration,
-    pub(crate) max_block: u64,
-    pub(crate) processes: u32,
+    pub limit: u64,
+    /// How long units may be spent.
+    pub life: std::time::Duration,
+    /// The largest number of units of a key.
+    pub max_block: u64,
+    /// The number of processes that share the limits.
+    pub processes: u32,
     /// The number of stripes for each key. `None` means one word for each key.
-    pub(crate) stripes: Option<usize>,
-    pub(crate) max_keys: usize,
+    pub stripes: Option<usize>,
+    /// The maximum number of keys.
+    pub max_keys: usize,
     /// The seed of random delays, so that processes do not call the server at the same time.
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 /// The result of a check in this process.
 #[derive(Clone, Debug)]
-pub(crate) enum LeaseCheck {
+pub enum LeaseCheck {
     /// The check is decided, with units held until this time (0 if nothing was charged), or with a recent answer of the
     /// server.
     Decided(Decision, u64),
@@ -67,15 +71,17 @@ pub(crate) enum LeaseCheck {
 /// task ended or panicked.
 #[derive(Debug)]
 #[must_use = "dropping a call reports it as failed"]
-pub(crate) struct BlockRequest {
-    pub(crate) key: Box<[u8]>,
-    pub(crate) ask: Question,
+pub struct BlockRequest {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The question for the server.
+    pub ask: Question,
     /// When the call was sent.
     pub(crate) asked_ns: u64,
     holding: Arc<Holding>,
     pub(super) wish: Wish,
     /// The units that the caller takes from the answer, before other checks can take them.
-    pub(crate) cost: u64,
+    pub cost: u64,
     requests: Arc<RequestTally>,
     /// How long the key pauses if the call is dropped.
     pause_ns: u64,
@@ -101,17 +107,24 @@ impl BlockRequest {
 
 /// The result of an answer, for the caller.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Receipt {
+pub enum Receipt {
     /// The caller has its cost, until this time. The rest was deposited.
-    Taken { until_ns: u64 },
+    Taken {
+        /// The end of the life.
+        until_ns: u64,
+    },
     /// The units were granted, but too late.
     Late,
     /// The server denied the units. No call asks for them again until this time.
-    Refused { until_ns: u64 },
+    Refused {
+        /// The end of the pause.
+        until_ns: u64,
+    },
 }
 
 /// All leases of a limiter; see the module docs.
-pub(crate) struct LeaseBook {
+#[expect(missing_debug_implementations, reason = "no part of the public interface")]
+pub struct LeaseBook {
     pub(super) terms: Terms,
     settings: LeaseSettings,
     pub(super) keys: KeyTable<Holding>,
@@ -130,7 +143,7 @@ impl Default for LeaseSettings {
 
 impl LeaseBook {
     /// `wake` is called when calls are [`due`](Self::due).
-    pub(crate) fn new(settings: LeaseSettings, wake: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn new(settings: LeaseSettings, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let terms = Terms::new(settings.limit, settings.life, settings.max_block);
         Self {
             terms,
@@ -143,7 +156,7 @@ impl LeaseBook {
     }
 
     /// The sum of all held units. O(keys).
-    pub(crate) fn held(&self, now_ns: u64) -> u64 {
+    pub fn held(&self, now_ns: u64) -> u64 {
         let mut held = 0_u64;
         self.keys.for_each(|_, holding| held = held.saturating_add(holding.held(&self.terms, now_ns)));
         held
@@ -156,7 +169,7 @@ impl LeaseBook {
     }
 
     /// Returns all counts. O(keys).
-    pub(crate) fn stats(&self, now_ns: u64) -> LeaseStats {
+    pub fn stats(&self, now_ns: u64) -> LeaseStats {
         self.counters.sum(self.held(now_ns), self.keys.len())
     }
 
@@ -193,7 +206,7 @@ impl LeaseBook {
     }
 
     /// Spends held units, if there are enough. O(1). Takes no lock, except in the call that finds few units left.
-    pub(crate) fn check<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> LeaseCheck {
+    pub fn check<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> LeaseCheck {
         let key = key.into();
         match self.take(key, cost, now_ns) {
             Some((decision, until_ns)) => LeaseCheck::Decided(decision, until_ns),
@@ -277,7 +290,7 @@ impl LeaseBook {
 
     /// Returns the decision that the held units give, without a charge. The real limit has at least this many units
     /// left.
-    pub(crate) fn peek<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> Decision {
+    pub fn peek<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> Decision {
         let peek = |holding: &Holding| {
             let pause = holding.pause(&self.terms, self.missing(holding, cost, now_ns), now_ns);
             let wait_ns = match pause {
@@ -311,13 +324,7 @@ impl LeaseBook {
     }
 
     /// Queues a call for units, after a check that found too few. Does nothing if a key can never hold the cost.
-    pub(crate) fn want<'k>(
-        &self,
-        key: impl Into<KeyRef<'k>>,
-        holding: &Arc<Holding>,
-        cost: u64,
-        now_ns: u64,
-    ) {
+    pub fn want<'k>(&self, key: impl Into<KeyRef<'k>>, holding: &Arc<Holding>, cost: u64, now_ns: u64) {
         if self.keeps(cost) {
             holding.note(self.missing(holding, cost, now_ns));
             self.enqueue(key.into(), holding);
@@ -326,7 +333,7 @@ impl LeaseBook {
 
     /// Records that a caller waits for units of a key for which a call is already pending. The record lasts as long as
     /// the returned value.
-    pub(crate) fn wait<'h>(&self, holding: &'h Arc<Holding>, cost: u64, now_ns: u64) -> Waiting<'h> {
+    pub fn wait<'h>(&self, holding: &'h Arc<Holding>, cost: u64, now_ns: u64) -> Waiting<'h> {
         let missing = self.missing(holding, cost, now_ns);
         holding.note(missing);
         holding.wait(missing);
@@ -335,7 +342,7 @@ impl LeaseBook {
 
     /// Returns a call for a caller that asks itself, and takes its cost from the answer. Returns `None` if a call for
     /// the key is pending.
-    pub(crate) fn claim<'k>(
+    pub fn claim<'k>(
         &self,
         key: impl Into<KeyRef<'k>>,
         holding: &Arc<Holding>,
@@ -378,7 +385,7 @@ impl LeaseBook {
 
     /// Returns at most `most` calls for keys that have too few units or will soon, oldest first. The caller must report
     /// each call with [`answered`](Self::answered) or [`failed`](Self::failed).
-    pub(crate) fn due(&self, most: usize, now_ns: u64) -> Vec<BlockRequest> {
+    pub fn due(&self, most: usize, now_ns: u64) -> Vec<BlockRequest> {
         let queued = self.queue.len();
         let keys = std::iter::from_fn(|| self.queue.pop()).take(most.min(queued));
         let mine = keys.filter(|(_, holding)| holding.take_up() == Turn::Own);
@@ -386,7 +393,7 @@ impl LeaseBook {
     }
 
     /// Reports the answer of a call.
-    pub(crate) fn answered(&self, due: &BlockRequest, answer: &Granted, now_ns: u64) -> Receipt {
+    pub fn answered(&self, due: &BlockRequest, answer: &Granted, now_ns: u64) -> Receipt {
         due.is_reported.set(true);
         self.learn_trip(now_ns.saturating_sub(due.asked_ns));
         self.counters.requests.landed.add(1);
@@ -432,7 +439,7 @@ impl LeaseBook {
     }
 
     /// Reports that a call got no answer. Units that it may have charged are lost.
-    pub(crate) fn failed(&self, due: &BlockRequest, now_ns: u64) {
+    pub fn failed(&self, due: &BlockRequest, now_ns: u64) {
         due.is_reported.set(true);
         due.holding.mark(&self.terms, &due.wish, 0, now_ns);
         due.lose(now_ns, self.jitter(due.pause_ns, now_ns));
@@ -471,7 +478,7 @@ impl LeaseBook {
     }
 
     /// Removes keys that hold nothing and were not used for a while. O(keys).
-    pub(crate) fn sweep(&self, now_ns: u64) {
+    pub fn sweep(&self, now_ns: u64) {
         let idle_ns = self.terms.life_ns().saturating_mul(IDLE_LIVES);
         self.keys.for_each(|key, holding| {
             if holding.is_forgettable(&self.terms, now_ns, idle_ns) {
@@ -502,7 +509,7 @@ pub(crate) struct HeldBlock {
 
 /// A caller that waits for another caller's call.
 #[derive(Debug)]
-pub(crate) struct Waiting<'h> {
+pub struct Waiting<'h> {
     holding: &'h Arc<Holding>,
     missing: u64,
 }
@@ -522,7 +529,7 @@ impl Drop for Waiting<'_> {
 
 impl Granted {
     /// Reads a reply.
-    pub(crate) fn read(plan: &Plan, due: &BlockRequest, reply: &Reply) -> Self {
+    pub fn read(plan: &Plan, due: &BlockRequest, reply: &Reply) -> Self {
         let cost = if reply.granted == 0 { due.wish.least } else { 1 };
         let next = plan.peeked(reply, cost, Timestamp::ZERO);
         Self {
@@ -537,7 +544,7 @@ impl Granted {
 
 /// The answer of the shared state to a call for units.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Granted {
+pub struct Granted {
     /// The granted units; 0 means denied.
     pub(crate) units: u64,
     /// The rest of the shortest window when the units were charged.

@@ -81,7 +81,7 @@ impl LeaseSource for NoSource {
 
 /// The state of a key. See the module docs.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub struct Holding {
     units: HeldUnits,
     state: AtomicU64,
     /// The units that calls lacked since the last call to the server: the minimum of one call, and the sum. Without

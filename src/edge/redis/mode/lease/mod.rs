@@ -21,9 +21,9 @@ mod tests;
 
 pub use self::blocking::BlockingLeaseLimiter;
 #[cfg(tollgate_simulation)]
-pub(crate) use self::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
+pub use self::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
 #[cfg(tollgate_simulation)]
-pub(crate) use self::holding::Holding;
+pub use self::holding::Holding;
 pub use self::limiter::LeaseLimiter;
 pub use self::options::LeaseBuilder;
 pub use self::stats::LeaseStats;

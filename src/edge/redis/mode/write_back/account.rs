@@ -140,11 +140,8 @@ impl Account {
         (units / processes.max(1)).max(1)
     }
 
-    const fn windows(&self) -> Option<&Windows> {
-        match &self.part.kind {
-            Arithmetic::Windows(windows) => Some(windows),
-            _ => None,
-        }
+    const fn windows(&self) -> Option<Windows> {
+        self.part.windows()
     }
 
     pub(super) fn slides(&self) -> bool {

@@ -5,13 +5,16 @@ use crate::base::decision::Decision;
 /// The result of a check.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
-pub(crate) struct WriteBackCheck {
-    pub(crate) decision: Decision,
-    pub(crate) basis: Basis,
+pub struct WriteBackCheck {
+    /// The decision.
+    pub decision: Decision,
+    /// What it rests on.
+    pub basis: Basis,
 }
 
+/// What a decision rests on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Basis {
+pub enum Basis {
     /// The decision is final.
     Held,
     /// Denied for now: an answer that is in flight or queued may allow the request.

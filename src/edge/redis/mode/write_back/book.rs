@@ -40,28 +40,34 @@ const SOON_NS: u64 = 1_000_000;
 /// most one key in this time.
 const RETRY_NS: u64 = 100_000_000;
 
+/// The settings of a book.
 #[derive(Clone, Debug)]
-pub(crate) struct BookSettings {
-    pub(crate) places: KeyPlaces,
-    pub(crate) interval_ns: u64,
-    pub(crate) processes: u64,
-    pub(crate) on_failure: OnFailure,
-    pub(crate) max_keys: usize,
+pub struct BookSettings {
+    /// The servers that hold the keys.
+    pub places: KeyPlaces,
+    /// The longest time between two posts of a key.
+    pub interval_ns: u64,
+    /// The number of processes that share the limits.
+    pub processes: u64,
+    /// What decides while the server does not answer.
+    pub on_failure: OnFailure,
+    /// The maximum number of keys.
+    pub max_keys: usize,
     /// The first of the numbers with which keys are posted. The numbers count up. It is a random number below 2^52, far
     /// from the numbers of other processes.
-    pub(crate) process: u64,
+    pub process: u64,
     /// The maximum number of posts in flight to one server.
-    pub(crate) in_flight: usize,
+    pub in_flight: usize,
     /// Whether parts of the shared state fail by themselves; see
     /// [`Transport::in_parts`](crate::edge::redis::protocol::Transport::in_parts).
-    pub(crate) in_parts: bool,
+    pub in_parts: bool,
     /// This region's part of the limits, if several regions share them.
-    pub(crate) portion: Option<Portion>,
+    pub portion: Option<Portion>,
 }
 
 /// The keys of a limiter; see the module docs.
 #[derive(Debug)]
-pub(crate) struct WriteBackBook {
+pub struct WriteBackBook {
     pub(super) options: BookSettings,
     plan: Arc<Plan>,
     /// One plan for each limit, because limits with different windows are posted separately.
@@ -98,27 +104,24 @@ type Spends = fn(&WriteBackKey, u64, u64) -> Spend;
 /// A call to send, and the key it belongs to.
 #[derive(Clone, Debug)]
 #[must_use = "send the call, or report it as failed"]
-pub(crate) struct Post {
+pub struct Post {
     entry: Arc<WriteBackKey>,
     index: usize,
     at_ns: u64,
-    pub(crate) call: Call,
+    /// The call.
+    pub call: Call,
 }
 
 impl Post {
     /// The key that the caller passed.
-    pub(crate) fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &[u8] {
         &self.entry.key
     }
 }
 
 impl WriteBackBook {
     /// `wake` is called when a call is [`due`](Self::due) before [`next_ns`](Self::next_ns).
-    pub(crate) fn new(
-        plan: Arc<Plan>,
-        options: BookSettings,
-        wake: impl Fn() + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new(plan: Arc<Plan>, options: BookSettings, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let singles = (0..).map_while(|index| plan.single(index)).map(Arc::new).collect();
         let windows = plan.parts().iter().filter_map(|part| part.window_us()).min();
         let bursts = plan.parts().iter().filter(|part| part.window_us().is_none());
@@ -244,7 +247,7 @@ impl WriteBackBook {
 
     /// Decides in this process. One compare-exchange, as long as the allowance lasts.
     #[inline]
-    pub(crate) fn check(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
+    pub fn check(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
         match self.quick(key, cost, now_ns) {
             Some(decision) => WriteBackCheck { decision, basis: Basis::Held },
             None => self.decide_slow(key, cost, now_ns, WriteBackKey::spend),
@@ -440,7 +443,7 @@ impl WriteBackBook {
     }
 
     /// The latest time at which [`due`](Self::due) must be called, unless the book wakes the task.
-    pub(crate) fn next_ns(&self) -> u64 {
+    pub fn next_ns(&self) -> u64 {
         let schedule = self.schedule();
         // Calls that wait for another call to end are due when it ends.
         let is_due = schedule.has_next() || (self.urgent.len() > 0 && schedule.has_room());
@@ -449,7 +452,7 @@ impl WriteBackBook {
 
     /// Returns the calls to send now: new keys and keys without allowance first, then the keys whose windows end first.
     /// The caller must report each call with [`posted`](Self::posted) or [`failed`](Self::failed).
-    pub(crate) fn due(&self, now_ns: u64) -> Vec<Post> {
+    pub fn due(&self, now_ns: u64) -> Vec<Post> {
         if now_ns >= self.schedule().next_ns {
             self.sweep(now_ns);
         }
@@ -565,17 +568,17 @@ impl WriteBackBook {
     }
 
     /// The number of calls that are not yet reported.
-    pub(crate) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.schedule().in_flight()
     }
 
     /// Scans all keys at the next [`due`](Self::due), at any time.
-    pub(crate) fn hurry(&self) {
+    pub fn hurry(&self) {
         self.schedule().next_ns = 0;
     }
 
     /// Reports an answer.
-    pub(crate) fn posted(&self, post: &Post, reply: &Reply, received_ns: u64) {
+    pub fn posted(&self, post: &Post, reply: &Reply, received_ns: u64) {
         self.offset.learn(reply.now_us, post.at_ns, received_ns);
         let entry = &post.entry;
         // The test avoids a write to shared memory in the usual case.
@@ -631,7 +634,7 @@ impl WriteBackBook {
     /// Reports that no useful answer arrived; the server may have charged the units. An error of kind
     /// [`Reply`](ErrorKind::Reply) affects this key only. Any other error affects the part of the shared state that
     /// holds the key.
-    pub(crate) fn failed(&self, post: &Post, why: ErrorKind, now_ns: u64) {
+    pub fn failed(&self, post: &Post, why: ErrorKind, now_ns: u64) {
         self.tallies.failures.add(1);
         let entry = &post.entry;
         if why != ErrorKind::Reply {
@@ -650,7 +653,7 @@ impl WriteBackBook {
     }
 
     /// Returns the counts since the limiter was built. O(keys).
-    pub(crate) fn counted(&self, now_ns: u64) -> WriteBackStats {
+    pub fn counted(&self, now_ns: u64) -> WriteBackStats {
         let (mut pending, mut oldest_pending) = (0_u64, None);
         self.for_each_settled(now_ns, |_, ledger| {
             pending = pending.saturating_add(ledger.pending());

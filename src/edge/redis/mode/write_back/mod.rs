@@ -33,9 +33,11 @@ mod stats;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
+#[cfg(tollgate_simulation)]
+pub use self::basis::{Basis, WriteBackCheck};
 pub use self::blocking::BlockingWriteBackLimiter;
 #[cfg(tollgate_simulation)]
-pub(crate) use self::book::{BookSettings, Post, WriteBackBook};
+pub use self::book::{BookSettings, Post, WriteBackBook};
 pub use self::limiter::WriteBackLimiter;
 pub use self::options::WriteBackBuilder;
 pub use self::regions::RegionHealth;
@@ -44,7 +46,7 @@ pub use self::stats::WriteBackStats;
 /// The bound on the over-admission of all processes together, for one key, in requests of one unit: in one window, or
 /// with GCRA at once.
 #[cfg(any(test, tollgate_simulation))]
-pub(crate) fn over_at_most(limit: u64, processes: u64) -> u64 {
+pub fn over_at_most(limit: u64, processes: u64) -> u64 {
     // 2 ln 2, rounded up.
     let shares = u64::try_from(u128::from(limit) * 13_863 / 10_000).unwrap_or(u64::MAX).saturating_add(1);
     if processes <= 1 { 0 } else { shares.saturating_add(processes) }

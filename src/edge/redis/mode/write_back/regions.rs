@@ -19,9 +19,7 @@ use tokio::time::timeout;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{BuildError, OnThread, Settings};
-use crate::edge::redis::protocol::{
-    Arithmetic, Call, EXACT, Error, ErrorKind, Part, Plan, Reply, Transport, Windows,
-};
+use crate::edge::redis::protocol::{Call, EXACT, Error, ErrorKind, Part, Plan, Reply, Transport, Windows};
 use crate::edge::redis::region::{
     Claim, LinkReport, Portion, RegionCall, RegionLink, RegionPolicy, RegionQuestion, RegionTerms,
     RegionTransport, pause,
@@ -196,7 +194,7 @@ fn check_regions<T: RegionTransport>(options: &RegionOptions<T>, server: &T) -> 
 /// Returns the windows of a limit. Returns an error if the regions cannot share it.
 fn shared_windows(part: &Part, interval: Duration, regions: u64) -> Result<Windows, BuildError> {
     let quota = part.limit.quota();
-    let Arithmetic::Windows(windows) = part.kind else {
+    let Some(windows) = part.windows() else {
         return refused(format!(
             "regions: the algorithm of {quota} has no windows whose totals can be compared; use a fixed window, a sliding \
              window, or a part of the limit in each region"
