@@ -12,8 +12,8 @@
 //! | `output/` | tables, charts, files, progress |
 //! | `decimal`, `human`, `error` | parsing of numbers, display of numbers, errors |
 //!
-//! The program uses public names of `tollgate` only. The modules that are public here are those that fuzz targets and
-//! benches use. Other crates must not use them, because they change without notice.
+//! The program uses public names of `tollgate` only. The modules that are public here are those that tests, fuzz targets
+//! and benches use. Other crates must not use them, because they change without notice.
 
 #![allow(
     clippy::len_without_is_empty,

@@ -87,7 +87,7 @@ impl Meters {
     }
 
     /// Counts a request until it is answered or dropped. Returns `None` if too many others are waiting.
-    pub(super) fn begin(&self, entry: Entry, most: usize) -> Option<InFlightRequest<'_>> {
+    pub fn begin(&self, entry: Entry, most: usize) -> Option<InFlightRequest<'_>> {
         add(&self.entries, entry as usize);
         let before = self.in_flight.fetch_add(1, Relaxed);
         let request = InFlightRequest { meters: self, began: now(), code: Code::Cancelled };
@@ -110,7 +110,7 @@ impl Meters {
 
 /// A request that waits for its answer. If it is dropped before its end, it counts as cancelled.
 #[derive(Debug)]
-pub(super) struct InFlightRequest<'a> {
+pub struct InFlightRequest<'a> {
     meters: &'a Meters,
     began: Instant,
     code: Code,
@@ -118,7 +118,7 @@ pub(super) struct InFlightRequest<'a> {
 
 impl InFlightRequest<'_> {
     /// Counts the answer.
-    pub(super) fn end(mut self, code: Code, deadline: Option<Instant>) {
+    pub fn end(mut self, code: Code, deadline: Option<Instant>) {
         self.code = code;
         let now = now();
         let took = now.saturating_duration_since(self.began);

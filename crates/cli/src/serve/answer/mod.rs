@@ -13,8 +13,6 @@ mod extras;
 mod meters;
 mod settings;
 mod status;
-#[cfg(test)]
-mod tests;
 mod text;
 
 use std::sync::Arc;

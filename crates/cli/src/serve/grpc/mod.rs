@@ -52,12 +52,12 @@ impl Default for Options {
 }
 
 /// Envoy's service, and the path of its method.
-const ENVOY: &str = "envoy.service.ratelimit.v3.RateLimitService";
-const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+pub const ENVOY: &str = "envoy.service.ratelimit.v3.RateLimitService";
+pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// Kuadrant's service, and the paths of its methods.
-const KUADRANT: &str = "kuadrant.service.ratelimit.v1.RateLimitService";
-const CHECK_RATE_LIMIT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit";
+pub const KUADRANT: &str = "kuadrant.service.ratelimit.v1.RateLimitService";
+pub const CHECK_RATE_LIMIT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit";
 const REPORT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/Report";
 
 /// All services of the gRPC face. The methods that gateways call have a short way; all others take tonic's router.
@@ -184,7 +184,7 @@ impl<C: Clock + Send + Sync + 'static> Face<C> {
 }
 
 /// Returns the time for an answer: less than the caller waits, and no more than `most`.
-fn time_to_answer(headers: &http::HeaderMap, most: Duration) -> Duration {
+pub fn time_to_answer(headers: &http::HeaderMap, most: Duration) -> Duration {
     let Some(wait) = headers.get("grpc-timeout").and_then(|value| grpc_timeout(value.to_str().ok()?)) else {
         return most;
     };
@@ -192,7 +192,7 @@ fn time_to_answer(headers: &http::HeaderMap, most: Duration) -> Duration {
 }
 
 /// The time that a request may take to come. A client that never ends its requests must not hold memory for them.
-const BODY: Duration = Duration::from_secs(10);
+pub const BODY: Duration = Duration::from_secs(10);
 
 /// The time for the way of an answer to the caller.
 const MARGIN: Duration = Duration::from_millis(5);
@@ -235,6 +235,3 @@ impl<'a, C: Clock + Send + Sync> UnaryService<RateLimitRequest> for Method<'a, C
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -17,6 +17,3 @@ pub use self::messages::*;
 
 /// The compiled form of the files `*.proto`: a `google.protobuf.FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!("descriptors.bin");
-
-#[cfg(test)]
-pub mod tests;

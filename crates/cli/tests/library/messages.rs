@@ -7,8 +7,10 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use prost_types::value::Kind;
 use prost_types::{Struct, Timestamp, Value};
-
-use super::*;
+use tollgate_cli::serve::proto::{
+    Code, DESCRIPTORS, DescriptorStatus, Entry, ExpirationSpecifier, HeaderValue, Quota, RateLimit,
+    RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse, RateLimitUnit, Unit,
+};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/proto");
 
@@ -25,7 +27,7 @@ fn descriptors_equal_compiled_files() {
     let same = compiled() == DESCRIPTORS;
     assert!(
         same,
-        "descriptors.bin is not up to date: run `cargo test --all-features write_descriptors -- --ignored`"
+        "descriptors.bin is not up to date: run `cargo test --all-features --test library write_descriptors -- --ignored`"
     );
 }
 
@@ -148,7 +150,7 @@ fn described(name: &str, message: &impl Message) -> DynamicMessage {
 }
 
 /// A request with every field set.
-pub fn full_request() -> RateLimitRequest {
+fn full_request() -> RateLimitRequest {
     let limit = RateLimitOverride { requests_per_unit: 42, unit: RateLimitUnit::Year as i32 };
     let one = RateLimitDescriptor {
         limit: Some(limit),
@@ -160,7 +162,7 @@ pub fn full_request() -> RateLimitRequest {
 }
 
 /// An answer with every field set.
-pub fn full_answer() -> RateLimitResponse {
+pub(crate) fn full_answer() -> RateLimitResponse {
     let valid_until = ExpirationSpecifier::ValidUntil(Timestamp { seconds: 1_790_000_000, nanos: 0 });
     let quota = || Some(Quota { requests: 5, expiration_specifier: Some(valid_until), id: "q".to_owned() });
     let header = || HeaderValue {

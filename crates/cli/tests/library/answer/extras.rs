@@ -197,3 +197,12 @@ descriptors:
     );
     assert_eq!(metadata("wild-1"), r#","metadata":{"wild":true}}}"#);
 }
+
+#[test]
+fn header_names_are_checked() {
+    assert!(Names::new("A-1", "b", "c").is_ok());
+    for bad in ["", "a b", "a\r\nb", "größe", ":path"] {
+        let error = Names::new("ok", bad, "ok").unwrap_err();
+        assert!(error.starts_with(&format!("{bad:?} is not a name")), "{error}");
+    }
+}

@@ -13,9 +13,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tollgate::rules::{Charging, Config, Rules, RulesBuilder};
 use tollgate::{ManualClock, Timestamp};
-
-use super::super::proto::{Entry as Pair, RateLimit};
-use super::*;
+use tollgate_cli::serve::answer::{Answerer, Entry, LimitHeaders, Meters, Names, Settings};
+use tollgate_cli::serve::proto::{
+    Code, Entry as Pair, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
+    RateLimitResponse, Unit,
+};
+use tonic::Status;
 
 /// 2026-09-21 14:13:02 UTC: 58 seconds before the end of a minute.
 const NOW: Timestamp = Timestamp::from_secs(1_789_999_982);
@@ -88,7 +91,7 @@ fn shown(response: &RateLimitResponse) -> String {
     let statuses = response.statuses.iter().map(|status| {
         let mut text = code(status.code).to_owned();
         if let Some(RateLimit { requests_per_unit, unit, name }) = &status.current_limit {
-            let unit = super::super::proto::Unit::try_from(*unit).unwrap().as_str_name();
+            let unit = Unit::try_from(*unit).unwrap().as_str_name();
             text += &format!(" {requests_per_unit}/{unit}");
             if !name.is_empty() {
                 text += &format!(" {name:?}");

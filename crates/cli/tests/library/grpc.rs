@@ -1,5 +1,9 @@
 //! Tests of the gRPC services, without a connection.
 
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::iter;
@@ -8,11 +12,14 @@ use hyper::body::Frame;
 use prost::Message;
 use tollgate::QuantaClock;
 use tollgate::rules::Rules;
+use tollgate_cli::serve::answer::{Answerer, Settings};
+use tollgate_cli::serve::grpc::{
+    BODY, CHECK_RATE_LIMIT, ENVOY, KUADRANT, Options, SHOULD_RATE_LIMIT, Services, time_to_answer,
+};
+use tollgate_cli::serve::proto::{Entry as Pair, RateLimitDescriptor, RateLimitRequest};
+use tonic::service::Routes;
+use tonic::{Code, Status};
 use tower::ServiceExt;
-
-use super::*;
-use crate::serve::answer::Settings;
-use crate::serve::proto::{Entry as Pair, RateLimitDescriptor};
 
 const RULES: &str = "
 domain: rl

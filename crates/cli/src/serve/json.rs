@@ -60,6 +60,3 @@ fn response(code: StatusCode, body: &impl Serialize) -> Response<Bytes> {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
-
-#[cfg(test)]
-mod tests;
