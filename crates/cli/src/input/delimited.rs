@@ -66,34 +66,3 @@ impl TsvLine {
 pub fn shown(record: &csv::ByteRecord) -> Vec<u8> {
     record.iter().take(20).collect::<Vec<_>>().join(&b',')
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::row::ChosenFields;
-    use super::*;
-
-    fn columns(time: &str, key: &str) -> Result<DelimitedColumns, String> {
-        let header = header([&b"ts "[..], b"ID.orig_h", b"id.orig_h"].into_iter());
-        let chosen = ChosenFields { time: vec![time.to_owned()], key: vec![key.to_owned()], cost: None };
-        DelimitedColumns::new(&chosen, &[], |name| column(&header, name))
-    }
-
-    #[test]
-    fn columns_are_found_by_name() {
-        assert_eq!(columns("ts", "id.orig_h").unwrap().key, [(2, "id.orig_h".to_owned())]);
-        assert_eq!(columns("TS", "Id.Orig_h").unwrap().key, [(1, "ID.orig_h".to_owned())]);
-        assert_eq!(columns("ts", "src"), Err("src".to_owned()));
-    }
-
-    #[test]
-    fn tsv_splits_at_every_tab() {
-        let columns = columns("ts", "id.orig_h").unwrap();
-        let mut line = TsvLine::default();
-        let mut row = Row::new(None);
-        line.extract(&columns, b"1\t\t\"a\tb", &mut row).unwrap();
-        assert_eq!((row.time(), row.key()), (&b"1"[..], Ok(&b"\"a"[..])));
-        row.clear();
-        let error = line.extract(&columns, b"1\tx", &mut row).unwrap_err();
-        assert_eq!(error, "the record has 2 columns, but \"id.orig_h\" is column 3");
-    }
-}

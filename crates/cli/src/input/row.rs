@@ -8,10 +8,11 @@ use super::client::{AddressCounts, Client, Clients};
 pub const SEPARATOR: u8 = 0x1f;
 
 /// The error for a key with an empty part.
-const EMPTY_KEY: &str = "the key is empty";
+pub const EMPTY_KEY: &str = "the key is empty";
 
 /// The error for a key that is a list of addresses in which the client's address is missing or unreadable.
-const UNKNOWN_CLIENT: &str = "the address before the trusted proxies is missing or unreadable; see --proxies";
+pub const UNKNOWN_CLIENT: &str =
+    "the address before the trusted proxies is missing or unreadable; see --proxies";
 
 /// One record's fields as text. The buffers are reused for the next record.
 #[derive(Clone, Debug, Default)]
@@ -239,42 +240,5 @@ pub fn printable(bytes: &[u8], most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(prefix: Option<u8>, parts: &[&str]) -> Result<String, &'static str> {
-        let mut row = Row::new(prefix.map(|ipv6_prefix| Clients { ipv6_prefix, ..Clients::default() }));
-        parts.iter().for_each(|part| row.add_key(part.as_bytes()));
-        row.key().map(|key| printable(key, 200))
-    }
-
-    #[test]
-    fn addresses_are_grouped_by_prefix() {
-        assert_eq!(key(None, &["2001:db8::1"]).unwrap(), "2001:db8::1");
-        assert_eq!(key(Some(64), &["2001:db8:0:1:aaaa::1"]).unwrap(), "2001:db8:0:1::/64");
-        assert_eq!(key(Some(64), &["::ffff:192.0.2.1"]).unwrap(), "192.0.2.1");
-        assert_eq!(key(Some(64), &["192.0.2.1", "2001:DB8::1"]).unwrap(), "192.0.2.1 + 2001:db8::/64");
-        assert_eq!(key(Some(128), &["2001:db8::1"]).unwrap(), "2001:db8::1/128");
-        assert_eq!(key(Some(0), &["2001:db8::1"]).unwrap(), "::/0");
-        assert_eq!(key(Some(48), &["www.example.org"]).unwrap(), "www.example.org");
-    }
-
-    #[test]
-    fn empty_key_part_is_an_error() {
-        assert_eq!(key(None, &["a", "b"]).unwrap(), "a + b");
-        assert_eq!(key(None, &["a", ""]), Err(EMPTY_KEY));
-        assert_eq!(key(None, &[]), Err(EMPTY_KEY));
-        assert_eq!(key(Some(64), &["a", "192.0.2.1, unknown"]), Err(UNKNOWN_CLIENT));
-    }
-
-    #[test]
-    fn unprintable_bytes_are_escaped() {
-        assert_eq!(printable(b"caf\xc3\xa9 \xff\n", 50), "café \\xff\\x0a");
-        assert_eq!(printable(b"abcdef", 3), "abc…");
-        assert_eq!(printable(b"abc", 3), "abc");
     }
 }

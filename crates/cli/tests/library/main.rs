@@ -2,8 +2,13 @@
 
 #[cfg(feature = "serve")]
 mod answer;
+mod decimal;
+#[cfg(feature = "serve")]
+mod duration;
 #[cfg(feature = "serve")]
 mod grpc;
+mod human;
+mod input;
 #[cfg(feature = "serve")]
 mod json;
 #[cfg(feature = "serve")]

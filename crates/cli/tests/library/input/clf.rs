@@ -1,0 +1,100 @@
+//! Lines of web servers' logs.
+
+use tollgate_cli::input::clf::{ClfField, ClfLine, parse};
+
+fn texts(line: &[u8]) -> [String; 9] {
+    let line = parse(line).unwrap_or_else(|reason| panic!("{reason}"));
+    let ClfLine { vhost: _, host, ident, user, time, request, status, bytes, referer, agent } = line;
+    [host, ident, user, time, request, status, bytes, referer, agent]
+        .map(|part| String::from_utf8_lossy(part).into_owned())
+}
+
+fn field<'a>(line: &ClfLine<'a>, name: &str) -> &'a [u8] {
+    ClfField::by_name(name).unwrap().of(line)
+}
+
+#[test]
+fn combined_format_is_parsed() {
+    let line = br#"192.0.2.1 - jo doe [10/Oct/2000:13:55:36 -0700] "GET /a?b=\"c\" HTTP/1.0" 200 23 "http://x/" "M 4""#;
+    let time = "10/Oct/2000:13:55:36 -0700";
+    let request = r#"GET /a?b=\"c\" HTTP/1.0"#;
+    assert_eq!(texts(line), ["192.0.2.1", "-", "jo doe", time, request, "200", "23", "http://x/", "M 4"]);
+}
+
+#[test]
+fn virtual_hosts() {
+    let time = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 23";
+    for (who, vhost, host, user) in [
+        ("shop.example:443 192.0.2.1 - -", "shop.example:443", "192.0.2.1", "-"),
+        ("shop.example 192.0.2.1 - jo doe", "shop.example", "192.0.2.1", "jo doe"),
+        ("192.0.2.9:80 2001:db8::1 - -", "192.0.2.9:80", "2001:db8::1", "-"),
+        ("shop.example:443 host.example - -", "shop.example:443", "host.example", "-"),
+        ("shop.example:443 192.0.2.1:5551 - -", "shop.example:443", "192.0.2.1:5551", "-"),
+        // These lines have no virtual host, for any name that a client logs in with.
+        ("192.0.2.1 - -", "", "192.0.2.1", "-"),
+        ("192.0.2.1:5551 - jo doe", "", "192.0.2.1:5551", "jo doe"),
+        ("192.0.2.1 - 192.0.2.2 x", "", "192.0.2.1", "192.0.2.2 x"),
+        ("host.example:5551 - jo doe", "", "host.example:5551", "jo doe"),
+    ] {
+        let line = format!("{who} {time}");
+        let line = parse(line.as_bytes()).unwrap();
+        let text = String::from_utf8_lossy;
+        assert_eq!((&*text(line.vhost), &*text(line.host), &*text(line.user)), (vhost, host, user), "{who}");
+    }
+}
+
+#[test]
+fn common_format_and_missing_values() {
+    let parts = texts(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#);
+    assert_eq!(parts[0], "::1");
+    assert_eq!(parts[4..], ["-", "408", "-", "", ""]);
+    let parsed = parse(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#).unwrap();
+    assert_eq!(field(&parsed, "bytes"), b"0");
+    assert_eq!(field(&parsed, "path"), b"-");
+}
+
+#[test]
+fn request_may_hold_any_bytes_and_quotes() {
+    let line = b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\xff\x90\"\x01\\\" HTTP\" 404 5";
+    let parsed = parse(line).unwrap();
+    assert_eq!(parsed.request, b"GET /\xff\x90\"\x01\\\" HTTP");
+    // A backslash that is not an escape stands before the closing quote.
+    let parsed = parse(b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\\\" 404 5 \"-\" \"-\"").unwrap();
+    assert_eq!((parsed.request, parsed.status), (&b"GET /\\"[..], &b"404"[..]));
+    // A forged ending inside an escaped quote is not believed.
+    let parsed = parse(b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\\\" 200 1 \" 404 5").unwrap();
+    assert_eq!(parsed.status, b"404");
+}
+
+#[test]
+fn truncated_log_line_is_rejected() {
+    let whole: &[u8] = br#"h - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 23"#;
+    for end in 0..whole.len() - 2 {
+        assert!(parse(&whole[..end]).is_err(), "{end}");
+    }
+    assert!(parse(whole).is_ok());
+}
+
+#[test]
+fn bare_path_omits_query() {
+    for (request, path, bare) in [
+        ("GET /a?b=c?d HTTP/1.0", "/a?b=c?d", "/a"),
+        ("GET /a HTTP/1.0", "/a", "/a"),
+        ("GET ?x", "?x", ""),
+        ("-", "-", "-"),
+    ] {
+        let line = format!("h - - [10/Oct/2000:13:55:36 -0700] \"{request}\" 200 1");
+        let line = parse(line.as_bytes()).unwrap();
+        assert_eq!(field(&line, "path"), path.as_bytes());
+        assert_eq!(field(&line, "bare_path"), bare.as_bytes());
+    }
+}
+
+#[test]
+fn field_names_and_aliases() {
+    let field = ClfField::by_name;
+    assert_eq!(field("Remote_Addr"), Some(ClfField::IP));
+    assert_eq!(field("CS-URI-Stem"), field("bare_path"));
+    assert!(field("path").is_some() && field("path") != field("bare_path"));
+    assert_eq!(field("cookie"), None);
+}

@@ -1,0 +1,48 @@
+//! Formats and usual names of fields.
+
+use tollgate_cli::error::Error;
+use tollgate_cli::input::fields::{Format, choose};
+use tollgate_cli::input::row::ChosenFields;
+
+fn chosen(present: &[&str]) -> Result<ChosenFields, Error> {
+    let present: Vec<String> = present.iter().map(|&name| name.to_owned()).collect();
+    choose(None, None, None, &present, "f")
+}
+
+#[test]
+fn usual_field_names_are_found() {
+    let cases: [(&[&str], &str, &str); 7] = [
+        (&["ts_ns", "client", "resource", "status"], "ts_ns", "client"),
+        (&["datetime", "host", "src", "proto"], "datetime", "src"),
+        (&["id", "dt", "repo", "type", "actor"], "dt", "actor"),
+        (&["ip", "date", "time", "zone"], "date+time", "ip"),
+        (&["capture", "ts", "uid", "id.orig_h"], "ts", "id.orig_h"),
+        (&["ip", "ident", "user", "time", "request"], "time", "ip"),
+        (&["Timestamp", "ClientIP"], "Timestamp", "ClientIP"),
+    ];
+    for (present, time, key) in cases {
+        let chosen = chosen(present).unwrap();
+        assert_eq!((chosen.time.join("+"), chosen.key.join("+")), (time.to_owned(), key.to_owned()));
+    }
+}
+
+#[test]
+fn unknown_fields_are_requested() {
+    let error = chosen(&["when", "who"]).unwrap_err().to_string();
+    assert!(error.contains("--time") && error.contains("when, who"), "{error}");
+    let error = chosen(&["ts", "who"]).unwrap_err().to_string();
+    assert!(error.contains("--key"), "{error}");
+}
+
+#[test]
+fn format_is_detected_by_content() {
+    let clf = b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /,\t HTTP/1.0\" 200 23\n";
+    assert_eq!(Format::guess(clf), Some(Format::Clf));
+    assert_eq!(Format::guess(b"\xef\xbb\xbf\r\n{\"a\":1}\n"), Some(Format::Jsonl));
+    assert_eq!(Format::guess(b"a,b\n1,\"\t\"\n"), Some(Format::Csv));
+    assert_eq!(Format::guess(b"a\tb,c\n"), Some(Format::Tsv));
+    assert_eq!(Format::guess(b"\n\n"), None);
+    assert_eq!(Format::guess(b"\x7fELF\x02\x01,\x01\0\0"), None);
+    let torn = [b"torn line\n".as_slice(), clf].concat();
+    assert_eq!(Format::guess(&torn), Some(Format::Clf));
+}

@@ -1,0 +1,66 @@
+//! Records as JSON objects.
+
+use tollgate_cli::input::jsonl::JsonColumns;
+use tollgate_cli::input::row::Row;
+
+fn columns(time: &str, key: &str) -> JsonColumns {
+    JsonColumns { time: vec![time.to_owned()], key: vec![key.to_owned()], cost: None, others: Vec::new() }
+}
+
+fn extract(time: &str, key: &str, line: &str) -> Result<(String, String), String> {
+    let columns = columns(time, key);
+    let mut row = Row::new(None);
+    columns.extract(line.as_bytes(), &mut row)?;
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    Ok((text(row.time()), text(row.key().unwrap_or_default())))
+}
+
+#[test]
+fn numbers_keep_their_text() {
+    let line = r#"{"ts":1655071198.444458000000001,"id":12345678901234567890123}"#;
+    let expected = ("1655071198.444458000000001".to_owned(), "12345678901234567890123".to_owned());
+    assert_eq!(extract("ts", "id", line), Ok(expected));
+}
+
+#[test]
+fn dotted_names_and_paths() {
+    let both = ("1".to_owned(), "a".to_owned());
+    assert_eq!(extract("ts", "id.orig_h", r#"{"ts":1,"id.orig_h":"a"}"#), Ok(both.clone()));
+    assert_eq!(extract("ts", "id.orig_h", r#"{"ts":1,"id":{"orig_h":"a"}}"#), Ok(both.clone()));
+    assert_eq!(extract("ts", "a.b.c", r#"{"ts":1,"a.b":{"x":2,"c":"a"}}"#), Ok(both.clone()));
+    assert_eq!(extract("t.s", "a.b.c", r#"{"a":{"b":{"c":"a"}},"t":{"s":1}}"#), Ok(both));
+}
+
+#[test]
+fn last_duplicate_json_field_counts() {
+    let line = r#"{"t\u0073":1,"k":"x","k":"a\"\u00e9"}"#;
+    assert_eq!(extract("ts", "k", line), Ok(("1".to_owned(), "a\"é".to_owned())));
+}
+
+#[test]
+fn missing_json_field_is_named() {
+    assert_eq!(
+        extract("ts", "who", r#"{"ts":1,"a":{"b":2},"c":[1]}"#),
+        Err("no field \"who\"; the fields are ts, a.b".to_owned())
+    );
+    let not_plain = Err("field \"k\" is neither text nor a number".to_owned());
+    assert_eq!(extract("ts", "k", r#"{"ts":1,"k":null}"#), not_plain);
+    assert_eq!(extract("ts", "k", r#"{"ts":1,"k":{"x":1}}"#), not_plain);
+}
+
+#[test]
+fn non_object_line_is_rejected() {
+    for line in ["", "[]", "1", "{", r#"{"ts":1} x"#, r#"{"ts":1,}"#, "\0", &"[".repeat(100_000)] {
+        let error = extract("ts", "k", line).unwrap_err();
+        assert!(error.starts_with("not a JSON object: "), "{line:.20}");
+    }
+    let error = extract("ts", "k", r#"{"ts":1,"k":tru}"#).unwrap_err();
+    assert!(error.contains("column") && !error.contains("line 1"), "{error}");
+}
+
+#[test]
+fn unselected_bytes_may_be_invalid() {
+    let columns = columns("t", "k");
+    let mut row = Row::new(None);
+    assert_eq!(columns.extract(b"{\"t\":1,\"k\":\"a\",\"x\":\"\xff\"}", &mut row), Ok(()));
+}
