@@ -112,31 +112,3 @@ fn without_prefix<'v>(value: &'v [u8], prefix: &[u8]) -> Option<&'v [u8]> {
     let (begins, after) = value.split_at_checked(prefix.len())?;
     begins.eq_ignore_ascii_case(prefix).then_some(after)
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grpc_is_recognised_by_its_content_type() {
-        for (content_type, expected) in [
-            ("application/grpc", true),
-            ("Application/gRPC", true),
-            ("application/grpc+proto", true),
-            ("application/grpc; charset=x", true),
-            ("application/grpc ;x=y", true),
-            ("application/grpc-web", true),
-            ("application/grpc-web+json", true),
-            ("application/grpc-web-text;x=y", true),
-            ("application/grpc-webinar", false),
-            ("application/grpcish", false),
-            ("application/grp", false),
-            ("application/json", false),
-            ("", false),
-        ] {
-            let request = Request::builder().header(header::CONTENT_TYPE, content_type).body(()).unwrap();
-            assert_eq!(Head::of(&request).is_grpc(), expected, "{content_type:?}");
-        }
-        assert!(!Head::of(&Request::new(())).is_grpc());
-    }
-}

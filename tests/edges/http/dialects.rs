@@ -240,6 +240,26 @@ fn numbers_stay_within_fifteen_digits() {
     assert!(windows.window() > Duration::ZERO);
 }
 
+#[test]
+fn names_and_partitions_are_escaped() {
+    for (name, text) in [
+        ("per user", r#""per user""#),
+        ("say \"hi\" \\ bye", r#""say \"hi\" \\ bye""#),
+        ("größe\r\n\0\u{7f}", r#""gr%C3%B6%C3%9Fe%0D%0A%00%7F""#),
+        ("50%", r#""50%25""#),
+        ("", r#""""#),
+    ] {
+        let policy = Policy::new(name, &BURST, after(Gcra::new(BURST), 49, 1, 0));
+        assert_eq!(fields(Dialect::Draft11, &[policy])[1], format!("ratelimit: {text};r=50;t=30"));
+    }
+    // Test vectors of RFC 4648 §10.
+    for (bytes, text) in [("", "::"), ("f", ":Zg==:"), ("fo", ":Zm8=:"), ("foo", ":Zm9v:")] {
+        let [burst, _] = two();
+        let written = fields(Dialect::Draft11, &[burst.partition(bytes.as_bytes())]);
+        assert_eq!(written[1], format!("ratelimit: \"burst\";r=50;t=30;pk={text}"));
+    }
+}
+
 /// A header map holds at most 32,768 fields, and `append` panics on the next one. The fields are left out instead.
 #[test]
 fn full_header_map_stays_unchanged() {

@@ -1,7 +1,9 @@
 //! The middleware: the layer around the tests' own services and in real servers.
 
+mod addresses;
 mod awaited;
 mod client;
+mod head;
 mod layer;
 #[cfg(feature = "rules")]
 mod rules;
