@@ -70,17 +70,3 @@ impl Event {
         !matches!(self, Self::NearLimit | Self::OverLimit | Self::SoftLimited)
     }
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn event_indices_and_names_are_distinct() {
-        let all = Event::DECISIONS.into_iter().chain(Event::MARKS);
-        assert!(all.clone().map(Event::index).eq(0..Event::COUNT));
-        assert!(all.clone().map(Event::is_decision).eq((0..Event::COUNT).map(|index| index < 7)));
-        let names: std::collections::HashSet<&str> = all.map(Event::as_str).collect();
-        assert_eq!(names.len(), Event::COUNT);
-    }
-}

@@ -78,6 +78,34 @@ fn rule_requests_are_counted_by_outcome() {
     });
 }
 
+#[test]
+fn each_event_has_its_own_counter() {
+    let decisions = [
+        Event::Allowed,
+        Event::Denied,
+        Event::ShadowDenied,
+        Event::Unlimited,
+        Event::ErrorOpen,
+        Event::ErrorClosed,
+        Event::ErrorLocal,
+    ];
+    let marks = [Event::NearLimit, Event::OverLimit, Event::SoftLimited];
+    for event in decisions.into_iter().chain(marks) {
+        recorded(|values| {
+            Meters::new("d", "r").record(event, 7);
+            let is_decision = decisions.contains(&event);
+            assert_eq!(event.is_decision(), is_decision);
+            let counter = match event.as_str() {
+                decision if is_decision => format!("requests_total{{domain=d,rule=r,decision={decision}}}"),
+                mark => format!("{mark}_total{{domain=d,rule=r}}"),
+            };
+            let mut counted: Vec<_> = values().into_iter().filter(|(_, value)| *value > 0.0).collect();
+            counted.retain(|(name, _)| !name.starts_with("tollgate_hits_total"));
+            assert_eq!(counted, [(format!("tollgate_{counter}"), if is_decision { 1.0 } else { 7.0 })]);
+        });
+    }
+}
+
 /// A caller that also counts denied requests, as Envoy's service does, splits the units into shares.
 #[test]
 fn nonzero_shares_are_recorded() {
@@ -91,12 +119,27 @@ fn nonzero_shares_are_recorded() {
     });
 }
 
+/// Only separators, and the dots of addresses, are replaced.
 #[test]
 fn metric_labels_are_sanitized() {
     recorded(|values| {
         Meters::new("a|b", "remote_10.0.0.1:443/größe").record(Event::Allowed, 1);
         let labels = "{domain=a_b,rule=remote_10_0_0_1_443/größe";
         assert_eq!(values()[&format!("tollgate_hits_total{labels}}}")], 1.0);
+        for (name, expected) in [
+            ("", ""),
+            ("path_/api/v1.2", "path_/api/v1.2"),
+            ("a:b|c", "a_b_c"),
+            ("remote_address_10.0.0.255", "remote_address_10_0_0_255"),
+            ("10.0.0.1:443", "10_0_0_1_443"),
+            ("1.2.3", "1.2.3"),
+            ("1.2.3.4.5", "1.2.3.4.5"),
+            ("256.0.0.1", "256.0.0.1"),
+            ("größe|€", "größe_€"),
+        ] {
+            Meters::new("d", name).record(Event::Allowed, 1);
+            assert_eq!(values()[&format!("tollgate_hits_total{{domain=d,rule={expected}}}")], 1.0);
+        }
     });
 }
 
@@ -196,6 +239,8 @@ fn rule_loads_are_counted() {
 /// processes.
 #[test]
 fn config_hash_identifies_loaded_rules() {
+    /// FNV-1a of the file's FNV-1a, in the first 48 bits, by another program.
+    const FIRST: u64 = 0x7482_ea70_e6f5;
     recorded(|values| {
         let text = |limit: u32| {
             format!(
@@ -208,7 +253,7 @@ fn config_hash_identifies_loaded_rules() {
         let load = |config| Rules::builder().clock(clock()).load([config]).expect("the rules load");
         let (one, other) = (load(config("one.yaml", 1)), load(config("other.yaml", 1)));
         let first = hash(&one);
-        assert!(first == hash(&other) && first > 0);
+        assert!(first == hash(&other) && first == FIRST, "{first:#x}");
         one.replace([config("one.yaml", 2)]).expect("the rules load");
         assert!(hash(&one) != first && hash(&one) < 1 << 48);
         assert_eq!(values()["tollgate_config_hash{}"].to_bits(), (hash(&one) as f64).to_bits());

@@ -3,3 +3,4 @@
 mod denied;
 mod events;
 mod metrics;
+mod shares;
