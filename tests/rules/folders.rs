@@ -67,7 +67,7 @@ fn error(result: Result<Rules, RulesError>) -> String {
 fn folder_has_files_of_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    for (name, domain) in [("b.yaml", "b"), ("a.yml", "a"), ("c.json", "c"), (".hidden.yaml", "hidden")] {
+    for (name, domain) in [("b.yaml", "b"), ("a.yml", "a"), ("C.JSON", "c"), (".hidden.yaml", "hidden")] {
         fs::write(at(name), text(domain, 1)).unwrap();
     }
     fs::write(
@@ -76,14 +76,16 @@ fn folder_has_files_of_every_format() {
     )
     .unwrap();
     fs::write(at("notes.txt"), "not rules").unwrap();
-    fs::write(at("old.yaml~"), "not rules").unwrap();
+    for name in ["old.yaml~", "a.yaml.swp", "yaml", "..data.yaml"] {
+        fs::write(at(name), "not rules").unwrap();
+    }
     fs::create_dir(at("below")).unwrap();
     fs::write(at("below/e.yaml"), text("e", 1)).unwrap();
     fs::create_dir(at("folder.yaml")).unwrap();
     let rules = Rules::read(folder.path()).unwrap();
-    assert_eq!(domains(&rules), ["a", "b", "c", "d"]);
+    assert_eq!(domains(&rules), ["c", "a", "b", "d"]);
     // The same file by its own path, and files of several folders.
-    let rules = Rules::builder().read([at("c.json"), folder.path().to_owned(), at("below")]).unwrap();
+    let rules = Rules::builder().read([at("C.JSON"), folder.path().to_owned(), at("below")]).unwrap();
     assert_eq!(domains(&rules), ["c", "a", "b", "d", "e"]);
 }
 

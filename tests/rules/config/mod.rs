@@ -12,6 +12,7 @@ mod metadata;
 mod ours;
 mod properties;
 mod refused;
+mod scalars;
 mod shared;
 mod support;
 mod warned;

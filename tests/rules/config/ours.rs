@@ -201,6 +201,47 @@ descriptors:
     refused(both, &[&["rate_limit and rate_limits cannot be used together"]]);
 }
 
+/// A separator in a key, a value or a tier is escaped, and [`Rule::path`] reverses this.
+#[test]
+fn different_paths_have_different_identities() {
+    let leaf = "rate_limit: { unit: day, requests_per_unit: 1 }";
+    let text = format!(
+        r"
+domain: 'd|=\#'
+tollgate: {{}}
+descriptors:
+  - {{ key: a, value: b_c, {leaf} }}
+  - {{ key: a_b, value: c, {leaf} }}
+  - {{ key: a, value: b, {leaf}, tiers: {{ 'x|u=v': {{ {leaf} }} }}, descriptors: [ {{ key: c, {leaf} }} ] }}
+  - {{ key: a, value: 'b|c', {leaf} }}
+  - {{ key: a, descriptors: [ {{ key: b, {leaf} }} ] }}
+  - {{ key: a, value: 'b#tier=x', {leaf} }}
+  - {{ key: 'b|=\#', value: '/a|b=c#d\', descriptors: [ {{ key: c, value: 'x|y', {leaf} }} ] }}
+"
+    );
+    let config = good(&text);
+    let domain = r"d\|\=\\\#";
+    let expected: [(&str, &[(&str, Option<&str>)]); 9] = [
+        ("|a=b_c", &[("a", Some("b_c"))]),
+        ("|a_b=c", &[("a_b", Some("c"))]),
+        ("|a=b", &[("a", Some("b"))]),
+        (r"|a=b#tier=x\|u\=v", &[("a", Some("b"))]),
+        ("|a=b|c", &[("a", Some("b")), ("c", None)]),
+        (r"|a=b\|c", &[("a", Some("b|c"))]),
+        ("|a|b", &[("a", None), ("b", None)]),
+        (r"|a=b\#tier\=x", &[("a", Some("b#tier=x"))]),
+        (r"|b\|\=\\\#=/a\|b\=c\#d\\|c=x\|y", &[(r"b|=\#", Some(r"/a|b=c#d\")), ("c", Some("x|y"))]),
+    ];
+    assert_eq!(config.rules().len(), expected.len());
+    for (rule, (identity, steps)) in config.rules().iter().zip(expected) {
+        assert_eq!(&*rule.identity, [domain, identity].concat());
+        let path = rule.path();
+        let path: Vec<_> = path.iter().map(|(key, value)| (key.as_str(), value.as_deref())).collect();
+        assert_eq!(path, steps);
+    }
+    assert_eq!(config.rules()[6].counted_by, 0b11);
+}
+
 #[test]
 fn tier_limits_and_members_are_read() {
     let text = "

@@ -28,6 +28,7 @@ fn rule_sets_redis_options() {
     assert_eq!((full.mode, full.on_failure, full.processes), (Mode::WriteBack, OnFailure::Closed, 12));
     assert_eq!(full.timeout, Duration::from_secs(2));
     assert_eq!(only("store: redis, mode: atomic, on_failure: open").mode, Mode::Atomic);
+    assert_eq!((full.mode.to_string(), full.on_failure.to_string()), ("write-back".into(), "closed".into()));
     for algorithm in [
         "fixed-window",
         "sliding-window",
@@ -47,7 +48,7 @@ domain: d
 tollgate: { store: redis, mode: atomic, on_failure: closed, processes: 3, timeout: 25ms }
 descriptors:
   - { key: a, rate_limit: { unit: day, requests_per_unit: 10 } }
-  - { key: b, rate_limit: { unit: day, requests_per_unit: 10, mode: lease, timeout: 1s } }
+  - { key: b, rate_limit: { unit: day, requests_per_unit: 10, mode: lease, processes: 5, timeout: 1s } }
   - { key: c, rate_limit: { unit: day, requests_per_unit: 10, store: keyed } }
 ";
     let config = good(text);
@@ -55,7 +56,7 @@ descriptors:
     assert_eq!((shared(a).mode, shared(a).on_failure), (Mode::Atomic, OnFailure::Closed));
     assert_eq!((shared(a).processes, shared(a).timeout), (3, Duration::from_millis(25)));
     assert_eq!((shared(b).mode, shared(b).on_failure), (Mode::Lease, OnFailure::Closed));
-    assert_eq!((shared(b).processes, shared(b).timeout), (3, Duration::from_secs(1)));
+    assert_eq!((shared(b).processes, shared(b).timeout), (5, Duration::from_secs(1)));
     assert!(a.is_shared() && !c.is_shared());
     // The file has settings for Redis although only one rule uses Redis.
     let text = "
@@ -79,10 +80,10 @@ fn invalid_redis_options_suggest_remedies() {
         ("store: redis, on_failure: panic", "use open, closed or local"),
         ("store: redis, processes: 0", "0 is less than 1"),
         ("store: redis, processes: 4294967296", "more than 4294967295"),
-        ("store: redis, timeout: 40", "expected a time from 1ms to 60s, found \"40\"; write a whole number"),
-        ("store: redis, timeout: 0ms", "write a whole number with its unit, such as 40ms"),
-        ("store: redis, timeout: 2m", "expected a time from 1ms to 60s"),
-        ("store: redis, timeout: 61s", "expected a time from 1ms to 60s"),
+        (
+            "store: redis, timeout: 40",
+            "expected a time from 1ms to 60s, found \"40\"; write a whole number with its unit",
+        ),
         ("store: redis, memory: 1MiB", "the redis store uses no memory of this process; remove memory"),
         (
             "store: redis, max_keys: 5",

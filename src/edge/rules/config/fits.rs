@@ -43,15 +43,3 @@ pub(super) fn most_in_window(quota: &Quota) -> Option<u64> {
     }
     (below > 0).then_some(below)
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_windows_cap_the_limit() {
-        assert_eq!(most_in_window(&Quota::per_second(u64::from(u32::MAX))), Some((1 << 29) - 2));
-        assert_eq!(most_in_window(&Quota::per_second((1 << 29) - 2)), None);
-        assert_eq!(most_in_window(&Quota::per_minute(u64::from(u32::MAX))), None);
-    }
-}

@@ -219,31 +219,3 @@ impl<'t> LineIndex<'t> {
         Position::new(line.max(1), column + 1)
     }
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn offset_to_line_and_column() {
-        let lines = LineIndex::of("ab\nçd\n\nx");
-        let place = |offset| {
-            let Position { line, column } = lines.place(offset);
-            (line, column)
-        };
-        assert_eq!(place(0), (1, 1));
-        assert_eq!(place(2), (1, 3));
-        assert_eq!(place(3), (2, 1));
-        assert_eq!(place(5), (2, 2));
-        assert_eq!(place(8), (4, 1));
-        assert_eq!(place(9), (4, 2));
-        // Beyond the text, or inside a character: returns a nearby position, and does not panic.
-        assert_eq!((place(99).0, place(4).0), (4, 2));
-    }
-
-    #[test]
-    fn long_text_is_cut_in_messages() {
-        assert_eq!(quoted("a\nb"), "\"a\\nb\"");
-        assert!(quoted(&"ü".repeat(10_000)).chars().count() < 90);
-    }
-}
