@@ -3,7 +3,9 @@
 //! Properties:
 //! - For any patterns, values, tiers and members, the tree finds the same rules as a naive walk through the file.
 
+mod descriptors;
 mod ours;
+mod patterns;
 mod properties;
 mod samples;
 mod support;

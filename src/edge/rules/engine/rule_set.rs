@@ -411,30 +411,3 @@ fn refill_time(quota: &Quota) -> Duration {
         (u128::from(quota.burst_size()) * u128::from(quota.period_ns())).div_ceil(u128::from(quota.limit()));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
-
-#[cfg(all(test, feature = "redis", not(tollgate_loom)))]
-mod tests {
-    use super::*;
-    use crate::edge::redis::InProcess;
-    use crate::edge::rules::counting::key_digest;
-    use crate::edge::rules::{Config, Rules};
-
-    #[test]
-    fn keys_of_shared_rules_are_bounded() {
-        let text = "{ domain: d, tollgate: { store: redis, mode: atomic }, descriptors: [ { key: a, rate_limit: { unit: day, requests_per_unit: 9 } } ] }";
-        let load = || {
-            let config = Config::from_yaml("rules", text).unwrap();
-            Rules::builder().redis(InProcess::default()).load([config]).unwrap()
-        };
-        let key = |rules: &Rules, value: &str| {
-            let rules = rules.in_force.load();
-            let domain = rules.domain("d").unwrap();
-            domain.rules[0].key(domain, &Descriptor::new(&[("a", value)])).as_str().to_owned()
-        };
-        let [one, other] = [load(), load()];
-        let long = "x".repeat(LONGEST + 1);
-        assert_eq!(key(&one, &long), format!("{}\u{2026}{:032x}", "x".repeat(64), key_digest(&long)));
-        assert_eq!(key(&one, &long), key(&other, &long), "all processes use the same key");
-        assert_eq!(key(&one, &long[1..]), long[1..]);
-    }
-}

@@ -103,11 +103,6 @@ impl<P> Literals<P> {
         }
     }
 
-    #[cfg(all(test, not(tollgate_loom)))]
-    pub(super) fn len(&self) -> usize {
-        self.patterns.len()
-    }
-
     /// Does the same by trying the patterns in order.
     #[cold]
     fn first_of_all(&self, best: &mut u32, matches: impl Fn(&P) -> bool) {
