@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tollgate::rules::{Fetched, Follow, Followed, Format, Hint, RuleText, Rules, Source, Version, Watcher};
 
@@ -123,6 +123,30 @@ fn own_source_is_followed() {
 }
 
 #[test]
+fn versions_compare_within_a_store() {
+    let source = Scripted::new(constant(Version::number("a", 7), text(7)));
+    let (rules, _watcher, told) = follow(&source, OFTEN).unwrap();
+    assert!(next(&told).is_ok());
+    for (store, number, expected) in [
+        ("a", 6, Err("is older than version 7, which is in force")),
+        ("a", 7, Err("has another text than the version 7, which is in force")),
+        ("a", 8, Ok(0)),
+        // Numbers of different stores have no order.
+        ("b", 1, Ok(1)),
+        ("a", 9, Ok(1)),
+    ] {
+        source.set(constant(Version::number(store, number), text(number as u32 + 10)));
+        match (next(&told), expected) {
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (Ok(followed), Ok(warnings)) => {
+                assert_eq!((followed.warnings().len(), quota(&rules)), (warnings, number + 10));
+            }
+            (told, _) => panic!("{store} {number}: {told:?}"),
+        }
+    }
+}
+
+#[test]
 fn first_text_must_be_usable() {
     let fails = |answer: fn() -> Result<Fetched, String>| {
         follow(&Scripted::new(move |_| answer()), OFTEN).err().unwrap()
@@ -189,6 +213,19 @@ fn copy_keeps_tag_and_format() {
     assert_eq!(quota(&rules), 4);
     assert!(rules.last_error().unwrap().to_string().contains("away"));
     drop((rules, _watcher));
+
+    // The warning shows the age of the copy in its largest unit.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    for (seconds, age) in [(3_000, "50 min"), (7_210, "2 h"), (172_700, "47 h"), (172_810, "2 days")] {
+        let written = std::fs::read_to_string(&copy).unwrap();
+        let line = written.lines().find(|line| line.starts_with("time: ")).unwrap();
+        std::fs::write(&copy, written.replace(line, &format!("time: {}", now - seconds))).unwrap();
+        let (tell, told) = channel();
+        let follow = Follow::new(source.clone()).copy(&copy);
+        let _kept = Rules::builder().follow(follow, move |loaded| drop(tell.send(loaded))).unwrap();
+        let warnings = told.recv().unwrap().unwrap().warnings().to_vec();
+        assert!(warnings[0].contains(&format!("which is {age} old")), "{warnings:?}");
+    }
 
     // A version that cannot be written in one line leaves no copy.
     std::fs::remove_file(&copy).unwrap();

@@ -125,6 +125,13 @@ fn moved_link_is_loaded() {
     symlink("..3", at("..data_tmp")).unwrap();
     fs::rename(at("..data_tmp"), at("..data")).unwrap();
     until(&told, |error| error.is_none() && quota(&rules) == 7);
+
+    // A link to itself leads to no file, and another link replaces it.
+    for (target, is_error) in [("limits.yaml", true), ("..data/limits.yaml", false)] {
+        symlink(target, at("link_tmp")).unwrap();
+        fs::rename(at("link_tmp"), at("limits.yaml")).unwrap();
+        until(&told, |error| error.is_some() == is_error);
+    }
 }
 
 /// A load reads the file. When reads counted as changes, one change caused five loads a second without end.

@@ -230,21 +230,3 @@ impl fmt::Debug for Hint {
         f.write_str("Hint")
     }
 }
-
-#[cfg(all(test, feature = "watch", not(tollgate_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_compare_within_a_store() {
-        let at = |number| Version::number("a", number);
-        assert_eq!(at(7).compare_to(&at(7)), Order::Same);
-        assert_eq!(at(8).compare_to(&at(7)), Order::Newer);
-        assert_eq!(at(6).compare_to(&at(7)), Order::Older);
-        assert_eq!(Version::number("b", 1).compare_to(&at(7)), Order::OtherStore);
-        assert_eq!(Version::number("b", 9).compare_to(&at(7)), Order::OtherStore);
-        let (one, other) = (Version::tag("x"), Version::tag("y"));
-        assert_eq!(one.compare_to(&one), Order::Same);
-        assert_eq!(one.compare_to(&other), Order::Newer);
-    }
-}

@@ -136,9 +136,6 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::mpsc::channel;
-
     use super::*;
 
     /// Returns when loads begin, for events at these times and loads that take `load`. The times are in milliseconds.
@@ -182,67 +179,5 @@ mod tests {
         }
         assert!(loads(&(0..60).map(|at| at * 200).collect::<Vec<_>>(), 20).len() >= 12);
         assert_eq!(loads(&[0, 50, 100], 20), [300], "a burst is one load");
-    }
-
-    #[test]
-    fn bell_merges_bursts_and_keeps_rewatch() {
-        let bell = Bell::default();
-        bell.ring(false);
-        bell.ring(true);
-        bell.ring(false);
-        assert_eq!(bell.wait(None), Woken::Changed { rewatch: true });
-        // The burst is over, so only the retry wakes the thread.
-        assert_eq!(bell.wait(Some(Duration::ZERO)), Woken::Changed { rewatch: true });
-        bell.ring(false);
-        assert_eq!(bell.wait(None), Woken::Changed { rewatch: false });
-    }
-
-    #[test]
-    fn hint_ends_wait_and_stop_ends_delay() {
-        let bell = Bell::default();
-        bell.ring(false);
-        let long = Duration::from_secs(3_600);
-        assert_eq!(bell.wait_hint(long, Duration::ZERO), Woken::Changed { rewatch: false });
-        // The hint is used up, so the wait takes its full time.
-        assert_eq!(bell.wait_hint(Duration::ZERO, long), Woken::Changed { rewatch: false });
-        bell.ring(false);
-        bell.stop();
-        assert_eq!(bell.wait_hint(long, long), Woken::Stopped);
-    }
-
-    #[test]
-    fn stop_wakes_waiter() {
-        let bell = Arc::new(Bell::default());
-        let waits = std::thread::spawn({
-            let bell = Arc::clone(&bell);
-            move || bell.wait(None)
-        });
-        bell.stop();
-        assert_eq!(waits.join().unwrap(), Woken::Stopped);
-        bell.ring(true);
-        assert_eq!(bell.wait(None), Woken::Stopped, "it stays stopped");
-    }
-
-    /// A bell that is never quiet for [`QUIET`] still wakes the thread.
-    #[test]
-    fn continuous_ringing_wakes_waiter() {
-        let bell = Arc::new(Bell::default());
-        let (tell, told) = channel();
-        let waits = std::thread::spawn({
-            let bell = Arc::clone(&bell);
-            move || tell.send(bell.wait(None))
-        });
-        let mut woken = None;
-        // Rings until the thread wakes, with a generous time limit.
-        for _ in 0..60_000 {
-            bell.ring(false);
-            woken = told.recv_timeout(Duration::from_millis(1)).ok();
-            if woken.is_some() {
-                break;
-            }
-        }
-        bell.stop();
-        assert_eq!(woken, Some(Woken::Changed { rewatch: false }));
-        let _ = waits.join();
     }
 }
