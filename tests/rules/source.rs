@@ -128,18 +128,18 @@ fn versions_compare_within_a_store() {
     let (rules, _watcher, told) = follow(&source, OFTEN).unwrap();
     assert!(next(&told).is_ok());
     for (store, number, expected) in [
-        ("a", 6, Err("is older than version 7, which is in force")),
+        ("a", 6_u32, Err("is older than version 7, which is in force")),
         ("a", 7, Err("has another text than the version 7, which is in force")),
         ("a", 8, Ok(0)),
         // Numbers of different stores have no order.
         ("b", 1, Ok(1)),
         ("a", 9, Ok(1)),
     ] {
-        source.set(constant(Version::number(store, number), text(number as u32 + 10)));
+        source.set(constant(Version::number(store, number.into()), text(number + 10)));
         match (next(&told), expected) {
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (Ok(followed), Ok(warnings)) => {
-                assert_eq!((followed.warnings().len(), quota(&rules)), (warnings, number + 10));
+                assert_eq!((followed.warnings().len(), quota(&rules)), (warnings, u64::from(number) + 10));
             }
             (told, _) => panic!("{store} {number}: {told:?}"),
         }

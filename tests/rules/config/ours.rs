@@ -204,6 +204,7 @@ descriptors:
 /// A separator in a key, a value or a tier is escaped, and [`Rule::path`] reverses this.
 #[test]
 fn different_paths_have_different_identities() {
+    type Level = (&'static str, Option<&'static str>);
     let leaf = "rate_limit: { unit: day, requests_per_unit: 1 }";
     let text = format!(
         r"
@@ -221,7 +222,7 @@ descriptors:
     );
     let config = good(&text);
     let domain = r"d\|\=\\\#";
-    let expected: [(&str, &[(&str, Option<&str>)]); 9] = [
+    let expected: [(&str, &[Level]); 9] = [
         ("|a=b_c", &[("a", Some("b_c"))]),
         ("|a_b=c", &[("a_b", Some("c"))]),
         ("|a=b", &[("a", Some("b"))]),

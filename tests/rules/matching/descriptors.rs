@@ -25,7 +25,7 @@ fn repeated_address_is_reused_for_same_key() {
         descriptors.begin().address(key, address(text));
     }
     descriptors.with(|each| {
-        assert!(each.iter().map(|one| one.entries()).eq(entries.each_ref().map(std::slice::from_ref)))
+        assert!(each.iter().map(|one| one.entries()).eq(entries.each_ref().map(std::slice::from_ref)));
     });
     descriptors.clear();
     descriptors.begin().address("a", address(one));
