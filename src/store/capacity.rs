@@ -216,36 +216,3 @@ impl FromStr for Capacity {
         }
     }
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_texts_are_parsed_or_refused() {
-        for (text, bytes) in [
-            ("4MiB", 4 << 20),
-            (" 512 kib ", 512 << 10),
-            ("1.5GiB", 3 << 29),
-            ("64kB", 64_000),
-            ("4096", 4096),
-            (".5m", 1 << 19),
-        ] {
-            assert_eq!(text.parse(), Ok(Capacity::memory(bytes)), "{text}");
-        }
-        for (text, problem) in [
-            ("", "number is missing"),
-            ("MiB", "number is missing"),
-            ("4 MeB", "unit"),
-            ("-4MiB", "unit"),
-            ("1.2.3MiB", "two decimal points"),
-            ("1.123456789.2MiB", "two decimal points"),
-            ("99999999999999999999", "too large"),
-            ("9999999TiB", "address space"),
-            ("0", "less than 1 byte"),
-        ] {
-            let error = text.parse::<Capacity>().unwrap_err().to_string();
-            assert!(error.contains(problem) && error.contains("4MiB"), "{text}: {error}");
-        }
-    }
-}

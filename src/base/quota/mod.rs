@@ -193,33 +193,3 @@ impl Quota {
         self.period_ns
     }
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn invalid_quotas_are_errors() {
-        let cases: [(Result<Quota, QuotaError>, &str); 6] = [
-            (Quota::try_new(0, Duration::from_secs(1)), "limit"),
-            (Quota::try_new(1, Duration::ZERO), "period"),
-            (Quota::per_second(1).try_burst(0), "burst"),
-            (Quota::try_new(33, Duration::from_nanos(1)), "32 units per nanosecond"),
-            (Quota::try_new(1, Duration::MAX), "292 years"),
-            (Quota::per_day(1).try_burst(u64::MAX), "292 years"),
-        ];
-        for (result, needle) in cases {
-            let text = result.unwrap_err().to_string();
-            assert!(text.contains(needle), "{text:?} does not contain {needle:?}");
-        }
-    }
-
-    #[test]
-    fn extreme_quotas_are_valid() {
-        assert_eq!(Quota::new(32, Duration::from_nanos(1)).limit(), 32);
-        let century = Duration::from_secs(100 * 366 * 86_400);
-        assert_eq!(Quota::new(1, century).period(), century);
-        assert_eq!(Quota::per_second(1).burst(9_223_372_036).burst_size(), 9_223_372_036);
-        assert!(Quota::per_second(1).try_burst(9_223_372_037).is_err());
-    }
-}
