@@ -6,6 +6,7 @@ extern crate tollgate_testing;
 #[path = "../common/counting.rs"]
 mod counting;
 
+mod any_store;
 mod calendar;
 mod caps_and_quotas;
 mod compact_oracle;
