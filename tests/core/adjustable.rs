@@ -20,11 +20,12 @@ fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualCl
 
 /// For each policy: the units that remain in a new burst of 200 and in a new burst of 20, when 40 of 100 remained
 /// before the change. The values are from Bucket4j's table.
-const VECTORS: [(Carry, u64, u64); 4] = [
+const VECTORS: [(Carry, u64, u64); 5] = [
     (Carry::AsIs, 40, 20),
     (Carry::Proportional, 80, 8),
     (Carry::Additive, 140, 20),
     (Carry::Reset, 200, 20),
+    (Carry::Used, 140, 0),
 ];
 
 /// Uses 60 of 100 units, changes the quota, and returns the units that remain.
@@ -531,6 +532,21 @@ mod regressions {
         limiter.set_quota_at(&Quota::per_second(10), Carry::AsIs, at(1_000)).unwrap();
         assert!(limiter.check_at("a", 1, at(998)).is_denied());
         assert!(limiter.check_at("a", 10, at(1_000)).is_denied());
+    }
+
+    /// A request may be decided as of a time before the change. Its charge still belongs to the new quota, and is
+    /// refunded in full.
+    #[test]
+    fn charge_dated_before_change_is_refundable() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_hour(2).burst(1)), &clock).direct().adjustable();
+        clock.advance(Duration::from_secs(10));
+        limiter.set_quota(&Quota::per_hour(1), Carry::AsIs).unwrap();
+        let changed = clock.now();
+        clock.advance(Duration::from_secs(10));
+        let charge = limiter.check_at(1, START + Duration::from_secs(5));
+        assert!(charge.is_allowed() && charge.at() < changed);
+        assert_eq!(limiter.refund(&charge), 1);
     }
 
     #[test]

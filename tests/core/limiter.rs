@@ -206,6 +206,18 @@ fn real_clocks_are_monotonic_unix_time() {
 }
 
 #[test]
+fn coarse_clock_advances_only_on_refresh() {
+    let (clock, source) = (CoarseClock::new(), StdClock::new());
+    let other = clock.clone();
+    let (before, start) = (clock.now(), source.now());
+    while source.now() <= start {}
+    assert_eq!(clock.now(), before);
+    while other.now() <= before {
+        clock.refresh();
+    }
+}
+
+#[test]
 fn manual_clock_clones_share_time() {
     let clock = ManualClock::default();
     let clone = clock.clone();
@@ -227,6 +239,7 @@ fn timestamps_saturate() {
     assert_eq!(Timestamp::ZERO.duration_since(Timestamp::MAX), Duration::ZERO);
     assert_eq!(Timestamp::from_secs(5).duration_since(Timestamp::from_secs(2)), secs(3));
     assert_eq!(Timestamp::ZERO + Duration::MAX, Timestamp::MAX);
+    assert_eq!(format!("{:?}", Timestamp::from_millis(1_500)), "1.500000000s");
 }
 
 /// A turn at the next refill assumes that the bucket is full at that refill, so the units left in it now overflow and

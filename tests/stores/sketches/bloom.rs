@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Barrier;
-use tollgate::sketch::Bloom;
+use tollgate::sketch::{Bloom, SketchError};
 use tollgate_testing::operations::config;
 
 fn seeded(filter: Bloom) -> Bloom {
@@ -42,6 +42,7 @@ proptest! {
     #[test]
     fn inserted_keys_are_found(bytes in 8..600_usize, items in 1..2_000_usize, ops in ops()) {
         let filter = seeded(Bloom::for_memory(bytes, items).expect("a small filter"));
+        prop_assert!(filter.state_bytes() <= bytes);
         let mut truth = HashSet::new();
         for op in ops {
             match op {
@@ -158,4 +159,115 @@ fn racing_inserts_report_a_key_new_once() {
         let share = covered as f64 / items as f64;
         assert!(share <= 1.2 * filter.false_positives(items), "{bits_a_key}: {share}");
     }
+}
+
+fn refused<T>(result: Result<T, SketchError>) -> String {
+    result.err().expect("the parameters are invalid").to_string()
+}
+
+#[test]
+fn invalid_arguments_are_refused_with_advice() {
+    assert!(refused(Bloom::for_items(0, 0.01)).contains("items is 0"));
+    assert!(refused(Bloom::for_memory(8, 0)).contains("items is 0"));
+    assert!(refused(Bloom::for_memory(7, 1)).contains("at least 8"));
+    for nonsense in [f64::NAN, 0.0, -1.0, 1.0, 2.0, f64::INFINITY, f64::NEG_INFINITY] {
+        assert!(refused(Bloom::for_items(10, nonsense)).contains("false positives"), "{nonsense}");
+    }
+    for rare in [f64::MIN_POSITIVE, 1e-9, 0.000_029] {
+        assert!(refused(Bloom::for_items(10, rare)).contains("no less than 0.0000293"), "{rare}");
+    }
+    assert!(refused(Bloom::for_memory(usize::MAX, 1)).contains("cannot allocate"));
+    assert!(refused(Bloom::for_items(usize::MAX, 0.01)).contains("cannot allocate"));
+}
+
+#[test]
+fn for_items_creates_smallest_filter() {
+    for share in [0.000_03, 0.001, 0.01, 0.3, 0.999] {
+        for items in [1, 2, 1_000, 123_456] {
+            let filter = Bloom::for_items(items, share).unwrap();
+            assert!(filter.false_positives(items) <= share, "{items} {share}");
+            let bytes = filter.state_bytes();
+            assert!(bytes <= 8 * items);
+            let smaller = Bloom::for_memory(bytes - 8, items).map(|filter| filter.false_positives(items));
+            assert!(smaller.map_or(bytes == 8, |more| more > share), "{items} {share}: {bytes}");
+        }
+    }
+}
+
+#[test]
+fn full_word_reports_every_key() {
+    let filter = Bloom::for_memory(8, 1).unwrap();
+    for key in 0..1_000 {
+        filter.insert(&key);
+    }
+    assert!((0..2_000).all(|key| filter.contains(&key)));
+    assert!(filter.false_positives(1_000) > 0.999);
+    assert_eq!(filter.false_positives(0), 0.0);
+}
+
+/// Computes the same share in another way: it follows the distribution of the number of set bits in a word, from
+/// draw to draw and from key to key.
+fn by_filling(load: f64, bits: u32) -> f64 {
+    const WORD_BITS: usize = 64;
+    let mut set = vec![0.0; WORD_BITS + 1];
+    set[0] = 1.0;
+    let (mut share, mut poisson) = (0.0, (-load).exp());
+    for keys in 1..200 {
+        let full = set
+            .iter()
+            .zip(0_u32..)
+            .map(|(p, set)| p * (f64::from(set) / WORD_BITS as f64).powf(f64::from(bits)));
+        share += poisson * full.sum::<f64>();
+        poisson *= load / f64::from(keys);
+        for _ in 0..bits {
+            for at in (0..WORD_BITS).rev() {
+                let hit = at as f64 / WORD_BITS as f64;
+                set[at + 1] += set[at] * (1.0 - hit);
+                set[at] *= hit;
+            }
+        }
+    }
+    share
+}
+
+/// The number of bits of a key depends on the share of keys and words that the filter was created for.
+#[test]
+fn false_positive_formula_matches_simulation() {
+    const WORDS: usize = 100;
+    let mut seen = HashSet::new();
+    for created_for in (1..20_000).step_by(5) {
+        let filter = Bloom::for_memory(8 * WORDS, created_for).unwrap();
+        let text = format!("{filter:?}");
+        let bits = text.rsplit_once("bits: ").unwrap().1.split(',').next().unwrap().parse().unwrap();
+        if !seen.insert(bits) {
+            continue;
+        }
+        for items in [10, 100, 266, 400, 800, 1_600] {
+            let load = f64::from(u32::try_from(items).unwrap()) / WORDS as f64;
+            let (formula, filled) = (filter.false_positives(items), by_filling(load, bits));
+            assert!((formula - filled).abs() <= filled * 1e-6 + 1e-12, "{load} {bits}: {formula} {filled}");
+        }
+    }
+    assert_eq!(seen, (1..=10).collect());
+}
+
+#[test]
+fn documented_false_positive_table_is_right() {
+    for (bits_a_key, percent) in [(8, 3.35), (10, 1.78), (12, 1.04), (16, 0.405), (24, 0.100), (64, 0.0029)] {
+        let share = sized(bits_a_key, 64_000).false_positives(64_000);
+        assert!((share * 100.0 - percent).abs() < percent * 0.02, "{bits_a_key}: {share}");
+    }
+}
+
+#[test]
+fn false_positives_fall_with_memory() {
+    const ITEMS: usize = 1_000_000;
+    let mut last = 1.0;
+    for words in [1, 2, 10, 1_000, 10_000, 100_000, ITEMS] {
+        let share = Bloom::for_memory(8 * words, ITEMS).unwrap().false_positives(ITEMS);
+        assert!((0.0..=last).contains(&share), "{words}: {share}");
+        last = share;
+    }
+    assert!(last < 1e-4);
+    assert_eq!(Bloom::for_memory(8, usize::MAX).unwrap().false_positives(usize::MAX), 1.0);
 }

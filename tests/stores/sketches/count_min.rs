@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Barrier;
-use tollgate::sketch::CountMin;
+use tollgate::sketch::{CountMin, SketchError};
 use tollgate_testing::accuracy::random::{Random, Zipf};
 use tollgate_testing::operations::config;
 
@@ -235,4 +235,107 @@ fn racing_adds_saturate_at_max() {
     });
     assert_eq!(counts.estimate("key"), CountMin::MAX);
     assert_eq!(counts.add("key", 1), CountMin::MAX);
+}
+
+fn refused<T>(result: Result<T, SketchError>) -> String {
+    result.err().expect("the parameters are invalid").to_string()
+}
+
+#[test]
+fn invalid_arguments_are_refused_with_advice() {
+    assert!(refused(CountMin::try_new(0, 4)).contains("at least 1 counter"));
+    for depth in [0, 9, usize::MAX] {
+        assert!(refused(CountMin::try_new(1, depth)).contains("1 to 8 rows"));
+        assert!(refused(CountMin::for_memory(1 << 10, depth)).contains("1 to 8 rows"));
+    }
+    for width in [usize::MAX, usize::MAX / 4, usize::MAX / 8, isize::MAX as usize / 4] {
+        for depth in [1, 3, 8] {
+            assert!(refused(CountMin::try_new(width, depth)).contains("cannot allocate"), "{width}");
+        }
+    }
+    assert!(refused(CountMin::for_memory(usize::MAX, 4)).contains("cannot allocate"));
+    assert!(refused(CountMin::for_memory(15, 4)).contains("at least 16"));
+    assert_eq!(CountMin::for_memory(16, 4).unwrap().width(), 1);
+    for nonsense in [f64::NAN, 0.0, -0.0, -1.0, 1.0, 2.0, f64::INFINITY, f64::NEG_INFINITY] {
+        assert!(refused(CountMin::for_error(nonsense, 0.01)).contains("epsilon"), "{nonsense}");
+        assert!(refused(CountMin::for_error(0.01, nonsense)).contains("delta"), "{nonsense}");
+        assert!(refused(CountMin::size_for_limit(1, 1, nonsense)).contains("wrong denials"), "{nonsense}");
+    }
+    assert!(refused(CountMin::size_for_limit(1, 0, 0.5)).contains("limit is 0"));
+    assert!(refused(CountMin::for_error(f64::MIN_POSITIVE, 0.5)).contains("cannot allocate"));
+}
+
+#[test]
+fn for_error_computes_width_and_depth() {
+    for (epsilon, delta, width, depth) in
+        [(0.01, 0.01, 272, 5), (0.001, 0.5, 2_719, 1), (0.999_999, 0.000_336, 3, 8), (0.5, 0.999_999, 6, 1)]
+    {
+        let counts = CountMin::for_error(epsilon, delta).unwrap();
+        assert_eq!((counts.width(), counts.depth()), (width, depth), "{epsilon} {delta}");
+        assert_eq!(counts.state_bytes(), width * depth * 4);
+    }
+}
+
+/// The width in the error message is the smallest that reaches delta: (1 / (width × epsilon))^8 ≤ delta.
+#[test]
+fn too_small_delta_is_refused_with_a_width() {
+    let error = refused(CountMin::for_error(0.01, 1e-6));
+    assert!(error.contains("8 rows of 563 counters"), "{error}");
+    assert!((1.0_f64 / (563.0 * 0.01)).powi(8) < 1e-6);
+    assert!((1.0_f64 / (562.0 * 0.01)).powi(8) > 1e-6);
+}
+
+#[test]
+fn size_for_limit_keeps_markov_bound() {
+    for units in [0, 1, 1_000, 10_000_000, u64::MAX] {
+        for limit in [1, 2, 1_000, u64::MAX] {
+            for share in [0.9, 0.1, 1e-3, 1e-5, 1e-12, f64::MIN_POSITIVE] {
+                let (width, depth) = CountMin::size_for_limit(units, limit, share).unwrap();
+                assert!(width >= 1 && (1..=8).contains(&depth));
+                let row = units as f64 / (width as f64 * 0.5 * limit as f64);
+                let all = row.powi(i32::try_from(depth).unwrap());
+                assert!(all <= share * 1.000_001 || width == usize::MAX, "{units} {limit} {share}: {all}");
+            }
+        }
+    }
+}
+
+#[test]
+fn for_memory_stays_within_bytes() {
+    for bytes in [4, 31, 32, 33, 1_000, 1 << 20] {
+        for depth in [1, 8].into_iter().filter(|depth| depth * 4 <= bytes) {
+            let counts = CountMin::for_memory(bytes, depth).unwrap();
+            assert!(counts.state_bytes() <= bytes && counts.state_bytes() + 4 * depth > bytes);
+        }
+    }
+}
+
+#[test]
+fn shared_counter_counts_all_keys() {
+    for depth in 1..=8 {
+        let counts = seeded(1, depth);
+        for (before, key) in (0..10).zip(["a", "b", "c"].iter().cycle()) {
+            assert_eq!(counts.add(key, 1), before + 1);
+        }
+        assert_eq!(counts.estimate("d"), 10);
+    }
+}
+
+#[test]
+fn counters_saturate_at_max() {
+    for depth in 1..=8 {
+        let counts = seeded(2, depth);
+        for units in [
+            [CountMin::MAX - 5, 7],
+            [CountMin::MAX - 1, 1],
+            [CountMin::MAX, 1],
+            [CountMin::MAX + 1, 0],
+            [u64::MAX; 2],
+        ] {
+            counts.clear();
+            assert_eq!(counts.add(&1, units[0]), units[0].min(CountMin::MAX), "{units:?}");
+            assert_eq!(counts.add(&1, units[1]), CountMin::MAX, "{units:?}");
+            assert_eq!(counts.estimate(&1), CountMin::MAX);
+        }
+    }
 }

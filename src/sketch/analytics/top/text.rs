@@ -102,35 +102,3 @@ impl<const N: usize> fmt::Debug for CutText<N> {
         if self.is_cut() { write!(f, "…#{:016x}", self.hash) } else { Ok(()) }
     }
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_cut_between_characters() {
-        // Characters of two, three and four bytes.
-        let text = "aé€😀";
-        let kept = |text: CutText<4>| text.as_str().to_owned();
-        assert_eq!(kept(CutText::new(text)), "aé");
-        assert_eq!(kept(CutText::new(&text[1..])), "é");
-        assert_eq!(kept(CutText::new(&text[3..])), "€");
-        assert_eq!(kept(CutText::new(&text[6..])), "😀");
-        assert_eq!(kept(CutText::new("")), "");
-        assert!(!CutText::<4>::new("😀").is_cut());
-    }
-
-    #[test]
-    fn texts_with_equal_beginning_differ() {
-        let texts = ["", "a", "ab", "abc", "abd", "abcd", "ab\0", "abc\0"];
-        for (i, a) in texts.iter().enumerate() {
-            for (j, b) in texts.iter().enumerate() {
-                assert_eq!(CutText::<2>::new(a) == CutText::<2>::new(b), i == j, "{a:?} {b:?}");
-                assert_eq!(CutText::<0>::new(a) == CutText::<0>::new(b), i == j, "{a:?} {b:?}");
-            }
-        }
-        let [c, d] = ["abc", "abd"].map(|text| CutText::<2>::new(text).to_string());
-        assert_ne!(c, d, "two cut texts are printed differently");
-        assert_eq!(CutText::<2>::new("abcd").whole_len(), 4);
-    }
-}
