@@ -323,6 +323,9 @@ pub use limiter::wait::{Jitter, NotReady, Wait};
 #[cfg(feature = "tokio")]
 pub use limiter::wait::{TokioClock, UntilReady};
 pub use limiter::{Builder, RateLimiter};
+#[cfg(tollgate_simulation)]
+#[doc(hidden)]
+pub use store::small;
 #[cfg(feature = "std")]
 pub use store::{Adjustable, AnyStore, Carry, Keyed, Lookup, Saturation, Sketch, StoreKind, WhenFull};
 pub use store::{

@@ -17,6 +17,8 @@ pub(crate) mod state;
 #[cfg(feature = "std")]
 pub use self::any::{AnyStore, StoreKind};
 pub use self::capacity::{Capacity, CapacityError};
+#[cfg(tollgate_simulation)]
+pub use self::compact::small;
 pub use self::compact::{Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;
 #[cfg(feature = "std")]

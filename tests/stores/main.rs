@@ -15,6 +15,7 @@ mod compact_snapshot;
 mod compact_store;
 mod compact_tiers;
 mod differing_clocks;
+mod exhaustive;
 mod keyed_store;
 mod late_times;
 mod sketches;

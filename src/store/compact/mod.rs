@@ -8,13 +8,13 @@
 //! | `sizes` | the sizes of table and sketch for a capacity |
 //! | `gauges` | counts of evictions and other events |
 //! | `snapshot` | the state as bytes: save and restore |
-//! | `exhaustive` | tests that visit every interleaving, with small words |
+//! | `small` | the arithmetic with states of four bits, for the exhaustive checks in `tests/stores` |
 //! | this file | hashing, batches, the interface to the limiter |
 
-#[cfg(all(test, not(tollgate_loom)))]
-mod exhaustive;
 mod gauges;
 mod sizes;
+#[cfg(tollgate_simulation)]
+pub mod small;
 mod snapshot;
 mod spill;
 mod table;

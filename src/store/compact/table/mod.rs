@@ -31,7 +31,7 @@
 //!
 //! There is one exception. If a word is half the range old, it can wrap around between the two clock readings. One
 //! thread then sees it as far behind, and the other treats it as empty. Then both threads may insert the key, into
-//! different slots. See `exhaustive::bucket`.
+//! different slots. See `tests/stores/exhaustive/bucket.rs`.
 //!
 //! # Words that shrink
 //! Under [`Full::Inherit`], a new key starts from the word that it replaces. So words only grow, and the proof above

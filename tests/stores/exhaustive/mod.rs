@@ -14,9 +14,8 @@ mod cells;
 
 use std::collections::HashSet;
 use std::hash::Hash;
+use tollgate::small::BITS;
 
-/// The number of bits in a time.
-const BITS: u32 = 4;
 const MASK: u8 = (1 << BITS) - 1;
 /// The time at the start. The low four bits of the clock wrap during the run.
 const BEGINNING: u8 = 14;

@@ -1,9 +1,7 @@
 //! A bucket of two slots. The steps follow `find`, `insert` and `is_sole_slot` in `store::compact::table`.
 
-use super::{BEGINNING, BITS, MASK, PASSES, visit};
-use crate::algorithm::compact::slot::{SlotStanding, order, standing};
-use crate::algorithm::compact::ticks::{Interval, UnitRate};
-use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
+use super::{BEGINNING, MASK, PASSES, visit};
+use tollgate::small::{self, SmallGcra, ahead};
 
 const WAYS: usize = 2;
 const KEYS: usize = 3;
@@ -39,6 +37,12 @@ impl Rule {
 struct Slot {
     key: u8,
     state: u8,
+}
+
+impl Slot {
+    fn order(self, now: u8) -> i8 {
+        i8::try_from(small::order(self.state, now)).unwrap()
+    }
 }
 
 /// The position of a thread in its check.
@@ -101,14 +105,13 @@ struct Bucket<const N: usize> {
 
 struct Model {
     rule: Rule,
-    word: TatWord,
+    word: SmallGcra,
 }
 
 impl Model {
     /// A model with one unit per tick.
     fn new(rule: Rule, burst: u64) -> Self {
-        let rate = UnitRate { interval: Interval { num: 1, den: 1 }, burst };
-        Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatVariant::Meter).unwrap() }
+        Self { rule, word: SmallGcra::new(burst) }
     }
 
     /// The number of ticks by which the clock may advance. It does not advance under rules that look again: there a new
@@ -117,21 +120,13 @@ impl Model {
         if self.rule.looks_again() { 0 } else { PASSES }
     }
 
-    fn horizon(&self) -> u64 {
-        self.word.horizon()
-    }
-
     /// The rank of a word for a thread and how far ahead it is, as in `find`. `None` if the newest time must be read.
     fn rank(&self, slot: Slot, now: u8) -> Option<(i8, u8)> {
         if slot.key == 0 {
             return Some((i8::MIN, 0));
         }
-        let rank = i8::try_from(order::<BITS>(slot.state.into(), now.into())).unwrap();
-        match standing::<BITS>(slot.state.into(), now.into(), self.horizon()) {
-            SlotStanding::Idle => Some((rank, 0)),
-            SlotStanding::Ahead(ahead) => Some((rank, u8::try_from(ahead).unwrap())),
-            SlotStanding::Unsure(_) => None,
-        }
+        let ahead = ahead(slot.state, now, self.word.horizon()).ok()?;
+        Some((slot.order(now), ahead))
     }
 
     fn chosen(&self, thread: &Thread) -> (u8, bool, u8) {
@@ -151,53 +146,23 @@ impl Model {
         (place, false, started)
     }
 
-    /// The home of a key. In the control, all keys begin with the first slot.
-    fn home(&self, key: u8) -> usize {
-        if self.rule == Rule::FirstIdle { 0 } else { usize::from(key) % WAYS }
+    /// The slot at this distance from the home of a key. In the control, all keys begin with the first slot.
+    fn place(&self, key: u8, distance: u8) -> usize {
+        let home = if self.rule == Rule::FirstIdle { 0 } else { key };
+        usize::from(home + distance) % WAYS
     }
 
     /// Runs one step of a thread.
     fn step<const N: usize>(&self, bucket: &mut Bucket<N>, index: usize) {
         let mut thread = bucket.threads[index];
-        let place = |place: u8| (self.home(thread.key) + usize::from(place)) % WAYS;
         let key = usize::from(thread.key) - 1;
-        let low = |time: u8| time & MASK;
-        // Decides again as of the same time, and clears what the thread has seen.
-        let again = |thread: &mut Thread| {
-            let Thread { key, lag, now, .. } = *thread;
-            *thread = Thread { lag, now, at: At::Load(0), ..Thread::new(key) };
-        };
         match thread.at {
             At::Clock => {
                 thread.now = bucket.clock - thread.lag;
                 thread.at = At::Load(0);
             }
-            At::Load(step) => {
-                let slot = bucket.slots[place(step)];
-                thread.seen[usize::from(step)].0 = slot;
-                match self.rank(slot, low(thread.now)) {
-                    Some((rank, ahead)) => {
-                        thread.seen[usize::from(step)] = (slot, rank, ahead);
-                        self.loaded(&mut thread, step);
-                    }
-                    None if self.rule == Rule::Late => {
-                        thread.seen[usize::from(step)] = (slot, i8::MIN, 0);
-                        self.loaded(&mut thread, step);
-                    }
-                    None => thread.at = At::Newest(step),
-                }
-            }
-            At::Newest(step) => {
-                let (slot, ..) = thread.seen[usize::from(step)];
-                let own = standing::<BITS>(slot.state.into(), low(thread.now).into(), self.horizon());
-                let SlotStanding::Unsure(ahead) = own else { unreachable!("it was too far ahead") };
-                let is_live = u64::from(thread.now) + ahead <= u64::from(bucket.newest) + self.horizon();
-                let rank = i8::try_from(order::<BITS>(slot.state.into(), low(thread.now).into())).unwrap();
-                let ahead = u8::try_from(ahead).unwrap();
-                thread.seen[usize::from(step)] =
-                    if is_live { (slot, rank, ahead) } else { (slot, i8::MIN, 0) };
-                self.loaded(&mut thread, step);
-            }
+            At::Load(step) => self.load(bucket, &mut thread, step),
+            At::Newest(step) => self.read_newest(bucket, &mut thread, step),
             At::Raise => {
                 bucket.newest = bucket.newest.max(thread.now);
                 let (place, here, _) = thread.chosen;
@@ -214,29 +179,9 @@ impl Model {
                 *evicted = (*evicted).max(thread.now + ahead);
                 thread.at = if thread.at == At::Record { At::Exchange } else { At::Alone };
             }
-            At::Exchange => {
-                let (chosen, here, started) = thread.chosen;
-                let (seen, _, ahead) = thread.seen[usize::from(chosen)];
-                let Verdict::Admit(after) = self.judge(started) else { unreachable!("it was admitted") };
-                let own = &mut bucket.slots[place(chosen)];
-                if *own == seen {
-                    let state = low(thread.now.wrapping_add(u8::try_from(after).unwrap()));
-                    *own = Slot { key: thread.key, state };
-                    if !here && ahead > 0 && self.rule == Rule::Forget {
-                        bucket.forgot += 1;
-                    }
-                    thread.at = match self.rule {
-                        _ if here => At::Done,
-                        Rule::TakeFirst if ahead > 0 => At::RecordLate,
-                        rule if rule.looks_again() => At::Alone,
-                        _ => At::Done,
-                    };
-                } else {
-                    again(&mut thread);
-                }
-            }
+            At::Exchange => self.exchange(bucket, &mut thread),
             At::Alone => {
-                let other = bucket.slots[place(thread.chosen.0 + 1)];
+                let other = bucket.slots[self.place(thread.key, thread.chosen.0 + 1)];
                 thread.at = match other.key == thread.key {
                     true => At::Retreat,
                     false if self.rule.spills() => At::AloneDebt,
@@ -248,12 +193,11 @@ impl Model {
                 thread.at = if debt <= thread.chosen.2 { At::Done } else { At::Retreat };
             }
             At::Retreat => {
-                let Verdict::Admit(after) = self.judge(thread.chosen.2) else { unreachable!() };
-                let state = low(thread.now.wrapping_add(u8::try_from(after).unwrap()));
-                let own = &mut bucket.slots[place(thread.chosen.0)];
-                if *own == (Slot { key: thread.key, state }) {
+                let inserted = self.admitted(&thread);
+                let own = &mut bucket.slots[self.place(thread.key, thread.chosen.0)];
+                if *own == inserted {
                     *own = Slot::default();
-                    again(&mut thread);
+                    thread.decide_again();
                 } else {
                     bucket.raced += 1;
                     thread.at = At::Done;
@@ -261,23 +205,65 @@ impl Model {
             }
             At::Done => unreachable!("a thread that is done takes no step"),
         }
-        if thread.at == At::Done && thread.admitted {
-            // Checks whether the key's debt left room, as of the present time. A thread whose time lags may see a debt
-            // that is already paid at the present time.
-            let owed = &mut bucket.owed[key];
-            let ahead = owed.saturating_sub(bucket.clock);
-            bucket.over += u8::from(u64::from(ahead) + 1 > self.horizon());
-            *owed = (*owed).max(thread.now) + 1;
-        }
-        // Clears what the thread no longer needs. Otherwise equal states would look different.
         if thread.at == At::Done {
+            if thread.admitted {
+                // Checks whether the key's debt left room, as of the present time. A thread whose time lags may see a
+                // debt that is already paid at the present time.
+                let owed = &mut bucket.owed[key];
+                let ahead = owed.saturating_sub(bucket.clock);
+                bucket.over += u8::from(ahead + 1 > self.word.horizon());
+                *owed = (*owed).max(thread.now) + 1;
+            }
+            // Clears what the thread no longer needs. Otherwise equal states would look different.
             thread = Thread { at: At::Done, ..Thread::new(thread.key) };
         }
         bucket.threads[index] = thread;
     }
 
-    fn judge(&self, ahead: u8) -> Verdict {
-        self.word.judge(ahead.into(), 0, 1)
+    fn load<const N: usize>(&self, bucket: &Bucket<N>, thread: &mut Thread, step: u8) {
+        let slot = bucket.slots[self.place(thread.key, step)];
+        let rank = self.rank(slot, thread.now);
+        let (rank_or_least, ahead) = rank.unwrap_or((i8::MIN, 0));
+        thread.seen[usize::from(step)] = (slot, rank_or_least, ahead);
+        if rank.is_some() || self.rule == Rule::Late {
+            self.loaded(thread, step);
+        } else {
+            thread.at = At::Newest(step);
+        }
+    }
+
+    fn read_newest<const N: usize>(&self, bucket: &Bucket<N>, thread: &mut Thread, step: u8) {
+        let (slot, rank, seen_ahead) = &mut thread.seen[usize::from(step)];
+        let horizon = self.word.horizon();
+        let far = ahead(slot.state, thread.now, horizon).expect_err("it was too far ahead");
+        if thread.now + far <= bucket.newest + horizon {
+            (*rank, *seen_ahead) = (slot.order(thread.now), far);
+        }
+        self.loaded(thread, step);
+    }
+
+    fn exchange<const N: usize>(&self, bucket: &mut Bucket<N>, thread: &mut Thread) {
+        let (chosen, here, _) = thread.chosen;
+        let (seen, _, ahead) = thread.seen[usize::from(chosen)];
+        let own = &mut bucket.slots[self.place(thread.key, chosen)];
+        if *own != seen {
+            thread.decide_again();
+            return;
+        }
+        *own = self.admitted(thread);
+        bucket.forgot += u8::from(!here && ahead > 0 && self.rule == Rule::Forget);
+        thread.at = match self.rule {
+            _ if here => At::Done,
+            Rule::TakeFirst if ahead > 0 => At::RecordLate,
+            rule if rule.looks_again() => At::Alone,
+            _ => At::Done,
+        };
+    }
+
+    /// The word of a thread's key after its admission.
+    fn admitted(&self, thread: &Thread) -> Slot {
+        let after = self.word.admit(thread.chosen.2).expect("it was admitted");
+        Slot { key: thread.key, state: thread.now.wrapping_add(after) & MASK }
     }
 
     /// After a place is loaded: loads the next one, or chooses.
@@ -299,16 +285,8 @@ impl Model {
     }
 
     fn decided(&self, thread: &mut Thread) {
-        thread.at = match self.judge(thread.chosen.2) {
-            Verdict::Admit(_) => {
-                thread.admitted = true;
-                At::Raise
-            }
-            Verdict::Deny | Verdict::Never => {
-                thread.admitted = false;
-                At::Done
-            }
-        };
+        thread.admitted = self.word.admit(thread.chosen.2).is_some();
+        thread.at = if thread.admitted { At::Raise } else { At::Done };
     }
 }
 
@@ -317,11 +295,17 @@ impl Thread {
         let seen = Default::default();
         Self { key, at: At::Clock, now: 0, lag: 0, seen, chosen: (0, false, 0), admitted: false }
     }
+
+    /// Decides again as of the same time, and clears what the thread has seen.
+    fn decide_again(&mut self) {
+        let Self { key, lag, now, .. } = *self;
+        *self = Self { lag, now, at: At::Load(0), ..Self::new(key) };
+    }
 }
 
 /// The faults found over all interleavings from one starting state.
 #[derive(Default, Debug)]
-struct FoundSlot {
+struct Found {
     states: usize,
     duplicates: usize,
     over: usize,
@@ -331,12 +315,9 @@ struct FoundSlot {
 impl Model {
     /// Runs threads that check these keys, one unit each, with these slots: first with equal clocks, and then with the
     /// first thread's clock behind by 1 to `LAG`.
-    fn run<const N: usize>(&self, keys: [u8; N], slots: [Slot; WAYS], found: &mut FoundSlot) {
+    fn run<const N: usize>(&self, keys: [u8; N], slots: [Slot; WAYS], found: &mut Found) {
         // Words that wrap around between the times of two threads are excluded: see the last test.
-        let of_all = |slot: &Slot| {
-            let ahead = order::<BITS>(slot.state.into(), BEGINNING.into());
-            slot.key == 0 || (-4..=2).contains(&ahead)
-        };
+        let of_all = |slot: &Slot| slot.key == 0 || (-4..=2).contains(&slot.order(BEGINNING));
         // The order of the debts is known only if the exchange itself admits: see `passes`.
         let lags = !self.rule.looks_again() && slots.iter().all(of_all);
         for lag in 0..=if lags { LAG } else { 0 } {
@@ -346,12 +327,11 @@ impl Model {
         }
     }
 
-    fn run_threads<const N: usize>(&self, threads: [Thread; N], slots: [Slot; WAYS], found: &mut FoundSlot) {
+    fn run_threads<const N: usize>(&self, threads: [Thread; N], slots: [Slot; WAYS], found: &mut Found) {
         let mut owed = [0; KEYS];
         for slot in slots.into_iter().filter(|slot| slot.key > 0) {
-            let clock = u64::from(BEGINNING & MASK);
-            if let SlotStanding::Ahead(ahead) = standing::<BITS>(slot.state.into(), clock, self.horizon()) {
-                owed[usize::from(slot.key) - 1] = BEGINNING + u8::try_from(ahead).unwrap();
+            if let Ok(ahead @ 1..) = ahead(slot.state, BEGINNING, self.word.horizon()) {
+                owed[usize::from(slot.key) - 1] = BEGINNING + ahead;
             }
         }
         let beginning = Bucket {
@@ -391,15 +371,14 @@ impl Model {
     /// possible, just paid, paid earlier, paid long ago, or so far ahead that it has wrapped around. No word wraps
     /// around during the run.
     fn words(&self) -> Vec<Slot> {
-        let horizon = u8::try_from(self.horizon()).unwrap();
-        let aheads = [horizon, 0, u8::MAX, MASK / 2 + 1 + PASSES, MASK / 2];
+        let aheads = [self.word.horizon(), 0, u8::MAX, MASK / 2 + 1 + PASSES, MASK / 2];
         let word = |key| aheads.map(|ahead| Slot { key, state: BEGINNING.wrapping_add(ahead) & MASK });
         [Slot::default()].into_iter().chain([1, 2, 3].into_iter().flat_map(word)).collect()
     }
 
     /// Runs from every starting state, until `enough` returns true.
-    fn all(&self, threads: &[[u8; 2]], enough: fn(&FoundSlot) -> bool) -> FoundSlot {
-        let mut found = FoundSlot::default();
+    fn all(&self, threads: &[[u8; 2]], enough: fn(&Found) -> bool) -> Found {
+        let mut found = Found::default();
         for &keys in threads {
             for first in self.words() {
                 for second in self.words() {
@@ -438,7 +417,7 @@ fn three_threads_from_some_starts() {
         [word(2, -1), word(3, -6)],
     ];
     for rule in [Rule::Inherit, Rule::Forget, Rule::Spill] {
-        let mut found = FoundSlot::default();
+        let mut found = Found::default();
         for slots in beginnings {
             for keys in [[1, 1, 1], [1, 1, 2]] {
                 Model::new(rule, 1).run(keys, slots, &mut found);
@@ -454,13 +433,13 @@ fn three_threads_from_some_starts() {
 /// The controls: the models find each fault that the rules prevent.
 #[test]
 fn broken_rules_are_detected() {
-    let both = |found: &FoundSlot| found.duplicates > 0 && found.over > 0;
+    let both = |found: &Found| found.duplicates > 0 && found.over > 0;
     let first_idle = Model::new(Rule::FirstIdle, 1).all(&TWO, both);
     assert!(
         both(&first_idle),
         "the first idle slot: a key is in two slots and is admitted too much: {first_idle:?}"
     );
-    let admits_more = |found: &FoundSlot| found.over > 0;
+    let admits_more = |found: &Found| found.over > 0;
     for rule in [Rule::TakeFirst, Rule::Late] {
         let found = Model::new(rule, 1).all(&TWO, admits_more);
         assert!(admits_more(&found), "{rule:?} admits a key more than its room: {found:?}");
@@ -472,7 +451,7 @@ fn broken_rules_are_detected() {
 #[test]
 fn wrapped_word_may_give_two_slots() {
     let old = Slot { key: 2, state: (BEGINNING + MASK / 2 + 1) & MASK };
-    let mut found = FoundSlot::default();
+    let mut found = Found::default();
     for slots in [[Slot::default(), old], [old, Slot::default()]] {
         Model::new(Rule::Inherit, 1).run([1, 1], slots, &mut found);
     }

@@ -1,10 +1,8 @@
 //! The sketch: two rows of two cells, and one row of ends. The steps follow `charge`, `raise_end` and `raise_cell` in
 //! `sketch::tat`.
 
-use super::{BEGINNING, BITS, MASK, PASSES, visit};
-use crate::algorithm::compact::slot::{SlotStanding, standing};
-use crate::algorithm::compact::ticks::{Interval, UnitRate};
-use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
+use super::{BEGINNING, MASK, PASSES, visit};
+use tollgate::small::{self, SmallGcra};
 
 const ROWS: usize = 3;
 /// The row of the ends, which do not wrap around. The other rows are cells.
@@ -12,7 +10,7 @@ const END: u8 = 0;
 /// The end of each key, and its cell in each row. The first two keys share one cell. The last two share one cell and
 /// one end.
 const KEYS: [[usize; ROWS]; 3] = [[0, 0, 0], [1, 0, 1], [1, 1, 1]];
-const BURST: u64 = 2;
+const BURST: u8 = 2;
 const UNTOUCHED: u8 = 0;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -62,12 +60,12 @@ struct Sketch<const N: usize> {
 
 struct Model {
     rule: Rule,
-    word: TatWord,
+    word: SmallGcra,
 }
 
 /// The faults found over all interleavings from one starting state.
 #[derive(Default, Debug)]
-struct FoundSlot {
+struct Found {
     states: usize,
     over: usize,
     /// Estimates below the debt of the key.
@@ -76,24 +74,18 @@ struct FoundSlot {
 }
 
 /// One tick more than the burst, as in the code, because a cell steps past the value that means untouched.
-const HORIZON: u64 = BURST + 1;
+const HORIZON: u8 = BURST + 1;
 
 /// How far ahead a word of a row is. For a cell that seems too far ahead, the clock is read again.
 fn ahead(row: u8, cell: u8, now: u8, clock: u8) -> u8 {
     if row == END {
         return cell.saturating_sub(now);
     }
-    let ahead = |now: u8, horizon| standing::<BITS>(cell.into(), (now & MASK).into(), horizon);
-    let ahead = match ahead(now, HORIZON) {
+    match small::ahead(cell, now, HORIZON) {
         _ if cell == UNTOUCHED => 0,
-        SlotStanding::Idle => 0,
-        SlotStanding::Ahead(far) => far,
-        SlotStanding::Unsure(far) => match ahead(clock, 2 * HORIZON) {
-            SlotStanding::Unsure(_) => 0,
-            SlotStanding::Idle | SlotStanding::Ahead(_) => far,
-        },
-    };
-    u8::try_from(ahead).unwrap()
+        Err(_) if small::ahead(cell, clock, 2 * HORIZON).is_err() => 0,
+        Ok(far) | Err(far) => far,
+    }
 }
 
 /// The value of a word of this row that is `ahead` of now.
@@ -115,8 +107,7 @@ impl Thread {
 
 impl Model {
     fn new(rule: Rule) -> Self {
-        let rate = UnitRate { interval: Interval { num: 1, den: 1 }, burst: BURST };
-        Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatVariant::Meter).unwrap() }
+        Self { rule, word: SmallGcra::new(BURST.into()) }
     }
 
     /// Runs one step of a thread.
@@ -171,7 +162,7 @@ impl Model {
         if thread.at == At::Done {
             if thread.after > 0 {
                 let owed = &mut sketch.owed[usize::from(thread.key)];
-                sketch.over += u8::from(u64::from(owed.saturating_sub(thread.now)) + 1 > BURST);
+                sketch.over += u8::from(owed.saturating_sub(thread.now) + 1 > BURST);
                 *owed = (*owed).max(thread.now) + 1;
             }
             // Clears what the thread no longer needs. Otherwise equal states would look different.
@@ -185,16 +176,15 @@ impl Model {
         let (row, least) = if other < one { (2, other) } else { (1, one) };
         let (row, least) = if end < least { (END, end) } else { (row, least) };
         thread.row = row;
-        match self.word.judge(least.into(), 0, 1) {
-            Verdict::Deny | Verdict::Never => thread.at = At::Done,
-            Verdict::Admit(after) => {
-                thread.after = u8::try_from(after).unwrap();
-                thread.at = match self.rule {
-                    Rule::RaiseThenCommit | Rule::RaiseAll => self.next(thread, 0),
-                    Rule::CommitFirst => At::Commit,
-                };
-            }
-        }
+        let Some(after) = self.word.admit(least) else {
+            thread.at = At::Done;
+            return;
+        };
+        thread.after = after;
+        thread.at = match self.rule {
+            Rule::RaiseThenCommit | Rule::RaiseAll => self.next(thread, 0),
+            Rule::CommitFirst => At::Commit,
+        };
     }
 
     fn raise(&self, thread: &mut Thread, row: u8, seen: u8, clock: u8) {
@@ -220,7 +210,7 @@ impl Model {
     }
 
     /// Runs threads that check these keys, one unit each, with these cells. Each key owes what its cells contain.
-    fn run<const N: usize>(&self, keys: [u8; N], cells: [[u8; 2]; ROWS], found: &mut FoundSlot) {
+    fn run<const N: usize>(&self, keys: [u8; N], cells: [[u8; 2]; ROWS], found: &mut Found) {
         let estimate = |cells: &[[u8; 2]; ROWS], key: [usize; ROWS], clock: u8| {
             let rows = (0_u8..).zip(cells).zip(key);
             rows.map(|((row, cells), place)| ahead(row, cells[place], clock, clock)).min().unwrap()
@@ -251,8 +241,8 @@ impl Model {
         });
     }
 
-    fn all<const N: usize>(&self, threads: &[[u8; N]], ends: &[[u8; 2]], values: &[u8]) -> FoundSlot {
-        let mut found = FoundSlot::default();
+    fn all<const N: usize>(&self, threads: &[[u8; N]], ends: &[[u8; 2]], values: &[u8]) -> Found {
+        let mut found = Found::default();
         for &keys in threads {
             for &ends in ends {
                 for &a in values {
