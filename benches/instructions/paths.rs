@@ -169,6 +169,36 @@ paths! {
             rules.check_at("bench", &[Descriptor::new(&entry)], 1, NOW).is_allowed()
         }
     };
+    /// A query of one rule: nothing is charged.
+    rules_query, true, {
+        let (rules, clients) = (rules(PER_ADDRESS), texts());
+        move |number| {
+            let entry = [("remote_address", clients[index(number)].as_str())];
+            rules.check_at("bench", &[Descriptor::new(&entry)], 0, NOW).is_allowed()
+        }
+    };
+    /// A denial that one rule also counts.
+    rules_count_denials, false, {
+        let once = "{ key: remote_address, rate_limit: { unit: hour, requests_per_unit: 1 } }";
+        let (rules, clients) = (rules_with("charging: count-denials", once), texts());
+        move |number| {
+            let entry = [("remote_address", clients[index(number)].as_str())];
+            let descriptors = [Descriptor::new(&entry)];
+            let _ = number < KEYS && rules.check_at("bench", &descriptors, 1, NOW).is_allowed();
+            rules.check_at("bench", &descriptors, 1, NOW).is_allowed()
+        }
+    };
+    /// Three rules of a request with three descriptors.
+    rules_three, true, {
+        let parts = "{ key: a, rate_limit: { unit: minute, requests_per_unit: 100000000 } }, \
+             { key: b, rate_limit: { unit: hour, requests_per_unit: 100000000 } }";
+        let (rules, clients) = (rules(&format!("{PER_ADDRESS}, {parts}")), texts());
+        move |number| {
+            let client = clients[index(number)].as_str();
+            let entries = ["remote_address", "a", "b"].map(|key| [(key, client)]);
+            rules.check_at("bench", &entries.each_ref().map(|entry| Descriptor::new(entry)), 1, NOW).is_allowed()
+        }
+    };
     /// The middleware around a service that answers immediately, keyed by the peer's address. The requests are built
     /// beforehand.
     layer_by_peer, true, {
@@ -236,7 +266,11 @@ const PER_ADDRESS: &str =
     "{ key: remote_address, rate_limit: { unit: minute, requests_per_unit: 1000000, algorithm: gcra } }";
 
 fn rules(descriptors: &str) -> Rules<ManualClock> {
-    let text = format!("{{ domain: bench, tollgate: {{}}, descriptors: [ {descriptors} ] }}");
+    rules_with("", descriptors)
+}
+
+fn rules_with(options: &str, descriptors: &str) -> Rules<ManualClock> {
+    let text = format!("{{ domain: bench, tollgate: {{ {options} }}, descriptors: [ {descriptors} ] }}");
     let config = Config::from_yaml("bench.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
     let rules = Rules::builder().clock(ManualClock::new(NOW)).load([config]);
     rules.unwrap_or_else(|error| panic!("{error}"))

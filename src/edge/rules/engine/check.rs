@@ -23,7 +23,7 @@ use crate::edge::rules::rule::{Amount, Charging, MILLION};
 /// directly into the answer, because the answer is large.
 #[derive(Debug)]
 pub(super) struct RequestCheck<'r> {
-    pub(super) rules: Few<RuleCheck<'r>>,
+    pub(super) rules: SmallVec<[RuleCheck<'r>; FEW]>,
     decided: &'r mut Few<Decided>,
     /// The parts that the rules take: one bit for each [`Part`].
     parts: u8,
@@ -56,7 +56,7 @@ pub(super) struct Peek {
     pub(super) cost: u64,
 }
 
-/// The largest number of rules that are compared with each other when they are found.
+/// The number of rules that need no allocation. At most as many are compared with each other when they are found.
 const FEW: usize = 4;
 
 impl<'r> RequestCheck<'r> {
@@ -64,7 +64,7 @@ impl<'r> RequestCheck<'r> {
     #[inline]
     pub(super) fn new(decided: &'r mut Few<Decided>) -> Self {
         Self {
-            rules: Few::new(),
+            rules: SmallVec::new(),
             decided,
             parts: 0,
             has_shared: false,

@@ -16,6 +16,8 @@
 //! Only an [`Asker`] knows whether the caller waits for the servers of shared rules. With [`Here`], no step waits, so the
 //! future is ready at its first poll.
 
+use std::pin::pin;
+
 use super::Rules;
 use super::answer::Answer;
 pub(super) use super::check::Request;
@@ -122,7 +124,9 @@ impl<A: Asker> Route<'_, '_, A> {
     #[inline]
     pub(super) async fn decide(&mut self, charging: Charging) -> Outcome {
         if charging == Charging::CountFirst {
-            self.ask(Ask::All).await;
+            if self.check.has_shared {
+                self.asker.ask(&mut self.check, Ask::All).await;
+            }
             self.check.count(self.asker.now());
             return self.check.outcome();
         }
@@ -143,8 +147,8 @@ impl<A: Asker> Route<'_, '_, A> {
             self.refund().await;
             self.check.peek_again(self.asker.now());
         }
-        if admitted {
-            self.ask(Ask::Reports).await;
+        if admitted && self.check.has_shared {
+            self.asker.ask(&mut self.check, Ask::Reports).await;
         }
         self.check.report_only(admitted, self.asker.now());
         admitted
@@ -155,7 +159,7 @@ impl<A: Asker> Route<'_, '_, A> {
     async fn peek(&mut self) -> bool {
         let admits = self.check.peek_at_others(self.asker.now());
         if admits && self.check.has_shared {
-            self.ask(Ask::Peek).await;
+            self.asker.ask(&mut self.check, Ask::Peek).await;
             return self.check.may_continue();
         }
         admits
@@ -165,9 +169,9 @@ impl<A: Asker> Route<'_, '_, A> {
     #[inline]
     async fn charge(&mut self) -> bool {
         if self.check.has_shared {
-            self.ask(Ask::Refundable).await;
+            self.asker.ask(&mut self.check, Ask::Refundable).await;
             if self.check.outcome() == Outcome::Allowed {
-                self.ask(Ask::Final).await;
+                self.asker.ask(&mut self.check, Ask::Final).await;
             }
             if self.check.outcome() != Outcome::Allowed {
                 return false;
@@ -178,13 +182,8 @@ impl<A: Asker> Route<'_, '_, A> {
 
     async fn refund(&mut self) {
         self.check.refund_here(self.asker.now());
-        self.ask(Ask::Refund).await;
-    }
-
-    #[inline]
-    async fn ask(&mut self, ask: Ask) {
         if self.check.has_shared {
-            self.asker.ask(&mut self.check, ask).await;
+            self.asker.ask(&mut self.check, Ask::Refund).await;
         }
     }
 }
@@ -242,7 +241,8 @@ impl<C: Clock> Rules<C> {
     /// Decides a request with rules of any kind and number.
     #[inline(never)]
     pub(super) fn decide_any(&self, answer: &mut Answer, request: Request<'_, '_>, when: CheckTime) {
-        ready(self.route(answer, request, &mut Here(when)));
+        // Pinned here, because `ready` would move it, and it is large.
+        ready(pin!(self.route(answer, request, &mut Here(when))));
     }
 
     /// Takes a request along the route, to the answer.
@@ -264,8 +264,8 @@ impl<C: Clock> Rules<C> {
             domain.timer.stop(start);
             if !self.is_outdated(&route.check, rules, domain) {
                 route.asker.keep();
-                if domain.charging == Charging::CountDenials {
-                    route.ask(Ask::Denials).await;
+                if domain.charging == Charging::CountDenials && route.check.has_shared {
+                    route.asker.ask(&mut route.check, Ask::Denials).await;
                 }
                 summary.shadow |= domain.shadow;
                 let when = route.asker.now();
