@@ -3,6 +3,7 @@
 mod clients;
 mod fallback;
 mod faults;
+mod guard;
 mod harness;
 mod kinds;
 mod lease;
@@ -10,6 +11,7 @@ mod lease;
 #[path = "../common/one_rule.rs"]
 mod one_rule;
 mod operations;
+mod protocol;
 mod regions;
 #[cfg(feature = "rules")]
 mod rules;

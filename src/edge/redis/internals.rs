@@ -9,10 +9,16 @@ pub use super::mode::lease::{
 pub use super::mode::write_back::{Basis, BookSettings, Post, WriteBackBook, WriteBackCheck, over_at_most};
 pub use super::protocol::script::By;
 pub use super::protocol::{Call, LimitState, Part, Place, Plan, Question, Reply, Transport, Windows};
+use super::protocol::{Error, ErrorKind};
 pub use super::region::{
     Claim, LinkAges, LinkReport, Portion, RegionBound, RegionCall, RegionLink, RegionLinks, RegionQuestion,
     RegionReply, RegionState, RegionTerms, RegionTransport, pause, quantum, script,
 };
+
+/// Creates an error, for a transport that fails.
+pub fn error(kind: ErrorKind, what: &str) -> Error {
+    Error::new(kind, what)
+}
 
 /// Replaces the client of a builder. The new client carries the calls of the limiter that is built.
 pub fn with_client<A, B>(builder: Builder<A>, client: B) -> Builder<B> {

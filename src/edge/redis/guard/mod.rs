@@ -382,6 +382,3 @@ impl Drop for GuardedCall<'_> {
         }
     }
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests;

@@ -340,25 +340,6 @@ mod tests {
     }
 
     #[test]
-    fn breaker_opens_after_failures_in_a_row() {
-        let circuit = circuit(3);
-        assert_eq!(fail(&circuit, START), BreakerChange::Nothing);
-        assert_eq!(fail(&circuit, START), BreakerChange::Nothing);
-        assert_eq!(circuit.succeeded(&ask(&circuit, START)), BreakerChange::Nothing);
-        // Only failures in a row count: a success resets the count.
-        assert_eq!(fail(&circuit, START), BreakerChange::Nothing);
-        assert_eq!(fail(&circuit, START), BreakerChange::Nothing);
-        assert_eq!(circuit.state(START), (BreakerState::Closed, 0));
-        assert_eq!(fail(&circuit, START), BreakerChange::Opened { pause_ns: SECOND });
-        let (state, left) = circuit.state(START);
-        assert_eq!(state, BreakerState::Open);
-        assert!((SECOND..SECOND + TICK).contains(&left), "{left}");
-        assert_eq!(circuit.admit(START).unwrap_err(), left);
-        assert_eq!(circuit.admit(START + left - 1).unwrap_err(), 1);
-        assert!(ask(&circuit, START + left).is_probe());
-    }
-
-    #[test]
     fn successful_probe_closes_the_breaker() {
         let circuit = circuit(1);
         let late = ask(&circuit, START);
@@ -374,35 +355,6 @@ mod tests {
         assert_eq!(circuit.state(now).0, BreakerState::HalfOpen);
         assert_eq!(circuit.succeeded(&probe), BreakerChange::Closed);
         assert!(!ask(&circuit, now).is_probe());
-    }
-
-    #[test]
-    fn pause_doubles_up_to_its_bound() {
-        for (pause_ms, doubled_ms) in [
-            (100, [100, 200, 400, 800, 800]),
-            (300, [300, 600, 1_000, 1_000, 1_000]),
-            (1_000, [1_000; 5]),
-            (5_000, [5_000; 5]),
-        ] {
-            let pause = Duration::from_millis(pause_ms);
-            let circuit = Circuit::new(1, pause, Duration::from_millis(100), START);
-            let mut now = START;
-            for ms in doubled_ms {
-                assert_eq!(fail(&circuit, now), BreakerChange::Opened { pause_ns: ms * 1_000_000 });
-                now += circuit.state(now).1;
-            }
-            assert_eq!(circuit.succeeded(&ask(&circuit, now)), BreakerChange::Closed);
-            assert_eq!(fail(&circuit, now), BreakerChange::Opened { pause_ns: pause_ms * 1_000_000 });
-        }
-    }
-
-    #[test]
-    fn pause_is_random_in_its_second_half() {
-        for (random, pause_ns) in [(0, SECOND / 2), (u64::MAX, SECOND), (1 << 63, 3 * SECOND / 4)] {
-            let circuit = circuit(1);
-            let change = circuit.failed(&ask(&circuit, START), START, random);
-            assert_eq!(change, BreakerChange::Opened { pause_ns });
-        }
     }
 
     #[test]
@@ -425,42 +377,6 @@ mod tests {
         let _ = fail(&circuit, now);
         let late = ask(&circuit, now + 10 * SECOND);
         assert_eq!(circuit.succeeded(&late), BreakerChange::Closed);
-    }
-
-    #[test]
-    fn abandoned_probe_reopens_for_the_same_pause() {
-        // A very long time for a probe is accepted.
-        let circuit = Circuit::new(1, Duration::from_secs(1), Duration::MAX, START);
-        let _ = fail(&circuit, START);
-        let mut now = START;
-        for _ in 0..5 {
-            now += 2 * SECOND;
-            let probe = ask(&circuit, now);
-            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), BreakerChange::Opened { pause_ns: SECOND });
-            assert_eq!(
-                circuit.abandoned(&probe, now, u64::MAX),
-                BreakerChange::Nothing,
-                "a probe reports once"
-            );
-        }
-        assert_eq!(circuit.succeeded(&ask(&circuit, now + 2 * SECOND)), BreakerChange::Closed);
-        let call = ask(&circuit, now);
-        assert_eq!(
-            circuit.abandoned(&call, now, 0),
-            BreakerChange::Nothing,
-            "only a probe opens the circuit when it is abandoned"
-        );
-        assert_eq!(circuit.state(now), (BreakerState::Closed, 0));
-    }
-
-    #[test]
-    fn breaker_is_half_open_after_the_pause() {
-        let circuit = circuit(1);
-        let _ = fail(&circuit, START);
-        let (_, left) = circuit.state(START);
-        assert_eq!(circuit.state(START + left - 1), (BreakerState::Open, 1));
-        assert_eq!(circuit.state(START + left), (BreakerState::HalfOpen, 0));
-        assert_eq!(circuit.state(START + 1_000 * SECOND), (BreakerState::HalfOpen, 0));
     }
 
     #[test]
