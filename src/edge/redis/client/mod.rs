@@ -21,8 +21,6 @@ mod rendezvous;
 mod runtime;
 mod settings;
 mod sharded;
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests;
 
 pub use self::blocking::BlockingClient;
 pub use self::connected::Client;

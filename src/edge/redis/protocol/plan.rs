@@ -160,7 +160,7 @@ impl Plan {
     }
 
     /// Returns a plan with one of the limits. It reads and writes the same state as in the whole plan.
-    pub(crate) fn single(&self, index: usize) -> Option<Self> {
+    pub fn single(&self, index: usize) -> Option<Self> {
         self.parts.get(index).map(|&part| Self::of([part].into()))
     }
 
@@ -468,39 +468,5 @@ mod tests {
             assert_eq!(windows.unit_us, unit, "{quota}");
             assert!((windows.limit + 1) * (windows.period_us / unit) <= EXACT);
         }
-    }
-
-    #[test]
-    fn single_plan_keeps_its_index() {
-        let limits = [Limit::gcra(Quota::per_second(5)), Limit::fixed_window(Quota::per_day(3))];
-        let plan = Plan::new(&limits).unwrap();
-        assert_eq!((plan.most(), plan.refill_us()), (3, 86_400_000_000));
-        let single = plan.single(1).unwrap();
-        assert_eq!(single.parts()[0].name().to_string(), "f1:1d");
-        assert!(plan.single(2).is_none());
-    }
-
-    #[test]
-    fn state_name_contains_only_the_period() {
-        let name = |limit: Limit| Plan::new(&[limit]).unwrap().parts()[0].name().to_string();
-        for (us, text) in [
-            (1, "1us"),
-            (1_500, "1500us"),
-            (1_000, "1ms"),
-            (1_000_000, "1s"),
-            (61_000_000, "61s"),
-            (60_000_000, "1m"),
-            (5_400_000_000, "90m"),
-            (7_200_000_000, "2h"),
-            (7 * 86_400_000_000, "7d"),
-        ] {
-            for limit in [1, 100] {
-                let quota = Quota::new(limit, Duration::from_micros(us));
-                assert_eq!(name(Limit::fixed_window(quota)), format!("f0:{text}"));
-                assert_eq!(name(Limit::sliding_window(quota)), format!("s0:{text}"));
-                assert_eq!(name(Limit::sliding_window(quota).strict()), format!("s0:{text}"));
-            }
-        }
-        assert_eq!(name(Limit::gcra(Quota::per_day(5))), "g0");
     }
 }

@@ -91,6 +91,9 @@ pub fn links(report: &LinkReport, now_us: Option<u64>, by: By) -> Cmd {
 }
 
 /// Parses the reply to a report.
+///
+/// # Errors
+/// Returns an error if the reply is not from the script.
 pub fn link_ages(report: &LinkReport, value: &Value) -> Result<Vec<LinkAges>, Error> {
     let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the script for regions");
     let Value::Array(numbers) = value else { return Err(unexpected_reply()) };
@@ -105,6 +108,9 @@ pub fn link_ages(report: &LinkReport, value: &Value) -> Result<Vec<LinkAges>, Er
 }
 
 /// Parses the reply of a server.
+///
+/// # Errors
+/// Returns an error if the reply is not from the script.
 pub fn reply(value: &Value) -> Result<RegionReply, Error> {
     let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the script for regions");
     let Value::Array(numbers) = value else { return Err(unexpected_reply()) };

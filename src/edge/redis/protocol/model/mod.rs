@@ -381,6 +381,3 @@ impl View {
 fn wanted(cost: u64, left: u64, most: u64) -> u64 {
     if cost > left && cost <= most { cost } else { u64::from(left == 0) }
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests;

@@ -4,49 +4,36 @@
 //!   order; times step back.
 //! - A denial and a peek write nothing. Every key that is written expires.
 
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
+use std::cell::Cell;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-
-use super::blocking::BlockingClient;
-use super::connected::Client;
-use super::in_process::InProcess;
-use super::runtime::Connected;
-use crate::algorithm::{FixedWindow, Limit, LimitKind, MinimumSpacing, SlidingLog, SubWindow, TokenBucket};
-use crate::base::clock::Timestamp;
-use crate::base::quota::Quota;
-use crate::edge::redis::ErrorKind;
-use crate::edge::redis::protocol::{Call, Error, Place, Plan, Question, Reply, Transport, slot};
-use std::sync::Arc;
-
+use tollgate::redis::{Client, Error, ErrorKind};
+use tollgate::{FixedWindow, LimitKind, MinimumSpacing, Quota, SlidingLog, SubWindow, TokenBucket};
 use tollgate_testing::redis::{Cluster, Server};
 
-const WAIT: Duration = Duration::from_secs(10);
+use super::*;
 
-async fn in_time(client: &Client, call: &Call, timeout: Duration) -> Result<Reply, Error> {
-    let late = |_| Err(Error::new(ErrorKind::Timeout, ""));
-    tokio::time::timeout(timeout, client.call(call)).await.unwrap_or_else(late)
-}
+/// A client without a guard.
+struct Direct(Client, tokio::runtime::Runtime);
 
-/// A call in a thread, without a guard.
-trait CallInThread {
-    fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error>;
-}
-
-impl CallInThread for BlockingClient {
-    fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
-        self.thread.block_on(in_time(self.transport()?, call, timeout))
+impl Direct {
+    fn new(client: Client) -> Self {
+        Self(client, tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
     }
-}
 
-fn call(tag: &str, plan: &Arc<Plan>, ask: Question, now: Option<Timestamp>) -> Call {
-    Call { tag: tag.as_bytes().to_vec(), plan: Arc::clone(plan), ask, now, place: Place::default() }
-}
+    fn of(server: &Server) -> Self {
+        Self::new(Client::open(&server.url()).unwrap())
+    }
 
-fn plan(limits: &[Limit]) -> Arc<Plan> {
-    Arc::new(Plan::new(limits).unwrap())
+    fn call(&self, call: &Call) -> Result<Reply, Error> {
+        let answer = async { tokio::time::timeout(Duration::from_secs(10), self.0.call(call)).await };
+        self.1.block_on(answer).expect("the server answers")
+    }
 }
 
 /// How time moves before a call.
@@ -146,11 +133,11 @@ fn plans() -> impl Strategy<Value = [Arc<Plan>; 2]> {
 #[test]
 fn script_and_model_agree() {
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Direct::of(&server);
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
     let config =
         Config { cases, rng_seed: RngSeed::Fixed(0x5C41), failure_persistence: None, ..Config::default() };
-    let case = std::cell::Cell::new(0);
+    let case = Cell::new(0);
     TestRunner::new(config)
         .run(&(plans(), steps()), |(plans, steps)| {
             case.set(case.get() + 1);
@@ -160,7 +147,7 @@ fn script_and_model_agree() {
     // Most keys have expired by now. Every other key has an expiry time.
     let mut connection = server.connection();
     for key in redis_keys(&mut connection) {
-        let left: i64 = ::redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
         assert_ne!(left, -1, "{key} never expires");
     }
 }
@@ -224,11 +211,11 @@ fn atomic_steps() -> impl Strategy<Value = Vec<Step>> {
 #[test]
 fn scripts_of_all_kinds_and_model_agree() {
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Direct::of(&server);
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1_000);
     let config =
         Config { cases, rng_seed: RngSeed::Fixed(0x5C43), failure_persistence: None, ..Config::default() };
-    let case = std::cell::Cell::new(0);
+    let case = Cell::new(0);
     let several = prop_oneof![3 => 1_usize..=1, 1 => 2_usize..=3]
         .prop_flat_map(|count| prop::collection::vec(many_limits(), count));
     TestRunner::new(config)
@@ -241,7 +228,7 @@ fn scripts_of_all_kinds_and_model_agree() {
         .unwrap();
     let mut connection = server.connection();
     for key in redis_keys(&mut connection) {
-        let left: i64 = ::redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
         assert_ne!(left, -1, "{key} never expires");
     }
 }
@@ -250,18 +237,18 @@ fn scripts_of_all_kinds_and_model_agree() {
 #[test]
 fn script_and_model_agree_in_coarse_units() {
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Direct::of(&server);
     let quota = Quota::new(1_000_000, Duration::from_secs(86_400));
     for (tag, limit) in
         [("{floor}", Limit::sliding_window(quota)), ("{ceil}", Limit::sliding_window(quota).strict())]
     {
-        let (plan, model) = (plan(&[limit]), InProcess::new(crate::ManualClock::default()));
+        let (plan, model) = (plan(&[limit]), stopped_model());
         let day_us = 86_400_000_000;
         let mut asked = 0;
         let mut both = |ask, now_us: u64| {
-            let call = call(tag, &plan, ask, Some(Timestamp::from_nanos(now_us * 1_000)));
-            let theirs = client.call(&call, WAIT).unwrap();
-            assert_eq!(theirs, model.answer_at(&call, 0), "{ask:?} at {now_us}");
+            let call = call(tag, &plan, ask, Some(now_us));
+            let theirs = client.call(&call).unwrap();
+            assert_eq!(theirs, modelled(&model, &call), "{ask:?} at {now_us}");
             asked += 1;
             theirs.granted
         };
@@ -279,17 +266,12 @@ fn script_and_model_agree_in_coarse_units() {
     }
 }
 
-fn redis_keys(connection: &mut ::redis::Connection) -> Vec<String> {
-    ::redis::cmd("KEYS").arg("*").query(connection).unwrap()
+fn redis_keys(connection: &mut redis::Connection) -> Vec<String> {
+    redis::cmd("KEYS").arg("*").query(connection).unwrap()
 }
 
-fn same(
-    client: &BlockingClient,
-    tag: &str,
-    plans: &[Arc<Plan>; 2],
-    steps: &[Step],
-) -> Result<(), TestCaseError> {
-    let model = InProcess::new(crate::ManualClock::default());
+fn same(client: &Direct, tag: &str, plans: &[Arc<Plan>; 2], steps: &[Step]) -> Result<(), TestCaseError> {
+    let model = stopped_model();
     let mut now_us: u64 = 1_700_000_000_000_000;
     let mut times = vec![now_us];
     for step in steps {
@@ -309,14 +291,14 @@ fn same(
                 Question::Refund { units, at_us: times[times.len().saturating_sub(1 + ago)] }
             }
             Asked::Post(process, ago, total) => {
-                let period_us = plan.parts()[0].window_us().unwrap_or(1).max(1_000_000);
+                let period_us =
+                    plan.parts()[0].windows().map_or(1_000_000, |windows| windows.period_us.max(1_000_000));
                 Question::Post { process, epoch: (now_us / period_us).saturating_add_signed(-ago), total }
             }
         };
-        let now = Some(Timestamp::from_nanos(now_us.saturating_mul(1_000).saturating_add(999)));
-        let call = call(tag, plan, ask, now);
-        let theirs = client.call(&call, WAIT).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let ours = model.answer_at(&call, 0);
+        let call = call(tag, plan, ask, Some(now_us));
+        let theirs = client.call(&call).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let ours = modelled(&model, &call);
         prop_assert_eq!(theirs, ours, "{:?} at {}", ask, now_us);
     }
     Ok(())
@@ -325,7 +307,7 @@ fn same(
 #[test]
 fn denial_and_peek_write_nothing_and_keys_expire() {
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Direct::of(&server);
     let limits = [
         Limit::gcra(Quota::per_minute(3)),
         Limit::fixed_window(Quota::per_day(3)),
@@ -342,11 +324,11 @@ fn denial_and_peek_write_nothing_and_keys_expire() {
         let keys = redis_keys(&mut connection);
         assert_eq!(keys.len(), count, "{keys:?}");
         for key in keys {
-            let left: i64 = ::redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+            let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
             assert!((1..3 * 86_400_000).contains(&left), "{key} lives for {left} ms");
         }
     };
-    let ask = |ask| client.call(&call("{k}", &plan, ask, None), WAIT).unwrap();
+    let ask = |ask| client.call(&call("{k}", &plan, ask, None)).unwrap();
     for look in [
         Question::Peek { cost: 0 },
         Question::Check { cost: 4 },
@@ -380,10 +362,10 @@ fn denial_and_peek_write_nothing_and_keys_expire() {
 #[test]
 fn lost_script_is_resent_and_foreign_key_kept() {
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Direct::of(&server);
     let plan = plan(&[Limit::gcra(Quota::per_day(10)), Limit::fixed_window(Quota::per_day(10))]);
     for left in (0..10).rev() {
-        let reply = client.call(&call("{k}", &plan, Question::Check { cost: 1 }, None), WAIT).unwrap();
+        let reply = client.call(&call("{k}", &plan, Question::Check { cost: 1 }, None)).unwrap();
         assert_eq!((reply.granted, plan.remaining(&reply)), (1, left));
         if left % 3 == 0 {
             server.command::<()>(&["SCRIPT", "FLUSH"]);
@@ -392,8 +374,7 @@ fn lost_script_is_resent_and_foreign_key_kept() {
     for foreign in [&["HSET", "{other}:f1:1d", "a", "b"], &["SET", "{other}:f1:1d", "x", "KEEPTTL"]] {
         server.command::<()>(&["DEL", "{other}:f1:1d"]);
         server.command::<()>(foreign);
-        let error =
-            client.call(&call("{other}", &plan, Question::Check { cost: 1 }, None), WAIT).unwrap_err();
+        let error = client.call(&call("{other}", &plan, Question::Check { cost: 1 }, None)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Reply, "{error}");
         assert!(!error.to_string().contains("other"), "{error}");
         let there: bool = server.command(&["EXISTS", "{other}:g0"]);
@@ -403,31 +384,27 @@ fn lost_script_is_resent_and_foreign_key_kept() {
         server.command::<()>(&["DEL", "{posts}:pg0"]);
         server.command::<()>(foreign);
         let post = call("{posts}", &plan, Question::Post { process: 1, epoch: 1, total: 1 }, None);
-        let error = client.call(&post, WAIT).unwrap_err();
+        let error = client.call(&post).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Reply, "{error}");
     }
 }
 
+/// The client calls the node that holds a key's slot at once, and all keys of a call are in one slot.
 #[test]
 fn cluster_answers_for_all_keys() {
     let Some(cluster) = Cluster::start() else { return };
-    let urls = cluster.urls();
     let plan = plan(&[Limit::gcra(Quota::per_day(2)), Limit::sliding_window(Quota::per_day(2))]);
-    let blocking = BlockingClient::cluster(urls.iter().map(String::as_str)).unwrap();
-    let client = Client::cluster(urls.iter().map(String::as_str)).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut connection = ::redis::Client::open(urls[0].as_str()).unwrap().get_connection().unwrap();
+    let client = Direct::new(Client::cluster(cluster.urls().iter().map(String::as_str)).unwrap());
     for key in 0..60 {
-        let tag = format!("tollgate:v1:{{{key}}}");
-        let slot: u16 = ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(&tag).query(&mut connection).unwrap();
-        assert_eq!(slot::slot(tag.as_bytes()), slot);
-        let check = call(&tag, &plan, Question::Check { cost: 1 }, None);
-        let by_thread = blocking.call(&check, WAIT).unwrap().granted;
-        let by_task = runtime.block_on(in_time(&client, &check, WAIT)).unwrap().granted;
-        assert_eq!((by_thread, by_task), (1, 1));
-        assert_eq!(blocking.call(&check, WAIT).unwrap().granted, 0);
-        let post = call(&tag, &plan, Question::Post { process: 1, epoch: 5, total: 1 }, None);
-        assert_eq!(blocking.call(&post, WAIT).unwrap().granted, 1);
+        let call = |ask| call(&format!("tollgate:v1:{{{key}}}"), &plan, ask, None);
+        let granted = |ask| client.call(&call(ask)).unwrap().granted;
+        let check = Question::Check { cost: 1 };
+        assert_eq!([granted(check), granted(check), granted(check)], [1, 1, 0]);
+        assert_eq!(granted(Question::Post { process: 1, epoch: 5, total: 1 }), 1);
+    }
+    for node in &cluster.nodes {
+        let errors: String = node.command(&["INFO", "errorstats"]);
+        assert!(!errors.contains("MOVED"), "a call went to another node: {errors}");
     }
 }
 

@@ -1,50 +1,54 @@
-//! Tests of the model.
+//! What the model answers. The script gives the same answers: see `scripts`.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use tollgate::Quota;
 
 use super::*;
-use crate::algorithm::Limit;
-use crate::base::quota::Quota;
 
 const SEC: u64 = 1_000_000;
 const NOW: u64 = 1_700_000_000 * SEC;
 
-struct Key(Plan, KeyState);
+/// One key, and the limit under which it is asked.
+struct Key(Arc<Plan>, InProcess);
 
 impl Key {
     fn new(limit: Limit) -> Self {
-        Self(Plan::new(&[limit]).unwrap(), KeyState::default())
+        Self(plan(&[limit]), stopped_model())
     }
 
-    fn ask(&mut self, ask: Question, now_us: u64) -> u64 {
-        answer(&self.0, &mut self.1, now_us, &ask).granted
+    fn reply(&self, ask: Question, now_us: u64) -> Reply {
+        modelled(&self.1, &call("k", &self.0, ask, Some(now_us)))
     }
 
-    fn check(&mut self, cost: u64, now_us: u64) -> bool {
+    fn ask(&self, ask: Question, now_us: u64) -> u64 {
+        self.reply(ask, now_us).granted
+    }
+
+    fn check(&self, cost: u64, now_us: u64) -> bool {
         self.ask(Question::Check { cost }, now_us) == cost
     }
 
-    fn remaining(&mut self, now_us: u64) -> u64 {
-        self.0.remaining(&answer(&self.0, &mut self.1, now_us, &Question::Peek { cost: 0 }))
+    fn remaining(&self, now_us: u64) -> u64 {
+        self.0.remaining(&self.reply(Question::Peek { cost: 0 }, now_us))
     }
 
-    fn post(&mut self, process: u64, epoch: u64, total: u64, now_us: u64) -> u64 {
+    fn post(&self, process: u64, epoch: u64, total: u64, now_us: u64) -> u64 {
         self.ask(Question::Post { process, epoch, total }, now_us)
     }
 
     /// Uses the same key with another quota, as another process would.
     fn under(&mut self, limit: Limit) {
-        self.0 = Plan::new(&[limit]).unwrap();
+        self.0 = plan(&[limit]);
     }
 }
 
 #[test]
 fn large_clock_step_back_is_corrected() {
-    let mut key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
+    let key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
     assert!(key.check(10, NOW));
     assert!(!key.check(1, NOW - 3 * SEC), "the debt also counts at the earlier time");
     assert!(!key.check(1, NOW + SEC - 1) && key.check(1, NOW + SEC));
@@ -54,7 +58,7 @@ fn large_clock_step_back_is_corrected() {
     assert!(!key.check(1, back) && !key.check(1, back + SEC - 1));
     assert!(key.check(1, back + SEC));
     for limit in [Limit::fixed_window(Quota::per_minute(5)), Limit::sliding_window(Quota::per_minute(5))] {
-        let (mut key, start) = (Key::new(limit), NOW / (60 * SEC) * 60 * SEC);
+        let (key, start) = (Key::new(limit), NOW / (60 * SEC) * 60 * SEC);
         assert!(
             key.check(5, start) && !key.check(1, start - 1),
             "the state's window counts as the current window"
@@ -85,7 +89,7 @@ fn burst_returns_after_exactly_its_time() {
     for period in [1, 60, 3_600] {
         for limit in (1..200).chain([997, 6_007, 9_999, 19_541]) {
             let quota = Quota::new(limit, Duration::from_secs(period));
-            let mut key = Key::new(Limit::gcra(quota));
+            let key = Key::new(Limit::gcra(quota));
             assert!(key.check(limit, NOW) && !key.check(limit, NOW + period * SEC - 1), "{quota}");
             assert!(key.check(limit, NOW + period * SEC), "{quota}");
             for unit in 1..=limit.min(50) {
@@ -157,12 +161,12 @@ fn two_quotas_share_the_larger_bound() {
     };
     TestRunner::new(config)
         .run(&asked, |((one, two), steps)| {
-            let plans = [one, two].map(|quota| Plan::new(&[Limit::gcra(quota)]).unwrap());
-            let (mut held, mut now_us) = (KeyState::default(), NOW);
+            let (mut key, mut now_us) = (Key::new(Limit::gcra(one)), NOW);
             let mut admitted: Vec<(u64, u64)> = Vec::new();
             for (wait_us, which, cost) in steps {
                 now_us += wait_us;
-                let units = answer(&plans[which], &mut held, now_us, &Question::Check { cost }).granted;
+                key.under(Limit::gcra([one, two][which]));
+                let units = key.ask(Question::Check { cost }, now_us);
                 admitted.push((now_us, units));
                 let mut sum = 0;
                 for &(from_us, units) in admitted.iter().rev() {
@@ -171,7 +175,7 @@ fn two_quotas_share_the_larger_bound() {
                     let beyond = u128::from(sum.saturating_sub(one.burst_size().max(two.burst_size())));
                     let paid = |quota: Quota| {
                         let gone_ns = u128::from(now_us - from_us) * 1_000;
-                        beyond * u128::from(quota.period_ns()) <= gone_ns * u128::from(quota.limit())
+                        beyond * quota.period().as_nanos() <= gone_ns * u128::from(quota.limit())
                     };
                     prop_assert!(paid(one) || paid(two), "{} and {}: {} since {}", one, two, sum, from_us);
                 }
@@ -183,7 +187,7 @@ fn two_quotas_share_the_larger_bound() {
 
 #[test]
 fn posts_count_once_in_any_order() {
-    let mut key = Key::new(Limit::gcra(Quota::per_day(10)));
+    let key = Key::new(Limit::gcra(Quota::per_day(10)));
     assert_eq!((key.post(1, 5, 4, NOW), key.post(1, 5, 4, NOW), key.post(1, 5, 3, NOW)), (4, 0, 0));
     assert_eq!((key.post(2, 5, 1, NOW), key.post(1, 5, 6, NOW)), (1, 2));
     assert_eq!(
@@ -205,7 +209,7 @@ fn posts_count_once_in_any_order() {
     for (limit, previous) in
         [(Limit::fixed_window(Quota::per_minute(10)), 0), (Limit::sliding_window(Quota::per_minute(10)), 3)]
     {
-        let mut key = Key::new(limit);
+        let key = Key::new(limit);
         let window = NOW / (60 * SEC);
         let start = window * 60 * SEC;
         assert_eq!((key.post(1, window, 2, start), key.post(1, window - 1, 3, start)), (2, previous));
@@ -216,7 +220,7 @@ fn posts_count_once_in_any_order() {
 
 #[test]
 fn lease_is_a_share_of_remaining_units() {
-    let mut key = Key::new(Limit::fixed_window(Quota::per_day(100)));
+    let key = Key::new(Limit::fixed_window(Quota::per_day(100)));
     let lease = |least, wanted, share| Question::Lease { least, wanted, share };
     assert_eq!(key.ask(lease(1, 10, 4), NOW), 10);
     assert_eq!(key.ask(lease(1, 50, 4), NOW), 22);
@@ -229,12 +233,12 @@ fn lease_is_a_share_of_remaining_units() {
 
 #[test]
 fn refund_returns_only_unpaid_debt() {
-    let mut key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
+    let key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
     assert!(key.check(6, NOW));
     let refund = |units, at_us| Question::Refund { units, at_us };
     assert_eq!(key.ask(refund(6, NOW), NOW + 4 * SEC), 2);
     assert_eq!((key.remaining(NOW + 4 * SEC), key.ask(refund(6, NOW), NOW + 4 * SEC)), (10, 0));
-    let mut key = Key::new(Limit::fixed_window(Quota::per_day(10)));
+    let key = Key::new(Limit::fixed_window(Quota::per_day(10)));
     assert!(key.check(6, NOW));
     assert_eq!((key.ask(refund(4, NOW), NOW), key.ask(refund(4, NOW), NOW)), (4, 2));
     assert!(key.check(6, NOW));
