@@ -196,16 +196,7 @@ pub fn names(files: &[PathBuf]) -> String {
 /// The same as for [`load`], but an input without records is not an error.
 pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace) -> Result<(), Error> {
     let name = source.name.clone();
-    let format = match selection.format {
-        Format::Auto => Format::guess(&source.head).ok_or_else(|| {
-            let start = printable(&source.head[..source.head.len().min(60)], 60);
-            Error::run(format!(
-                "{name}: cannot detect the format: neither log lines, JSON lines, nor a header with commas or tabs \
-                 (it begins \"{start}\"); name the format with --format"
-            ))
-        })?,
-        format => format,
-    };
+    let format = format_of(&source, selection.format)?;
     let present = present_fields(&source, format)?;
     let no_key = FieldList(Vec::new());
     let wanted_key = if trace.fields.is_some() { Some(&no_key) } else { selection.key.as_ref() };
@@ -260,6 +251,21 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
         chosen.cost.map_or(String::new(), |cost| format!(", cost from {cost:?}")),
     ));
     Ok(())
+}
+
+/// Returns the chosen format, or the one that an input seems to have.
+fn format_of(source: &InputSource, chosen: Format) -> Result<Format, Error> {
+    if chosen != Format::Auto {
+        return Ok(chosen);
+    }
+    Format::guess(&source.head).ok_or_else(|| {
+        let start = printable(&source.head[..source.head.len().min(60)], 60);
+        Error::run(format!(
+            "{}: cannot detect the format: neither log lines, JSON lines, nor a header with commas or tabs \
+             (it begins \"{start}\"); name the format with --format",
+            source.name
+        ))
+    })
 }
 
 /// The fields that a file has.

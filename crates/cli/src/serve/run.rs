@@ -29,7 +29,7 @@ use tonic::service::Routes;
 
 use super::answer::Answerer;
 use super::arguments;
-use super::connections::{Bounds, Face, Protocol, ServerPhase};
+use super::connections::{Bounds, Face, Protocol, Server, ServerPhase};
 use super::debug::Debug;
 use super::denials::Denials;
 use super::grpc;
@@ -250,37 +250,12 @@ impl Service {
             age: args.connection_age,
             grace: args.connection_grace,
         };
-        let face = |listener, tls, protocol| Face {
-            listener,
-            tls,
-            protocol,
-            bounds,
-            stats: Arc::clone(&stats),
-            phase: watched.clone(),
-            alive: alive.clone(),
-        };
-        let listeners = Listeners::open(args, &addresses, tls.is_some()).await?;
-        let curl = listeners.http.as_ref().filter(|_| is_example).map(ToString::to_string);
-        let services = services(args, &answerer, &health)?;
-        for (listener, has_tls) in listeners.grpc {
-            let tls = tls.clone().filter(|_| has_tls);
-            tokio::spawn(face(listener, tls, Protocol::Http2).serve(services.clone()));
-        }
-        if let Some(listener) = listeners.http {
-            let (max_message, deadline) = (args.max_message, args.deadline);
-            let answerer = Arc::clone(&answerer);
-            // A plain face beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
-            let has_json = tls.is_none() || args.http.is_some();
-            let http = Arc::new(Http { answerer, has_json, health: health.clone(), max_message, deadline });
-            let answer = move |request| {
-                let http = Arc::clone(&http);
-                async move { http.answer(request).await }
-            };
-            tokio::spawn(face(listener, None, Protocol::Http).serve(Handler(answer)));
-        }
-        drop(alive);
-        let (described, debug, metrics) = (listeners.described, listeners.debug, listeners.metrics);
+        let server = Server { bounds, stats: Arc::clone(&stats), phase: watched, alive };
+        let Listeners { grpc, http, debug, metrics, described } =
+            Listeners::open(args, &addresses, tls.is_some()).await?;
+        let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
         let service = Self { rules, stats, tls, health, note, watcher, phase, ended };
+        service.answer_gateways(args, &answerer, grpc, http, server)?;
         let state = service.debug_page(&answerer);
         let metrics = metrics.zip(recorder).map(|(listener, handle)| {
             let (go_names, go_milliseconds) = (args.go_metrics, args.go_metrics_milliseconds);
@@ -295,6 +270,40 @@ impl Service {
             warn_of_idle_redis(&service.rules);
         }
         Ok(service)
+    }
+
+    /// Starts the faces that gateways ask.
+    fn answer_gateways(
+        &self,
+        args: &ServeArgs,
+        answerer: &Arc<Answerer>,
+        grpc: Vec<(Listener, bool)>,
+        http: Option<Listener>,
+        server: Server,
+    ) -> Result<(), Error> {
+        let services = services(args, answerer, &self.health)?;
+        for (listener, has_tls) in grpc {
+            let tls = self.tls.clone().filter(|_| has_tls);
+            let face = Face { listener, tls, protocol: Protocol::Http2, server: server.clone() };
+            tokio::spawn(face.serve(services.clone()));
+        }
+        let Some(listener) = http else { return Ok(()) };
+        // A plain face beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
+        let has_json = self.tls.is_none() || args.http.is_some();
+        let http = Arc::new(Http {
+            answerer: Arc::clone(answerer),
+            has_json,
+            health: self.health.clone(),
+            max_message: args.max_message,
+            deadline: args.deadline,
+        });
+        let answer = move |request| {
+            let http = Arc::clone(&http);
+            async move { http.answer(request).await }
+        };
+        let face = Face { listener, tls: None, protocol: Protocol::Http, server };
+        tokio::spawn(face.serve(Handler(answer)));
+        Ok(())
     }
 
     fn debug_page(&self, answerer: &Arc<Answerer>) -> Debug {
@@ -474,16 +483,11 @@ impl Pages {
         let run = async move {
             let (phase, watched) = watch::channel(ServerPhase::Serving);
             let (alive, _) = mpsc::channel(1);
+            let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
+            let server = Server { bounds, stats: Arc::default(), phase: watched, alive };
             let face = |listener| {
-                Some(Face {
-                    listener: Listener::attach(listener).ok()?,
-                    tls: None,
-                    protocol: Protocol::Http,
-                    bounds: Bounds { connections: PAGES, streams: PAGES, ..bounds },
-                    stats: Arc::default(),
-                    phase: watched.clone(),
-                    alive: alive.clone(),
-                })
+                let listener = Listener::attach(listener).ok()?;
+                Some(Face { listener, tls: None, protocol: Protocol::Http, server: server.clone() })
             };
             let handle = metrics.as_ref().map(|(_, page)| page.handle.clone());
             if let Some((face, page)) = debug.and_then(|(listener, page)| Some((face(listener)?, page))) {

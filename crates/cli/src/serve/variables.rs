@@ -254,27 +254,13 @@ impl Reader<'_> {
         }
         let Some(address) = self.get("REDIS_URL") else { return Ok(()) };
         let tls = self.is("REDIS_TLS")? == Some(true);
-        let user = self.get("REDIS_AUTH").map(|auth| match auth.split_once(':') {
-            Some((user, password)) => format!("{}:{}@", encoded(user), encoded(password)),
-            None => format!(":{}@", encoded(&auth)),
-        });
-        let user = user.unwrap_or_default();
+        let auth = self.get("REDIS_AUTH");
         let url = if socket.is_none_or(|kind| kind == "unix") && address.starts_with('/') {
-            if !user.is_empty() {
-                let password = self.get("REDIS_AUTH").unwrap_or_default();
-                let (name, password) = password.split_once(':').unwrap_or(("default", &password));
-                format!("unix://{address}?user={}&pass={}", encoded(name), encoded(password))
-            } else {
-                format!("unix://{address}")
-            }
+            unix_url(&address, auth.as_deref())
         } else {
-            let scheme = if tls { "rediss" } else { "redis" };
-            let one = |node: &str| match node.contains("://") {
-                true => node.to_owned(),
-                false => format!("{scheme}://{user}{}", node.trim()),
-            };
             // A list is one of a Cluster's nodes; a single node of a Cluster is written twice, to be a list.
-            let nodes: Vec<String> = address.split(',').map(one).collect();
+            let nodes: Vec<String> =
+                address.split(',').map(|node| node_url(node, auth.as_deref(), tls)).collect();
             match (&*kind, &nodes[..]) {
                 ("CLUSTER", [node]) => format!("{node},{node}"),
                 _ => nodes.join(","),
@@ -358,6 +344,24 @@ impl Reader<'_> {
 
 /// The mode of charging that `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT` asks for.
 const CHARGE_DENYING: &str = "count-denials";
+
+/// Returns the address of a Unix socket.
+fn unix_url(path: &str, auth: Option<&str>) -> String {
+    let Some(auth) = auth else { return format!("unix://{path}") };
+    let (user, password) = auth.split_once(':').unwrap_or(("default", auth));
+    format!("unix://{path}?user={}&pass={}", encoded(user), encoded(password))
+}
+
+/// Returns the address of a node, which may have its scheme already.
+fn node_url(node: &str, auth: Option<&str>, tls: bool) -> String {
+    if node.contains("://") {
+        return node.to_owned();
+    }
+    let (scheme, node) = (if tls { "rediss" } else { "redis" }, node.trim());
+    let Some(auth) = auth else { return format!("{scheme}://{node}") };
+    let (user, password) = auth.split_once(':').unwrap_or(("", auth));
+    format!("{scheme}://{}:{}@{node}", encoded(user), encoded(password))
+}
 
 /// Encodes a part of an address.
 fn encoded(text: &str) -> String {
