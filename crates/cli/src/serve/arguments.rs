@@ -122,17 +122,17 @@ pub fn explain(taken: &Translation) -> Result<(), Error> {
 /// # Errors
 /// If the names of header fields cannot be used.
 pub fn settings(args: &ServeArgs) -> Result<Settings, Error> {
-    let names = match args.limit_header_names.as_deref().map(|names| names.split(',').collect::<Vec<_>>()) {
+    let ServeArgs { answers, bounds, .. } = args;
+    let names = answers.limit_header_names.as_ref().map(|names| names.split(',').collect::<Vec<_>>());
+    let names = match names.as_deref() {
         None => Ok(Names::default()),
-        Some(names) => match names[..] {
-            [limit, remaining, reset] => Names::new(limit, remaining, reset),
-            _ => Err("expected three names, separated by commas".to_owned()),
-        },
+        Some([limit, remaining, reset]) => Names::new(limit, remaining, reset),
+        Some(_) => Err("expected three names, separated by commas".to_owned()),
     };
     let names = names.map_err(|why| Error::usage(format!("--limit-header-names: {why}")))?;
     let dialect = |dialect| LimitHeaders::Dialect(Fields::new(dialect));
     Ok(Settings {
-        limit_headers: match args.limit_headers {
+        limit_headers: match answers.limit_headers {
             LimitHeadersArg::None => LimitHeaders::None,
             LimitHeadersArg::Ratelimit => LimitHeaders::Three(names),
             LimitHeadersArg::Draft11 => dialect(Dialect::Draft11),
@@ -140,14 +140,14 @@ pub fn settings(args: &ServeArgs) -> Result<Settings, Error> {
             LimitHeadersArg::Draft06 => dialect(Dialect::Draft06),
             LimitHeadersArg::XRatelimit => dialect(Dialect::Legacy { reset: Reset::Delta }),
         },
-        retry_after: args.retry_after,
-        dynamic_metadata: args.dynamic_metadata,
-        problem_body: args.problem_body,
-        negative_hits: args.allow_negative_hits,
-        unavailable_without_store: args.store_away == StoreAway::Unavailable,
-        max_descriptors: args.max_descriptors,
-        max_entries: args.max_entries,
-        max_hits: args.max_hits.unwrap_or(u64::MAX),
-        max_in_flight: args.max_in_flight,
+        retry_after: answers.retry_after,
+        dynamic_metadata: answers.dynamic_metadata,
+        problem_body: answers.problem_body,
+        negative_hits: bounds.allow_negative_hits,
+        unavailable_without_store: answers.store_away == StoreAway::Unavailable,
+        max_descriptors: bounds.max_descriptors,
+        max_entries: bounds.max_entries,
+        max_hits: bounds.max_hits.unwrap_or(u64::MAX),
+        max_in_flight: bounds.max_in_flight,
     })
 }

@@ -9,7 +9,7 @@ use tollgate::telemetry::TopDenied;
 
 use super::debug::TOP;
 use super::log;
-use crate::args::serve::ServeArgs;
+use crate::args::serve::ServeRules;
 use crate::error::{Error, plain};
 
 /// The rules of `tollgate serve` without a file.
@@ -20,19 +20,19 @@ descriptors:
     rate_limit: { unit: minute, requests_per_unit: 5 }
 ";
 
-/// Loads the rules of these files and folders, and writes what is suspicious about them to the log. Without any paths,
+/// Loads the rules of the files and folders, and writes what is suspicious about them to the log. Without any paths,
 /// loads the example.
 ///
 /// # Errors
 /// If the rules cannot be loaded.
-pub fn load(args: &ServeArgs, paths: &[PathBuf]) -> Result<Arc<Rules>, Error> {
+pub fn load(args: &ServeRules) -> Result<Arc<Rules>, Error> {
     let failed = |error: RulesError| Error::run(error.to_string());
     let builder = builder(args)?;
-    if paths.is_empty() {
+    if args.paths.is_empty() {
         let config = Config::from_yaml("example", EXAMPLE).map_err(|error| Error::run(error.to_string()))?;
         return Ok(Arc::new(builder.load([config]).map_err(failed)?));
     }
-    let rules = builder.read(paths).map_err(failed)?;
+    let rules = builder.read(&args.paths).map_err(failed)?;
     match rules.last_error() {
         Some(error) => log::warn(format_args!("{NEVER_LOADED}: {error}")),
         None => warn_of_no_rules(&rules),
@@ -90,7 +90,7 @@ fn warn_of_no_rules(rules: &Rules) {
     }
 }
 
-fn builder(args: &ServeArgs) -> Result<RulesBuilder, Error> {
+fn builder(args: &ServeRules) -> Result<RulesBuilder, Error> {
     let top = TopDenied::try_new(TOP, 1).map_err(|error| Error::run(error.to_string()))?;
     let mut builder = Rules::builder()
         .merge_domains(args.merge_domains)
@@ -114,7 +114,7 @@ fn builder(args: &ServeArgs) -> Result<RulesBuilder, Error> {
 ///
 /// # Errors
 /// If the address or a certificate cannot be used.
-fn redis(args: &ServeArgs) -> Result<Option<Client>, Error> {
+fn redis(args: &ServeRules) -> Result<Option<Client>, Error> {
     let Some(url) = &args.redis else { return Ok(None) };
     let failed = |error: &dyn std::fmt::Display| Error::usage(format!("--redis: {error}"));
     let nodes: Vec<&str> = url.split(',').map(str::trim).collect();

@@ -43,7 +43,7 @@ use std::path::PathBuf;
 use tokio::runtime::Builder;
 
 use self::variables::Translation;
-use crate::args::serve::ServeArgs;
+use crate::args::serve::{ServeArgs, ServeRules};
 use crate::error::Error;
 use crate::human;
 use crate::output::{print, say};
@@ -61,31 +61,31 @@ pub fn run() -> Result<(), Error> {
 
 fn start() -> Result<(), Error> {
     let (args, taken) = arguments::read(std::env::args_os().collect())?;
-    if args.explain_env {
+    if args.rules.explain_env {
         return arguments::explain(&taken);
     }
-    log::set(args.log, args.log_format);
+    log::set(args.logs.log, args.logs.log_format);
     // Redis clients take the process's provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     taken.warnings.iter().for_each(log::warn);
-    if args.check {
+    if args.rules.check {
         return check(&args, &taken);
     }
-    warn_of_rules(&args);
-    run::run(&args, &args.paths, &taken)
+    warn_of_rules(&args.rules);
+    run::run(&args, &taken)
 }
 
 /// Returns the files that a load reads: each file once, even if it is reached in several ways.
-fn files_of(args: &ServeArgs) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = args.paths.iter().flat_map(in_folder).collect();
+fn files_of(rules: &ServeRules) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = rules.paths.iter().flat_map(in_folder).collect();
     let mut seen = HashSet::new();
     files.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
     files
 }
 
 /// Writes the warnings about the files of rules to the log.
-fn warn_of_rules(args: &ServeArgs) {
-    let files = RuleFiles::read_silently(&files_of(args), args.merge_domains);
+fn warn_of_rules(rules: &ServeRules) {
+    let files = RuleFiles::read_silently(&files_of(rules), rules.merge_domains);
     // Errors end the start, or are in the log.
     if files.errors.is_empty() {
         files.warnings.iter().for_each(log::warn);
@@ -94,8 +94,8 @@ fn warn_of_rules(args: &ServeArgs) {
 
 /// Checks everything that the start would use, and prints all problems.
 fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
-    let paths = files_of(args);
-    let files = RuleFiles::read(&paths, args.merge_domains);
+    let paths = files_of(&args.rules);
+    let files = RuleFiles::read(&paths, args.rules.merge_domains);
     let mut checks = vec![
         arguments::settings(args).map(drop),
         run::Addresses::of(args, taken).map(drop),
@@ -107,14 +107,14 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         // Rules in Redis need a runtime.
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Error::run(format!("cannot start a runtime: {error}")))?;
-        checks.push(runtime.block_on(async { load::load(args, &args.paths).map(drop) }));
+        checks.push(runtime.block_on(async { load::load(&args.rules).map(drop) }));
     }
     let mut errors: Vec<Error> = checks.into_iter().filter_map(Result::err).collect();
     if let Some(last) = errors.pop() {
         errors.iter().for_each(|error| say(&format!("error: {error}\n")));
         return Err(last);
     }
-    if args.paths.is_empty() {
+    if args.rules.paths.is_empty() {
         return print(b"the flags can be used; name a file or folder to check your own rules\n");
     }
     let rules = files.domains.iter().map(|domain| domain.rules().len() as u64).sum();

@@ -65,7 +65,7 @@ const CUT: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// If something cannot be used at the start, or if connections were cut off at the end.
-pub fn run(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Result<(), Error> {
+pub fn run(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(cores)
@@ -73,7 +73,7 @@ pub fn run(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Result<(
         .enable_all()
         .build()
         .map_err(|error| Error::run(format!("cannot start threads: {error}")))?;
-    let ended = runtime.block_on(serve(args, paths, taken));
+    let ended = runtime.block_on(serve(args, taken));
     // Nothing that is left matters: all connections have ended or were cut off.
     runtime.shutdown_background();
     ended
@@ -103,9 +103,9 @@ fn quietly<T: Send>(load: impl FnOnce() -> T + Send) -> T {
 /// # Errors
 /// If they cannot be used.
 pub fn tls(args: &ServeArgs) -> Result<Option<Arc<Tls>>, Error> {
-    let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
-    let files = Files { cert: cert.clone(), key: key.clone(), client_ca: args.client_ca.clone() };
-    Tls::load(files, args.client_san.clone()).map(|tls| Some(Arc::new(tls)))
+    let (Some(cert), Some(key)) = (&args.tls.tls_cert, &args.tls.tls_key) else { return Ok(None) };
+    let files = Files { cert: cert.clone(), key: key.clone(), client_ca: args.tls.client_ca.clone() };
+    Tls::load(files, args.tls.client_san.clone()).map(|tls| Some(Arc::new(tls)))
 }
 
 /// The addresses of all faces.
@@ -122,21 +122,21 @@ impl Addresses {
     /// # Errors
     /// If no client could ask, if two faces have one address, or if the example would be open to others.
     pub fn of(args: &ServeArgs, taken: &Translation) -> Result<Self, Error> {
-        let is_example = args.paths.is_empty();
+        let is_example = args.rules.paths.is_empty();
         let host: [u8; 4] = if is_example { [127, 0, 0, 1] } else { [0; 4] };
         let default = |port| Address::At(SocketAddr::from((host, port)));
-        let grpc = match (args.grpc, &args.grpc_socket) {
+        let grpc = match (args.faces.grpc, &args.faces.grpc_socket) {
             (Some(address), _) => address,
             (None, Some(_)) => Address::Off,
             (None, None) => default(8081),
         };
         let addresses = Self {
             grpc: grpc.addr(),
-            http: args.http.unwrap_or_else(|| default(8080)).addr(),
-            debug: args.debug.addr(),
-            metrics: args.metrics.addr(),
+            http: args.faces.http.unwrap_or_else(|| default(8080)).addr(),
+            debug: args.faces.debug.addr(),
+            metrics: args.faces.metrics.addr(),
         };
-        if addresses.grpc.or(addresses.http).is_none() && args.grpc_socket.is_none() {
+        if addresses.grpc.or(addresses.http).is_none() && args.faces.grpc_socket.is_none() {
             return Err(Error::usage("--grpc and --http are both off, so no client could ask"));
         }
         let Self { grpc, http, debug, metrics } = addresses;
@@ -159,9 +159,9 @@ impl Addresses {
     }
 }
 
-async fn serve(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Result<(), Error> {
+async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     let mut signals = Signals::new()?;
-    let service = Service::start(args, paths, taken).await?;
+    let service = Service::start(args, taken).await?;
     let closing = signals.wait_for_end(service.read_again()).await?;
     service.end(args, closing, &mut signals).await
 }
@@ -186,8 +186,8 @@ impl Listeners {
             described.push(format!("grpc on {listener}{}", if has_tls { " with TLS" } else { "" }));
             grpc.push((listener, has_tls));
         }
-        if let Some(path) = &args.grpc_socket {
-            let listener = Listener::unix(path, args.socket_mode).await?;
+        if let Some(path) = &args.faces.grpc_socket {
+            let listener = Listener::unix(path, args.faces.socket_mode).await?;
             described.push(format!("grpc on {listener}"));
             grpc.push((listener, false));
         }
@@ -223,15 +223,15 @@ struct Service {
 }
 
 impl Service {
-    async fn start(args: &ServeArgs, paths: &[PathBuf], taken: &Translation) -> Result<Self, Error> {
-        let is_example = paths.is_empty();
+    async fn start(args: &ServeArgs, taken: &Translation) -> Result<Self, Error> {
+        let is_example = args.rules.paths.is_empty();
         let addresses = Addresses::of(args, taken)?;
         let tls = tls(args)?;
         // Rules register their metrics when they are loaded.
         let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
         let health = Health::new().await;
         let (loads, loaded) = mpsc::unbounded_channel();
-        let rules = load::load(args, paths)?;
+        let rules = load::load(&args.rules)?;
         let noted = Arc::clone(&rules);
         let note: NoteLoad = Arc::new(move |result| {
             load::note(result, &noted);
@@ -245,10 +245,10 @@ impl Service {
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let (alive, ended) = mpsc::channel(1);
         let bounds = Bounds {
-            connections: args.max_connections,
-            streams: args.max_streams,
-            age: args.connection_age,
-            grace: args.connection_grace,
+            connections: args.bounds.max_connections,
+            streams: args.bounds.max_streams,
+            age: args.bounds.connection_age,
+            grace: args.bounds.connection_grace,
         };
         let server = Server { bounds, stats: Arc::clone(&stats), phase: watched, alive };
         let Listeners { grpc, http, debug, metrics, described } =
@@ -258,15 +258,15 @@ impl Service {
         service.answer_gateways(args, &answerer, grpc, http, server)?;
         let state = service.debug_page(&answerer);
         let metrics = metrics.zip(recorder).map(|(listener, handle)| {
-            let (go_names, go_milliseconds) = (args.go_metrics, args.go_metrics_milliseconds);
-            let path = args.metrics_path.clone();
+            let (go_names, go_milliseconds) = (args.faces.go_metrics, args.faces.go_metrics_milliseconds);
+            let path = args.faces.metrics_path.clone();
             (listener, Metrics { handle, state: state.clone(), path, go_names, go_milliseconds })
         });
         let pages = Pages { debug: debug.zip(Some(state)), metrics };
         pages.start(&service, bounds)?;
-        service.report_health(args.unhealthy_without_rules, loaded).await;
-        announce(&service.rules, paths, &described, taken, curl);
-        if args.redis.is_some() {
+        service.report_health(args.rules.unhealthy_without_rules, loaded).await;
+        announce(&service.rules, &args.rules.paths, &described, taken, curl);
+        if args.rules.redis.is_some() {
             warn_of_idle_redis(&service.rules);
         }
         Ok(service)
@@ -289,13 +289,13 @@ impl Service {
         }
         let Some(listener) = http else { return Ok(()) };
         // A plain face beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
-        let has_json = self.tls.is_none() || args.http.is_some();
+        let has_json = self.tls.is_none() || args.faces.http.is_some();
         let http = Arc::new(Http {
             answerer: Arc::clone(answerer),
             has_json,
             health: self.health.clone(),
-            max_message: args.max_message,
-            deadline: args.deadline,
+            max_message: args.bounds.max_message,
+            deadline: args.bounds.deadline,
         });
         let answer = move |request| {
             let http = Arc::clone(&http);
@@ -389,12 +389,12 @@ impl Service {
             log::always("ending: requests in flight are answered; another Ctrl+C ends at once");
         } else {
             log::info("draining: health checks fail now, and requests are still answered");
-            sleep(args.drain).await;
+            sleep(args.end.drain).await;
             log::info("closing: no new connections, and the present ones are asked to end");
         }
         self.health.end_watches().await;
         self.phase.send_replace(closing);
-        timeout(args.drain_deadline, self.ended.recv()).await.is_ok()
+        timeout(args.end.drain_deadline, self.ended.recv()).await.is_ok()
     }
 }
 
@@ -405,10 +405,10 @@ fn services(
     health: &Health,
 ) -> Result<grpc::Services<QuantaClock>, Error> {
     let options = grpc::Options {
-        reflection: args.reflection,
-        kuadrant: args.kuadrant,
-        max_message: args.max_message,
-        deadline: args.deadline,
+        reflection: args.faces.reflection,
+        kuadrant: args.faces.kuadrant,
+        max_message: args.bounds.max_message,
+        deadline: args.bounds.deadline,
         others: vec![(health::SERVICE, tonic_health::pb::FILE_DESCRIPTOR_SET)],
     };
     grpc::Services::new(answerer, &options, Routes::new(health.service()))
