@@ -25,20 +25,20 @@
 )]
 
 mod algorithm;
-mod args;
+pub mod args;
 pub mod decimal;
 pub mod error;
 pub mod human;
 pub mod input;
 mod load;
-mod output;
+pub mod output;
 mod replay;
 mod rules;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod store;
 mod suggest;
-mod synthetic;
+pub mod synthetic;
 
 use std::process::ExitCode;
 

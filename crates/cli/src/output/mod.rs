@@ -1,7 +1,7 @@
 //! The program's output: files, standard output, and messages on standard error.
 
 pub mod about;
-mod axis;
+pub mod axis;
 pub mod chart;
 pub mod progress;
 pub mod svg;

@@ -34,7 +34,7 @@ pub mod proto;
 mod run;
 mod stats;
 mod tls;
-mod variables;
+pub mod variables;
 
 use std::collections::HashSet;
 use std::fs;

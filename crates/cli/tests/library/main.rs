@@ -2,7 +2,10 @@
 
 #[cfg(feature = "serve")]
 mod answer;
+mod args;
+mod axis;
 mod decimal;
+mod descriptor;
 #[cfg(feature = "serve")]
 mod duration;
 #[cfg(feature = "serve")]
@@ -13,3 +16,6 @@ mod input;
 mod json;
 #[cfg(feature = "serve")]
 mod messages;
+mod synthetic;
+#[cfg(feature = "serve")]
+mod variables;

@@ -1,0 +1,111 @@
+//! Variables of Envoy's Go service, as flags.
+
+use tollgate_cli::serve::variables::{Translation, without_password};
+
+fn of(variables: &[(&str, &str)]) -> Result<Translation, String> {
+    let pairs = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Translation::of(&pairs.collect())
+}
+
+fn line(variables: &[(&str, &str)]) -> String {
+    let flags = of(variables).unwrap().flags;
+    flags.iter().flat_map(|flag| flag.args.iter()).cloned().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn go_variables_become_flags() {
+    for (variables, flags) in [
+        (&[][..], ""),
+        (&[("PORT", "80")], "--http 0.0.0.0:80"),
+        (&[("GRPC_HOST", "::1")], "--grpc [::1]:8081"),
+        (&[("GRPC_UDS", "/s"), ("GRPC_PORT", "1")], "--grpc-socket /s"),
+        (&[("DEBUG_PORT", "1")], "--debug 127.0.0.1:1"),
+        (&[("RUNTIME_ROOT", "/r")], "/r/config"),
+        (&[("RUNTIME_SUBDIRECTORY", "s")], "/srv/runtime_data/current/s/config"),
+        (&[("SHADOW_MODE", "T"), ("QUOTA_MODE", "0")], "--shadow"),
+        (&[("QUOTA_MODE", "true")], "--quota"),
+        (&[("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false")], "--charging count-first"),
+        (&[("LOG_LEVEL", "WARNING"), ("LOG_FORMAT", "JSON")], "--log warn --log-format json"),
+        (&[("REDIS_URL", "/r.sock")], "--redis unix:///r.sock"),
+        (
+            &[("REDIS_URL", "a:1,b:2"), ("REDIS_TYPE", "cluster"), ("REDIS_AUTH", "u:p@")],
+            "--redis redis://u:p%40@a:1,redis://u:p%40@b:2",
+        ),
+        (
+            &[("REDIS_URL", "a:1"), ("REDIS_TLS", "true"), ("REDIS_SOCKET_TYPE", "tcp")],
+            "--redis rediss://a:1",
+        ),
+        (&[("USE_PROMETHEUS", "true"), ("PROMETHEUS_ADDR", ":19001")], "--metrics :19001 --go-metrics"),
+        (
+            &[("USE_PROMETHEUS", "1"), ("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "true")],
+            "--metrics :9090 --go-metrics --go-metrics-milliseconds",
+        ),
+        (
+            &[("LIMIT_RESPONSE_HEADERS_ENABLED", "true"), ("LIMIT_RESET_HEADER", "X")],
+            "--limit-headers ratelimit --limit-header-names RateLimit-Limit,RateLimit-Remaining,X",
+        ),
+    ] {
+        assert_eq!(line(variables), flags);
+    }
+}
+
+#[test]
+fn unusable_go_variables_are_errors() {
+    for (variables, part) in [
+        (&[("BACKEND_TYPE", "memcache")][..], "memcache"),
+        (&[("CONFIG_TYPE", "GRPC_XDS_SOTW")], "control plane"),
+        (&[("SHADOW_MODE", "yes")], "SHADOW_MODE"),
+        (&[("GRPC_SERVER_USE_TLS", "true")], "GRPC_SERVER_TLS_CERT"),
+        (&[("REDIS_URL", "a"), ("REDIS_TYPE", "SENTINEL")], "SENTINEL"),
+        (&[("REDIS_TYPE", "sentinel")], "set REDIS_TYPE=SINGLE"),
+        (&[("REDIS_URL", "a"), ("REDIS_SOCKET_TYPE", "udp")], "REDIS_SOCKET_TYPE=udp: expected tcp or unix"),
+        (&[("REDIS_URL", "a"), ("REDIS_TIMEOUT", "x")], "REDIS_TIMEOUT: "),
+    ] {
+        assert!(of(variables).unwrap_err().contains(part));
+    }
+}
+
+#[test]
+fn one_warning_names_unused_variables() {
+    let unused = [("USE_STATSD", "true"), ("TRACING_ENABLED", "x"), ("MEMCACHE_TLS", "x"), ("HOME", "x")];
+    assert_eq!(
+        of(&unused).unwrap().warnings,
+        ["these variables have no effect here: MEMCACHE_TLS, TRACING_ENABLED, USE_STATSD"]
+    );
+    assert_eq!(of(&[("USE_STATSD", "false")]).unwrap().warnings, [""; 0]);
+    // Families that newer versions of the Go service add to.
+    let family = [
+        "REDIS_STARTUP_RETRIES",
+        "REDIS_CLUSTER_PIPELINE_PARALLELISM",
+        "REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM",
+        "REDIS_POOL_SIZE",
+        "REDIS_PERSECOND",
+        "PROMETHEUS_MAPPER_YAML",
+        "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
+    ];
+    for name in family {
+        let warning = format!("these variables have no effect here: {name}");
+        assert_eq!(of(&[(name, "true"), ("REDIS_URL", "a")]).unwrap().warnings, [warning]);
+    }
+    // Without an address, a password has no effect. Kubernetes adds the others for a service called `redis`.
+    let others = [
+        ("REDIS_AUTH", "x"),
+        ("REDIS_PORT", "tcp://10.0.0.1:6379"),
+        ("REDIS_SERVICE_HOST", "10.0.0.1"),
+        ("REDIS_PORT_6379_TCP", "x"),
+    ];
+    assert_eq!(of(&others).unwrap().warnings, ["these variables have no effect here: REDIS_AUTH"]);
+    let read = [("REDIS_URL", "a"), ("REDIS_AUTH", "x"), ("REDIS_TYPE", "SINGLE"), ("REDIS_TIMEOUT", "5ms")];
+    assert_eq!(of(&read).unwrap().warnings, [""; 0]);
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    for (url, shown) in [
+        ("redis://a:1", "redis://a:1"),
+        ("redis://u:p@a:1,redis://:p@b", "redis://u:***@a:1,redis://:***@b"),
+        ("unix:///r?user=u&pass=p", "unix:///r?user=u&pass=***"),
+    ] {
+        assert_eq!(without_password(url), shown);
+    }
+}
