@@ -332,14 +332,4 @@ mod tests {
         }
         assert_eq!(Memory::default().to_string(), "4MiB");
     }
-
-    #[test]
-    fn limits_share_the_memory() {
-        let memory: Memory = "4MiB".parse().unwrap();
-        assert_eq!(memory.share(1), Capacity::memory(4 << 20));
-        assert_eq!(memory.share(3), Capacity::memory((4 << 20) / 3));
-        for limits in 1..=3 {
-            assert_eq!(memory.part(limits, 3).share(limits), memory.share(3));
-        }
-    }
 }

@@ -93,31 +93,22 @@ mod tests {
     }
 
     #[test]
-    fn log_unit_expires_after_one_period() {
-        let records = [(0, 1), (9, 1), (10, 1)];
-        assert_eq!(compared(&records, &["1/10s"], b"101"), Some((0, 0)));
-        assert_eq!(compared(&records, &["1/10s"], b"110"), Some((1, 0)));
-        assert_eq!(compared(&records, &["1/10s"], b"100"), Some((0, 1)));
-    }
-
-    #[test]
     fn each_decision_is_judged_by_itself() {
-        // The request that was wrongly denied at 0 s is no reason to deny the next one.
-        assert_eq!(compared(&[(0, 1), (1, 1), (2, 1)], &["1/10s"], b"010"), Some((0, 1)));
-        // Wrongly admitted requests count.
-        assert_eq!(compared(&[(0, 1), (1, 1), (10, 1), (11, 1)], &["1/10s"], b"1101"), Some((1, 0)));
-    }
-
-    #[test]
-    fn costs_and_several_limits() {
-        assert_eq!(compared(&[(0, 3), (1, 3), (2, 0), (3, 2)], &["5/10s"], b"1011"), Some((0, 0)));
-        assert_eq!(compared(&[(0, 1), (0, 1), (1, 1), (2, 1)], &["1/s", "2/10s"], b"1010"), Some((0, 0)));
         let most = (0, u64::MAX);
-        assert_eq!(compared(&[most, most, (10, 1)], &["5/10s"], b"111"), Some((2, 0)));
-    }
-
-    #[test]
-    fn times_out_of_order_are_not_compared() {
-        assert_eq!(compared(&[(1, 1), (0, 1)], &["5/10s"], b"11"), None);
+        for (records, limits, decisions, differ) in [
+            // A unit expires after one period.
+            (&[(0, 1), (9, 1), (10, 1)][..], &["1/10s"][..], &b"101"[..], (0, 0)),
+            (&[(0, 1), (9, 1), (10, 1)], &["1/10s"], b"100", (0, 1)),
+            // The request that was wrongly denied at 0 s is no reason to deny the next one.
+            (&[(0, 1), (1, 1), (2, 1)], &["1/10s"], b"010", (0, 1)),
+            // Wrongly admitted requests count.
+            (&[(0, 1), (1, 1), (10, 1), (11, 1)], &["1/10s"], b"1101", (1, 0)),
+            // A cost of 0 has room, and the sum of the units saturates.
+            (&[(0, 3), (1, 3), (2, 0), (3, 2)], &["5/10s"], b"1011", (0, 0)),
+            (&[most, most, (10, 1)], &["5/10s"], b"111", (2, 0)),
+            (&[(0, 1), (0, 1), (1, 1), (2, 1)], &["1/s", "2/10s"], b"1010", (0, 0)),
+        ] {
+            assert_eq!(compared(records, limits, decisions), Some(differ), "{records:?} {limits:?}");
+        }
     }
 }
