@@ -114,13 +114,13 @@ pub struct Face {
     pub tls: Option<Arc<Tls>>,
     /// What it speaks.
     pub protocol: Protocol,
-    /// The server.
-    pub server: Server,
+    /// What it shares with other faces.
+    pub context: FaceContext,
 }
 
 /// What the faces of a server share.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct FaceContext {
     /// The bounds.
     pub bounds: Bounds,
     /// The counts.
@@ -152,7 +152,7 @@ impl Face {
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Failure>,
     {
-        let Self { listener, tls, protocol, server: Server { bounds, stats, mut phase, alive } } = self;
+        let Self { listener, tls, protocol, context: FaceContext { bounds, stats, mut phase, alive } } = self;
         let shared = Arc::new(ConnectionContext {
             tls,
             protocol,
@@ -404,8 +404,8 @@ mod tests {
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let bounds = Bounds { connections: 10, streams: 10, age: Duration::ZERO, grace: Duration::ZERO };
         let (alive, _) = mpsc::channel(1);
-        let server = Server { bounds, stats: Arc::clone(&stats), phase: watched, alive };
-        let face = Face { listener, tls: None, protocol, server };
+        let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
+        let face = Face { listener, tls: None, protocol, context };
         tokio::spawn(face.serve(Handler(|_| ready(text(StatusCode::OK, "")))));
         Waiting { address, stats, _phase: phase }
     }

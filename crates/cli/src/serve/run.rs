@@ -29,7 +29,7 @@ use tonic::service::Routes;
 
 use super::answer::Answerer;
 use super::arguments;
-use super::connections::{Bounds, Face, Protocol, Server, ServerPhase};
+use super::connections::{Bounds, Face, FaceContext, Protocol, ServerPhase};
 use super::debug::Debug;
 use super::denials::Denials;
 use super::grpc;
@@ -250,12 +250,12 @@ impl Service {
             age: args.bounds.connection_age,
             grace: args.bounds.connection_grace,
         };
-        let server = Server { bounds, stats: Arc::clone(&stats), phase: watched, alive };
+        let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
         let Listeners { grpc, http, debug, metrics, described } =
             Listeners::open(args, &addresses, tls.is_some()).await?;
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
         let service = Self { rules, stats, tls, health, note, watcher, phase, ended };
-        service.answer_gateways(args, &answerer, grpc, http, server)?;
+        service.answer_gateways(args, &answerer, grpc, http, context)?;
         let state = service.debug_page(&answerer);
         let metrics = metrics.zip(recorder).map(|(listener, handle)| {
             let (go_names, go_milliseconds) = (args.faces.go_metrics, args.faces.go_metrics_milliseconds);
@@ -279,12 +279,12 @@ impl Service {
         answerer: &Arc<Answerer>,
         grpc: Vec<(Listener, bool)>,
         http: Option<Listener>,
-        server: Server,
+        context: FaceContext,
     ) -> Result<(), Error> {
         let services = services(args, answerer, &self.health)?;
         for (listener, has_tls) in grpc {
             let tls = self.tls.clone().filter(|_| has_tls);
-            let face = Face { listener, tls, protocol: Protocol::Http2, server: server.clone() };
+            let face = Face { listener, tls, protocol: Protocol::Http2, context: context.clone() };
             tokio::spawn(face.serve(services.clone()));
         }
         let Some(listener) = http else { return Ok(()) };
@@ -301,7 +301,7 @@ impl Service {
             let http = Arc::clone(&http);
             async move { http.answer(request).await }
         };
-        let face = Face { listener, tls: None, protocol: Protocol::Http, server };
+        let face = Face { listener, tls: None, protocol: Protocol::Http, context };
         tokio::spawn(face.serve(Handler(answer)));
         Ok(())
     }
@@ -484,10 +484,10 @@ impl Pages {
             let (phase, watched) = watch::channel(ServerPhase::Serving);
             let (alive, _) = mpsc::channel(1);
             let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
-            let server = Server { bounds, stats: Arc::default(), phase: watched, alive };
+            let context = FaceContext { bounds, stats: Arc::default(), phase: watched, alive };
             let face = |listener| {
                 let listener = Listener::attach(listener).ok()?;
-                Some(Face { listener, tls: None, protocol: Protocol::Http, server: server.clone() })
+                Some(Face { listener, tls: None, protocol: Protocol::Http, context: context.clone() })
             };
             let handle = metrics.as_ref().map(|(_, page)| page.handle.clone());
             if let Some((face, page)) = debug.and_then(|(listener, page)| Some((face(listener)?, page))) {
