@@ -2,6 +2,7 @@
 
 mod model;
 mod names;
+mod regions;
 mod scripts;
 
 use std::sync::Arc;

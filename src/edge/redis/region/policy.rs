@@ -147,22 +147,6 @@ impl RegionBound {
 mod tests {
     use super::*;
 
-    #[test]
-    fn parts_of_all_regions_have_the_whole_sum() {
-        for weights in [&[1][..], &[1, 1, 1], &[3, 1, 4, 1, 5], &[1; 10]] {
-            let of = weights.iter().sum();
-            for units in [0, 1, 2, 9, 100, 6_000, 1 << 51] {
-                let mut from = 0;
-                let parts = weights.iter().map(|weight| {
-                    let portion = Portion { from, to: from + weight, of };
-                    from += weight;
-                    portion.part(units)
-                });
-                assert_eq!(parts.sum::<u64>(), units, "{weights:?}");
-            }
-        }
-    }
-
     /// The figures of the example in the guide: 3 regions, 6,000 a minute, 50 a second in each region, 6.15 s.
     #[test]
     fn bounds_match_the_documented_example() {

@@ -21,12 +21,6 @@ impl Totals {
         Self { newest, units }
     }
 
-    /// The index of the newest window that was reported.
-    #[cfg(test)]
-    pub(crate) const fn newest(&self) -> u64 {
-        self.newest
-    }
-
     /// Returns the total of this window, or 0 if it is not remembered.
     pub(crate) fn of(&self, index: u64) -> u64 {
         let age = self.newest.checked_sub(index).and_then(|age| usize::try_from(age).ok());
@@ -50,69 +44,5 @@ impl Totals {
         let before = self.of(index);
         self.merge(&Self::new(index, [total, 0, 0]));
         self.of(index).saturating_sub(before)
-    }
-}
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn totals() -> impl Strategy<Value = Totals> {
-        (0_u64..6, [0_u64..9, 0..9, 0..9]).prop_map(|(newest, units)| {
-            let mut all = Totals::default();
-            for (age, units) in (0..).zip(units) {
-                if age <= newest {
-                    all.report(newest - age, units);
-                }
-            }
-            all
-        })
-    }
-
-    fn merged(mut a: Totals, b: Totals) -> Totals {
-        a.merge(&b);
-        a
-    }
-
-    proptest! {
-        #[test]
-        fn merge_is_commutative_associative_and_idempotent(a in totals(), b in totals(), c in totals()) {
-            prop_assert_eq!(merged(a, b), merged(b, a));
-            prop_assert_eq!(merged(merged(a, b), c), merged(a, merged(b, c)));
-            prop_assert_eq!(merged(a, a), a);
-            prop_assert_eq!(merged(merged(a, b), b), merged(a, b));
-        }
-
-        #[test]
-        fn reports_in_any_order_give_equal_totals(
-            reports in prop::collection::vec((0_u64..6, 0_u64..9), 0..12),
-            again in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
-        ) {
-            let mut once = Totals::default();
-            for (index, total) in &reports {
-                once.report(*index, *total);
-            }
-            let mut repeated = Totals::default();
-            let shuffled = again.iter().filter(|_| !reports.is_empty()).map(|at| *at.get(&reports));
-            for (index, total) in shuffled.chain(reports.iter().rev().copied()) {
-                repeated.report(index, total);
-            }
-            prop_assert_eq!(once, repeated);
-        }
-    }
-
-    #[test]
-    fn report_returns_the_growth() {
-        let mut totals = Totals::default();
-        assert_eq!(
-            [(7, 5), (7, 8), (7, 3), (6, 2), (4, 9), (8, 1)].map(|(i, n)| totals.report(i, n)),
-            [5, 3, 0, 2, 0, 1]
-        );
-        assert_eq!(
-            (totals.newest(), totals.of(7), totals.of(6), totals.of(5), totals.of(9)),
-            (8, 8, 2, 0, 0)
-        );
     }
 }
