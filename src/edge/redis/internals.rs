@@ -24,3 +24,8 @@ pub fn error(kind: ErrorKind, what: &str) -> Error {
 pub fn with_client<A, B>(builder: Builder<A>, client: B) -> Builder<B> {
     builder.on_client(client)
 }
+
+/// The servers that hold the keys of a limiter.
+pub fn places_of<T>(builder: &Builder<T>) -> KeyPlaces {
+    builder.settings().places
+}

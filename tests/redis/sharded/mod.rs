@@ -1,6 +1,7 @@
 //! Keys that are spread over several servers.
 
 mod moved;
+mod owners;
 mod routing;
 mod servers;
 mod throughput;

@@ -313,7 +313,7 @@ impl KeyPlaces {
     }
 
     /// The server that holds a key.
-    pub(crate) fn server(&self, key: &[u8]) -> usize {
+    pub fn server(&self, key: &[u8]) -> usize {
         let Routes { names, by, .. } = &*self.routes;
         if names.is_empty() {
             return 0;
