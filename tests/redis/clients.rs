@@ -10,11 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::operations::newer;
-use tollgate::Quota;
 use tollgate::redis::{
     BlockingAtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit,
     OnFailure,
 };
+use tollgate::{Clock, Quota, Timestamp};
 use tollgate_testing::redis::{Cluster, Proxy, Server};
 
 /// Builds a limiter whose breaker never opens, so that every check calls the server.
@@ -454,4 +454,43 @@ fn blocking_types_print_their_own_names() {
     assert_eq!(format!("{server:?}"), "BlockingInProcess { keys: 0, .. }");
     assert_eq!(format!("{lease:?}"), "BlockingLeaseLimiter { keys: 0, .. }");
     assert!(format!("{write_back:#?}").starts_with("BlockingWriteBackLimiter {\n"));
+}
+
+/// A clock that, in each reading, waits for a concurrent reading to begin, and remembers whether one did.
+#[derive(Clone, Default)]
+struct Meeting {
+    inside: Arc<AtomicUsize>,
+    met: Arc<AtomicUsize>,
+}
+
+impl Clock for Meeting {
+    fn now(&self) -> Timestamp {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            if self.inside.load(Ordering::SeqCst) > 1 {
+                self.met.fetch_add(1, Ordering::SeqCst);
+            }
+            thread::yield_now();
+        }
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        Timestamp::from_secs(1_700_000_000)
+    }
+}
+
+/// Regression test. Cause: the clock was read before the keys were locked. Trigger: a thread was delayed between
+/// the two steps for longer than a short window, and then answered at an old time. Symptom: the current window
+/// seemed to come from a clock that ran ahead. So it was moved back, and admitted more than its limit. A script on a
+/// server reads the time while no other script runs, so a server in this process reads it under the lock.
+#[test]
+fn calls_in_process_read_the_clock_one_at_a_time() {
+    let clock = Meeting::default();
+    let server = InProcess::new(clock.clone()).blocking();
+    let limiter = server.limiter("api", Limit::gcra(Quota::per_second(10))).atomic().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| limiter.check("one"));
+        }
+    });
+    assert_eq!(clock.met.load(Ordering::SeqCst), 0, "two calls read the clock at the same time");
 }
