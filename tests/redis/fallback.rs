@@ -55,6 +55,33 @@ fn local_decides_by_its_share() {
     assert!(limiter.peek_n("c", 9).decision().is_never());
 }
 
+#[test]
+fn local_charges_all_limits_or_none() {
+    let limits = [
+        Limit::gcra(Quota::per_second(10)),
+        Limit::fixed_window(Quota::per_minute(6)),
+        Limit::sliding_window(Quota::per_hour(100)).strict(),
+    ];
+    let limiter = limiter(&limits, OnFailure::Local { processes: 2 }, 100, u32::MAX);
+    let minute = |minute: u32| Timestamp::from_secs(1_699_999_200) + 60 * minute * SECOND;
+    let first = limiter.check_at("a", 2, minute(0));
+    assert_eq!(
+        (first.is_allowed(), first.decision().remaining()),
+        (true, 1),
+        "the share of a minute is 3 units"
+    );
+    for _ in 0..100 {
+        let denied = limiter.check_at("a", 2, minute(0));
+        assert_eq!((denied.is_denied(), denied.decision().limit()), (true, 3));
+    }
+    // The requests that the minute denied did not charge the hour, whose share is 50 units.
+    for at in 1..=16 {
+        assert!(limiter.check_at("a", 3, minute(at)).is_allowed(), "minute {at}");
+    }
+    assert_eq!(limiter.check_at("a", 1, minute(17)).decision().limit(), 50);
+    assert!(limiter.check_at("b", 3, minute(0)).is_allowed(), "each key has its own share");
+}
+
 /// Rounding matters most for small shares: each share would round the same half unit down.
 #[test]
 fn sliding_window_shares_admit_at_most_the_limit() {

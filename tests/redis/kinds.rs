@@ -449,6 +449,21 @@ fn uncountable_limits_name_nearest_values() {
     assert!(text.contains("whole number of microseconds"), "{text}");
     let text = told(TokenBucket::aligned_adaptive(Quota::per_day(1_000_000), Timestamp::ZERO).into());
     assert!(text.contains("the limit can be at most 104249"), "{text}");
+    let text = told(Limit::gcra(Quota::per_day(1).burst(100_000)));
+    assert!(text.contains("GCRA of 1/d burst 100000: the burst can be at most 26062"), "{text}");
+    assert!(server.limiter("api", Limit::gcra(Quota::per_day(1).burst(26_062))).atomic().is_ok());
+    let text = told(Limit::gcra(Quota::new(1, Duration::from_secs(72 * 366 * 86_400))));
+    assert!(text.contains("no burst is small enough"), "{text}");
+    let text = told(Limit::fixed_window(Quota::new(5, Duration::from_nanos(1_500))));
+    assert!(text.contains("whole number of microseconds"), "{text}");
+    let text = told(Limit::fixed_window(Quota::new((1 << 51) + 1, Duration::from_secs(2_000_000_000))));
+    assert!(text.contains("at most 2251799813685248"), "{text}");
+    // A prime number of microseconds has no coarser unit.
+    let sliding = |limit| Limit::sliding_window(Quota::new(limit, Duration::from_micros(999_999_937)));
+    let text = told(sliding(10_000_000));
+    let most: u64 = text.split("at most ").nth(1).unwrap().split([' ', ',']).next().unwrap().parse().unwrap();
+    assert!(server.limiter("api", sliding(most)).atomic().is_ok(), "{text}");
+    told(sliding(most + 1));
 }
 
 #[test]

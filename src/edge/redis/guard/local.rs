@@ -170,32 +170,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn local_charges_all_limits_or_none() {
-        let limits = [
-            Limit::gcra(Quota::per_second(10)),
-            Limit::fixed_window(Quota::per_minute(6)),
-            Limit::sliding_window(Quota::per_hour(100)).strict(),
-        ];
-        let local = Local::new(&limits, 2, 100).unwrap();
-        let now = Timestamp::from_secs(1_700_000_040);
-        let check = |cost, now| local.check(b"a", cost, now).unwrap();
-        let first = check(2, now);
-        assert!(first.is_allowed());
-        assert_eq!(first.remaining(), 1, "the share of the window is 3 units");
-        let refused = check(2, now);
-        assert!(refused.is_denied());
-        assert_eq!(refused.limit(), 3);
-        // The denied request did not charge the other limits.
-        let left = local
-            .shares
-            .iter()
-            .map(|share| share.peek_at(b"a".as_slice(), 0, now).remaining())
-            .collect::<Vec<_>>();
-        assert_eq!(left, [3, 1, 48]);
-        assert!(check(6, now).is_never());
-        assert!(check(2, now + Duration::from_secs(60)).is_allowed());
-        assert!(local.check(b"b", 3, now).unwrap().is_allowed(), "each key has its own share");
-    }
 }

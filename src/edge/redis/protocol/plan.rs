@@ -435,28 +435,6 @@ mod tests {
     }
 
     #[test]
-    fn inexact_quota_error_names_the_maximum() {
-        let refused =
-            |limit: Limit| Plan::new(&[Limit::gcra(Quota::per_second(1)), limit]).unwrap_err().to_string();
-        let text = refused(Limit::gcra(Quota::per_day(1).burst(100_000)));
-        assert!(text.contains("GCRA of 1/d burst 100000: the burst can be at most 26062"), "{text}");
-        assert!(Plan::new(&[Limit::gcra(Quota::per_day(1).burst(26_062))]).is_ok());
-        let text = refused(Limit::gcra(Quota::new(1, Duration::from_secs(72 * 366 * 86_400))));
-        assert!(text.contains("no burst is small enough"), "{text}");
-        let text = refused(Limit::fixed_window(Quota::new(5, Duration::from_nanos(1_500))));
-        assert!(text.contains("whole number of microseconds"), "{text}");
-        // A prime number of microseconds has no coarser unit.
-        let quota = Quota::new(10_000_000, Duration::from_micros(999_999_937));
-        let text = refused(Limit::sliding_window(quota));
-        let most: u64 =
-            text.split("at most ").nth(1).unwrap().split([' ', ',']).next().unwrap().parse().unwrap();
-        let quota = |limit| Limit::sliding_window(Quota::new(limit, quota.period()));
-        assert!(Plan::new(&[quota(most)]).is_ok() && Plan::new(&[quota(most + 1)]).is_err(), "{text}");
-        let text = Windows::new(&Quota::per_day(MOST + 1), None).unwrap_err().to_string();
-        assert!(text.contains("at most 2251799813685248"), "{text}");
-    }
-
-    #[test]
     fn sliding_window_weight_unit_fits() {
         for (quota, unit) in [
             (Quota::per_minute(7), 1),
