@@ -20,7 +20,6 @@ mod rules;
 mod scenarios;
 mod script;
 mod sharded;
-mod simulation;
 #[cfg(all(feature = "rules", feature = "tower"))]
 mod tower;
 mod write_back;

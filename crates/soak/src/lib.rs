@@ -15,6 +15,7 @@
 //! | `joint` | several limits on one request; refunds |
 //! | `windows` | windows of a sketch that expire while threads use them |
 //! | `remote` | limits that several machines share |
+//! | [`simulation`] | many processes in virtual time |
 //! | `memory` | the resident memory of the process |
 //!
 //! A scene reports a breach with an error; a panic in a scene is a breach too. Each answer of a limiter reaches the
@@ -41,6 +42,7 @@ pub mod memory;
 mod reload;
 mod remote;
 pub mod run;
+pub mod simulation;
 mod single;
 mod tight;
 mod windows;

@@ -3,10 +3,10 @@
 
 use super::draw;
 use super::judge::Bound;
+use super::simulation::{Faults, Mode, Network, Pattern, Setup, run};
 use super::{Found, Round, START, ensure};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::redis::simulation::{Faults, Mode, Network, Pattern, Setup, run};
 use tollgate::redis::{InProcess, Limit};
 use tollgate::{Clock, ManualClock, Quota, Timestamp};
 use tollgate_testing::kinds::Kind;
@@ -113,26 +113,25 @@ fn simulated(round: &mut Round<'_>) -> Found {
         };
         let faults = match random.below(3) {
             0 => Faults::default(),
-            1 => Faults { lost: draw::between(random, 1, 30), partition_ms: None },
+            1 => Faults { lost: draw::between(random, 1, 30), ..Faults::default() },
             _ => {
                 let from = random.below(6_000);
                 Faults {
                     lost: random.below(10),
                     partition_ms: Some((from, from + draw::between(random, 500, 6_000))),
+                    ..Faults::default()
                 }
             }
         };
+        let (mode, nodes) = (draw::pick(random, &Mode::ALL), draw::pick(random, &[1, 3, 10]));
         let setup = Setup {
-            mode: draw::pick(random, &Mode::ALL),
-            limit,
-            nodes: draw::pick(random, &[1, 3, 10]),
             pattern: draw::pick(random, &Pattern::ALL),
             per_second: draw::pick(random, &[100, 300]),
             seconds: draw::between(random, 4, 15),
-            interval: Duration::from_secs(1),
             network: draw::pick(random, &[Network::Lan, Network::Regions]),
             faults,
             seed: random.next(),
+            ..Setup::new(mode, limit, nodes)
         };
         let outcome = run(&setup);
         round.checks += outcome.offered;

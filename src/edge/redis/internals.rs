@@ -3,11 +3,10 @@
 
 use super::client::Builder;
 pub use super::client::KeyPlaces;
-pub use super::mode::lease::{
-    BlockRequest, Granted, Holding, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting,
-};
-pub use super::mode::write_back::{Basis, BookSettings, Post, WriteBackBook, WriteBackCheck, over_at_most};
+pub use super::mode::lease::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
+pub use super::mode::write_back::{Basis, BookSettings, Post, WriteBackBook, over_at_most};
 pub use super::protocol::script::By;
+pub use super::protocol::slot;
 pub use super::protocol::{Call, LimitState, Part, Place, Plan, Question, Reply, Transport, Windows};
 use super::protocol::{Error, ErrorKind};
 pub use super::region::{

@@ -36,7 +36,6 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `simulation` | many processes in virtual time, for tests and the soak program (`cfg(tollgate_simulation)`) |
 //! | `internals` | what tests and simulations use of the modules below (`cfg(tollgate_simulation)`) |
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
@@ -52,9 +51,6 @@ pub mod internals;
 mod mode;
 mod protocol;
 mod region;
-#[cfg(tollgate_simulation)]
-#[doc(hidden)]
-pub mod simulation;
 
 pub use self::client::{
     BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, InProcess, OnFailure, OnThread,

@@ -5,8 +5,10 @@
 //! - In the end the server has charged every admitted unit, except those counted as dropped.
 //! - No unit is charged twice, even if a post is sent again.
 
+mod books;
 mod limiter;
 mod orders;
 mod regions;
 mod runtimes;
 mod server;
+mod steps;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use tollgate::Quota;
-use tollgate::redis::simulation::Steps;
+use tollgate::redis::internals::over_at_most;
 use tollgate::redis::{Breaker, Client, ErrorKind, Limit, OnFailure, WriteBackLimiter};
 use tollgate_testing::redis::{Cluster, Proxy, Server};
 
@@ -88,7 +88,7 @@ fn pause(ms: u64) {
 
 fn bound() -> u64 {
     // In an outage each process may admit its share of the window a second time.
-    limit().most() + Steps::over_at_most(limit(), PROCESSES) + limit().most()
+    limit().most() + over_at_most(limit().most(), PROCESSES.into()) + limit().most()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -177,7 +177,7 @@ async fn by_window(
 
 /// Asserts that each window of these keys admitted at least half of the limit, and at most the bound.
 fn verify(admitted: &BTreeMap<(String, u64), u64>, keys: &[String], limit: u64, what: &str) {
-    let bound = limit + Steps::over_at_most(second(limit), PROCESSES);
+    let bound = limit + over_at_most(limit, PROCESSES.into());
     let mine: Vec<_> = admitted.iter().filter(|((key, _), _)| keys.contains(key)).collect();
     assert!(!mine.is_empty());
     for (place, units) in mine {

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::redis::simulation::{Cut, RegionOutcome, RegionSetup, run_regions};
 use tollgate::redis::{Limit, RegionPolicy};
+use tollgate_soak::simulation::regions::{Cut, RegionOutcome, RegionSetup, run_regions};
 use tollgate_testing::chart;
 
 const LIMIT: u64 = 6_000;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate::Quota;
 use tollgate::redis::Limit;
-use tollgate::redis::simulation::{Faults, Mode, Network, Outcome, Pattern, Setup, run};
+use tollgate_soak::simulation::{Mode, Network, Outcome, Pattern, Setup, run};
 use tollgate_testing::chart;
 
 const LIMIT: u64 = 10_000;
@@ -22,18 +22,7 @@ fn limits() -> [(&'static str, Limit); 2] {
 }
 
 fn setup(mode: Mode, limit: Limit, nodes: u32, pattern: Pattern, network: Network) -> Setup {
-    Setup {
-        mode,
-        limit,
-        nodes,
-        pattern,
-        per_second: 3_000,
-        seconds: SECONDS,
-        interval: Duration::from_secs(1),
-        network,
-        faults: Faults::default(),
-        seed: 1,
-    }
+    Setup { pattern, per_second: 3_000, seconds: SECONDS, network, seed: 1, ..Setup::new(mode, limit, nodes) }
 }
 
 /// As a share of the available units.

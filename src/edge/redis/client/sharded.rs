@@ -308,7 +308,7 @@ impl KeyPlaces {
     }
 
     /// The name of a key in Redis. The suffixes of the limits follow.
-    pub(crate) fn tag(&self, key: &[u8]) -> Vec<u8> {
+    pub fn tag(&self, key: &[u8]) -> Vec<u8> {
         tagged(&self.head, key)
     }
 

@@ -21,7 +21,7 @@ pub(crate) mod model;
 mod name;
 mod plan;
 pub(crate) mod script;
-pub(crate) mod slot;
+pub mod slot;
 mod tag;
 
 pub use self::answer::{Answer, DecidedBy};

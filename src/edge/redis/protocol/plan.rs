@@ -363,7 +363,7 @@ impl Windows {
     }
 
     /// The weighted units of the previous window, when this much time of the current window is left.
-    pub(crate) fn weighed(&self, previous: u64, left_us: u64) -> u64 {
+    pub fn weighed(&self, previous: u64, left_us: u64) -> u64 {
         let product = u128::from(previous) * u128::from(left_us.div_ceil(self.unit_us));
         match u64::try_from(product) {
             Ok(product) if product < EXACT => {

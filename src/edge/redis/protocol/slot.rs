@@ -22,7 +22,7 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
 
 /// Returns the part of a key. The slots form `PARTS` equal ranges, and each range is a part. Nodes hold ranges of slots,
 /// so keys of one range mostly fail together.
-pub(crate) fn part(key: &[u8]) -> usize {
+pub fn part(key: &[u8]) -> usize {
     range(slot(key))
 }
 

@@ -333,8 +333,8 @@ impl LeaseBook {
 
     /// Records that a caller waits for units of a key for which a call is already pending. The record lasts as long as
     /// the returned value.
-    pub fn wait<'h>(&self, holding: &'h Arc<Holding>, cost: u64, now_ns: u64) -> Waiting<'h> {
-        let missing = self.missing(holding, cost, now_ns);
+    pub fn wait(&self, holding: Arc<Holding>, cost: u64, now_ns: u64) -> Waiting {
+        let missing = self.missing(&holding, cost, now_ns);
         holding.note(missing);
         holding.wait(missing);
         Waiting { holding, missing }
@@ -509,19 +509,19 @@ pub(crate) struct HeldBlock {
 
 /// A caller that waits for another caller's call.
 #[derive(Debug)]
-pub struct Waiting<'h> {
-    holding: &'h Arc<Holding>,
+pub struct Waiting {
+    holding: Arc<Holding>,
     missing: u64,
 }
 
-impl Waiting<'_> {
+impl Waiting {
     /// Returns whether there is nothing left to wait for.
     pub(crate) fn is_over(&self) -> bool {
         self.holding.is_idle()
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.holding.waited(self.missing);
     }

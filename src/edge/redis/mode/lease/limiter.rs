@@ -285,7 +285,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                     }
                 }
             } else {
-                let waiting = core.book.wait(&holding, cost, now_ns);
+                let waiting = core.book.wait(holding, cost, now_ns);
                 let most = self.timeout.saturating_sub(began.elapsed());
                 if most.is_zero() {
                     break;

@@ -16,14 +16,10 @@ mod holding;
 mod limiter;
 mod options;
 mod stats;
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests;
 
 pub use self::blocking::BlockingLeaseLimiter;
 #[cfg(tollgate_simulation)]
 pub use self::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
-#[cfg(tollgate_simulation)]
-pub use self::holding::Holding;
 pub use self::limiter::LeaseLimiter;
 pub use self::options::LeaseBuilder;
 pub use self::stats::LeaseStats;

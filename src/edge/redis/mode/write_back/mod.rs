@@ -30,11 +30,9 @@ mod options;
 mod poster;
 mod regions;
 mod stats;
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests;
 
 #[cfg(tollgate_simulation)]
-pub use self::basis::{Basis, WriteBackCheck};
+pub use self::basis::Basis;
 pub use self::blocking::BlockingWriteBackLimiter;
 #[cfg(tollgate_simulation)]
 pub use self::book::{BookSettings, Post, WriteBackBook};

@@ -4,25 +4,30 @@
 //! The exchange uses the claims, the questions and the pauses that production uses. Only time and the network are
 //! simulated.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::random::SplitMix64;
-use super::region_setup::{Cut, Mistake, RegionSetup, SECOND, START, WAY};
-use super::region_tally::{Admissions, Phases};
-use crate::edge::redis::client::{KeyPlaces, OnFailure};
-use crate::edge::redis::mode::write_back::{BookSettings, Post, WriteBackBook};
-use crate::edge::redis::protocol::{Arithmetic, ErrorKind, Plan, Reply, Windows};
-use crate::edge::redis::region::{
-    Claim, LinkReport, Portion, RegionCall, RegionLink, RegionLinks, RegionQuestion, RegionReply,
-    RegionState, RegionTerms, pause,
+use tollgate::redis::internals::{
+    BookSettings, Claim, LinkReport, Part, Plan, Portion, Post, RegionCall, RegionLink, RegionLinks,
+    RegionQuestion, RegionReply, RegionState, RegionTerms, Reply, Windows, WriteBackBook, pause, places_of,
 };
+use tollgate::redis::{ErrorKind, InProcess, OnFailure};
+use tollgate_testing::accuracy::random::Random;
+
+mod setup;
+mod tally;
+
+use self::setup::WAY;
+pub use self::setup::{Cut, Mistake, RegionSetup};
+use self::tally::Admissions;
+pub use self::tally::{Phases, Worst};
+use super::events::Events;
+use super::setup::nanos;
+use super::{SECOND, START};
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
 pub struct RegionOutcome {
     /// The requests, and those that were admitted.
     pub offered: u64,
@@ -103,10 +108,8 @@ struct RegionWorld<'s> {
     setup: &'s RegionSetup,
     servers: Vec<Server>,
     processes: Vec<Process>,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    what: HashMap<u64, RegionEvent>,
-    number: u64,
-    random: SplitMix64,
+    events: Events<RegionEvent>,
+    random: Random,
     admissions: Admissions,
     /// For each pair and key: exchanges lost in a row.
     lost_in_a_row: BTreeMap<(usize, usize, Vec<u8>), u64>,
@@ -122,9 +125,7 @@ struct RegionWorld<'s> {
 #[must_use]
 pub fn run_regions(setup: &RegionSetup) -> RegionOutcome {
     let plan = Arc::new(Plan::new(&[setup.limit]).expect("the script can count the limit"));
-    let Some(Arithmetic::Windows(windows)) = plan.parts().first().map(|part| part.kind) else {
-        panic!("the limit has no windows");
-    };
+    let windows = plan.parts().first().and_then(Part::windows).expect("the limit has windows");
     let regions = setup.per_second.len().max(1);
     let servers = (0..regions).map(|region| server(setup, windows, region, regions)).collect::<Vec<_>>();
     let processes = (0..regions * setup.processes.max(1) as usize)
@@ -135,10 +136,8 @@ pub fn run_regions(setup: &RegionSetup) -> RegionOutcome {
         admissions: Admissions::new(windows, regions, setup.skew),
         servers,
         processes,
-        events: BinaryHeap::new(),
-        what: HashMap::new(),
-        number: 0,
-        random: SplitMix64(setup.seed),
+        events: Events::default(),
+        random: Random::new(setup.seed),
         lost_in_a_row: BTreeMap::new(),
         at_heal: Vec::new(),
         outcome: RegionOutcome::default(),
@@ -155,13 +154,8 @@ pub fn run_regions(setup: &RegionSetup) -> RegionOutcome {
         world.at(partition.end + setup.agreement_ns(), RegionEvent::MustAgree);
     }
     let end = START + setup.seconds * SECOND;
-    while let Some(Reverse((at, number))) = world.events.pop() {
-        if at > end {
-            break;
-        }
-        if let Some(event) = world.what.remove(&number) {
-            world.happens(at, event);
-        }
+    while let Some((at, event)) = world.events.next(end) {
+        world.happens(at, event);
     }
     let mut outcome = std::mem::take(&mut world.outcome);
     outcome.cut_off[1] = world.cut_off();
@@ -182,8 +176,8 @@ fn server(setup: &RegionSetup, windows: Windows, region: usize, regions: usize) 
 fn process(setup: &RegionSetup, plan: &Arc<Plan>, number: usize, servers: &[Server]) -> Process {
     let region = number % servers.len();
     let options = BookSettings {
-        places: KeyPlaces::new(b"regions:{", &Arc::default()),
-        interval_ns: u64::try_from(setup.interval.as_nanos()).unwrap_or(u64::MAX),
+        places: places_of(&InProcess::default().limiter("regions", setup.limit)),
+        interval_ns: nanos(setup.interval),
         processes: setup.processes.max(1).into(),
         on_failure: OnFailure::Local { processes: setup.processes },
         max_keys: 10_000,
@@ -199,14 +193,12 @@ fn process(setup: &RegionSetup, plan: &Arc<Plan>, number: usize, servers: &[Serv
 
 impl RegionWorld<'_> {
     fn at(&mut self, at: u64, event: RegionEvent) {
-        self.number += 1;
-        self.what.insert(self.number, event);
-        self.events.push(Reverse((at, self.number)));
+        self.events.add(at, event);
     }
 
     /// The clock of a region, and of its processes.
     fn clock(&self, region: usize, at: u64) -> u64 {
-        at + u64::try_from(self.setup.skew.as_nanos()).unwrap_or(0) * region as u64
+        at + nanos(self.setup.skew) * region as u64
     }
 
     /// Schedules all requests.

@@ -1,14 +1,14 @@
 //! The times and nodes of simulated requests.
 
-use super::random::SplitMix64;
+use tollgate_testing::accuracy::random::Random;
 
-const SECOND: u64 = 1_000_000_000;
+use super::SECOND;
+
 /// In the `OnOff` pattern, a node is active in one of this many seconds.
 const PHASES: u64 = 4;
 
 /// How requests are distributed over the nodes.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum Pattern {
     /// At random, equally over all nodes.
     Even,
@@ -36,28 +36,21 @@ impl Pattern {
     }
 }
 
-/// A random number in [0, 1).
-fn fraction(random: &mut SplitMix64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
-    let bits = (random.next() >> 11) as f64;
-    bits / (1_u64 << 53) as f64
-}
-
 /// A request that reaches a node.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Arrival {
-    pub(super) at: u64,
-    pub(super) node: u32,
+pub struct Arrival {
+    pub at: u64,
+    pub node: usize,
 }
 
 /// Returns all requests, in order.
-pub(super) fn requests(
+pub fn requests(
     pattern: Pattern,
     nodes: u32,
     per_second: u64,
     seconds: u64,
     window_seconds: u64,
-    random: &mut SplitMix64,
+    random: &mut Random,
 ) -> Vec<Arrival> {
     let nodes_u64 = u64::from(nodes.max(1));
     let mut weights: Vec<f64> = (1..=nodes.max(1)).map(|rank| 1.0 / f64::from(rank)).collect();
@@ -66,11 +59,11 @@ pub(super) fn requests(
         sum += *weight;
         *weight = sum;
     }
-    let node = |second: u64, random: &mut SplitMix64| -> u64 {
+    let node = |second: u64, random: &mut Random| -> u64 {
         match pattern {
             Pattern::Even | Pattern::Burst => random.below(nodes_u64),
             Pattern::Zipf => {
-                let point = fraction(random) * sum;
+                let point = random.unit() * sum;
                 weights.partition_point(|weight| *weight <= point).min(weights.len() - 1) as u64
             }
             Pattern::OnOff => {
@@ -96,5 +89,5 @@ pub(super) fn requests(
         }
     }
     all.sort_unstable();
-    all.into_iter().map(|(at, node)| Arrival { at, node: u32::try_from(node).unwrap_or(0) }).collect()
+    all.into_iter().map(|(at, node)| Arrival { at, node: usize::try_from(node).unwrap_or(0) }).collect()
 }

@@ -1,10 +1,10 @@
 //! The exact counts of a run, by an observer that sees all nodes.
 
-use crate::algorithm::{Limit, LimitKind};
+use tollgate::LimitKind;
+use tollgate::redis::Limit;
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
-#[non_exhaustive]
 pub struct Outcome {
     /// Requests.
     pub offered: u64,
@@ -108,19 +108,19 @@ impl Exact {
         self.charged += units;
     }
 
-    pub(super) fn request(&mut self, admitted: bool, outcome: &mut Outcome) {
+    pub(super) fn request(&mut self, cost: u64, admitted: bool, outcome: &mut Outcome) {
         outcome.offered += 1;
         outcome.admitted += u64::from(admitted);
         if admitted {
-            self.admitted += 1;
-            self.owed += 1.0;
+            self.admitted += cost;
+            self.owed += cost as f64;
             self.peak = self.peak.max(self.owed);
             return;
         }
         self.refused = true;
         let room = match self.limit.kind() {
-            LimitKind::Gcra => self.owed + 1.0 <= self.limit.most() as f64,
-            _ => self.admitted < self.limit.most(),
+            LimitKind::Gcra => self.owed + cost as f64 <= self.limit.most() as f64,
+            _ => self.admitted + cost <= self.limit.most(),
         };
         outcome.refused_with_room += u64::from(room);
         outcome.refused_early += u64::from(room && self.charged < self.limit.most());

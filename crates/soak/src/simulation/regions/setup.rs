@@ -3,18 +3,16 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::algorithm::Limit;
-use crate::edge::redis::region::RegionPolicy;
+use tollgate::redis::{Limit, RegionPolicy};
 
-pub(super) const SECOND: u64 = 1_000_000_000;
-/// The start time, a multiple of every window.
-pub(super) const START: u64 = 1_699_999_200 * SECOND;
+use crate::simulation::START;
+use crate::simulation::setup::nanos;
+
 /// The shortest travel time between a process and the server of its region.
 pub(super) const WAY: u64 = 500_000;
 
 /// Which messages between regions are lost during a partition.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum Cut {
     /// All.
     All,
@@ -26,7 +24,6 @@ pub enum Cut {
 
 /// A mistake, to show that the assertions find it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum Mistake {
     /// Regions report the totals of other regions as their own.
     Echo,
@@ -92,11 +89,11 @@ impl RegionSetup {
     }
 
     pub(super) fn exchange_ns(&self) -> u64 {
-        u64::try_from(self.exchange.as_nanos()).unwrap_or(u64::MAX)
+        nanos(self.exchange)
     }
 
     pub(super) fn delay_ns(&self) -> u64 {
-        u64::try_from(self.delay.as_nanos()).unwrap_or(u64::MAX)
+        nanos(self.delay)
     }
 
     /// The partition, as times of the run.
@@ -112,7 +109,7 @@ impl RegionSetup {
 
     /// The time between two posts, and two round trips inside the region.
     pub(super) fn flush_ns(&self) -> u64 {
-        u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX) + 8 * WAY
+        nanos(self.interval) + 8 * WAY
     }
 
     /// How old the knowledge of another region can be: one exchange, one message, and one post on either side.

@@ -5,21 +5,10 @@ use std::time::Duration;
 
 use tollgate::Quota;
 use tollgate::redis::Limit;
-use tollgate::redis::simulation::{Faults, Mode, Network, Outcome, Pattern, Setup, run};
+use tollgate_soak::simulation::{Faults, Mode, Network, Outcome, Pattern, Setup, run};
 
 fn setup(mode: Mode, limit: Limit, nodes: u32, pattern: Pattern, network: Network) -> Setup {
-    Setup {
-        mode,
-        limit,
-        nodes,
-        pattern,
-        per_second: 300,
-        seconds: 30,
-        interval: Duration::from_secs(1),
-        network,
-        faults: Faults::default(),
-        seed: 7,
-    }
+    Setup { pattern, network, ..Setup::new(mode, limit, nodes) }
 }
 
 fn limits() -> [Limit; 3] {
@@ -83,7 +72,7 @@ fn faults_keep_overshoot_within_bound() {
         for pattern in Pattern::ALL {
             for (lost, partition_ms) in [(20, None), (0, Some((3_000, 7_000))), (5, Some((6_000, 21_000)))] {
                 let mut setup = setup(Mode::WriteBack, limit, 10, pattern, Network::Lan);
-                setup.faults = Faults { lost, partition_ms };
+                setup.faults = Faults { lost, partition_ms, ..Faults::default() };
                 let outcome = run(&setup);
                 say(&setup, &outcome);
                 assert!(outcome.over <= outcome.bound, "{setup:?}: {outcome:?}");

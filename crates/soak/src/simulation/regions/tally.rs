@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::region_setup::RegionSetup;
-use crate::edge::redis::mode::write_back::over_at_most;
-use crate::edge::redis::protocol::Windows;
-use crate::edge::redis::region::{RegionBound, quantum};
+use tollgate::redis::internals::{RegionBound, Windows, over_at_most, quantum};
+
+use super::setup::RegionSetup;
+use crate::simulation::setup::nanos;
 
 /// The admissions of each key.
 pub(super) struct Admissions {
@@ -28,7 +28,6 @@ struct Admission {
 
 /// The windows of one kind: those in calm, for example.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
 pub struct Worst {
     /// The windows with requests, over all keys.
     pub windows: u64,
@@ -42,7 +41,6 @@ pub struct Worst {
 
 /// What was admitted beyond the limit, by the place of a window relative to the partition.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
 pub struct Phases {
     /// Before and after the partition.
     pub calm: Worst,
@@ -83,7 +81,7 @@ struct KeyWindow {
 
 impl Admissions {
     pub(super) fn new(windows: Windows, regions: usize, skew: Duration) -> Self {
-        let skew_ns = u64::try_from(skew.as_nanos()).unwrap_or(0);
+        let skew_ns = nanos(skew);
         Self { windows, skew_ns, regions, keys: BTreeMap::new() }
     }
 

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::algorithm::Limit;
-use crate::base::clock::ManualClock;
-use crate::edge::redis::client::{InProcess, KeyPlaces, OnFailure};
-use crate::edge::redis::mode::write_back::{BookSettings, Post, WriteBackBook};
-use crate::edge::redis::protocol::{ErrorKind, Plan, Reply};
+use tollgate::ManualClock;
+use tollgate::redis::internals::{BookSettings, Plan, Post, Reply, WriteBackBook, places_of};
+use tollgate::redis::{ErrorKind, InProcess, Limit, OnFailure};
 
 /// Processes, their server, and messages between them. A message moves only when a test moves it.
 #[derive(Debug)]
-pub struct Steps {
+pub(super) struct Steps {
     books: Vec<WriteBackBook>,
     server: InProcess,
     sent: Vec<Sent>,
@@ -35,19 +33,19 @@ struct Sent {
 
 /// The totals at the end of a run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Sum {
+pub(super) struct Sum {
     /// Units that were admitted.
-    pub admitted: u64,
+    pub(super) admitted: u64,
     /// The largest number of units in any window of a key.
-    pub most: u64,
+    pub(super) most: u64,
     /// Units that the server counted.
-    pub charged: u64,
+    pub(super) charged: u64,
     /// Units that nodes have not posted yet.
-    pub pending: u64,
+    pub(super) pending: u64,
     /// Units that nodes report as dropped.
-    pub dropped: u64,
+    pub(super) dropped: u64,
     /// Units that were charged by calls whose answers never arrived.
-    pub unheard: u64,
+    pub(super) unheard: u64,
 }
 
 impl Steps {
@@ -55,13 +53,12 @@ impl Steps {
     ///
     /// # Panics
     /// Panics if the shared state cannot keep the limit.
-    #[must_use]
     #[track_caller]
-    pub fn new(limit: Limit, nodes: u32, max_keys: usize) -> Self {
+    pub(super) fn new(limit: Limit, nodes: u32, max_keys: usize) -> Self {
         let plan = Arc::new(Plan::new(&[limit]).expect("the script can count the limit"));
         let book = |number: u32| {
             let options = BookSettings {
-                places: KeyPlaces::new(b"steps:{", &Arc::default()),
+                places: places_of(&InProcess::default().limiter("steps", limit)),
                 interval_ns: 1_000_000_000,
                 processes: nodes.into(),
                 on_failure: OnFailure::Local { processes: nodes },
@@ -87,12 +84,12 @@ impl Steps {
     }
 
     /// Advances time.
-    pub fn pass(&mut self, ns: u64) {
+    pub(super) fn pass(&mut self, ns: u64) {
         self.now_ns += ns;
     }
 
     /// Makes a request. Returns whether it is admitted.
-    pub fn check(&mut self, node: usize, key: u8, cost: u64) -> bool {
+    pub(super) fn check(&mut self, node: usize, key: u8, cost: u64) -> bool {
         let index = node % self.books.len();
         let admitted = self.books[index].check(&[key], cost, self.now_ns).decision.is_allowed();
         if admitted {
@@ -102,14 +99,14 @@ impl Steps {
     }
 
     /// A node sends its due calls.
-    pub fn due(&mut self, node: usize) {
+    pub(super) fn due(&mut self, node: usize) {
         let node = node % self.books.len();
         let posts = self.books[node].due(self.now_ns);
         self.sent.extend(posts.into_iter().map(|post| Sent { node, post, reply: None }));
     }
 
     /// One of the calls arrives at the server, possibly for the second time.
-    pub fn arrive(&mut self, which: usize) {
+    pub(super) fn arrive(&mut self, which: usize) {
         if self.sent.is_empty() {
             return;
         }
@@ -121,7 +118,7 @@ impl Steps {
     }
 
     /// A call that its node gave up arrives at the server.
-    pub fn arrive_late(&mut self, which: usize) {
+    pub(super) fn arrive_late(&mut self, which: usize) {
         if self.late.is_empty() {
             return;
         }
@@ -131,7 +128,7 @@ impl Steps {
 
     /// The answer to one of the calls arrives at its node. If there is no answer, or it is lost, the node gives the
     /// call up.
-    pub fn answer(&mut self, which: usize, is_lost: bool) {
+    pub(super) fn answer(&mut self, which: usize, is_lost: bool) {
         if self.sent.is_empty() {
             return;
         }
@@ -147,7 +144,7 @@ impl Steps {
     }
 
     /// Sends, carries and answers all calls, until none is left.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..64 {
             for node in 0..self.books.len() {
                 self.books[node].hurry();
@@ -167,7 +164,7 @@ impl Steps {
 
     /// Returns the totals.
     #[must_use]
-    pub fn sum(&self) -> Sum {
+    pub(super) fn sum(&self) -> Sum {
         let counted = self.books.iter().map(|book| book.counted(self.now_ns));
         let (pending, dropped) = counted.fold((0, 0), |(pending, dropped), counted| {
             (pending + counted.pending, dropped + counted.evicted_pending)
@@ -180,11 +177,5 @@ impl Steps {
             dropped,
             unheard: self.lost,
         }
-    }
-
-    /// The bound in the mode's docs on units admitted beyond a limit, for requests of one unit.
-    #[must_use]
-    pub fn over_at_most(limit: Limit, nodes: u32) -> u64 {
-        crate::edge::redis::mode::write_back::over_at_most(limit.most(), nodes.into())
     }
 }

@@ -1,16 +1,15 @@
-//! Regression tests: stepped clocks, returning keys, and lost calls.
+//! The book of write-back: stepped clocks, returning keys, and lost calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::Duration;
 
-use super::basis::Basis;
-use super::book::{BookSettings, Post, WriteBackBook};
-use crate::algorithm::Limit;
-use crate::base::clock::ManualClock;
-use crate::base::quota::Quota;
-use crate::edge::redis::client::{InProcess, KeyPlaces, OnFailure, Shard};
-use crate::edge::redis::protocol::{ErrorKind, Plan};
+use tollgate::redis::internals::{
+    Basis, BookSettings, Plan, Post, WriteBackBook, over_at_most, places_of, slot,
+};
+use tollgate::redis::{ErrorKind, InProcess, Limit, OnFailure, Shard};
+use tollgate::{ManualClock, Quota};
 
 const SEC: u64 = 1_000_000_000;
 /// The start of an hour.
@@ -18,7 +17,7 @@ const START: u64 = 1_699_999_200 * SEC;
 
 fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
     BookSettings {
-        places: KeyPlaces::new(b"p:{", &Arc::default()),
+        places: places_of(&InProcess::default().limiter("api", Limit::gcra(Quota::per_second(1)))),
         interval_ns: SEC,
         processes: processes.into(),
         on_failure: OnFailure::Local { processes },
@@ -257,7 +256,7 @@ fn drifting_clocks_share_one_allowance_at_window_end() {
 /// constantly used key, while another key's calls fail.
 fn windows_while_another_key_fails(policy: OnFailure, why: ErrorKind, bad: &[u8]) -> Vec<u64> {
     let options = BookSettings { on_failure: policy, in_parts: true, ..options(4, 100, 64) };
-    let plan = Plan::new(&[Limit::fixed_window(Quota::new(20, std::time::Duration::from_secs(2)))]);
+    let plan = Plan::new(&[Limit::fixed_window(Quota::new(20, Duration::from_secs(2)))]);
     let (book, server) =
         (WriteBackBook::new(Arc::new(plan.unwrap()), options, || {}), InProcess::new(ManualClock::default()));
     let mut windows = vec![0; 3];
@@ -283,7 +282,7 @@ fn full_server_does_not_delay_the_others() {
     let servers = ["a", "b"].map(|name| Shard::new(name, InProcess::default()));
     let set = InProcess::sharded(servers).expect("the set is valid");
     let limit = Limit::fixed_window(Quota::per_hour(100));
-    let places = KeyPlaces::new(b"p:{", &set.limiter("api", limit).settings().places.routes);
+    let places = places_of(&set.limiter("api", limit));
     let options = BookSettings { places: places.clone(), ..options(1, 100, 2) };
     let plan = Plan::new(&[limit]).expect("the script can count the limit");
     let book = WriteBackBook::new(Arc::new(plan), options, || {});
@@ -315,9 +314,8 @@ fn full_server_does_not_delay_the_others() {
 
 #[test]
 fn failure_affects_only_its_key_or_part() {
-    let part = |key: &[u8]| {
-        crate::edge::redis::protocol::slot::part(&crate::edge::redis::protocol::tagged(b"p:{", key))
-    };
+    let places = options(1, 100, 64).places;
+    let part = |key: &[u8]| slot::part(&places.tag(key));
     let elsewhere = (0..100_u8).map(|key| [key]).find(|key| part(key) != part(b"good")).unwrap();
     let beside = (0..100_u8).map(|key| [key]).find(|key| part(key) == part(b"good")).unwrap();
     for policy in [OnFailure::Open, OnFailure::Closed, OnFailure::Local { processes: 4 }] {
@@ -371,7 +369,7 @@ fn key_asks_again_soon_after_a_failure() {
 /// The server's clock is stepped once. One of `fails` calls is not answered.
 fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64>) -> BTreeMap<u64, u64> {
     const PERIOD_MS: u64 = 2_000;
-    let quota = Quota::new(limit, std::time::Duration::from_millis(PERIOD_MS));
+    let quota = Quota::new(limit, Duration::from_millis(PERIOD_MS));
     let plan = Arc::new(Plan::new(&[Limit::fixed_window(quota)]).unwrap());
     let book = |number: u64| {
         let options = BookSettings { process: (number + 1) << 20, ..options(4, 100, 64) };
@@ -406,7 +404,7 @@ fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64
 
 #[test]
 fn stepped_server_clock_admits_at_most_two_windows() {
-    let bound = 200 + super::over_at_most(200, 4);
+    let bound = 200 + over_at_most(200, 4);
     let mut most = [0; 2];
     for at_ms in (10_000..12_000).step_by(250) {
         assert!(windows_by_the_server(200, at_ms, 0, None).into_values().all(|units| units <= bound));
@@ -419,7 +417,7 @@ fn stepped_server_clock_admits_at_most_two_windows() {
 
 #[test]
 fn intermittent_errors_add_one_limit_per_window() {
-    let bound = 200 + super::over_at_most(200, 4);
+    let bound = 200 + over_at_most(200, 4);
     for fails in [1, 2, 3, 7] {
         let windows = windows_by_the_server(200, 0, 0, Some(fails));
         assert!(windows.values().all(|units| *units <= bound + 200), "{fails}: {windows:?}, bound {bound}");
