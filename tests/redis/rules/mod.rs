@@ -84,6 +84,16 @@ async fn admitted(rules: &Rules<ManualClock>, entries: &[(&str, &str)], of: u32)
     admitted
 }
 
+/// Returns the SHA-256 of a text, by another program.
+fn sha256(text: &str) -> String {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let mut child = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap()[..64].to_owned()
+}
+
 /// Returns the YAML text of one descriptor with this key and limit, for [`file`].
 fn rule(key: &str, limit: &str) -> String {
     format!("  - {{ key: {key}, rate_limit: {{ unit: hour, {limit} }} }}\n")

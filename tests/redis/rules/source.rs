@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::rules::{Follow, Followed, Format, RedisRules, Rules, Watcher};
 
+use super::sha256;
 use crate::one_rule::{quota, text};
 use tollgate_testing::redis::Server;
 
@@ -72,15 +73,6 @@ impl Reader {
         let told = self.told.recv_timeout(Duration::from_millis(700));
         assert!(told.is_err(), "{told:?}");
     }
-}
-
-fn sha256(text: &str) -> String {
-    use std::io::Write as _;
-    use std::process::{Command, Stdio};
-    let mut child = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    String::from_utf8(output.stdout).unwrap()[..64].to_owned()
 }
 
 /// Writes a version by hand, without a message.

@@ -327,3 +327,19 @@ fn domain_in_two_files_needs_merge() {
     assert!(Rules::builder().merge_domains(true).load(twice).is_err(), "duplicates still fail");
     let _ = config;
 }
+
+/// A reader of the last error must not wait for a slow load.
+#[test]
+fn last_error_waits_for_no_load() {
+    let rules = Rules::from_yaml("{ domain: d, descriptors: [] }").unwrap();
+    let (told, heard) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        // The load reads the new rules while it holds its lock.
+        let read = std::iter::once_with(|| {
+            scope.spawn(|| told.send(rules.last_error().is_none()));
+            assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(true));
+            config("{ domain: d, descriptors: [] }")
+        });
+        rules.replace(read).unwrap();
+    });
+}

@@ -346,17 +346,4 @@ mod tests {
         found.domain("shop").expect("there are rules").note_asked();
         assert!(rules.replace([config("store")]).is_err());
     }
-
-    #[test]
-    fn last_error_waits_for_no_load() {
-        let rules = Rules::from_yaml("{ domain: d, descriptors: [] }").expect("the file is valid");
-        let (told, heard) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
-            let load = rules.loading();
-            scope.spawn(|| told.send(rules.last_error().is_none()));
-            let answer = heard.recv_timeout(std::time::Duration::from_secs(10));
-            drop(load);
-            assert_eq!(answer, Ok(true));
-        });
-    }
 }
