@@ -131,27 +131,36 @@ impl Scalar {
             Self::Quoted | Self::Text | Self::Bool => true,
             Self::Float | Self::Time => false,
             Self::Integer => {
-                let (sign, unsigned) = match text.strip_prefix(['-', '+']) {
-                    Some(unsigned) => (&text[..1], unsigned),
-                    None => ("", text),
-                };
-                let (digits, radix) = digits_of(unsigned);
-                let octal = radix == 10 && digits.len() > 1 && digits.starts_with('0');
-                let digits: String = sign.chars().chain(digits.chars().filter(|&c| c != '_')).collect();
-                i64::from_str_radix(&digits, if octal { 8 } else { radix }).is_ok()
+                let (sign, digits, radix) = parts_of(text);
+                let radix = if is_octal(digits, radix) { 8 } else { radix };
+                i64::from_str_radix(&format!("{sign}{}", digits.replace('_', "")), radix).is_ok()
             }
         }
     }
 }
 
-/// Returns the digits of a whole number that has no sign, and their base.
-pub(super) fn digits_of(unsigned: &str) -> (&str, u32) {
+/// Returns the sign of a number, its digits, and their base.
+pub(super) fn parts_of(text: &str) -> (&str, &str, u32) {
+    let (sign, unsigned) = text.split_at(text.starts_with(['-', '+']).into());
     match unsigned.get(..2) {
-        Some("0x" | "0X") => (&unsigned[2..], 16),
-        Some("0o" | "0O") => (&unsigned[2..], 8),
-        Some("0b" | "0B") => (&unsigned[2..], 2),
-        _ => (unsigned, 10),
+        Some("0x" | "0X") => (sign, &unsigned[2..], 16),
+        Some("0o" | "0O") => (sign, &unsigned[2..], 8),
+        Some("0b" | "0B") => (sign, &unsigned[2..], 2),
+        _ => (sign, unsigned, 10),
     }
+}
+
+/// Whether some parsers read these digits as octal.
+pub(super) fn is_octal(digits: &str, radix: u32) -> bool {
+    radix == 10 && digits.len() > 1 && digits.starts_with('0')
+}
+
+/// Whether a text is a whole number in the syntax of YAML and TOML.
+pub(super) fn is_whole(text: &str) -> bool {
+    let (_, digits, radix) = parts_of(text);
+    (radix != 10 || !digits.starts_with('_'))
+        && digits.contains(|c: char| c.is_digit(radix))
+        && digits.chars().all(|c| c == '_' || c.is_digit(radix))
 }
 
 /// `y` and `n` of YAML 1.1: booleans where a boolean is expected, and texts elsewhere.
@@ -180,17 +189,13 @@ pub(super) fn map(entries: Vec<(FileNode, FileNode)>, problems: &mut Problems) -
     let mut first: HashMap<Rc<str>, u32> = HashMap::with_capacity(entries.len());
     let unique = entries.into_iter().filter(|(key, _)| {
         let Value::Scalar(_, text) = &key.kind else { return true };
-        match first.entry(Rc::clone(text)) {
-            std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(key.at.line);
-                true
-            }
-            std::collections::hash_map::Entry::Occupied(taken) => {
-                let message = format!("the key {} occurs twice", quoted(text));
-                problems.add(key.at, "", message, format!("remove it here or in line {}", taken.get()));
-                false
-            }
-        }
+        let Some(line) = first.get(text) else {
+            first.insert(Rc::clone(text), key.at.line);
+            return true;
+        };
+        let message = format!("the key {} occurs twice", quoted(text));
+        problems.add(key.at, "", message, format!("remove it here or in line {line}"));
+        false
     });
     Value::Map(unique.collect())
 }

@@ -1,6 +1,6 @@
 //! Reads scalars: texts, numbers, booleans and shares.
 
-use super::node::{FileNode, Scalar, Value, digits_of, is_short_bool, quoted};
+use super::node::{FileNode, Scalar, Value, is_octal, is_short_bool, is_whole, parts_of, quoted};
 use crate::edge::rules::rule::{MILLION, Metadata};
 
 /// A bad value: what is wrong, and how to correct it.
@@ -150,20 +150,16 @@ impl FileNode {
 
 /// Reads a finite number as JSON, YAML or TOML write it, with any base and with underscores.
 fn number(text: &str) -> Option<f64> {
-    let (sign, unsigned) = match text.strip_prefix('-') {
-        Some(unsigned) => (-1.0, unsigned),
-        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (digits, radix) = digits_of(unsigned);
-    let digits: String = digits.chars().filter(|&c| c != '_').collect();
-    let number = match radix {
+    let (sign, digits, radix) = parts_of(text);
+    let digits = digits.replace('_', "");
+    let number: f64 = match radix {
         10 => digits.parse().ok()?,
         _ => digits.chars().try_fold(0.0, |sum, c| {
             let digit = c.to_digit(radix)?;
             Some(f64::from(radix).mul_add(sum, f64::from(digit)))
         })?,
     };
-    Some(sign * number).filter(|number: &f64| number.is_finite())
+    number.is_finite().then_some(if sign == "-" { -number } else { number })
 }
 
 fn short(text: &str) -> &str {
@@ -180,31 +176,17 @@ enum BadNumber {
 
 /// Parses a whole number in the syntax of YAML and TOML.
 fn whole(text: &str) -> Result<u64, BadNumber> {
-    if text.strip_prefix('-').is_some_and(|zeros| !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0'))
-    {
-        return Ok(0);
+    let (sign, digits, radix) = parts_of(text);
+    if !is_whole(text) {
+        Err(BadNumber::Other)
+    } else if sign == "-" && (radix != 10 || digits.bytes().any(|byte| byte != b'0')) {
+        Err(BadNumber::Negative)
+    } else if sign != "-" && is_octal(digits, radix) {
+        Err(BadNumber::Octal)
+    } else {
+        // The syntax is right, so this fails only for a number that is too large.
+        u64::from_str_radix(&digits.replace('_', ""), radix).map_err(|_| BadNumber::TooLarge)
     }
-    let unsigned = text.strip_prefix('+').unwrap_or(text);
-    if unsigned.starts_with('-') {
-        return Err(BadNumber::Negative);
-    }
-    let (digits, radix) = digits_of(unsigned);
-    if radix == 10 && digits.len() > 1 && digits.starts_with('0') {
-        return Err(BadNumber::Octal);
-    }
-    let mut value: Option<u64> = None;
-    for c in digits.chars() {
-        match c.to_digit(radix) {
-            Some(digit) => {
-                let next = value.unwrap_or(0).checked_mul(u64::from(radix));
-                let next = next.and_then(|next| next.checked_add(u64::from(digit)));
-                value = Some(next.ok_or(BadNumber::TooLarge)?);
-            }
-            None if c == '_' && (value.is_some() || radix != 10) => {}
-            None => return Err(BadNumber::Other),
-        }
-    }
-    value.ok_or(BadNumber::Other)
 }
 
 /// Parses a percentage, without rounding.

@@ -7,7 +7,7 @@ use std::str::Chars;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
 use super::json;
-use super::node::{self, FileNode, MAX_DEPTH, MemoryAllowance, Scalar, Value, digits_of, is_short_bool};
+use super::node::{self, FileNode, MAX_DEPTH, MemoryAllowance, Scalar, Value, is_short_bool, is_whole};
 use super::problem::Problems;
 use crate::edge::rules::matching::Position;
 
@@ -198,11 +198,8 @@ impl YamlReader<'_> {
             return self.problems.fail(at, message, "write the value instead of the alias");
         };
         if !self.allowance.spend(weight(node)) || depth(node) + self.open.len() > MAX_DEPTH {
-            return self.problems.fail(
-                at,
-                "the file's aliases expand to too many values",
-                "use fewer aliases",
-            );
+            let message = "the file's aliases expand to too many values";
+            return self.problems.fail(at, message, "use fewer aliases");
         }
         let node = node.clone();
         self.put(node, 0)
@@ -213,11 +210,8 @@ impl YamlReader<'_> {
         self.allowance.spend_on(&node, self.problems)?;
         if anchor > 0 {
             if !self.allowance.spend(weight(&node)) {
-                return self.problems.fail(
-                    node.at,
-                    "the file's anchors contain too many values",
-                    "use fewer anchors",
-                );
+                let message = "the file's anchors contain too many values";
+                return self.problems.fail(node.at, message, "use fewer anchors");
             }
             self.anchors.insert(anchor, node.clone());
         }
@@ -233,26 +227,24 @@ impl YamlReader<'_> {
     }
 }
 
+/// Returns the values directly in a list or a map.
+fn inside(node: &FileNode) -> impl Iterator<Item = &FileNode> {
+    let (items, entries): (&[_], &[(_, _)]) = match &node.kind {
+        Value::Null | Value::Scalar(..) => (&[], &[]),
+        Value::List(items) => (items, &[]),
+        Value::Map(entries) => (&[], entries),
+    };
+    items.iter().chain(entries.iter().flat_map(|(key, value)| [key, value]))
+}
+
 /// Returns the approximate memory of a node with all values in it, in bytes.
 fn weight(node: &FileNode) -> usize {
-    let below = match &node.kind {
-        Value::Null | Value::Scalar(..) => 0,
-        Value::List(items) => items.iter().map(weight).fold(0, usize::saturating_add),
-        Value::Map(entries) => {
-            entries.iter().map(|(key, value)| weight(key) + weight(value)).fold(0, usize::saturating_add)
-        }
-    };
-    below.saturating_add(node.own_bytes())
+    inside(node).map(weight).fold(node.own_bytes(), usize::saturating_add)
 }
 
 fn depth(node: &FileNode) -> usize {
-    match &node.kind {
-        Value::Null | Value::Scalar(..) => 0,
-        Value::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Map(entries) => {
-            1 + entries.iter().map(|(key, value)| depth(key).max(depth(value))).max().unwrap_or(0)
-        }
-    }
+    let own = usize::from(matches!(node.kind, Value::List(_) | Value::Map(_)));
+    own + inside(node).map(depth).max().unwrap_or(0)
 }
 
 /// Returns the type of an unquoted scalar, by the core schema and with `yes`, `no`, `on` and `off` of YAML 1.1, which
@@ -264,20 +256,11 @@ fn plain(text: &str) -> Value {
         "yes" | "Yes" | "YES" | "no" | "No" | "NO" | "on" | "On" | "ON" | "off" | "Off" | "OFF" => {
             Scalar::Bool
         }
-        _ if is_integer(text) => Scalar::Integer,
+        _ if is_whole(text) => Scalar::Integer,
         _ if is_float(text) => Scalar::Float,
         _ => Scalar::Text,
     };
     Value::Scalar(scalar, text.into())
-}
-
-fn is_integer(text: &str) -> bool {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let all = |digits: &str, radix| {
-        digits.contains(|c: char| c.is_digit(radix)) && digits.chars().all(|c| c == '_' || c.is_digit(radix))
-    };
-    let (digits, radix) = digits_of(unsigned);
-    (radix != 10 || !digits.starts_with('_')) && all(digits, radix)
 }
 
 fn is_float(text: &str) -> bool {
