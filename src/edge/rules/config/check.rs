@@ -170,12 +170,8 @@ impl Checker {
         let share_threshold = self.flag(&fields, "share_threshold");
         if share_threshold && !wildcard {
             let message = "only descriptors with a `*` can share a counter";
-            self.wrong(
-                &fields,
-                "share_threshold",
-                message,
-                "remove it, or write a `*` in the value or the key",
-            );
+            let remedy = "remove it, or write a `*` in the value or the key";
+            self.wrong(&fields, "share_threshold", message, remedy);
         }
         let value_to_metric = self.flag(&fields, "value_to_metric");
         way.push(key.unwrap_or_default(), value, LevelFlags { wildcard, share_threshold, value_to_metric });
@@ -196,13 +192,9 @@ impl Checker {
         let values = many.then(|| value.and_then(Pattern::new));
         let tiers = self.tiers(&fields, place, values.as_ref());
         if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Value::Null)) {
-            let (path, message) = (path.key("rate_limit"), "this is empty, so there is no limit");
-            self.warnings.add(
-                node.at,
-                path,
-                message,
-                "indent its lines further than rate_limit, or remove it",
-            );
+            let message = "this is empty, so there is no limit";
+            let remedy = "indent its lines further than rate_limit, or remove it";
+            self.warnings.add(node.at, path.key("rate_limit"), message, remedy);
         }
         let children = self.descriptors(&fields, way);
         way.pop();
@@ -229,16 +221,13 @@ impl Checker {
             let Some(draft) = self.limit(item, &path) else { continue };
             let label = draft.label.clone();
             if !seen.insert(label.clone()) {
-                let (message, remedy) = match &label {
-                    LimitLabel::Name(name) => (
-                        format!("two limits here are named {}", quoted(name)),
-                        "give one of them another name",
-                    ),
-                    LimitLabel::Unit(unit) => {
-                        (format!("two limits here have the same unit, {unit}"), "give each a name")
+                let (same, remedy) = match &label {
+                    LimitLabel::Name(name) => {
+                        (format!("are named {}", quoted(name)), "give one of them another name")
                     }
+                    LimitLabel::Unit(unit) => (format!("have the same unit, {unit}"), "give each a name"),
                 };
-                self.problems.add(item.at, path, message, remedy);
+                self.problems.add(item.at, path, format!("two limits here {same}"), remedy);
             }
             self.rule(draft, place, Some(&label));
         }
@@ -296,12 +285,8 @@ impl Checker {
         let mut whose: HashMap<&str, &str> = HashMap::new();
         for (key, value) in entries {
             let Some(name) = self.take(key, &path, key.text()).filter(|name| !name.is_empty()) else {
-                self.problems.add(
-                    key.at,
-                    path,
-                    "this tier has no name",
-                    "write the tier's name as its key in the map",
-                );
+                let remedy = "write the tier's name as its key in the map";
+                self.problems.add(key.at, path, "this tier has no name", remedy);
                 continue;
             };
             let path = path.key(name);

@@ -79,13 +79,8 @@ impl Domain {
                         let message =
                             format!("{} already has the domain {:?}", at_domain(first), &*config.domain);
                         let remedy = "rename one of them, or merge the files with --merge-domains (RulesBuilder::merge_domains)";
-                        problems.push(Problem::new(
-                            &config.file,
-                            config.domain_at,
-                            "domain",
-                            message,
-                            remedy,
-                        ));
+                        let at = config.domain_at;
+                        problems.push(Problem::new(&config.file, at, "domain", message, remedy));
                     }
                     files.push(config);
                 }

@@ -22,24 +22,15 @@ pub(in crate::edge::rules) fn has_rules(name: &Path) -> bool {
 /// # Errors
 /// All folders that cannot be read.
 pub(in crate::edge::rules) fn rule_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ConfigError> {
-    let mut found = Vec::new();
-    let mut unreadable = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            found.push(path.clone());
-            continue;
-        }
-        match in_folder(path) {
-            Ok(files) => found.extend(files),
-            Err(error) => {
-                let name = path.to_string_lossy();
-                let message = format!("the folder cannot be read: {}", unreadable_because(&error));
-                let remedy = "check the path and its permissions";
-                unreadable.push(ConfigError::unreadable(&name, Position::default(), message, remedy));
-            }
-        }
-    }
-    ConfigError::of_all(unreadable.into_iter().map(Err::<(), _>))?;
+    let files_at = |path: &PathBuf| {
+        let files = if path.is_dir() { in_folder(path) } else { Ok(vec![path.clone()]) };
+        files.map_err(|error| {
+            let message = format!("the folder cannot be read: {}", unreadable_because(&error));
+            let (name, remedy) = (path.to_string_lossy(), "check the path and its permissions");
+            ConfigError::unreadable(&name, Position::default(), message, remedy)
+        })
+    };
+    let mut found = ConfigError::of_all(paths.iter().map(files_at))?.concat();
     let mut seen = HashSet::new();
     found.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
     Ok(found)

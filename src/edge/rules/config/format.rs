@@ -37,11 +37,11 @@ impl Format {
         path.as_ref().extension()?.to_str()?.parse().ok()
     }
 
-    pub(super) const fn reader(self) -> fn(&str, &mut Problems) -> Option<FileNode> {
+    pub(super) fn read(self, text: &str, problems: &mut Problems) -> Option<FileNode> {
         match self {
-            Self::Yaml => yaml::read,
-            Self::Json => json::read,
-            Self::Toml => toml::read,
+            Self::Yaml => yaml::read(text, problems),
+            Self::Json => json::read(text, problems),
+            Self::Toml => toml::read(text, problems),
         }
     }
 }
@@ -88,6 +88,6 @@ impl Config {
     /// All problems in the text.
     pub fn from_bytes(name: &str, format: Format, bytes: impl Into<Vec<u8>>) -> Result<Self, ConfigError> {
         let text = String::from_utf8(bytes.into()).map_err(|error| problem::no_utf8(name, &error))?;
-        Self::from_text(name, &text, format.reader())
+        Self::from_text(name, &text, format)
     }
 }

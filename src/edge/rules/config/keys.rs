@@ -252,12 +252,8 @@ impl Checker {
         match &node.kind {
             _ if name == "metadata" => {}
             Value::Scalar(scalar @ (Scalar::Float | Scalar::Integer), text) if !scalar.is_text(text) => {
-                self.problems.add(
-                    node.at,
-                    path,
-                    format!("expected text or a whole number, found {text}"),
-                    "put it in quotes",
-                );
+                let message = format!("expected text or a whole number, found {text}");
+                self.problems.add(node.at, path, message, "put it in quotes");
             }
             Value::Null | Value::Scalar(..) => {}
             Value::List(items) => {

@@ -33,7 +33,7 @@ pub(super) use self::domain::RuleFiles;
 pub(super) use self::files::has_rules;
 pub(super) use self::files::rule_files;
 pub use self::format::{Format, UnknownFormat};
-use self::node::{FileNode, MAX_BYTES};
+use self::node::MAX_BYTES;
 pub use self::problem::{ConfigError, Problem};
 use self::problem::{Problems, unreadable_because};
 pub(super) use self::removed::{are_files_gone, removed};
@@ -82,7 +82,7 @@ impl Config {
     /// # Errors
     /// All problems in the text.
     pub fn from_yaml(name: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::from_text(name, text, Format::Yaml.reader())
+        Self::from_text(name, text, Format::Yaml)
     }
 
     /// Reads rules in JSON. Messages contain `name`.
@@ -90,7 +90,7 @@ impl Config {
     /// # Errors
     /// All problems in the text.
     pub fn from_json(name: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::from_text(name, text, Format::Json.reader())
+        Self::from_text(name, text, Format::Json)
     }
 
     /// Reads rules in TOML. Messages contain `name`.
@@ -98,7 +98,7 @@ impl Config {
     /// # Errors
     /// All problems in the text.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::from_text(name, text, Format::Toml.reader())
+        Self::from_text(name, text, Format::Toml)
     }
 
     /// Reads rules from a file. The extension selects the format: `.yaml`, `.yml`, `.json` or `.toml`.
@@ -129,18 +129,14 @@ impl Config {
         Self::from_bytes(&name, format, bytes)
     }
 
-    fn from_text(
-        name: &str,
-        text: &str,
-        read: fn(&str, &mut Problems) -> Option<FileNode>,
-    ) -> Result<Self, ConfigError> {
+    fn from_text(name: &str, text: &str, format: Format) -> Result<Self, ConfigError> {
         if text.len() > MAX_BYTES {
             let message = format!("the file has more than {MAX_BYTES} bytes");
             return Err(ConfigError::unreadable(name, Position::default(), message, "write fewer rules"));
         }
         let mut problems = Problems::of(name);
         // Some editors write a byte order mark at the start of a file.
-        match read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut problems) {
+        match format.read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut problems) {
             Some(root) => check::check(name, root, text, problems),
             None => Err(problems.into_error()),
         }
