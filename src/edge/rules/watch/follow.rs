@@ -278,35 +278,31 @@ impl<S: Source> SourceFollower<S> {
         self.seen = Some(version.clone());
         let mut warnings = Vec::new();
         if let Some((in_force, sha256)) = &self.in_force {
-            // Old data may have been restored, and then new versions get old numbers.
-            let stale = |how| {
-                RulesError::source(format!(
-                    "{}: {version} {how} {in_force}, which is in force and stays: the data are probably from a backup; \
-                     to replace the rules in force, delete the data and write the rules again",
-                    self.name
-                ))
-            };
-            match version.compare_to(in_force) {
-                Order::Newer => {}
+            let stale = match version.compare_to(in_force) {
+                Order::Newer => None,
                 Order::Same if hex_sha256(&text.bytes) == *sha256 => {
                     (self.refused, self.told) = (None, None);
                     rules.note_poll(true, None);
                     return None;
                 }
-                Order::Same => {
-                    let error = stale("has another text than the");
-                    return Some(Err(self.refuse(rules, error)));
+                Order::Same => Some("has another text than the"),
+                Order::Older => Some("is older than"),
+                Order::OtherStore => {
+                    let (name, store, before) = (&self.name, version.store(), in_force.store());
+                    warnings.push(format!(
+                        "{name}: the data were lost or replaced: {version} of store {store} follows {in_force} of store {before}"
+                    ));
+                    None
                 }
-                Order::Older => {
-                    let error = stale("is older than");
-                    return Some(Err(self.refuse(rules, error)));
-                }
-                Order::OtherStore => warnings.push(format!(
-                    "{}: the data were lost or replaced: {version} of store {} follows {in_force} of store {}",
-                    self.name,
-                    version.store(),
-                    in_force.store()
-                )),
+            };
+            // Old data may have been restored, and then new versions get old numbers.
+            if let Some(how) = stale {
+                let error = RulesError::source(format!(
+                    "{}: {version} {how} {in_force}, which is in force and stays: the data are probably from a backup; \
+                     to replace the rules in force, delete the data and write the rules again",
+                    self.name
+                ));
+                return Some(Err(self.refuse(rules, error)));
             }
         }
         let kept = self.follow.copy.is_some().then(|| text.clone());
