@@ -450,18 +450,16 @@ mod tests {
     }
 
     impl TestCounters {
-        fn new(bytes: usize, largest: u64, last: bool) -> Option<Self> {
+        fn new(bytes: usize, largest: u64, last: bool) -> Self {
             let windows = Windows::new(WINDOW_NS, tag_bits(WINDOW_NS), u64::MAX);
-            let counters = WindowCounters::new(bytes, largest, last, &windows)?;
-            Some(Self { windows, counters, largest, last })
+            let counters = WindowCounters::new(bytes, largest, last, &windows).unwrap();
+            Self { windows, counters, largest, last }
         }
 
         /// Counters of each size, in both forms.
         fn all() -> impl Iterator<Item = Self> {
             let sizes = [0, 1, 3, 100, 127, 128, 1_023, 1_024, 4_095, 65_406, (1 << 33) - 1, (1 << 41) - 1];
-            sizes
-                .into_iter()
-                .flat_map(|largest| [false, true].map(|last| Self::new(4_096, largest, last).unwrap()))
+            sizes.into_iter().flat_map(|largest| [false, true].map(|last| Self::new(4_096, largest, last)))
         }
 
         /// Adds to a key's count and returns the new count.
@@ -480,11 +478,6 @@ mod tests {
             with_rows!(counters, hash, rows => {
                 counters.read(windows, &rows, window).map(|read| read.least)
             })
-        }
-
-        fn last(&self, hash: u64, window: u64) -> Result<u64, Late> {
-            let Self { windows, counters, .. } = self;
-            with_rows!(counters, hash, rows => counters.last(windows, &rows, window))
         }
 
         /// Returns a key's words, and the bit positions of its counters there.
@@ -518,49 +511,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn counter_sizes_are_whole_lines() {
-        for (bytes, taken) in [(0, 128), (128, 128), (255, 128), (256, 256), (1_000_000, 999_936)] {
-            assert_eq!(TestCounters::new(bytes, 100, true).unwrap().counters.bytes(), taken);
-        }
-        assert!(TestCounters::new(4_096, 1 << 41, false).is_none(), "a word has no room for such a counter");
-        assert!(TestCounters::new(usize::MAX, 1, false).is_none(), "the memory cannot be allocated");
-    }
-
-    /// Uses three windows, with far more keys than counters.
-    #[test]
-    fn estimate_is_never_below_count() {
-        for held in TestCounters::all() {
-            for window in NOW - 2..=NOW {
-                let mut counted = HashMap::new();
-                for hash in (0..3_000).map(|step| mix(mix(step) % 1_000)) {
-                    if held.estimate(hash, window).unwrap() < held.largest {
-                        held.charge(hash, (window, 1)).unwrap();
-                        *counted.entry(hash).or_insert(0) += 1;
-                    }
-                }
-                for (hash, count) in counted {
-                    let estimate = held.estimate(hash, window).unwrap();
-                    assert!(estimate >= count, "estimate {}, largest {}", estimate, held.largest);
-                    let later = held.last(hash, window + 1);
-                    assert!(!held.last || later == Ok(estimate), "the same estimate as the previous window");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn roomy_estimate_equals_count() {
-        for largest in [1, 100, 4_095, (1 << 33) - 1] {
-            let held = TestCounters::new(1 << 20, largest, false).unwrap();
-            for hash in (0..50).map(mix) {
-                assert_eq!(held.charge(hash, (NOW, largest)), Ok(largest));
-            }
-            assert!((0..50).map(mix).all(|hash| held.estimate(hash, NOW) == Ok(largest)));
-            assert!((100..1_000).map(mix).filter(|&hash| held.estimate(hash, NOW) != Ok(0)).count() < 5);
-        }
-    }
-
     /// Full counters do not overflow, and only the key's own counters change.
     #[test]
     fn full_counter_does_not_overflow_into_neighbours() {
@@ -585,46 +535,9 @@ mod tests {
     }
 
     #[test]
-    fn older_windows_read_as_empty_and_are_replaced() {
-        for held in TestCounters::all().filter(|held| held.largest > 0) {
-            let key = mix(5);
-            for past in [1, 2, 3, 1_000, 5_000_000] {
-                held.counters.clear();
-                held.windows.clear();
-                assert_eq!(held.charge(key, (NOW - past, 1)), Ok(1), "{past}");
-                assert_eq!(held.estimate(key, NOW), Ok(0), "{past}");
-                assert_eq!(held.charge(key, (NOW, 1)), Ok(1), "{past}");
-                assert_eq!(held.last(key, NOW), Ok(u64::from(held.last && past == 1)), "{past}");
-            }
-        }
-    }
-
-    #[test]
-    fn late_caller_gets_the_later_window() {
-        for held in TestCounters::all().filter(|held| held.largest > 0) {
-            let key = mix(5);
-            assert_eq!(held.charge(key, (NOW, 1)), Ok(1));
-            for back in [2, 4, 4_000_000] {
-                // A caller that lags by more than a quarter of the tag values counts as that far behind.
-                let late = Late { window: if back > 1 << 21 { NOW - (1 << 21) } else { NOW } };
-                assert_eq!(held.estimate(key, NOW - back), Err(late), "{back}");
-                let TestCounters { windows, counters, .. } = &held;
-                let raised = with_rows!(counters, key, rows => {
-                    counters.raise(windows, &rows, (NOW - back, 1))
-                });
-                assert_eq!(raised, Err(late), "{back}");
-            }
-            // A caller one window behind finds a word of the next window. With separate words for even and odd windows,
-            // it finds that word when it reads the previous window.
-            let next = if held.last { held.last(key, NOW - 1) } else { held.estimate(key, NOW - 1) };
-            assert_eq!(next, Err(Late { window: NOW }));
-        }
-    }
-
-    #[test]
     fn stale_charge_is_lost() {
         for largest in [100, 1 << 40] {
-            let held = TestCounters::new(0, largest, false).unwrap();
+            let held = TestCounters::new(0, largest, false);
             let TestCounters { windows, counters, .. } = &held;
             with_rows!(counters, mix(5), rows => {
                 let read = || counters.read(windows, &rows, NOW).unwrap();
