@@ -366,9 +366,12 @@ fn requested_memory_is_kept_and_never_grows() {
 #[test]
 fn impossible_capacity_is_refused() {
     for overflow in POLICIES {
-        for capacity in
-            [Capacity::slots(usize::MAX), Capacity::slots(1 << 58), Capacity::memory(isize::MAX as usize)]
-        {
+        for capacity in [
+            Capacity::slots(usize::MAX),
+            Capacity::slots(1 << 58),
+            Capacity::memory(isize::MAX as usize),
+            Capacity::for_traffic(u64::MAX, &Quota::per_day(1)),
+        ] {
             let builder =
                 RateLimiter::builder(Gcra::new(Quota::per_second(1))).capacity(capacity).overflow(overflow);
             let error = builder.compact().unwrap_err().to_string();

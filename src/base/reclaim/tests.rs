@@ -64,35 +64,6 @@ fn item_waits_for_every_guard_taken_before() {
     retire_until(|| freed.load(Relaxed) == 1);
 }
 
-thread_local! {
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
-    static DEEPEST: Cell<usize> = const { Cell::new(0) };
-}
-
-/// An item like a key whose `Drop` uses other keyed stores: it pins, retires another such item, and unpins.
-unsafe fn free_and_retire(freed: *mut AtomicUsize, more: usize, _: &Pinned) {
-    DEPTH.set(DEPTH.get() + 1);
-    DEEPEST.set(DEEPEST.get().max(DEPTH.get()));
-    // SAFETY: as in `count`.
-    unsafe { &*freed }.fetch_add(1, Relaxed);
-    if more > 0 {
-        // SAFETY: as in `retire`.
-        unsafe { pin().retire(freed, more - 1, usize::MAX, free_and_retire) };
-    }
-    DEPTH.set(DEPTH.get() - 1);
-}
-
-#[test]
-fn freeing_does_not_begin_inside_freeing() {
-    let freed = counter();
-    for _ in 0..10 {
-        // SAFETY: as in `retire`.
-        unsafe { pin().retire(std::ptr::from_ref(freed).cast_mut(), 1_000, usize::MAX, free_and_retire) };
-    }
-    retire_until(|| freed.load(Relaxed) == 10 * 1_001);
-    assert!(DEEPEST.get() <= 1, "a collection began inside a collection: {} deep", DEEPEST.get());
-}
-
 #[test]
 fn one_call_frees_a_bounded_number_of_items() {
     let freed = counter();

@@ -77,33 +77,3 @@ fn busy_bytes(keys: usize, burst: u64, spills: bool) -> usize {
     let slots = keys as u128 * 100 / percent;
     usize::try_from(slots * SLOT as u128).unwrap_or(usize::MAX)
 }
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-    use crate::base::quota::Quota;
-
-    #[test]
-    fn capacity_memory_is_never_exceeded() {
-        for bytes in [272, 300, 1_000, 4 << 20, (4 << 20) + 77, 1 << 40] {
-            for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
-                let sizes = Capacity::memory(bytes).sizes(overflow, 16);
-                assert!(sizes.bytes(16) <= bytes as u64, "{bytes} {overflow:?} {sizes:?}");
-                assert!(sizes.bytes(16) * 20 > bytes as u64 * 19 || bytes < 10_000, "{bytes} {sizes:?}");
-            }
-        }
-        assert_eq!(Capacity::memory(0).sizes(Overflow::Spill, 8).buckets, 1);
-    }
-
-    #[test]
-    fn slots_are_at_least_the_requested_number() {
-        for slots in [1, 7, 8, 9, 100_000] {
-            for overflow in [Overflow::Spill, Overflow::Forget] {
-                assert!(Capacity::slots(slots).sizes(overflow, 16).buckets * 16 >= slots);
-            }
-        }
-        // The allocator rejects a size that is too large.
-        let _ = Capacity::slots(usize::MAX).sizes(Overflow::Spill, 8);
-        let _ = Capacity::for_traffic(u64::MAX, &Quota::per_day(1)).sizes(Overflow::Forget, 8);
-    }
-}

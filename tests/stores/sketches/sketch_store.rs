@@ -441,3 +441,29 @@ fn state_stays_within_requested_memory() {
             .is_err()
     );
 }
+
+#[test]
+fn invalid_sketch_capacity_is_refused_with_advice() {
+    for (capacity, problem, advice) in
+        [(Capacity::memory(255), "255 bytes", "at least 256"), (Capacity::slots(1_000), "no slots", "4MiB")]
+    {
+        let window = FixedWindow::new(Quota::per_hour(10));
+        let error = RateLimiter::builder(window).capacity(capacity).sketch().unwrap_err().to_string();
+        assert!(error.contains(problem) && error.contains(advice), "{error}");
+    }
+}
+
+#[test]
+fn sliding_window_doubles_traffic_size() {
+    // A minimum size applies to any small amount of traffic.
+    for (traffic, quota, least) in
+        [(50_000, Quota::per_minute(100), 40 * 30_000), (1, Quota::per_second(100), 64 << 10)]
+    {
+        let capacity = Capacity::for_traffic(traffic, &quota);
+        let fixed = RateLimiter::builder(FixedWindow::new(quota)).capacity(capacity).sketch().unwrap();
+        let sliding = RateLimiter::builder(SlidingWindow::new(quota)).capacity(capacity).sketch().unwrap();
+        let (fixed, sliding) = (fixed.state_bytes(), sliding.state_bytes());
+        assert!((least - 256..=least).contains(&fixed), "{fixed} bytes");
+        assert!((2 * fixed - 256..=2 * fixed + 256).contains(&sliding) || traffic == 1, "{sliding} bytes");
+    }
+}
