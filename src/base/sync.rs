@@ -186,6 +186,51 @@ impl<T> Swap<T> {
     }
 }
 
+/// Starts a thread of a model, which uses a shared value.
+#[cfg(all(test, tollgate_loom))]
+pub(crate) fn spawn<S: Send + Sync + 'static, R: Send + 'static>(
+    shared: &Arc<S>,
+    run: impl FnOnce(&S) -> R + Send + 'static,
+) -> thread::JoinHandle<R> {
+    let shared = shared.clone();
+    thread::spawn(move || run(&shared))
+}
+
+/// Runs `first` and `second` in two threads.
+#[cfg(all(test, tollgate_loom))]
+pub(crate) fn both<S: Send + Sync + 'static, A: Send + 'static, B: Send + 'static>(
+    shared: &Arc<S>,
+    first: impl FnOnce(&S) -> A + Send + 'static,
+    second: impl FnOnce(&S) -> B + Send + 'static,
+) -> (A, B) {
+    let (first, second) = (spawn(shared, first), spawn(shared, second));
+    (first.join().unwrap(), second.join().unwrap())
+}
+
+/// Runs each of these in a thread of its own.
+#[cfg(all(test, tollgate_loom))]
+pub(crate) fn beside<S: Send + Sync + 'static, R: Send + 'static, const N: usize>(
+    shared: &Arc<S>,
+    runs: [impl FnOnce(&S) -> R + Send + 'static; N],
+) -> [R; N] {
+    runs.map(|run| spawn(shared, run)).map(|thread| thread.join().unwrap())
+}
+
+/// Runs eight threads with the numbers 0 to 7.
+#[cfg(all(test, tollgate_shuttle))]
+pub(crate) fn eight<S: Send + Sync + 'static, R: Send + 'static>(
+    shared: &Arc<S>,
+    run: impl FnOnce(&S, usize) -> R + Copy + Send + 'static,
+) -> [R; 8] {
+    beside(shared, std::array::from_fn(|number| move |shared: &S| run(shared, number)))
+}
+
+/// Returns the number of admitted requests.
+#[cfg(all(test, tollgate_loom))]
+pub(crate) fn admitted(answers: &[bool]) -> usize {
+    answers.iter().filter(|&&answer| answer).count()
+}
+
 /// Runs a model: explores every interleaving with at most `preemptions` preemptions.
 #[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
 pub(crate) fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {

@@ -1,4 +1,4 @@
-//! A clock for models.
+//! Clocks for models.
 
 use super::{Clock, Timestamp};
 use crate::base::sync::{AtomicU64, Ordering};
@@ -25,5 +25,33 @@ impl SharedTime {
 impl Clock for SharedTime {
     fn now(&self) -> Timestamp {
         Timestamp::from_secs(self.secs(0))
+    }
+}
+
+/// A clock that always shows the same time, in nanoseconds.
+pub(crate) struct Still(pub(crate) u64);
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0)
+    }
+}
+
+/// A clock that threads set, in nanoseconds. Each reading is a step of the model.
+pub(crate) struct Running(AtomicU64);
+
+impl Running {
+    pub(crate) fn new(now_ns: u64) -> Self {
+        Self(AtomicU64::new(now_ns))
+    }
+
+    pub(crate) fn set(&self, now_ns: u64) {
+        self.0.store(now_ns, Ordering::Release);
+    }
+}
+
+impl Clock for Running {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0.load(Ordering::Acquire))
     }
 }

@@ -6,7 +6,7 @@
 use super::domain::{Domain, MANY, Record};
 use super::*;
 use crate::base::sync::modelled::cell;
-use crate::base::sync::{Arc, AtomicPtr, AtomicUsize, Ordering, explore_long, thread};
+use crate::base::sync::{Arc, AtomicPtr, AtomicUsize, Ordering, explore_long, spawn};
 
 /// A cell that readers find as long as it is published.
 struct Item {
@@ -83,6 +83,13 @@ impl World {
         let _ = self.domain.unpin(record);
     }
 
+    /// Runs with a record of the domain, in a thread that begins and ends.
+    fn with_record<R>(&self, run: impl FnOnce(&Record) -> R) {
+        let record = self.domain.register();
+        run(record);
+        self.domain.leave(record);
+    }
+
     fn freed(&self, item: usize) -> usize {
         self.items[item].freed.load(Ordering::Relaxed)
     }
@@ -98,12 +105,7 @@ fn model(run: impl Fn(bool) + Sync + Send + Copy + 'static) {
 fn read_racing_free(read: fn(&World, &Record), free: fn(&World, &Record)) {
     model(move |has_barrier| {
         let world = World::new(has_barrier);
-        let other = Arc::clone(&world);
-        let reader = thread::spawn(move || {
-            let record = other.domain.register();
-            read(&other, record);
-            other.domain.leave(record);
-        });
+        let reader = spawn(&world, move |world| world.with_record(|record| read(world, record)));
         let record = world.domain.register();
         free(&world, record);
         reader.join().unwrap();
@@ -195,18 +197,13 @@ fn end_racing_register(end: fn(&World, &Record)) {
         let retired = Retired::new(std::ptr::from_ref(&world.items[0]).cast_mut(), 0, free);
         assert!(!world.domain.retire(ending, retired, 1), "the item stays in the bag");
         let _ = world.domain.unpin(ending);
-        let (one, two) = (Arc::clone(&world), Arc::clone(&world));
         let ending = std::ptr::from_ref(ending).addr();
-        let ends = thread::spawn(move || {
+        let ends = spawn(&world, move |world| {
             // SAFETY: records are never freed.
             let ending = unsafe { &*std::ptr::with_exposed_provenance::<Record>(ending) };
-            end(&one, ending);
+            end(world, ending);
         });
-        let begins = thread::spawn(move || {
-            let record = two.domain.register();
-            two.unpublish(record, 1);
-            two.domain.leave(record);
-        });
+        let begins = spawn(&world, |world| world.with_record(|record| world.unpublish(record, 1)));
         ends.join().unwrap();
         begins.join().unwrap();
         for _ in 0..3 {
@@ -235,12 +232,8 @@ fn racing_collections_free_once() {
         let world = World::new(has_barrier);
         let record = world.domain.register();
         world.unpublish(record, 0);
-        let other = Arc::clone(&world);
-        let collecting = thread::spawn(move || {
-            let record = other.domain.register();
-            other.collect(record);
-            other.collect(record);
-            other.domain.leave(record);
+        let collecting = spawn(&world, |world| {
+            world.with_record(|record| [(); 2].map(|()| world.collect(record)));
         });
         world.unpublish(record, 1);
         world.collect(record);
@@ -258,8 +251,7 @@ fn freed_racing_fresh(count_freed: fn(&Domain, usize)) {
         let domain = Arc::new(Domain::new());
         domain.choose(|| true);
         (0..=MANY).for_each(|_| domain.count_fresh());
-        let other = Arc::clone(&domain);
-        let frees = thread::spawn(move || count_freed(&other, 1));
+        let frees = spawn(&domain, move |domain| count_freed(domain, 1));
         domain.count_fresh();
         frees.join().unwrap();
         assert_eq!(domain.backlog(), (true, true), "the flag is not lost");

@@ -3,7 +3,7 @@
 use core::convert::Infallible;
 
 use super::*;
-use crate::base::sync::{Arc, AtomicU64, explore, thread};
+use crate::base::sync::{Arc, AtomicU64, both, explore};
 
 type Charge = fn(&Lazy<AtomicU64>) -> u64;
 
@@ -25,10 +25,7 @@ fn charge_carelessly(lazy: &Lazy<AtomicU64>) -> u64 {
 /// Asserts that two first charges count in one value.
 fn two_first_charges(charge: Charge) {
     let lazy = Arc::new(Lazy::default());
-    let other = Arc::clone(&lazy);
-    let charger = thread::spawn(move || charge(&other));
-    let _ = charge(&lazy);
-    charger.join().unwrap();
+    both(&lazy, charge, charge);
     let counted = lazy.get().map(|value| value.load(Ordering::Relaxed));
     assert!(counted == Some(2), "both charges count in one value: {counted:?}");
 }

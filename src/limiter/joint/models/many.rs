@@ -1,7 +1,7 @@
 //! Models of eight threads that check three limits. Shuttle runs them in sampled interleavings; see `sync::sample`.
 
 use super::*;
-use crate::base::sync::sample;
+use crate::base::sync::{eight, sample};
 
 const SCHEDULES: usize = 1_000;
 
@@ -9,13 +9,9 @@ type Three = (Direct1<Gcra>, Direct1<Gcra>, Direct1<Gcra>);
 
 /// Runs `check` in eight threads, on three limits of five, three and four units. The number of a thread selects the
 /// limits that the thread checks, and their order.
-fn eight(check: fn(&Three, usize) -> bool) {
+fn three_limits(check: fn(&Three, usize) -> bool) {
     let limits = Arc::new((gcra(5), gcra(3), gcra(4)));
-    let threads: [_; 8] = std::array::from_fn(|number| {
-        let limits = Arc::clone(&limits);
-        thread::spawn(move || check(&limits, number % 4))
-    });
-    let admitted = threads.map(|thread| thread.join().unwrap());
+    let admitted = eight(&limits, move |limits, number| check(limits, number % 4));
     let of = |asked: [bool; 4]| {
         admitted.iter().enumerate().filter(|(number, admitted)| **admitted && asked[number % 4]).count()
             as u64
@@ -32,7 +28,7 @@ fn eight(check: fn(&Three, usize) -> bool) {
 #[test]
 fn eight_threads_share_three_limits() {
     sample(SCHEDULES, || {
-        eight(|(x, y, z), order| match order {
+        three_limits(|(x, y, z), order| match order {
             0 => check_all((on(x), on(y), on(z))).is_allowed(),
             1 => check_all((on(y), on(x))).is_allowed(),
             2 => check_all((on(z), on(x))).is_allowed(),
@@ -45,7 +41,7 @@ fn eight_threads_share_three_limits() {
 #[should_panic(expected = "only admitted requests are charged")]
 fn control_eight_check_then_act_leave_charges() {
     sample(SCHEDULES, || {
-        eight(|(x, y, z), order| match order {
+        three_limits(|(x, y, z), order| match order {
             0 => check_then_act(x, y) && z.check().is_allowed(),
             1 => check_then_act(y, x),
             2 => check_then_act(z, x),

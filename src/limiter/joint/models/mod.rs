@@ -5,34 +5,22 @@
 
 use std::time::Duration;
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
 use crate::algorithm::Algorithm;
 use crate::algorithm::{Gcra, MinimumSpacing, SlidingLog};
-use crate::base::clock::Clock;
+use crate::base::clock::models::Still;
 use crate::base::quota::Quota;
-use crate::base::sync::explore;
+use crate::base::sync::{Arc, explore, spawn};
 use crate::limiter::RateLimiter;
 use crate::store::Direct;
 
 #[cfg(tollgate_shuttle)]
 mod many;
 
-/// A clock that always reads the same time.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_secs(100)
-    }
-}
-
 type Direct1<A> = RateLimiter<Direct<A>, Still>;
 
 fn direct<A: Algorithm>(algorithm: A) -> Direct1<A> {
-    RateLimiter::builder(algorithm).clock(Still).direct()
+    RateLimiter::builder(algorithm).clock(Still(100_000_000_000)).direct()
 }
 
 fn gcra(units: u64) -> Direct1<Gcra> {
@@ -42,8 +30,7 @@ fn gcra(units: u64) -> Direct1<Gcra> {
 /// Runs two threads, and passes each thread's result to `then`.
 fn both<T: Send + Sync + 'static>(shared: T, a: fn(&T) -> bool, b: fn(&T) -> bool, then: fn(&T, bool, bool)) {
     let shared = Arc::new(shared);
-    let other = Arc::clone(&shared);
-    let other = thread::spawn(move || a(&other));
+    let other = spawn(&shared, a);
     let here = b(&shared);
     then(&shared, other.join().unwrap(), here);
 }
@@ -129,9 +116,7 @@ fn three_threads_share_two_limits() {
     explore(2, || {
         let limits = Arc::new((gcra(2), direct(MinimumSpacing::new(Duration::from_secs(1)))));
         let check = |limits: &(_, _)| check_all((on(&limits.0), on(&limits.1))).is_allowed();
-        let (a, b) = (Arc::clone(&limits), Arc::clone(&limits));
-        let a = thread::spawn(move || check(&a));
-        let b = thread::spawn(move || check(&b));
+        let [a, b] = [(); 2].map(|()| spawn(&limits, check));
         let here = check(&limits);
         let admitted = u64::from(here) + u64::from(a.join().unwrap()) + u64::from(b.join().unwrap());
         assert!(admitted <= 1, "at most one event per second is admitted: {admitted}");

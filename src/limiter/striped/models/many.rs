@@ -11,11 +11,7 @@ fn eight<P: LeaseSource + Send + Sync + 'static>(
     leases: &Arc<Leases<P>>,
     run: impl Fn(&Leases<P>, usize) -> u64 + Copy + Send + 'static,
 ) -> u64 {
-    let threads: [_; 8] = std::array::from_fn(|number| {
-        let leases = leases.clone();
-        thread::spawn(move || run(&leases, number))
-    });
-    threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    crate::base::sync::eight(leases, run).into_iter().sum()
 }
 
 #[test]
@@ -43,23 +39,16 @@ fn eight_threads_spend_the_source_exactly() {
 fn six_spenders_and_two_deposits_lose_no_unit() {
     sample(SCHEDULES, || {
         let leases = Arc::new(leases_of_pot(2, 2));
-        let deposited = Arc::new(AtomicU64::new(0));
-        let others = deposited.clone();
-        let threads: [_; 8] = std::array::from_fn(|number| {
-            let (leases, deposited) = (leases.clone(), others.clone());
-            thread::spawn(move || {
-                if number < 2 {
-                    let units = leases.account().deposit(Lease::new(2, HOUR), T1, T1);
-                    deposited.fetch_add(units, Ordering::SeqCst);
-                    0
-                } else {
-                    leases.check(number, T1, 1)
-                }
-            })
+        let told = crate::base::sync::eight(&leases, |leases, number| {
+            if number < 2 {
+                (leases.account().deposit(Lease::new(2, HOUR), T1, T1), 0)
+            } else {
+                (0, leases.check(number, T1, 1))
+            }
         });
-        let spent: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        let there = 2 + deposited.load(Ordering::SeqCst);
-        assert_eq!(spent + leases.drain(T1), there, "each unit can be spent exactly once");
+        let (deposited, spent) =
+            told.into_iter().fold((0, 0), |sums, told| (sums.0 + told.0, sums.1 + told.1));
+        assert_eq!(spent + leases.drain(T1), 2 + deposited, "each unit can be spent exactly once");
     });
 }
 

@@ -4,14 +4,11 @@
 //! The assertion of each model states its law. A *control* is the same model with one wrong step, which the docs of
 //! `striped` exclude. A control must fail, which shows that the model can detect the fault.
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::word::{Gathered, exchange};
 use super::*;
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
-use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::sync::{Arc, AtomicU64, Ordering, spawn};
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -105,10 +102,7 @@ fn both<P: Send + Sync + 'static>(
     second: impl FnOnce(&Leases<P>) -> u64 + Send + 'static,
 ) -> (Arc<Leases<P>>, u64, u64) {
     let leases = Arc::new(leases);
-    let (one, two) = (leases.clone(), leases.clone());
-    let one = thread::spawn(move || first(&one));
-    let two = thread::spawn(move || second(&two));
-    let (one, two) = (one.join().unwrap(), two.join().unwrap());
+    let (one, two) = crate::base::sync::both(&leases, first, second);
     (leases, one, two)
 }
 
@@ -216,8 +210,7 @@ fn expired_lease_is_not_spent() {
         let leases = leases_of_pot(0, 1);
         leases.fill(0, T1, 0, 2);
         let clock = Arc::new(AtomicU64::new(E1 - 1 - LIFE / 16));
-        let ticker = clock.clone();
-        let ticker = thread::spawn(move || ticker.store(E1, Ordering::SeqCst));
+        let ticker = spawn(&clock, |clock| clock.store(E1, Ordering::SeqCst));
         let (leases, a, _) = both(
             leases,
             move |l| {
@@ -375,9 +368,8 @@ fn race_take_all_and_spend(take: fn(&KeyLeases) -> u64) {
     of.account().deposit(Lease::new(2, HOUR), T1, T1);
     assert_eq!(of.spend(1), 1, "the other unit is in the stripe or in the deposits");
     let of = Arc::new(of);
-    let (spender, depositor) = (of.clone(), of.clone());
-    let spender = thread::spawn(move || spender.spend(1));
-    let depositor = thread::spawn(move || depositor.account().deposit(Lease::new(1, HOUR), T1, T1));
+    let spender = spawn(&of, |of| of.spend(1));
+    let depositor = spawn(&of, |of| of.account().deposit(Lease::new(1, HOUR), T1, T1));
     let taken = take(&of);
     let (spent, deposited) = (spender.join().unwrap(), depositor.join().unwrap());
     let left = of.account().held(T1);

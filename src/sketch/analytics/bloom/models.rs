@@ -1,11 +1,9 @@
 //! Loom models of the words of the filter. They explore every interleaving of two or three threads, up to a bound on
 //! preemptions. `store::compact::table::models` explains the controls.
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
 use crate::base::sync::Ordering::Release;
+use crate::base::sync::{Arc, beside, spawn};
 
 const KEY: u64 = 7;
 
@@ -26,11 +24,7 @@ fn racing<const N: usize>(
     insert: fn(&Filter, u64) -> bool,
     keys: [u64; N],
 ) -> [bool; N] {
-    let threads = keys.map(|key| {
-        let filter = filter.clone();
-        thread::spawn(move || insert(&filter, key))
-    });
-    threads.map(|thread| thread.join().unwrap())
+    beside(filter, keys.map(|key| move |filter: &Filter| insert(filter, key)))
 }
 
 fn insert(filter: &Filter, key: u64) -> bool {
@@ -48,11 +42,7 @@ fn neighbour(filter: &Filter) -> u64 {
 }
 
 fn assert_one_is_first(told: [bool; 2]) {
-    assert_eq!(
-        told.iter().filter(|&&was_there| !was_there).count(),
-        1,
-        "exactly one insert finds the key new"
-    );
+    assert!(told[0] ^ told[1], "exactly one insert finds the key new");
 }
 
 #[test]
@@ -82,10 +72,7 @@ fn insert_after_clear_is_kept() {
         let filter = filter();
         filter.insert_hash(KEY);
         let other = neighbour(&filter);
-        let racing = {
-            let filter = filter.clone();
-            thread::spawn(move || filter.insert_hash(other))
-        };
+        let racing = spawn(&filter, move |filter| filter.insert_hash(other));
         filter.clear();
         filter.insert_hash(KEY);
         racing.join().unwrap();

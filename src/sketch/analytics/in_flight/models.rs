@@ -1,11 +1,8 @@
 //! Loom models of the requests in flight. They explore every interleaving of two or three threads, up to a bound on
 //! preemptions. `store::compact::table::models` explains the controls.
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
-use crate::base::sync::explore as model;
+use crate::base::sync::{Arc, explore as model, spawn};
 
 const X: u64 = 7;
 
@@ -22,20 +19,22 @@ fn ours(rows: &Rows, place: &KeyCounters) -> bool {
 }
 
 fn admitted<const N: usize>(rows: &Arc<Rows>, try_enter: Try) -> usize {
-    let others = [(); N].map(|()| {
-        let rows = rows.clone();
-        thread::spawn(move || try_enter(&rows, &rows.place(X)))
-    });
+    let others = [(); N].map(|()| spawn(rows, move |rows| try_enter(rows, &rows.place(X))));
     let own = usize::from(try_enter(rows, &rows.place(X)));
     own + others.map(|thread| usize::from(thread.join().unwrap())).into_iter().sum::<usize>()
+}
+
+fn two_with_limit_one(rows: &Arc<Rows>, try_enter: Try) -> usize {
+    let admitted = admitted::<1>(rows, try_enter);
+    assert!(admitted <= 1, "limit 1, {admitted} admitted");
+    admitted
 }
 
 #[test]
 fn two_entries_never_exceed_limit_one() {
     model(3, || {
         let rows = rows();
-        let admitted = admitted::<1>(&rows, ours);
-        assert!(admitted <= 1, "limit 1, {admitted} admitted");
+        let admitted = two_with_limit_one(&rows, ours);
         assert_eq!(rows.read(&rows.place(X)), admitted as u64, "a denied request leaves no count");
     });
 }
@@ -58,10 +57,7 @@ fn released_request_frees_its_place() {
         let rows = rows();
         let place = rows.place(X);
         assert_eq!(rows.enter(&place, 1), 1);
-        let leaving = {
-            let rows = rows.clone();
-            thread::spawn(move || rows.subtract_units(&rows.place(X), 1))
-        };
+        let leaving = spawn(&rows, |rows| rows.subtract_units(&rows.place(X), 1));
         let admitted = u64::from(ours(&rows, &place));
         leaving.join().unwrap();
         assert_eq!(rows.read(&place), admitted, "the first request has left");
@@ -75,15 +71,12 @@ fn count_is_at_least_requests_in_flight() {
         let rows = rows();
         let place = rows.place(X);
         rows.enter(&place, 1);
-        let passing = {
-            let rows = rows.clone();
-            thread::spawn(move || {
-                let place = rows.place(X);
-                let count = rows.enter(&place, 2);
-                rows.subtract_units(&place, 2);
-                count
-            })
-        };
+        let passing = spawn(&rows, |rows| {
+            let place = rows.place(X);
+            let count = rows.enter(&place, 2);
+            rows.subtract_units(&place, 2);
+            count
+        });
         let seen = rows.read(&place);
         let count = passing.join().unwrap();
         assert!((1..=3).contains(&seen), "at least the request that stays, at most all requests: {seen}");
@@ -101,8 +94,7 @@ fn control_decision_from_additions_admits_two() {
         before.into_iter().min() == Some(0)
     }
     model(3, || {
-        let admitted = admitted::<1>(&rows(), by_additions);
-        assert!(admitted <= 1, "limit 1, {admitted} admitted");
+        two_with_limit_one(&rows(), by_additions);
     });
 }
 
@@ -117,7 +109,6 @@ fn control_relaxed_additions_admit_two() {
         rows.read(place) <= 1
     }
     model(3, || {
-        let admitted = admitted::<1>(&rows(), relaxed);
-        assert!(admitted <= 1, "limit 1, {admitted} admitted");
+        two_with_limit_one(&rows(), relaxed);
     });
 }

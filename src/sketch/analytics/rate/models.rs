@@ -3,14 +3,10 @@
 //!
 //! A window is one nanosecond long. Each half has one line, so all keys share their words.
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::counts::{LastTwoWindows, Observed, RateCounters};
 use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, Timestamp};
-use crate::base::sync::Ordering::{Acquire, Release};
-use crate::base::sync::{AtomicU64, explore as model};
+use crate::base::clock::models::Running;
+use crate::base::sync::{Arc, explore as model, spawn};
 use crate::sketch::window::{Commit, WindowCounters, Windows};
 
 const X: u64 = 7;
@@ -21,21 +17,6 @@ const W: u64 = 1_000;
 const TOGETHER: u64 = (1 << 7) - 1;
 const APART: u64 = (1 << 24) - 1;
 
-/// A clock that threads set; each reading is a step of the model.
-struct Running(AtomicU64);
-
-impl Running {
-    fn set(&self, now: u64) {
-        self.0.store(now, Release);
-    }
-}
-
-impl Clock for Running {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_nanos(self.0.load(Acquire))
-    }
-}
-
 struct Shared {
     counts: RateCounters,
     clock: Running,
@@ -44,7 +25,7 @@ struct Shared {
 impl Shared {
     fn new(largest: u64) -> Arc<Self> {
         let counts = RateCounters::new(1, largest, 2 * WindowCounters::MIN_BYTES).unwrap();
-        Arc::new(Self { counts, clock: Running(AtomicU64::new(W)) })
+        Arc::new(Self { counts, clock: Running::new(W) })
     }
 
     fn observe(&self, events: u64) -> Observed {
@@ -66,12 +47,11 @@ impl Shared {
     }
 }
 
-fn spawn<T: Send + 'static>(
-    shared: &Arc<Shared>,
-    run: impl FnOnce(&Shared) -> T + Send + 'static,
-) -> thread::JoinHandle<T> {
-    let shared = shared.clone();
-    thread::spawn(move || run(&shared))
+/// The newest window, and counters whose words hold two of them.
+fn parts() -> (Windows, WindowCounters) {
+    let windows = Windows::new(1, 16, u64::MAX);
+    let counters = WindowCounters::new(0, TOGETHER, false, &windows).unwrap();
+    (windows, counters)
 }
 
 /// Returns the counts that the observers of a window got, in ascending order.
@@ -223,13 +203,8 @@ fn control_raising_all_words_repeats_a_count() {
         count
     }
     model(3, || {
-        let windows = Windows::new(1, 16, u64::MAX);
-        let counters = WindowCounters::new(0, TOGETHER, false, &windows).unwrap();
-        let shared = Arc::new((windows, counters));
-        let other = {
-            let shared = shared.clone();
-            thread::spawn(move || observe(&shared.0, &shared.1))
-        };
+        let shared = Arc::new(parts());
+        let other = spawn(&shared, |(windows, counters)| observe(windows, counters));
         let mut told = [observe(&shared.0, &shared.1), other.join().unwrap()];
         told.sort_unstable();
         assert_eq!(told, [1, 2], "each event gets a count of its own");
@@ -252,20 +227,15 @@ fn control_without_newest_window_loses_later_counts() {
         }
     }
     model(3, || {
-        let windows = Windows::new(1, 16, u64::MAX);
-        let counters = WindowCounters::new(0, TOGETHER, false, &windows).unwrap();
-        let shared = Arc::new((windows, counters));
-        let late = {
-            let shared = shared.clone();
-            // The thread's own copy of the newest window, which no other thread raises.
-            let windows = Windows::new(1, 16, u64::MAX);
-            thread::spawn(move || observe(&windows, &shared.1, W))
-        };
+        let shared = Arc::new(parts());
+        // The thread's own copy of the newest window, which no other thread raises.
+        let own = Windows::new(1, 16, u64::MAX);
+        let late = spawn(&shared, move |(_, counters)| observe(&own, counters, W));
         let (windows, counters) = &*shared;
         observe(windows, counters, W + 2);
         late.join().unwrap();
-        let count =
-            counters.read(windows, &counters.rows::<2, 2>(&counters.lines(X)), W + 2).map(|read| read.least);
+        let rows = counters.rows::<2, 2>(&counters.lines(X));
+        let count = counters.read(windows, &rows, W + 2).map(|read| read.least);
         assert_eq!(count, Ok(1), "the counts of the later window are kept");
     });
 }

@@ -1,7 +1,7 @@
 //! Shuttle models: eight threads use a few cells; see `sync::sample`.
 
 use super::*;
-use crate::base::sync::sample;
+use crate::base::sync::{eight, sample};
 
 const SCHEDULES: usize = 1_500;
 
@@ -19,12 +19,11 @@ fn wide(burst: u64) -> Arc<Shared> {
 /// Four threads charge one unit to each of four keys, which have two units each.
 fn four_keys(check: fn(&Shared, u64) -> bool) {
     let shared = wide(2);
-    let threads: [_; 8] = std::array::from_fn(|number| {
-        let shared = shared.clone();
-        thread::spawn(move || [number % 4, (number + 1) % 4].map(|key| (key, check(&shared, KEYS[key]))))
+    let answers = eight(&shared, move |shared, number| {
+        [number % 4, (number + 1) % 4].map(|key| (key, check(shared, KEYS[key])))
     });
     let mut admitted = [0; 4];
-    for (key, allowed) in threads.map(|thread| thread.join().unwrap()).into_iter().flatten() {
+    for (key, allowed) in answers.into_iter().flatten() {
         admitted[key] += u64::from(allowed);
     }
     for (hash, admitted) in KEYS.into_iter().zip(admitted) {
@@ -58,18 +57,14 @@ fn eight_checks_of_a_key_admit_its_burst() {
 fn largest_of_eight_debts_stays() {
     sample(SCHEDULES, || {
         let shared = Shared::new(8);
-        let threads: [_; 8] = std::array::from_fn(|number| {
-            let shared = shared.clone();
-            thread::spawn(move || {
-                if number % 2 == 0 {
-                    shared.cells.raise(7, number as u64 * T / 2, NOW, &|| NOW);
-                    0
-                } else {
-                    u64::from(shared.check(7))
-                }
-            })
+        let answers = eight(&shared, |shared, number| {
+            if number % 2 == 1 {
+                return shared.check(7);
+            }
+            shared.cells.raise(7, number as u64 * T / 2, NOW, &|| NOW);
+            false
         });
-        let admitted: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        let admitted = admitted(&answers) as u64;
         let estimate = shared.estimate(7);
         assert!(estimate >= (3 * T).max(admitted * T), "no debt and no charge is lost: {estimate}");
     });

@@ -1,11 +1,9 @@
 //! Loom models of cells. They explore every interleaving of two or three threads, up to a bound on preemptions.
 //! `store::compact::table::models` explains the controls.
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
+use crate::base::sync::{Arc, admitted, beside, spawn};
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -48,11 +46,7 @@ impl Shared {
 }
 
 fn racing<const N: usize>(shared: &Arc<Shared>, check: fn(&Shared, u64) -> bool, hashes: [u64; N]) -> usize {
-    let threads = hashes.map(|hash| {
-        let shared = shared.clone();
-        thread::spawn(move || check(&shared, hash))
-    });
-    threads.map(|thread| usize::from(thread.join().unwrap())).into_iter().sum()
+    admitted(&beside(shared, hashes.map(|hash| move |shared: &Shared| check(shared, hash))))
 }
 
 #[test]
@@ -95,10 +89,7 @@ fn wrapped_cells_admit_one_of_two() {
 fn debt_recorded_during_charge_is_kept() {
     model(|| {
         let shared = Shared::new(4);
-        let recorder = {
-            let shared = shared.clone();
-            thread::spawn(move || shared.cells.raise(7, 2 * T, NOW, &|| NOW))
-        };
+        let recorder = spawn(&shared, |shared| shared.cells.raise(7, 2 * T, NOW, &|| NOW));
         let admitted = shared.check(7);
         recorder.join().unwrap();
         assert!(admitted, "there is room for one unit");

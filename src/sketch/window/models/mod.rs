@@ -1,12 +1,9 @@
 //! Loom models of the words of windows. They explore every interleaving of two or three threads, up to a bound on
 //! preemptions. `store::compact::table::models` explains the controls.
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::counters::Read;
 use super::*;
-use crate::base::sync::{explore, explore_heavy};
+use crate::base::sync::{Arc, admitted, beside, explore, explore_heavy};
 use crate::sketch::hash::mix;
 
 #[cfg(tollgate_shuttle)]
@@ -90,15 +87,7 @@ const X: u64 = mix(7);
 
 /// Runs checks in parallel and returns which of them were admitted.
 fn racing<const N: usize>(counts: &Arc<Counts>, charge: Charge, keys: [u64; N]) -> [bool; N] {
-    let threads = keys.map(|hash| {
-        let counts = counts.clone();
-        thread::spawn(move || counts.check(hash, charge))
-    });
-    threads.map(|thread| thread.join().unwrap())
-}
-
-fn admitted(answers: &[bool]) -> u64 {
-    answers.iter().map(|&answer| u64::from(answer)).sum()
+    beside(counts, keys.map(|hash| move |counts: &Counts| counts.check(hash, charge)))
 }
 
 #[test]
@@ -212,11 +201,7 @@ impl Doors {
 /// Threads insert X in these windows. In each window, exactly one thread gets the answer that it was first.
 fn assert_one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
     let doors = Doors::new(last);
-    let threads = windows.map(|window| {
-        let doors = doors.clone();
-        thread::spawn(move || doors.insert(window))
-    });
-    let told = threads.map(|thread| thread.join().unwrap());
+    let told = beside(&doors, windows.map(|window| move |doors: &Doors| doors.insert(window)));
     for window in told.map(|(window, _)| window) {
         let firsts = told.iter().filter(|&&told| told == (window, Insert::First));
         assert_eq!(firsts.count(), 1, "exactly one insert is the first in a window: {told:?}");
@@ -250,11 +235,7 @@ fn insert_without_newest_window<const N: usize>(windows: [u64; N]) {
         (window, doors.seen.find(&windows, &probe, window).unwrap().insert(&windows, window).unwrap())
     }
     let doors = Doors::new(false);
-    let threads = windows.map(|window| {
-        let doors = doors.clone();
-        thread::spawn(move || insert(&doors, window))
-    });
-    let told = threads.map(|thread| thread.join().unwrap());
+    let told = beside(&doors, windows.map(|window| move |doors: &Doors| insert(doors, window)));
     let firsts = told.iter().filter(|&&told| told == (NOW + 2, Insert::First));
     assert_eq!(firsts.count(), 1, "exactly one insert is the first in a window: {told:?}");
 }

@@ -1,7 +1,7 @@
 //! Shuttle models: eight threads use a table whose shards begin with two words; see `sync::sample`.
 
 use super::*;
-use crate::base::sync::sample;
+use crate::base::sync::{admitted, eight, sample};
 
 const SCHEDULES: usize = 800;
 /// The store holds these keys from the beginning, and they are idle when the threads start. The other keys are new.
@@ -9,29 +9,26 @@ const HELD: [u64; 3] = [0, 2, 5];
 const KEYS: [u64; 5] = [0, 2, 5, 1, 3];
 
 /// Five threads check five keys while other threads sweep idle keys and remove two keys. Every charge is found again.
-fn eight(sweep: fn(&Store)) {
+fn five_keys(sweep: fn(&Store)) {
     let store = store(1);
     for key in HELD {
         assert!(check(&store, key, 100));
     }
-    let threads: [_; 8] = std::array::from_fn(|number| {
-        let store = store.clone();
-        thread::spawn(move || {
-            let mut admitted = [0; 5];
-            match number {
-                5 => sweep(&store),
-                6 | 7 => admitted[0] -= i64::from(store.remove(&KEYS[0])),
-                _ => {
-                    for index in [number, (number + 1) % 5] {
-                        admitted[index] += i64::from(check(&store, KEYS[index], 110));
-                    }
+    let all = eight(&store, move |store, number| {
+        let mut admitted = [0; 5];
+        match number {
+            5 => sweep(store),
+            6 | 7 => admitted[0] -= i64::from(store.remove(&KEYS[0])),
+            _ => {
+                for index in [number, (number + 1) % 5] {
+                    admitted[index] += i64::from(check(store, KEYS[index], 110));
                 }
             }
-            admitted
-        })
+        }
+        admitted
     });
     let mut owed = [0; 5];
-    for admitted in threads.map(|thread| thread.join().unwrap()) {
+    for admitted in all {
         owed = std::array::from_fn(|key| owed[key] + admitted[key]);
     }
     for (key, owed) in KEYS.into_iter().zip(owed) {
@@ -51,13 +48,13 @@ fn eight(sweep: fn(&Store)) {
 
 #[test]
 fn eight_threads_insert_charge_sweep_and_remove() {
-    sample(SCHEDULES, || eight(|store| store.retain_active(110)));
+    sample(SCHEDULES, || five_keys(|store| store.retain_active(110)));
 }
 
 #[test]
 #[should_panic(expected = "one unit")]
 fn control_eight_with_careless_sweep_lose_charges() {
-    sample(SCHEDULES, || eight(kill_without_recheck));
+    sample(SCHEDULES, || five_keys(kill_without_recheck));
 }
 
 /// Every key is new, and the index of its shard doubles several times during the run.
@@ -65,13 +62,14 @@ fn control_eight_with_careless_sweep_lose_charges() {
 fn eight_inserts_and_growth_lose_no_key() {
     sample(SCHEDULES, || {
         let store = store(1);
-        let threads: [_; 8] = std::array::from_fn(|number| {
-            let store = store.clone();
-            let number = number as u64;
-            thread::spawn(move || [number, (number + 1) % 8].map(|key| u64::from(check(&store, key, 100))))
+        let told = eight(&store, |store, number| {
+            [number, (number + 1) % 8].map(|key| check(store, key as u64, 100))
         });
-        let admitted: u64 = threads.into_iter().flat_map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(admitted, 8, "each of eight keys is admitted by one of its two first sights");
+        assert_eq!(
+            admitted(told.as_flattened()),
+            8,
+            "each of eight keys is admitted by one of its two first sights"
+        );
         assert_eq!(store.len(), 8, "a key has one node");
         assert!((0..8_u64).all(|key| store.contains(&key)), "lookups find every key");
     });
@@ -81,15 +79,8 @@ fn eight_inserts_and_growth_lose_no_key() {
 fn eight_new_keys_respect_the_cap() {
     for when_full in [WhenFull::Deny, WhenFull::Forget] {
         sample(SCHEDULES, move || {
-            take_retired();
-            let layout = KeyedLayout { capacity: 0, cap: Some((3, when_full)) };
-            let quota = Quota::new(1, Duration::from_nanos(10));
-            let store: Arc<Store> = Arc::new(Keyed::new(Gcra::new(quota), LowBits::default(), layout));
-            let threads: [_; 8] = std::array::from_fn(|number| {
-                let store = store.clone();
-                thread::spawn(move || usize::from(check(&store, number as u64, 100)))
-            });
-            let admitted: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+            let store = store_with_cap(1, Some((3, when_full)));
+            let admitted = admitted(&eight(&store, |store, number| check(store, number as u64, 100)));
             assert!(store.len() <= 3, "room for three keys: {}", store.len());
             if when_full == WhenFull::Deny {
                 assert!(admitted <= 3, "room for three of eight keys: {admitted}");

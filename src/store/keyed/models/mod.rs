@@ -3,13 +3,10 @@
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
 use crate::base::quota::Quota;
 use crate::base::reclaim::take_retired;
-use crate::base::sync::explore_long;
+use crate::base::sync::{Arc, both, explore_long};
 use crate::store::op::Store as _;
 
 #[cfg(tollgate_shuttle)]
@@ -45,9 +42,13 @@ type Store = Keyed<u64, Gcra, LowBits>;
 
 /// A store with one unit per 10 ns and this burst.
 fn store(burst: u64) -> Arc<Store> {
+    store_with_cap(burst, None)
+}
+
+fn store_with_cap(burst: u64, cap: Option<(usize, WhenFull)>) -> Arc<Store> {
     take_retired();
     let quota = Quota::new(1, Duration::from_nanos(10)).burst(burst);
-    Arc::new(Keyed::new(Gcra::new(quota), LowBits::default(), KeyedLayout::default()))
+    Arc::new(Keyed::new(Gcra::new(quota), LowBits::default(), KeyedLayout { capacity: 0, cap }))
 }
 
 fn check(store: &Store, key: u64, now_ns: u64) -> bool {
@@ -60,17 +61,6 @@ fn held(store: &Store, key: u64, now_ns: u64) -> Decision {
 
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     explore_long(preemptions, 10_000, run);
-}
-
-fn both<R: Send + 'static>(
-    store: &Arc<Store>,
-    first: impl FnOnce(&Store) -> R + Send + 'static,
-    second: impl FnOnce(&Store) -> R + Send + 'static,
-) -> (R, R) {
-    let (one, two) = (store.clone(), store.clone());
-    let one = thread::spawn(move || first(&one));
-    let two = thread::spawn(move || second(&two));
-    (one.join().unwrap(), two.join().unwrap())
 }
 
 #[test]
@@ -117,11 +107,7 @@ fn charge_survives_removal_of_idle_node() {
     model(3, || {
         let store = store(1);
         assert!(check(&store, 1, 100));
-        let sweep = |s: &Store| {
-            s.retain_active(110);
-            true
-        };
-        let (a, _) = both(&store, |s| check(s, 1, 110), sweep);
+        let (a, ()) = both(&store, |s| check(s, 1, 110), |s| s.retain_active(110));
         assert!(a, "the key was idle");
         assert_eq!(
             held(&store, 1, 110).reset_after(),
@@ -147,11 +133,7 @@ fn control_separate_idle_check_loses_charge() {
     model(3, || {
         let store = store(1);
         assert!(check(&store, 1, 100));
-        let sweep = |s: &Store| {
-            kill_without_recheck(s);
-            true
-        };
-        both(&store, |s| check(s, 1, 110), sweep);
+        both(&store, |s| check(s, 1, 110), kill_without_recheck);
         let held = held(&store, 1, 110).reset_after();
         assert_eq!(held, Duration::from_nanos(10), "lookups find the node with the charge");
     });
@@ -226,11 +208,7 @@ fn insert_racing_rebuild(rebuild: fn(&Store, u64, &Pinned)) {
         let store = store(1);
         assert!(check(&store, 0, 100));
         let hash = store.prepare(&0).1;
-        let grow = move |s: &Store| {
-            rebuild(s, hash, &reclaim::pin());
-            true
-        };
-        let (a, _) = both(&store, |s| check(s, 1, 100), grow);
+        let (a, ()) = both(&store, |s| check(s, 1, 100), move |s| rebuild(s, hash, &reclaim::pin()));
         assert!(a, "a new key is admitted");
         assert!(store.contains(&0), "a key that was there is found");
         assert!(store.contains(&1), "so is a key that was inserted while its index was copied");
@@ -313,10 +291,7 @@ fn control_immediate_reuse_charges_other_key() {
 /// many states to visit.
 fn race_for_one_place(preemptions: usize) {
     model(preemptions, || {
-        take_retired();
-        let quota = Quota::new(1, Duration::from_nanos(10));
-        let layout = KeyedLayout { capacity: 0, cap: Some((1, WhenFull::Deny)) };
-        let store: Arc<Store> = Arc::new(Keyed::new(Gcra::new(quota), LowBits::default(), layout));
+        let store = store_with_cap(1, Some((1, WhenFull::Deny)));
         let (a, b) = both(&store, |s| check(s, 1, 100), |s| check(s, 2, 100));
         assert!(!(a && b), "room for one of two keys");
         assert!(store.len() <= 1);

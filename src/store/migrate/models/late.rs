@@ -74,10 +74,9 @@ fn one_unit_at_one_time(is_slack_wide: bool, check: fn(&Timed) -> Option<u64>, c
         store.present.load().held.latest.open_until(LATER_NS + 1);
     }
     let timed = Arc::new(Timed { store, clock: SharedTime::new(100) });
-    let other = Arc::clone(&timed);
-    let checker = thread::spawn(move || {
-        other.clock.advance(LATER_SECS);
-        check(&other)
+    let checker = spawn(&timed, move |timed| {
+        timed.clock.advance(LATER_SECS);
+        check(timed)
     });
     change(&timed);
     let here = timed.check();

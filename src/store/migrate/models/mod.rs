@@ -1,27 +1,17 @@
 //! Loom models of a quota that changes during checks.
 
-use crate::base::check_time::CheckTime;
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
 use crate::algorithm::Gcra;
-use crate::base::clock::{Clock, Timestamp};
-use crate::base::sync::explore;
+use crate::base::check_time::CheckTime;
+use crate::base::clock::models::Still;
+use crate::base::sync::{Arc, explore, spawn};
 use crate::store::direct::Direct;
 
 mod late;
 #[cfg(tollgate_shuttle)]
 mod many;
 
-/// A clock that always shows the same time.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_secs(100)
-    }
-}
+const NOW: Still = Still(100_000_000_000);
 
 type Shared = Adjustable<Direct<Gcra>>;
 
@@ -30,12 +20,12 @@ fn of_one() -> Quota {
 }
 
 fn check(store: &Shared, cost: u64) -> bool {
-    Store::<()>::apply(store, &(), Operation::Check, CheckTime::read(&Still), cost).is_allowed()
+    Store::<()>::apply(store, &(), Operation::Check, CheckTime::read(&NOW), cost).is_allowed()
 }
 
 /// A check that does not look for a change of the quota after its charge.
 fn check_carelessly(store: &Shared) -> bool {
-    let when = CheckTime::read(&Still);
+    let when = CheckTime::read(&NOW);
     let generation = store.present.load();
     let _ = generation.take_over(&(), when);
     Store::<()>::apply(&generation.held.store, (), Operation::Check, when, 1).is_allowed()
@@ -45,7 +35,7 @@ fn check_carelessly(store: &Shared) -> bool {
 fn check_without_refund(store: &Shared) -> bool {
     loop {
         let generation = store.present.load();
-        let decision = generation.apply(&(), Operation::Check, CheckTime::read(&Still), 1);
+        let decision = generation.apply(&(), Operation::Check, CheckTime::read(&NOW), 1);
         fence_after_rmw();
         if decision.is_denied() || store.present.is_present(&generation) {
             return decision.is_allowed();
@@ -53,15 +43,22 @@ fn check_without_refund(store: &Shared) -> bool {
     }
 }
 
+fn store_of(units: u64) -> Arc<Shared> {
+    Arc::new(Shared::new(Direct::new(Gcra::new(Quota::per_hour(units)))))
+}
+
+fn left(store: &Shared) -> u64 {
+    Store::<()>::peek(store, &(), CheckTime::read(&NOW), 0).remaining()
+}
+
 fn change(store: &Shared, quota: Quota, carry: Carry) {
-    store.set_quota(&quota, carry, || CheckTime::read(&Still)).unwrap();
+    store.set_quota(&quota, carry, || CheckTime::read(&NOW)).unwrap();
 }
 
 /// One thread checks, while another thread changes the quota and then also checks.
 fn admitted_by_two(check: fn(&Shared) -> bool) {
-    let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
-    let other = Arc::clone(&store);
-    let checker = thread::spawn(move || check(&other));
+    let store = store_of(1);
+    let checker = spawn(&store, check);
     change(&store, of_one(), Carry::AsIs);
     let here = check(&store);
     let admitted = u32::from(here) + u32::from(checker.join().unwrap());
@@ -82,10 +79,8 @@ fn control_without_reread_loses_charge() {
 #[test]
 fn two_checks_during_a_change_share_one_unit() {
     explore(2, || {
-        let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
-        let (a, b) = (Arc::clone(&store), Arc::clone(&store));
-        let a = thread::spawn(move || check(&a, 1));
-        let b = thread::spawn(move || check(&b, 1));
+        let store = store_of(1);
+        let [a, b] = [(); 2].map(|()| spawn(&store, |store| check(store, 1)));
         change(&store, of_one(), Carry::AsIs);
         let admitted = u32::from(a.join().unwrap()) + u32::from(b.join().unwrap());
         assert!(admitted <= 1, "one unit is admitted, to one of two: {admitted}");
@@ -95,26 +90,25 @@ fn two_checks_during_a_change_share_one_unit() {
 #[test]
 fn check_is_decided_by_one_quota() {
     explore(3, || {
-        let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
-        let other = Arc::clone(&store);
-        let checker = thread::spawn(move || check(&other, 3));
+        let store = store_of(1);
+        let checker = spawn(&store, |store| check(store, 3));
         change(&store, Quota::per_hour(3), Carry::Reset);
         let admitted = checker.join().unwrap();
-        let left = Store::<()>::peek(&*store, &(), CheckTime::read(&Still), 0).remaining();
-        assert_eq!(left, if admitted { 0 } else { 3 }, "three units are admitted only under the new quota");
+        assert_eq!(
+            left(&store),
+            if admitted { 0 } else { 3 },
+            "three units are admitted only under the new quota"
+        );
     });
 }
 
 /// One thread checks one of two units, while another thread changes the quota.
 fn charge_during_change(check: fn(&Shared) -> bool) {
-    let of_two = Quota::per_hour(2);
-    let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_two))));
-    let other = Arc::clone(&store);
-    let checker = thread::spawn(move || check(&other));
-    change(&store, of_two, Carry::AsIs);
+    let store = store_of(2);
+    let checker = spawn(&store, check);
+    change(&store, Quota::per_hour(2), Carry::AsIs);
     assert!(checker.join().unwrap());
-    let left = Store::<()>::peek(&*store, &(), CheckTime::read(&Still), 0).remaining();
-    assert_eq!(left, 1, "one unit is charged for one admitted unit");
+    assert_eq!(left(&store), 1, "one unit is charged for one admitted unit");
 }
 
 #[test]

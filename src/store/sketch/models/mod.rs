@@ -4,16 +4,12 @@
 //! The sketch is as small as possible: two lines of counters and a doorkeeper of the same size. Each window is one
 //! second.
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
 use crate::algorithm::SlidingWindow;
 use crate::algorithm::compact::SlidingWord;
-use crate::base::clock::{Clock, Timestamp};
+use crate::base::clock::models::{Running, Still};
 use crate::base::quota::Quota;
-use crate::base::sync::Ordering::{Acquire, Release};
-use crate::base::sync::{AtomicU64, explore, explore_heavy};
+use crate::base::sync::{Arc, admitted, both, explore, explore_heavy, spawn};
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -32,30 +28,6 @@ fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     explore_heavy(2, run);
 }
 
-/// A clock that always shows the same time.
-struct Still(u64);
-
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_nanos(self.0)
-    }
-}
-
-/// A clock that threads set. Each reading is one step of the model.
-struct Running(AtomicU64);
-
-impl Running {
-    fn set(&self, now: u64) {
-        self.0.store(now, Release);
-    }
-}
-
-impl Clock for Running {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_nanos(self.0.load(Acquire))
-    }
-}
-
 fn fixed(limit: u64) -> Arc<Sketch> {
     smallest(FixedWindow::new(Quota::per_second(limit)))
 }
@@ -69,16 +41,19 @@ fn smallest<A: WindowAlgorithm>(algorithm: A) -> Arc<Sketch<A>> {
     Arc::new(Sketch::new(plan, ahash::RandomState::with_seeds(1, 2, 3, 4)).unwrap())
 }
 
+/// Checks X.
+fn check_x<A: WindowAlgorithm>(sketch: &Sketch<A>, when: CheckTime, cost: u64) -> bool {
+    Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, when, cost).is_allowed()
+}
+
 /// Checks X by a clock that always shows the same time.
 fn check<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
-    Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::read(&Still(now)), cost)
-        .is_allowed()
+    check_x(sketch, CheckTime::read(&Still(now)), cost)
 }
 
 /// Checks X at a given time.
 fn check_at<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
-    Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::from_ns(now), cost)
-        .is_allowed()
+    check_x(sketch, CheckTime::from_ns(now), cost)
 }
 
 type Check<A> = fn(&Sketch<A>, u64, u64) -> bool;
@@ -88,15 +63,8 @@ fn beside<A: WindowAlgorithm, const N: usize>(
     sketch: &Arc<Sketch<A>>,
     checks: [(Check<A>, u64, u64); N],
 ) -> [bool; N] {
-    let threads = checks.map(|(check, now, cost)| {
-        let sketch = sketch.clone();
-        thread::spawn(move || check(&sketch, now, cost))
-    });
-    threads.map(|thread| thread.join().unwrap())
-}
-
-fn admitted(answers: &[bool]) -> usize {
-    answers.iter().filter(|&&answer| answer).count()
+    let checks = checks.map(|(check, now, cost)| move |sketch: &Sketch<A>| check(sketch, now, cost));
+    crate::base::sync::beside(sketch, checks)
 }
 
 #[test]
@@ -194,37 +162,31 @@ fn known_key_is_new_in_next_window() {
     });
 }
 
+type Late<A> = fn(&Sketch<A>, &Running) -> bool;
+
 /// A thread reads its clock and then stops for whole windows. `late` makes the check after the clock shows the later
 /// time.
-fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: fn(&Sketch<A>, &Running) -> bool) {
-    let clock = Arc::new(Running(AtomicU64::new(NOW)));
+fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: Late<A>) {
+    let clock = Arc::new(Running::new(NOW));
     let then = NOW + windows * SEC;
-    let on_time = {
-        let (sketch, clock) = (sketch.clone(), clock.clone());
-        thread::spawn(move || {
-            clock.set(then);
-            check(&sketch, then, 1)
-        })
+    let other = clock.clone();
+    let on_time = move |sketch: &Sketch<A>| {
+        clock.set(then);
+        check(sketch, then, 1)
     };
-    let late = {
-        let (sketch, clock) = (sketch.clone(), clock.clone());
-        thread::spawn(move || late(&sketch, &clock))
-    };
-    let (on_time, late) = (on_time.join().unwrap(), late.join().unwrap());
+    let (on_time, late) = both(&sketch, on_time, move |sketch| late(sketch, &other));
     assert!(on_time || late, "at least one check is admitted in the later window");
     assert!(!check(&sketch, then, 1), "a charge in the later window is remembered");
 }
 
 /// Checks by the clock.
 fn by_clock<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
-    Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::read(clock), 1)
-        .is_allowed()
+    check_x(sketch, CheckTime::read(clock), 1)
 }
 
 /// Checks at a time that was read earlier.
 fn by_given<A: WindowAlgorithm>(sketch: &Sketch<A>, _clock: &Running) -> bool {
-    Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::from_ns(NOW), 1)
-        .is_allowed()
+    check_at(sketch, NOW, 1)
 }
 
 /// Checks in a batch, which reads its time once.
@@ -261,14 +223,11 @@ fn preempted_sliding_check_counts_in_later_window() {
 fn control_lowered_newest_window_hides_later_counts() {
     model(|| {
         let (sketch, then) = (fixed(1), NOW + 2 * SEC);
-        let on_time = {
-            let sketch = sketch.clone();
-            thread::spawn(move || {
-                let on_time = check(&sketch, then, 1);
-                sketch.tables.windows.clear();
-                on_time
-            })
-        };
+        let on_time = spawn(&sketch, move |sketch| {
+            let on_time = check(sketch, then, 1);
+            sketch.tables.windows.clear();
+            on_time
+        });
         let late = check(&sketch, NOW, 1);
         let on_time = on_time.join().unwrap();
         assert!(on_time || late, "at least one check is admitted in the later window");

@@ -1,7 +1,7 @@
 //! Shuttle models: eight threads use the state of one key; see `sync::sample`.
 
 use super::*;
-use crate::base::sync::sample;
+use crate::base::sync::{admitted, beside, sample};
 
 const SCHEDULES: usize = 800;
 
@@ -11,11 +11,7 @@ fn eight<A: Algorithm>(
     times: [u64; 8],
     charge: fn(&Shared<A>, u64) -> bool,
 ) -> usize {
-    let threads = times.map(|now_ns| {
-        let shared = shared.clone();
-        thread::spawn(move || usize::from(charge(&shared, now_ns)))
-    });
-    threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    admitted(&beside(shared, times.map(|now_ns| move |shared: &Shared<A>| charge(shared, now_ns))))
 }
 
 fn check<A: Algorithm>(shared: &Shared<A>, now_ns: u64) -> bool {

@@ -5,13 +5,11 @@
 
 use std::time::Duration;
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
 use crate::algorithm::step::Stepper;
 use crate::algorithm::{FixedWindow, Gcra, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow};
 use crate::base::quota::Quota;
+use crate::base::sync::{Arc, both, spawn};
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -66,18 +64,6 @@ impl<A: Algorithm> Shared<A> {
     }
 }
 
-/// Runs `first` and `second` in parallel.
-fn both<A: Algorithm, R: Send + 'static>(
-    shared: &Arc<Shared<A>>,
-    first: impl FnOnce(&Shared<A>) -> R + Send + 'static,
-    second: impl FnOnce(&Shared<A>) -> R + Send + 'static,
-) -> (R, R) {
-    let (one, two) = (shared.clone(), shared.clone());
-    let one = thread::spawn(move || first(&one));
-    let two = thread::spawn(move || second(&two));
-    (one.join().unwrap(), two.join().unwrap())
-}
-
 #[test]
 fn burst_of_one_admits_one_check() {
     model(|| {
@@ -92,8 +78,7 @@ fn burst_of_one_admits_one_check() {
 fn passing_time_loses_no_charge() {
     model(|| {
         let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
-        let ticker = shared.clone();
-        let ticker = thread::spawn(move || ticker.clock.set(110));
+        let ticker = spawn(&shared, |shared| shared.clock.set(110));
         let (a, b) = both(&shared, |s| [s.check(1), s.check(1)], |s| [s.check(1), false]);
         ticker.join().unwrap();
         let admitted = a.iter().chain(&b).filter(|allowed| **allowed).count() as u64;
@@ -174,8 +159,7 @@ fn window_change_is_seen_whole() {
 fn lap_begins_once_at_a_callers_time() {
     model(|| {
         let shared = Shared::new(FixedWindow::from_first_use(quota(2, 10)), 100);
-        let ticker = shared.clone();
-        let ticker = thread::spawn(move || ticker.clock.set(103));
+        let ticker = spawn(&shared, |shared| shared.clock.set(103));
         let (a, b) = both(&shared, |s| s.check(1), |s| s.check(2));
         ticker.join().unwrap();
         assert!(a ^ b, "a window of two holds one of 1 + 2");

@@ -1,7 +1,7 @@
 //! Models of eight waiters in one line. Shuttle runs them in sampled interleavings; see `sync::sample`.
 
 use super::*;
-use crate::base::sync::sample;
+use crate::base::sync::{eight, sample, thread};
 
 const SCHEDULES: usize = 800;
 
@@ -33,47 +33,36 @@ impl Shared {
 }
 
 /// Eight threads join one line. Two give up at once, and six wait for their turns.
-fn eight(standing: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
+fn eight_waiters(standing: Look) {
     let shared = Shared { lines: WaitLines::new(), inside: AtomicUsize::new(0), left: AtomicUsize::new(0) };
     let shared = Arc::new(shared);
-    let threads: [_; 8] = std::array::from_fn(|number| {
-        let shared = Arc::clone(&shared);
-        thread::spawn(move || {
-            let (waker, calls) = waker();
-            let (place, before) = shared.lines.join("key", 1, 0, Waker::noop().clone());
-            if number % 4 == 3 {
-                return shared.leave(place);
-            }
-            if before.is_some()
-                && let LineStanding::Behind { .. } = standing(&shared.lines, place, &waker)
-            {
-                shared.is_called(place, &calls);
-            }
-            assert!(is_head(&shared.lines, place), "a waiter that is woken is the head");
-            assert_eq!(shared.inside.fetch_add(1, Ordering::SeqCst), 0, "a line has only one head");
-            shared.inside.fetch_sub(1, Ordering::SeqCst);
-            shared.leave(place);
-        })
+    eight(&shared, move |shared, number| {
+        let (waker, calls) = waker();
+        let (place, before) = shared.lines.join("key", 1, 0, Waker::noop().clone());
+        if number % 4 == 3 {
+            return shared.leave(place);
+        }
+        if before.is_some()
+            && let LineStanding::Behind { .. } = standing(&shared.lines, place, &waker)
+        {
+            shared.is_called(place, &calls);
+        }
+        assert!(is_head(&shared.lines, place), "a waiter that is woken is the head");
+        assert_eq!(shared.inside.fetch_add(1, Ordering::SeqCst), 0, "a line has only one head");
+        shared.inside.fetch_sub(1, Ordering::SeqCst);
+        shared.leave(place);
     });
-    for thread in threads {
-        thread.join().unwrap();
-    }
     let lines = &shared.lines;
     assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line is removed with its last waiter");
 }
 
 #[test]
 fn models_eight_waiters_are_woken_in_order() {
-    sample(SCHEDULES, || eight(WaitLines::standing));
+    sample(SCHEDULES, || eight_waiters(WaitLines::standing));
 }
 
 #[test]
 #[should_panic(expected = "is woken when it becomes the head")]
 fn models_control_eight_separate_look_loses_wake_up() {
-    fn separately(lines: &WaitLines, place: LinePosition, waker: &Waker) -> LineStanding {
-        let standing = lines.standing(place, Waker::noop());
-        lines.standing(place, waker);
-        standing
-    }
-    sample(SCHEDULES, || eight(separately));
+    sample(SCHEDULES, || eight_waiters(separately));
 }

@@ -1,9 +1,7 @@
 //! Models of lines. Each waiter that becomes the head sees this, or is woken.
 
 use super::{LinePosition, LineStanding, WaitLines};
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-use crate::base::sync::{AtomicUsize, Ordering, explore};
+use crate::base::sync::{Arc, AtomicUsize, Ordering, explore, spawn};
 use std::task::{Wake, Waker};
 
 #[cfg(tollgate_shuttle)]
@@ -32,19 +30,16 @@ fn is_head(lines: &WaitLines, place: LinePosition) -> bool {
     matches!(lines.standing(place, Waker::noop()), LineStanding::Head { .. })
 }
 
-#[test]
-fn models_joining_waiter_is_head_or_woken() {
-    explore(3, || {
+/// A waiter joins and looks, while the head leaves.
+fn join_while_the_head_leaves(standing: Look) {
+    explore(3, move || {
         let lines = Arc::new(WaitLines::new());
         let (head, before) = lines.join("key", 1, 0, Waker::noop().clone());
         assert!(before.is_none());
-        let leaver = thread::spawn({
-            let lines = Arc::clone(&lines);
-            move || lines.leave(head, 5, 5)
-        });
+        let leaver = spawn(&lines, move |lines| lines.leave(head, 5, 5));
         let (waker, calls) = waker();
         let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
-        let standing = lines.standing(place, &waker);
+        let standing = standing(&lines, place, &waker);
         leaver.join().unwrap();
         assert!(is_head(&lines, place), "the only waiter left is the head");
         assert!(
@@ -56,6 +51,22 @@ fn models_joining_waiter_is_head_or_woken() {
     });
 }
 
+type Look = fn(&WaitLines, LinePosition, &Waker) -> LineStanding;
+
+/// The fault: looks in one critical section, and leaves its waker in another one.
+fn separately(lines: &WaitLines, place: LinePosition, waker: &Waker) -> LineStanding {
+    let standing = lines.standing(place, Waker::noop());
+    if let LineStanding::Behind { .. } = standing {
+        lines.standing(place, waker);
+    }
+    standing
+}
+
+#[test]
+fn models_joining_waiter_is_head_or_woken() {
+    join_while_the_head_leaves(WaitLines::standing);
+}
+
 #[test]
 fn models_third_waiter_is_woken_by_a_leaver() {
     explore(3, || {
@@ -63,10 +74,7 @@ fn models_third_waiter_is_woken_by_a_leaver() {
         let [first, second] = [0, 1].map(|_| lines.join("key", 1, 0, Waker::noop().clone()).0);
         let (waker, calls) = waker();
         let (third, _) = lines.join("key", 1, 0, waker);
-        let leaver = thread::spawn({
-            let lines = Arc::clone(&lines);
-            move || lines.leave(first, 5, 5)
-        });
+        let leaver = spawn(&lines, move |lines| lines.leave(first, 5, 5));
         // The second waiter gives up, whether it was woken or not.
         lines.leave(second, 4, 4);
         leaver.join().unwrap();
@@ -80,24 +88,5 @@ fn models_third_waiter_is_woken_by_a_leaver() {
 #[test]
 #[should_panic(expected = "is woken when it becomes the head")]
 fn models_control_separate_look_loses_wake_up() {
-    explore(3, || {
-        let lines = Arc::new(WaitLines::new());
-        let (head, _) = lines.join("key", 1, 0, Waker::noop().clone());
-        let leaver = thread::spawn({
-            let lines = Arc::clone(&lines);
-            move || lines.leave(head, 5, 5)
-        });
-        let (waker, calls) = waker();
-        let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
-        // The fault: looks in one critical section, and leaves its waker in another one.
-        let standing = lines.standing(place, Waker::noop());
-        if let LineStanding::Behind { .. } = standing {
-            lines.standing(place, &waker);
-        }
-        leaver.join().unwrap();
-        assert!(
-            matches!(standing, LineStanding::Head { .. }) || called(&calls),
-            "a waiter that saw a head is woken when it becomes the head"
-        );
-    });
+    join_while_the_head_leaves(separately);
 }

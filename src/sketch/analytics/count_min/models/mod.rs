@@ -1,12 +1,9 @@
 //! Loom models of counters. They explore every interleaving of two or three threads, up to a bound on preemptions.
 //! `store::compact::table::models` explains the controls.
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
-use crate::base::sync::AtomicU16;
 use crate::base::sync::Ordering::Release;
+use crate::base::sync::{Arc, AtomicU16, beside, spawn};
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -26,11 +23,7 @@ fn counts(width: usize) -> Arc<Counts> {
 
 /// Counts 1 for each of these keys, each in a separate thread, and returns the new estimates.
 fn racing<const N: usize>(counts: &Arc<Counts>, add: fn(&Counts, u64) -> u64, keys: [u64; N]) -> [u64; N] {
-    let threads = keys.map(|key| {
-        let counts = counts.clone();
-        thread::spawn(move || add(&counts, key))
-    });
-    threads.map(|thread| thread.join().unwrap())
+    beside(counts, keys.map(|key| move |counts: &Counts| add(counts, key)))
 }
 
 fn add(counts: &Counts, key: u64) -> u64 {
@@ -78,10 +71,7 @@ fn adds_committing_in_different_rows_add_up() {
 fn racing_adds_of_different_sizes_add_up() {
     model(|| {
         let counts = counts(1);
-        let three = {
-            let counts = counts.clone();
-            thread::spawn(move || counts.add_hash(KEY, 3))
-        };
+        let three = spawn(&counts, |counts| counts.add_hash(KEY, 3));
         let (one, three) = (counts.add_hash(KEY, 1), three.join().unwrap());
         assert!(one.max(three) >= 4, "the later add includes the earlier one: {one}, {three}");
         assert!(counts.estimate_hash(KEY) >= 4, "no count is lost");
@@ -113,14 +103,14 @@ fn estimate_includes_earlier_adds() {
     model(|| {
         let counts = counts(1);
         let counted = Arc::new(AtomicU16::new(0));
-        let counter = {
-            let (counts, counted) = (counts.clone(), counted.clone());
-            thread::spawn(move || {
+        let counter = spawn(&counts, {
+            let counted = counted.clone();
+            move |counts| {
                 counts.add_hash(KEY, 1);
                 counted.store(1, Release);
                 counts.add_hash(KEY, 1);
-            })
-        };
+            }
+        });
         let before = counted.load(Acquire);
         assert!(
             counts.estimate_hash(KEY) >= before.into(),
@@ -135,10 +125,7 @@ fn add_after_clear_is_counted() {
     model(|| {
         let counts = counts(1);
         counts.add_hash(KEY, 1);
-        let racing = {
-            let counts = counts.clone();
-            thread::spawn(move || add(&counts, KEY))
-        };
+        let racing = spawn(&counts, |counts| add(counts, KEY));
         counts.clear();
         counts.add_hash(KEY, 1);
         assert!(counts.add_hash(KEY, 1) >= 2, "an add that begins after a clear is counted in full");

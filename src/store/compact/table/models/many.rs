@@ -5,7 +5,7 @@
 //! is strict.
 
 use super::*;
-use crate::base::sync::sample;
+use crate::base::sync::{eight, sample};
 
 const SCHEDULES: usize = 1_000;
 const W: u64 = key(4, 1);
@@ -17,14 +17,11 @@ fn each(overflow: &[Overflow], schedules: usize, run: fn(Overflow)) {
     }
 }
 
-const ALL: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
-
 #[test]
 fn eight_first_checks_of_a_key_take_one_slot() {
     each(&ALL, SCHEDULES, |overflow| {
         let shared = Shared::new(3, overflow);
-        let check = |shared: &Shared| shared.check(X, 100, 1);
-        let admitted = admitted(&beside(&shared, [check; 8]));
+        let admitted = admitted(&beside(&shared, [check(X, 1); 8]));
         assert_eq!(admitted, 3, "three units, three admissions");
         assert_eq!(shared.slots_of(X), 1, "a key has one slot");
         assert_eq!(
@@ -41,11 +38,7 @@ fn first_checks_by_eight_clocks(overflow: Overflow, check: fn(&Shared, u64) -> b
     let shared = Shared::new(1, overflow);
     shared.set(0, Y, 95);
     shared.set(1, Z, 94);
-    let threads: [_; 8] = std::array::from_fn(|number| {
-        let shared = shared.clone();
-        thread::spawn(move || check(&shared, 94 + number as u64 % 3))
-    });
-    let answers = threads.map(|thread| thread.join().unwrap());
+    let answers = eight(&shared, move |shared, number| check(shared, 94 + number as u64 % 3));
     assert_eq!(admitted(&answers), 1, "one unit, one admission");
     assert_eq!(shared.slots_of(X), 1, "a key has one slot");
 }
@@ -63,28 +56,31 @@ fn control_eight_in_first_idle_slot_admit_two() {
     sample(SCHEDULES, || first_checks_by_eight_clocks(Overflow::Inherit, first_idle));
 }
 
+/// How often the burst of a key may be admitted once more.
+fn extra_admissions(shared: &Shared, overflow: Overflow) -> u64 {
+    let gauges = shared.table.gauges();
+    match overflow {
+        Overflow::Inherit => 0,
+        Overflow::Spill => gauges.raced,
+        // An evicted key counts as a new one.
+        Overflow::Forget => gauges.raced + gauges.evicted,
+    }
+}
+
 /// Each thread makes two checks. There are four keys and room for two of them, so evictions happen all the time.
 fn crowd(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
     const BURST: u64 = 2;
     let shared = Shared::new(BURST, overflow);
-    let threads: [_; 8] = std::array::from_fn(|number| {
-        let shared = shared.clone();
-        thread::spawn(move || {
-            // Four threads check each key, in their first or second check.
-            let keys = [number % 4, (number + 1 + number / 4) % 4];
-            keys.map(|key| (key, check(&shared, KEYS[key])))
-        })
+    let answers = eight(&shared, move |shared, number| {
+        // Four threads check each key, in their first or second check.
+        let keys = [number % 4, (number + 1 + number / 4) % 4];
+        keys.map(|key| (key, check(shared, KEYS[key])))
     });
     let mut admitted = [0; 4];
-    for (key, allowed) in threads.into_iter().flat_map(|thread| thread.join().unwrap()) {
+    for (key, allowed) in answers.into_iter().flatten() {
         admitted[key] += u64::from(allowed);
     }
-    let gauges = shared.table.gauges();
-    let again = match overflow {
-        Overflow::Inherit => 0,
-        Overflow::Spill => gauges.raced,
-        Overflow::Forget => gauges.raced + gauges.evicted,
-    };
+    let (gauges, again) = (shared.table.gauges(), extra_admissions(&shared, overflow));
     for (key, admitted) in KEYS.into_iter().zip(admitted) {
         assert!(admitted <= BURST * (1 + again), "a key is admitted its burst: {admitted}, {gauges:?}");
         assert!(shared.slots_of(key) as u64 <= 1 + gauges.raced, "a key has one slot");
@@ -128,24 +124,14 @@ fn first_checks_during_evictions(overflow: Overflow, check: fn(&Shared) -> bool)
     let shared = Shared::new(6, overflow);
     shared.set(0, Z, 150);
     shared.set(1, W, 150);
-    let threads: [_; 8] = std::array::from_fn(|number| {
-        let shared = shared.clone();
-        thread::spawn(move || match number {
-            0 | 1 => {
-                let _ = shared.check([Y, key(5, 0)][number], 100, 1);
-                false
-            }
-            _ => check(&shared),
-        })
+    let answers = eight(&shared, move |shared, number| match number {
+        0 | 1 => {
+            let _ = shared.check([Y, key(5, 0)][number], 100, 1);
+            false
+        }
+        _ => check(shared),
     });
-    let answers = threads.map(|thread| thread.join().unwrap());
-    let gauges = shared.table.gauges();
-    let again = match overflow {
-        Overflow::Inherit => 0,
-        Overflow::Spill => gauges.raced,
-        // An evicted key counts as a new one.
-        Overflow::Forget => gauges.raced + gauges.evicted,
-    };
+    let (gauges, again) = (shared.table.gauges(), extra_admissions(&shared, overflow));
     assert!(gauges.raced < 6, "fewer than the six racing threads: {gauges:?}");
     let admitted = admitted(&answers) as u64;
     assert!(admitted <= 1 + again, "six units, one admission of six: {admitted}, {gauges:?}");
@@ -171,19 +157,16 @@ fn control_eight_without_second_look_two_slots() {
 fn charges_and_refunds(overflow: Overflow, refund: fn(&Shared, u64, &Decision) -> u64) {
     const BURST: u64 = 4;
     let shared = Shared::new(BURST, overflow);
-    let threads: [_; 8] = std::array::from_fn(|number| {
-        let shared = shared.clone();
-        thread::spawn(move || {
-            let key = number % 2;
-            let charge = shared.decide(KEYS[key], 100, 2);
-            if !charge.is_allowed() {
-                return (key, 0);
-            }
-            (key, if number < 6 { 2 - refund(&shared, KEYS[key], &charge) } else { 2 })
-        })
+    let charged = eight(&shared, move |shared, number| {
+        let key = number % 2;
+        let charge = shared.decide(KEYS[key], 100, 2);
+        if !charge.is_allowed() {
+            return (key, 0);
+        }
+        (key, if number < 6 { 2 - refund(shared, KEYS[key], &charge) } else { 2 })
     });
     let mut owed = [0; 2];
-    for (key, units) in threads.map(|thread| thread.join().unwrap()) {
+    for (key, units) in charged {
         owed[key] += units;
     }
     for (&key, owed) in KEYS.iter().zip(owed) {

@@ -4,9 +4,6 @@
 //! protocol. A control must fail, which shows that the model can detect the fault. Buckets have two slots, a tick is a
 //! nanosecond, and the times are small.
 
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-
 use super::*;
 use crate::algorithm::compact::slot::FINGERPRINT_BITS;
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
@@ -14,6 +11,7 @@ use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
 use crate::algorithm::step::Refund;
 use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::Release;
+use crate::base::sync::{Arc, admitted, beside, both};
 use crate::store::capacity::Capacity;
 use crate::store::compact::Overflow;
 
@@ -38,6 +36,7 @@ const fn key(fingerprint: u64, home: u64) -> u64 {
     fingerprint | (home << FINGERPRINT_BITS)
 }
 
+const ALL: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
 const X: u64 = key(1, 0);
 const Y: u64 = key(2, 1);
 const Z: u64 = key(3, 0);
@@ -81,17 +80,9 @@ impl Shared {
     }
 }
 
-/// Runs the checks in parallel. Returns for each check whether it was admitted.
-fn beside<const N: usize>(shared: &Arc<Shared>, checks: [fn(&Shared) -> bool; N]) -> [bool; N] {
-    let threads = checks.map(|check| {
-        let shared = shared.clone();
-        thread::spawn(move || check(&shared))
-    });
-    threads.map(|thread| thread.join().unwrap())
-}
-
-fn admitted(answers: &[bool]) -> usize {
-    answers.iter().filter(|&&answer| answer).count()
+/// The check of a number of units at time 100.
+fn check(hash: u64, cost: u64) -> impl Fn(&Shared) -> bool + Copy {
+    move |shared| shared.check(hash, 100, cost)
 }
 
 #[test]
@@ -99,7 +90,7 @@ fn last_unit_is_admitted_once() {
     model(|| {
         let shared = Shared::new(1, Overflow::Spill);
         shared.set(0, X, 100);
-        let answers = beside(&shared, [|shared| shared.check(X, 100, 1), |shared| shared.check(X, 100, 1)]);
+        let answers = beside(&shared, [check(X, 1); 2]);
         assert_eq!(admitted(&answers), 1, "one unit, one admission");
         assert_eq!(shared.words()[0].state, 100 + T, "the slot holds the charge");
     });
@@ -107,11 +98,10 @@ fn last_unit_is_admitted_once() {
 
 #[test]
 fn three_first_checks_take_one_slot() {
-    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+    for overflow in ALL {
         model(move || {
             let shared = Shared::new(2, overflow);
-            let check = |shared: &Shared| shared.check(X, 100, 1);
-            let answers = beside(&shared, [check, check, check]);
+            let answers = beside(&shared, [check(X, 1); 3]);
             assert_eq!(admitted(&answers), 2, "two units, two admissions");
             assert_eq!(shared.slots_of(X), 1, "a key has one slot");
         });
@@ -121,22 +111,17 @@ fn three_first_checks_take_one_slot() {
 /// Two first checks. One clock shows a time before another key's slot becomes idle, and the other clock a time after
 /// it.
 fn straddling(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
-    let _ = check;
     let shared = Shared::new(1, overflow);
     shared.set(0, Y, 95);
     shared.set(1, Z, 94);
-    let threads = [94, 96].map(|now| {
-        let shared = shared.clone();
-        thread::spawn(move || check(&shared, now))
-    });
-    let answers = threads.map(|thread| thread.join().unwrap());
+    let answers = beside(&shared, [94, 96].map(|now| move |shared: &Shared| check(shared, now)));
     assert_eq!(admitted(&answers), 1, "one unit, one admission");
     assert_eq!(shared.slots_of(X), 1, "a key has one slot");
 }
 
 #[test]
 fn clocks_around_expiry_take_one_slot() {
-    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+    for overflow in ALL {
         model(move || straddling(overflow, |shared, now| shared.check(X, now, 1)));
     }
 }
@@ -165,13 +150,12 @@ fn control_first_idle_slot_admits_twice() {
 
 #[test]
 fn idle_key_and_new_key_race_for_slot() {
-    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+    for overflow in ALL {
         model(move || {
             let shared = Shared::new(1, overflow);
             shared.set(0, Y, 90);
             shared.set(1, Z, 105);
-            let answers =
-                beside(&shared, [|shared| shared.check(Y, 100, 1), |shared| shared.check(X, 100, 1)]);
+            let answers = beside(&shared, [check(Y, 1), check(X, 1)]);
             // The second check found a full bucket of keys that owe, so it may be denied under Inherit.
             assert!(answers[0] || answers[1], "at least one of the two checks is admitted");
             if overflow == Overflow::Inherit {
@@ -193,7 +177,7 @@ fn evict_during_check(overflow: Overflow) -> usize {
     // Key y owes two units, and key z owes more, so the slot of y is the one to evict.
     shared.set(0, Y, 120);
     shared.set(1, Z, 125);
-    let answers = beside(&shared, [|shared| shared.check(X, 100, 1), |shared| shared.check(Y, 100, 1)]);
+    let answers = beside(&shared, [check(X, 1), check(Y, 1)]);
     let mut admitted = usize::from(answers[1]);
     while admitted < 9 && shared.check(Y, 100, 1) {
         admitted += 1;
@@ -226,14 +210,14 @@ fn control_forgetting_admits_again() {
 fn several_units_are_charged_whole() {
     model(|| {
         let shared = Shared::new(5, Overflow::Spill);
-        let answers = beside(&shared, [|shared| shared.check(X, 100, 3), |shared| shared.check(X, 100, 2)]);
+        let answers = beside(&shared, [check(X, 3), check(X, 2)]);
         let third = shared.check(X, 100, 1);
         assert_eq!((answers, third), ([true, true], false), "3 + 2 units fit into 5");
         assert_eq!(shared.words()[0].state, 100 + 5 * T, "the state includes both charges in full");
     });
     model(|| {
         let shared = Shared::new(4, Overflow::Spill);
-        let answers = beside(&shared, [|shared| shared.check(X, 100, 3), |shared| shared.check(X, 100, 2)]);
+        let answers = beside(&shared, [check(X, 3), check(X, 2)]);
         let charged = 3 * u64::from(answers[0]) + 2 * u64::from(answers[1]);
         assert_eq!(admitted(&answers), 1, "3 + 2 units exceed 4");
         assert_eq!(shared.words()[0].state, 100 + charged * T, "no charge is partial");
@@ -248,7 +232,7 @@ const LATER: u64 = WRAP + 20 * T;
 /// Two threads whose clocks differ charge X. Both see what the faster thread charged.
 fn check_with_distant_clocks(fast: fn(&Shared) -> bool) {
     let shared = Shared::new(1, Overflow::Inherit);
-    let [fast, slow] = beside(&shared, [fast, |shared| shared.check(X, WRAP, 1)]);
+    let (fast, slow) = both(&shared, fast, |shared| shared.check(X, WRAP, 1));
     assert!(fast || slow, "at least one check is admitted");
     for now_ns in [LATER, WRAP, LATER] {
         let again = shared.check(X, now_ns, 1);
@@ -289,12 +273,10 @@ fn preempted_check_admits_no_more() {
     model(|| {
         let shared = Shared::new(1, Overflow::Inherit);
         let latest = WRAP + 40 * T;
-        let _ = beside(
+        both(
             &shared,
-            [
-                |shared| shared.check(X, LATER, 1) | shared.check(X, WRAP + 40 * T, 1),
-                |shared| shared.check(X, WRAP, 1),
-            ],
+            move |shared| shared.check(X, LATER, 1) | shared.check(X, latest, 1),
+            |shared| shared.check(X, WRAP, 1),
         );
         assert!(!shared.check(X, latest, 1), "a charge at the latest time is remembered");
     });
@@ -306,27 +288,21 @@ fn racing_first_checks(overflow: Overflow, check: fn(&Shared) -> bool) {
     let shared = Shared::new(6, overflow);
     shared.set(0, Z, 150);
     shared.set(1, key(4, 0), 150);
-    let one = {
-        let shared = shared.clone();
-        thread::spawn(move || check(&shared))
+    let second = move |shared: &Shared| {
+        let _ = shared.check(Y, 100, 1);
+        check(shared)
     };
-    let two = {
-        let shared = shared.clone();
-        thread::spawn(move || {
-            let _ = shared.check(Y, 100, 1);
-            check(&shared)
-        })
-    };
-    let answers = [one.join().unwrap(), two.join().unwrap()];
+    let (one, two) = both(&shared, check, second);
     assert!(shared.slots_of(X) <= 1, "a key has one slot");
-    assert!(admitted(&answers) <= 1, "six units, one admission of six");
+    assert!(!(one && two), "six units, one admission of six");
 }
 
 #[test]
 fn first_checks_racing_eviction_take_one_slot() {
-    model(|| racing_first_checks(Overflow::Forget, |shared| shared.check(X, 100, 6)));
+    let check = |shared: &Shared| shared.check(X, 100, 6);
+    model(move || racing_first_checks(Overflow::Forget, check));
     // The words of the sketch add more interleavings to explore.
-    crate::base::sync::explore(2, || racing_first_checks(Overflow::Spill, |shared| shared.check(X, 100, 6)));
+    crate::base::sync::explore(2, move || racing_first_checks(Overflow::Spill, check));
 }
 
 /// Inserts the new key and does not check whether it is in another slot too.
@@ -374,19 +350,13 @@ fn first_checks_racing_own_refund(overflow: Overflow, refund: fn(&Shared, &Decis
     let shared = Shared::new(2, overflow);
     shared.set(0, Z, 115);
     shared.set(1, key(4, 0), 115);
-    let one = {
-        let shared = shared.clone();
-        thread::spawn(move || u64::from(shared.check(X, 100, 2)) * 2)
+    let second = move |shared: &Shared| {
+        let _ = shared.check(Y, 100, 1);
+        let charge = shared.decide(X, 100, 2);
+        if charge.is_allowed() { 2 - refund(shared, &charge) } else { 0 }
     };
-    let two = {
-        let shared = shared.clone();
-        thread::spawn(move || {
-            let _ = shared.check(Y, 100, 1);
-            let charge = shared.decide(X, 100, 2);
-            if charge.is_allowed() { 2 - refund(&shared, &charge) } else { 0 }
-        })
-    };
-    let owed = one.join().unwrap() + two.join().unwrap();
+    let (one, two) = both(&shared, |shared| u64::from(shared.check(X, 100, 2)) * 2, second);
+    let owed = one + two;
     assert!(owed <= 2, "two units, one admission of two");
     assert!(shared.admits(X, 100) <= 2 - owed, "units that were not refunded are owed");
 }
@@ -427,11 +397,8 @@ fn refund_racing_an_eviction(overflow: Overflow) -> (u64, u64) {
     shared.set(1, Z, 125);
     let charge = shared.decide(X, 100, 1);
     assert!(shared.check(X, 100, 1));
-    let (one, two) = (shared.clone(), shared.clone());
-    let refund = thread::spawn(move || one.refund(X, 100, &charge));
-    let evict = thread::spawn(move || two.check(Y, 100, 1));
-    let back = refund.join().unwrap();
-    assert!(evict.join().unwrap(), "a new key is not denied for the debts of other keys");
+    let (back, is_new_admitted) = both(&shared, move |shared| shared.refund(X, 100, &charge), check(Y, 1));
+    assert!(is_new_admitted, "a new key is not denied for the debts of other keys");
     (shared.admits(X, 100), 1 + back)
 }
 
@@ -456,11 +423,8 @@ fn refund_racing_a_return_refunds_once() {
         let charge = shared.decide(X, 100, 2);
         // The slot of the key goes to y, and its debt to the sketch.
         assert!(shared.check(Y, 100, 1));
-        let (one, two) = (shared.clone(), shared.clone());
-        let refund = thread::spawn(move || one.refund(X, 100, &charge));
-        let back = thread::spawn(move || two.check(X, 100, 1));
-        let given = refund.join().unwrap();
-        let charged = u64::from(back.join().unwrap());
+        let (given, back) = both(&shared, move |shared| shared.refund(X, 100, &charge), check(X, 1));
+        let charged = u64::from(back);
         assert!(shared.admits(X, 100) <= 3 - (2 - given) - charged, "units that were not refunded are owed");
     });
 }
@@ -471,13 +435,10 @@ fn first_checks_racing_a_refund(refund: fn(&Shared, &Decision) -> u64) {
     let shared = Shared::new(9, Overflow::Inherit);
     shared.set(0, Z, 150);
     let charge = shared.decide(Y, 100, 5);
-    let (one, two) = (shared.clone(), shared.clone());
-    let first = thread::spawn(move || one.check(X, 100, 1));
-    let second = thread::spawn(move || {
-        refund(&two, &charge);
-        two.check(X, 100, 1)
+    both(&shared, check(X, 1), move |shared| {
+        refund(shared, &charge);
+        shared.check(X, 100, 1)
     });
-    let _ = (first.join().unwrap(), second.join().unwrap());
     assert!(shared.slots_of(X) <= 1, "a key has one slot");
 }
 
