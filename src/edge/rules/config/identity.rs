@@ -91,12 +91,8 @@ impl RulePath {
 
     /// Returns the levels with a property; the first level is the lowest bit.
     fn bits(&self, holds: impl Fn(&PathLevel) -> bool) -> u32 {
-        self.steps
-            .iter()
-            .take(32)
-            .enumerate()
-            .filter(|(_, step)| holds(step))
-            .fold(0, |bits, (at, _)| bits | 1 << at)
+        let levels = (0..u32::BITS).zip(&self.steps);
+        levels.fold(0, |bits, (at, step)| bits | u32::from(holds(step)) << at)
     }
 
     pub(super) fn counted_by(&self) -> u32 {

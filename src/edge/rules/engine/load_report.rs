@@ -73,9 +73,7 @@ pub struct Difference {
 
 impl LoadReport {
     pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Self {
-        let [before, after] =
-            [before, after].map(|set| set.domains.iter().map(Listed::of_active).collect::<Vec<_>>());
-        Self::of(&before, &after)
+        Self::of([before, after].map(|set| set.domains.iter().map(Listed::of_active).collect()))
     }
 
     /// Returns the changes that a load would report, without a load.
@@ -98,16 +96,14 @@ impl LoadReport {
     /// ```
     #[must_use]
     pub fn between_domains(before: &[Domain], after: &[Domain]) -> Self {
-        let [before, after] =
-            [before, after].map(|domains| domains.iter().map(Listed::of_domain).collect::<Vec<_>>());
-        Self::of(&before, &after)
+        Self::of([before, after].map(|domains| domains.iter().map(Listed::of_domain).collect()))
     }
 
-    fn of(before: &[Listed<'_>], after: &[Listed<'_>]) -> Self {
-        let [then, now] = [before, after]
+    fn of([before, after]: [Vec<Listed<'_>>; 2]) -> Self {
+        let [then, now] = [&before, &after]
             .map(|all| all.iter().map(|domain| (domain.name, domain)).collect::<HashMap<_, _>>());
         let mut changes = Vec::new();
-        for domain in after {
+        for domain in &after {
             match then.get(domain.name) {
                 Some(then) => compare_domains(then, domain, &mut changes),
                 None => whole(ChangeKind::Added, domain, &mut changes),

@@ -38,10 +38,7 @@ pub(super) fn write(path: &Path, name: &str, text: &RuleText) -> io::Result<()> 
     temporary.push(format!(".{}.new", std::process::id()));
     let temporary = folder.join(temporary);
     let written = write_new(&temporary, name, text).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written?;
+    written.inspect_err(|_| _ = fs::remove_file(&temporary))?;
     // Makes the new name durable. Some systems cannot synchronise folders.
     #[cfg(unix)]
     File::open(folder)?.sync_all()?;
@@ -88,8 +85,7 @@ pub(super) fn read(path: &Path, name: &str) -> Result<Option<(RuleText, SystemTi
     if bytes.len() as u64 > most {
         return Err(format!("it has more than {MAX_BYTES} bytes of rules"));
     }
-    let (text, time) = parse(&bytes, name)?;
-    Ok(Some((text, time)))
+    parse(&bytes, name).map(Some)
 }
 
 fn parse(bytes: &[u8], name: &str) -> Result<(RuleText, SystemTime), String> {
