@@ -43,6 +43,8 @@
 //! | `region` | one limit for several regions: totals, shares and their exchange |
 //! | `protocol` | limits, keys, calls and replies; the script, and its model in Rust |
 
+#![cfg_attr(not(tollgate_simulation), allow(unreachable_pub, reason = "`internals` exports these items"))]
+
 mod client;
 mod guard;
 #[cfg(tollgate_simulation)]

@@ -123,7 +123,7 @@ pub enum Receipt {
 }
 
 /// All leases of a limiter; see the module docs.
-#[expect(missing_debug_implementations, reason = "no part of the public interface")]
+#[derive(Debug)]
 pub struct LeaseBook {
     pub(super) terms: Terms,
     settings: LeaseSettings,
