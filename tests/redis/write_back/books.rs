@@ -15,7 +15,8 @@ const SEC: u64 = 1_000_000_000;
 /// The start of an hour.
 const START: u64 = 1_699_999_200 * SEC;
 
-fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
+/// The settings of one of these processes.
+pub(super) fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
     BookSettings {
         places: places_of(&InProcess::default().limiter("api", Limit::gcra(Quota::per_second(1)))),
         interval_ns: SEC,

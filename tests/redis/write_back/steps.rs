@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate::ManualClock;
-use tollgate::redis::internals::{BookSettings, Plan, Post, Reply, WriteBackBook, places_of};
-use tollgate::redis::{ErrorKind, InProcess, Limit, OnFailure};
+use tollgate::redis::internals::{BookSettings, Plan, Post, Reply, WriteBackBook};
+use tollgate::redis::{ErrorKind, InProcess, Limit};
+
+use super::books::options;
 
 /// Processes, their server, and messages between them. A message moves only when a test moves it.
 #[derive(Debug)]
@@ -57,17 +59,8 @@ impl Steps {
     pub(super) fn new(limit: Limit, nodes: u32, max_keys: usize) -> Self {
         let plan = Arc::new(Plan::new(&[limit]).expect("the script can count the limit"));
         let book = |number: u32| {
-            let options = BookSettings {
-                places: places_of(&InProcess::default().limiter("steps", limit)),
-                interval_ns: 1_000_000_000,
-                processes: nodes.into(),
-                on_failure: OnFailure::Local { processes: nodes },
-                max_keys,
-                process: (u64::from(number) + 1) << 20,
-                in_flight: 64,
-                in_parts: false,
-                portion: None,
-            };
+            let process = (u64::from(number) + 1) << 20;
+            let options = BookSettings { process, ..options(nodes, max_keys, 64) };
             WriteBackBook::new(Arc::clone(&plan), options, || {})
         };
         Self {
