@@ -301,9 +301,8 @@ impl WriteBackBook {
 
     /// A denial without a state.
     fn refuse(&self, outcome: Outcome, cost: u64, now_ns: u64) -> Decision {
-        let wait_ns = self.pace_ns;
-        let facts = Facts::Plain { remaining: 0, retry_ns: wait_ns, reset_ns: wait_ns, delay_ns: 0 };
-        Decision::new(outcome, cost, self.most, now_ns, facts).uncharged()
+        let until_ns = now_ns.saturating_add(self.pace_ns);
+        self.decide(outcome, cost, 0, until_ns, until_ns, now_ns).uncharged()
     }
 
     #[cold]
@@ -388,21 +387,8 @@ impl WriteBackBook {
         };
         let mut retry_ns = now_ns;
         if outcome == Outcome::Denied {
-            ledger.wanted = ledger.wanted.max(cost);
-            let refilled = ledger.accounts.iter().map(|account| account.until_refilled_ns(cost)).max();
-            let refilled_ns = now_ns.saturating_add(refilled.unwrap_or(u64::MAX));
-            let ask_ns = self.ask_ns(&ledger, cost, now_ns);
-            (basis, retry_ns) = match season {
-                Season::Between { next_ns } => (Basis::Held, next_ns),
-                Season::Within if is_failing => {
-                    (Basis::Failing, refilled_ns.min(now_ns.saturating_add(self.pace_ns)))
-                }
-                Season::Within if ask_ns > now_ns => (Basis::Held, ask_ns.min(refilled_ns)),
-                Season::Within => {
-                    asks |= !ledger.is_asked();
-                    (Basis::Asked, refilled_ns.min(now_ns.saturating_add(SOON_NS)))
-                }
-            };
+            (basis, retry_ns) = self.deny(&mut ledger, season, cost, now_ns);
+            asks |= basis == Basis::Asked && !ledger.is_asked();
             if basis == Basis::Held && cost == 1 {
                 entry.set_retry_ns(retry_ns);
             }
@@ -412,6 +398,21 @@ impl WriteBackBook {
         }
         let decision = self.decide(outcome, cost, left, retry_ns, entry.reset_ns(), now_ns);
         Some(WriteBackCheck { decision, basis })
+    }
+
+    /// Returns what a denial rests on, and when to retry.
+    fn deny(&self, ledger: &mut KeyLedger, season: Season, cost: u64, now_ns: u64) -> (Basis, u64) {
+        ledger.wanted = ledger.wanted.max(cost);
+        let refilled = ledger.accounts.iter().map(|account| account.until_refilled_ns(cost)).max();
+        let refilled_ns = now_ns.saturating_add(refilled.unwrap_or(u64::MAX));
+        let ask_ns = self.ask_ns(ledger, cost, now_ns);
+        let within = |ns: u64| refilled_ns.min(now_ns.saturating_add(ns));
+        match season {
+            Season::Between { next_ns } => (Basis::Held, next_ns),
+            Season::Within if ledger.is_failing() => (Basis::Failing, within(self.pace_ns)),
+            Season::Within if ask_ns > now_ns => (Basis::Held, ask_ns.min(refilled_ns)),
+            Season::Within => (Basis::Asked, within(SOON_NS)),
+        }
     }
 
     /// Queues a key for a call at once.
