@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::{Future, ready};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::runtime::OnThread;
 use super::settings::Builder;
@@ -66,6 +65,22 @@ struct KeptKey {
     held: KeyState,
     /// When the key expires, by the clock.
     over_us: u64,
+}
+
+impl KeptKeys {
+    /// The entry of a key, unless it has expired.
+    fn live(&self, tag: &[u8], now_us: u64) -> Option<&KeptKey> {
+        self.held.get(tag).filter(|entry| entry.over_us > now_us)
+    }
+}
+
+impl KeptKey {
+    /// Forgets the state if the key has expired.
+    fn expire(&mut self, now_us: u64) {
+        if self.over_us <= now_us {
+            self.held = KeyState::default();
+        }
+    }
 }
 
 /// With fewer keys than this, the server does not look for expired keys.
@@ -149,9 +164,7 @@ impl InProcess {
         let at_us = call.now.map_or(now_us, |now| now.as_nanos() / 1_000);
         let margin_us = MARGINS_US[usize::from(call.now.is_some())];
         let answer = |entry: &mut KeptKey| {
-            if entry.over_us <= now_us {
-                entry.held = KeyState::default();
-            }
+            entry.expire(now_us);
             let reply = model::answer(&call.plan, &mut entry.held, at_us, &call.ask);
             let rest_us = entry.held.rest_us(&call.plan, at_us);
             entry.over_us = entry.over_us.max(now_us.saturating_add(rest_us).saturating_add(margin_us));
@@ -169,16 +182,21 @@ impl InProcess {
     }
 
     fn answer(&self, call: &Call) -> Reply {
-        // The time is read under the lock, when no other call is being answered. A script does the same: its calls
-        // never see time step back.
-        let server = &self.servers[call.place.server];
-        let mut keys = server.keys_now();
-        Self::answer_of(&mut keys, call, server.clock.now().as_nanos() / 1_000)
+        let (mut keys, now_us) = self.servers[call.place.server].now();
+        Self::answer_of(&mut keys, call, now_us)
     }
 }
 
 impl ServerState {
-    fn keys_now(&self) -> std::sync::MutexGuard<'_, KeptKeys> {
+    /// Returns the keys, and the time in microseconds. The time is read under the lock, when no other call is being
+    /// answered. A script does the same: its calls never see time step back.
+    fn now(&self) -> (MutexGuard<'_, KeptKeys>, u64) {
+        let keys = self.keys_now();
+        let now_us = self.clock.now().as_nanos() / 1_000;
+        (keys, now_us)
+    }
+
+    fn keys_now(&self) -> MutexGuard<'_, KeptKeys> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -207,44 +225,30 @@ impl Transport for InProcess {
     /// The states, and how long they live in microseconds.
     type States = (KeyState, u64);
 
-    fn has_states(&self, call: &Call) -> impl Future<Output = Result<bool, Error>> + Send {
-        let server = &self.servers[call.place.server];
-        let keys = server.keys_now();
-        let now_us = server.clock.now().as_nanos() / 1_000;
-        let entry = keys.held.get(&call.tag).filter(|entry| entry.over_us > now_us);
-        ready(Ok(entry.is_some_and(|entry| entry.held.is_complete(&call.plan))))
+    async fn has_states(&self, call: &Call) -> Result<bool, Error> {
+        let (keys, now_us) = self.servers[call.place.server].now();
+        Ok(keys.live(&call.tag, now_us).is_some_and(|entry| entry.held.is_complete(&call.plan)))
     }
 
-    fn read_states(&self, call: &Call) -> impl Future<Output = Result<Self::States, Error>> + Send {
-        let server = &self.servers[call.place.server];
-        let keys = server.keys_now();
-        let now_us = server.clock.now().as_nanos() / 1_000;
-        let entry = keys.held.get(&call.tag).filter(|entry| entry.over_us > now_us);
-        ready(Ok(entry
-            .map_or_else(Default::default, |entry| (entry.held.states(&call.plan), entry.over_us - now_us))))
+    async fn read_states(&self, call: &Call) -> Result<Self::States, Error> {
+        let (keys, now_us) = self.servers[call.place.server].now();
+        let states = |entry: &KeptKey| (entry.held.states(&call.plan), entry.over_us - now_us);
+        Ok(keys.live(&call.tag, now_us).map(states).unwrap_or_default())
     }
 
-    fn write_states(
-        &self,
-        call: &Call,
-        (states, life_us): &Self::States,
-    ) -> impl Future<Output = Result<(), Error>> + Send {
-        let server = &self.servers[call.place.server];
-        let mut keys = server.keys_now();
-        let now_us = server.clock.now().as_nanos() / 1_000;
+    async fn write_states(&self, call: &Call, (states, life_us): &Self::States) -> Result<(), Error> {
+        let (mut keys, now_us) = self.servers[call.place.server].now();
         if *life_us > 0 {
             let entry = keys.held.entry(call.tag.clone()).or_default();
-            if entry.over_us <= now_us {
-                entry.held = KeyState::default();
-            }
+            entry.expire(now_us);
             entry.held.adopt(&call.plan, states);
             entry.over_us = entry.over_us.max(now_us.saturating_add(*life_us));
         }
-        ready(Ok(()))
+        Ok(())
     }
 
-    fn call(&self, call: &Call) -> impl Future<Output = Result<Reply, Error>> + Send {
-        ready(Ok(self.answer(call)))
+    async fn call(&self, call: &Call) -> Result<Reply, Error> {
+        Ok(self.answer(call))
     }
 }
 
@@ -253,21 +257,17 @@ impl RegionTransport for InProcess {
         self.servers.len() == 1
     }
 
-    fn ask_region(&self, call: &RegionCall) -> impl Future<Output = Result<RegionReply, Error>> + Send {
-        let server = &self.servers[0];
-        let mut keys = server.keys_now();
-        let now_us = server.clock.now().as_nanos() / 1_000;
+    async fn ask_region(&self, call: &RegionCall) -> Result<RegionReply, Error> {
+        let (mut keys, now_us) = self.servers[0].now();
         if keys.regions.len() >= keys.sweep_at.max(SWEEP) {
             keys.regions.retain(|_, state| !state.is_over(call.terms.windows.period_us, now_us));
             keys.sweep_at = keys.regions.len() * 2;
         }
-        ready(Ok(keys.regions.entry(call.name.clone()).or_default().answer(call, now_us)))
+        Ok(keys.regions.entry(call.name.clone()).or_default().answer(call, now_us))
     }
 
-    fn report_links(&self, report: &LinkReport) -> impl Future<Output = Result<Vec<LinkAges>, Error>> + Send {
-        let server = &self.servers[0];
-        let mut keys = server.keys_now();
-        let now_us = server.clock.now().as_nanos() / 1_000;
-        ready(Ok(keys.links.entry(report.name.clone()).or_default().merge(report, now_us)))
+    async fn report_links(&self, report: &LinkReport) -> Result<Vec<LinkAges>, Error> {
+        let (mut keys, now_us) = self.servers[0].now();
+        Ok(keys.links.entry(report.name.clone()).or_default().merge(report, now_us))
     }
 }

@@ -1,8 +1,9 @@
 //! The scripts that answer on a server, the commands that call it, and its replies.
 
+use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
 
-use ::redis::{ErrorKind as Theirs, RedisError, Script, Value};
+use ::redis::{Cmd, ErrorKind as Theirs, RedisError, Script, Value};
 use smallvec::{SmallVec, smallvec};
 
 use super::call::{Call, LimitState, Question, Reply};
@@ -16,21 +17,35 @@ use super::plan::{Arithmetic, Pace, Windows};
 const FOREIGN_STATE: &str = "NOTOURS";
 const NO_TLS: &str = "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
 
-/// A script. It has only the texts that its plan needs, because Redis runs a script's whole text at each call.
-struct ScriptText {
-    text: String,
+/// A script and its hash.
+pub(crate) struct ScriptText {
+    text: Cow<'static, str>,
     script: Script,
 }
 
 impl ScriptText {
-    /// Returns the script of these kinds. It is made on first use.
+    pub(crate) fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        Self { script: Script::new(&text), text }
+    }
+
+    /// Returns the script of these kinds. It is made on first use. It has only the texts that its plan needs, because
+    /// Redis runs a script's whole text at each call.
     fn of(kinds: KindSet, form: Form) -> &'static Self {
         static SOURCES: [[OnceLock<ScriptText>; KindSet::COUNT]; 3] =
             [const { [const { OnceLock::new() }; KindSet::COUNT] }; 3];
-        SOURCES[form as usize][kinds.index()].get_or_init(|| {
-            let text = kinds.script(form);
-            Self { script: Script::new(&text), text }
-        })
+        SOURCES[form as usize][kinds.index()].get_or_init(|| Self::new(kinds.script(form)))
+    }
+
+    /// Begins a command that calls the script about this number of keys.
+    pub(crate) fn call(&self, by: By, keys: usize) -> Cmd {
+        let mut command = Cmd::new();
+        match by {
+            By::Hash => command.arg("EVALSHA").arg(self.script.get_hash()),
+            By::Text => command.arg("EVAL").arg(&*self.text),
+        };
+        command.arg(keys);
+        command
     }
 }
 
@@ -43,8 +58,16 @@ pub enum By {
     Text,
 }
 
+/// Adds the time of a call. Without a time, the server's time counts.
+pub(crate) fn add_time(command: &mut Cmd, now_us: Option<u64>) -> &mut Cmd {
+    match now_us {
+        Some(now_us) => command.arg(now_us),
+        None => command.arg(""),
+    }
+}
+
 /// Builds the command that calls the script.
-pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
+pub(crate) fn command(call: &Call, by: By) -> Cmd {
     let parts = call.plan.parts();
     let posts = matches!(call.ask, Question::Post { .. });
     let form = match parts.len() {
@@ -52,48 +75,14 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
         1 => Form::One,
         _ => Form::All,
     };
-    let source = ScriptText::of(call.plan.kinds(), form);
-    let (verb, script) = match by {
-        By::Hash => ("EVALSHA", source.script.get_hash()),
-        By::Text => ("EVAL", &*source.text),
-    };
-    let mut command = ::redis::cmd(verb);
-    command.arg(script);
+    let letters: &[&str] = if posts { &["", "p"] } else { &[""] };
+    let mut command = ScriptText::of(call.plan.kinds(), form).call(by, letters.len() * parts.len());
+    add_keys(&mut command, call, letters);
     let (ask, first, others) = words(&call.ask);
-    command.arg(if posts { parts.len() * 2 } else { parts.len() });
-    add_keys(&mut command, call, if posts { &["", "p"] } else { &[""] });
-    match call.now {
-        Some(now) => command.arg(now.as_nanos() / 1_000),
-        None => command.arg(""),
-    };
+    add_time(&mut command, call.now.map(|now| now.as_nanos() / 1_000));
     command.arg(ask).arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000).arg(first);
     for part in parts {
-        let (kind, mut numbers): (_, SmallVec<[u64; 4]>) = match part.kind {
-            Arithmetic::Pace(Pace { interval, scale, capacity }) => {
-                ("g", smallvec![interval, scale, capacity])
-            }
-            Arithmetic::Windows(Windows { limit, period_us, unit_us, slides, strict }) => {
-                let kind = match (slides, strict) {
-                    (_, true) => "S",
-                    (true, false) => "s",
-                    (false, false) => "f",
-                };
-                (kind, smallvec![limit, period_us, unit_us])
-            }
-            Arithmetic::Log(Log { limit, period_us }) => ("l", smallvec![limit, period_us]),
-            Arithmetic::Parts(Parts { limit, part_us, parts, strict }) => {
-                (if strict { "P" } else { "p" }, smallvec![limit, part_us, parts])
-            }
-            Arithmetic::Spacing(Spacing { spacing_us }) => ("m", smallvec![spacing_us]),
-            Arithmetic::Batches(Batches { capacity, period_us, batch, phase_us, adaptive }) => {
-                let kind = match phase_us {
-                    None => "i",
-                    Some(_) if adaptive => "A",
-                    Some(_) => "a",
-                };
-                (kind, smallvec![capacity, period_us, batch, phase_us.unwrap_or(0)])
-            }
-        };
+        let (kind, mut numbers) = arguments(&part.kind);
         if form != Form::One {
             numbers.resize(4, 0);
         }
@@ -103,6 +92,40 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
         command.arg(&others);
     }
     command
+}
+
+/// The arguments of a limit: the name of its kind, and its numbers.
+fn arguments(kind: &Arithmetic) -> (&'static str, SmallVec<[u64; 4]>) {
+    match *kind {
+        Arithmetic::Pace(Pace { interval, scale, capacity }) => ("g", smallvec![interval, scale, capacity]),
+        Arithmetic::Windows(windows) => {
+            (windows.kind(), smallvec![windows.limit, windows.period_us, windows.unit_us])
+        }
+        Arithmetic::Log(Log { limit, period_us }) => ("l", smallvec![limit, period_us]),
+        Arithmetic::Parts(Parts { limit, part_us, parts, strict }) => {
+            (if strict { "P" } else { "p" }, smallvec![limit, part_us, parts])
+        }
+        Arithmetic::Spacing(Spacing { spacing_us }) => ("m", smallvec![spacing_us]),
+        Arithmetic::Batches(Batches { capacity, period_us, batch, phase_us, adaptive }) => {
+            let kind = match phase_us {
+                None => "i",
+                Some(_) if adaptive => "A",
+                Some(_) => "a",
+            };
+            (kind, smallvec![capacity, period_us, batch, phase_us.unwrap_or(0)])
+        }
+    }
+}
+
+impl Windows {
+    /// The name of the kind in the arguments of a script.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match (self.slides, self.strict) {
+            (_, true) => "S",
+            (true, false) => "s",
+            (false, false) => "f",
+        }
+    }
 }
 
 /// The texts of a key's states, and their lives in milliseconds. The life of an absent state is 0.
@@ -116,17 +139,11 @@ pub(crate) enum CopyStep<'s> {
     Write(&'s StoredStates),
 }
 
-static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(COPY_TEXT));
-const COPY_TEXT: &str = include_str!("copy.lua");
+static COPY: LazyLock<ScriptText> = LazyLock::new(|| ScriptText::new(include_str!("copy.lua")));
 
 /// Builds the command that calls the script of copies.
-pub(crate) fn copy(call: &Call, step: CopyStep<'_>, by: By) -> ::redis::Cmd {
-    let (verb, script) = match by {
-        By::Hash => ("EVALSHA", COPY.get_hash()),
-        By::Text => ("EVAL", COPY_TEXT),
-    };
-    let mut command = ::redis::cmd(verb);
-    command.arg(script).arg(2 * call.plan.parts().len());
+pub(crate) fn copy(call: &Call, step: CopyStep<'_>, by: By) -> Cmd {
+    let mut command = COPY.call(by, 2 * call.plan.parts().len());
     add_keys(&mut command, call, &["", "c"]);
     match step {
         CopyStep::Find => command.arg("find"),
@@ -143,7 +160,7 @@ pub(crate) fn copy(call: &Call, step: CopyStep<'_>, by: By) -> ::redis::Cmd {
 }
 
 /// Adds the names of the keys of each limit, first with the first of these letters.
-fn add_keys(command: &mut ::redis::Cmd, call: &Call, letters: &[&str]) {
+fn add_keys(command: &mut Cmd, call: &Call, letters: &[&str]) {
     for letter in letters {
         for part in call.plan.parts() {
             command.arg([&*call.tag, format!(":{letter}{}", part.name()).as_bytes()].concat());
@@ -189,18 +206,20 @@ fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
     }
 }
 
+/// The numbers of a reply. `None` if the reply is not a list of whole numbers of at least 0.
+pub(crate) fn numbers(value: &Value) -> Option<SmallVec<[u64; 8]>> {
+    let Value::Array(numbers) = value else { return None };
+    let number = |number: &Value| match number {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    numbers.iter().map(number).collect()
+}
+
 /// Parses the reply of a server.
 pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
     let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the limiter's script");
-    let Value::Array(numbers) = value else { return Err(unexpected_reply()) };
-    let numbers: Option<SmallVec<[u64; 8]>> = numbers
-        .iter()
-        .map(|number| match number {
-            Value::Int(number) => u64::try_from(*number).ok(),
-            _ => None,
-        })
-        .collect();
-    let numbers = numbers.ok_or_else(unexpected_reply)?;
+    let numbers = numbers(value).ok_or_else(unexpected_reply)?;
     let Some((&[granted, now_us], mut rest)) = numbers.split_first_chunk() else {
         return Err(unexpected_reply());
     };

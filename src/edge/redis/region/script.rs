@@ -2,46 +2,34 @@
 
 use std::sync::LazyLock;
 
-use ::redis::{Cmd, Script, Value};
+use ::redis::{Cmd, Value};
 
 use super::call::{RegionCall, RegionQuestion, RegionReply};
 use super::exchange::{LinkAges, LinkReport};
 use super::policy::RegionPolicy;
 use crate::edge::redis::protocol::model::MARGINS_US;
-use crate::edge::redis::protocol::script::By;
+use crate::edge::redis::protocol::script::{By, ScriptText, add_time, numbers};
 use crate::edge::redis::protocol::{Error, ErrorKind, Windows};
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
-const TEXT: &str = concat!(include_str!("../protocol/now.lua"), include_str!("region.lua"));
+static SCRIPT: LazyLock<ScriptText> = LazyLock::new(|| {
+    ScriptText::new(concat!(include_str!("../protocol/now.lua"), include_str!("region.lua")))
+});
 /// Numbers in the script stay below this.
 const MOST: u64 = (1 << 53) - 1;
 
 /// Builds the command that calls the script. Without `now_us`, the server's time counts.
 pub fn command(call: &RegionCall, now_us: Option<u64>, by: By) -> Cmd {
-    let (verb, script) = match by {
-        By::Hash => ("EVALSHA", SCRIPT.get_hash()),
-        By::Text => ("EVAL", TEXT),
-    };
     let terms = &*call.terms;
-    let Windows { limit, period_us, unit_us, slides, strict } = terms.windows;
-    let kind = match (slides, strict) {
-        (_, true) => "S",
-        (true, false) => "s",
-        (false, false) => "f",
-    };
+    let Windows { limit, period_us, unit_us, .. } = terms.windows;
     let policy = match terms.policy {
         RegionPolicy::Share => "share",
         RegionPolicy::AsLastKnown => "known",
     };
-    let mut command = ::redis::cmd(verb);
-    command.arg(script).arg(1).arg(&*call.name);
-    match now_us {
-        Some(now_us) => command.arg(now_us),
-        None => command.arg(""),
-    };
-    command
+    let mut command = SCRIPT.call(by, 1);
+    command.arg(&*call.name);
+    add_time(&mut command, now_us)
         .arg(MARGINS_US[usize::from(now_us.is_some())] / 1_000)
-        .arg(kind)
+        .arg(terms.windows.kind())
         .arg(&[limit, period_us, unit_us]);
     let portion = terms.portion;
     command.arg(policy).arg(&[portion.from, portion.to, portion.of]);
@@ -68,22 +56,15 @@ pub fn command(call: &RegionCall, now_us: Option<u64>, by: By) -> Cmd {
     command
 }
 
-static LINKS: LazyLock<Script> = LazyLock::new(|| Script::new(LINKS_TEXT));
-const LINKS_TEXT: &str = concat!(include_str!("../protocol/now.lua"), include_str!("links.lua"));
+static LINKS: LazyLock<ScriptText> = LazyLock::new(|| {
+    ScriptText::new(concat!(include_str!("../protocol/now.lua"), include_str!("links.lua")))
+});
 
 /// Builds the command that reports the calls to other regions. Without `now_us`, the server's time counts.
 pub fn links(report: &LinkReport, now_us: Option<u64>, by: By) -> Cmd {
-    let (verb, script) = match by {
-        By::Hash => ("EVALSHA", LINKS.get_hash()),
-        By::Text => ("EVAL", LINKS_TEXT),
-    };
-    let mut command = ::redis::cmd(verb);
-    command.arg(script).arg(1).arg(&*report.name);
-    match now_us {
-        Some(now_us) => command.arg(now_us),
-        None => command.arg(""),
-    };
-    command.arg(report.life_us.div_ceil(1_000));
+    let mut command = LINKS.call(by, 1);
+    command.arg(&*report.name);
+    add_time(&mut command, now_us).arg(report.life_us.div_ceil(1_000));
     for (name, ages) in &report.links {
         command.arg(&**name).arg(&ages.map(|age| age.map_or(0, |age| age.saturating_add(1).min(MOST))));
     }
@@ -95,15 +76,9 @@ pub fn links(report: &LinkReport, now_us: Option<u64>, by: By) -> Cmd {
 /// # Errors
 /// Returns an error if the reply is not from the script.
 pub fn link_ages(report: &LinkReport, value: &Value) -> Result<Vec<LinkAges>, Error> {
-    let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the script for regions");
-    let Value::Array(numbers) = value else { return Err(unexpected_reply()) };
-    let age = |value: &Value| match value {
-        Value::Int(number) => u64::try_from(*number).ok().map(|age| age.checked_sub(1)),
-        _ => None,
-    };
-    let ages: Option<Vec<Option<u64>>> = numbers.iter().map(age).collect();
-    let ages = ages.ok_or_else(unexpected_reply)?;
-    let ages: Vec<LinkAges> = ages.chunks_exact(3).map(|ages| [ages[0], ages[1], ages[2]]).collect();
+    let numbers = numbers(value).ok_or_else(unexpected_reply)?;
+    let ages = numbers.chunks_exact(3).map(|ages| [ages[0], ages[1], ages[2]].map(|age| age.checked_sub(1)));
+    let ages: Vec<LinkAges> = ages.collect();
     if ages.len() == report.links.len() { Ok(ages) } else { Err(unexpected_reply()) }
 }
 
@@ -112,26 +87,15 @@ pub fn link_ages(report: &LinkReport, value: &Value) -> Result<Vec<LinkAges>, Er
 /// # Errors
 /// Returns an error if the reply is not from the script.
 pub fn reply(value: &Value) -> Result<RegionReply, Error> {
-    let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the script for regions");
-    let Value::Array(numbers) = value else { return Err(unexpected_reply()) };
-    let number = |value: &Value| match value {
-        Value::Int(number) => u64::try_from(*number).ok(),
-        _ => None,
-    };
-    let numbers: Option<Vec<u64>> = numbers.iter().map(number).collect();
-    match numbers.as_deref() {
+    match numbers(value).as_deref() {
         Some(&[granted, now_us, index, own, before, used, room, round, known, known_before]) => {
-            Ok(RegionReply {
-                granted,
-                now_us,
-                index,
-                own: [own, before],
-                used,
-                room,
-                round,
-                known: [known, known_before],
-            })
+            let (own, known) = ([own, before], [known, known_before]);
+            Ok(RegionReply { granted, now_us, index, own, used, room, round, known })
         }
         _ => Err(unexpected_reply()),
     }
+}
+
+fn unexpected_reply() -> Error {
+    Error::new(ErrorKind::Reply, "the reply is not from the script for regions")
 }
