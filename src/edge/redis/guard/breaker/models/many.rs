@@ -8,8 +8,7 @@ const SCHEDULES: usize = 1_000;
 fn eight_threads_probe(take: fn(&Circuit, u64) -> Option<Permit>) {
     let circuit = opened();
     let threads: [_; 8] = std::array::from_fn(|number| {
-        let circuit = Arc::clone(&circuit);
-        thread::spawn(move || usize::from(take(&circuit, (2 + number as u64 % 3) * TICK).is_some()))
+        spawn(&circuit, move |circuit| usize::from(take(circuit, (2 + number as u64 % 3) * TICK).is_some()))
     });
     let probes: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert_eq!(probes, 1, "exactly one call after the pause probes");
@@ -32,8 +31,7 @@ fn fifth_of_eight_failures_opens_the_breaker() {
         let circuit = circuit(5);
         let permits: [_; 8] = std::array::from_fn(|_| circuit.admit(0).expect("the circuit is closed"));
         let threads = permits.map(|permit| {
-            let circuit = Arc::clone(&circuit);
-            thread::spawn(move || circuit.failed(&permit, 0, 0) != BreakerChange::Nothing)
+            spawn(&circuit, move |circuit| circuit.failed(&permit, 0, 0) != BreakerChange::Nothing)
         });
         let opened = threads.map(|thread| thread.join().unwrap());
         assert_eq!(

@@ -32,6 +32,15 @@ fn opened() -> Arc<Circuit> {
     circuit
 }
 
+/// Acts on the circuit in a thread.
+fn spawn<R: Send + 'static>(
+    circuit: &Arc<Circuit>,
+    act: impl FnOnce(&Circuit) -> R + Send + 'static,
+) -> thread::JoinHandle<R> {
+    let circuit = Arc::clone(circuit);
+    thread::spawn(move || act(&circuit))
+}
+
 fn probe(circuit: &Circuit, now_ns: u64) -> Option<Permit> {
     circuit.admit(now_ns).ok().filter(Permit::is_probe)
 }
@@ -52,13 +61,9 @@ fn probe_by_load_and_store(circuit: &Circuit, now_ns: u64) -> Option<Permit> {
 fn one_probe(take: fn(&Circuit, u64) -> Option<Permit>) {
     explore(3, move || {
         let circuit = opened();
-        let others: Vec<_> = (0..2)
-            .map(|_| {
-                let circuit = Arc::clone(&circuit);
-                thread::spawn(move || usize::from(take(&circuit, 2 * TICK).is_some()))
-            })
-            .collect();
-        let mine = usize::from(take(&circuit, 2 * TICK).is_some());
+        let take = move |circuit: &Circuit| usize::from(take(circuit, 2 * TICK).is_some());
+        let others = [spawn(&circuit, take), spawn(&circuit, take)];
+        let mine = take(&circuit);
         let probes = others.into_iter().map(|other| other.join().unwrap()).sum::<usize>() + mine;
         assert_eq!(probes, 1, "exactly one call after the pause probes");
     });
@@ -80,19 +85,12 @@ fn overdue(fail: fn(&Circuit, &Permit, u64)) {
     explore(3, move || {
         let circuit = opened();
         let lost = probe(&circuit, 2 * TICK).expect("the pause is over");
-        let second = {
-            let circuit = Arc::clone(&circuit);
-            thread::spawn(move || probe(&circuit, LATER).map(|_| LATER))
-        };
-        let third = {
-            let circuit = Arc::clone(&circuit);
-            thread::spawn(move || probe(&circuit, LATER + 3 * PAUSE).map(|_| LATER + 3 * PAUSE))
-        };
+        let others = [LATER, LATER + 3 * PAUSE]
+            .map(|now_ns| spawn(&circuit, move |circuit| usize::from(probe(circuit, now_ns).is_some())));
         fail(&circuit, &lost, LATER);
-        let begun = [second.join().unwrap(), third.join().unwrap()];
-        let fourth = probe(&circuit, LATER + 3 * PAUSE);
-        let probes = begun.iter().flatten().count() + usize::from(fourth.is_some());
-        assert!(probes <= 1, "at most one probe until its deadline");
+        let begun: usize = others.into_iter().map(|other| other.join().unwrap()).sum();
+        let fourth = usize::from(probe(&circuit, LATER + 3 * PAUSE).is_some());
+        assert!(begun + fourth <= 1, "at most one probe until its deadline");
     });
 }
 
@@ -123,14 +121,8 @@ fn success(fail: fn(&Circuit, &Permit, u64)) {
             let _ = circuit.failed(&permit, 0, u64::MAX);
         }
         let mine = probe(&circuit, 2 * TICK).expect("the pause is over");
-        let failing = {
-            let circuit = Arc::clone(&circuit);
-            thread::spawn(move || fail(&circuit, &late, 2 * TICK))
-        };
-        let asking = {
-            let circuit = Arc::clone(&circuit);
-            thread::spawn(move || probe(&circuit, 2 * TICK).is_some())
-        };
+        let failing = spawn(&circuit, move |circuit| fail(circuit, &late, 2 * TICK));
+        let asking = spawn(&circuit, |circuit| probe(circuit, 2 * TICK).is_some());
         assert_eq!(
             circuit.succeeded(&mine),
             BreakerChange::Closed,
@@ -167,15 +159,10 @@ fn no_failure_is_lost() {
         let circuit = circuit(3);
         let fail = |circuit: &Circuit| {
             let permit = circuit.admit(0).expect("the circuit is closed until the third failure");
-            circuit.failed(&permit, 0, 0) != BreakerChange::Nothing
+            usize::from(circuit.failed(&permit, 0, 0) != BreakerChange::Nothing)
         };
-        let others: Vec<_> = (0..2)
-            .map(|_| {
-                let circuit = Arc::clone(&circuit);
-                thread::spawn(move || usize::from(fail(&circuit)))
-            })
-            .collect();
-        let mine = usize::from(fail(&circuit));
+        let others = [spawn(&circuit, fail), spawn(&circuit, fail)];
+        let mine = fail(&circuit);
         let opened = others.into_iter().map(|other| other.join().unwrap()).sum::<usize>() + mine;
         assert_eq!(opened, 1, "exactly the third failure reports that it opened the circuit");
         assert_eq!(circuit.state(0).0, BreakerState::Open);
