@@ -223,25 +223,22 @@ mod tests {
             (0..times).for_each(|_| tallies.error(kind));
         }
         let health = tallies.health(BreakerState::HalfOpen, true);
-        let Health {
-            asked,
-            answered,
-            abandoned,
-            probes,
-            opened,
-            open,
-            closed,
-            local,
-            uncopied,
-            breaker,
-            errors,
-            ..
-        } = health;
-        assert_eq!(
-            [asked, answered, abandoned, probes, opened, open, closed, local, uncopied],
-            [1, 2, 3, 4, 5, 6, 7, 8, 9]
-        );
-        assert_eq!((breaker, errors), (BreakerState::HalfOpen, [1, 2, 3, 4, 5, 6]));
+        let expected = Health {
+            asked: 1,
+            answered: 2,
+            abandoned: 3,
+            probes: 4,
+            opened: 5,
+            open: 6,
+            closed: 7,
+            local: 8,
+            uncopied: 9,
+            breaker: BreakerState::HalfOpen,
+            evicts: false,
+            turns_away: true,
+            errors: [1, 2, 3, 4, 5, 6],
+        };
+        assert_eq!(health, expected);
         assert_eq!(ErrorKind::ALL.map(|kind| health.errors(kind)), [1, 2, 3, 4, 5, 6]);
         assert_eq!(health.failed(), 1 + 2 + 3 + 5 + 6, "calls that the breaker stopped were not sent");
         assert!(health.is_partitioned());

@@ -129,25 +129,20 @@ impl Guard {
     /// # Panics
     /// Panics in a tokio runtime that was built without its timer, as all of tokio's time functions do.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
-        let Some(before) = call.place.before else {
-            return self.ask_within(transport, call, self.settings.timeout).await;
-        };
-        let began_ns = self.clock.now().as_nanos();
-        if began_ns < self.previous_until_ns {
-            self.copy(transport, call, before).await?;
+        let mut most = self.settings.timeout;
+        if let Some(before) = call.place.before {
+            let began_ns = self.clock.now().as_nanos();
+            if began_ns < self.previous_until_ns {
+                self.copy(transport, call, before).await?;
+            }
+            most = most.saturating_sub(self.since(began_ns));
         }
-        let taken = Duration::from_nanos(self.clock.now().as_nanos().saturating_sub(began_ns));
-        self.ask_within(transport, call, self.settings.timeout.saturating_sub(taken)).await
+        self.run_within(transport, call, most, || transport.call(call)).await
     }
 
-    /// Calls the server, unless its breaker is open. Waits at most for `most`.
-    async fn ask_within<T: Transport>(
-        &self,
-        transport: &T,
-        call: &Call,
-        most: Duration,
-    ) -> Result<Reply, Error> {
-        self.run_within(transport, call, most, || transport.call(call)).await
+    /// The time since `began_ns`.
+    fn since(&self, began_ns: u64) -> Duration {
+        Duration::from_nanos(self.clock.now().as_nanos().saturating_sub(began_ns))
     }
 
     /// Sends a request about the key of a call, unless the breaker of its server is open. Waits at most for `most`.

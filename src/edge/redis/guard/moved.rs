@@ -39,10 +39,7 @@ impl Guard {
             return Ok(());
         }
         let began_ns = self.clock.now().as_nanos();
-        let rest = || {
-            let taken_ns = self.clock.now().as_nanos().saturating_sub(began_ns);
-            (self.settings.timeout / 2).saturating_sub(std::time::Duration::from_nanos(taken_ns))
-        };
+        let rest = || (self.settings.timeout / 2).saturating_sub(self.since(began_ns));
         if self.run_within(transport, call, rest(), || transport.has_states(call)).await? {
             return Ok(());
         }
