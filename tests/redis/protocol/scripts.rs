@@ -93,12 +93,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (units(), units(), units()).prop_map(|(least, wanted, share)| Asked::Plain(Question::Lease { least, wanted, share })),
         6 => (select(vec![0, 1, u64::MAX]), -1_i64..=3, units()).prop_map(|(process, ago, total)| Asked::Post(process, ago, total)),
     ];
-    let step = (time, 0_usize..16, ask).prop_map(|(time, plan, ask)| Step {
-        time,
-        plan: usize::from(plan == 0),
-        ask,
-    });
-    prop::collection::vec(step, 1..40)
+    steps_of(time, 16, ask, 40)
 }
 
 fn quota() -> impl Strategy<Value = Quota> {
@@ -121,8 +116,9 @@ fn limits() -> impl Strategy<Value = [Limit; 2]> {
     })
 }
 
-fn plans() -> impl Strategy<Value = [Arc<Plan>; 2]> {
-    prop::collection::vec(limits(), 1..=3).prop_filter_map("limits that can be shared", |pairs| {
+/// Plans with the first and with the second limit of each pair.
+fn plans(pairs: impl Strategy<Value = Vec<[Limit; 2]>>) -> impl Strategy<Value = [Arc<Plan>; 2]> {
+    pairs.prop_filter_map("limits that can be shared", |pairs| {
         let of = |which: usize| {
             Plan::new(&pairs.iter().map(|pair| pair[which]).collect::<Vec<_>>()).ok().map(Arc::new)
         };
@@ -130,16 +126,35 @@ fn plans() -> impl Strategy<Value = [Arc<Plan>; 2]> {
     })
 }
 
-#[test]
-fn script_and_model_agree() {
+/// Steps of which one in `odds` is asked with the second plan.
+fn steps_of(
+    time: impl Strategy<Value = Move>,
+    odds: usize,
+    ask: impl Strategy<Value = Asked>,
+    most: usize,
+) -> impl Strategy<Value = Vec<Step>> {
+    let step = (time, 0..odds, ask);
+    prop::collection::vec(
+        step.prop_map(|(time, plan, ask)| Step { time, plan: usize::from(plan == 0), ask }),
+        1..most,
+    )
+}
+
+/// Asserts that a server and the model give the same replies, and that each key on the server expires.
+fn assert_agree(
+    cases: u32,
+    seed: u64,
+    pairs: impl Strategy<Value = Vec<[Limit; 2]>>,
+    steps: impl Strategy<Value = Vec<Step>>,
+) {
     let Some(server) = Server::start() else { return };
     let client = Direct::of(&server);
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
     let config =
-        Config { cases, rng_seed: RngSeed::Fixed(0x5C41), failure_persistence: None, ..Config::default() };
+        Config { cases, rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
     let case = Cell::new(0);
     TestRunner::new(config)
-        .run(&(plans(), steps()), |(plans, steps)| {
+        .run(&(plans(pairs), steps), |(plans, steps)| {
             case.set(case.get() + 1);
             same(&client, &format!("{{{}}}", case.get()), &plans, &steps)
         })
@@ -150,6 +165,11 @@ fn script_and_model_agree() {
         let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
         assert_ne!(left, -1, "{key} never expires");
     }
+}
+
+#[test]
+fn script_and_model_agree() {
+    assert_agree(400, 0x5C41, prop::collection::vec(limits(), 1..=3), steps());
 }
 
 /// Limits of several kinds.
@@ -200,37 +220,14 @@ fn atomic_steps() -> impl Strategy<Value = Vec<Step>> {
         2 => units().prop_map(|cost| Asked::Plain(Question::Force { cost })),
         3 => (units(), 0_usize..4).prop_map(|(units, ago)| Asked::Refund(units, ago)),
     ];
-    let step = (time, 0_usize..6, ask).prop_map(|(time, plan, ask)| Step {
-        time,
-        plan: usize::from(plan == 0),
-        ask,
-    });
-    prop::collection::vec(step, 1..60)
+    steps_of(time, 6, ask, 60)
 }
 
 #[test]
 fn scripts_of_all_kinds_and_model_agree() {
-    let Some(server) = Server::start() else { return };
-    let client = Direct::of(&server);
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1_000);
-    let config =
-        Config { cases, rng_seed: RngSeed::Fixed(0x5C43), failure_persistence: None, ..Config::default() };
-    let case = Cell::new(0);
     let several = prop_oneof![3 => 1_usize..=1, 1 => 2_usize..=3]
         .prop_flat_map(|count| prop::collection::vec(many_limits(), count));
-    TestRunner::new(config)
-        .run(&(several, atomic_steps()), |(pairs, steps)| {
-            case.set(case.get() + 1);
-            let of = |which: usize| Plan::new(&pairs.iter().map(|pair| pair[which]).collect::<Vec<_>>());
-            let (Ok(one), Ok(other)) = (of(0), of(1)) else { return Ok(()) };
-            same(&client, &format!("{{{}}}", case.get()), &[one, other].map(Arc::new), &steps)
-        })
-        .unwrap();
-    let mut connection = server.connection();
-    for key in redis_keys(&mut connection) {
-        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
-        assert_ne!(left, -1, "{key} never expires");
-    }
+    assert_agree(1_000, 0x5C43, several, atomic_steps());
 }
 
 /// With counts this large, the weights use a unit of time longer than a microsecond.
