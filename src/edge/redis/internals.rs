@@ -10,8 +10,8 @@ pub use super::protocol::slot;
 pub use super::protocol::{Call, LimitState, Part, Place, Plan, Question, Reply, Transport, Windows};
 use super::protocol::{Error, ErrorKind};
 pub use super::region::{
-    Claim, LinkAges, LinkReport, Portion, RegionBound, RegionCall, RegionLink, RegionLinks, RegionQuestion,
-    RegionReply, RegionState, RegionTerms, RegionTransport, pause, quantum, script,
+    Claim, LinkAges, LinkReport, Portion, RegionCall, RegionLink, RegionLinks, RegionQuestion, RegionReply,
+    RegionState, RegionTerms, RegionTransport, pause, quantum, script,
 };
 
 /// Creates an error, for a transport that fails.

@@ -3,7 +3,7 @@
 //! | part | contents |
 //! |---|---|
 //! | `totals` | the units that one member counted in each window, and how two reports are merged |
-//! | `policy` | the two policies, the shares of the regions, and the bounds |
+//! | `policy` | the two policies, and the shares of the regions |
 //! | `call` | one call about one key, and its reply |
 //! | `exchange` | when exchanges are due, and which pairs of regions are cut off |
 //! | `model`, `script` | what a region's server stores and answers, in Rust and as Lua scripts |
@@ -41,6 +41,6 @@ mod totals;
 pub use self::call::{Claim, RegionCall, RegionQuestion, RegionReply, RegionTransport};
 pub use self::exchange::{LinkAges, LinkReport, RegionLink, RegionLinks, pause};
 pub use self::model::RegionState;
-pub use self::policy::{Portion, RegionPolicy, RegionTerms};
 #[cfg(any(test, tollgate_simulation))]
-pub use self::policy::{RegionBound, quantum};
+pub use self::policy::quantum;
+pub use self::policy::{Portion, RegionPolicy, RegionTerms};

@@ -15,6 +15,7 @@ use tollgate::redis::internals::{
 use tollgate::redis::{ErrorKind, InProcess, OnFailure};
 use tollgate_testing::accuracy::random::Random;
 
+mod bound;
 mod setup;
 mod tally;
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate::redis::internals::{RegionBound, Windows, over_at_most, quantum};
+use tollgate::redis::internals::{Windows, over_at_most, quantum};
 
+use super::bound::RegionBound;
 use super::setup::RegionSetup;
 use crate::simulation::setup::nanos;
 
