@@ -15,7 +15,7 @@ use crate::base::clock::Timestamp;
 /// One question about one key of a limiter.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The key in Redis, as [`tagged`](super::tag::tagged) writes it.
+    /// The key in Redis, as `protocol::tag` writes it.
     pub tag: Vec<u8>,
     /// The limits of the limiter: all are charged, or none.
     pub plan: Arc<Plan>,

@@ -2,7 +2,7 @@
 
 /// The number of parts of the shared state that fail by themselves. In a Cluster, each node that holds slots is a part;
 /// with more nodes, some nodes share a part.
-pub(crate) const PARTS: usize = 16;
+pub const PARTS: usize = 16;
 
 /// The number of slots in a Cluster.
 const SLOTS: u16 = 1 << 14;
