@@ -132,7 +132,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
             // Room for the legend below the values that are zero.
             y: chart::Axis::log(
                 "% of the limit (none: 0.01)",
-                0.000_02,
+                0.000_005,
                 10_000.0,
                 vec![0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0],
             ),
@@ -141,5 +141,5 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
         }
     });
     let title = "A limit of 10,000 in 10 s, under three times that load; 0.5 ms from the server";
-    std::fs::write(path, chart::draw(title, 960, 560, &panels)).expect("writing");
+    std::fs::write(path, chart::draw(title, 960, 600, &panels)).expect("writing");
 }
