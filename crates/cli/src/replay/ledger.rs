@@ -1,7 +1,7 @@
 //! The decisions of a store that differ from those of a keyed store.
 
 use serde::Serialize;
-use tollgate::{Algorithm, LimitKind, Quota, Timestamp};
+use tollgate::{Algorithm, Timestamp};
 
 use super::limiters::{KeyedLimiter, keyed};
 use crate::input::Record;
@@ -22,22 +22,12 @@ pub struct Differences {
 /// has used less from then on, so the tested store admits its next request where the keyed store denies it.
 pub struct Ledger<A: Algorithm> {
     limiters: Vec<KeyedLimiter<A>>,
-    /// The same algorithms with limits that no client reaches, to charge wrongly admitted requests too.
-    with_unreachable_limit: Vec<A>,
     pub differences: Differences,
 }
 
 impl<A: Algorithm> Ledger<A> {
-    pub fn new(algorithms: Vec<A>, quotas: &[Quota], kind: LimitKind) -> Self {
-        let with_unreachable_limit = algorithms
-            .iter()
-            .zip(quotas)
-            .map(|(algorithm, quota)| with_unreachable_limit(algorithm, quota, kind));
-        Self {
-            with_unreachable_limit: with_unreachable_limit.collect(),
-            limiters: keyed(algorithms),
-            differences: Differences::default(),
-        }
+    pub fn new(algorithms: Vec<A>) -> Self {
+        Self { limiters: keyed(algorithms), differences: Differences::default() }
     }
 
     /// Records a request and its decision.
@@ -51,26 +41,13 @@ impl<A: Algorithm> Ledger<A> {
             return;
         }
         let mut deserved = true;
-        for (limiter, with_unreachable_limit) in self.limiters.iter().zip(&self.with_unreachable_limit) {
+        for limiter in &self.limiters {
             if limiter.check_at(&record.key, record.cost, now).is_denied() {
                 deserved = false;
-                let _ = limiter.check_with(&record.key, with_unreachable_limit, record.cost, now);
+                // What was admitted wrongly counts too.
+                limiter.charge_unchecked_at(&record.key, record.cost, now);
             }
         }
         self.differences.wrongly_admitted += u64::from(!deserved);
     }
-}
-
-/// Returns the algorithm with the largest quota that its state can hold: nearly always 2³² times its own.
-fn with_unreachable_limit<A: Algorithm>(algorithm: &A, quota: &Quota, kind: LimitKind) -> A {
-    let larger = |shift: u32| {
-        let times = |units: u64| units.checked_mul(1 << shift);
-        let quota = if kind.has_burst() {
-            quota.try_burst(times(quota.burst_size())?)
-        } else {
-            Quota::try_new(times(quota.limit())?, quota.period())
-        };
-        algorithm.requota(&quota.ok()?).ok()
-    };
-    (1..=32).rev().find_map(larger).unwrap_or_else(|| algorithm.clone())
 }

@@ -476,7 +476,7 @@ impl ReplayRun<'_> {
 
     /// Builds the parallel keyed store, if one is wanted.
     fn ledger<A: Algorithm>(&self, algorithms: &[A]) -> Option<Ledger<A>> {
-        self.setup.with_exact_store.then(|| Ledger::new(algorithms.to_vec(), self.quotas, self.algorithm))
+        self.setup.with_exact_store.then(|| Ledger::new(algorithms.to_vec()))
     }
 
     /// Runs the loop over the records. It calls `decided` for each decision. At regular samples it calls `looked` with
