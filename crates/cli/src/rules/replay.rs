@@ -18,6 +18,7 @@ use super::tally;
 use crate::args::ReplayArgs;
 use crate::args::rules::{MappingArgs, RulesArgs};
 use crate::error::Error;
+use crate::input::wanted::Fields;
 use crate::input::{Selection, Trace, names, warning};
 use crate::output::{about, progress, say, writable};
 use crate::replay::report;
@@ -181,7 +182,7 @@ fn warnings(trace: &Trace, mapping: &Mapping) -> Vec<String> {
     mapping.clients().filter_map(about).collect()
 }
 
-/// Prints what was read, the rules, and the descriptors of requests.
+/// Returns the lines about what was read, the rules, and the descriptors of requests.
 fn about_rules(
     trace: &Trace,
     mapping: &Mapping,
@@ -201,6 +202,16 @@ fn about_rules(
         );
     }
     let Some(fields) = &trace.fields else { return Ok(about) };
+    about += &about_requests(mapping, fields)?;
+    if input.files.is_empty() {
+        about += "Note     the generated day has clients and no other fields; name a log to replay\n";
+    }
+    Ok(about)
+}
+
+/// Returns the lines about the descriptors of requests, and about the keys that no field matches.
+fn about_requests(mapping: &Mapping, fields: &Fields) -> Result<String, Error> {
+    let mut about = String::new();
     let (mut described, mut lacking) = (Vec::new(), Vec::new());
     for at in 0..mapping.descriptors.len() {
         let (shown, without) = mapping.shown(at, fields);
@@ -238,9 +249,6 @@ fn about_rules(
         about += &format!(
             "Note     rule {rule}: no field can be derived from its keys; name one with --descriptor\n"
         );
-    }
-    if input.files.is_empty() {
-        about += "Note     the generated day has clients and no other fields; name a log to replay\n";
     }
     Ok(about)
 }
