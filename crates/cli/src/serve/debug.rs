@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tollgate::rules::{Amount, Rule, Rules};
 use tollgate::telemetry::MeterCounts;
 
-use super::answer::Answerer;
+use super::answer::{Answerer, unit_of};
 use super::health::Health;
 use super::http::{not_allowed, text, typed};
 use super::stats::{Stats, samples_of};
@@ -206,17 +206,7 @@ fn envoy_limit(amount: &Amount) -> String {
         Amount::Blocked { period } => (0, *period),
         _ => return "unlimited: true".to_owned(),
     };
-    let unit = match period.as_secs() {
-        1 => "SECOND",
-        60 => "MINUTE",
-        3_600 => "HOUR",
-        86_400 => "DAY",
-        604_800 => "WEEK",
-        2_592_000 => "MONTH",
-        31_536_000 => "YEAR",
-        _ => "UNKNOWN",
-    };
-    format!("unit={unit} requests_per_unit={units}")
+    format!("unit={} requests_per_unit={units}", unit_of(period).as_str_name())
 }
 
 /// Whether a request asks for JSON.

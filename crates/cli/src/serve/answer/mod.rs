@@ -26,10 +26,9 @@ use tollgate::rules::{Descriptor, Rules, Unit};
 use tollgate::{Clock, QuantaClock};
 use tonic::Status;
 
-pub use self::meters::Meters;
-pub use self::meters::{AnswerCounts, BOUNDS_US};
-pub use self::settings::Settings;
-pub use self::settings::{LimitHeaders, Names};
+pub use self::meters::{AnswerCounts, BOUNDS_US, Meters};
+pub use self::settings::{LimitHeaders, Names, Settings};
+pub use self::status::unit_of;
 use self::text::Texts;
 use super::proto::{
     Code, DescriptorStatus, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,

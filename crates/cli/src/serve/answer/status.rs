@@ -48,7 +48,7 @@ fn current_limit(limit: &Applied<'_>) -> RateLimit {
 }
 
 /// Returns the unit with this period, or `UNKNOWN` for all other periods.
-fn unit_of(period: Duration) -> Unit {
+pub fn unit_of(period: Duration) -> Unit {
     match Period::of(period) {
         Some(Period::Second) => Unit::Second,
         Some(Period::Minute) => Unit::Minute,
