@@ -138,7 +138,7 @@ const FLUSH_ROUNDS: usize = 3;
 /// Counters", 2015); this crate has none. Redis Active-Active databases are not supported: they resolve conflicts by
 /// time, so two regions overwrite each other.
 ///
-/// /// # More keys than the table holds
+/// # More keys than the table holds
 /// When the table holds [`max_keys`](crate::edge::redis::Builder::max_keys) keys, a new key is not stored. For such a
 /// key, `check_async` asks the server to decide the request, and `check` denies it. Idle keys are removed, and removed
 /// earlier while more than half of the table is used.
