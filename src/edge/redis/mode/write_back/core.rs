@@ -46,11 +46,9 @@ impl<C: Clock> WriteBackCore<C> {
             OnFailure::Open | OnFailure::Closed => 1,
         });
         let in_parts = builder.client.in_parts();
-        let prepared = if options.regions.own.is_empty() && options.regions.others.is_empty() {
-            None
-        } else {
-            Some(prepare(options.regions, &builder.client, &settings)?)
-        };
+        let has_regions = !options.regions.own.is_empty() || !options.regions.others.is_empty();
+        let prepare = || prepare(options.regions, &builder.client, &settings);
+        let prepared = has_regions.then(prepare).transpose()?;
         settings.limits.iter().try_for_each(|limit| can_decide_here("write_back()", limit))?;
         let (dispatch, regions) = match prepared {
             None => (Dispatch::new(builder.client, &settings, clock)?, None),
