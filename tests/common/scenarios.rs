@@ -201,7 +201,10 @@ impl Scenario {
 async fn ask(rules: &Rules<ManualClock>, domain: &str, keys: &str, cost: u64) -> Answer {
     let entries: Vec<[(&str, &str); 1]> = keys.split(' ').map(|key| [(key, "x")]).collect();
     let descriptors: Vec<Descriptor<'_>> = entries.iter().map(|entry| Descriptor::new(entry)).collect();
-    rules.check_n_async(domain, &descriptors, cost).await
+    #[cfg(feature = "redis")]
+    return rules.check_n_async(domain, &descriptors, cost).await;
+    #[cfg(not(feature = "redis"))]
+    rules.check_n(domain, &descriptors, cost)
 }
 
 /// Plays every scenario with these settings of the file. `load` loads a file. `is_exact`: no units are held elsewhere,
