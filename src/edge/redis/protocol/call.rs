@@ -178,7 +178,7 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Returns the part of its server that this call is about. Parts fail by themselves, as the nodes of a Cluster do,
     /// and each part of each server has its own breaker. Any number is valid: parts that are equal modulo
-    /// [`PARTS`](super::slot::PARTS) share a breaker.
+    /// `slot::PARTS` share a breaker.
     fn part(&self, _call: &Call) -> usize {
         0
     }

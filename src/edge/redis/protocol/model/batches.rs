@@ -15,7 +15,6 @@ pub(super) struct BatchesView {
     used: u64,
     /// Whether the key is new, and used units are only the missing share of the first batch.
     is_new: bool,
-    pub(super) is_changed: bool,
 }
 
 impl BatchesView {
@@ -45,14 +44,13 @@ impl BatchesView {
         if is_new {
             units = batches.first_used(ends_us, now_us);
         }
-        let view = Self { batches, ends_us, used: units, is_new, is_changed: false };
-        View { left: batches.capacity.saturating_sub(units), healed, now: Now::Batches(view) }
+        let view = Self { batches, ends_us, used: units, is_new };
+        View::new(batches.capacity.saturating_sub(units), healed, Now::Batches(view))
     }
 
     pub(super) fn charge(&mut self, units: u64) -> u64 {
         let units = units.min(MAX_DEBT.saturating_sub(self.used));
         self.used += units;
-        self.is_changed |= units > 0;
         units
     }
 
@@ -64,7 +62,6 @@ impl BatchesView {
         }
         let back = units.min(self.used);
         self.used -= back;
-        self.is_changed |= back > 0;
         back
     }
 

@@ -13,7 +13,6 @@ pub(super) struct LogView {
     /// The number of units that have left. A write forgets them, so they stay forgotten if the clock steps back.
     left: usize,
     healed: bool,
-    pub(super) is_changed: bool,
 }
 
 impl LogView {
@@ -27,8 +26,8 @@ impl LogView {
         if healed {
             times.iter_mut().skip(left).for_each(|time| *time = now_us);
         }
-        let view = Self { log, times, left, healed, is_changed: false };
-        View { left: view.room(), healed, now: Now::Log(view) }
+        let view = Self { log, times, left, healed };
+        View::new(view.room(), healed, Now::Log(view))
     }
 
     fn inside(&self) -> u64 {
@@ -47,7 +46,6 @@ impl LogView {
     pub(super) fn charge(&mut self, units: u64, now_us: u64) -> u64 {
         let (units, time) = (units.min(self.room()), now_us.max(self.newest()));
         self.times.extend((0..units).map(|_| time));
-        self.is_changed |= units > 0;
         units
     }
 
@@ -59,7 +57,6 @@ impl LogView {
         let same = self.times.iter().skip(self.left).rev().take_while(|time| **time == at_us).count();
         let back = usize::try_from(units).unwrap_or(usize::MAX).min(same);
         self.times.truncate(self.times.len() - back);
-        self.is_changed |= back > 0;
         u64::try_from(back).unwrap_or(u64::MAX)
     }
 

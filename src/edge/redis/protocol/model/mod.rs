@@ -100,6 +100,8 @@ struct View {
     left: u64,
     /// Whether the state was moved back from the future.
     healed: bool,
+    /// Whether units were charged or taken back.
+    is_changed: bool,
 }
 
 enum Now {
@@ -283,6 +285,10 @@ fn view(part: &Part, state: Option<StoredState>, now_us: u64) -> View {
 }
 
 impl View {
+    const fn new(left: u64, healed: bool, now: Now) -> Self {
+        Self { now, left, healed, is_changed: false }
+    }
+
     /// Returns whether a post of this epoch is charged.
     fn takes(&self, epoch: u64) -> bool {
         match self.now {
@@ -294,7 +300,7 @@ impl View {
 
     /// Charges the units, up to the maximum that can be counted. With an epoch, charges the window of that epoch.
     fn charge(&mut self, units: u64, epoch: Option<u64>, now_us: u64) -> u64 {
-        match &mut self.now {
+        let charged = match &mut self.now {
             Now::Pace { pace, ahead } => {
                 let units = units.min((MAX_DEBT - *ahead) / pace.interval);
                 *ahead += units * pace.interval;
@@ -310,11 +316,13 @@ impl View {
             Now::Parts(parts) => parts.charge(units),
             Now::Spacing(spacing) => spacing.charge(units, now_us),
             Now::Batches(batches) => batches.charge(units),
-        }
+        };
+        self.is_changed |= charged > 0;
+        charged
     }
 
     fn refund(&mut self, units: u64, at_us: u64, now_us: u64) -> u64 {
-        match &mut self.now {
+        let back = match &mut self.now {
             Now::Pace { pace, ahead } => {
                 let own = units.min(MAX_DEBT / pace.interval) * pace.interval;
                 let paid = now_us.saturating_sub(at_us).saturating_mul(pace.scale);
@@ -332,19 +340,15 @@ impl View {
             Now::Parts(parts) => parts.refund(units, at_us, now_us),
             Now::Spacing(spacing) => spacing.refund(units, at_us, now_us),
             Now::Batches(batches) => batches.refund(units, at_us),
-        }
+        };
+        self.is_changed |= back > 0;
+        back
     }
 
     /// Returns whether a call that granted these units writes this state. GCRA and windows are also written if the call
     /// charged only another limit. The other kinds are written if they changed.
     fn writes(&self, granted: u64) -> bool {
-        match &self.now {
-            Now::Pace { .. } | Now::Windows { .. } => granted > 0,
-            Now::Log(log) => log.is_changed,
-            Now::Parts(parts) => parts.is_changed,
-            Now::Spacing(spacing) => spacing.is_changed,
-            Now::Batches(batches) => batches.is_changed,
-        }
+        self.is_changed || (granted > 0 && matches!(self.now, Now::Pace { .. } | Now::Windows { .. }))
     }
 
     fn state(&self, now_us: u64) -> StoredState {

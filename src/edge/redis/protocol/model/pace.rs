@@ -23,7 +23,7 @@ impl Pace {
             }
             _ => (0, false),
         };
-        View { now: Now::Pace { pace: *self, ahead }, left: self.left(ahead), healed }
+        View::new(self.left(ahead), healed, Now::Pace { pace: *self, ahead })
     }
 
     /// Returns the debt in ticks of this interval, unit for unit and rounded up. The calculation keeps each product

@@ -23,7 +23,6 @@ pub(super) struct PartsView {
     counts: Counts,
     healed: bool,
     is_refund: bool,
-    pub(super) is_changed: bool,
 }
 
 impl Counts {
@@ -75,8 +74,8 @@ impl PartsView {
             }
         }
         let counts = stored.at(&parts, present);
-        let view = Self { parts, stored, counts, healed, is_refund: false, is_changed: false };
-        View { left: view.room(), healed, now: Now::Parts(view) }
+        let view = Self { parts, stored, counts, healed, is_refund: false };
+        View::new(view.room(), healed, Now::Parts(view))
     }
 
     fn room(&self) -> u64 {
@@ -87,7 +86,6 @@ impl PartsView {
         let all = self.counts.current + self.counts.before.iter().sum::<u64>();
         let units = units.min(Parts::MOST.saturating_sub(all));
         self.counts.current += units;
-        self.is_changed |= units > 0;
         units
     }
 
@@ -100,7 +98,6 @@ impl PartsView {
         self.stored.current -= back;
         self.counts = self.stored.at(&self.parts, now_us / self.parts.part_us);
         self.is_refund = !self.healed;
-        self.is_changed |= back > 0;
         back
     }
 

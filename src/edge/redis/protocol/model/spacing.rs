@@ -14,7 +14,6 @@ pub(super) struct SpacingView {
     /// The earliest turn of the next event.
     next_us: u64,
     delay_us: u64,
-    pub(super) is_changed: bool,
 }
 
 impl SpacingView {
@@ -29,8 +28,8 @@ impl SpacingView {
             (came_us, turn_us, next_us) = (now_us, moved(turn_us), moved(next_us));
         }
         let left = if next_us <= now_us { u64::MAX } else { 0 };
-        let view = Self { spacing, came_us, turn_us, next_us, delay_us: 0, is_changed: false };
-        View { left, healed, now: Now::Spacing(view) }
+        let view = Self { spacing, came_us, turn_us, next_us, delay_us: 0 };
+        View::new(left, healed, Now::Spacing(view))
     }
 
     /// Charges one event, if any unit is charged. Its turn is after the last event's.
@@ -41,7 +40,6 @@ impl SpacingView {
         }
         (self.came_us, self.turn_us, self.next_us) = (now_us, turn_us, turn_us + self.spacing.spacing_us);
         self.delay_us = turn_us - now_us;
-        self.is_changed = true;
         units
     }
 
@@ -51,7 +49,6 @@ impl SpacingView {
             return 0;
         }
         self.next_us = self.turn_us;
-        self.is_changed = true;
         units
     }
 

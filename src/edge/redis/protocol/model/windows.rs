@@ -18,6 +18,6 @@ impl Windows {
         }
         let left_us = if index > present { self.period_us } else { self.period_us - now_us % self.period_us };
         let now = Now::Windows { windows: *self, index, current, previous };
-        View { now, left: self.left(previous, current, left_us), healed }
+        View::new(self.left(previous, current, left_us), healed, now)
     }
 }
