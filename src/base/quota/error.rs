@@ -194,92 +194,11 @@ impl From<Reason> for QuotaError {
 
 impl fmt::Display for QuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.text {
-            Some(text) if self.reason == Reason::Worded => return write!(f, "invalid quota: {text}"),
-            Some(text) => write!(f, "invalid quota {text:?}: ")?,
-            None => write!(f, "invalid quota: ")?,
+        let Some(text) = &self.text else { return write!(f, "invalid quota: {}", self.reason) };
+        if self.reason == Reason::Worded {
+            return write!(f, "invalid quota: {text}");
         }
-        match self.reason {
-            Reason::ZeroLimit => write!(f, "the limit is 0, but must be at least 1")?,
-            Reason::ZeroPeriod => write!(f, "the period is 0, but must be at least 1 ns")?,
-            Reason::ZeroBurst => write!(f, "the burst is 0, but must be at least 1")?,
-            Reason::ZeroParts => write!(f, "the number of sub-windows is 0, but must be at least 1")?,
-            Reason::TooFast { limit, period_ns } => {
-                write!(
-                    f,
-                    "{limit} units in {period_ns} ns is more than 32 units per nanosecond, the highest rate"
-                )?;
-            }
-            Reason::TooLong { limit, period_ns, burst } => write!(
-                f,
-                "a burst of {burst} at {limit} units in {period_ns} ns takes more than 292 years to refill"
-            )?,
-            Reason::Word { algorithm, what, got, max } => {
-                write!(f, "{algorithm}: {what} can be at most {max}, but is {got}")?;
-            }
-            Reason::Apart { algorithm } => write!(
-                f,
-                "{algorithm}: the quotas of one compact table are too far apart: they share one tick, and the \
-                 shortest interval must be at least 256 ticks, the longest burst at most 2^33 ticks"
-            )?,
-            Reason::Undeclared { algorithm } => write!(
-                f,
-                "{algorithm}: this compact table was not built for this quota; pass the quota to Builder::tiers"
-            )?,
-            Reason::ShortWindow { algorithm, got_ns, min_ns } => write!(
-                f,
-                "{algorithm}: the period is {got_ns} ns, but with this limit the store needs at least {min_ns} ns"
-            )?,
-            Reason::NoCompactForm { algorithm, instead } => {
-                write!(f, "{algorithm}: the store does not support this variant; use {instead}")?;
-            }
-            Reason::Unsupported { algorithm, store } => {
-                write!(
-                    f,
-                    "{algorithm}: the {store} store does not support this algorithm; use a keyed store"
-                )?;
-            }
-            Reason::Memory { bytes } => {
-                write!(f, "cannot allocate a table of {bytes} bytes; use a smaller capacity")?;
-            }
-            Reason::NoSlots => write!(
-                f,
-                "a sketch has no slots; give its memory (Capacity::memory, \"4MiB\") or its traffic \
-                 (Capacity::for_traffic)"
-            )?,
-            Reason::TooSmall { got, min } => write!(
-                f,
-                "a sketch of {got} bytes is too small, because nearly all keys would share their counters; it needs \
-                 at least {min} bytes. For one or two false denials in ten thousand, give it about 40 bytes for each \
-                 key that spends its limit in a window (Capacity::for_traffic)"
-            )?,
-            Reason::SpillRange => write!(
-                f,
-                "the windows are too short to spill debts: the window numbers in the sketch would repeat within a \
-                 second; use Overflow::Inherit or Overflow::Forget"
-            )?,
-            Reason::Overflow => write!(
-                f,
-                "the compact store cannot move the debt of an evicted key if the algorithm is a sliding window; use \
-                 Overflow::Forget"
-            )?,
-            Reason::Layout { algorithm, same } => {
-                write!(f, "{algorithm}: a quota for a single call must not change the {same}")?;
-            }
-            Reason::Pending { changes } => write!(
-                f,
-                "the debts of {changes} earlier changes are not paid yet; change the quota less often than a burst \
-                 refills, use Carry::Reset, or call forget_past first"
-            )?,
-            Reason::Worded => {}
-            Reason::Syntax { expected } => write!(f, "expected {expected}")?,
-            Reason::NumberTooLarge => {
-                write!(f, "a number, or the period in nanoseconds, is above {}", u64::MAX)?;
-            }
-        }
-        if self.text.is_none() {
-            return Ok(());
-        }
+        write!(f, "invalid quota {text:?}: {}", self.reason)?;
         f.write_str(match self.form {
             TextForm::Quota => "; write LIMIT/PERIOD [burst N], as in 100/60s, 5/min burst 20 or 1000/h",
             TextForm::Limit => {
@@ -287,6 +206,83 @@ impl fmt::Display for QuotaError {
                  sub-window(60, strict) 500/h"
             }
         })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::ZeroLimit => write!(f, "the limit is 0, but must be at least 1"),
+            Self::ZeroPeriod => write!(f, "the period is 0, but must be at least 1 ns"),
+            Self::ZeroBurst => write!(f, "the burst is 0, but must be at least 1"),
+            Self::ZeroParts => write!(f, "the number of sub-windows is 0, but must be at least 1"),
+            Self::TooFast { limit, period_ns } => write!(
+                f,
+                "{limit} units in {period_ns} ns is more than 32 units per nanosecond, the highest rate"
+            ),
+            Self::TooLong { limit, period_ns, burst } => write!(
+                f,
+                "a burst of {burst} at {limit} units in {period_ns} ns takes more than 292 years to refill"
+            ),
+            Self::Word { algorithm, what, got, max } => {
+                write!(f, "{algorithm}: {what} can be at most {max}, but is {got}")
+            }
+            Self::Layout { algorithm, same } => {
+                write!(f, "{algorithm}: a quota for a single call must not change the {same}")
+            }
+            Self::Pending { changes } => write!(
+                f,
+                "the debts of {changes} earlier changes are not paid yet; change the quota less often than a burst \
+                 refills, use Carry::Reset, or call forget_past first"
+            ),
+            Self::Syntax { expected } => write!(f, "expected {expected}"),
+            Self::NumberTooLarge => {
+                write!(f, "a number, or the period in nanoseconds, is above {}", u64::MAX)
+            }
+            Self::Apart { algorithm } => write!(
+                f,
+                "{algorithm}: the quotas of one compact table are too far apart: they share one tick, and the \
+                 shortest interval must be at least 256 ticks, the longest burst at most 2^33 ticks"
+            ),
+            Self::Undeclared { algorithm } => write!(
+                f,
+                "{algorithm}: this compact table was not built for this quota; pass the quota to Builder::tiers"
+            ),
+            Self::ShortWindow { algorithm, got_ns, min_ns } => write!(
+                f,
+                "{algorithm}: the period is {got_ns} ns, but with this limit the store needs at least {min_ns} ns"
+            ),
+            Self::NoCompactForm { algorithm, instead } => {
+                write!(f, "{algorithm}: the store does not support this variant; use {instead}")
+            }
+            Self::Unsupported { algorithm, store } => write!(
+                f,
+                "{algorithm}: the {store} store does not support this algorithm; use a keyed store"
+            ),
+            Self::Memory { bytes } => {
+                write!(f, "cannot allocate a table of {bytes} bytes; use a smaller capacity")
+            }
+            Self::NoSlots => f.write_str(
+                "a sketch has no slots; give its memory (Capacity::memory, \"4MiB\") or its traffic \
+                 (Capacity::for_traffic)",
+            ),
+            Self::TooSmall { got, min } => write!(
+                f,
+                "a sketch of {got} bytes is too small, because nearly all keys would share their counters; it needs \
+                 at least {min} bytes. For one or two false denials in ten thousand, give it about 40 bytes for each \
+                 key that spends its limit in a window (Capacity::for_traffic)"
+            ),
+            Self::SpillRange => f.write_str(
+                "the windows are too short to spill debts: the window numbers in the sketch would repeat within a \
+                 second; use Overflow::Inherit or Overflow::Forget",
+            ),
+            Self::Overflow => f.write_str(
+                "the compact store cannot move the debt of an evicted key if the algorithm is a sliding window; use \
+                 Overflow::Forget",
+            ),
+            // `QuotaError` writes its own text.
+            Self::Worded => Ok(()),
+        }
     }
 }
 
