@@ -240,31 +240,37 @@ pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
 mod tests {
     use super::*;
 
+    fn rate(num: u64, den: u64, burst: u64) -> UnitRate {
+        UnitRate { interval: Interval { num, den }, burst }
+    }
+
     /// Common limits use the short conversion until 2043 at least.
     #[test]
     fn common_tick_conversions_are_short() {
         const SECOND: u64 = 1_000_000_000;
-        for (ns, units, burst) in [
-            (60 * SECOND, 10, 10),
-            (3_600 * SECOND, 60, 60),
-            (SECOND, 100, 200),
-            (60 * SECOND, 7, 7),
-            (60 * SECOND, 60, 1_000_000),
-            (SECOND, 1_000, 1_000),
-            (86_400 * SECOND, 1, 1),
+        for own in [
+            rate(6 * SECOND, 1, 10),
+            rate(60 * SECOND, 1, 60),
+            rate(SECOND / 100, 1, 200),
+            rate(60 * SECOND, 7, 7),
+            rate(SECOND, 1, 1_000_000),
+            rate(SECOND / 1_000, 1, 1_000),
+            rate(86_400 * SECOND, 1, 1),
         ] {
-            let own = UnitRate { interval: Interval { num: ns / units, den: 1 }, burst };
-            let own = if ns % units == 0 {
-                own
-            } else {
-                UnitRate { interval: Interval { num: ns, den: units }, burst }
-            };
             let ticks = u128::from(choose(own, &[]).unwrap()) * u128::from(own.interval.den);
             let common = gcd(ticks, own.interval.num.into());
             let rate = TickRate::new(to_u64(ticks / common), own.interval.num / to_u64(common));
-            assert!(rate.short_to >= 73 * 365 * 86_400 * SECOND, "{units} in {ns}: {rate:?}");
+            assert!(rate.short_to >= 73 * 365 * 86_400 * SECOND, "{own:?}: {rate:?}");
         }
         assert!(TickRate::new(1, 60 * SECOND).short_to >= u64::MAX / 2, "windows");
+    }
+
+    fn is_exact(rate: &TickRate, num: u64, den: u64, ns: u64) {
+        let product = u128::from(ns) * u128::from(num);
+        #[expect(clippy::cast_possible_truncation, reason = "modulo 2^64 is the claim")]
+        let exact = (product / u128::from(den)) as u64;
+        assert_eq!(rate.floor(ns), exact, "{ns} × {num}/{den}");
+        assert_eq!(u128::from(rate.remainder(ns, exact)), product % u128::from(den), "{ns} × {num}/{den}");
     }
 
     /// Checks times around the last one for which the short conversion is exact.
@@ -277,10 +283,7 @@ mod tests {
             let rate = TickRate::new((seed >> 40) % 10_000 + 1, den);
             for near in [0, 1, 2, rate.den, rate.den.wrapping_mul(3)] {
                 for ns in [rate.short_to.wrapping_sub(near), rate.short_to.wrapping_add(near)] {
-                    let exact = u128::from(ns) * u128::from(rate.num) / u128::from(rate.den);
-                    #[expect(clippy::cast_possible_truncation, reason = "modulo 2^64 is the claim")]
-                    let exact = exact as u64;
-                    assert_eq!(rate.floor(ns), exact, "{ns} by {rate:?}");
+                    is_exact(&rate, rate.num, rate.den, ns);
                 }
             }
         }
@@ -303,20 +306,11 @@ mod tests {
             let mut ns = 1_u64;
             for step in 0..2_000_u64 {
                 for ns in [ns, ns.wrapping_mul(den), ns.wrapping_mul(den).wrapping_sub(1), u64::MAX - step] {
-                    let exact = u128::from(ns) * u128::from(num) / u128::from(den);
-                    let rest = u128::from(ns) * u128::from(num) % u128::from(den);
-                    #[expect(clippy::cast_possible_truncation, reason = "modulo 2^64 is the claim")]
-                    let exact = exact as u64;
-                    assert_eq!(rate.floor(ns), exact, "{ns} × {num}/{den}");
-                    assert_eq!(u128::from(rate.remainder(ns, exact)), rest, "{ns} × {num}/{den}");
+                    is_exact(&rate, num, den, ns);
                 }
                 ns = ns.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step);
             }
         }
-    }
-
-    fn rate(num: u64, den: u64, burst: u64) -> UnitRate {
-        UnitRate { interval: Interval { num, den }, burst }
     }
 
     #[test]

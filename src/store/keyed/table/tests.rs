@@ -52,6 +52,12 @@ fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
     }
 }
 
+fn remove(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
+    let Ok(held) = table.find(hash(key), guard, |held| *held == key) else { panic!("{key} is there") };
+    assert!(held.node.state.kill() == Kill::Done);
+    table.unlink(&held, guard);
+}
+
 #[test]
 fn indices_grow_and_shrink_with_the_keys() {
     let guard = reclaim::pin();
@@ -67,9 +73,7 @@ fn indices_grow_and_shrink_with_the_keys() {
     // Tombstones do not make the index grow.
     for key in 0..200_000 {
         insert(key);
-        let Ok(held) = table.find(hash(key), &guard, |held| *held == key) else { panic!("{key} is there") };
-        assert!(held.node.state.kill() == Kill::Done);
-        table.unlink(&held, &guard);
+        remove(&table, key, &guard);
     }
     assert_eq!((table.len(), lines(&table)), (0, SHARDS));
 }
@@ -78,13 +82,8 @@ fn indices_grow_and_shrink_with_the_keys() {
 fn emptied_indices_shrink_at_a_visit() {
     let guard = reclaim::pin();
     let table = NodeTable::<u64, ()>::new(0, 1);
-    let insert = |key| insert(&table, key, &guard);
-    (0..100_000).for_each(insert);
-    for key in 0..100_000 {
-        let Ok(held) = table.find(hash(key), &guard, |held| *held == key) else { panic!("{key} is there") };
-        assert!(held.node.state.kill() == Kill::Done);
-        table.unlink(&held, &guard);
-    }
+    (0..100_000).for_each(|key| insert(&table, key, &guard));
+    (0..100_000).for_each(|key| remove(&table, key, &guard));
     assert!(lines(&table) > SHARDS, "removals alone do not shrink an index");
     table.for_each(|_| panic!("no key is left"));
     assert_eq!(lines(&table), SHARDS);
