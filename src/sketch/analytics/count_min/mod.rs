@@ -413,29 +413,20 @@ mod tests {
                 let rows = (0..MAX_DEPTH).fold(0, |rows, row| rows | (usize::from(a[row] == b[row]) << row));
                 met[rows] += 1;
             }
-            let (mut sum, mut sets) = (0.0, 0.0);
-            // All sets of rows with fewer than ten expected pairs count as one set.
-            let (mut rare_expected, mut rare_met) = (0.0, 0.0);
-            for (rows, &met) in (0_u32..).zip(&met) {
-                let meeting = f64::from(width).recip();
+            let meeting = f64::from(width).recip();
+            let pairs = (0_u32..).zip(&met).map(|(rows, &met)| {
                 let together = f64::from(rows.count_ones());
                 let apart = MAX_DEPTH as f64 - together;
-                let expected = PAIRS as f64 * meeting.powf(together) * (1.0 - meeting).powf(apart);
-                if expected < 10.0 {
-                    rare_expected += expected;
-                    rare_met += met as f64;
-                } else {
-                    sum += (met as f64 - expected).powi(2) / expected;
-                    sets += 1.0;
-                }
-            }
-            if rare_expected > 0.0 {
-                sum += (rare_met - rare_expected).powi(2) / rare_expected;
-                sets += 1.0;
-            }
+                (PAIRS as f64 * meeting.powf(together) * (1.0 - meeting).powf(apart), met as f64)
+            });
+            // All sets of rows with fewer than ten expected pairs count as one set.
+            let (rare, mut all): (Vec<_>, Vec<_>) = pairs.partition(|(expected, _)| *expected < 10.0);
+            let rare = rare.iter().fold((0.0, 0.0), |sum, set| (sum.0 + set.0, sum.1 + set.1));
+            all.extend((rare.0 > 0.0).then_some(rare));
+            let sum: f64 = all.iter().map(|(expected, met)| (met - expected).powi(2) / expected).sum();
             // The mean is the number of sets minus one, and the variance is twice that. The bound is five standard
             // deviations.
-            let free: f64 = sets - 1.0;
+            let free = all.len() as f64 - 1.0;
             assert!(
                 sum < free + 5.0 * (2.0 * free).sqrt(),
                 "{width}: chi-squared is {sum} with {free} degrees of freedom"

@@ -49,13 +49,17 @@ fn racing<const N: usize>(shared: &Arc<Shared>, check: fn(&Shared, u64) -> bool,
     admitted(&beside(shared, hashes.map(|hash| move |shared: &Shared| check(shared, hash))))
 }
 
-#[test]
-fn two_checks_share_one_unit() {
-    model(|| {
+fn share_one_unit(check: fn(&Shared, u64) -> bool) {
+    model(move || {
         let shared = Shared::new(1);
-        assert_eq!(racing(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
+        assert_eq!(racing(&shared, check, [7, 7]), 1, "one unit, one admission");
         assert_eq!(shared.estimate(7), T, "the key owes the charge");
     });
+}
+
+#[test]
+fn two_checks_share_one_unit() {
+    share_one_unit(Shared::check);
 }
 
 #[test]
@@ -112,10 +116,7 @@ fn all(shared: &Shared, hash: u64) -> bool {
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
-    model(|| {
-        let shared = Shared::new(1);
-        assert_eq!(racing(&shared, all, [7, 7]), 1, "one unit, one admission");
-    });
+    share_one_unit(all);
 }
 
 /// Exchanges the smallest cell, and then raises the others.
@@ -141,9 +142,6 @@ fn commit_first(shared: &Shared, hash: u64) -> bool {
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {
-    model(|| {
-        let shared = Shared::new(1);
-        // The two threads may choose different cells.
-        assert_eq!(racing(&shared, commit_first, [7, 7]), 1, "one unit, one admission");
-    });
+    // The two threads may choose different cells.
+    share_one_unit(commit_first);
 }

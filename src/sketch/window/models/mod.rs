@@ -90,24 +90,24 @@ fn racing<const N: usize>(counts: &Arc<Counts>, charge: Charge, keys: [u64; N]) 
     beside(counts, keys.map(|hash| move |counts: &Counts| counts.check(hash, charge)))
 }
 
-#[test]
-fn two_checks_share_one_unit() {
-    model(|| {
-        let counts = Counts::new(1);
-        let answers = racing(&counts, Counts::charge, [X, X]);
-        assert_eq!(admitted(&answers), 1, "one unit, one admission");
-        assert_eq!(counts.read(X).least, 1, "the charge is counted");
+/// Two checks of a key that has one or two units.
+fn share_units(units: u64, charge: Charge) {
+    model(move || {
+        let counts = Counts::new(units);
+        let admitted = admitted(&racing(&counts, charge, [X, X])) as u64;
+        assert_eq!(admitted, units, "one unit, one admission");
+        assert_eq!(counts.read(X).least, units, "every charge is counted");
     });
 }
 
 #[test]
+fn two_checks_share_one_unit() {
+    share_units(1, Counts::charge);
+}
+
+#[test]
 fn two_checks_of_two_units_are_admitted() {
-    model(|| {
-        let counts = Counts::new(2);
-        let answers = racing(&counts, Counts::charge, [X, X]);
-        assert_eq!(admitted(&answers), 2, "two units, two admissions");
-        assert_eq!(counts.read(X).least, 2, "both charges are counted");
-    });
+    share_units(2, Counts::charge);
 }
 
 /// The other key exchanges X's words and does not change X's estimate.
@@ -148,10 +148,7 @@ fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
-    model(|| {
-        let counts = Counts::new(1);
-        assert_eq!(admitted(&racing(&counts, all, [X, X])), 1, "one unit, one admission");
-    });
+    share_units(1, all);
 }
 
 /// Exchanges the smallest word, and then raises the other word.
@@ -167,10 +164,7 @@ fn commit_first(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {
-    model(|| {
-        let counts = Counts::new(1);
-        assert_eq!(admitted(&racing(&counts, commit_first, [X, X])), 1, "one unit, one admission");
-    });
+    share_units(1, commit_first);
 }
 
 /// A doorkeeper of two words.

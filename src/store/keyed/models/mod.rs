@@ -102,20 +102,22 @@ fn control_storing_a_word_makes_two_nodes() {
     });
 }
 
-#[test]
-fn charge_survives_removal_of_idle_node() {
-    model(3, || {
+/// One thread checks an idle key, while another thread sweeps.
+fn charge_during_sweep(sweep: fn(&Store)) {
+    model(3, move || {
         let store = store(1);
         assert!(check(&store, 1, 100));
-        let (a, ()) = both(&store, |s| check(s, 1, 110), |s| s.retain_active(110));
+        let (a, ()) = both(&store, |s| check(s, 1, 110), sweep);
         assert!(a, "the key was idle");
-        assert_eq!(
-            held(&store, 1, 110).reset_after(),
-            Duration::from_nanos(10),
-            "lookups find the node with the charge"
-        );
+        let held = held(&store, 1, 110).reset_after();
+        assert_eq!(held, Duration::from_nanos(10), "lookups find the node with the charge");
         assert_eq!(store.len(), 1);
     });
+}
+
+#[test]
+fn charge_survives_removal_of_idle_node() {
+    charge_during_sweep(|store| store.retain_active(110));
 }
 
 /// Removes the keys that it has seen idle, even if they were charged in the meantime.
@@ -130,13 +132,7 @@ fn kill_without_recheck(store: &Store) {
 #[test]
 #[should_panic(expected = "lookups find the node with the charge")]
 fn control_separate_idle_check_loses_charge() {
-    model(3, || {
-        let store = store(1);
-        assert!(check(&store, 1, 100));
-        both(&store, |s| check(s, 1, 110), kill_without_recheck);
-        let held = held(&store, 1, 110).reset_after();
-        assert_eq!(held, Duration::from_nanos(10), "lookups find the node with the charge");
-    });
+    charge_during_sweep(kill_without_recheck);
 }
 
 #[test]

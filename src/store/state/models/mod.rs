@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::algorithm::step::Stepper;
 use crate::algorithm::{FixedWindow, Gcra, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow};
 use crate::base::quota::Quota;
 use crate::base::sync::{Arc, both, spawn};
@@ -133,26 +132,23 @@ fn commit_first<A: Algorithm>(shared: &Shared<A>, now_ns: u64) -> bool {
     }
 }
 
+/// One thread makes the turn, while another thread checks in the window before it.
+fn check_during_turn(charge: fn(&Shared<SlidingWindow>, u64) -> bool) {
+    let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
+    assert!(shared.check_at(5, 2));
+    let (_, b) = both(&shared, move |s| charge(s, 19), |s| s.check_at(12, 1));
+    assert!(!b, "no count of the ended window is lost: 2 x 8/10 leaves no room for 1");
+}
+
 #[test]
 #[should_panic(expected = "no count of the ended window is lost")]
 fn control_late_raise_loses_counts() {
-    model(|| {
-        let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
-        assert!(shared.check_at(5, 2));
-        // The other thread makes the turn. This thread checks in between.
-        let (_, b) = both(&shared, |s| commit_first(s, 19), |s| s.check_at(12, 1));
-        assert!(!b, "no count of the ended window is lost: 2 x 8/10 leaves no room for 1");
-    });
+    model(|| check_during_turn(commit_first));
 }
 
 #[test]
 fn window_change_is_seen_whole() {
-    model(|| {
-        let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
-        assert!(shared.check_at(5, 2));
-        let (_, b) = both(&shared, |s| s.check_at(19, 1), |s| s.check_at(12, 1));
-        assert!(!b, "no count of the ended window is lost: 2 x 8/10 leaves no room for 1");
-    });
+    model(|| check_during_turn(|s, now| s.check_at(now, 1)));
 }
 
 #[test]
@@ -189,13 +185,19 @@ fn control_anchoring_after_the_exchange_admits_twice() {
     model(|| race_for_next_lap(commit_first));
 }
 
+/// Two checks at 110 and 111, after the log's only place has expired.
+fn claim_expired_place(charge: fn(&Shared<SlidingLog>, u64) -> bool) -> Arc<Shared<SlidingLog>> {
+    let shared = Shared::new(SlidingLog::new(quota(1, 10)), 0);
+    assert!(charge(&shared, 100));
+    let (a, b) = both(&shared, move |s| charge(s, 110), move |s| charge(s, 111));
+    assert!(a ^ b, "one unit in any 10 ns: one of two at 110 and 111");
+    shared
+}
+
 #[test]
 fn claimed_log_place_is_not_expired() {
     model(|| {
-        let shared = Shared::new(SlidingLog::new(quota(1, 10)), 0);
-        assert!(shared.check_at(100, 1));
-        let (a, b) = both(&shared, |s| s.check_at(110, 1), |s| s.check_at(111, 1));
-        assert!(a ^ b, "one unit in any 10 ns: one of two at 110 and 111");
+        let shared = claim_expired_place(|s, now| s.check_at(now, 1));
         assert!(!shared.check_at(119, 1), "the one admitted holds its place for 10 ns");
         assert!(shared.check_at(121, 1), "the place expires 10 ns after the later time");
     });
@@ -212,92 +214,44 @@ fn helping_threads_leave_one_log() {
     });
 }
 
-/// A [`SlidingLog`] that ignores the lap bit.
-#[derive(Clone, Debug)]
-struct Blind(SlidingLog);
-
-impl Stepper for Blind {
-    type Tail = Box<[AtomicU64]>;
-
-    fn tail_len(&self) -> usize {
-        self.0.tail_len()
-    }
-
-    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        // In a ring of one, every unit has the same place, and its lap is the lap of the newest unit.
-        self.0.step(head, |index| (read(index) & !1) | (head & 1), now_ns, cost)
-    }
-
-    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.0.force(head, read, now_ns, cost)
-    }
-
-    fn reads(&self, other: &Self) -> bool {
-        self.0.reads(&other.0)
-    }
-
-    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
-        self.0.is_idle(head, read, now_ns)
-    }
-
-    fn filled(&self, fill: Fill, raise: impl FnMut(Raise)) {
-        self.0.filled(fill, raise);
-    }
-}
-
-impl Algorithm for Blind {
-    fn requota(&self, _quota: &Quota) -> Result<Self, crate::base::quota::QuotaError> {
-        Ok(self.clone())
-    }
-
-    fn with_quota(&self, _quota: &Quota) -> Result<Self, crate::base::quota::QuotaError> {
-        Ok(self.clone())
-    }
+/// A charge that ignores the lap bit of the log's words.
+fn blind(shared: &Shared<SlidingLog>, now_ns: u64) -> bool {
+    let Shared { algorithm, state, .. } = shared;
+    // In a ring of one, every unit has the same place, and its lap is the lap of the newest unit.
+    let step = |head| algorithm.step(head, |index| (state.read(index) & !1) | (head & 1), now_ns, 1);
+    state.charge_by(algorithm, step).unwrap().is_allowed()
 }
 
 #[test]
 #[should_panic(expected = "one unit in any 10 ns")]
 fn control_without_lap_bit_place_looks_expired() {
-    model(|| {
-        let shared = Shared::new(Blind(SlidingLog::new(quota(1, 10))), 0);
-        assert!(shared.check_at(100, 1));
-        let (a, b) = both(&shared, |s| s.check_at(110, 1), |s| s.check_at(111, 1));
-        assert!(a ^ b, "one unit in any 10 ns: one of two at 110 and 111");
-    });
+    model(|| drop(claim_expired_place(blind)));
+}
+
+/// One thread reclaims an idle state, while another thread charges it.
+fn kill_during_charge(kill: fn(&Shared<Gcra>) -> bool) {
+    let shared = Shared::new(Gcra::new(quota(1, 10)), 0);
+    assert!(shared.check_at(100, 1));
+    let (killed, charged) = both(&shared, kill, |s| s.state.charge(&s.algorithm, 110, 1).is_ok());
+    assert!(killed ^ charged, "an idle state is reclaimed or charged, never both");
 }
 
 #[test]
 fn dead_state_rejects_charges() {
-    model(|| {
-        let shared = Shared::new(Gcra::new(quota(1, 10)), 0);
-        assert!(shared.check_at(100, 1));
-        let (killed, charged) = both(
-            &shared,
-            |s| s.state.kill_if_idle(&s.algorithm, 110) == Kill::Done,
-            |s| s.state.charge(&s.algorithm, 110, 1).is_ok(),
-        );
-        assert!(killed ^ charged, "an idle state is reclaimed or charged, never both");
-    });
+    model(|| kill_during_charge(|s| s.state.kill_if_idle(&s.algorithm, 110) == Kill::Done));
 }
 
 #[test]
 #[should_panic(expected = "never both")]
 fn control_killing_by_store_loses_a_charge() {
     model(|| {
-        let shared = Shared::new(Gcra::new(quota(1, 10)), 0);
-        assert!(shared.check_at(100, 1));
-        let (killed, charged) = both(
-            &shared,
-            |s| {
-                let idle = s.algorithm.is_idle(s.head(), |_| 0, 110);
-                if idle {
-                    s.state.head.store(DEAD, Ordering::SeqCst);
-                }
-                idle
-            },
-            |s| s.state.charge(&s.algorithm, 110, 1).is_ok(),
-        );
-        assert!(killed ^ charged, "an idle state is reclaimed or charged, never both");
+        kill_during_charge(|s| {
+            let idle = s.algorithm.is_idle(s.head(), |_| 0, 110);
+            if idle {
+                s.state.head.store(DEAD, Ordering::SeqCst);
+            }
+            idle
+        });
     });
 }
 
