@@ -99,23 +99,7 @@ fn eight_threads_crowd_a_bucket() {
 #[test]
 #[should_panic(expected = "a key is admitted its burst")]
 fn control_unrecorded_eviction_admits_again() {
-    fn forgetful(shared: &Shared, hash: u64) -> bool {
-        let place = shared.table.place(hash);
-        let at = DecisionTime::new(&shared.word, 100);
-        let slots = shared.table.bucket(0);
-        loop {
-            let (slot, seen, ahead) = match shared.table.find(&shared.word, place, &at).unwrap() {
-                FoundSlot::Here { slot, word, ahead } => (slot, word, ahead),
-                FoundSlot::Absent { slot, word, .. } => (slot, word, 0),
-            };
-            let Verdict::Admit(after) = shared.word.judge(ahead, 100, 1) else { return false };
-            let next = SlotWord::pack(place.fingerprint(), 100 + after);
-            if slots[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
-                return true;
-            }
-        }
-    }
-    sample(SCHEDULES, || crowd(Overflow::Spill, forgetful));
+    sample(SCHEDULES, || crowd(Overflow::Spill, |shared, key| charge_plainly(shared, key, 100, 1)));
 }
 
 /// Each of six threads checks all six units of one key, while two threads evict. At most one check is admitted, plus one
@@ -149,7 +133,7 @@ fn first_checks_during_evictions_take_one_slot() {
 #[should_panic(expected = "a key has one slot")]
 fn control_eight_without_second_look_two_slots() {
     sample(SCHEDULES, || {
-        first_checks_during_evictions(Overflow::Forget, careless);
+        first_checks_during_evictions(Overflow::Forget, |shared| charge_plainly(shared, X, 100, 6));
     });
 }
 

@@ -245,26 +245,30 @@ fn distant_clocks_admit_no_more() {
     model(|| check_with_distant_clocks(|shared| shared.check(X, LATER, 1)));
 }
 
+/// Charges a key in the slot that `find` returns, without raising the newest time, recording the debt that it evicts,
+/// or checking whether the key is in another slot too.
+fn charge_plainly(shared: &Shared, hash: u64, now: u64, cost: u64) -> bool {
+    let place = shared.table.place(hash);
+    let at = DecisionTime::new(&shared.word, now);
+    loop {
+        let (slot, seen, ahead) = match shared.table.find(&shared.word, place, &at) {
+            Ok(FoundSlot::Here { slot, word, ahead }) => (slot, word, ahead),
+            Ok(FoundSlot::Absent { slot, word, .. }) => (slot, word, 0),
+            Err(_) => continue,
+        };
+        let Verdict::Admit(after) = shared.word.judge(ahead, now, cost) else { return false };
+        let next = SlotWord::pack(place.fingerprint(), now + after);
+        if shared.table.bucket(0)[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+            return true;
+        }
+    }
+}
+
 /// The control: publishes a word without first raising the newest time.
 #[test]
 #[should_panic(expected = "a charge by the faster clock is remembered")]
 fn control_without_newest_time_live_word_looks_old() {
-    fn unannounced(shared: &Shared) -> bool {
-        let place = shared.table.place(X);
-        let at = DecisionTime::new(&shared.word, LATER);
-        loop {
-            let (slot, seen) = match shared.table.find(&shared.word, place, &at) {
-                Ok(FoundSlot::Here { ahead: 1.., .. }) => return false,
-                Ok(FoundSlot::Here { slot, word, .. } | FoundSlot::Absent { slot, word, .. }) => (slot, word),
-                Err(_) => continue,
-            };
-            let next = SlotWord::pack(place.fingerprint(), LATER + T);
-            if shared.table.bucket(0)[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
-                return true;
-            }
-        }
-    }
-    model(|| check_with_distant_clocks(unannounced));
+    model(|| check_with_distant_clocks(|shared| charge_plainly(shared, X, LATER, 1)));
 }
 
 /// The faster clock moves on, by more than a horizon each time.
@@ -305,28 +309,10 @@ fn first_checks_racing_eviction_take_one_slot() {
     crate::base::sync::explore(2, move || racing_first_checks(Overflow::Spill, check));
 }
 
-/// Inserts the new key and does not check whether it is in another slot too.
-fn careless(shared: &Shared) -> bool {
-    let place = shared.table.place(X);
-    let at = DecisionTime::new(&shared.word, 100);
-    let slots = shared.table.bucket(0);
-    loop {
-        match shared.table.find(&shared.word, place, &at) {
-            Ok(FoundSlot::Absent { slot, word, .. }) => {
-                let next = SlotWord::pack(place.fingerprint(), 100 + 6 * T);
-                if slots[slot].compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
-                    return true;
-                }
-            }
-            _ => return false,
-        }
-    }
-}
-
 #[test]
 #[should_panic(expected = "a key has one slot")]
 fn control_without_second_look_two_slots() {
-    model(|| racing_first_checks(Overflow::Forget, careless));
+    model(|| racing_first_checks(Overflow::Forget, |shared| charge_plainly(shared, X, 100, 6)));
 }
 
 impl Shared {
