@@ -80,43 +80,35 @@ fn control_plain_store_hands_units_out_twice() {
 }
 
 /// The window ends at 10. The first window's allowance is 2, the next one's is 1. A spender at 10 spends from the next
-/// window.
-fn spend_across_a_window_end(turn: fn(&WriteBackKey)) {
+/// window. The holder of the ledger sets the next allowance, and then the end of the next window. If `is_early`, it also
+/// writes that end first.
+fn spend_across_a_window_end(is_early: bool) {
     let entry = Arc::new(WriteBackKey::new(2, 10));
     let late = {
         let entry = entry.clone();
         thread::spawn(move || spend(&entry, 1, 10) + spend(&entry, 1, 10))
     };
-    turn(&entry);
-    let late = late.join().unwrap();
-    assert!(late <= 1, "units of a past window are not spent in the next");
+    let mut ledger = entry.ledger.lock().unwrap();
+    if is_early {
+        entry.word.set_until(20);
+    }
+    let Reset { spent, left } = entry.word.reset(ledger.was, |_| 1);
+    ledger.posted += spent;
+    ledger.was = left;
+    entry.word.set_until(20);
+    drop(ledger);
+    assert!(late.join().unwrap() <= 1, "units of a past window are not spent in the next");
 }
 
 #[test]
 fn next_window_begins_with_its_own_allowance() {
-    model(|| {
-        spend_across_a_window_end(|entry| {
-            let mut ledger = entry.ledger.lock().unwrap();
-            let Reset { spent, left } = entry.word.reset(ledger.was, |_| 1);
-            ledger.posted += spent;
-            ledger.was = left;
-            entry.word.set_until(20);
-        });
-    });
+    model(|| spend_across_a_window_end(false));
 }
 
 #[test]
 #[should_panic(expected = "units of a past window")]
 fn control_window_end_is_written_before_the_word() {
-    model(|| {
-        spend_across_a_window_end(|entry| {
-            let mut ledger = entry.ledger.lock().unwrap();
-            entry.word.set_until(20);
-            let Reset { spent, left } = entry.word.reset(ledger.was, |_| 1);
-            ledger.posted += spent;
-            ledger.was = left;
-        });
-    });
+    model(|| spend_across_a_window_end(true));
 }
 
 /// A key with one place in a table. Removed entries are never read again.
