@@ -1,11 +1,12 @@
 //! What an operator of the server sets: users with few rights, the addresses that Cluster nodes announce, and
-//! fail-overs.
+//! fail-overs. Some servers only send the replies of a test.
 
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
 mod attempts;
 mod endpoints;
 mod failover;
+mod replies;
 mod users;
 
 use tollgate_testing::redis::Server;

@@ -8,6 +8,8 @@ mod throughput;
 
 use tollgate::redis::{InProcess, Shard};
 
+pub(crate) use self::throughput::read_call;
+
 /// Names servers `a`, `b`, … with weight 1.
 fn named<T: Clone>(servers: &[T]) -> Vec<Shard<T>> {
     ["a", "b", "c", "d"].iter().zip(servers).map(|(name, server)| Shard::new(name, server.clone())).collect()

@@ -50,7 +50,7 @@ fn forward(mut calls: BufReader<TcpStream>, mut server: TcpStream) -> Option<()>
 }
 
 /// Reads one call: an array of strings, each with its length.
-fn read_call(calls: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+pub(crate) fn read_call(calls: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     let mut call = Vec::new();
     let number = |calls: &mut BufReader<TcpStream>, call: &mut Vec<u8>| {
         let begin = call.len();

@@ -11,7 +11,7 @@ const SLOTS: u16 = 1 << 14;
 ///
 /// # Source
 /// Redis Cluster specification, "Hash tags": CRC-16/XMODEM modulo 16,384.
-pub(crate) fn slot(key: &[u8]) -> u16 {
+pub fn slot(key: &[u8]) -> u16 {
     let braces = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let inside = &key[open + 1..];
         let close = inside.iter().position(|&byte| byte == b'}').filter(|&close| close > 0)?;
