@@ -90,6 +90,31 @@ async fn one_of_many_calls_probes_after_the_pause() {
     assert_eq!(ask(&limiter).await, Ok(()), "after a successful probe, all calls are sent");
 }
 
+/// A call from before the opening ends while a probe is in flight. Only the probe closes the breaker.
+#[tokio::test(start_paused = true)]
+async fn late_answer_does_not_change_an_open_breaker() {
+    const MS: Duration = Duration::from_millis(1);
+    for late in [Does::Late(TIMEOUT / 2), Does::Hang] {
+        let is_late = |call: &Call| call.tag.ends_with(b"late.a}");
+        let server =
+            Fake::new(move |call| if is_late(call) { late } else { Does::Fail(ErrorKind::Unreachable) });
+        let limiter = limiter_of(&InProcess::default(), &server, Breaker::new(1, 10 * MS), OnFailure::Open);
+        let state = async || {
+            tokio::time::sleep(TIMEOUT - 5 * MS).await;
+            (limiter.health().breaker, limiter.health().is_partitioned())
+        };
+        let rest = async {
+            assert_eq!(ask(&limiter).await, Err(ErrorKind::Unreachable));
+            tokio::time::sleep(12 * MS).await;
+            server.now_does(Does::Late(TIMEOUT - MS));
+            assert_eq!(tokio::join!(ask(&limiter), state()), (Ok(()), (BreakerState::HalfOpen, true)));
+        };
+        let (answer, ()) = tokio::join!(ask_about(&limiter, "late.a"), rest);
+        assert_eq!(answer.is_ok(), matches!(late, Does::Late(_)));
+        assert_eq!((limiter.health().breaker, limiter.health().opened), (BreakerState::Closed, 1));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_server_errors_in_a_row_open_the_breaker() {
     for (kind, opens) in [

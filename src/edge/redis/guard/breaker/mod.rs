@@ -340,24 +340,6 @@ mod tests {
     }
 
     #[test]
-    fn successful_probe_closes_the_breaker() {
-        let circuit = circuit(1);
-        let late = ask(&circuit, START);
-        let _ = fail(&circuit, START);
-        let now = START + 2 * SECOND;
-        let probe = ask(&circuit, now);
-        assert!(probe.is_probe());
-        assert!(circuit.admit(now).is_err());
-        assert_eq!(circuit.state(now).0, BreakerState::HalfOpen);
-        // Calls from before the opening change nothing.
-        assert_eq!(circuit.failed(&late, now, 0), BreakerChange::Nothing);
-        assert_eq!(circuit.succeeded(&late), BreakerChange::Nothing);
-        assert_eq!(circuit.state(now).0, BreakerState::HalfOpen);
-        assert_eq!(circuit.succeeded(&probe), BreakerChange::Closed);
-        assert!(!ask(&circuit, now).is_probe());
-    }
-
-    #[test]
     fn overdue_probe_is_replaced() {
         let circuit = circuit(1);
         let _ = fail(&circuit, START);
