@@ -21,7 +21,8 @@ pub fn error(kind: ErrorKind, what: &str) -> Error {
 
 /// Replaces the client of a builder. The new client carries the calls of the limiter that is built.
 pub fn with_client<A, B>(builder: Builder<A>, client: B) -> Builder<B> {
-    builder.on_client(client)
+    let Builder { client: _, prefix, settings } = builder;
+    Builder { client, prefix, settings }
 }
 
 /// The servers that hold the keys of a limiter.

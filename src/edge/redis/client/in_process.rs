@@ -151,7 +151,7 @@ impl InProcess {
     }
 
     /// Answers at this time of the server's clock, unless the call contains a time.
-    #[cfg(any(test, tollgate_simulation))]
+    #[cfg(tollgate_simulation)]
     pub fn answer_at(&self, call: &Call, now_us: u64) -> Reply {
         Self::answer_of(&mut self.servers[call.place.server].keys_now(), call, now_us)
     }

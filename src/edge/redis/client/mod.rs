@@ -31,5 +31,4 @@ pub use self::runtime::OnThread;
 pub(crate) use self::runtime::{Connected, RuntimeThread, Tasks, on_thread};
 pub(crate) use self::settings::Settings;
 pub use self::settings::{Breaker, BuildError, Builder, OnFailure};
-pub use self::sharded::KeyPlaces;
-pub use self::sharded::{Shard, ShardError, Shards};
+pub use self::sharded::{KeyPlaces, Shard, ShardError, Shards};

@@ -103,8 +103,8 @@ pub(crate) struct Settings {
 #[must_use = "a builder does nothing until it builds a limiter"]
 pub struct Builder<T> {
     pub(crate) client: T,
-    pub(super) prefix: String,
-    pub(super) settings: Settings,
+    pub(crate) prefix: String,
+    pub(crate) settings: Settings,
 }
 
 impl<T> Builder<T> {
@@ -162,12 +162,6 @@ impl<T> Builder<T> {
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.settings.max_keys = max_keys.max(1);
         self
-    }
-
-    /// Replaces the client.
-    #[cfg(tollgate_simulation)]
-    pub(crate) fn on_client<B>(self, client: B) -> Builder<B> {
-        Builder { client, prefix: self.prefix, settings: self.settings }
     }
 
     pub(crate) fn settings(&self) -> Settings {

@@ -41,6 +41,4 @@ mod totals;
 pub use self::call::{Claim, RegionCall, RegionQuestion, RegionReply, RegionTransport};
 pub use self::exchange::{LinkAges, LinkReport, RegionLink, RegionLinks, pause};
 pub use self::model::RegionState;
-#[cfg(any(test, tollgate_simulation))]
-pub use self::policy::quantum;
-pub use self::policy::{Portion, RegionPolicy, RegionTerms};
+pub use self::policy::{Portion, RegionPolicy, RegionTerms, quantum};
