@@ -151,7 +151,13 @@ async fn call_dropped_late_counts_as_failure() {
     for _ in 0..50 {
         dropped(2).await;
     }
-    assert_eq!((limiter.health().abandoned, limiter.health().is_partitioned()), (50, false));
+    let health = limiter.health();
+    assert_eq!((health.abandoned, health.failed(), health.is_partitioned()), (50, 0, false));
+    assert_eq!(
+        (health.asked, health.answered, health.probes, health.opened, health.uncopied),
+        (50, 0, 0, 0, 0)
+    );
+    assert_eq!((health.open, health.closed, health.local), (0, 0, 0));
     // Futures that are dropped after more than a quarter of the time-out.
     for _ in 0..3 {
         dropped(15).await;

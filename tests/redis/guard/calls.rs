@@ -82,6 +82,7 @@ async fn hung_previous_server_delays_a_call_by_half_a_timeout() {
     assert_eq!(took(&limiter, &moved).await, (true, 0), "the breaker of the previous server is open");
     let health = limiter.health_by_server();
     assert_eq!((health[2].1.uncopied, health[2].1.asked, health[0].1.uncopied), (4, 3, 0));
+    assert_eq!((limiter.health().uncopied, limiter.health().abandoned), (4, 0));
     // Nothing is copied to a server that does not answer, and the previous server does not decide.
     assert_eq!(took(&limiter_hung(1), &key(1, 0).await).await, (false, half));
     tokio::time::advance(HOUR).await;
