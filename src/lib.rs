@@ -1,4 +1,4 @@
-//! An in-process rate limiter for servers: lock-free, and without a background thread.
+//! An in-process rate limiter for servers. It is lock-free, and limiters start no background threads.
 //!
 //! ```
 //! use tollgate::{Quota, RateLimiter};
@@ -28,8 +28,8 @@
 //! - **Cost**: the units that a request needs. The limiter charges the cost when it admits the request.
 //! - **Key**: the client, account or route that a limit applies to. Each key has its own quota.
 //! - **Burst**: the most units that a key can spend at once.
-//! - **Debt**: the charged units that have not refilled yet. A key *owes* its debt, and time *pays* it at the rate of
-//!   the quota. An *idle* key owes nothing.
+//! - **Debt**: the charged units that have not refilled yet. A key *owes* its debt. The debt shrinks at the rate of the
+//!   quota. An *idle* key owes nothing.
 //! - **Slot**: a place in a table that holds the state of one key. A *bucket* of the table is a small group of slots.
 //! - **Evict**: to give the slot of one key to another key.
 //! - **Spill**: to move the debt of an evicted key into a *sketch*, an array of counters that keys share. The debt

@@ -33,8 +33,8 @@ pub struct StoreArgs {
     /// started with a debt: their own earlier debt, or another client's.
     ///
     /// Sketch: for windows with more busy clients than fit in memory, and for floods of new clients. It takes 1 to 8
-    /// bytes for each client that comes twice in a window, and 3 bits for each other client. It keeps no state per
-    /// client: clients share counters. No client gets more than the limit, and some clients are denied early, more
+    /// bytes for each client with two or more requests in a window, and 3 bits for each other client. It keeps no state
+    /// per client: clients share counters. No client gets more than the limit, and some clients are denied early, more
     /// often when the counters are fuller. The output shows three chances, each at the end of its worst window. "False
     /// positive": a new client is taken for an earlier client. "Overcounted": a new client is counted at least one unit
     /// too high. "Denied early": a new client is denied after less than half of its limit (one in a thousand is too
@@ -199,7 +199,7 @@ impl StoreArgs {
                     name(overflow)
                 )));
             }
-            (StoreArg::Sketch, ..) => "1 to 8 for each client that comes twice in one window",
+            (StoreArg::Sketch, ..) => "1 to 8 for each client with two or more requests in one window",
             (StoreArg::Compact, ..) => "about 12 for each client that has a debt at the same time",
         };
         if memory.bytes >= least {

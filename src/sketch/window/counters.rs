@@ -101,10 +101,10 @@ pub(crate) enum Commit {
 }
 
 impl WindowCounters {
-    /// Creates at most about `bytes` bytes of counters up to `largest`. If `last` is true, even and odd windows have
-    /// separate words, so that a caller can read the previous window. Returns `None` if the memory cannot be
-    /// allocated, or if a word has no room for such a counter.
-    pub(crate) fn new(bytes: usize, largest: u64, last: bool, windows: &Windows) -> Option<Self> {
+    /// Creates at most about `bytes` bytes of counters up to `largest`. With `keeps_last`, a caller can also read
+    /// the previous window: even and odd windows have separate words. Returns `None` if the memory cannot be allocated,
+    /// or if a word has no room for such a counter.
+    pub(crate) fn new(bytes: usize, largest: u64, keeps_last: bool, windows: &Windows) -> Option<Self> {
         let count_bits = (u64::BITS - largest.leading_zeros()).max(1);
         let counters = (windows.payload_bits() / count_bits) as usize;
         if counters == 0 {
@@ -113,7 +113,7 @@ impl WindowCounters {
         let half = (bytes / Self::MIN_BYTES).max(1).checked_mul(LINE)?;
         let words = Array::zeroed(half.checked_mul(2)?)?;
         let most = u64::MAX >> (u64::BITS - count_bits);
-        let odd = usize::from(last);
+        let odd = usize::from(keeps_last);
         let other_places = (LINE >> odd) - 1;
         Some(Self { words, half, odd, even: !odd, other_places, count_bits, most, counters })
     }

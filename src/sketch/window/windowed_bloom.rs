@@ -1,10 +1,11 @@
 //! Detects the first request of a key in a window: a register-blocked Bloom filter whose words store their window.
 //!
-//! All bits of a key are in one word, so one exchange both tests and inserts the key:
+//! All bits of a key are in one word, so one compare-and-swap both tests and inserts the key:
 //!
 //! 1. Load the word. If it belongs to the current window and has all bits of the key, the key may be there.
-//! 2. Otherwise exchange the word for one with the key's bits, exactly from the loaded value. A word of an older window
-//!    counts as empty. If the word has changed, start again at step 1.
+//! 2. Otherwise set the key's bits: replace the loaded word by a word that also has these bits, with one
+//!    compare-and-swap. A word of an older window counts as empty. If another thread has changed the word, start again
+//!    at step 1.
 //!
 //! If several threads insert the same new key at the same time, exactly one of them succeeds in step 2, and gets the
 //! answer that it was first. A negative answer is certain. A positive answer is not: other keys may have set all bits
@@ -59,11 +60,11 @@ impl WindowedBloom {
     /// The bytes of two words.
     pub(crate) const MIN_BYTES: usize = 2 * size_of::<u64>();
 
-    /// Creates a filter of at most `bytes` bytes; the minimum is 16. If `last` is true, even and odd windows have
-    /// separate words.
-    pub(crate) fn new(bytes: usize, last: bool) -> Option<Self> {
+    /// Creates a filter of at most `bytes` bytes; the minimum is 16. With `keeps_last`, the filter also
+    /// keeps the previous window: even and odd windows have separate words.
+    pub(crate) fn new(bytes: usize, keeps_last: bool) -> Option<Self> {
         let words = (bytes / Self::MIN_BYTES).max(1).checked_mul(2)?;
-        Some(Self { words: Array::zeroed(words)?, odd: usize::from(last) })
+        Some(Self { words: Array::zeroed(words)?, odd: usize::from(keeps_last) })
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -424,8 +424,8 @@ impl Account {
         Learnt::Present { overshoot }
     }
 
-    /// This process's part of the units in the shared state, before the last post. With GCRA, time pays the debt of all
-    /// processes in proportion.
+    /// This process's part of the units in the shared state, before the last post. With GCRA, the debts of all processes
+    /// shrink in proportion.
     fn own_as_of(&self, at_us: u64) -> u64 {
         match (&self.part.kind, self.known) {
             (Arithmetic::Pace(_), None) => 0,
