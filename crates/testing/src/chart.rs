@@ -62,11 +62,12 @@ pub struct Panel {
     pub legend: [f64; 2],
 }
 
-/// Draws panels side by side.
+/// Draws panels side by side. In a narrow page of rustdoc, the chart is as wide as the page.
 pub fn draw(title: &str, width: u32, height: u32, panels: &[Panel]) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" fill=\"{BLACK}\">\n\
+         viewBox=\"0 0 {width} {height}\" style=\"max-width:100%;height:auto\" font-family=\"sans-serif\" \
+         fill=\"{BLACK}\">\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#FFFFFF\"/>\n"
     );
     text(&mut svg, title, [f64::from(width) / 2.0, 24.0], "middle", 15);
