@@ -21,7 +21,7 @@
 //! the full burst is available again. A denied request is not charged.
 //!
 //! To move from another crate, read [`guide::from_governor`], [`guide::from_pingora_limits`] or
-//! `guide::from_tower_governor`.
+//! [`guide::from_tower_governor`].
 //!
 //! # Terms
 //!
@@ -194,12 +194,12 @@
 //! | [`guide::configuration`] | limits as text, from a file of your own; algorithms and stores that are chosen at run time |
 //! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
 //! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
-//! | `guide::middleware`, `guide::http` | feature `tower`: limits in front of a server; feature `http`: the headers and bodies that clients receive |
-//! | `guide::rules` | feature `rules`: limits in files that reload |
-//! | `guide::gateway` | feature `rules`: limits for Envoy and other gateways, which ask `tollgate serve` |
-//! | `guide::redis` | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
+//! | [`guide::middleware`], [`guide::http`] | feature `tower`: limits in front of a server; feature `http`: the headers and bodies that clients receive |
+//! | [`guide::rules`] | feature `rules`: limits in files that reload |
+//! | [`guide::gateway`] | feature `rules`: limits for Envoy and other gateways, which ask `tollgate serve` |
+//! | [`guide::redis`] | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
 //! | [`telemetry`] | figures for operators |
-//! | [`guide::from_governor`], [`guide::from_pingora_limits`], `guide::from_tower_governor` | moving from another crate, call by call |
+//! | [`guide::from_governor`], [`guide::from_pingora_limits`], [`guide::from_tower_governor`] | moving from another crate, call by call |
 //! | [`guide::guarantees`], [`guide::models`] | each guarantee with its evidence; the models of the concurrent parts |
 //! | [`design`] | how the crate works, and why; the glossary |
 //!
@@ -227,67 +227,93 @@ pub mod sketch;
 mod store;
 
 /// Guides: what to choose, and why.
+///
+/// `ci/pages.py` writes the same guides as Markdown files, in the folder `docs`.
+// Every build has every module, so that links to a guide always work.
 pub mod guide {
-    #[cfg(feature = "std")]
     pub mod configuration {
-        #![doc = include_str!("guide/configuration.md")]
+        #![cfg_attr(feature = "std", doc = include_str!("guide/configuration.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     pub mod decisions {
-        #![doc = include_str!("guide/decisions.md")]
+        #![cfg_attr(feature = "std", doc = include_str!("guide/decisions.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     // Its examples call governor: benches/guides tests them.
     #[cfg(not(doctest))]
     pub mod from_governor {
-        #![doc = include_str!("guide/from_governor.md")]
+        #![cfg_attr(feature = "std", doc = include_str!("guide/from_governor.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     pub mod from_pingora_limits {
-        #![doc = include_str!("guide/from_pingora_limits.md")]
+        #![cfg_attr(feature = "std", doc = include_str!("guide/from_pingora_limits.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
-    #[cfg(all(feature = "tower", not(doctest)))]
+    #[cfg(not(doctest))]
     pub mod from_tower_governor {
-        #![doc = include_str!("guide/from_tower_governor.md")]
+        #![cfg_attr(feature = "tower", doc = include_str!("guide/from_tower_governor.md"))]
+        #![cfg_attr(not(feature = "tower"), doc = "This guide needs the feature `tower`.")]
     }
-    #[cfg(feature = "rules")]
     pub mod gateway {
-        #![doc = include_str!("guide/gateway.md")]
+        #![cfg_attr(feature = "rules", doc = include_str!("guide/gateway.md"))]
+        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
     }
     pub mod guarantees {
+        // In Markdown, the first definition of a link counts. In rustdoc, these come before the page's own.
+        #![doc = "[models]: crate::guide::models"]
+        #![doc = "[rules]: crate::guide::rules#where-this-differs-from-envoys-service\n"]
         #![doc = include_str!("../GUARANTEES.md")]
     }
-    #[cfg(feature = "http")]
     pub mod http {
-        #![doc = include_str!("guide/http.md")]
+        #![cfg_attr(feature = "http", doc = include_str!("guide/http.md"))]
+        #![cfg_attr(not(feature = "http"), doc = "This guide needs the feature `http`.")]
     }
-    #[cfg(feature = "tower")]
     pub mod middleware {
-        #![doc = include_str!("guide/middleware.md")]
+        #![cfg_attr(feature = "tower", doc = include_str!("guide/middleware.md"))]
+        #![cfg_attr(not(feature = "tower"), doc = "This guide needs the feature `tower`.")]
     }
     pub mod models {
         #![doc = include_str!("guide/models.md")]
     }
     pub mod overflow {
-        #![doc = include_str!("guide/overflow.md")]
+        #![cfg_attr(feature = "std", doc = include_str!("guide/overflow.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
-    #[cfg(feature = "redis")]
+    // An empty line must be above a chart: the chart is then a block of its own.
     pub mod redis {
-        #![doc = include_str!("guide/redis.md")]
-        #![doc = include_str!("guide/redis_simulation.svg")]
+        #![cfg_attr(
+            feature = "redis",
+            doc = include_str!("guide/redis.md"),
+            doc = "",
+            doc = include_str!("guide/redis_regions.svg"),
+            doc = include_str!("guide/redis_server.md"),
+            doc = "",
+            doc = include_str!("guide/redis_simulation.svg")
+        )]
+        #![cfg_attr(not(feature = "redis"), doc = "This guide needs the feature `redis`.")]
     }
-    #[cfg(feature = "rules")]
     pub mod rules {
-        #![doc = include_str!("guide/rules.md")]
+        #![cfg_attr(feature = "rules", doc = include_str!("guide/rules.md"))]
+        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
     }
     pub mod sketches {
-        #![doc = include_str!("guide/sketches.md")]
-        #![doc = include_str!("guide/sketch_accuracy.svg")]
+        #![cfg_attr(
+            feature = "std",
+            doc = include_str!("guide/sketches.md"),
+            doc = "",
+            doc = include_str!("guide/sketch_accuracy.svg")
+        )]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     pub mod waiting {
-        #![doc = include_str!("guide/waiting.md")]
+        #![cfg_attr(feature = "std", doc = include_str!("guide/waiting.md"))]
         #![cfg_attr(feature = "tokio", doc = include_str!("guide/waiting_async.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
 }
 
 pub mod design {
+    #![doc = "[guarantees]: crate::guide::guarantees\n"]
     #![doc = include_str!("design.md")]
 }
 
