@@ -24,6 +24,10 @@ seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.
 python3 -B ci/house_test.py 2>/dev/null || complain 'Fails:' '  ci/house_test.py'
 python3 -B ci/house.py || bad=1
 
+# The guides in docs/, and the links of all pages.
+python3 -B ci/pages_test.py 2>/dev/null || complain 'Fails:' '  ci/pages_test.py'
+python3 -B ci/pages.py --check || bad=1
+
 features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/(lib.rs|edge/)|feature *= *"(std|tokio)"' || true)
 [ -z "$features" ] || complain 'Below src/edge only the features std and tokio may be named:' "$features"
 

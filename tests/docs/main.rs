@@ -1,6 +1,8 @@
-//! Checks that documents agree with the code: GUARANTEES.md, the table of models, and the paths that texts name.
+//! Checks that documents agree with the code: GUARANTEES.md, the table of models, the guides in `docs`, and the paths that
+//! texts name.
 
 mod guarantees;
 mod models_table;
+mod pages;
 mod paths;
 mod programs;
