@@ -21,7 +21,8 @@ use super::config::Format;
 /// The maximum length of a text from a source, in bytes: 1 MiB.
 pub(super) const MAX_BYTES: usize = 1 << 20;
 
-/// A place that rules come from, other than files: for example a database or a web server. [`RedisRules`] is a source.
+/// A place that rules come from, other than files: for example a database or a web server. With feature `redis`,
+/// `RedisRules` is a source.
 ///
 /// Only [`Source::fetch`] is required. `RulesBuilder::follow` (feature `watch`) calls it on a thread of its own, so it
 /// may block. Give each call a time-out: dropping the watcher waits for a call in progress. A source that checks
