@@ -42,8 +42,8 @@ fn renamed_key_is_reported() {
     assert_eq!(
         report.to_string(),
         "1 added, 0 changed, 1 removed
-  added rule \"shop|paht=/search|remote_address\": 3/min, fixed-window
-  removed rule \"shop|path=/search|remote_address\": 3/min, fixed-window"
+  added rule \"search\" (shop|paht=/search|remote_address): 3/min, fixed-window
+  removed rule \"search\" (shop|path=/search|remote_address): 3/min, fixed-window"
     );
 }
 
@@ -62,11 +62,12 @@ fn changed_numbers_and_flags_are_reported() {
         report.to_string(),
         "0 added, 3 changed, 0 removed
   changed domain \"shop\": shadow false to true
-  changed rule \"shop|remote_address\": limit 10/s burst 30 to 10/s, algorithm gcra to fixed-window, store default to keyed, \
+  changed rule \"per-client\" (shop|remote_address): limit 10/s burst 30 to 10/s, algorithm gcra to fixed-window, store default to keyed, \
          soft none to 5
-  changed rule \"shop|path=/search|remote_address\": limit 3/min to 5/min"
+  changed rule \"search\" (shop|path=/search|remote_address): limit 3/min to 5/min"
     );
     let search = report.changes().last().unwrap();
+    assert_eq!((search.name(), report.changes()[0].name()), (Some("search"), None));
     let differences: Vec<_> =
         search.differences().iter().map(|each| (each.what(), each.before(), each.after())).collect();
     assert_eq!(differences, [("limit", "3/min", "5/min")]);

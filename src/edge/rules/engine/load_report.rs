@@ -58,6 +58,8 @@ pub struct Change {
     kind: ChangeKind,
     domain: Box<str>,
     rule: Option<Box<str>>,
+    /// The name that the file gives to the rule.
+    name: Option<Box<str>>,
     /// The limit of the rule, if it was added or removed.
     says: String,
     differences: Vec<Difference>,
@@ -137,7 +139,9 @@ impl LoadReport {
 impl Change {
     fn new(kind: ChangeKind, domain: &str, rule: Option<&Rule>, differences: Vec<Difference>) -> Self {
         let says = rule.filter(|_| kind != ChangeKind::Changed).map(says).unwrap_or_default();
-        Self { kind, domain: domain.into(), rule: rule.map(|rule| rule.identity.clone()), says, differences }
+        let name = rule.filter(|rule| rule.is_named).map(|rule| rule.name.as_ref().into());
+        let rule = rule.map(|rule| rule.identity.clone());
+        Self { kind, domain: domain.into(), rule, name, says, differences }
     }
 
     /// Returns the kind of the change.
@@ -157,6 +161,12 @@ impl Change {
     #[must_use]
     pub fn rule(&self) -> Option<&str> {
         self.rule.as_deref()
+    }
+
+    /// Returns the rule's name, if the file names the rule. Several rules can have the same name.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Returns the settings that changed. Empty for an added or a removed rule.
@@ -209,11 +219,13 @@ impl fmt::Display for ChangeKind {
 }
 
 impl fmt::Display for Change {
-    /// Writes `changed rule "shop|user": limit 100/d to 200/d`.
+    /// Writes `changed rule "shop|user": limit 100/d to 200/d`, or `changed rule "free" (shop|user): …` if the rule has a
+    /// name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.rule {
-            Some(rule) => write!(f, "{} rule {rule:?}", self.kind)?,
-            None => write!(f, "{} domain {:?}", self.kind, self.domain)?,
+        match (&self.rule, &self.name) {
+            (Some(rule), Some(name)) => write!(f, "{} rule {name:?} ({})", self.kind, rule.escape_debug())?,
+            (Some(rule), None) => write!(f, "{} rule {rule:?}", self.kind)?,
+            (None, _) => write!(f, "{} domain {:?}", self.kind, self.domain)?,
         }
         if !self.says.is_empty() {
             write!(f, ": {}", self.says)?;
