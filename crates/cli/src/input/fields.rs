@@ -5,6 +5,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 
 use super::decompress::BYTE_ORDER_MARK;
+use super::delimited::Delimiter;
 use super::row::{ChosenFields, printable};
 use super::{Error, clf, jsonl};
 
@@ -17,7 +18,7 @@ pub enum Format {
     Clf,
     /// One JSON object per line.
     Jsonl,
-    /// Comma-separated values with a header line (RFC 4180).
+    /// Values between commas, semicolons or bars, with a header line and quotes as in RFC 4180; see --delimiter.
     Csv,
     /// Tab-separated values with a header line, no quoting.
     Tsv,
@@ -33,11 +34,11 @@ impl Format {
             Some(Self::Clf)
         } else if most(|line| line.trim_ascii_start().starts_with(b"{")) {
             Some(Self::Jsonl)
-        } else if str::from_utf8(first).is_err() || first.iter().any(|&b| b < b' ' && b != b'\t') {
+        } else if !is_text(first) {
             None
         } else if first.contains(&b'\t') {
             Some(Self::Tsv)
-        } else if first.contains(&b',') {
+        } else if Delimiter::guess(first).is_some() {
             Some(Self::Csv)
         } else if lines().any(|line| clf::parse(line).is_ok()) {
             Some(Self::Clf)
@@ -47,6 +48,11 @@ impl Format {
             None
         }
     }
+}
+
+/// Whether a line is UTF-8 without control characters other than tabs.
+pub fn is_text(line: &[u8]) -> bool {
+    str::from_utf8(line).is_ok() && !line.iter().any(|&b| b < b' ' && b != b'\t')
 }
 
 /// Returns the nonempty lines of a file's first part. The last may be cut.

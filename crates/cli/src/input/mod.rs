@@ -22,8 +22,8 @@ use indicatif::ProgressBar;
 use self::clf::ClfField;
 use self::client::{AddressCounts, Clients};
 use self::decompress::{InputSource, Lines, Position, read_error};
-use self::delimited::TsvLine;
-use self::fields::{FieldList, Format, choose};
+use self::delimited::{Delimiter, TsvLine};
+use self::fields::{FieldList, Format, choose, head_lines};
 use self::keys::Keys;
 use self::row::{ChosenFields, Columns, Row, printable};
 use self::time::{TimeFormat, TimeParser};
@@ -84,6 +84,11 @@ pub struct Selection {
     /// Format of the files
     #[arg(long, value_enum, default_value_t = Format::Auto, help_heading = "Input", hide_possible_values = false)]
     pub format: Format,
+
+    /// Character between the columns of CSV: ';', '|' or another one; \t for a tab [default: comma, semicolon or bar, as in
+    /// the header]
+    #[arg(long, value_name = "CHARACTER", help_heading = "Input")]
+    pub delimiter: Option<Delimiter>,
 
     /// Field of the request's time; several are joined by a space [default: a usual name, such as ts, time or date+time]
     ///
@@ -196,8 +201,10 @@ pub fn names(files: &[PathBuf]) -> String {
 /// The same as for [`load`], but an input without records is not an error.
 pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace) -> Result<(), Error> {
     let name = source.name.clone();
-    let format = format_of(&source, selection.format)?;
-    let present = present_fields(&source, format)?;
+    let format = format_of(&source, selection)?;
+    let delimiter = selection.delimiter.or_else(|| Delimiter::guess(header_of(&source.head)));
+    let delimiter = delimiter.unwrap_or(Delimiter::COMMA);
+    let present = present_fields(&source, format, delimiter)?;
     let no_key = FieldList(Vec::new());
     let wanted_key = if trace.fields.is_some() { Some(&no_key) } else { selection.key.as_ref() };
     let chosen = choose(selection.time.as_ref(), wanted_key, selection.cost.as_deref(), &present, &name)?;
@@ -226,7 +233,7 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
         Columns::new(&chosen, &others, find).map_err(missing)
     };
     match format {
-        Format::Csv => reader.read_csv(source, &delimited()?)?,
+        Format::Csv => reader.read_csv(source, delimiter, &delimited()?)?,
         Format::Clf => {
             let columns = Columns::new(&chosen, &others, ClfField::by_name).map_err(missing)?;
             reader.read_lines(source, false, |line, row| columns.extract(line, row))?;
@@ -243,9 +250,14 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     let time_format = reader.time.format().clone();
     let read = trace.records.len() - before;
     trace.notes.push(format!(
-        "{name}: {} ({}), time from {:?} ({time_format}){}{}",
+        "{name}: {} ({}{}), time from {:?} ({time_format}){}{}",
         human::counted(read as u64, "record"),
         human::name(format),
+        if format == Format::Csv && delimiter != Delimiter::COMMA {
+            format!(" with '{delimiter}'")
+        } else {
+            String::new()
+        },
         chosen.time.join("+"),
         if chosen.key.is_empty() { String::new() } else { format!(", key from {:?}", chosen.key.join("+")) },
         chosen.cost.map_or(String::new(), |cost| format!(", cost from {cost:?}")),
@@ -254,32 +266,41 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
 }
 
 /// Returns the chosen format, or the one that an input seems to have.
-fn format_of(source: &InputSource, chosen: Format) -> Result<Format, Error> {
-    if chosen != Format::Auto {
-        return Ok(chosen);
+fn format_of(source: &InputSource, chosen: &Selection) -> Result<Format, Error> {
+    let guessed = Format::guess(&source.head);
+    let (name, start) = (&source.name, || printable(&source.head[..source.head.len().min(60)], 60));
+    match (chosen.format, chosen.delimiter) {
+        (Format::Auto, None) => guessed.ok_or_else(|| {
+            Error::run(format!(
+                "{name}: cannot detect the format: neither log lines, JSON lines, nor a header with commas, semicolons, bars \
+                 or tabs (it begins \"{}\"); name the format with --format, or the delimiter of CSV with --delimiter",
+                start()
+            ))
+        }),
+        (Format::Auto | Format::Csv, Some(_)) => Ok(Format::Csv),
+        (format, Some(_)) => {
+            let format = human::name(format);
+            Err(Error::usage(format!("--delimiter is for CSV, but --format is {format}; leave one of them out")))
+        }
+        (format, None) => Ok(format),
     }
-    Format::guess(&source.head).ok_or_else(|| {
-        let start = printable(&source.head[..source.head.len().min(60)], 60);
-        Error::run(format!(
-            "{}: cannot detect the format: neither log lines, JSON lines, nor a header with commas or tabs \
-             (it begins \"{start}\"); name the format with --format",
-            source.name
-        ))
-    })
+}
+
+/// Returns the first line that is not empty.
+fn header_of(head: &[u8]) -> &[u8] {
+    head_lines(head).next().unwrap_or_default()
 }
 
 /// The fields that a file has.
-fn present_fields(source: &InputSource, format: Format) -> Result<Vec<String>, Error> {
+fn present_fields(source: &InputSource, format: Format, delimiter: Delimiter) -> Result<Vec<String>, Error> {
     match format {
         Format::Clf => Ok(clf::names().map(str::to_owned).collect()),
         Format::Jsonl => fields::json_names(&source.head, &source.name),
-        Format::Tsv => {
-            let header = fields::head_lines(&source.head).next().unwrap_or_default();
-            Ok(delimited::header(header.split(|&b| b == b'\t')))
-        }
+        Format::Tsv => Ok(delimited::header(header_of(&source.head).split(|&b| b == b'\t'))),
         Format::Csv | Format::Auto => {
             let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
-            let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(head);
+            let mut reader =
+                csv::ReaderBuilder::new().delimiter(delimiter.byte()).flexible(true).from_reader(head);
             let header =
                 reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
             Ok(delimited::header(header.iter()))
@@ -319,10 +340,16 @@ impl FileReader<'_> {
         Ok(())
     }
 
-    fn read_csv(&mut self, source: InputSource, columns: &delimited::DelimitedColumns) -> Result<(), Error> {
+    fn read_csv(
+        &mut self,
+        source: InputSource,
+        delimiter: Delimiter,
+        columns: &delimited::DelimitedColumns,
+    ) -> Result<(), Error> {
         let compression = source.compression;
-        let mut reader =
-            csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(source.reader);
+        let mut settings = csv::ReaderBuilder::new();
+        settings.delimiter(delimiter.byte()).flexible(true).buffer_capacity(1 << 16);
+        let mut reader = settings.from_reader(source.reader);
         let mut record = csv::ByteRecord::new();
         loop {
             match reader.read_byte_record(&mut record) {
@@ -343,7 +370,7 @@ impl FileReader<'_> {
             self.row.clear();
             let extracted = columns.extract(|column| record.get(column), record.len(), &mut self.row);
             let line = record.position().map_or(0, csv::Position::line);
-            self.take(extracted, line, || delimited::shown(&record))?;
+            self.take(extracted, line, || delimited::shown(&record, delimiter))?;
         }
     }
 

@@ -65,6 +65,30 @@ fn format_is_detected_from_content() {
 }
 
 #[test]
+fn csv_delimiter_is_detected_or_named() {
+    let place = Place::new();
+    let with = |delimiter: &str| CSV.replace(',', delimiter);
+    for delimiter in [";", "|"] {
+        place.file("log.csv", with(delimiter));
+        assert_eq!(place.decisions(&format!("log.csv {ONE}")), EXPECTED, "{delimiter}");
+        assert_eq!(place.decisions(&format!("log.csv {ONE} --format csv")), EXPECTED, "{delimiter}");
+        let run = place.run(&format!("replay log.csv {ONE}")).ok();
+        assert!(run.stdout.contains(&format!("6 records (csv with '{delimiter}')")), "{}", run.stdout);
+    }
+    for (delimiter, named) in [(",", ","), (";", ";"), ("~", "~"), ("\t", "\\t"), ("\t", "tab")] {
+        place.file("log.csv", with(delimiter));
+        assert_eq!(place.decisions(&format!("log.csv {ONE} --delimiter {named}")), EXPECTED, "{named}");
+    }
+    // A comma in a quoted name is no delimiter.
+    place.file("log.csv", "\"time, in s\";\"client, or address\"\n100;a\n100;a\n");
+    place.run("replay log.csv").fails(1, &["the fields are: time, in s, client, or address"]);
+    place.run("replay log.csv --delimiter ; --format jsonl").fails(2, &["--delimiter is for CSV"]);
+    for wrong in ["ab", "é", "\""] {
+        place.run(&format!("replay log.csv --delimiter {wrong}")).fails(2, &["one ASCII character"]);
+    }
+}
+
+#[test]
 fn compression_is_detected_from_first_bytes() {
     let place = Place::new();
     for (format, text) in all() {

@@ -1,6 +1,6 @@
 //! Records with commas or tabs.
 
-use tollgate_cli::input::delimited::{DelimitedColumns, TsvLine, column, header};
+use tollgate_cli::input::delimited::{DelimitedColumns, Delimiter, TsvLine, column, header};
 use tollgate_cli::input::row::{ChosenFields, Row};
 
 fn columns(time: &str, key: &str) -> Result<DelimitedColumns, String> {
@@ -14,6 +14,22 @@ fn columns_are_found_by_name() {
     assert_eq!(columns("ts", "id.orig_h").unwrap().key, [(2, "id.orig_h".to_owned())]);
     assert_eq!(columns("TS", "Id.Orig_h").unwrap().key, [(1, "ID.orig_h".to_owned())]);
     assert_eq!(columns("ts", "src"), Err("src".to_owned()));
+}
+
+#[test]
+fn most_frequent_delimiter_is_chosen() {
+    let guess = |header: &str| Delimiter::guess(header.as_bytes()).map(|delimiter| delimiter.to_string());
+    for (header, delimiter) in [
+        ("a,b;c,d", Some(",")),
+        ("a;b;c,d", Some(";")),
+        ("a;b,c", Some(",")),
+        ("\"a,b,c\";d", Some(";")),
+        ("a|b", Some("|")),
+        ("a b", None),
+        ("", None),
+    ] {
+        assert_eq!(guess(header).as_deref(), delimiter, "{header}");
+    }
 }
 
 #[test]
