@@ -122,6 +122,19 @@ impl InputSource {
     }
 }
 
+impl InputSource {
+    /// Returns the compression that the name promises, if the data is not compressed.
+    pub fn missing_compression(&self) -> Option<&'static str> {
+        let extension = Path::new(&self.name).extension()?.to_str()?.to_ascii_lowercase();
+        let named = match &*extension {
+            "gz" => Compression::Gzip,
+            "zst" => Compression::Zstd,
+            _ => return None,
+        };
+        (self.compression == Compression::Plain).then(|| named.as_str())
+    }
+}
+
 /// A place in the decompressed text.
 #[derive(Copy, Clone, Debug)]
 pub struct Position {

@@ -23,7 +23,7 @@ impl JsonColumns {
     pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), String> {
         let object = Object::parse(line, |name| self.wants(name))?;
         let other = |field: &String| plain_text(object.find(field)?);
-        self.take(row, |field| object.text(field, line), other)
+        self.take(row, |field| object.text(field), other)
     }
 
     /// Returns whether a top-level field is selected, or the beginning of a selected path.
@@ -76,11 +76,8 @@ impl<'a> Object<'a> {
     }
 
     /// Returns a field's text: a string's content, or the JSON of any other value.
-    fn text(&self, field: &str, line: &[u8]) -> Result<Cow<'a, [u8]>, String> {
-        let Some(value) = self.find(field) else {
-            let present = names(line).unwrap_or_default().join(", ");
-            return Err(format!("no field {field:?}; the fields are {present}"));
-        };
+    fn text(&self, field: &str) -> Result<Cow<'a, [u8]>, String> {
+        let value = self.find(field).ok_or_else(|| format!("no field {field:?}"))?;
         plain_text(value).ok_or_else(|| format!("field {field:?} is neither text nor a number"))
     }
 

@@ -23,7 +23,7 @@ use self::clf::ClfField;
 use self::client::{AddressCounts, Clients};
 use self::decompress::{InputSource, Lines, Position, read_error};
 use self::delimited::{Delimiter, TsvLine};
-use self::fields::{FieldList, Format, choose, head_lines};
+use self::fields::{FieldList, Format, choose, head_lines, is_text};
 use self::keys::Keys;
 use self::row::{ChosenFields, Columns, Row, printable};
 use self::time::{TimeFormat, TimeParser};
@@ -249,6 +249,12 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     }
     let time_format = reader.time.format().clone();
     let read = trace.records.len() - before;
+    // Any object can have a field that the first ones lack, so only now a name is known to be wrong.
+    let mut named = chosen.time.iter().chain(&chosen.key).chain(&chosen.cost);
+    if let Some(unknown) = named.find(|name| format == Format::Jsonl && read == 0 && !present.contains(name))
+    {
+        return Err(missing(unknown.clone()));
+    }
     trace.notes.push(format!(
         "{name}: {} ({}{}), time from {:?} ({time_format}){}{}",
         human::counted(read as u64, "record"),
@@ -269,6 +275,15 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
 fn format_of(source: &InputSource, chosen: &Selection) -> Result<Format, Error> {
     let guessed = Format::guess(&source.head);
     let (name, start) = (&source.name, || printable(&source.head[..source.head.len().min(60)], 60));
+    if let Some(kind) = source.missing_compression()
+        && guessed.is_none()
+        && !is_text(header_of(&source.head))
+    {
+        return Err(Error::run(format!(
+            "{name} is not {kind} data, and no text either (it begins \"{}\")",
+            start()
+        )));
+    }
     match (chosen.format, chosen.delimiter) {
         (Format::Auto, None) => guessed.ok_or_else(|| {
             Error::run(format!(

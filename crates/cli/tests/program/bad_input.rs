@@ -108,6 +108,15 @@ fn binary_input_is_refused() {
     place.run("replay junk --format jsonl").fails(1, &["junk", "no JSON object"]);
     place.run("replay junk --format tsv").fails(1, &["junk: which field is the time"]);
     place.run("replay junk --format csv").fails(1, &["junk"]);
+    for (name, kind) in [("junk.gz", "gzip"), ("junk.ZST", "zstd")] {
+        place.file(name, &junk);
+        let message = format!("{name} is not {kind} data, and no text either");
+        place.run(&format!("replay {name}")).fails(1, &[&message]);
+        place.run(&format!("replay {name} --format csv")).fails(1, &[&message]);
+    }
+    // Text can have any name.
+    place.file("text.gz", clf(3));
+    place.run("replay text.gz").ok();
     place.file("picture.xz", b"\xfd7zXZ\0\0\0\0\0");
     place.run("replay picture.xz").fails(1, &["xz", "decompress it first"]);
 }
@@ -141,9 +150,7 @@ fn bad_lines_are_counted_shown_and_skipped() {
         "{\"ts\":1498780800,\"ip\":\"a\"}\n{\"ts\":1498780801}\n{\"ts\":\"x\",\"ip\":\"a\"}\nnot json\n",
     );
     let run = place.run(&format!("replay log.jsonl {ONE} --json"));
-    for part in
-        ["log.jsonl:2: no field \"ip\"; the fields are ts", "log.jsonl:3: the time \"x\"", "log.jsonl:4: "]
-    {
+    for part in ["log.jsonl:2: no field \"ip\": {", "log.jsonl:3: the time \"x\"", "log.jsonl:4: "] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
     assert_eq!(run.json()["input"]["skipped"], 3);
@@ -179,7 +186,11 @@ fn missing_field_error_lists_fields() {
     place.run("replay log --key cookie").fails(1, &["no field \"cookie\"", "ip, ident, user"]);
     place.file("log.jsonl", "{\"when\":1498780800,\"a\":{\"who\":\"x\"}}\n");
     place.run("replay log.jsonl --time when").fails(1, &["--key", "when, a.who"]);
-    place.run("replay log.jsonl --time when --key b").fails(1, &["no field \"b\"", "when, a.who"]);
+    // The fields are listed once, and not for each line.
+    place.file("log.jsonl", "{\"when\":1498780800,\"a\":{\"who\":\"x\"}}\n".repeat(9));
+    let run = place.run("replay log.jsonl --time when --key b");
+    run.fails(1, &["log.jsonl: there is no field \"b\"; the fields are: when, a.who\n"]);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 }
 
 #[test]

@@ -39,10 +39,7 @@ fn last_duplicate_json_field_counts() {
 
 #[test]
 fn missing_json_field_is_named() {
-    assert_eq!(
-        extract("ts", "who", r#"{"ts":1,"a":{"b":2},"c":[1]}"#),
-        Err("no field \"who\"; the fields are ts, a.b".to_owned())
-    );
+    assert_eq!(extract("ts", "who", r#"{"ts":1,"a":{"b":2},"c":[1]}"#), Err("no field \"who\"".to_owned()));
     let not_plain = Err("field \"k\" is neither text nor a number".to_owned());
     assert_eq!(extract("ts", "k", r#"{"ts":1,"k":null}"#), not_plain);
     assert_eq!(extract("ts", "k", r#"{"ts":1,"k":{"x":1}}"#), not_plain);
