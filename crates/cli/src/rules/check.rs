@@ -42,7 +42,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
         let text: Vec<String> = domains.iter().map(rules_table).collect();
         print(text.join("\n").as_bytes())?;
     }
-    files.usable(&args.rules)
+    files.usable()
 }
 
 /// The words that name units which are known only after the response.

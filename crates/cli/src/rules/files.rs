@@ -1,5 +1,6 @@
 //! Rule files that are read together, and their errors.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use tollgate::rules::{Config, Domain, Format, Problem};
@@ -53,12 +54,13 @@ impl RuleFiles {
     ///
     /// # Errors
     /// Returns an error if the files have errors, which were printed.
-    pub fn usable(&self, files: &[PathBuf]) -> Result<(), Error> {
+    pub fn usable(&self) -> Result<(), Error> {
         if self.errors.is_empty() {
             return Ok(());
         }
+        let with_errors: HashSet<&str> = self.errors.iter().map(Problem::file).collect();
         let errors = human::counted(self.errors.len() as u64, "problem");
-        let files = human::counted(files.len() as u64, "file");
+        let files = human::counted(with_errors.len() as u64, "file");
         Err(Error::run(format!("{errors} in {files}; see above")))
     }
 }

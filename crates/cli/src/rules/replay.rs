@@ -39,7 +39,7 @@ struct LoadedRules<'a> {
 pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     let by = &args.by_rules;
     let files = RuleFiles::read(&by.rules, by.merge_domains);
-    files.usable(&by.rules)?;
+    files.usable()?;
     let shared = files.domains.iter().flat_map(Domain::rules).filter(|rule| rule.is_shared()).count();
     if shared > 0 {
         let rules = human::counted(shared as u64, "rule");

@@ -118,7 +118,7 @@ fn open(url: Option<&str>, name: &str) -> Result<RedisRules, Error> {
 /// Reads and checks a file. Prints its problems and warnings.
 fn read(file: &Path) -> Result<(Config, Format, String), Error> {
     let files: [PathBuf; 1] = [file.to_owned()];
-    RuleFiles::read(&files, false).usable(&files)?;
+    RuleFiles::read(&files, false).usable()?;
     let text = fs::read(file)
         .map_err(|error| Error::run(format!("cannot read {}: {}", file.display(), plain(&error))))?;
     let format = Format::of_path(file).unwrap_or_default();

@@ -100,7 +100,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         arguments::settings(args).map(drop),
         run::Addresses::of(args, taken).map(drop),
         run::tls(args).map(drop),
-        files.usable(&paths),
+        files.usable(),
     ];
     // A load reports the errors of files again.
     if files.errors.is_empty() {

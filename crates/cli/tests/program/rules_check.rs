@@ -223,6 +223,13 @@ fn log_options_need_a_log() {
     place.run("rules check wrong.yaml --log nowhere.log").fails(1, &["fortnight", "2 problems in 1 file"]);
 }
 
+#[test]
+fn only_files_with_problems_are_counted() {
+    let place = Place::new();
+    place.file("wrong.yaml", WRONG).file("good.yaml", MISSPELT);
+    place.run("rules check good.yaml wrong.yaml").fails(1, &["error: 2 problems in 1 file; see above"]);
+}
+
 #[cfg(not(feature = "redis"))]
 #[test]
 fn commands_for_servers_name_the_missing_feature() {
