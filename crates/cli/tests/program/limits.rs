@@ -162,7 +162,7 @@ fn differences_from_exact_log_are_counted() {
     let table = place.run(&format!("replay log {args}")).ok().stdout;
     for part in [
         "Compared with an exact sliding log",
-        "Wrongly admitted",
+        "Admitted, log denies",
         "16.67 %",
         "33.33 %",
         "compared on its own",
