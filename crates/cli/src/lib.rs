@@ -9,6 +9,7 @@
 //! | `algorithm`, `store` | the algorithms and the stores by name |
 //! | `replay/`, `suggest/`, `rules/` | the work of each command, and its output, as tables and as JSON |
 //! | `serve/` | the rate limit service that gateways ask, with the feature `serve` |
+//! | `shell` | scripts that complete the command line, and manual pages |
 //! | `output/` | tables, charts, files, progress |
 //! | `decimal`, `human`, `error` | parsing of numbers, display of numbers, errors |
 //!
@@ -36,6 +37,7 @@ mod replay;
 mod rules;
 #[cfg(feature = "serve")]
 pub mod serve;
+mod shell;
 mod store;
 mod suggest;
 pub mod synthetic;
@@ -61,6 +63,8 @@ pub fn run() -> ExitCode {
         },
         #[cfg(feature = "serve")]
         Command::Serve(_) => serve::run(),
+        Command::Completions { shell } => shell::completions(shell),
+        Command::Man { folder } => shell::man(folder.as_deref()),
     };
     match result {
         // A reader that closed the output is not an error.

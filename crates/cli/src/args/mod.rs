@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 
 use tollgate::{LimitKind, Quota, QuotaError};
 
@@ -98,7 +99,20 @@ pub enum Command {
     #[cfg(feature = "serve")]
     #[command(after_help = self::serve::EXAMPLES)]
     Serve(Box<self::serve::ServeArgs>),
+    /// Print a script that completes commands, flags and values in a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, or write a page for each command into a folder
+    #[command(after_help = MAN_EXAMPLES)]
+    Man {
+        /// Folder for the pages of all commands [default: standard output, with the page of the program]
+        folder: Option<PathBuf>,
+    },
 }
+
 
 const EXAMPLES: &str = "\
 Examples:
@@ -121,6 +135,22 @@ Examples:
   tollgate rules push limits.yaml --to redis://127.0.0.1:6379
 
 The language of rule files: tollgate rules check --help";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  tollgate completions bash \\
+    > ~/.local/share/bash-completion/completions/tollgate
+  tollgate completions zsh > ~/.zfunc/_tollgate
+  tollgate completions fish > ~/.config/fish/completions/tollgate.fish
+
+For zsh, ~/.zfunc is in fpath before compinit runs:
+  fpath=(~/.zfunc $fpath); autoload -Uz compinit; compinit";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  tollgate man | man -l -
+  tollgate man ~/.local/share/man/man1
+  man tollgate-replay";
 
 const REPLAY_EXAMPLES_SHORT: &str = "Examples and details: tollgate replay --help";
 

@@ -11,6 +11,7 @@ mod rules_replay;
 #[cfg(feature = "redis")]
 mod rules_shared;
 mod several;
+mod shell;
 mod sketch;
 mod suggest;
 mod suggest_several;
