@@ -29,6 +29,14 @@ impl Error {
         Self::Usage(message.into())
     }
 
+    /// Creates the error of a command that this program was built without. `feature` adds it.
+    #[cfg(not(feature = "serve"))]
+    pub fn left_out(what: &str, feature: &str) -> Self {
+        Self::Usage(format!(
+            "this program was built without {what}; build it with `cargo install --path crates/cli --features {feature}`"
+        ))
+    }
+
     /// Creates the error of a failed write to `target`.
     pub fn writing(target: &str, error: &io::Error) -> Self {
         match error.kind() {

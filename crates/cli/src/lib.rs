@@ -63,6 +63,8 @@ pub fn run() -> ExitCode {
         },
         #[cfg(feature = "serve")]
         Command::Serve(_) => serve::run(),
+        #[cfg(not(feature = "serve"))]
+        Command::Serve { .. } => Err(Error::left_out("the service", "serve")),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { folder } => shell::man(folder.as_deref()),
     };

@@ -99,6 +99,14 @@ pub enum Command {
     #[cfg(feature = "serve")]
     #[command(after_help = self::serve::EXAMPLES)]
     Serve(Box<self::serve::ServeArgs>),
+    /// Answer the questions of gateways: the rate limit service of Envoy's protocol (not in this build)
+    #[cfg(not(feature = "serve"))]
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Serve {
+        /// The arguments, which this program does not read.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        line: Vec<OsString>,
+    },
     /// Print a script that completes commands, flags and values in a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {

@@ -8,7 +8,5 @@ use crate::error::Error;
 /// # Errors
 /// Always: the program cannot do this.
 pub fn missing<A>(_: &A) -> Result<(), Error> {
-    Err(Error::usage(
-        "this program was built without Redis; build it with `cargo install --path crates/cli --features redis`",
-    ))
+    Err(Error::left_out("Redis", "redis"))
 }

@@ -230,6 +230,17 @@ fn only_files_with_problems_are_counted() {
     place.run("rules check good.yaml wrong.yaml").fails(1, &["error: 2 problems in 1 file; see above"]);
 }
 
+#[cfg(not(feature = "serve"))]
+#[test]
+fn service_names_the_missing_feature() {
+    let place = Place::new();
+    for command in ["serve", "serve limits.yaml --grpc :8081", "serve --help", "serve -V"] {
+        place.run(command).fails(2, &["built without the service", "--features serve"]);
+    }
+    let help = place.run("--help").ok().stdout;
+    assert!(help.contains("(not in this build)"), "{help}");
+}
+
 #[cfg(not(feature = "redis"))]
 #[test]
 fn commands_for_servers_name_the_missing_feature() {
