@@ -72,7 +72,7 @@ pub fn run() -> ExitCode {
         // A reader that closed the output is not an error.
         Ok(()) | Err(Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
-            output::say(&format!("error: {error}\n"));
+            output::say_error(&error);
             ExitCode::from(error.exit_code())
         }
     }

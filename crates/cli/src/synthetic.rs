@@ -99,8 +99,9 @@ pub fn day() -> Trace {
     }
     trace.records.sort_by_key(|record| record.at);
     trace.notes.push(
-        "generated requests, because no file was named: a day of 20,000 clients, a sudden crowd at 20:15,\n         \
-         a scraper from 02:00 to 05:00, a cron job, a poller and a client that keeps retrying"
+        "generated requests, because no file was named: a day of 20,000 clients,\n         \
+         a sudden crowd at 20:15, a scraper from 02:00 to 05:00, a cron job,\n         \
+         a poller and a client that keeps retrying"
             .to_owned(),
     );
     trace

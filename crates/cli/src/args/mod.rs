@@ -22,6 +22,7 @@ use self::rules::{RulesArgs, RulesCommand};
 use crate::algorithm::{self, WindowOptions};
 use crate::error::Error;
 use crate::input::Selection;
+use crate::output::say;
 use crate::store::StoreArgs;
 use crate::{decimal, human};
 
@@ -30,7 +31,7 @@ pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
 
 /// Replay an access log through every rate-limiting algorithm and see which requests would have been denied
 #[derive(Parser, Debug)]
-#[command(name = "tollgate", version, propagate_version = true, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "tollgate", version, propagate_version = true, arg_required_else_help = true, max_term_width = 80, after_help = EXAMPLES)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -43,7 +44,12 @@ impl Cli {
         Self::try_parse().unwrap_or_else(|error| {
             #[cfg(feature = "serve")]
             let error = self::serve::with_variable(error);
-            with_optional_files(error).exit()
+            let error = with_optional_files(error);
+            if !error.use_stderr() {
+                error.exit();
+            }
+            say(&error.render().ansi().to_string());
+            std::process::exit(error.exit_code())
         })
     }
 }
@@ -121,7 +127,6 @@ pub enum Command {
     },
 }
 
-
 const EXAMPLES: &str = "\
 Examples:
   A generated day through every algorithm:
@@ -166,23 +171,32 @@ const REPLAY_EXAMPLES: &str = "\
 Examples:
   A generated day through every algorithm:
     tollgate replay
-  A web server's logs, one of them compressed, at 100 requests a minute for each address:
+  A web server's logs, one of them compressed, at 100 requests a minute for each
+  address:
     tollgate replay access.log.2.gz access.log.1 --limit 100/60s
-  Two limits on every request, which must both admit it. The output shows how often each of them denies:
-    tollgate replay access.log --limit 10/s --limit 300/h --algorithm sliding-window
-  JSON lines with nested fields, a separate limit for each user on each route, and a chart:
-    tollgate replay requests.jsonl --time ts --key user.id+route --limit 5/min --chart denied.svg
-  CSV with date and time in two columns, IPv6 clients by their /56, and JSON output:
-    zcat log.csv.gz | tollgate replay - --time date+time --key ip --ipv6-prefix 56 --json
+  Two limits on every request, which must both admit it. The output shows how
+  often each of them denies:
+    tollgate replay access.log --limit 10/s --limit 300/h \\
+      --algorithm sliding-window
+  JSON lines with nested fields, a separate limit for each user on each route,
+  and a chart:
+    tollgate replay requests.jsonl --time ts --key user.id+route --limit 5/min \\
+      --chart denied.svg
+  CSV with date and time in two columns, IPv6 clients by their /56, and JSON
+  output:
+    zcat log.csv.gz | tollgate replay - --time date+time --key ip \\
+      --ipv6-prefix 56 --json
   Check that the compact store needs no more than 64 KiB for this traffic:
     tollgate replay access.log --limit 100/60s --store compact --memory 64KiB
-  The same for the sketch store, if there are more busy clients than the compact store has room for:
+  The same for the sketch store, if there are more busy clients than the compact
+  store has room for:
     tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB
   The requests that a rule file would deny, by rule and by key; see below:
     tollgate replay access.log --rules limits.yaml
   The smallest limit that denies at most one request in a thousand:
     tollgate suggest access.log --deny-requests 0.1%
-  The same for two limits, per hour and per second, so that no client uses an hour's units in one second:
+  The same for two limits, per hour and per second, so that no client uses an
+  hour's units in one second:
     tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
 
 Rule files, such as limits.yaml:
@@ -192,18 +206,22 @@ Rule files, such as limits.yaml:
         rate_limit: { unit: second, requests_per_unit: 10 }
       - key: path
         value: /login
-        descriptors:                    # requests with both entries, in this order
+        descriptors:                    # requests with both, in this order
           - key: remote_address
             rate_limit: { unit: minute, requests_per_unit: 5 }
-  Rules decide by descriptors: lists of keys and values that describe a request. The program derives the fields of the log from
-  the keys, or you name them:
+  Rules decide by descriptors: lists of keys and values that describe a request.
+  The program derives the fields of the log from the keys, or you name them:
     tollgate replay access.log --rules limits.yaml \\
-      --descriptor remote_address=ip --descriptor path=bare_path,remote_address=ip
+      --descriptor remote_address=ip \\
+      --descriptor path=bare_path,remote_address=ip
   Nested JSON, a constant, tiers, and a chart:
-    tollgate replay requests.jsonl --rules limits.yaml --rules more.toml --domain api \\
-      --descriptor generic_key:=api,tenant=user.tenant --tier user.plan --chart denied.svg
-  The same rules, charged as in Envoy's service, with JSON output and one byte per request:
-    tollgate replay access.log --rules limits.yaml --charging count-first --json --decisions out.bin
+    tollgate replay requests.jsonl --rules limits.yaml --rules more.toml \\
+      --domain api --descriptor generic_key:=api,tenant=user.tenant \\
+      --tier user.plan --chart denied.svg
+  The same rules, charged as in Envoy's service, with JSON output and one byte
+  per request:
+    tollgate replay access.log --rules limits.yaml --charging count-first \\
+      --json --decisions out.bin
 
 Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
 
@@ -212,10 +230,12 @@ Examples:
   tollgate suggest access.log
   tollgate suggest access.log --deny-clients 1% --period 1h --algorithm all
   tollgate suggest access.log --deny-clients 1% --deny-requests 5%
-  tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% --period 10s --burst 50
+  tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% \\
+    --period 10s --burst 50
   tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
   tollgate suggest access.log --store compact --memory 256KiB
-  tollgate suggest access.log --store sketch --memory 64KiB --algorithm sliding-window
+  tollgate suggest access.log --store sketch --memory 64KiB \\
+    --algorithm sliding-window
 
 Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
 

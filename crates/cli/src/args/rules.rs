@@ -47,7 +47,7 @@ A rule file, limits.yaml:
       value: 198.51.100.20            # this address has no limit
     - key: path
       value: /login
-      descriptors:                    # requests with both entries, in this order
+      descriptors:                    # requests with both, in this order
         - key: remote_address
           rate_limit: { unit: minute, requests_per_unit: 5 }
 
@@ -55,9 +55,11 @@ Examples:
   tollgate rules check limits.yaml
   tollgate rules check edge.yaml api.toml --json
   tollgate rules check rules/*.yaml --merge-domains
-  tollgate rules check limits.yaml --log access.log --descriptor path=bare_path,remote_address=ip
+  tollgate rules check limits.yaml --log access.log \\
+    --descriptor path=bare_path,remote_address=ip
 
-Exit codes: 0 the files can be used, 1 they cannot, 2 the command line is wrong. Warnings do not change the exit code.";
+Exit codes: 0 the files can be used, 1 they cannot, 2 the command line is wrong.
+Warnings do not change the exit code.";
 
 /// `tollgate rules check`.
 #[derive(Args, Debug)]

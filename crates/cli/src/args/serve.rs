@@ -28,19 +28,23 @@ Examples:
   Check everything and stop:
     tollgate serve limits.yaml --check
   TLS with client certificates:
-    tollgate serve limits.yaml --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt
-  The flags that mean the same as the variables of Envoy's Go service in this environment:
+    tollgate serve limits.yaml --tls-cert tls.crt --tls-key tls.key \\
+      --client-ca ca.crt
+  The flags that mean the same as the variables of Envoy's Go service in this
+  environment:
     tollgate serve --explain-env
 
-Each flag can also be set by a variable: TOLLGATE_GRPC for --grpc, TOLLGATE_TLS_CERT for --tls-cert,
-TOLLGATE_RULES for the paths (separated as in PATH). Flags have priority over these variables, and
-these variables over those of the Go service.
+Each flag can also be set by a variable: TOLLGATE_GRPC for --grpc,
+TOLLGATE_TLS_CERT for --tls-cert, TOLLGATE_RULES for the paths (separated as in
+PATH). Flags have priority over these variables, and these variables over those
+of the Go service.
 
-Signals: SIGTERM drains; SIGINT (Ctrl+C) ends without --drain, after the requests in flight; a second
-one ends at once. SIGHUP reads the rules and certificates again.
+Signals: SIGTERM drains; SIGINT (Ctrl+C) ends without --drain, after the
+requests in flight; a second one ends at once. SIGHUP reads the rules and
+certificates again.
 
-Exit codes: 0 after a drain or a check, 1 a file or an address cannot be used, 2 a flag or a variable
-is wrong, 3 connections were cut off.";
+Exit codes: 0 after a drain or a check, 1 a file or an address cannot be used,
+2 a flag or a variable is wrong, 3 connections were cut off.";
 
 /// `tollgate serve`.
 #[derive(Args, Debug)]

@@ -9,14 +9,16 @@ pub const EXAMPLES: &str = "\
 Examples:
   tollgate rules diff limits.yaml --to redis://127.0.0.1:6379
   tollgate rules push limits.yaml --to redis://127.0.0.1:6379 --name api
-  TOLLGATE_REDIS_URL=redis://deploy:secret@redis.example:6379 tollgate rules push limits.yaml
+  TOLLGATE_REDIS_URL=redis://deploy:secret@redis.example:6379 \\
+    tollgate rules push limits.yaml
   tollgate rules pull --from redis://127.0.0.1:6379 > limits.yaml
 
 Roll back to version 7:
   tollgate rules pull --version 7 > old.yaml
   tollgate rules push old.yaml
 
-Exit codes: 0 done, 1 the rules or the server cannot be used, 2 the command line is wrong.";
+Exit codes: 0 done, 1 the rules or the server cannot be used, 2 the command line
+is wrong.";
 
 /// `tollgate rules push`.
 #[derive(Args, Debug)]

@@ -6,7 +6,9 @@ pub mod chart;
 pub mod progress;
 pub mod svg;
 pub mod table;
+pub mod wrap;
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -15,8 +17,25 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Prints to standard error; if it is closed, the message is dropped.
+/// Prints a message to standard error, in lines that fit the terminal; if it is closed, the message is dropped.
+///
+/// Codes for colours are left out if it is no terminal, or if `NO_COLOR` is set.
 pub fn say(text: &str) {
+    let _ = anstream::stderr().lock().write_all(wrap::for_stderr(text).as_bytes());
+}
+
+/// Prints an error to standard error.
+pub fn say_error(error: impl fmt::Display) {
+    say(&format!("\x1b[1m\x1b[31merror:\x1b[0m {error}\n"));
+}
+
+/// Prints a warning to standard error.
+pub fn say_warning(warning: impl fmt::Display) {
+    say(&format!("\x1b[1m\x1b[33mwarning:\x1b[0m {warning}\n"));
+}
+
+/// Prints text to standard error as it is; if it is closed, the text is dropped.
+pub fn say_unchanged(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
@@ -35,7 +54,7 @@ pub fn finish(
     if path == Some(Path::new("-")) {
         say(about);
     } else {
-        print(format!("{about}\n{}", tables()).as_bytes())?;
+        print(format!("{}\n{}", wrap::for_stdout(about), tables()).as_bytes())?;
     }
     written
 }
@@ -85,6 +104,14 @@ pub fn writable<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Writes lines of text to standard output. They fit the terminal.
+///
+/// # Errors
+/// The same as for [`write_to`].
+pub fn print_lines(text: &str) -> Result<(), Error> {
+    print(wrap::for_stdout(text).as_bytes())
 }
 
 /// Writes to standard output.

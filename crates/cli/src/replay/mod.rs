@@ -227,11 +227,12 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
 
     let mut about = about::input_lines(&trace, args.input.no_sort) + &output::limits_line(&quotas);
     if args.limit.is_empty() {
-        about += "         No --limit was given, so this is only an example. Set one with --limit LIMIT/PERIOD, or\n         \
-                  let `tollgate suggest` find one.\n";
+        about += "         No --limit was given, so this is only an example. Set one with\n         \
+                  --limit LIMIT/PERIOD, or let `tollgate suggest` find one.\n";
     }
     if args.algorithms.burst.is_some() && algorithms.iter().any(|algorithm| !algorithm.has_burst()) {
-        about += "         The burst applies to gcra, token-bucket and leaky-bucket; window algorithms ignore it.\n";
+        about += "         The burst applies to gcra, token-bucket and leaky-bucket; window\n         \
+                  algorithms ignore it.\n";
     }
     about += &storage.line(quotas.len());
     left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));

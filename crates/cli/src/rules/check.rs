@@ -10,6 +10,7 @@ use crate::args::rules::{CheckArgs, RulesArgs};
 use crate::error::Error;
 use crate::human;
 use crate::input::row::printable;
+use crate::output::wrap::for_stdout;
 use crate::output::{merged, print, table, to_json};
 
 /// Runs the check. Prints problems, then the rules.
@@ -106,7 +107,7 @@ fn rules_table(domain: &Domain) -> String {
     let dry = if domain.is_shadow() { ", in shadow mode (denies nothing)" } else { "" };
     let rules = human::counted(domain.rules().len() as u64, "rule");
     let name = printable(domain.name().as_bytes(), 60);
-    let head = format!("Domain {name}: {rules}, charged {}{dry}\n", domain.charging());
+    let head = for_stdout(&format!("Domain {name}: {rules}, charged {}{dry}\n", domain.charging()));
     if domain.rules().is_empty() {
         return head;
     }

@@ -7,7 +7,7 @@ use tollgate::rules::{Config, Domain, Format, Problem};
 
 use crate::error::Error;
 use crate::human;
-use crate::output::say;
+use crate::output::{say_error, say_warning};
 
 /// Rule files, and the findings for all of them together.
 pub struct RuleFiles {
@@ -26,7 +26,7 @@ impl RuleFiles {
     pub fn read(paths: &[PathBuf], merge_domains: bool) -> Self {
         let files = Self::read_silently(paths, merge_domains);
         print_warnings(&files.warnings);
-        files.errors.iter().for_each(|error| say(&format!("error: {error}\n")));
+        files.errors.iter().for_each(say_error);
         files
     }
 
@@ -79,5 +79,5 @@ pub fn in_folder(path: &PathBuf) -> Vec<PathBuf> {
 
 /// Prints warnings, each with its place.
 pub fn print_warnings(warnings: &[Problem]) {
-    warnings.iter().for_each(|warning| say(&format!("warning: {warning}\n")));
+    warnings.iter().for_each(say_warning);
 }

@@ -9,7 +9,7 @@ use super::files::RuleFiles;
 use crate::args::shared::{DiffArgs, PullArgs, PushArgs};
 use crate::error::{Error, plain};
 use crate::human;
-use crate::output::{print, say};
+use crate::output::{print, print_lines, say, say_warning};
 
 /// Checks a file, and writes it to the server.
 ///
@@ -23,7 +23,7 @@ pub fn push(args: &PushArgs) -> Result<(), Error> {
         Ok(present) => present,
         // Damaged rules can be replaced. If the server cannot be reached, the push fails too.
         Err(error) if args.force => {
-            say(&format!("warning: {error}\n"));
+            say_warning(error);
             None
         }
         Err(error) => return Err(failed(&error)),
@@ -35,9 +35,7 @@ pub fn push(args: &PushArgs) -> Result<(), Error> {
         && present.format() == format
         && seen.is_none_or(|seen| seen == number)
     {
-        return print(
-            format!("{} has this text already; nothing is written\n", present.version()).as_bytes(),
-        );
+        return print_lines(&format!("{} has this text already; nothing is written\n", present.version()));
     }
     let user = || ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
     let by = args.by.clone().or_else(user).unwrap_or_else(|| "unknown".to_owned());
@@ -46,10 +44,10 @@ pub fn push(args: &PushArgs) -> Result<(), Error> {
         if !args.allow_removals {
             return Err(Error::run(format!("{warning}; put its rules back, or push with --allow-removals")));
         }
-        say(&format!("warning: {warning}\n"));
+        say_warning(warning);
     }
     let version = server.push(format, &text, &by, seen).map_err(|error| failed(&error))?;
-    print(format!("version {version} is written: {}\n", change.report).as_bytes())
+    print_lines(&format!("version {version} is written: {}\n", change.report))
 }
 
 /// Prints the rules that a push of a file would add, change and remove.
@@ -63,9 +61,9 @@ pub fn diff(args: &DiffArgs) -> Result<(), Error> {
     let about = present.as_ref().map_or_else(|| "there are no rules yet".to_owned(), about);
     let change = ConfigChange::of(present.as_ref(), config);
     if let Some(warning) = change.warning() {
-        say(&format!("warning: {warning}\n"));
+        say_warning(warning);
     }
-    print(format!("{about}\n{}\n", change.report).as_bytes())
+    print_lines(&format!("{about}\n{}\n", change.report))
 }
 
 /// Prints the text of a version, and to standard error what is known about it.

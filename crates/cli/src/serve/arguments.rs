@@ -108,7 +108,7 @@ pub fn explain(taken: &Translation) -> Result<(), Error> {
     }
     if hides {
         text.push_str(
-            "# *** stands for the password; set the variable TOLLGATE_REDIS to hide it from other users\n",
+            "# *** stands for the password; set the variable TOLLGATE_REDIS to hide it from\n# other users\n",
         );
     }
     for warning in &taken.warnings {

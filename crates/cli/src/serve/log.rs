@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use clap::ValueEnum;
 use serde_json::json;
 
-use crate::output::say;
+use crate::output::say_unchanged;
 
 /// The severity of a line.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
@@ -57,7 +57,7 @@ static WRITER: LazyLock<Option<SyncSender<Work>>> = LazyLock::new(|| {
     let write = move || {
         for work in work {
             match work {
-                Work::Line(line) => say(&line),
+                Work::Line(line) => say_unchanged(&line),
                 Work::Flush(done) => drop(done),
             }
         }

@@ -46,7 +46,7 @@ use self::variables::Translation;
 use crate::args::serve::{ServeArgs, ServeRules};
 use crate::error::Error;
 use crate::human;
-use crate::output::{print, say};
+use crate::output::{print, say_error};
 use crate::rules::files::{RuleFiles, in_folder};
 
 /// Runs the service until it is stopped.
@@ -111,7 +111,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     }
     let mut errors: Vec<Error> = checks.into_iter().filter_map(Result::err).collect();
     if let Some(last) = errors.pop() {
-        errors.iter().for_each(|error| say(&format!("error: {error}\n")));
+        errors.iter().for_each(say_error);
         return Err(last);
     }
     if args.rules.paths.is_empty() {

@@ -9,6 +9,7 @@ use crate::human::{self, nanos};
 use crate::output::about::input_json;
 use crate::output::merged;
 use crate::output::table::table;
+use crate::output::wrap::for_stdout;
 use crate::replay::accuracy::{self, Accuracy};
 use crate::replay::output::limit_json;
 
@@ -22,9 +23,10 @@ impl Search<'_> {
             1 => format!("Goal     {goal}, period {periods}{note}\n"),
             all => format!(
                 "Goal     {goal}, periods {periods}{note}\n\
-                 Method   finds the limits from the longest period to the shortest: each is the smallest that, with the limits \
-                 before it,\n         uses at most its share of the goal (the k-th of {all}: k/{all}); then lowers each limit as far \
-                 as the goal allows\n"
+                 Method   finds the limits from the longest period to the shortest: each is the\n         \
+                          smallest that, with the limits before it, uses at most its share of the\n         \
+                          goal (the k-th of {all}: k/{all}); then lowers each limit as far as the\n         \
+                          goal allows\n"
             ),
         }
     }
@@ -103,12 +105,12 @@ pub fn tables(search: &Search<'_>, suggestions: &[Suggestion]) -> String {
         text += &format!("{} --algorithm {name}{store}\n", suggestion.flags());
         text += &format!("  denies {}\n", search.described(suggestion.trial));
         if let Some(warning) = search.warnings(suggestion) {
-            text += &format!("  Warning: {warning}\n");
+            text += &for_stdout(&format!("  Warning: {warning}\n"));
         }
         if !suggestion.monotone {
-            text += &format!(
+            text += &for_stdout(&format!(
                 "  Not monotone: with {name}, a higher limit can deny more here, so a smaller limit may also meet the goal.\n"
-            );
+            ));
         }
     }
     let results = suggestions.iter().map(|Suggestion { algorithm, trial, figures, .. }| {

@@ -16,4 +16,5 @@ mod sketch;
 mod suggest;
 mod suggest_several;
 mod support;
+mod terminal;
 mod traces;

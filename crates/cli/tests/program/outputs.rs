@@ -278,45 +278,6 @@ fn replay_help_has_examples() {
 }
 
 #[test]
-fn tables_fit_the_terminal() {
-    let place = Place::new();
-    let lines: String = (0..200).map(|n| format!("{},192.0.2.{}\n", 1_000_000 + n, n * n % 7)).collect();
-    place
-        .file("log", format!("ts,ip\n{lines}1000300,a-key-that-is-longer-than-all-the-others-of-this-log\n"));
-    place.file(
-        "rules.yaml",
-        "domain: d\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: hour, requests_per_unit: 10 }\n  \
-         - key: remote_address\n    value: 192.0.2.1\n    shadow_mode: true\n    rate_limit: { unit: day, requests_per_unit: 1 }\n",
-    );
-    for args in [
-        "replay log --limit 5/60s",
-        "replay log --limit 5/60s --limit 50/h --store compact --memory 64KiB",
-        "replay log --limit 5/60s --store sketch --memory 64KiB",
-        "replay log --rules rules.yaml",
-        "suggest log --period 1h --period 1s",
-        "rules check rules.yaml",
-    ] {
-        let wide = place.run_in(&[("COLUMNS", "400")], args, b"").ok().stdout;
-        assert_eq!(wide, place.run(args).ok().stdout, "{args}");
-        for columns in [80_u16, 100] {
-            let run = place.run_in(&[("COLUMNS", &columns.to_string())], args, b"").ok();
-            // A table's horizontal line is as wide as the table.
-            let rules: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with('─')).collect();
-            assert!(!rules.is_empty(), "{args}: {}", run.stdout);
-            for rule in rules {
-                assert!(rule.chars().count() <= usize::from(columns), "{args}, {columns}: {}", run.stdout);
-            }
-        }
-    }
-    let run = place.run_in(&[("COLUMNS", "80")], "replay log --limit 5/60s", b"").ok();
-    assert!(
-        run.stdout.contains("(Columns left out: Most denied key. The terminal is too narrow"),
-        "{}",
-        run.stdout
-    );
-}
-
-#[test]
 fn unusual_columns_are_explained() {
     let place = small();
     place.file(

@@ -5,6 +5,7 @@ use tollgate::LimitKind;
 
 use super::{Accuracy, Differences};
 use crate::human::{self, name};
+use crate::output::wrap::for_stdout;
 use crate::output::{merged, table};
 use crate::replay::StoreFigures;
 use crate::store::{OverflowArg, Storage};
@@ -34,7 +35,8 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     };
     let header = "Algorithm|When full|Slots|Most in use|Evicted|Indebted|Wrongly denied|Wrongly admitted";
     let table = table::table(header, 2..8, results.iter().map(row), &[3, 2]);
-    format!("Compact store of {}\n{table}\n{ABOUT}\n{}\n", storage.memory, verdict(storage, results))
+    let verdict = for_stdout(&verdict(storage, results));
+    format!("Compact store of {}\n{table}\n{ABOUT}\n{verdict}\n", storage.memory)
 }
 
 const ABOUT: &str = "\
@@ -61,7 +63,7 @@ fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
             "Memory is short for {names}: some decisions differ from the keyed store's. Try --memory {more}."
         )
     } else if results.iter().any(differs) {
-        "Memory is enough. Decisions differ only for requests within a tick of their conforming time (a tick is at most\n\
+        "Memory is enough. Decisions differ only for requests within a tick of their conforming time (a tick is at most \
          1/256 of the time for one unit), and for clients with equal fingerprints, about one in two million."
             .to_owned()
     } else if results.iter().any(|result| result.figures.compact.evicted > 0) {

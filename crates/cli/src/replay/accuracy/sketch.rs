@@ -5,6 +5,7 @@ use tollgate::Saturation;
 
 use super::Accuracy;
 use crate::human;
+use crate::output::wrap::for_stdout;
 use crate::output::{merged, table};
 use crate::replay::StoreFigures;
 use crate::store::Storage;
@@ -32,7 +33,7 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     };
     let header = "Algorithm|False positive|Overcounted|Denied early|Wrongly denied|Wrongly admitted";
     let table = table::table(header, 1..6, results.iter().map(row), &[2, 1]);
-    let verdict = verdict(storage, results);
+    let verdict = for_stdout(&verdict(storage, results));
     format!("Sketch store of {}, at its fullest\n{table}\n{ABOUT}\n{verdict}\n", storage.memory)
 }
 
@@ -71,7 +72,7 @@ fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     });
     if stepped_back {
         lines.push(
-            "Times step back (--no-sort): the sketch counts an old request in the newest window, and the keyed store in\n\
+            "Times step back (--no-sort): the sketch counts an old request in the newest window, and the keyed store in \
              the request's own window. Some decisions differ for this reason too."
                 .to_owned(),
         );
