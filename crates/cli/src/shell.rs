@@ -26,7 +26,8 @@ pub fn completions(shell: Shell) -> Result<(), Error> {
 /// # Errors
 /// Returns an error if the output cannot be written.
 pub fn man(folder: Option<&Path>) -> Result<(), Error> {
-    let command = Cli::command();
+    // The command `help` needs no page.
+    let command = Cli::command().disable_help_subcommand(true);
     match folder {
         None => {
             let mut page = Vec::new();

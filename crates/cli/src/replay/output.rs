@@ -81,7 +81,7 @@ pub fn tables(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, mos
     let header = "Algorithm|Admitted|Denied|Share|Keys denied|Longest wait|State|Most denied key";
     let mut text = format!("{}\n{ABOUT_RESULTS}\n", table(header, 1..7, replays.iter().map(row), &[7, 6, 5]));
     if let Some(table) = denials_by_limit(replays) {
-        let about = "Denied requests by limit (if several deny a request, the one with the longest wait)";
+        let about = "Denied requests by limit (if several deny, the one with the longest wait)";
         let _ = write!(text, "\n{about}\n{table}\n");
     }
     if let Some(table) = log_table(replays) {
