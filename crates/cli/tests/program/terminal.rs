@@ -65,7 +65,9 @@ const WRONG: [&str; 6] = [
 
 #[track_caller]
 fn assert_fits(run: &Run, columns: usize, args: &str) {
-    for line in run.stdout.lines().chain(run.stderr.lines()) {
+    // A word that is longer than a line, such as the path of a rule, stays whole.
+    for line in run.stdout.lines().chain(run.stderr.lines()).filter(|line| line.trim().contains([' ', '─']))
+    {
         assert!(line.width() <= columns, "{args}, {columns} columns, {}: {line}", line.width());
     }
 }

@@ -39,9 +39,9 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
 
 const ABOUT: &str = "\
 Chances for a new key. False positive: it is taken for an earlier key.
-Overcounted: it is counted at least one unit too high. Denied early: it is denied
-below half of its limit. Wrongly: a store that keeps every key would decide
-otherwise.";
+Overcounted: it is counted at least one unit too high. Denied early: it is
+denied below half of its limit. Wrongly: a store that keeps every key would
+decide otherwise.";
 
 /// Returns whether the memory is enough, from the wrong denials, and from how full the sketch became.
 fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
