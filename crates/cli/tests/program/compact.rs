@@ -251,6 +251,7 @@ fn default_memory_suffices_for_generated_day() {
 #[test]
 fn help_explains_choice_of_store() {
     let help = Place::new().run("replay --help").ok().stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "tollgate replay access.log --limit 100/60s --store compact --memory 64KiB",
         "RateLimiter::new",
