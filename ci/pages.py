@@ -191,6 +191,8 @@ class Pages:
         to = page.parent / path if path else page
         if "::" in target or not to.exists():
             return f"a link to {target}, which is not a file"
+        if to.suffix == ".md" and to.parent.resolve() == self.source / "guide":
+            return f"a link to {target}, which is written for rustdoc: link the page in docs"
         if fragment and fragment not in [anchor(heading) for _, heading in headings(to.read_text())]:
             return f"a link to {target}, which is not a heading"
         return None

@@ -115,7 +115,7 @@ class Tests(unittest.TestCase):
         self.assertEqual(list(Pages(self.root).stale()), ["old.md", "one.md"])
 
     def test_mistakes(self):
-        for mistake in ["[x](no.md)", "[x](TWO.md#no)", "[x](crate::Gcra)", "[`Gcra`]", "[x]: no.md", "```\ncode\n```"]:
+        for mistake in ["[x](no.md)", "[x](TWO.md#no)", "[x](crate::Gcra)", "[`Gcra`]", "[x]: no.md", "[x](src/guide/one.md)", "```\ncode\n```"]:
             self.add("TWO.md", f"\n{mistake}\n")
             self.assertTrue(self.problems(), mistake)
             (self.root / "TWO.md").write_text(FILES["TWO.md"])
