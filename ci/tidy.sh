@@ -54,7 +54,7 @@ acts=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crat
 while IFS=$'\t' read -r phrase advice; do
     [[ $phrase != '#'* ]] || continue
     found=$(grep -rniE "(^|[^a-z])(${phrase// /[ _]})([^a-z]|\$)" --include='*.rs' --include='*.md' --include='*.sh' --include='*.py' \
-        --include='*.lua' --include='*.toml' README.md GUARANTEES.md BENCHMARKS.md CHANGELOG.md src crates tests benches examples fuzz/fuzz_targets ci || true)
+        --include='*.lua' --include='*.toml' README.md CONTRIBUTING.md SECURITY.md GUARANTEES.md BENCHMARKS.md CHANGELOG.md src crates tests benches examples fuzz/fuzz_targets ci || true)
     [ -z "$found" ] || complain "Not plain English; write: $advice" "$found"
 done <ci/words.tsv
 

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 4] = ["src/design.md", "tests/README.md", "ci/README.md", "README.md"];
+const DOCUMENTS: [&str; 6] =
+    ["src/design.md", "tests/README.md", "ci/README.md", "README.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
