@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes BENCHMARKS.md, its charts and the table of costs in README.md from benches/results.
+"""Writes BENCHMARKS.md, its charts and the costs in README.md from benches/results.
 
     ci/benchmarks.py take DIR [NAME...]    first makes benches/results from what the benches wrote to DIR, or only the files NAME.json of it
     ci/benchmarks.py                       writes
@@ -435,6 +435,7 @@ def page(data, reasons, pictures):
                      "and one codegen unit. The charts and all other benches use the default build.\n")
     if run["quick"]:
         parts.append("**This was a quick run, with few and short rounds. It only tests the machinery.**\n")
+    parts.append(costs_section(data))
     parts.append("## Targets\n\n" + targets_section(data, reasons))
     parts.append("## Charts\n\n" + "\n".join(f"![{ABOUT[name]}](benches/charts/{name})\n" for name in ABOUT if name in pictures))
     flood = flood_section(data)
@@ -480,44 +481,87 @@ def page(data, reasons, pictures):
     return "\n".join(parts)
 
 
-# The table of the README: medians, and ratios of the printed medians.
+# The costs in short: tables for the page, a sentence and the lost rows for the README. All ratios are medians of ratios within a round.
 
 BEGIN, END = "<!-- Costs: written by ci/benchmarks.py -->\n", "<!-- End of costs -->\n"
+# The stores as their constructors build them.
+STORES = (COMPACT, KEYED, "tollgate sketch", "tollgate direct")
+# The README lists rows from this ratio on. Smaller losses are within the noise of a run; the page lists them.
+LOST_FROM = 1.2
+SHORT = {"first-sight": "The first check of each key"}
 
 
-def costs(data):
-    # The server's build comes first, because governor gains more from it.
-    builds = {name: tables(data[name]) for name in (SERVER, "peers") if name in data}
-    peers, two = data["peers"], len(builds) == 2
-    versions = peers["versions"]
+def builds_of(data):
+    """Returns the tables of each build. The server's build comes first, because governor gains more from it."""
+    return {name: tables(data[name]) for name in (SERVER, "peers") if name in data}
+
+
+def ratio_of(rows, subject):
+    """Returns the median ratio of a subject's time to governor's, or None."""
+    return next((row["ratio_to_governor"][2] for row in rows or [] if row["subject"] == subject and row["ratio_to_governor"]), None)
+
+
+def heads(builds, *columns):
+    return ["", *([f"{column}, thin LTO" for column in columns] if len(builds) == 2 else []), *columns]
+
+
+def costs_section(data):
+    """Returns the costs in short, for the page."""
+    builds, versions = builds_of(data), data["peers"]["versions"]
 
     def cell(build, scenario, subject, threads):
-        ns = {row["subject"]: figure(ns_of(row)) for row in builds[build].get((scenario, threads), [])}
-        if subject == GOVERNOR or not {subject, GOVERNOR} <= ns.keys():
-            return ns.get(subject, "")
-        number = lambda name: float(ns[name].replace(",", ""))  # noqa: E731
-        return f"{ns[subject]} ({number(subject) / number(GOVERNOR):.2f})"
+        rows = builds[build].get((scenario, threads), [])
+        ns = next((figure(ns_of(row)) for row in rows if row["subject"] == subject), "")
+        ratio = None if subject == GOVERNOR else ratio_of(rows, subject)
+        return ns if ratio is None else f"{ns} ({ratio:.2f})"
 
     rows = [("compact, allowed", "hot", COMPACT), ("compact, in batches of 16, allowed", "hot", BATCHES), ("keyed, allowed", "hot", KEYED),
             (f"quota {versions['quota']}, allowed", "hot", "quota"), ("governor + ahash, allowed", "hot", GOVERNOR), ("compact, denied", "hot-denied", COMPACT),
             ("keyed, denied", "hot-denied", KEYED), ("governor + ahash, denied", "hot-denied", GOVERNOR)]
-    head = lambda *columns: ["", *([f"{column}, thin LTO" for column in columns] if two else []), *columns]  # noqa: E731
     many = [("compact", COMPACT), ("compact, in batches of 16", BATCHES), ("keyed", KEYED), ("governor + ahash", GOVERNOR)]
     return (
-        f"Nanoseconds per check with 1,000 keys, including the clock reading, on {peers['machine']['cores']} cores of an {peers['machine']['cpu']}. Each figure is the median of the rounds. The number in\n"
-        f"brackets is the ratio to governor {versions['governor']} with ahash for the same outcome."
-        + (" The first two columns use a build with thin LTO and one codegen unit\n(the profile `server` in `Cargo.toml`). The others use the default release build." if two else "")
-        + "\n\n"
-        + markdown(head("one thread", "two threads"),
+        "## In short\n\nNanoseconds per check with 1,000 keys, including the clock reading. Each figure is the median of the rounds. The number in brackets is the ratio to "
+        f"governor {versions['governor']} with ahash for the same outcome.\n\n"
+        + markdown(heads(builds, "one thread", "two threads"),
                    [[name, *(cell(build, scenario, subject, threads) for build in builds for threads in (1, 2))] for name, scenario, subject in rows])
         + "\nWith many keys, all checks admitted, one thread:\n\n"
-        + markdown(head("1 M keys", "10 M keys"),
-                   [[name, *(cell(build, scenario, subject, 1) for build in builds for scenario in ("1m", "10m"))] for name, subject in many]) + "\n")
+        + markdown(heads(builds, "1 M keys", "10 M keys"),
+                   [[name, *(cell(build, scenario, subject, 1) for build in builds for scenario in ("1m", "10m"))] for name, subject in many]))
+
+
+def lost_to_governor(data):
+    """Returns the rows in which a store takes at least `LOST_FROM` times as long as governor with ahash: store, checks, and the ratios in the builds with one and with two threads."""
+    builds, found = builds_of(data), {}
+    for scenario in dict.fromkeys(scenario for build in builds.values() for scenario, _ in build if scenario in TITLES):
+        for subject in STORES:
+            found[ours(subject), SHORT.get(scenario, TITLES[scenario])] = [
+                [ratio for build in builds.values() if (ratio := ratio_of(build.get((scenario, threads)), subject))] for threads in (1, 2)]
+    floods = [{row["subject"]: row["flooded"]["ns"]["p99"] for row in (data[build].get("flood") or {}).get("rows", [])} for build in builds]
+    capped = "tollgate keyed, capped"
+    found["keyed, full", "Known keys during a flood of new keys, 99th percentile"] = [
+        [], [flood[capped] / flood[GOVERNOR] for flood in floods if {capped, GOVERNOR} <= flood.keys()]]
+    worst = lambda ratios: max((ratio for threads in ratios for ratio in threads), default=0)  # noqa: E731
+    lost = [(ratios, words) for words, ratios in found.items() if worst(ratios) >= LOST_FROM]
+    return [[*words, *map(span, ratios)] for ratios, words in sorted(lost, key=lambda row: -worst(row[0]))]
+
+
+def span(values, shown=figure):
+    """Returns the smallest and the largest value, or the only one."""
+    return " to ".join(dict.fromkeys(map(shown, sorted(values)[:: max(1, len(values) - 1)])))
 
 
 def readme(data):
+    builds, peers = builds_of(data), data["peers"]
+    against = lambda scenario, threads: span(  # noqa: E731
+        [ratio for build in builds.values() if (ratio := ratio_of(build.get((scenario, threads)), COMPACT))], lambda ratio: f"{ratio:.2f}")
+    ns = span([ns_of(row) for build in builds.values() for row in build.get(("hot", 1), []) if row["subject"] == COMPACT], "{:.0f}".format)
+    text = (
+        f"With 1,000 keys, a check of the compact store takes {ns} ns on an {peers['machine']['cpu']}, including the clock reading. [governor](https://docs.rs/governor) {peers['versions']['governor']} with ahash takes\n"
+        f"longer: the ratio of the two times is {against('hot', 1)} on one thread and {against('hot', 2)} on two. With a million keys it is {against('1m', 1)} on one thread. In these cases Tollgate\n"
+        f"takes {LOST_FROM} times as long as governor with ahash, or longer. Two numbers are the ratios of two builds: with thin LTO, and cargo's default.\n\n"
+        + markdown(["store", "checks", "1 thread", "2 threads"], lost_to_governor(data), 2))
     before, rest = README.read_text().split(BEGIN)
-    return before + BEGIN + costs(data) + END + rest.split(END)[1]
+    return before + BEGIN + text + END + rest.split(END)[1]
 
 
 def main():

@@ -6,3 +6,4 @@ mod models_table;
 mod pages;
 mod paths;
 mod programs;
+mod readme;

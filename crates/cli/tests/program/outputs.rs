@@ -119,6 +119,22 @@ fn replay_without_file_uses_generated_day() {
     assert_eq!(json, place.run("replay --algorithm gcra --json").json());
 }
 
+/// The README shows the flags that draw its picture.
+#[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
+fn readme_command_draws_its_picture() {
+    let readme = include_str!("../../../../README.md");
+    let (_, flags) = readme.split_once("With `--algorithm ").expect("the flags");
+    let (flags, _) = flags.split_once('`').expect("their end");
+    let place = Place::new();
+    place.run(&format!("replay --algorithm {flags}")).ok();
+    let (_, file) = flags.rsplit_once(' ').expect("a file");
+    assert!(
+        place.read(file) == include_bytes!("../../../../src/guide/replay.svg"),
+        "src/guide/replay.svg is not the output of `replay --algorithm {flags}`: draw it again"
+    );
+}
+
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn charts_are_svg() {
