@@ -209,6 +209,7 @@ fn file(format: u8, named: bool, bytes: Vec<u8>) {
         time_format: TimeFormat::Auto,
         key: name("k"),
         cost: None,
+        delimiter: None,
         clients: Clients { ipv6_prefix: 48, proxies: 1 },
         strict: false,
         no_sort: false,
