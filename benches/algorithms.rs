@@ -1,6 +1,6 @@
 //! What does each algorithm's step cost?
 //!
-//! One thread calls one direct limiter with given times (`check_at`), so there is no clock, no hash and no look-up. The
+//! One thread calls one direct limiter with given times (`at(now)`), so there is no clock, no hash and no look-up. The
 //! measured time covers the arithmetic, the load and, for an admitted check, one uncontended compare-and-swap. The row
 //! `floor` is that swap alone.
 //! Admitted: one unit every two milliseconds with a quota of 1,000 per second, so windows end and buckets refill as in
@@ -29,12 +29,12 @@ fn allowed(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, algorithm: impl
     let mut now = START_NS;
     for _ in 0..10_000 {
         now += STEP_NS;
-        assert!(limiter.check_at(1, Timestamp::from_nanos(now)).is_allowed(), "{name}");
+        assert!(limiter.at(Timestamp::from_nanos(now)).check().is_allowed(), "{name}");
     }
     group.bench_function(name, |b| {
         b.iter(|| {
             now += STEP_NS;
-            limiter.check_at(black_box(1), Timestamp::from_nanos(now)).is_allowed()
+            limiter.at(Timestamp::from_nanos(now)).check_n(black_box(1)).is_allowed()
         });
     });
 }
@@ -43,10 +43,10 @@ fn denied(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, algorithm: impl 
     let limiter = RateLimiter::direct(algorithm);
     let now = Timestamp::from_nanos(START_NS);
     for _ in 0..=QUOTA.limit() {
-        let _ = limiter.check_at(1, now);
+        let _ = limiter.at(now).check();
     }
-    assert!(limiter.check_at(1, now).is_denied(), "{name}");
-    group.bench_function(name, |b| b.iter(|| limiter.check_at(black_box(1), now).is_allowed()));
+    assert!(limiter.at(now).check().is_denied(), "{name}");
+    group.bench_function(name, |b| b.iter(|| limiter.at(now).check_n(black_box(1)).is_allowed()));
 }
 
 /// Calls one of the two functions above on every algorithm and mode.

@@ -4,7 +4,7 @@
 //! `TOLLGATE_BENCH_LARGE=1`) 10 M keys; one and two threads; admitted and denied. Compact limiters have four slots per
 //! key, so that almost no key is evicted.
 //! Each thread draws its own keys, uniformly, from a stream made in advance. Threads start at a barrier, outside the
-//! measured time. A time is the cost of a call for its thread (wall time × threads / calls). A call of `check_many`
+//! measured time. A time is the cost of a call for its thread (wall time × threads / calls). A call of `check_each`
 //! checks 16 keys and allocates their decisions. The throughput counts the checks of all threads.
 //! Known bias: uniform keys cause less contention than the skewed keys of real traffic. `benches/peers.rs` measures the
 //! peers and the floor in one run with Tollgate.
@@ -20,7 +20,7 @@ use tollgate::{Capacity, Compact, Gcra, Keyed, Quota, RateLimiter};
 
 use support::{XorShift, count, key, length, stopwatch};
 
-/// Keys in a call of `check_many`; a power of two.
+/// Keys in a call of `check_each`; a power of two.
 const BATCH: usize = 16;
 
 /// A quota for keyed limiters. No key uses up its burst during a bench, so no check is denied. Keys have debts all the
@@ -149,11 +149,13 @@ fn compact_of(criterion: &mut Criterion, title: &str, population: u64) {
         });
     }
     let limiter = compact_limiter(generous(), population);
-    measure_calls(&mut group, "allowed, check_many", true, count(BATCH), |thread, turn| {
+    measure_calls(&mut group, "allowed, check_each", true, count(BATCH), |thread, turn| {
         let stream = &streams[thread];
         let first = (BATCH * turn) & (stream.len() - 1);
         let mut decisions = Vec::with_capacity(BATCH);
-        limiter.check_many(&stream[first..first + BATCH], &mut decisions);
+        limiter.check_each(stream[first..first + BATCH].iter().map(|key| (key, 1)), |decision| {
+            decisions.push(decision);
+        });
         decisions.iter().all(|decision| decision.is_allowed())
     });
     group.finish();

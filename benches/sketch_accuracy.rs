@@ -89,7 +89,7 @@ fn decide(way: usize, bytes: usize, keys: u32, requests: u32) -> Outcome {
             let window = FixedWindow::new(Quota::per_hour(LIMIT));
             let builder = RateLimiter::builder(window).capacity(Capacity::memory(bytes)).hasher(hasher);
             let limiter = builder.sketch().expect("a valid size");
-            play(keys, requests, |key| limiter.check_at(&key, 1, NOW).is_allowed())
+            play(keys, requests, |key| limiter.at(NOW).check(&key).is_allowed())
         }
     }
 }

@@ -84,7 +84,7 @@ impl Guard {
         // The owner logged in: the account and the network get their charges back.
         self.by_network.refund(&network, &attempt.each()[0]);
         self.by_account.refund(account.as_str(), &attempt.each()[1]);
-        self.by_pair.remove(&pair);
+        self.by_pair.reset(&pair);
         Answer::Welcome
     }
 }

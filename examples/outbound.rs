@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tollgate::{Jitter, Quota, RateLimiter};
+use tollgate::{Quota, RateLimiter, waiting::Jitter};
 
 /// Twenty calls per second to each host, two at the same time. The overdraft lets the first caller in the queue
 /// reserve its turn.

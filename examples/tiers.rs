@@ -79,7 +79,7 @@ impl Tenants {
     fn check(&self, tenant: &str, cost: u64) -> Decision {
         let plan = self.plans.read().expect("no thread panics while it holds the lock").get(tenant).copied();
         match plan {
-            Some(plan) => self.limiter.check_with(tenant, &plan, cost, self.limiter.clock().now()),
+            Some(plan) => self.limiter.at(self.limiter.clock().now()).check_with(tenant, cost, &plan),
             None => self.limiter.check_n(tenant, cost),
         }
     }
@@ -118,7 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(ask("ada", 8).remaining(), 100 - 48 - 8);
     assert_eq!(ask("bob", 5).remaining(), 5); // other tenants keep their state
     println!("ada's debt is forgiven");
-    tenants.limiter.remove("ada");
+    tenants.limiter.reset("ada");
     assert_eq!(ask("ada", 8).remaining(), 92);
 
     println!(

@@ -67,8 +67,8 @@
 //! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves: about 35 bytes for each active key of 8 bytes | to list keys; when two keys must never share a limit; for [`SlidingLog`], [`SubWindow`] and token buckets that refill in batches |
 //! | [`Sketch`] | [`Builder::sketch`] | counters that keys share: memory is constant, and a few requests are denied early | for quotas such as 10,000 per day, with more busy keys than memory can hold; see [`guide::sketches`] |
 //! | [`Direct`] | [`RateLimiter::direct`] | one state | for one limit on all requests |
-//! | [`Striped`] | [`Builder::striped`] | one state that all cores can use at once; each core spends from a block of units that was charged in advance | for one limit on all requests, on many cores ([`Leases`]) |
-//! | [`AnyStore`] | [`RateLimiter::any`] | one of the first four stores, chosen at run time like its algorithm | for limits from a file or a flag; see [`guide::configuration`] |
+//! | [`Striped`](leases::Striped) | [`Builder::striped`] | one state that all cores can use at once; each core spends from a block of units that was charged in advance | for one limit on all requests, on many cores ([`Leases`](leases::Leases)) |
+//! | [`AnyStore`](stores::AnyStore) | [`RateLimiter::any`] | one of the first four stores, chosen at run time like its algorithm | for limits from a file or a flag; see [`guide::configuration`] |
 //!
 //! Only a keyed store allocates during a check, and only for a key that it does not hold yet. No store needs a sweep
 //! or a background thread.
@@ -99,7 +99,7 @@
 //! # Ok::<(), tollgate::QuotaError>(())
 //! ```
 //!
-//! You can also set a [`Capacity`] in bytes or in slots. [`RateLimiter::load`] and [`RateLimiter::gauges`] report how
+//! You can also set a [`Capacity`] in bytes or in slots. [`RateLimiter::fill`] and [`RateLimiter::gauges`] report how
 //! full the table is. To test a size on your own traffic, run `tollgate replay --store compact --memory 1MiB
 //! access.log`.
 //!
@@ -125,7 +125,7 @@
 //! | [`CoarseClock`] | event loops: one load; its time is as recent as your loop's last update |
 //! | [`ManualClock`] | tests, simulations, replays |
 //! | `TokioClock` (feature `tokio`) | tests in tokio's paused time |
-//! | your own [`Clock`] | other time sources: implement one method, or pass the time with each call ([`RateLimiter::check_at`]) |
+//! | your own [`Clock`] | other time sources: implement one method, or give the time of each call ([`RateLimiter::at`]) |
 //!
 //! A [`Timestamp`] counts nanoseconds since the clock's origin. A process reads the wall clock once, when it creates
 //! its first real clock. All its real clocks continue from that reading. Windows therefore begin with the calendar's
@@ -148,7 +148,7 @@
 //!   its clock reading and its charge. The exceptions are:
 //!   - A compact limiter counts time in ticks of at most 1/256 of a unit's time.
 //!   - A compact limiter that has no free slot follows its overflow policy ([`Overflow`]).
-//!   - A striped limiter ([`Striped`]) may admit more than the bound. In an interval of length t, it admits at most the
+//!   - A striped limiter ([`Striped`](leases::Striped)) may admit more than the bound. In an interval of length t, it admits at most the
 //!     bound for t plus the life of one lease (10 ms). Around the end of a window, this can be half a limit more.
 //! - A denied request is not charged, and a denial does not write to memory that threads share. [`guide::guarantees`]
 //!   lists the exceptions (G26). For example, a compact limiter counts the new keys that it denies because of the debt
@@ -338,25 +338,42 @@ pub use edge::telemetry;
 pub use edge::tower;
 #[cfg(feature = "std")]
 pub use limiter::AnyLimiter;
-pub use limiter::joint::{
-    BoundLimit, JointDecision, Limits, check_all, check_all_at, peek_all, peek_all_at, refund_all,
-    refund_all_at,
-};
-#[cfg(feature = "std")]
-pub use limiter::striped::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};
-#[cfg(feature = "std")]
-pub use limiter::wait::{Jitter, NotReady, Wait};
+pub use limiter::joint::check_all;
 #[cfg(feature = "tokio")]
-pub use limiter::wait::{TokioClock, UntilReady};
-pub use limiter::{Builder, RateLimiter};
+pub use limiter::wait::TokioClock;
+pub use limiter::{At, Builder, RateLimiter};
 #[cfg(tollgate_simulation)]
 #[doc(hidden)]
 pub use store::small;
 #[cfg(feature = "std")]
-pub use store::{Adjustable, AnyStore, Carry, Keyed, Lookup, Saturation, Sketch, StoreKind, WhenFull};
-pub use store::{
-    Capacity, CapacityError, Compact, Direct, Gauges, HashedStore, Overflow, SnapshotError, Tier,
-};
+pub use store::{Adjustable, Carry, Keyed, Sketch, StoreKind, WhenFull};
+pub use store::{Capacity, Compact, Direct, Overflow};
+
+/// Several limits on one request: a call charges all of them, or none. [`check_all`] is the short form.
+pub mod joint {
+    pub use crate::limiter::joint::{AllOf, BoundLimit, JointDecision, Limits};
+}
+
+/// One limit that all cores use at the same time, by leases of its units.
+#[cfg(feature = "std")]
+pub mod leases {
+    pub use crate::limiter::striped::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};
+}
+
+/// Threads and tasks that wait for a turn. [`RateLimiter::wait`] and [`RateLimiter::until_ready`] create the waits.
+#[cfg(feature = "std")]
+pub mod waiting {
+    #[cfg(feature = "tokio")]
+    pub use crate::limiter::wait::UntilReady;
+    pub use crate::limiter::wait::{Jitter, NotReady, Wait};
+}
+
+/// Types that belong to stores: look-ups, snapshots, tiers and figures.
+pub mod stores {
+    #[cfg(feature = "std")]
+    pub use crate::store::{AnyStore, Lookup, Saturation};
+    pub use crate::store::{CapacityError, Gauges, HashedStore, SnapshotError, Tier};
+}
 
 /// The README's examples, as tests. They are whole programs without hidden lines, because GitHub would show those.
 /// They therefore run only when all the features that they use are enabled.

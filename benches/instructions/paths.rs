@@ -13,8 +13,8 @@ use http::{Request, Response, StatusCode};
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::tower::{ClientIp, KeyExtractor as _, PeerAddr, RateLimitLayer};
 use tollgate::{
-    Capacity, Compact, Direct, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, Sketch, Striped,
-    Timestamp, check_all_at,
+    Capacity, Compact, Direct, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, Sketch, Timestamp,
+    joint::AllOf, leases::Striped,
 };
 use tower::{Layer, Service};
 
@@ -71,22 +71,22 @@ paths! {
     /// A key with a debt and with units left.
     compact_allowed, true, {
         let limiter = compact(PLENTY);
-        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+        move |number| limiter.at(NOW).check(&known(number)).is_allowed()
     };
     /// A key without units left.
     compact_denied, false, {
         let limiter = compact(ONE);
-        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+        move |number| limiter.at(NOW).check(&known(number)).is_allowed()
     };
     /// String keys of 24 bytes.
     compact_str, true, {
         let (limiter, keys) = (compact(PLENTY), texts());
-        move |number| limiter.check_at(keys[index(number)].as_str(), 1, NOW).is_allowed()
+        move |number| limiter.at(NOW).check(keys[index(number)].as_str()).is_allowed()
     };
     /// Only new keys.
     compact_new_key, true, {
         let limiter = compact(PLENTY);
-        move |number| limiter.check_at(&key(u64::from(number)), 1, NOW).is_allowed()
+        move |number| limiter.at(NOW).check(&key(u64::from(number))).is_allowed()
     };
     /// Sixteen keys in one batch. Only every sixteenth call does the work, so the count per call is the cost of one
     /// check.
@@ -111,54 +111,54 @@ paths! {
     };
     direct_allowed, true, {
         let limiter = direct(PLENTY);
-        move |_| limiter.check_at(1, NOW).is_allowed()
+        move |_| limiter.at(NOW).check().is_allowed()
     };
     direct_denied, false, {
         let limiter = direct(ONE);
-        let _ = limiter.check_at(1, NOW);
-        move |_| limiter.check_at(1, NOW).is_allowed()
+        let _ = limiter.at(NOW).check();
+        move |_| limiter.at(NOW).check().is_allowed()
     };
     keyed_allowed, true, {
         let limiter = keyed(PLENTY);
-        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+        move |number| limiter.at(NOW).check(&known(number)).is_allowed()
     };
     keyed_denied, false, {
         let limiter = keyed(ONE);
-        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+        move |number| limiter.at(NOW).check(&known(number)).is_allowed()
     };
     sketch_allowed, true, {
         let limiter = sketch(Quota::per_minute(1_000_000));
-        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+        move |number| limiter.at(NOW).check(&known(number)).is_allowed()
     };
     sketch_denied, false, {
         let limiter = sketch(ONE);
-        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+        move |number| limiter.at(NOW).check(&known(number)).is_allowed()
     };
     /// A limit whose counters fit twice into each of two words.
     sketch_hundred_allowed, true, {
         let limiter = sketch(Quota::per_minute(100));
-        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+        move |number| limiter.at(NOW).check(&known(number)).is_allowed()
     };
     /// A limit that the counters have reached.
     sketch_hundred_denied, false, {
         let limiter = sketch(Quota::per_minute(100));
-        (0..KEYS).for_each(|number| assert!(limiter.check_at(&known(number), 100, NOW).is_allowed()));
-        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+        (0..KEYS).for_each(|number| assert!(limiter.at(NOW).check_n(&known(number), 100).is_allowed()));
+        move |number| limiter.at(NOW).check(&known(number)).is_allowed()
     };
     striped_allowed, true, {
         let limiter = striped(PLENTY);
-        move |_| limiter.check_at(1, NOW).is_allowed()
+        move |_| limiter.at(NOW).check().is_allowed()
     };
     striped_denied, false, {
         let limiter = striped(ONE);
-        let _ = limiter.check_at(1, NOW);
-        move |_| limiter.check_at(1, NOW).is_allowed()
+        let _ = limiter.at(NOW).check();
+        move |_| limiter.at(NOW).check().is_allowed()
     };
     check_all_of_two, true, {
         let (first, second) = (compact(PLENTY), compact(PLENTY));
         move |number| {
             let key = known(number);
-            check_all_at((first.on(&key), second.on(&key)), NOW).is_allowed()
+            AllOf::new((first.on(&key), second.on(&key))).at(NOW).check().is_allowed()
         }
     };
     /// One rule, keyed by the client's address.
@@ -166,7 +166,7 @@ paths! {
         let (rules, clients) = (rules(PER_ADDRESS), texts());
         move |number| {
             let entry = [("remote_address", clients[index(number)].as_str())];
-            rules.check_at("bench", &[Descriptor::new(&entry)], 1, NOW).is_allowed()
+            rules.at(NOW).check("bench", &[Descriptor::new(&entry)]).is_allowed()
         }
     };
     /// A query of one rule: nothing is charged.
@@ -174,7 +174,7 @@ paths! {
         let (rules, clients) = (rules(PER_ADDRESS), texts());
         move |number| {
             let entry = [("remote_address", clients[index(number)].as_str())];
-            rules.check_at("bench", &[Descriptor::new(&entry)], 0, NOW).is_allowed()
+            rules.at(NOW).check_n("bench", &[Descriptor::new(&entry)], 0).is_allowed()
         }
     };
     /// A denial that one rule also counts.
@@ -184,8 +184,8 @@ paths! {
         move |number| {
             let entry = [("remote_address", clients[index(number)].as_str())];
             let descriptors = [Descriptor::new(&entry)];
-            let _ = number < KEYS && rules.check_at("bench", &descriptors, 1, NOW).is_allowed();
-            rules.check_at("bench", &descriptors, 1, NOW).is_allowed()
+            let _ = number < KEYS && rules.at(NOW).check("bench", &descriptors).is_allowed();
+            rules.at(NOW).check("bench", &descriptors).is_allowed()
         }
     };
     /// Three rules of a request with three descriptors.
@@ -196,7 +196,7 @@ paths! {
         move |number| {
             let client = clients[index(number)].as_str();
             let entries = ["remote_address", "a", "b"].map(|key| [(key, client)]);
-            rules.check_at("bench", &entries.each_ref().map(|entry| Descriptor::new(entry)), 1, NOW).is_allowed()
+            rules.at(NOW).check("bench", &entries.each_ref().map(|entry| Descriptor::new(entry))).is_allowed()
         }
     };
     /// The middleware around a service that answers immediately, keyed by the peer's address. The requests are built

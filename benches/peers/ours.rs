@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock, Striped, WhenFull};
+use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock, WhenFull, leases::Striped};
 
 use crate::flood::Victim;
 use crate::subject::{Expect, Recipe, Setup, Subject};
@@ -44,7 +44,7 @@ impl<C: tollgate::Clock + Sync> Subject<IpAddr> for OursKeyed<IpAddr, C> {
     }
 }
 
-/// `check_many` on pieces of 16 keys: one clock reading and one guard per piece.
+/// `check_each` on pieces of 16 keys: one clock reading and one guard per piece.
 struct Batched<K>(RateLimiter<Keyed<K>, QuantaClock>);
 
 impl Subject<u64> for Batched<u64> {
@@ -59,7 +59,7 @@ impl Subject<u64> for Batched<u64> {
         let mut admitted = 0;
         for batch in keys.chunks(16) {
             decisions.clear();
-            self.0.check_many(batch, &mut decisions);
+            self.0.check_each(batch.iter().map(|key| (key, 1)), |decision| decisions.push(decision));
             admitted += decisions.iter().map(|decision| u64::from(decision.is_allowed())).sum::<u64>();
         }
         admitted
@@ -105,7 +105,7 @@ pub(crate) fn keyed() -> Vec<Recipe<u64>> {
         },
         Recipe {
             name: "tollgate keyed, batches of 16",
-            counts: "check_many: one clock read for 16 checks; a time a check, all work included",
+            counts: "check_each: one clock read for 16 checks; a time a check, all work included",
             build: |setup| Box::new(Batched(RateLimiter::builder(gcra(setup.expect)).keyed())),
         },
     ]

@@ -25,7 +25,7 @@ fn play(Case { kind, spec, start, ops }: &Case) -> Corpus {
         let before = format!("{kind:?} {spec:?}: {cost} at {now}, {oracle:?}");
         let delay = oracle.delay(now.into());
         let wait = oracle.retry_after(now, cost).map(nanos);
-        let decision = limiter.check_at(0, cost, now);
+        let decision = limiter.at(now).check_n(0, cost);
         assert_eq!(verdict(&decision), oracle.offer(now, cost), "{before}");
         assert_eq!(decision.retry_after(), wait, "{before}");
         if decision.is_allowed() && cost > 0 {

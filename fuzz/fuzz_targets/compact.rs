@@ -180,14 +180,14 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
                 model.judge(op.key, cost, now, verdict(&limiter.check_n(&op.key, cost)), true)
             }
             Act::Check | Act::CheckAt => {
-                model.judge(op.key, cost, now, verdict(&limiter.check_at(&op.key, cost, told)), true);
+                model.judge(op.key, cost, now, verdict(&limiter.at(told).check_n(&op.key, cost)), true);
             }
             Act::CheckHash => {
                 let hash = limiter.hash(&op.key);
-                model.judge(op.key, cost, now, verdict(&limiter.check_hash_at(hash, cost, told)), true);
+                model.judge(op.key, cost, now, verdict(&limiter.at(told).check_hash(hash, cost)), true);
             }
             Act::Peek => {
-                model.judge(op.key, cost, now, verdict(&limiter.peek_at(&op.key, cost, told)), false);
+                model.judge(op.key, cost, now, verdict(&limiter.at(told).peek_n(&op.key, cost)), false);
             }
             Act::Batch(_) if backward => {}
             Act::Batch(more) => {
@@ -215,9 +215,9 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
             // A snapshot contains only present debts, and not earlier ones.
             Act::RoundTrip if backward => {}
             Act::RoundTrip => {
-                let snapshot = limiter.snapshot_at(told);
+                let snapshot = limiter.at(told).snapshot();
                 limiter.restore(&snapshot).expect("a limiter restores its own snapshot");
-                assert_eq!(limiter.snapshot_at(told), snapshot);
+                assert_eq!(limiter.at(told).snapshot(), snapshot);
             }
             Act::Damaged { at, xor } => {
                 let mut snapshot = limiter.snapshot();

@@ -24,7 +24,7 @@ fn decided(case: &Case) -> Option<(Quota, Decision)> {
     for op in ops {
         now = op.step.apply(now, *spec, &*oracle);
         let cost = op.cost.apply(now, &*oracle);
-        let decision = limiter.check_at(0, cost, now);
+        let decision = limiter.at(now).check_n(0, cost);
         if decision.is_allowed() {
             oracle.offer(now, cost);
         }

@@ -32,7 +32,7 @@ fn play<A: Algorithm>(algorithm: A, Case { kind, spec, start, ops }: &Case) {
         match op.cost {
             // A few values of the cost select other operations.
             Cost::Share(0) => {
-                limiter.remove(&op.key);
+                limiter.reset(&op.key);
                 model.remove(&op.key);
             }
             Cost::Share(1) => limiter.retain_active(),

@@ -145,13 +145,13 @@ fn play<A: WindowAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
             // The limiter accepts a clock that steps back, but not a time from the caller that steps back.
             Act::Check if !backward => model.judge(op.key, cost, now, &limiter.check_n(&op.key, cost), true),
             Act::Check | Act::CheckAt => {
-                model.judge(op.key, cost, now, &limiter.check_at(&op.key, cost, told), true);
+                model.judge(op.key, cost, now, &limiter.at(told).check_n(&op.key, cost), true);
             }
             Act::CheckHash => {
                 let hash = limiter.hash(&op.key);
-                model.judge(op.key, cost, now, &limiter.check_hash_at(hash, cost, told), true);
+                model.judge(op.key, cost, now, &limiter.at(told).check_hash(hash, cost), true);
             }
-            Act::Peek => model.judge(op.key, cost, now, &limiter.peek_at(&op.key, cost, told), false),
+            Act::Peek => model.judge(op.key, cost, now, &limiter.at(told).peek_n(&op.key, cost), false),
             Act::Batch(_) if backward => {}
             Act::Batch(more) => {
                 let all = if bytes == ROOMY { KEYS_WITH_ROOM } else { KEYS };

@@ -46,7 +46,7 @@ fn reserve(Case { kind, spec, start, ops }: &Case, waits: &[u64]) {
             Verdict::Allowed if *kind == Kind::Queue => Some(oracle.delay(now.into())),
             _ => oracle.retry_after(now, cost),
         };
-        let decision = limiter.reserve_at(0, cost, Duration::from_nanos(*wait), now);
+        let decision = limiter.at(now).reserve(0, cost, Duration::from_nanos(*wait));
         let expected = turn.filter(|turn| *turn <= u128::from(*wait) || cost == 0);
         assert_eq!(decision.is_allowed(), expected.is_some(), "{cost} at {now} within {wait}: {oracle:?}");
         if let (Some(turn), true) = (expected, cost > 0) {

@@ -22,9 +22,9 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 ///
 /// let window = FixedWindow::new(Quota::per_minute(10));
 /// let limiter = RateLimiter::builder(window).clock(ManualClock::default()).direct();
-/// assert!(limiter.check_at(10, Timestamp::from_secs(59)).is_allowed());
-/// assert!(limiter.check_at(1, Timestamp::from_nanos(59_999_999_999)).is_denied());
-/// assert!(limiter.check_at(10, Timestamp::from_secs(60)).is_allowed());
+/// assert!(limiter.at(Timestamp::from_secs(59)).check_n(10).is_allowed());
+/// assert!(limiter.at(Timestamp::from_nanos(59_999_999_999)).check().is_denied());
+/// assert!(limiter.at(Timestamp::from_secs(60)).check_n(10).is_allowed());
 /// ```
 /// # Source
 /// Common practice; Envoy's rate limit service counts in this way.

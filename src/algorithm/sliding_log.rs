@@ -50,7 +50,7 @@ use alloc::boxed::Box;
 /// let log = SlidingLog::new(Quota::new(3, std::time::Duration::from_secs(10)));
 /// let limiter = RateLimiter::builder(log).clock(ManualClock::default()).direct();
 /// for (second, allowed) in [(0, true), (4, true), (8, true), (9, false), (11, true), (15, true), (15, false)] {
-///     assert_eq!(limiter.check_at(1, Timestamp::from_secs(second)).is_allowed(), allowed);
+///     assert_eq!(limiter.at(Timestamp::from_secs(second)).check().is_allowed(), allowed);
 /// }
 /// ```
 /// # Source

@@ -28,10 +28,10 @@ use crate::base::sync::AtomicU64;
 ///
 /// let counter = SlidingWindow::new(Quota::per_minute(7));
 /// let limiter = RateLimiter::builder(counter).clock(ManualClock::default()).direct();
-/// assert!(limiter.check_at(5, Timestamp::from_secs(30)).is_allowed());
-/// assert!(limiter.check_at(3, Timestamp::from_secs(60)).is_denied()); // 5 × 60/60 + 3 is 8
-/// assert!(limiter.check_at(3, Timestamp::from_secs(78)).is_allowed()); // 5 × 42/60 + 3 is 6.5
-/// assert!(limiter.check_at(1, Timestamp::from_secs(78)).is_allowed()); // 6.5 counts as 6
+/// assert!(limiter.at(Timestamp::from_secs(30)).check_n(5).is_allowed());
+/// assert!(limiter.at(Timestamp::from_secs(60)).check_n(3).is_denied()); // 5 × 60/60 + 3 is 8
+/// assert!(limiter.at(Timestamp::from_secs(78)).check_n(3).is_allowed()); // 5 × 42/60 + 3 is 6.5
+/// assert!(limiter.at(Timestamp::from_secs(78)).check().is_allowed()); // 6.5 counts as 6
 /// ```
 /// # Source
 /// J. Desgats, "How we built rate limiting capable of scaling to millions of domains", Cloudflare, 2017.

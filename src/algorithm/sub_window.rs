@@ -29,9 +29,9 @@ use alloc::boxed::Box;
 /// // At most 500 in the last hour, in sub-windows of one minute.
 /// let counter = SubWindow::new(Quota::per_hour(500), 60).strict();
 /// let limiter = RateLimiter::builder(counter).clock(ManualClock::default()).direct();
-/// assert!(limiter.check_at(500, Timestamp::from_secs(59)).is_allowed());
-/// assert!(limiter.check_at(1, Timestamp::from_secs(3_659)).is_denied()); // the units may be exactly 3,600 s old
-/// assert!(limiter.check_at(1, Timestamp::from_secs(3_660)).is_allowed());
+/// assert!(limiter.at(Timestamp::from_secs(59)).check_n(500).is_allowed());
+/// assert!(limiter.at(Timestamp::from_secs(3_659)).check().is_denied()); // the units may be exactly 3,600 s old
+/// assert!(limiter.at(Timestamp::from_secs(3_660)).check().is_allowed());
 /// ```
 /// # Source
 /// Common practice; Alibaba Sentinel's `LeapArray` is a well-known implementation.

@@ -1,7 +1,8 @@
 //! Limiters whose quota can change.
 
 use super::RateLimiter;
-use crate::base::clock::{Clock, Timestamp};
+use super::at::Timed;
+use crate::base::clock::Clock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::{Adjustable, Carry, Rebuild};
 
@@ -55,15 +56,7 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// The cost of creating a new limiter, and O(keys) or O(slots) if the last change is not paid yet. The first check
     /// of a key after the change also looks for the key in the old store.
     pub fn set_quota(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
-        self.store.set_quota(quota, carry, || self.time(None))
-    }
-
-    /// [`RateLimiter::set_quota`] as of the time `now`, or as of the latest charge if that is later.
-    ///
-    /// # Errors
-    /// The same as [`RateLimiter::set_quota`].
-    pub fn set_quota_at(&self, quota: &Quota, carry: Carry, now: Timestamp) -> Result<(), QuotaError> {
-        self.store.set_quota(quota, carry, || self.time(Some(now)))
+        self.store.set_quota(quota, carry, || self.time())
     }
 
     /// Frees the state of old quotas. Keys without a check since the change then owe nothing.

@@ -2,9 +2,11 @@
 
 use std::hash::{BuildHasher, Hash};
 
+use super::at::Timed;
 use super::{Builder, RateLimiter};
 use crate::algorithm::Limit;
-use crate::base::clock::{Clock, QuantaClock, Timestamp};
+use crate::base::check_time::CheckTime;
+use crate::base::clock::{Clock, QuantaClock};
 use crate::base::quota::QuotaError;
 use crate::store::{Adjustable, AnyStore, Carry, Gauges, Saturation};
 
@@ -115,19 +117,22 @@ where
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn set_limit(&self, limit: Limit, carry: Carry) -> Result<(), QuotaError> {
-        self.change_limit(limit, carry, None)
+        self.change_limit(limit, carry, || self.time())
     }
+}
 
-    /// [`RateLimiter::set_limit`] as of the time `now`, or as of the latest charge if that is later.
-    ///
-    /// # Errors
-    /// The same as [`RateLimiter::set_limit`].
-    pub fn set_limit_at(&self, limit: Limit, carry: Carry, now: Timestamp) -> Result<(), QuotaError> {
-        self.change_limit(limit, carry, Some(now))
-    }
-
-    fn change_limit(&self, limit: Limit, carry: Carry, given: Option<Timestamp>) -> Result<(), QuotaError> {
+impl<K, C, H> RateLimiter<Adjustable<AnyStore<K, H>>, C>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    H: BuildHasher + Clone,
+{
+    pub(super) fn change_limit(
+        &self,
+        limit: Limit,
+        carry: Carry,
+        when: impl Fn() -> CheckTime,
+    ) -> Result<(), QuotaError> {
         let keeps = carry != Carry::Reset;
-        self.store.replace(|store| store.with_limit(limit, keeps), carry, || self.time(given))
+        self.store.replace(|store| store.with_limit(limit, keeps), carry, when)
     }
 }

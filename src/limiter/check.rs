@@ -1,10 +1,8 @@
 //! Checks for one key, for every store that has keys.
 
-use alloc::vec::Vec;
-
 use super::RateLimiter;
-use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, Timestamp};
+use super::at::Timed;
+use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::store::{ManyKeys, Operation, Store};
 
@@ -66,28 +64,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.apply(key, Operation::Check, cost, None)
-    }
-
-    /// Checks `cost` units for `key` at the time `now`.
-    ///
-    /// Some calls may give a time and others read the clock. The given times may come from clocks that differ. A `now`
-    /// before an earlier call's time can only deny more, by less than the step back. There is one exception: if a keyed
-    /// store has removed the key because it was idle at the latest time of any call, the key starts with its full
-    /// quota.
-    ///
-    /// A compact store treats a `now` that is far behind in a special way. If `now` is behind the newest time by more
-    /// than a quarter of the [range](crate::Compact) of the words, the store uses the time at that quarter instead. If
-    /// such times continue for a second (or for the time that a burst takes to refill, if that is longer) and no other
-    /// call has a newer time, the store concludes that the newest time was wrong. It then replaces the newest time by
-    /// the time of these calls, and each key may get one more burst.
-    #[inline]
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn check_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
-    where
-        S: Store<Q>,
-    {
-        self.apply(key, Operation::Check, cost, Some(now))
+        self.apply(key, Operation::Check, cost)
     }
 
     /// Returns the decision that [`RateLimiter::check`] would make now, without a charge.
@@ -110,19 +87,10 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.peek_at(key, cost, self.clock.now())
+        self.peek_key(key, cost)
     }
 
-    /// Returns the decision that [`RateLimiter::check_at`] would make, without a charge. Never inserts the key.
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn peek_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
-    where
-        S: Store<Q>,
-    {
-        self.store.peek(self.store.prepare(key), CheckTime::given(now), cost)
-    }
-
-    /// Checks one unit for each key in order, all at one time, and appends the decisions.
+    /// Checks pairs of a key and a cost in order, all at one time, and passes each decision to `decided`.
     ///
     /// The decisions equal those of single checks at that time. With many keys, a batch takes a fraction of the time of
     /// single checks: it reads the clock once, pins a keyed store once, and fetches the memory of 16 keys at once.
@@ -131,33 +99,22 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// ```
     /// use tollgate::{Quota, RateLimiter};
     ///
-    /// let limiter = RateLimiter::new(Quota::per_minute(1));
-    /// let mut decisions = Vec::new();
-    /// limiter.check_many(["alice", "bob", "alice"], &mut decisions);
-    /// let allowed: Vec<bool> = decisions.iter().map(|decision| decision.is_allowed()).collect();
-    /// assert_eq!(allowed, [true, true, false]);
+    /// let limiter = RateLimiter::new(Quota::per_minute(10));
+    /// let mut admitted = 0;
+    /// limiter.check_each([("alice", 4), ("bob", 11), ("alice", 7)], |decision| {
+    ///     admitted += u32::from(decision.is_allowed());
+    /// });
+    /// assert_eq!(admitted, 1);
     /// ```
     #[inline]
-    pub fn check_many<'k, Q>(&self, keys: impl IntoIterator<Item = &'k Q>, decisions: &mut Vec<Decision>)
-    where
-        S: Store<Q>,
-        Q: ?Sized + 'k,
-    {
-        self.check_many_at(keys, decisions, self.clock.now());
-    }
-
-    /// Same as [`RateLimiter::check_many`], but at the time `now`.
-    #[inline]
-    pub fn check_many_at<'k, Q>(
+    pub fn check_each<'k, Q>(
         &self,
-        keys: impl IntoIterator<Item = &'k Q>,
-        decisions: &mut Vec<Decision>,
-        now: Timestamp,
+        requests: impl IntoIterator<Item = (&'k Q, u64)>,
+        decided: impl FnMut(Decision),
     ) where
         S: Store<Q>,
         Q: ?Sized + 'k,
     {
-        let requests = keys.into_iter().map(|key| (self.store.prepare(key), 1));
-        self.store.check_each(requests, CheckTime::given(now), |decision| decisions.push(decision));
+        self.at(self.clock.now()).check_each(requests, decided);
     }
 }

@@ -4,16 +4,16 @@ use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
 
 use super::RateLimiter;
+use super::at::Timed;
 use crate::algorithm::CompactAlgorithm;
-use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, Timestamp};
+use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::{Compact, Gauges, HashedStore, SnapshotError, Tier};
 
 impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C> {
-    /// Checks `cost` units for `key` at `now` under a quota made with [`RateLimiter::tier`]. Units charged under one
-    /// quota stay charged under all quotas.
+    /// Checks `cost` units for `key` now under a quota made with [`RateLimiter::tier`]. Units charged under one quota
+    /// stay charged under all quotas.
     ///
     /// If a limiter of another layout made the tier, this limiter uses its own quota instead.
     ///
@@ -21,14 +21,8 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     /// Debug builds panic if a limiter of another layout made the tier.
     #[inline]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn check_with<Q: Hash + ?Sized>(
-        &self,
-        key: &Q,
-        tier: &Tier<A>,
-        cost: u64,
-        now: Timestamp,
-    ) -> Decision {
-        self.store.charge_with(tier, self.store.hash(key), CheckTime::given(now), cost)
+    pub fn check_with<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, tier: &Tier<A>) -> Decision {
+        self.at(self.clock.now()).check_with(key, cost, tier)
     }
 
     /// Returns a quota for single calls ([`RateLimiter::check_with`]): for tiers, and for exceptions of single keys.
@@ -45,13 +39,12 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     ///
     /// # Examples
     /// ```
-    /// use tollgate::{Clock, Quota, RateLimiter};
+    /// use tollgate::{Quota, RateLimiter};
     ///
     /// let limiter = RateLimiter::new(Quota::per_minute(2));
     /// let premium = limiter.tier(&Quota::per_minute(100))?;
-    /// let now = limiter.clock().now();
-    /// assert!(limiter.check_with("alice", &premium, 50, now).is_allowed());
-    /// assert!(limiter.check_at("bob", 50, now).is_never());
+    /// assert!(limiter.check_with("alice", 50, &premium).is_allowed());
+    /// assert!(limiter.check_n("bob", 50).is_never());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn tier(&self, quota: &Quota) -> Result<Tier<A>, QuotaError> {
@@ -87,11 +80,6 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.reset(self.store.hash(key), self.store.newest())
     }
 
-    /// [`RateLimiter::reset`] that returns whether the key owed anything at the time `now`.
-    pub fn reset_at<Q: Hash + ?Sized>(&self, key: &Q, now: Timestamp) -> bool {
-        self.store.reset(self.store.hash(key), CheckTime::given(now))
-    }
-
     /// Returns the number of slots, and counts of the limiter's actions for lack of free slots, such as evictions.
     /// These counts are zero if the limiter is large enough.
     ///
@@ -115,13 +103,8 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     ///
     /// # Complexity
     /// O(1): it reads at most 4,096 slots.
-    pub fn load(&self) -> f64 {
-        self.store.load(self.time(None))
-    }
-
-    /// [`RateLimiter::load`] at the time `now`: for limiters whose checks have given times too.
-    pub fn load_at(&self, now: Timestamp) -> f64 {
-        self.store.load(CheckTime::given(now))
+    pub fn fill(&self) -> f64 {
+        self.store.fill(self.time())
     }
 
     /// Returns the number of slots whose keys owe now by the clock.
@@ -129,19 +112,14 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     /// # Complexity
     /// O(slots).
     pub fn live_slots(&self) -> usize {
-        self.store.live_slots(self.time(None))
-    }
-
-    /// [`RateLimiter::live_slots`] at the time `now`: for limiters whose checks have given times too.
-    pub fn live_slots_at(&self, now: Timestamp) -> usize {
-        self.store.live_slots(CheckTime::given(now))
+        self.store.live_slots(self.time())
     }
 
     /// Returns the debts of all keys as bytes, to keep them across a restart.
     ///
     /// The snapshot is taken as of the newest time of a charge to this limiter, whether that time was read from the
-    /// clock or given. It leaves out the debts that time has paid by then. If the times of some keys lag, call
-    /// [`RateLimiter::snapshot_at`] with the oldest time that a check may still have, so that no debt is missing.
+    /// clock or given. It leaves out the debts that time has paid by then. If the times of some keys lag, take the
+    /// snapshot [at](RateLimiter::at) the oldest time that a check may still have, so that no debt is missing.
     ///
     /// Each key's debt in the snapshot is one that the key had at some time during the call.
     ///
@@ -174,11 +152,6 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
         self.store.snapshot(self.store.newest())
     }
 
-    /// [`RateLimiter::snapshot`] as of the time `now`. It leaves out debts that are paid by then.
-    pub fn snapshot_at(&self, now: Timestamp) -> Vec<u8> {
-        self.store.snapshot(CheckTime::given(now))
-    }
-
     /// Sets the debts of all keys to those in a snapshot, less the debt that time has paid since.
     ///
     /// If this limiter's clock is behind the snapshot's clock (it was stepped back, or has another origin), the debts
@@ -197,14 +170,6 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     /// # Complexity
     /// O(memory).
     pub fn restore(&self, snapshot: &[u8]) -> Result<(), SnapshotError> {
-        self.store.restore(snapshot, self.time(None))
-    }
-
-    /// [`RateLimiter::restore`] at the time `now`: for limiters whose checks have given times too.
-    ///
-    /// # Errors
-    /// The same as [`RateLimiter::restore`].
-    pub fn restore_at(&self, snapshot: &[u8], now: Timestamp) -> Result<(), SnapshotError> {
-        self.store.restore(snapshot, CheckTime::given(now))
+        self.store.restore(snapshot, self.time())
     }
 }

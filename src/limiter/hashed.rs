@@ -3,9 +3,10 @@
 use core::hash::Hash;
 
 use super::RateLimiter;
-use crate::base::clock::{Clock, Timestamp};
+use super::at::Timed;
+use crate::base::clock::Clock;
 use crate::base::decision::Decision;
-use crate::store::{HashedStore, Operation};
+use crate::store::HashedStore;
 
 /// Keys may have any type that hashes, and the type may differ from call to call. Two keys with equal hashes are the
 /// same key. `&str` and `String` have the same hash. An integer and its text do not.
@@ -34,43 +35,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     #[inline]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_hash(&self, hash: u64, cost: u64) -> Decision {
-        self.check_prepared(self.store.prepare_hash(hash), cost, None)
-    }
-
-    /// Checks `cost` units for the key with this hash at the time `now`; see [`RateLimiter::check_hash`].
-    #[inline]
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn check_hash_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
-        self.check_prepared(self.store.prepare_hash(hash), cost, Some(now))
-    }
-
-    /// Checks pairs of a key and a cost in order, all at one time, and passes each decision to `decided`.
-    ///
-    /// This is [`RateLimiter::check_many`] with costs. It does not store the decisions, because some callers need only
-    /// one bit of each.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::new(Quota::per_minute(10));
-    /// let mut admitted = 0;
-    /// limiter.check_each([("alice", 4), ("bob", 11), ("alice", 7)], |decision| {
-    ///     admitted += u32::from(decision.is_allowed());
-    /// });
-    /// assert_eq!(admitted, 1);
-    /// ```
-    #[inline]
-    pub fn check_each<'k, Q>(
-        &self,
-        requests: impl IntoIterator<Item = (&'k Q, u64)>,
-        decided: impl FnMut(Decision),
-    ) where
-        Q: Hash + ?Sized + 'k,
-    {
-        let requests =
-            requests.into_iter().map(|(key, cost)| (self.store.prepare_hash(self.store.hash(key)), cost));
-        self.store.check_each(requests, self.time(None), decided);
+        self.apply_hash(hash, cost)
     }
 
     /// [`RateLimiter::check_each`] for keys that are already hashed; see [`RateLimiter::check_hash`].
@@ -80,8 +45,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         requests: impl IntoIterator<Item = (u64, u64)>,
         decided: impl FnMut(Decision),
     ) {
-        let requests = requests.into_iter().map(|(hash, cost)| (self.store.prepare_hash(hash), cost));
-        self.store.check_each(requests, self.time(None), decided);
+        self.at(self.clock.now()).check_each_hash(requests, decided);
     }
 
     /// Drops the debts of all keys. Charges that other threads make during the call may be dropped or kept.
@@ -96,12 +60,5 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// created. Pages that no key has touched yet are not resident.
     pub fn state_bytes(&self) -> usize {
         self.store.state_bytes()
-    }
-
-    #[inline(always)]
-    fn check_prepared(&self, key: S::Prepared<'static>, cost: u64, given: Option<Timestamp>) -> Decision {
-        // The processor fetches the key's memory while the limiter reads the clock.
-        self.store.prefetch(key);
-        self.store.apply(key, Operation::Check, self.time(given), cost)
     }
 }

@@ -4,9 +4,9 @@ use std::hash::{BuildHasher, Hash};
 
 use super::RateLimiter;
 use crate::algorithm::Algorithm;
-use crate::base::clock::{Clock, Timestamp};
+use crate::base::clock::Clock;
 use crate::base::decision::Decision;
-use crate::store::{Keyed, Lookup, Store};
+use crate::store::{Keyed, Lookup};
 
 /// The caller passes keys by reference. A limiter over `String` accepts `&str`, and copies a key only when it does not
 /// hold that key yet.
@@ -17,7 +17,7 @@ where
     H: BuildHasher,
     C: Clock,
 {
-    /// Checks `cost` units for `key` at `now` under another quota: for tiers, and for exceptions of single keys.
+    /// Checks `cost` units for `key` now under another quota: for tiers, and for exceptions of single keys.
     ///
     /// Make `algorithm` once with [`Algorithm::requota`] from the limiter's own algorithm, and keep it. The key's
     /// state has the same meaning under both quotas: charged units stay charged.
@@ -30,28 +30,18 @@ where
     ///
     /// # Examples
     /// ```
-    /// use tollgate::{Algorithm, Clock, Gcra, Quota, RateLimiter};
+    /// use tollgate::{Algorithm, Gcra, Quota, RateLimiter};
     ///
     /// let limiter = RateLimiter::keyed::<String, _>(Gcra::new(Quota::per_minute(2)));
     /// let premium = limiter.algorithm().requota(&Quota::per_minute(100))?;
-    /// let now = limiter.clock().now();
-    /// assert!(limiter.check_with("alice", &premium, 50, now).is_allowed());
-    /// assert!(limiter.check_at("bob", 50, now).is_never());
+    /// assert!(limiter.check_with("alice", 50, &premium).is_allowed());
+    /// assert!(limiter.check_n("bob", 50).is_never());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[inline]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn check_with<Q: Lookup<K> + ?Sized>(
-        &self,
-        key: &Q,
-        algorithm: &A,
-        cost: u64,
-        now: Timestamp,
-    ) -> Decision {
-        let algorithm = super::readable(self.store.algorithm(), algorithm);
-        let key = self.store.prepare(key);
-        self.store.prefetch(key);
-        self.store.check_with(algorithm, key, now.as_nanos(), cost)
+    pub fn check_with<Q: Lookup<K> + ?Sized>(&self, key: &Q, cost: u64, algorithm: &A) -> Decision {
+        self.at(self.clock.now()).check_with(key, cost, algorithm)
     }
 
     /// Returns the algorithm.
@@ -98,7 +88,7 @@ where
     ///
     /// # Complexity
     /// O(1) expected, lock-free.
-    pub fn remove<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> bool {
+    pub fn reset<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> bool {
         self.store.remove(key)
     }
 
@@ -113,8 +103,8 @@ where
     /// Removes all keys that are idle now, and frees memory after a peak. Correctness never needs this call.
     ///
     /// If a removed key is later checked at a time before this call's time, the key begins with a full burst at that
-    /// time. If the times of some keys lag, call [`RateLimiter::retain_active_at`] with the oldest time that a check
-    /// may still have.
+    /// time. If the times of some keys lag, call it [at](RateLimiter::at) the oldest time that a check may still
+    /// have.
     ///
     /// The call frees the keys and shrinks the table. The limiter frees nodes in groups of 63. It frees a group when
     /// it holds none of the group's keys; until then it reuses the nodes for new keys.
@@ -123,12 +113,6 @@ where
     /// O(keys), on this thread, under one epoch: memory that other threads free during the call is released after it.
     pub fn retain_active(&self) {
         self.store.retain_active(self.now_ns());
-    }
-
-    /// [`RateLimiter::retain_active`] at the time `now`: for limiters whose checks have given times too. Pass the
-    /// oldest time that a check may still have.
-    pub fn retain_active_at(&self, now: Timestamp) {
-        self.store.retain_active(now.as_nanos());
     }
 
     /// Calls `visit` with each key, in any order, and with the decision for a cost of 0 now.
@@ -154,10 +138,5 @@ where
     /// each key, so keep it short.
     pub fn for_each(&self, visit: impl FnMut(&K, Decision)) {
         self.store.for_each(self.now_ns(), visit);
-    }
-
-    /// [`RateLimiter::for_each`] with the decisions at the time `now`.
-    pub fn for_each_at(&self, now: Timestamp, visit: impl FnMut(&K, Decision)) {
-        self.store.for_each(now.as_nanos(), visit);
     }
 }

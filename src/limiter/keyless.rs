@@ -3,15 +3,14 @@
 //! A macro generates them for each store. A generic `impl` is not possible: limiters with keys have methods of the same
 //! names, and Rust accepts a generic `impl` for only one of the two groups.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::RateLimiter;
+use super::at::{Timed, reserve};
 use super::joint::BoundLimit;
-use super::verbs::reserve;
+use super::{At, RateLimiter};
 use crate::algorithm::Algorithm;
 use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, Timestamp};
+use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 #[cfg(feature = "std")]
 use crate::base::sync::thread_number;
@@ -61,7 +60,7 @@ macro_rules! checks {
             ///
             /// # Complexity
             /// O(1): one clock reading, one load, and one exchange if the unit is admitted. Lock-free. A denial writes
-            /// nothing. A [striped](crate::Leases) limiter writes a cache line that no other core writes, and charges
+            /// nothing. A [striped](crate::leases::Leases) limiter writes a cache line that no other core writes, and charges
             /// its source once per block.
             #[inline]
             #[must_use = "the limiter does not stop the request: the caller must read the decision"]
@@ -73,17 +72,7 @@ macro_rules! checks {
             #[inline]
             #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn check_n(&self, cost: u64) -> Decision {
-                Keyless::check(&self.store, self.time(None), cost)
-            }
-
-            /// Checks `cost` units at the time `now`.
-            ///
-            /// A `now` before an earlier call's time can only deny more, by less than the step back. A striped limiter
-            /// may spend units for up to one lease life after it charged them.
-            #[inline]
-            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
-                Keyless::check(&self.store, self.time(Some(now)), cost)
+                Keyless::check(&self.store, self.time(), cost)
             }
 
             /// Returns the decision that [`RateLimiter::check`] would make now, without a charge. The decision
@@ -99,20 +88,46 @@ macro_rules! checks {
             /// Returns the decision that [`RateLimiter::check_n`] would make now, without a charge.
             #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn peek_n(&self, cost: u64) -> Decision {
-                Keyless::peek(&self.store, self.time(None), cost)
+                Keyless::peek(&self.store, self.time(), cost)
             }
 
-            /// Returns the decision that [`RateLimiter::check_at`] would make, without a charge.
+            /// Checks many costs in order, all at one time, and passes each decision to `decided`. The decisions equal
+            /// those of single checks.
+            pub fn check_each(&self, costs: impl IntoIterator<Item = u64>, decided: impl FnMut(Decision)) {
+                self.at(self.clock.now()).check_each(costs, decided);
+            }
+        }
+
+        impl<$param: $bound, C> At<'_, RateLimiter<$store, C>> {
+            /// [`RateLimiter::check`] at this time.
+            #[inline]
             #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn peek_at(&self, cost: u64, now: Timestamp) -> Decision {
-                Keyless::peek(&self.store, self.time(Some(now)), cost)
+            pub fn check(self) -> Decision {
+                self.check_n(1)
             }
 
-            /// Checks many costs in order, all at one time, and appends the decisions. They equal those of single
-            /// checks.
-            pub fn check_many(&self, costs: impl IntoIterator<Item = u64>, decisions: &mut Vec<Decision>) {
-                let at = self.time(None);
-                decisions.extend(costs.into_iter().map(|cost| Keyless::check(&self.store, at, cost)));
+            /// [`RateLimiter::check_n`] at this time.
+            #[inline]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn check_n(self, cost: u64) -> Decision {
+                Keyless::check(self.store(), self.time(), cost)
+            }
+
+            /// [`RateLimiter::peek`] at this time.
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn peek(self) -> Decision {
+                self.peek_n(1)
+            }
+
+            /// [`RateLimiter::peek_n`] at this time.
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn peek_n(self, cost: u64) -> Decision {
+                Keyless::peek(self.store(), self.time(), cost)
+            }
+
+            /// [`RateLimiter::check_each`] at this time.
+            pub fn check_each(self, costs: impl IntoIterator<Item = u64>, decided: impl FnMut(Decision)) {
+                costs.into_iter().map(|cost| self.check_n(cost)).for_each(decided);
             }
         }
     )+};
@@ -135,14 +150,8 @@ macro_rules! charges {
             /// Charges as many of `most` units as the limiter can admit now. [`Decision::cost`] returns how many it
             /// charged. Denies if it can admit none.
             #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn take_up_to(&self, most: u64) -> Decision {
-                self.apply(&(), Operation::Take, most, None)
-            }
-
-            /// [`RateLimiter::take_up_to`] at the time `now`.
-            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn take_up_to_at(&self, most: u64, now: Timestamp) -> Decision {
-                self.apply(&(), Operation::Take, most, Some(now))
+            pub fn take(&self, most: u64) -> Decision {
+                self.apply(&(), Operation::Take, most)
             }
 
             /// Charges `cost` units even if the limiter cannot admit them: for work that is already done.
@@ -151,12 +160,7 @@ macro_rules! charges {
             /// [`Decision::delay`] returns when that is. [`Decision::cost`] returns how many units the state could
             /// hold.
             pub fn charge_unchecked(&self, cost: u64) -> Decision {
-                self.apply(&(), Operation::Force, cost, None)
-            }
-
-            /// [`RateLimiter::charge_unchecked`] at the time `now`.
-            pub fn charge_unchecked_at(&self, cost: u64, now: Timestamp) -> Decision {
-                self.apply(&(), Operation::Force, cost, Some(now))
+                self.apply(&(), Operation::Force, cost)
             }
 
             /// Refunds the part of a charge that is still owed. Returns the number of refunded units; the last one may
@@ -181,31 +185,16 @@ macro_rules! charges {
                 self.refund_n(charge, charge.cost())
             }
 
-            /// [`RateLimiter::refund`] at the time `now`.
-            pub fn refund_at(&self, charge: &Decision, now: Timestamp) -> u64 {
-                self.refund_n_at(charge, charge.cost(), now)
-            }
-
             /// Refunds up to `units` of a charge; see [`RateLimiter::refund`].
             pub fn refund_n(&self, charge: &Decision, units: u64) -> u64 {
-                self.refund_key(&(), charge, units, None)
-            }
-
-            /// [`RateLimiter::refund_n`] at the time `now`.
-            pub fn refund_n_at(&self, charge: &Decision, units: u64, now: Timestamp) -> u64 {
-                self.refund_key(&(), charge, units, Some(now))
+                self.refund_key(&(), charge, units)
             }
 
             /// Corrects a charge to the actual cost. If the charge was too high, this call refunds the difference. If
             /// it was too low, this call charges the difference, unchecked. Returns the state afterwards. A denied
             /// charge charged nothing, so this call then charges all of `actual`.
             pub fn settle(&self, charge: &Decision, actual: u64) -> Decision {
-                self.settle_key(&(), charge, actual, None)
-            }
-
-            /// [`RateLimiter::settle`] at the time `now`.
-            pub fn settle_at(&self, charge: &Decision, actual: u64, now: Timestamp) -> Decision {
-                self.settle_key(&(), charge, actual, Some(now))
+                self.settle_key(&(), charge, actual)
             }
 
             /// Reserves a turn for `cost` units within `max_wait` from now, and charges them. [`Decision::delay`]
@@ -226,13 +215,7 @@ macro_rules! charges {
             /// ```
             #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn reserve(&self, cost: u64, max_wait: Duration) -> Decision {
-                self.apply(&(), reserve(max_wait), cost, None)
-            }
-
-            /// [`RateLimiter::reserve`] at the time `now`.
-            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn reserve_at(&self, cost: u64, max_wait: Duration, now: Timestamp) -> Decision {
-                self.apply(&(), reserve(max_wait), cost, Some(now))
+                self.apply(&(), reserve(max_wait), cost)
             }
 
             /// Returns a wait that blocks the calling thread until one unit is admitted.
@@ -247,7 +230,7 @@ macro_rules! charges {
             /// for _ in 0..5 {
             ///     limiter.wait().block()?; // one per millisecond
             /// }
-            /// # Ok::<(), tollgate::NotReady>(())
+            /// # Ok::<(), tollgate::waiting::NotReady>(())
             /// ```
             #[cfg(feature = "std")]
             pub fn wait(&self) -> Wait<'_, $store, C> {
@@ -270,6 +253,41 @@ macro_rules! charges {
             #[cfg(feature = "tokio")]
             pub fn until_ready_n(&self, cost: u64) -> UntilReady<'_, $store, C> {
                 UntilReady::new(&self.store, &self.clock, &self.lines, &(), cost)
+            }
+        }
+
+        /// Other kinds of charges, and refunds.
+        impl<A: Algorithm, C> At<'_, RateLimiter<$store, C>> {
+            /// [`RateLimiter::take`] at this time.
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn take(self, most: u64) -> Decision {
+                self.apply(&(), Operation::Take, most)
+            }
+
+            /// [`RateLimiter::charge_unchecked`] at this time.
+            pub fn charge_unchecked(self, cost: u64) -> Decision {
+                self.apply(&(), Operation::Force, cost)
+            }
+
+            /// [`RateLimiter::refund`] at this time.
+            pub fn refund(self, charge: &Decision) -> u64 {
+                self.refund_n(charge, charge.cost())
+            }
+
+            /// [`RateLimiter::refund_n`] at this time.
+            pub fn refund_n(self, charge: &Decision, units: u64) -> u64 {
+                self.refund_key(&(), charge, units)
+            }
+
+            /// [`RateLimiter::settle`] at this time.
+            pub fn settle(self, charge: &Decision, actual: u64) -> Decision {
+                self.settle_key(&(), charge, actual)
+            }
+
+            /// [`RateLimiter::reserve`] at this time.
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn reserve(self, cost: u64, max_wait: Duration) -> Decision {
+                self.apply(&(), reserve(max_wait), cost)
             }
         }
     )+};

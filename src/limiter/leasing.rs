@@ -6,7 +6,7 @@ use crate::limiter::RateLimiter;
 use crate::limiter::striped::{Lease, LeaseAlgorithm, LeaseSource, Leases, Striped};
 
 impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
-    /// [`RateLimiter::check_at`], as if the thread with this number called it. Thread numbers map to stripes in
+    /// A check at the time `now`, as if the thread with this number called it. Thread numbers map to stripes in
     /// rotation. For tests.
     #[doc(hidden)]
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]

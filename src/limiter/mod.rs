@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `check`, `verbs` | checks, charges, refunds and reservations of limiters with keys |
+//! | `at` | the methods that depend on the time, at a given time |
 //! | `keyless` | the same methods for limiters without keys |
 //! | `compact`, `keyed`, `sketch`, `direct`, `hashed`, `leasing`, `adjustable` | methods for one kind of store |
 //! | `any` | limiters whose algorithm and store are chosen at run time |
@@ -15,6 +16,7 @@
 mod adjustable;
 #[cfg(feature = "std")]
 mod any;
+mod at;
 mod builder;
 mod check;
 mod compact;
@@ -40,6 +42,8 @@ use core::fmt;
 
 #[cfg(feature = "std")]
 pub use self::any::AnyLimiter;
+pub use self::at::At;
+pub(crate) use self::at::Timed;
 pub use self::builder::Builder;
 use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, QuantaClock};

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use super::RateLimiter;
 use crate::algorithm::WindowAlgorithm;
-use crate::base::clock::{Clock, Timestamp};
+use crate::base::clock::Clock;
 use crate::store::{Saturation, Sketch};
 
 impl<A: WindowAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Sketch<A, H>, C> {
@@ -19,10 +19,5 @@ impl<A: WindowAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Sketch<A, H>, C> 
     /// O(1): it reads at most 12,288 words.
     pub fn saturation(&self) -> Saturation {
         self.store.saturation(self.now_ns())
-    }
-
-    /// [`RateLimiter::saturation`] at the time `now`: for limiters whose checks have given times too.
-    pub fn saturation_at(&self, now: Timestamp) -> Saturation {
-        self.store.saturation(now.as_nanos())
     }
 }

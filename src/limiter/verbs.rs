@@ -3,78 +3,10 @@
 use core::time::Duration;
 
 use super::RateLimiter;
-use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, Timestamp, saturating_nanos};
+use super::at::{Timed, reserve};
+use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::store::{ManyKeys, Operation, Store};
-
-/// The common entry point of every store: one key, at the clock's time or at a given time.
-impl<S, C: Clock> RateLimiter<S, C> {
-    #[inline(always)]
-    pub(super) fn time(&self, given: Option<Timestamp>) -> CheckTime {
-        match given {
-            Some(now) => CheckTime::given(now),
-            None => CheckTime::read(&self.clock),
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn apply<Q: ?Sized>(
-        &self,
-        key: &Q,
-        operation: Operation,
-        cost: u64,
-        given: Option<Timestamp>,
-    ) -> Decision
-    where
-        S: Store<Q>,
-    {
-        let key = self.store.prepare(key);
-        // The processor fetches the key's memory while the limiter reads the clock.
-        self.store.prefetch(key);
-        self.store.apply(key, operation, self.time(given), cost)
-    }
-
-    pub(crate) fn refund_key<Q: ?Sized>(
-        &self,
-        key: &Q,
-        charge: &Decision,
-        units: u64,
-        given: Option<Timestamp>,
-    ) -> u64
-    where
-        S: Store<Q>,
-    {
-        match units.min(charge.charged()) {
-            0 => 0,
-            units => self.store.refund(self.store.prepare(key), self.time(given), charge, units),
-        }
-    }
-
-    pub(super) fn settle_key<Q: ?Sized>(
-        &self,
-        key: &Q,
-        charge: &Decision,
-        actual: u64,
-        given: Option<Timestamp>,
-    ) -> Decision
-    where
-        S: Store<Q>,
-    {
-        let (key, at, charged) = (self.store.prepare(key), self.time(given), charge.charged());
-        if actual > charged {
-            return self.store.apply(key, Operation::Force, at, actual - charged);
-        }
-        if actual < charged {
-            self.store.refund(key, at, charge, charged - actual);
-        }
-        self.store.peek(key, at, 0)
-    }
-}
-
-pub(super) fn reserve(max_wait: Duration) -> Operation {
-    Operation::Reserve { wait_ns: saturating_nanos(max_wait) }
-}
 
 /// Other kinds of charges, and refunds. The caller passes keys by reference, as for a check.
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
@@ -87,28 +19,19 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// use tollgate::{Quota, RateLimiter};
     ///
     /// let limiter = RateLimiter::new(Quota::per_minute(10));
-    /// assert_eq!(limiter.take_up_to("alice", 7).cost(), 7);
-    /// assert_eq!(limiter.take_up_to("alice", 7).cost(), 3); // only three units were left
-    /// assert!(limiter.take_up_to("alice", 7).is_denied());
+    /// assert_eq!(limiter.take("alice", 7).cost(), 7);
+    /// assert_eq!(limiter.take("alice", 7).cost(), 3); // only three units were left
+    /// assert!(limiter.take("alice", 7).is_denied());
     /// ```
     ///
     /// # Complexity
     /// O(1) and lock-free, as a check. If another thread charges first, this call takes the units that are left.
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn take_up_to<Q: ?Sized>(&self, key: &Q, most: u64) -> Decision
+    pub fn take<Q: ?Sized>(&self, key: &Q, most: u64) -> Decision
     where
         S: Store<Q>,
     {
-        self.apply(key, Operation::Take, most, None)
-    }
-
-    /// [`RateLimiter::take_up_to`] at the time `now`.
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn take_up_to_at<Q: ?Sized>(&self, key: &Q, most: u64, now: Timestamp) -> Decision
-    where
-        S: Store<Q>,
-    {
-        self.apply(key, Operation::Take, most, Some(now))
+        self.apply(key, Operation::Take, most)
     }
 
     /// Charges `cost` units even if the key cannot spend them: for work that is already done.
@@ -146,15 +69,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.apply(key, Operation::Force, cost, None)
-    }
-
-    /// [`RateLimiter::charge_unchecked`] at the time `now`.
-    pub fn charge_unchecked_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
-    where
-        S: Store<Q>,
-    {
-        self.apply(key, Operation::Force, cost, Some(now))
+        self.apply(key, Operation::Force, cost)
     }
 
     /// Refunds the part of a charge that the key still owes: for work that was not done. Returns the number of
@@ -203,28 +118,12 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.refund_n(key, charge, charge.cost())
     }
 
-    /// [`RateLimiter::refund`] at the time `now`.
-    pub fn refund_at<Q: ?Sized>(&self, key: &Q, charge: &Decision, now: Timestamp) -> u64
-    where
-        S: Store<Q>,
-    {
-        self.refund_n_at(key, charge, charge.cost(), now)
-    }
-
     /// Refunds up to `units` of a charge; see [`RateLimiter::refund`].
     pub fn refund_n<Q: ?Sized>(&self, key: &Q, charge: &Decision, units: u64) -> u64
     where
         S: Store<Q>,
     {
-        self.refund_key(key, charge, units, None)
-    }
-
-    /// [`RateLimiter::refund_n`] at the time `now`.
-    pub fn refund_n_at<Q: ?Sized>(&self, key: &Q, charge: &Decision, units: u64, now: Timestamp) -> u64
-    where
-        S: Store<Q>,
-    {
-        self.refund_key(key, charge, units, Some(now))
+        self.refund_key(key, charge, units)
     }
 
     /// Corrects a charge to the actual cost: for costs that are known only afterwards, such as bytes sent or a
@@ -255,15 +154,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.settle_key(key, charge, actual, None)
-    }
-
-    /// [`RateLimiter::settle`] at the time `now`.
-    pub fn settle_at<Q: ?Sized>(&self, key: &Q, charge: &Decision, actual: u64, now: Timestamp) -> Decision
-    where
-        S: Store<Q>,
-    {
-        self.settle_key(key, charge, actual, Some(now))
+        self.settle_key(key, charge, actual)
     }
 
     /// Reserves a turn for `cost` units within `max_wait` from now, and charges them. [`Decision::delay`] returns the
@@ -300,15 +191,6 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.apply(key, reserve(max_wait), cost, None)
-    }
-
-    /// [`RateLimiter::reserve`] at the time `now`.
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn reserve_at<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration, now: Timestamp) -> Decision
-    where
-        S: Store<Q>,
-    {
-        self.apply(key, reserve(max_wait), cost, Some(now))
+        self.apply(key, reserve(max_wait), cost)
     }
 }

@@ -22,7 +22,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// for _ in 0..5 {
     ///     limiter.wait("alice").within(Duration::from_secs(1)).block()?; // one per millisecond
     /// }
-    /// # Ok::<(), tollgate::NotReady>(())
+    /// # Ok::<(), tollgate::waiting::NotReady>(())
     /// ```
     pub fn wait<'a, Q>(&'a self, key: &'a Q) -> Wait<'a, S, C, Q>
     where
@@ -49,7 +49,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// use tollgate::{Quota, RateLimiter};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::NotReady> {
+    /// # async fn main() -> Result<(), tollgate::waiting::NotReady> {
     /// let limiter = RateLimiter::new(Quota::per_second(100).burst(1));
     /// for _ in 0..3 {
     ///     limiter.until_ready("alice").within(Duration::from_secs(1)).await?; // one per 10 ms

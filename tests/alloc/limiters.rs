@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{
     Capacity, Decision, FixedWindow, Gcra, ManualClock, Outcome, Overflow, Quota, RateLimiter, Timestamp,
-    check_all, refund_all,
+    check_all, joint::AllOf,
 };
 use tollgate_testing::compact::COMPACT;
 use tollgate_testing::kinds::{ALL, Kind};
@@ -61,7 +61,7 @@ fn direct_limiter_never_allocates() {
                         seen.add(limiter.check_n(cost));
                     }
                     seen.add(limiter.check());
-                    seen.add(limiter.check_at(1, time_of_step(step)));
+                    seen.add(limiter.at(time_of_step(step)).check());
                     clock.advance(Duration::from_millis(700 * (step % 5)));
                 }
             });
@@ -82,14 +82,14 @@ fn direct_charging_methods_never_allocate() {
             let count = allocations(|| {
                 for step in 0..500_u64 {
                     for cost in COSTS {
-                        let charge = limiter.take_up_to(cost);
+                        let charge = limiter.take(cost);
                         limiter.refund_n(&charge, 1);
                         seen.add(charge);
                         let charge = limiter.reserve(cost, Duration::from_secs(step % 7));
                         limiter.refund(&charge);
                         seen.add(charge);
                         seen.add(limiter.settle(&charge, cost.min(3)));
-                        seen.add(limiter.charge_unchecked_at(cost.min(2), time_of_step(step)));
+                        seen.add(limiter.at(time_of_step(step)).charge_unchecked(cost.min(2)));
                     }
                     clock.advance(Duration::from_secs(20 * (step % 5)));
                 }
@@ -115,14 +115,14 @@ fn compact_charging_methods_never_allocate() {
                 for step in 0..12_u64 {
                     for key in &keys {
                         for cost in COSTS {
-                            let charge = limiter.take_up_to(key, cost);
+                            let charge = limiter.take(key, cost);
                             limiter.refund_n(key, &charge, 1);
                             seen.add(charge);
                             let charge = limiter.reserve(key, cost, Duration::from_secs(step % 7));
                             limiter.refund(key, &charge);
                             seen.add(charge);
                             seen.add(limiter.settle(key, &charge, cost.min(3)));
-                            seen.add(limiter.charge_unchecked_at(key, cost.min(2), time_of_step(step)));
+                            seen.add(limiter.at(time_of_step(step)).charge_unchecked(key, cost.min(2)));
                         }
                     }
                     clock.advance(Duration::from_secs(20 * (step % 5)));
@@ -154,7 +154,7 @@ fn joint_checks_never_allocate() {
             }
             let (other, next) = (key + 100, key + 200);
             let array = check_all([compact.on(&other), compact.on(&next)]);
-            refund_all([compact.on(&other), compact.on(&next)], &array);
+            AllOf::new([compact.on(&other), compact.on(&next)]).refund(&array);
         }
     });
     assert_eq!((count, seen), (0, [50, 100]));
@@ -185,7 +185,7 @@ fn keyed_limiter_allocates_for_new_keys_only() {
                             seen.add(limiter.peek_n(key.as_str(), cost));
                             seen.add(limiter.check_n(key.as_str(), cost));
                         }
-                        seen.add(limiter.check_at(key.as_str(), 1, time_of_step(step)));
+                        seen.add(limiter.at(time_of_step(step)).check(key.as_str()));
                     }
                     // The limiter keeps nothing for keys that it only peeks at or denies.
                     seen.add(limiter.peek("a stranger"));
@@ -213,11 +213,11 @@ fn batch_allocates_only_callers_vector() {
             let direct = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
             let keyed = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<String>();
             let mut decisions = Vec::with_capacity(4 * keys.len());
-            keyed.check_many(keys.iter().map(String::as_str), &mut decisions);
+            keyed.check_each(keys.iter().map(String::as_str).map(|key| (key, 1)), |decision| decisions.push(decision));
             let count = allocations(|| {
                 decisions.clear();
-                keyed.check_many(keys.iter().map(String::as_str), &mut decisions);
-                direct.check_many(COSTS, &mut decisions);
+                keyed.check_each(keys.iter().map(String::as_str).map(|key| (key, 1)), |decision| decisions.push(decision));
+                direct.check_each(COSTS, |decision| decisions.push(decision));
             });
             assert_eq!(count, 0, "{kind:?}");
             assert_eq!(decisions.len(), keys.len() + COSTS.len());
@@ -248,15 +248,15 @@ fn compact_limiter_never_allocates() {
                                 seen.add(limiter.peek_n(key, cost));
                                 seen.add(limiter.check_n(key, cost));
                             }
-                            seen.add(limiter.check_at(key, 1, time_of_step(step)));
-                            seen.add(limiter.check_with(key, &tier, 1, time_of_step(step)));
+                            seen.add(limiter.at(time_of_step(step)).check(key));
+                            seen.add(limiter.at(time_of_step(step)).check_with(key, 1, &tier));
                             seen.add(limiter.check_hash(limiter.hash(key), 1));
                         }
                         limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| seen.add(decision));
                         let hashes = keys.iter().map(|key| (limiter.hash(key), 2));
                         limiter.check_each_hash(hashes, |decision| seen.add(decision));
                         limiter.reset(&keys[3]);
-                        let _ = (limiter.gauges(), limiter.load(), limiter.live_slots(), limiter.state_bytes());
+                        let _ = (limiter.gauges(), limiter.fill(), limiter.live_slots(), limiter.state_bytes());
                         if step == 5 {
                             limiter.clear();
                         }
@@ -269,7 +269,7 @@ fn compact_limiter_never_allocates() {
                 assert!(gauges.evicted + gauges.denied_for_debt > 0, "{kind:?} {overflow:?}");
 
                 let mut decisions = Vec::with_capacity(keys.len());
-                let count = allocations(|| limiter.check_many(&keys, &mut decisions));
+                let count = allocations(|| limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| decisions.push(decision)));
                 assert_eq!((count, decisions.len()), (0, keys.len()), "{kind:?} {overflow:?}");
             })
             .expect("a valid quota");
@@ -294,7 +294,7 @@ fn window_sketch_limiter_never_allocates() {
                             seen.add(limiter.peek_n(key, cost));
                             seen.add(limiter.check_n(key, cost));
                         }
-                        seen.add(limiter.check_at(key, 1, time_of_step(step)));
+                        seen.add(limiter.at(time_of_step(step)).check(key));
                         seen.add(limiter.check_hash(limiter.hash(key), 1));
                     }
                     limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| seen.add(decision));
@@ -311,7 +311,7 @@ fn window_sketch_limiter_never_allocates() {
             assert!(seen.0.iter().all(|seen| *seen > 500), "{kind:?} {bytes}: {:?}", seen.0);
 
             let mut decisions = Vec::with_capacity(keys.len());
-            let count = allocations(|| limiter.check_many(&keys, &mut decisions));
+            let count = allocations(|| limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| decisions.push(decision)));
             assert_eq!((count, decisions.len()), (0, keys.len()), "{kind:?} {bytes}");
         })
         .expect("a valid quota");

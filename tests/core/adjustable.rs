@@ -306,10 +306,10 @@ fn quota_change_keeps_algorithm_options() {
 fn quota_change_at_given_time() {
     let limiter = build(Gcra::new(Quota::per_minute(60)), &clock()).compact().unwrap().adjustable();
     let at = |seconds: u64| Timestamp::from_secs(1_000 + seconds);
-    assert!(limiter.check_at("alice", 60, at(0)).is_allowed());
-    limiter.set_quota_at(&Quota::per_minute(30), Carry::AsIs, at(10)).unwrap();
-    assert_eq!(limiter.peek_at("alice", 1, at(10)).remaining(), 10);
-    assert_eq!(limiter.peek_at("alice", 1, at(20)).remaining(), 15);
+    assert!(limiter.at(at(0)).check_n("alice", 60).is_allowed());
+    limiter.at(at(10)).set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
+    assert_eq!(limiter.at(at(10)).peek("alice").remaining(), 10);
+    assert_eq!(limiter.at(at(20)).peek("alice").remaining(), 15);
 }
 
 /// A check that was held up during changes is decided as of a time before them. It is admitted no second time in a
@@ -328,16 +328,12 @@ fn check_dated_before_changes_gets_no_more_windows() {
         let direct = build(FixedWindow::new(quota), &clock()).direct().adjustable();
         let keyed = build(FixedWindow::new(quota), &clock()).keyed::<u8>().adjustable();
         let compact = build(FixedWindow::new(quota), &clock()).compact().unwrap().adjustable();
-        let change = |ms| direct.set_quota_at(&quota, Carry::Proportional, at(ms)).unwrap();
-        assert_eq!(admitted(&|ms| direct.check_at(1, at(ms)), &change), 20, "direct, {changes} changes");
-        let change = |ms| keyed.set_quota_at(&quota, Carry::Proportional, at(ms)).unwrap();
-        assert_eq!(admitted(&|ms| keyed.check_at(&1, 1, at(ms)), &change), 20, "keyed, {changes} changes");
-        let change = |ms| compact.set_quota_at(&quota, Carry::Proportional, at(ms)).unwrap();
-        assert_eq!(
-            admitted(&|ms| compact.check_at(&1, 1, at(ms)), &change),
-            20,
-            "compact, {changes} changes"
-        );
+        let change = |ms| direct.at(at(ms)).set_quota(&quota, Carry::Proportional).unwrap();
+        assert_eq!(admitted(&|ms| direct.at(at(ms)).check(), &change), 20, "direct, {changes} changes");
+        let change = |ms| keyed.at(at(ms)).set_quota(&quota, Carry::Proportional).unwrap();
+        assert_eq!(admitted(&|ms| keyed.at(at(ms)).check(&1), &change), 20, "keyed, {changes} changes");
+        let change = |ms| compact.at(at(ms)).set_quota(&quota, Carry::Proportional).unwrap();
+        assert_eq!(admitted(&|ms| compact.at(at(ms)).check(&1), &change), 20, "compact, {changes} changes");
     }
 }
 
@@ -359,7 +355,7 @@ fn adjustable_limiter_in_joint_check() {
 /// Regression tests: each shows a debt that a change of the quota once lost.
 mod regressions {
     use super::*;
-    use tollgate::{LeakyBucketQueue, WhenFull, refund_all, refund_all_at};
+    use tollgate::{LeakyBucketQueue, WhenFull, joint::AllOf};
 
     /// Cause: the carried debt asked for room at the time of the change, when the other key still owed. Then the
     /// check made room at the current time.
@@ -518,9 +514,9 @@ mod regressions {
     fn charge_after_change_time_is_carried() {
         let limiter = build(FixedWindow::new(Quota::per_minute(10)), &clock()).keyed::<String>().adjustable();
         let at = Timestamp::from_secs;
-        assert!(limiter.check_at("a", 10, at(61)).is_allowed());
-        limiter.set_quota_at(&Quota::per_minute(10), Carry::AsIs, at(59)).unwrap();
-        assert!(limiter.check_at("a", 1, at(62)).is_denied());
+        assert!(limiter.at(at(61)).check_n("a", 10).is_allowed());
+        limiter.at(at(59)).set_quota(&Quota::per_minute(10), Carry::AsIs).unwrap();
+        assert!(limiter.at(at(62)).check("a").is_denied());
     }
 
     /// The caller gives a time that is more than a burst before the change.
@@ -528,10 +524,10 @@ mod regressions {
     fn late_check_sees_carried_debt() {
         let limiter = build(Gcra::new(Quota::per_second(10)), &clock()).compact().unwrap().adjustable();
         let at = Timestamp::from_secs;
-        assert!(limiter.check_at("a", 10, at(1_000)).is_allowed());
-        limiter.set_quota_at(&Quota::per_second(10), Carry::AsIs, at(1_000)).unwrap();
-        assert!(limiter.check_at("a", 1, at(998)).is_denied());
-        assert!(limiter.check_at("a", 10, at(1_000)).is_denied());
+        assert!(limiter.at(at(1_000)).check_n("a", 10).is_allowed());
+        limiter.at(at(1_000)).set_quota(&Quota::per_second(10), Carry::AsIs).unwrap();
+        assert!(limiter.at(at(998)).check("a").is_denied());
+        assert!(limiter.at(at(1_000)).check_n("a", 10).is_denied());
     }
 
     /// A request may be decided as of a time before the change. Its charge still belongs to the new quota, and is
@@ -544,7 +540,7 @@ mod regressions {
         limiter.set_quota(&Quota::per_hour(1), Carry::AsIs).unwrap();
         let changed = clock.now();
         clock.advance(Duration::from_secs(10));
-        let charge = limiter.check_at(1, START + Duration::from_secs(5));
+        let charge = limiter.at(START + Duration::from_secs(5)).check();
         assert!(charge.is_allowed() && charge.at() < changed);
         assert_eq!(limiter.refund(&charge), 1);
     }
@@ -554,7 +550,7 @@ mod regressions {
         let limiter = build(Gcra::new(Quota::per_day(10)), &clock()).keyed::<String>().adjustable();
         let charge = limiter.check_n("a", 5);
         let before = Timestamp::from_secs(19_700 * 86_400 - 1);
-        limiter.set_quota_at(&Quota::per_day(100), Carry::Additive, before).unwrap();
+        limiter.at(before).set_quota(&Quota::per_day(100), Carry::Additive).unwrap();
         assert_eq!(limiter.refund("a", &charge), 0);
         let charge = limiter.check_n("a", 5);
         assert_eq!(
@@ -572,11 +568,11 @@ mod regressions {
             let at = |us: u64| START + Duration::from_micros(1_000 * step + us);
             let quota = Quota::per_second(1);
             let limiter = build(Gcra::new(quota), &clock()).compact().unwrap().adjustable();
-            assert!(limiter.check_at("alice", 1, at(0)).is_allowed());
+            assert!(limiter.at(at(0)).check("alice").is_allowed());
             for change_us in [3_000, 2_700] {
-                limiter.set_quota_at(&quota, Carry::Proportional, at(change_us)).unwrap();
+                limiter.at(at(change_us)).set_quota(&quota, Carry::Proportional).unwrap();
             }
-            assert!(limiter.check_at("alice", 1, at(8_600)).is_denied(), "{step} ms");
+            assert!(limiter.at(at(8_600)).check("alice").is_denied(), "{step} ms");
         }
     }
 
@@ -601,18 +597,18 @@ mod regressions {
         let first = check_all(limits);
         assert_eq!((first.at(), first.is_allowed()), (START, true));
         let second = check_all(limits);
-        refund_all(limits, &first);
+        AllOf::new(limits).refund(&first);
         assert_eq!(
             (queue.peek_n(0).remaining(), day.peek_n(0).remaining()),
             (3, 6),
             "a request that is behind in the queue keeps its turn"
         );
-        refund_all(limits, &second);
+        AllOf::new(limits).refund(&second);
         assert_eq!((queue.peek_n(0).remaining(), day.peek_n(0).remaining()), (4, 9));
         let yesterday = Timestamp::from_secs(1_000_000);
         let other = build(Gcra::new(Quota::per_day(9)), &clock).direct();
-        let charge = tollgate::check_all_at((other.on(),), yesterday);
-        refund_all_at((other.on(),), &charge, yesterday);
-        assert_eq!(other.peek_at(0, yesterday).remaining(), 9);
+        let charge = AllOf::new((other.on(),)).at(yesterday).check();
+        AllOf::new((other.on(),)).at(yesterday).refund(&charge);
+        assert_eq!(other.at(yesterday).peek_n(0).remaining(), 9);
     }
 }

@@ -17,7 +17,7 @@ impl<A: Algorithm> Story<A> {
     }
 
     fn offer_ns(&self, nanos: u64, cost: u64) -> Decision {
-        self.0.check_at(cost, Timestamp::from_nanos(nanos))
+        self.0.at(Timestamp::from_nanos(nanos)).check_n(cost)
     }
 
     fn offer(&self, secs: u64, cost: u64) -> Decision {

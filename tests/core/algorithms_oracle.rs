@@ -88,8 +88,8 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
 
         let delay = oracle.delay(u128::from(now));
         let wait = oracle.retry_after(now, cost);
-        let peeked = limiter.peek_at(op.key, cost, now);
-        let decided = limiter.check_at(op.key, cost, now);
+        let peeked = limiter.at(now).peek_n(op.key, cost);
+        let decided = limiter.at(now).check_n(op.key, cost);
         let expected = oracle.offer(now, cost);
 
         assert_eq!(verdict(&decided), expected, "outcome of {before}");
@@ -104,7 +104,7 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
             assert_eq!(decided.limit(), oracle.capacity(), "limit of {before}");
             assert_eq!(decided.remaining(), oracle.remaining(now), "remaining of {before}");
             assert_eq!(
-                limiter.peek_at(op.key, 0, now).remaining(),
+                limiter.at(now).peek_n(op.key, 0).remaining(),
                 oracle.remaining(now),
                 "peek after {before}"
             );
@@ -130,8 +130,8 @@ fn check_figures_are_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn 
         now = within_reach(op.step.apply(now, *spec, oracle), *start, kind, *spec);
         let cost = op.cost.apply(now, oracle);
         oracle.offer(now, cost);
-        let decision = limiter.check_at(op.key, cost, now);
-        let peek = |cost, at| limiter.peek_at(op.key, cost, at);
+        let decision = limiter.at(now).check_n(op.key, cost);
+        let peek = |cost, at| limiter.at(at).peek_n(op.key, cost);
         let after =
             |wait: Duration| now + u64::try_from(wait.as_nanos()).expect("a wait of at most centuries");
 
@@ -197,7 +197,7 @@ fn never_exceeds(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
         now = now.clamp(start.saturating_sub(reach), start.saturating_add(reach));
         newest = newest.max(now);
         let cost = op.cost.apply(now, &**oracle);
-        let decision = limiter.check_at(op.key, cost, now);
+        let decision = limiter.at(now).check_n(op.key, cost);
         // The figures must not overflow. Their values are not checked here.
         let _ = (decision.remaining(), decision.retry_after(), decision.reset_after(), decision.delay());
         assert_eq!(decision.is_never(), cost > oracle.capacity(), "{op:?} at {now}");
@@ -312,7 +312,7 @@ fn rounding_error_is_within_bound() {
             let mut now = 1_700_000_000 * SEC;
             let begin = now;
             for admitted in 0_u128..5_000 {
-                let decision = limiter.peek_at(0, 1, now);
+                let decision = limiter.at(now).peek(0);
                 now += u64::try_from(decision.retry_after().unwrap().as_nanos()).unwrap();
                 // Each unit after the burst needs a wait of at most period / limit + 1/32 ns. The sum is rounded up
                 // once, to a whole nanosecond.
@@ -320,7 +320,7 @@ fn rounding_error_is_within_bound() {
                 let (num, den) = spec.interval();
                 let due = admitted.saturating_sub(2) * (32 * num + den) / (32 * den) + 1;
                 assert!(waited <= due, "{kind:?} {spec:?}: unit {admitted} after {waited} ns, due by {due}");
-                assert!(limiter.check_at(0, 1, now).is_allowed());
+                assert!(limiter.at(now).check(0).is_allowed());
             }
         }
     }
@@ -342,7 +342,7 @@ proptest! {
                 let batched = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
                 let expected: Vec<_> = costs.iter().map(|cost| single.check_n(*cost)).collect();
                 let mut decisions = Vec::new();
-                batched.check_many(costs.iter().copied(), &mut decisions);
+                batched.check_each(costs.iter().copied(), |decision| decisions.push(decision));
                 assert_eq!(decisions, expected, "{kind:?}");
             });
         }
@@ -361,7 +361,7 @@ proptest! {
                 let batched = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u32>();
                 let expected: Vec<_> = keys.iter().map(|key| single.check(key)).collect();
                 let mut decisions = Vec::new();
-                batched.check_many(&keys, &mut decisions);
+                batched.check_each(keys.iter().map(|key| (key, 1)), |decision| decisions.push(decision));
                 assert_eq!(decisions, expected, "{kind:?}");
             });
         }
@@ -380,7 +380,9 @@ fn extreme_quotas_costs_times_do_not_panic() {
                     accepted += 1;
                     for now in [0, u64::MAX, 1, 1 << 63, u64::MAX - 1, 1_700_000_000 * SEC] {
                         for cost in [0, 1, burst, burst.wrapping_add(1), limit, u64::MAX] {
-                            for decision in [limiter.peek_at(0, cost, now), limiter.check_at(0, cost, now)] {
+                            for decision in
+                                [limiter.at(now).peek_n(0, cost), limiter.at(now).check_n(0, cost)]
+                            {
                                 let _ =
                                     (decision.remaining(), decision.retry_after(), decision.reset_after());
                                 let _ = (decision.delay(), decision.limit(), format!("{decision:?}"));

@@ -1,11 +1,11 @@
-//! Tests for what the documentation says about unchecked charges, `take_up_to`, reservations, refunds and
+//! Tests for what the documentation says about unchecked charges, `take`, reservations, refunds and
 //! settlements, one behaviour per test. Some are regression tests; they state cause, trigger and symptom.
 
 use std::time::Duration;
 use tollgate::{
     Algorithm, Capacity, Compact, Decision, Direct, FixedWindow, Gcra, LeakyBucketQueue, ManualClock,
     MinimumSpacing, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
-    TokenBucket, WhenFull, check_all, peek_all, refund_all,
+    TokenBucket, WhenFull, check_all, joint::AllOf,
 };
 
 const SEC: Duration = Duration::from_secs(1);
@@ -138,10 +138,10 @@ fn peeks_and_denials_refund_nothing() {
             1,
             "a settlement of a denied request charges all units that were used"
         );
-        refund_all([limiter.on().cost(1)], &peek_all([limiter.on().cost(1)]));
+        AllOf::new([limiter.on().cost(1)]).refund(&AllOf::new([limiter.on().cost(1)]).peek());
         assert_eq!(remaining(&limiter), 1);
         let joint = check_all([limiter.on().cost(1)]);
-        refund_all([limiter.on().cost(1)], &joint);
+        AllOf::new([limiter.on().cost(1)]).refund(&joint);
         assert_eq!(remaining(&limiter), 1);
     }
     let quota = Quota::per_minute(10);
@@ -157,7 +157,7 @@ fn peeks_and_denials_refund_nothing() {
     assert!(capped.check(&1).is_allowed());
     let beyond = capped.check_n(&2, 5);
     assert!(beyond.is_allowed() && !capped.contains(&2));
-    capped.remove(&1);
+    capped.reset(&1);
     assert!(capped.check_n(&2, 8).is_allowed());
     assert_eq!(capped.refund(&2, &beyond), 0, "a key admitted above the cap was not charged");
     assert_eq!(capped.peek_n(&2, 0).remaining(), 2);
@@ -322,21 +322,21 @@ fn no_reservations_at_end_of_time() {
     let end = Timestamp::from_nanos(u64::MAX - 2);
     let (posts, _) = direct(MinimumSpacing::new(2 * SEC));
     let near = Timestamp::from_nanos(u64::MAX - 10);
-    assert!(posts.check_at(1, near).is_allowed());
-    assert!(posts.reserve_at(1, Duration::MAX, near).is_denied());
-    assert_eq!(posts.charge_unchecked_at(1, near).cost(), 0);
+    assert!(posts.at(near).check().is_allowed());
+    assert!(posts.at(near).reserve(1, Duration::MAX).is_denied());
+    assert_eq!(posts.at(near).charge_unchecked(1).cost(), 0);
     for scale in [1, 7] {
         let (limiter, _) = direct(Gcra::new(Quota::per_second(scale)));
         for time in [Timestamp::ZERO, end, Timestamp::from_nanos(u64::MAX)] {
-            let decision = limiter.charge_unchecked_at(u64::MAX, time);
+            let decision = limiter.at(time).charge_unchecked(u64::MAX);
             assert!(decision.is_allowed());
-            let owed = limiter.peek_at(0, time).reset_after();
+            let owed = limiter.at(time).peek_n(0).reset_after();
             assert_eq!(
-                limiter.charge_unchecked_at(u64::MAX, time).cost(),
+                limiter.at(time).charge_unchecked(u64::MAX).cost(),
                 0,
                 "the state already holds the largest debt"
             );
-            assert_eq!(limiter.peek_at(0, time).reset_after(), owed);
+            assert_eq!(limiter.at(time).peek_n(0).reset_after(), owed);
         }
     }
 }
@@ -346,7 +346,7 @@ fn zero_spacing_ignores_unchecked_charge() {
     let (posts, _) = direct(MinimumSpacing::new(Duration::ZERO));
     let _ = posts.charge_unchecked(1);
     assert!(
-        posts.check_at(1, Timestamp::from_secs(1)).is_allowed(),
+        posts.at(Timestamp::from_secs(1)).check().is_allowed(),
         "without a spacing, an event is admitted at any time, also an earlier one"
     );
 }

@@ -1,10 +1,10 @@
-//! Compares `charge_unchecked`, `take_up_to` and `reserve` with the oracles, on direct, keyed and compact limiters.
+//! Compares `charge_unchecked`, `take` and `reserve` with the oracles, on direct, keyed and compact limiters.
 //!
 //! The properties hold for random quotas, costs and times. For direct limiters the times also step back.
 //! 1. `charge_unchecked` never denies. It charges its whole cost if the state can hold it. If not, it charges as many
 //!    units as the state can hold, and at least the remaining units. Later denials and their waits equal those of an
 //!    oracle in debt.
-//! 2. `take_up_to` equals a check if the check is admitted. Otherwise it charges exactly the remaining units, and is
+//! 2. `take` equals a check if the check is admitted. Otherwise it charges exactly the remaining units, and is
 //!    denied if and only if none remain.
 //! 3. `reserve` is admitted if and only if its turn comes within the wait. Its delay ends when the oracle admits the
 //!    cost, and it charges immediately. A denied reservation changes nothing. Window counts and logs decide a
@@ -205,7 +205,7 @@ fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn 
                 reserve(reading, limiter, (op.key, cost, wait), now, &mut **oracle, &before)
             }
         };
-        let peeked = limiter.peek_at(op.key, 0, now);
+        let peeked = limiter.at(now).peek_n(op.key, 0);
         if kind != Kind::Spacing {
             assert_eq!(decided.remaining(), oracle.remaining(at), "remaining after {before}");
             assert_eq!(peeked.remaining(), oracle.remaining(at), "peek after {before}");
@@ -228,7 +228,7 @@ fn check(
     oracle: &mut dyn Oracle,
     before: &str,
 ) -> Decision {
-    let decided = limiter.check_at(key, cost, now);
+    let decided = limiter.at(now).check_n(key, cost);
     assert_eq!(verdict(&decided), oracle.offer(at, cost), "{before}");
     decided
 }
@@ -245,7 +245,7 @@ fn force(
     let (kind, at) = (reading.kind, reading.at(now));
     let remaining = oracle.remaining(at);
     let asked = oracle.copy();
-    let decided = limiter.charge_unchecked_at(key, cost, now);
+    let decided = limiter.at(now).charge_unchecked(key, cost);
     assert!(decided.is_allowed(), "{before}");
     let charged = oracle.force(at.into(), decided.cost());
     assert_eq!(decided.cost(), charged, "{before}");
@@ -256,7 +256,7 @@ fn force(
     } else if charged < cost {
         assert!(charged >= cost.min(remaining), "{before}");
         assert_eq!(
-            limiter.charge_unchecked_at(key, 1, now).cost(),
+            limiter.at(now).charge_unchecked(key, 1).cost(),
             0,
             "the state had room for more units: {before}"
         );
@@ -280,7 +280,7 @@ fn take(
     let at = reading.at(now);
     let all = oracle.peek(at, most);
     let units = if all == Verdict::Allowed { most } else { oracle.remaining(at) };
-    let decided = limiter.take_up_to_at(key, most, now);
+    let decided = limiter.at(now).take(key, most);
     if units == 0 && most > 0 {
         assert!(decided.is_denied() && !decided.is_never(), "{before}: {decided:?}");
         let wait = oracle.retry_after(at, 1).map(|wait| reading.wait(now, wait));
@@ -319,7 +319,7 @@ fn reserve(
         Wait::Long(more) => turn.unwrap_or(7).saturating_add(more),
         Wait::Any => u64::MAX,
     };
-    let decided = limiter.reserve_at(key, cost, Duration::from_nanos(wait_ns), now);
+    let decided = limiter.at(now).reserve(key, cost, Duration::from_nanos(wait_ns));
     let holds = match reading.holds(oracle, at, cost) {
         Some(holds) => holds == cost,
         // Near the largest debt, both results are correct.

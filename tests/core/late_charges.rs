@@ -40,7 +40,7 @@ impl<A: Algorithm> Changing for RateLimiter<Adjustable<Direct<A>>, Stopping> {
     }
 
     fn check_at(&self, _key: u32, now: Timestamp) -> bool {
-        self.check_at(1, now).is_allowed()
+        self.at(now).check().is_allowed()
     }
 
     fn change(&self, quota: &Quota, carry: Carry) {
@@ -48,7 +48,7 @@ impl<A: Algorithm> Changing for RateLimiter<Adjustable<Direct<A>>, Stopping> {
     }
 
     fn change_at(&self, quota: &Quota, carry: Carry, now: Timestamp) {
-        self.set_quota_at(quota, carry, now).unwrap();
+        self.at(now).set_quota(quota, carry).unwrap();
     }
 }
 
@@ -60,7 +60,7 @@ macro_rules! changing_by_key {
             }
 
             fn check_at(&self, key: u32, now: Timestamp) -> bool {
-                self.check_at(&key, 1, now).is_allowed()
+                self.at(now).check(&key).is_allowed()
             }
 
             fn change(&self, quota: &Quota, carry: Carry) {
@@ -68,7 +68,7 @@ macro_rules! changing_by_key {
             }
 
             fn change_at(&self, quota: &Quota, carry: Carry, now: Timestamp) {
-                self.set_quota_at(quota, carry, now).unwrap();
+                self.at(now).set_quota(quota, carry).unwrap();
             }
         }
     };

@@ -79,7 +79,7 @@ fn peek_equals_check_and_charges_nothing() {
     assert!(limiter.check_n(2).is_allowed());
     assert!(limiter.peek().is_allowed());
     assert!(limiter.peek_n(2).is_denied());
-    assert!(limiter.peek_at(2, Timestamp::from_secs(43_260)).is_allowed());
+    assert!(limiter.at(Timestamp::from_secs(43_260)).peek_n(2).is_allowed());
     assert!(limiter.check().is_allowed());
     assert!(limiter.check().is_denied());
 }
@@ -88,8 +88,8 @@ fn peek_equals_check_and_charges_nothing() {
 fn given_time_overrides_clock() {
     let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(1))).clock(noon()).keyed::<u64>();
     assert!(limiter.check(&7).is_allowed());
-    assert!(limiter.check_at(&7, 1, Timestamp::from_secs(43_259)).is_denied());
-    assert!(limiter.check_at(&7, 1, Timestamp::from_secs(43_260)).is_allowed());
+    assert!(limiter.at(Timestamp::from_secs(43_259)).check(&7).is_denied());
+    assert!(limiter.at(Timestamp::from_secs(43_260)).check(&7).is_allowed());
     assert!(limiter.check(&7).is_denied(), "the clock is behind the time of the last charge");
 }
 
@@ -120,13 +120,15 @@ fn batch_uses_one_clock_reading() {
     let mut decisions = Vec::new();
 
     let direct = RateLimiter::builder(Gcra::new(quota)).clock(Hasty(noon())).direct();
-    direct.check_many([1, 1, 1], &mut decisions);
+    direct.check_each([1, 1, 1], |decision| decisions.push(decision));
     let admitted = decisions.iter().filter(|decision| decision.is_allowed()).count();
     assert_eq!((decisions.len(), admitted), (3, 1));
 
     decisions.clear();
     let keyed = RateLimiter::builder(Gcra::new(quota)).clock(Hasty(noon())).keyed::<String>();
-    keyed.check_many(["a", "b", "a", "a"], &mut decisions);
+    keyed.check_each(["a", "b", "a", "a"].into_iter().map(|key| (key, 1)), |decision| {
+        decisions.push(decision);
+    });
     let outcomes: Vec<_> = decisions.iter().map(|decision| decision.is_allowed()).collect();
     assert_eq!(outcomes, [true, true, false, false]);
 }
@@ -158,9 +160,9 @@ fn check_with_uses_other_quota() {
         limiter.algorithm().requota(&Quota::per_second(10)).expect("GCRA can read its state under any quota");
     let now = limiter.clock().now();
     for _ in 0..10 {
-        assert!(limiter.check_with("paying", &paying, 1, now).is_allowed());
+        assert!(limiter.at(now).check_with("paying", 1, &paying).is_allowed());
     }
-    assert!(limiter.check_with("paying", &paying, 1, now).is_denied());
+    assert!(limiter.at(now).check_with("paying", 1, &paying).is_denied());
     assert!(limiter.check_n("free", 2).is_allowed());
     assert!(limiter.check("free").is_denied());
 

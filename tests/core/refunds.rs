@@ -54,7 +54,7 @@ fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)],
         now = within_reach(op.step.apply(now, spec, &*oracle), start, kind, spec);
         if let Some((charge, units)) = chosen(&mut ledger, verb) {
             charge.refunded = true;
-            charge.back = limiter.refund_n_at(0, &charge.decision, units, now);
+            charge.back = limiter.at(now).refund_n(0, &charge.decision, units);
         } else {
             let cost = op.cost.apply(now, &*kind.oracle(spec));
             // Forced charges may exceed any bound, so they become checks here.
@@ -202,7 +202,7 @@ fn check_arrival_times(
                 let units = u128::from(decision.cost()) * u128::from(share);
                 let units = u64::try_from(units.div_ceil(16)).expect("a share is at most the whole");
                 let expected = line.refund(place, units, scale.at(newest));
-                let back = limiter.refund_n_at(op.key, &decision, units, newest);
+                let back = limiter.at(newest).refund_n(op.key, &decision, units);
                 assert_eq!(back, expected, "{before}");
             }
             None => {
@@ -222,7 +222,7 @@ fn check_arrival_times(
                 }
             }
         }
-        let reset = limiter.peek_at(op.key, 0, newest).reset_after();
+        let reset = limiter.at(newest).peek_n(op.key, 0).reset_after();
         assert_eq!(reset, scale.until(newest, line.arrival), "{before}: now {line:?}");
         let (arrival, without) = (line.arrival.max(scale.at(newest)), line.without());
         assert!(arrival >= without, "units were created: {before}: {line:?}");
@@ -321,7 +321,7 @@ fn arrival_times_of_two_quotas_are_exact() {
         let other = own.requota(&slower).expect("the quota fits the same state");
         let limiter = RateLimiter::builder(own).clock(ManualClock::new(Timestamp::ZERO)).direct();
         let tiers = |_: u32, cost: u64, now: u64| {
-            let decision = limiter.check_with(&other, cost, Timestamp::from_nanos(now));
+            let decision = limiter.at(Timestamp::from_nanos(now)).check_with(cost, &other);
             Some((decision, num * u128::from(times), burst))
         };
         check_arrival_times(Scale::Fractions { num, den }, start, &ops, spec, &limiter, &tiers);
@@ -330,7 +330,7 @@ fn arrival_times_of_two_quotas_are_exact() {
 
 /// Returns figures that determine the state.
 fn figures(limiter: &dyn Subject, key: u32, now: u64) -> (u64, Duration) {
-    let state = limiter.peek_at(key, 0, now);
+    let state = limiter.at(now).peek_n(key, 0);
     (state.remaining(), state.reset_after())
 }
 
@@ -352,12 +352,12 @@ fn check_refund_restores_state(
         let before = figures(limiter, 0, now);
         let decision = make(limiter, verb, 0, cost, now);
         let said = format!("{kind:?} {spec:?}: {verb:?} of {cost} at {now}: {decision:?}");
-        let back = limiter.refund_n_at(0, &decision, u64::MAX, now);
+        let back = limiter.at(now).refund_n(0, &decision, u64::MAX);
         let charged = if decision.is_allowed() { decision.cost() } else { 0 };
         assert_eq!(back, charged, "{said}");
         assert_eq!(figures(limiter, 0, now), before, "{said}");
         assert_eq!(
-            limiter.refund_n_at(0, &limiter.peek_at(0, cost, now), cost, now),
+            limiter.at(now).refund_n(0, &limiter.at(now).peek_n(0, cost), cost),
             0,
             "a peek has nothing to refund: {said}"
         );
@@ -369,12 +369,12 @@ fn check_refund_restores_state(
         let decision = make(limiter, verb, 0, cost, now);
         let actual = cost.min(chooser.capacity()) / 2;
         if decision.is_allowed() && kind != Kind::Spacing {
-            let settled = limiter.settle_at(0, &decision, actual, now);
-            let _ = other.charge_unchecked_at(0, actual, now);
+            let settled = limiter.at(now).settle(0, &decision, actual);
+            let _ = other.at(now).charge_unchecked(0, actual);
             assert_eq!(figures(limiter, 0, now), figures(other, 0, now), "{said}");
             assert_eq!((settled.remaining(), settled.reset_after()), figures(limiter, 0, now), "{said}");
         } else if decision.is_allowed() {
-            let _ = other.charge_unchecked_at(0, cost, now);
+            let _ = other.at(now).charge_unchecked(0, cost);
         }
     }
 }
@@ -416,7 +416,7 @@ fn early_refund_overpays_at_most_the_step() {
                 Operation::Refund(index, _) if !line.spans.is_empty() => nth(index, line.spans.len()),
                 _ => {
                     let cost = op.cost.apply(now, &*chooser).min(spec.burst);
-                    let decision = limiter.check_at(0, cost, now);
+                    let decision = limiter.at(now).check_n(0, cost);
                     if decision.is_allowed() && cost > 0 {
                         line.charge(decision, u128::from(now) * den, num);
                     }
@@ -429,7 +429,7 @@ fn early_refund_overpays_at_most_the_step() {
             let mut punctual = line.clone();
             punctual.refund(place, decision.cost(), u128::from(now) * den);
             line.refund(place, decision.cost(), u128::from(earlier) * den);
-            limiter.refund_n_at(0, &decision, decision.cost(), earlier);
+            limiter.at(earlier).refund_n(0, &decision, decision.cost());
             let stepped = u128::from(now - earlier) * den;
             assert!(line.arrival + stepped >= punctual.arrival, "{step} before {now}: {line:?}");
             more += stepped;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{
-    Adjustable, BoundLimit, Capacity, CapacityError, Carry, Clock, CoarseClock, Compact, Decision, Direct,
-    FixedWindow, Gauges, Gcra, Jitter, JointDecision, Keyed, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
-    MinimumSpacing, NotReady, Outcome, Overflow, QuantaClock, Quota, QuotaError, RateLimiter, Saturation,
-    Sketch, SlidingLog, SlidingWindow, SnapshotError, StdClock, SubWindow, Tier, Timestamp, TokenBucket,
-    WhenFull,
+    Adjustable, Capacity, Carry, Clock, CoarseClock, Compact, Decision, Direct, FixedWindow, Gcra, Keyed,
+    LeakyBucketMeter, LeakyBucketQueue, ManualClock, MinimumSpacing, Outcome, Overflow, QuantaClock, Quota,
+    QuotaError, RateLimiter, Sketch, SlidingLog, SlidingWindow, StdClock, SubWindow, Timestamp, TokenBucket,
+    WhenFull, joint::BoundLimit, joint::JointDecision, stores::CapacityError, stores::Gauges,
+    stores::Saturation, stores::SnapshotError, stores::Tier, waiting::Jitter, waiting::NotReady,
 };
 
 fn shared<T: Send + Sync + Debug + 'static>() {}

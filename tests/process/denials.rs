@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate::sketch::{Bloom, CountMin, InFlight, Rate};
 use tollgate::{
     Capacity, Carry, Clock, FixedWindow, Gcra, ManualClock, MinimumSpacing, Outcome, Overflow, Quota,
-    RateLimiter, SlidingLog, Timestamp, check_all, peek_all,
+    RateLimiter, SlidingLog, Timestamp, check_all, joint::AllOf,
 };
 use tollgate_testing::HOUR;
 use tollgate_testing::compact::COMPACT;
@@ -30,7 +30,7 @@ fn clock() -> ManualClock {
 fn warm() {
     let keyed = RateLimiter::builder(Gcra::new(Quota::per_second(1))).keyed::<u64>();
     let adjustable = RateLimiter::new(Quota::per_second(1)).adjustable();
-    let _ = (keyed.check(&1), keyed.remove(&1), adjustable.check(&1));
+    let _ = (keyed.check(&1), keyed.reset(&1), adjustable.check(&1));
 }
 
 /// Asserts that denied requests write nothing. As a control, an admitted request two hours later does write.
@@ -115,14 +115,14 @@ fn denial_writes_nothing_after_changes_and_evictions() {
         let limiter = build().compact().unwrap();
         let tier = limiter.tier(&Quota::per_hour(1).burst(1)).unwrap();
         let clock = clock.clone();
-        Box::new(move |cost| limiter.check_with("alice", &tier, cost, clock.now()).outcome())
+        Box::new(move |cost| limiter.at(clock.now()).check_with("alice", cost, &tier).outcome())
     });
     writes_nothing("a changed quota", &clock, || {
         let limiter = build().compact().unwrap().adjustable();
         let _ = limiter.check_n("alice", 2);
         limiter.set_quota(&Quota::per_hour(1).burst(2), Carry::AsIs).unwrap();
         let clock = clock.clone();
-        Box::new(move |cost| limiter.check_at("alice", cost, clock.now()).outcome())
+        Box::new(move |cost| limiter.at(clock.now()).check_n("alice", cost).outcome())
     });
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
         writes_nothing(&format!("a full table, {overflow:?}"), &clock, || {
@@ -197,10 +197,10 @@ fn read_only_calls_write_nothing() {
                 Box::new(move |key| {
                     assert!(
                         compact.peek(&key).is_allowed()
-                            && peek_all((compact.on(&key), compact.on(&key))).is_allowed()
+                            && AllOf::new((compact.on(&key), compact.on(&key))).peek().is_allowed()
                     );
                     assert_eq!(
-                        (compact.gauges().evicted, compact.live_slots(), compact.load() > 0.0),
+                        (compact.gauges().evicted, compact.live_slots(), compact.fill() > 0.0),
                         (0, 1, true)
                     );
                     assert!(compact.snapshot().len() > 8);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::{Gcra, Keyed, Lookup, ManualClock, Quota, RateLimiter, Timestamp};
+use tollgate::{Gcra, Keyed, ManualClock, Quota, RateLimiter, Timestamp, stores::Lookup};
 
 /// A key that is counted as long as it is in memory. All keys share the counter.
 struct Counted(u64, Arc<AtomicUsize>);
@@ -63,7 +63,7 @@ fn garbage_of_batches(size: u64) -> usize {
         let keys: Vec<_> =
             (batch * size..(batch + 1) * size).map(|key| Number(key, Arc::clone(&in_memory))).collect();
         decisions.clear();
-        limiter.check_many(&keys, &mut decisions);
+        limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| decisions.push(decision));
         // Five thousand new keys come in a second.
         clock.advance(Duration::from_micros(200 * size));
         most = most.max(in_memory.load(Ordering::Relaxed).saturating_sub(limiter.len()));

@@ -20,7 +20,7 @@ fn limiter() -> Arc<Limiter> {
 fn churn(limiter: &Limiter, keys: u64) {
     for key in 0..keys {
         assert!(limiter.check(&key).is_allowed());
-        assert!(limiter.remove(&key));
+        assert!(limiter.reset(&key));
     }
 }
 
@@ -100,7 +100,7 @@ fn destructor_checks(keys: u64) {
         });
         churn(&limiter, keys);
         end();
-        assert!(limiter.remove(&(u64::MAX - 2)));
+        assert!(limiter.reset(&(u64::MAX - 2)));
     }
 }
 
@@ -114,7 +114,7 @@ fn key_drop_checks(keys: u64) {
         fn drop(&mut self) {
             if let Some(other) = OTHER.get() {
                 let _ = other.check(&self.0);
-                let _ = other.remove(&self.0);
+                let _ = other.reset(&self.0);
             }
         }
     }
@@ -124,13 +124,13 @@ fn key_drop_checks(keys: u64) {
     assert!(limiter.check(&Key(u64::MAX)).is_allowed());
     let end = visitor(&limiter, || ());
     for key in (0..keys).map(Key) {
-        assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
+        assert!(limiter.check(&key).is_allowed() && limiter.reset(&key));
     }
     let _ = OTHER.set(RateLimiter::keyed(Gcra::new(Quota::per_hour(1))));
     end();
     on_small_stack(move || {
         for key in (0..keys).map(Key) {
-            assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
+            assert!(limiter.check(&key).is_allowed() && limiter.reset(&key));
         }
     });
 }
@@ -147,7 +147,7 @@ fn short_threads_free_what_ended_threads_left() {
     for threads in 1..=20_000 {
         let (limiter, key) = (Arc::clone(&limiter), Key(Arc::clone(&counted)));
         std::thread::spawn(move || {
-            assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
+            assert!(limiter.check(&key).is_allowed() && limiter.reset(&key));
         })
         .join()
         .unwrap();
@@ -201,7 +201,7 @@ fn keys_with_large_states_do_not_wait_for_small_ones() {
     let mut most = 0;
     for number in 0..1_000 {
         let key = Key(number, Arc::clone(&counted));
-        assert!(limiter.check(&key).is_allowed() && limiter.remove(&key));
+        assert!(limiter.check(&key).is_allowed() && limiter.reset(&key));
         most = most.max(Arc::strong_count(&counted));
     }
     assert!(most < 500, "{most} of 1,000 removed keys waited");

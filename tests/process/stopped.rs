@@ -20,7 +20,7 @@ use std::time::Duration;
 use tollgate::sketch::{Bloom, CountMin, InFlight, Rate, SampledTopKeys};
 use tollgate::{
     Capacity, FixedWindow, Gcra, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow,
-    TokenBucket, WhenFull, check_all, refund_all,
+    TokenBucket, WhenFull, check_all, joint::AllOf,
 };
 use tollgate_testing::compact::Random;
 
@@ -166,7 +166,7 @@ fn keyed_limiters_are_lock_free() {
     goes_on("keyed", &|random| {
         let key = random.below(64);
         match random.below(100) {
-            0 => drop(growing.remove(&key)),
+            0 => drop(growing.reset(&key)),
             1 => {
                 // New keys make the table double now and then.
                 let _ = growing.check(&new.fetch_add(1, Ordering::Relaxed));
@@ -233,7 +233,7 @@ fn joint_checks_and_sketches_are_lock_free() {
         } else {
             let limits = || (compact.on(&other), keyed.on(&one));
             let charge = check_all(limits());
-            refund_all(limits(), &charge);
+            AllOf::new(limits()).refund(&charge);
             charge.is_allowed()
         };
         PROGRESS.fetch_add(u64::from(charge), Ordering::Relaxed);

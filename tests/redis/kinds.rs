@@ -35,15 +35,15 @@ trait Own {
 
 impl<A: Algorithm> Own for RateLimiter<Direct<A>, ManualClock> {
     fn check(&self, cost: u64, now: Timestamp) -> Decision {
-        self.check_at(cost, now)
+        self.at(now).check_n(cost)
     }
 
     fn peek(&self, cost: u64, now: Timestamp) -> Decision {
-        self.peek_at(cost, now)
+        self.at(now).peek_n(cost)
     }
 
     fn refund(&self, charge: &Decision, now: Timestamp) -> u64 {
-        self.refund_n_at(charge, charge.cost(), now)
+        self.at(now).refund_n(charge, charge.cost())
     }
 }
 
@@ -198,7 +198,7 @@ fn alike(
                 if !checks && decision.is_allowed() && cost > 0 {
                     continue;
                 }
-                let answer = model.check_at(key, cost, now);
+                let answer = model.at(now).check_n(key, cost);
                 prop_assert_eq!(answer.by(), DecidedBy::Server);
                 prop_assert_eq!(
                     figures(&answer.decision()),
@@ -210,7 +210,7 @@ fn alike(
                     answer.decision(),
                     decision
                 );
-                let real = server.map(|server| server.check_at(key, cost, now));
+                let real = server.map(|server| server.at(now).check_n(key, cost));
                 if let Some(real) = real {
                     prop_assert_eq!(real.by(), DecidedBy::Server);
                     prop_assert_eq!(figures(&real.decision()), figures(&decision), "{:?}: {:?}", limit, step);
@@ -240,14 +240,14 @@ fn alike(
                 let units = if decision.is_allowed() { ours.refund(&decision, now) } else { 0 };
                 let units = if units >= 1 << 53 { (1 << 53) - 1 } else { units };
                 prop_assert_eq!(
-                    model.refund_at(key, &answer, now).unwrap(),
+                    model.at(now).refund(key, &answer).unwrap(),
                     units,
                     "{:?}: {:?}",
                     limit,
                     decision
                 );
                 if let (Some(server), Some(real)) = (server, real) {
-                    prop_assert_eq!(server.refund_at(key, &real, now).unwrap(), units);
+                    prop_assert_eq!(server.at(now).refund(key, &real).unwrap(), units);
                 }
                 if let LimitKind::AlignedBucket { at, .. } = limit.kind() {
                     let reset_us = u64::try_from(figures(&ours.peek(0, now))[4].unwrap()).unwrap();
@@ -305,7 +305,7 @@ impl Both {
     /// Checks both, and returns the decision that they share.
     fn check(&self, cost: u64, now_us: u64) -> Decision {
         let now = Timestamp::from_nanos(now_us * 1_000);
-        let answers = (self.server.check_at("k", cost, now), self.model.check_at("k", cost, now));
+        let answers = (self.server.at(now).check_n("k", cost), self.model.at(now).check_n("k", cost));
         assert_eq!((answers.0.by(), answers.1.by()), (DecidedBy::Server, DecidedBy::Server));
         assert_eq!(figures(&answers.0.decision()), figures(&answers.1.decision()), "at {now_us}");
         answers.0.decision()

@@ -49,17 +49,17 @@ impl Own {
 
     fn check(&self, cost: u64, now: Timestamp) -> Decision {
         match self {
-            Self::Gcra(limiter) => limiter.check_at(cost, now),
-            Self::Fixed(limiter) => limiter.check_at(cost, now),
-            Self::Sliding(limiter) => limiter.check_at(cost, now),
+            Self::Gcra(limiter) => limiter.at(now).check_n(cost),
+            Self::Fixed(limiter) => limiter.at(now).check_n(cost),
+            Self::Sliding(limiter) => limiter.at(now).check_n(cost),
         }
     }
 
     fn refund(&self, charge: &Decision, now: Timestamp) -> u64 {
         match self {
-            Self::Gcra(limiter) => limiter.refund_n_at(charge, charge.cost(), now),
-            Self::Fixed(limiter) => limiter.refund_n_at(charge, charge.cost(), now),
-            Self::Sliding(limiter) => limiter.refund_n_at(charge, charge.cost(), now),
+            Self::Gcra(limiter) => limiter.at(now).refund_n(charge, charge.cost()),
+            Self::Fixed(limiter) => limiter.at(now).refund_n(charge, charge.cost()),
+            Self::Sliding(limiter) => limiter.at(now).refund_n(charge, charge.cost()),
         }
     }
 }
@@ -159,7 +159,7 @@ fn alike(theirs: &BlockingAtomicLimiter, limit: Limit, steps: &[Step]) -> Result
         let now = Timestamp::from_nanos(now_us * 1_000);
         match *step {
             Step::Check(_, cost) => {
-                let (decision, answer) = (ours.check(cost, now), theirs.check_at("k", cost, now));
+                let (decision, answer) = (ours.check(cost, now), theirs.at(now).check_n("k", cost));
                 prop_assert_eq!(answer.by(), DecidedBy::Server);
                 let shared = answer.decision();
                 prop_assert_eq!(
@@ -185,7 +185,7 @@ fn alike(theirs: &BlockingAtomicLimiter, limit: Limit, steps: &[Step]) -> Result
                     continue;
                 }
                 let units = if decision.is_allowed() { ours.refund(&decision, now) } else { 0 };
-                prop_assert_eq!(theirs.refund_at("k", &answer, now).unwrap(), units, "{:?}", decision);
+                prop_assert_eq!(theirs.at(now).refund("k", &answer).unwrap(), units, "{:?}", decision);
             }
         }
     }
@@ -221,7 +221,7 @@ fn retry_after_is_tight() {
         let half = limit.most().div_ceil(2);
         for _ in 0..6 {
             let denied = loop {
-                let answer = limiter.check_at("k", half, now);
+                let answer = limiter.at(now).check_n("k", half);
                 if answer.is_denied() {
                     break answer;
                 }
@@ -229,9 +229,9 @@ fn retry_after_is_tight() {
             let wait = denied.retry_after().unwrap();
             assert!(wait > Duration::ZERO, "{name}");
             let early = now + wait.saturating_sub(Duration::from_micros(1));
-            assert!(limiter.check_at("k", half, early).is_denied(), "{name}");
+            assert!(limiter.at(early).check_n("k", half).is_denied(), "{name}");
             now = now + wait;
-            assert!(limiter.check_at("k", half, now).is_allowed(), "{name}");
+            assert!(limiter.at(now).check_n("k", half).is_allowed(), "{name}");
         }
     }
 }
@@ -359,7 +359,7 @@ fn child() {
     let mut admitted = 0;
     for _ in 0..1_500 {
         let answer = match fixed {
-            "fixed" => limiter.check_at(which, 1, Timestamp::from_secs(1_700_000_000)),
+            "fixed" => limiter.at(Timestamp::from_secs(1_700_000_000)).check(which),
             _ => limiter.check(which),
         };
         assert_eq!(answer.by(), DecidedBy::Server);

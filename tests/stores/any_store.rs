@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tollgate::{
     AnyLimiter, Capacity, Carry, Limit, LimitKind, ManualClock, Quota, QuotaError, RateLimiter, StoreKind,
-    Timestamp, WhenFull, check_all_at,
+    Timestamp, WhenFull, joint::AllOf,
 };
 use tollgate_testing::SEC;
 
@@ -78,7 +78,7 @@ fn pair_decides_like_its_algorithm() {
         let (any, keyed) = (new(layout, limit).unwrap(), new(Layout(StoreKind::Keyed, None), limit).unwrap());
         for step in 0..60 {
             let now = NOW + Duration::from_secs(step * step);
-            let (left, right) = (any.check_at("x", step % 3, now), keyed.check_at("x", step % 3, now));
+            let (left, right) = (any.at(now).check_n("x", step % 3), keyed.at(now).check_n("x", step % 3));
             assert_eq!(left.outcome(), right.outcome(), "{layout:?} {limit} {step}");
         }
     }
@@ -120,7 +120,7 @@ fn planned_store_answers_like_an_empty_one() {
             let at = Timestamp::from_nanos(at_ns);
             for cost in [0, 1, 5, 6, 10, 11, u64::MAX] {
                 let name = format!("{layout:?} {limit} at {at_ns}, cost {cost}");
-                assert_eq!(planned.peek_at("x", cost, at), made.peek_at("x", cost, at), "{name}");
+                assert_eq!(planned.at(at).peek_n("x", cost), made.at(at).peek_n("x", cost), "{name}");
             }
         }
         let readings = |any: &Any| format!("{:?} {:?} {:?}", any.keys(), any.gauges(), any.saturation());
@@ -143,13 +143,13 @@ fn every_verb_works() {
     for store in [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact] {
         let limiter = bytes("10/min", store);
         assert_eq!(limiter.check_n(ALICE, 4).remaining(), 6);
-        let charge = limiter.take_up_to(ALICE, 20);
+        let charge = limiter.take(ALICE, 20);
         assert_eq!((charge.cost(), charge.remaining()), (6, 0));
         assert_eq!(limiter.refund_n(ALICE, &charge, 5), 5);
         assert_eq!(limiter.settle(ALICE, &limiter.check_n(ALICE, 3), 1).remaining(), 4);
         assert_eq!(limiter.charge_unchecked(ALICE, 6).remaining(), 0);
         assert_eq!(limiter.reserve(ALICE, 1, Duration::from_secs(60)).delay(), Duration::from_secs(18));
-        assert!(check_all_at((limiter.on(ALICE), bytes("1/s", store).on(ALICE)), NOW).is_denied());
+        assert!(AllOf::new((limiter.on(ALICE), bytes("1/s", store).on(ALICE))).at(NOW).check().is_denied());
         assert!(limiter.wait(ALICE).within(Duration::ZERO).block().is_err());
     }
 }

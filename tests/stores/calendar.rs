@@ -30,7 +30,7 @@ fn flooded(start: u64) -> Spilling {
     let limiter = limiter.expect("an ordinary quota");
     let mut random = Random(start);
     for number in 0..20_000 {
-        let _ = limiter.check_hash_at(random.next(), 10, at(start + number * 50_000));
+        let _ = limiter.at(at(start + number * 50_000)).check_hash(random.next(), 10);
     }
     limiter
 }
@@ -40,10 +40,10 @@ fn flooded(start: u64) -> Spilling {
 /// Sixteen keys that owe one minute each take all slots of the bucket.
 fn evict(limiter: &Spilling, bucket: u64, now: u64) -> u64 {
     let hash = |key: u64| (bucket << 48) | ((key + 1) << 30) | ((now / SEC + key) % (1 << 24));
-    assert!(limiter.check_hash_at(hash(0), 1, at(now)).is_allowed(), "a new key is admitted");
+    assert!(limiter.at(at(now)).check_hash(hash(0), 1).is_allowed(), "a new key is admitted");
     let before = limiter.gauges().evicted;
     for key in 1..=16 {
-        assert!(limiter.check_hash_at(hash(key), 10, at(now)).is_allowed(), "new key {key} is admitted");
+        assert!(limiter.at(at(now)).check_hash(hash(key), 10).is_allowed(), "new key {key} is admitted");
     }
     assert_eq!(limiter.gauges().evicted, before + 1);
     hash(0)
@@ -61,7 +61,7 @@ fn spill_admits_new_keys_in_every_phase() {
             let now = start + step * 200 * SEC;
             evict(&limiter, random.next() >> 48, now);
             for _ in 0..100 {
-                denied += u64::from(limiter.check_hash_at(random.next(), 1, at(now)).is_denied());
+                denied += u64::from(limiter.at(at(now)).check_hash(random.next(), 1).is_denied());
             }
         }
     }
@@ -78,7 +78,7 @@ fn evicted_debt_is_kept_in_every_phase() {
         for step in 1..=10 {
             let now = start + step * 97 * SEC;
             let evicted = evict(&limiter, step * 4_001, now);
-            let owed = limiter.check_hash_at(evicted, 10, at(now + 1));
+            let owed = limiter.at(at(now + 1)).check_hash(evicted, 10);
             assert!(owed.is_denied(), "phase {phase}, step {step}: the debt is lost");
             let left = owed.retry_after().expect("a wait").as_secs_f64();
             assert!((5.9..6.1).contains(&left), "phase {phase}, step {step}: {left} s instead of 6");
@@ -103,11 +103,11 @@ fn snapshot_restores_no_paid_debt() {
         limiter.clock().set(at(now + 1));
         restored.restore(&limiter.snapshot()).expect("a limiter like it");
         assert!(
-            restored.check_hash_at(evicted, 10, at(now + 1)).is_denied(),
+            restored.at(at(now + 1)).check_hash(evicted, 10).is_denied(),
             "step {step}: the debt is lost"
         );
         let mut random = Random(step);
-        let denied = (0..100).filter(|_| restored.check_hash_at(random.next(), 1, at(now + 1)).is_denied());
+        let denied = (0..100).filter(|_| restored.at(at(now + 1)).check_hash(random.next(), 1).is_denied());
         assert!(denied.count() <= 3, "step {step}: too many new keys are denied");
     }
 }
@@ -151,12 +151,15 @@ fn wrapped_compact_state_decides_correctly() {
             for second in 0..180 {
                 let now = at(start + second * SEC);
                 if second % 6 == 0 {
-                    assert!(limiter.check_at("steady", 1, now).is_allowed(), "{phase} {second} {overflow:?}");
+                    assert!(limiter.at(now).check("steady").is_allowed(), "{phase} {second} {overflow:?}");
                 }
                 if second == 0 || second == 120 {
-                    assert!(limiter.check_at("burst", 10, now).is_allowed(), "{phase} {second} {overflow:?}");
+                    assert!(
+                        limiter.at(now).check_n("burst", 10).is_allowed(),
+                        "{phase} {second} {overflow:?}"
+                    );
                 }
-                let more = limiter.check_at("burst", 10, now);
+                let more = limiter.at(now).check_n("burst", 10);
                 assert!(more.is_denied() || second == 60, "{phase} {second} {overflow:?}");
             }
         }

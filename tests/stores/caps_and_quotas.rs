@@ -90,7 +90,7 @@ fn panicking_key_releases_its_room() {
     struct Key(u64);
     #[derive(PartialEq, Eq, Hash)]
     struct Bomb(u64);
-    impl tollgate::Lookup<Key> for Bomb {
+    impl tollgate::stores::Lookup<Key> for Bomb {
         fn is(&self, held: &Key) -> bool {
             held.0 == self.0
         }
@@ -118,18 +118,18 @@ fn window_end_clears_usage_of_every_quota() {
         // START is 40 s into a minute.
         let premium = window.requota(&Quota::per_minute(9)).unwrap();
         let end = START + Duration::from_secs(60);
-        assert!(limiter.check_at(&1, 10, START).is_allowed());
-        assert!(limiter.check_with(&1, &premium, 1, START).is_denied());
-        assert!(limiter.check_with(&1, &premium, 9, end).is_allowed());
-        assert!(limiter.check_at(&1, 1, end).is_allowed());
-        assert!(limiter.check_at(&1, 1, end).is_denied());
+        assert!(limiter.at(START).check_n(&1, 10).is_allowed());
+        assert!(limiter.at(START).check_with(&1, 1, &premium).is_denied());
+        assert!(limiter.at(end).check_with(&1, 9, &premium).is_allowed());
+        assert!(limiter.at(end).check(&1).is_allowed());
+        assert!(limiter.at(end).check(&1).is_denied());
     }
     let window = FixedWindow::new(Quota::per_minute(10));
     let limiter = RateLimiter::builder(window).clock(ManualClock::new(START)).keyed::<u64>();
     let premium = window.requota(&Quota::per_minute(100)).unwrap();
-    assert!(limiter.check_with(&1, &premium, 100, START).is_allowed());
-    assert!(limiter.check_at(&1, 1, START + Duration::from_secs(19)).is_denied());
-    assert!(limiter.check_at(&1, 10, START + Duration::from_secs(20)).is_allowed());
+    assert!(limiter.at(START).check_with(&1, 100, &premium).is_allowed());
+    assert!(limiter.at(START + Duration::from_secs(19)).check(&1).is_denied());
+    assert!(limiter.at(START + Duration::from_secs(20)).check_n(&1, 10).is_allowed());
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn incompatible_algorithm_never_admits() {
         .clock(ManualClock::new(START))
         .keyed::<u64>();
     let foreign = SlidingLog::new(Quota::per_minute(100));
-    assert!(limiter.check_with(&1, &foreign, 100, START).is_never());
+    assert!(limiter.at(START).check_with(&1, 100, &foreign).is_never());
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn keys_can_be_removed_while_visiting() {
     let mut seen = 0;
     limiter.for_each(|key, _| {
         seen += 1;
-        assert!(limiter.remove(key));
+        assert!(limiter.reset(key));
     });
     assert_eq!(seen, 20_000);
     assert!(limiter.is_empty());

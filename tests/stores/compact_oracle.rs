@@ -73,8 +73,8 @@ fn agrees(case: &Case, limiter: &dyn Subject) {
 
         let delay = oracle.delay(now.into());
         let wait = oracle.retry_after(now, cost).map(nanos);
-        let peeked = limiter.peek_at(op.key, cost, now);
-        let decided = limiter.check_at(op.key, cost, now);
+        let peeked = limiter.at(now).peek_n(op.key, cost);
+        let decided = limiter.at(now).check_n(op.key, cost);
         let expected = oracle.offer(now, cost);
 
         assert_eq!(verdict(&peeked), expected, "outcome of the peek for {before}");
@@ -88,7 +88,7 @@ fn agrees(case: &Case, limiter: &dyn Subject) {
         if kind != Kind::Spacing {
             assert_eq!(decided.limit(), oracle.capacity(), "limit of {before}");
             assert_eq!(decided.remaining(), oracle.remaining(now), "remaining of {before}");
-            let peeked = limiter.peek_at(op.key, 0, now).remaining();
+            let peeked = limiter.at(now).peek_n(op.key, 0).remaining();
             assert_eq!(peeked, oracle.remaining(now), "peek after {before}");
         }
         // A window count is rounded down, so its last part becomes zero before the window ends. Either time is right.
@@ -126,7 +126,7 @@ fn is_early_by_less_than_a_tick(case: &Case, limiter: &dyn Subject) {
 
         let delay = until(rounded.delay(at.into()));
         let wait = rounded.retry_after(at, cost).map(until).map(nanos);
-        let decided = limiter.check_at(op.key, cost, now);
+        let decided = limiter.at(now).check_n(op.key, cost);
         let expected = rounded.offer(at, cost);
         assert_eq!(verdict(&decided), expected, "outcome of {before}");
         assert_eq!(decided.retry_after(), wait, "retry_after of {before}");
@@ -173,8 +173,8 @@ fn check_figures_are_tight(case: &Case, limiter: &dyn Subject) {
         now = case.within_reach(op.step.apply(now, spec, oracle));
         let cost = op.cost.apply(now, oracle);
         oracle.offer(now, cost);
-        let decision = limiter.check_at(op.key, cost, now);
-        let peek = |cost, at| limiter.peek_at(op.key, cost, at);
+        let decision = limiter.at(now).check_n(op.key, cost);
+        let peek = |cost, at| limiter.at(at).peek_n(op.key, cost);
         let after = |wait: Duration| now + u64::try_from(wait.as_nanos()).expect("centuries");
         match decision.retry_after() {
             None => assert!(decision.is_never()),

@@ -107,7 +107,7 @@ fn play<A: CompactAlgorithm>(
         let at = reading.of(now);
         let (oracle, admitted) = &mut keys[usize::from(key)];
         let expected = oracle.peek(at, cost);
-        let ours = limiter.check_at(&key, cost, Timestamp::from_nanos(now));
+        let ours = limiter.at(Timestamp::from_nanos(now)).check_n(&key, cost);
         let told = |oracle: &dyn Oracle| {
             format!("{cost} at {now} of key {key}, {overflow:?} {capacity:?} {spec:?}, {oracle:?}")
         };

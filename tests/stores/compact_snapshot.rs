@@ -88,7 +88,7 @@ fn round_trips<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, bytes: usi
         assert_same_decisions(&restored, &original, stricter, &what);
         assert_eq!(restored.live_slots(), original.live_slots(), "{what}");
         // Cells that no key reads any more may read as ahead again later.
-        assert!(later > 11 * SEC || restored.snapshot_at(now) == original.snapshot_at(now), "{what}");
+        assert!(later > 11 * SEC || restored.at(now).snapshot() == original.at(now).snapshot(), "{what}");
         // The limiters also agree from then on. Evictions depend on what is in the slots, so the slots agree too.
         if later < 4 * SEC {
             let (twin, twin_clock) = limiter(algorithm.clone(), overflow, bytes, now);
@@ -126,7 +126,7 @@ fn clock_behind_snapshot_continues_from_snapshot() {
             fill(&original, &clock, &mut Random(4));
             let (restored, behind_clock) =
                 limiter(Gcra::new(Quota::per_minute(6)), overflow, 1 << 15, behind);
-            restored.restore(&original.snapshot_at(clock.now())).expect("a snapshot of a limiter like it");
+            restored.restore(&original.at(clock.now()).snapshot()).expect("a snapshot of a limiter like it");
             for _ in 0..20 {
                 assert_same_decisions(&restored, &original, false, &format!("{overflow:?}, {behind:?}"));
                 clock.advance(Duration::from_millis(2_500));
@@ -170,7 +170,7 @@ fn idle_limiter_snapshot_is_empty() {
     fill(&idle, &clock, &mut Random(6));
     assert!(idle.snapshot().len() > 256);
     clock.advance(Duration::from_secs(3_600));
-    assert_eq!(idle.snapshot_at(clock.now()).len(), empty.len());
+    assert_eq!(idle.at(clock.now()).snapshot().len(), empty.len());
     assert!(idle.check("a").is_allowed());
     idle.restore(&empty).expect("its own snapshot");
     assert_eq!(idle.live_slots(), 0);

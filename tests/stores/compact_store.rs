@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::time::Duration;
 use tollgate::{
-    Capacity, Clock, Compact, CompactAlgorithm, Decision, FixedWindow, Gauges, Gcra, ManualClock,
-    MinimumSpacing, Overflow, Quota, QuotaError, RateLimiter, SlidingWindow, Timestamp, TokenBucket,
+    Capacity, Clock, Compact, CompactAlgorithm, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing,
+    Overflow, Quota, QuotaError, RateLimiter, SlidingWindow, Timestamp, TokenBucket, stores::Gauges,
 };
 use tollgate_testing::SEC;
 use tollgate_testing::compact::{COMPACT, POLICIES, Random, Seeded};
@@ -60,7 +60,7 @@ mod batches {
             let now = clock.now();
             let told = || format!("{algorithm:?} {overflow:?} {capacity:?}, batch of {len}");
             let expected: Vec<Decision> =
-                requests.iter().map(|(key, cost)| single.check_at(key, *cost, now)).collect();
+                requests.iter().map(|(key, cost)| single.at(now).check_n(key, *cost)).collect();
             let mut decisions = Vec::new();
             batched.check_each(requests.iter().map(|(key, cost)| (key, *cost)), |decision| {
                 decisions.push(decision);
@@ -73,11 +73,11 @@ mod batches {
             assert_eq!(batched.gauges(), single.gauges(), "{}", told());
             clock.advance(Duration::from_millis(random.below(3_000)));
         }
-        // `check_many` charges one unit a key and appends its decisions.
+        // `check_each` charges one unit a key and appends its decisions.
         let keys: Vec<u64> = (0..100).map(|_| random.skewed(40)).collect();
         single.clear();
         let mut decisions = vec![many.peek(&7)];
-        many.check_many(&keys, &mut decisions);
+        many.check_each(keys.iter().map(|key| (key, 1)), |decision| decisions.push(decision));
         let expected: Vec<Decision> = keys.iter().map(|key| single.check(key)).collect();
         assert_eq!(decisions[1..], expected, "{algorithm:?} {overflow:?} {capacity:?}");
     }
@@ -114,7 +114,7 @@ mod batches {
             .compact()
             .unwrap();
         let mut decisions = Vec::new();
-        limiter.check_many(&[1, 2, 1, 1], &mut decisions);
+        limiter.check_each([1, 2, 1, 1].iter().map(|key| (key, 1)), |decision| decisions.push(decision));
         let outcomes: Vec<_> = decisions.iter().map(Decision::is_allowed).collect();
         assert_eq!(outcomes, [true, true, false, false]);
     }
@@ -131,11 +131,11 @@ fn hash_decides_as_its_key() {
             let now = clock.now();
             let hash = limiter.hash(&key);
             let (by_key, by_hash) = match random.below(3) {
-                0 => (twin.check_at(&key, cost, now), limiter.check_hash(hash, cost)),
-                1 => (twin.check_at(&key, cost, now), limiter.check_hash_at(hash, cost, now)),
+                0 => (twin.at(now).check_n(&key, cost), limiter.check_hash(hash, cost)),
+                1 => (twin.at(now).check_n(&key, cost), limiter.at(now).check_hash(hash, cost)),
                 _ => {
                     let own = twin.tier(&Quota::per_minute(5)).unwrap();
-                    (twin.check_with(&key, &own, cost, now), limiter.check_n(&key, cost))
+                    (twin.at(now).check_with(&key, cost, &own), limiter.check_n(&key, cost))
                 }
             };
             assert_eq!(by_hash, by_key, "{key} of {overflow:?}");
@@ -166,7 +166,7 @@ fn compact_peek_equals_check_and_changes_nothing() {
                 let (key, cost) = (random.skewed(30), random.below(5));
                 let before = (limiter.snapshot(), limiter.gauges());
                 let peeked = limiter.peek_n(&key, cost);
-                let again = limiter.peek_at(&key, cost, clock.now());
+                let again = limiter.at(clock.now()).peek_n(&key, cost);
                 assert_eq!((peeked, limiter.snapshot(), limiter.gauges()), (again, before.0, before.1));
                 let decided = limiter.check_n(&key, cost);
                 assert_eq!(
@@ -211,7 +211,7 @@ fn clear_also_empties_spill_sketch() {
                 assert!(limiter.live_slots() > 0);
                 limiter.clear();
                 assert_eq!(limiter.live_slots(), 0);
-                assert!(limiter.load() == 0.0);
+                assert!(limiter.fill() == 0.0);
                 for key in 0..500 {
                     assert_eq!(
                         limiter.peek(&key).remaining(),
@@ -269,28 +269,28 @@ fn full_bucket_events_are_counted() {
     let ways = limiter.gauges().slots as u64;
     assert!((0..2 * ways).all(|key| limiter.check(&key).is_allowed()));
     assert_eq!((limiter.gauges().evicted, limiter.gauges().indebted), (ways, ways));
-    assert!(limiter.load() == 1.0);
+    assert!(limiter.fill() == 1.0);
 }
 
 #[test]
 fn load_is_share_of_live_slots() {
     let (small, clock) = per_minute(1, Overflow::Forget, 4_096);
-    assert!(small.load() == 0.0);
+    assert!(small.fill() == 0.0);
     for key in 0..1_500 {
         let _ = small.check(&key);
     }
     let share = small.live_slots() as f64 / small.gauges().slots as f64;
-    assert!((small.load() - share).abs() < 1e-12, "all slots of a small table are counted");
+    assert!((small.fill() - share).abs() < 1e-12, "all slots of a small table are counted");
     assert_eq!(small.live_slots(), 1_500);
     clock.advance(secs(60));
-    assert!(small.load() == 0.0);
+    assert!(small.fill() == 0.0);
 
     let (large, _) = per_minute(1, Overflow::Forget, 200_000);
     for key in 0..60_000 {
         let _ = large.check(&key);
     }
     let share = large.live_slots() as f64 / large.gauges().slots as f64;
-    assert!((large.load() - share).abs() < 0.04, "{} instead of {share}", large.load());
+    assert!((large.fill() - share).abs() < 0.04, "{} instead of {share}", large.fill());
 }
 
 /// The law behind the sizing advice: each admitted unit keeps its key live for one interval.
@@ -456,11 +456,11 @@ mod time {
             for seconds in [60, 86_400, YEAR / 8, YEAR / 5, YEAR, 10 * YEAR + 13, 100 * YEAR] {
                 let (limiter, clock) = per_minute(10, overflow, 100);
                 assert!(limiter.check_n("by the clock", 10).is_allowed());
-                assert!(limiter.check_at("by given times", 10, START).is_allowed());
+                assert!(limiter.at(START).check_n("by given times", 10).is_allowed());
                 clock.advance(secs(seconds));
                 assert_eq!(limiter.peek("by the clock").remaining(), 10, "{seconds} s later, {overflow:?}");
                 assert!(limiter.check_n("by the clock", 10).is_allowed(), "{seconds} s later, {overflow:?}");
-                assert!(limiter.check_at("by given times", 10, clock.now()).is_allowed());
+                assert!(limiter.at(clock.now()).check_n("by given times", 10).is_allowed());
                 assert!(limiter.check("by the clock").is_denied());
             }
         }
@@ -471,14 +471,14 @@ mod time {
     fn lagging_time_is_denied_later_usage() {
         for overflow in POLICIES {
             let (limiter, clock) = per_minute(10, overflow, 100);
-            assert!(limiter.check_at("a", 10, START).is_allowed());
+            assert!(limiter.at(START).check_n("a", 10).is_allowed());
             for back in [1, 59, 61, 3_600, 86_400, 20 * 86_400] {
                 let before = Timestamp::from_secs(1_700_000_000 - back);
-                assert!(limiter.check_at("a", 1, before).is_denied(), "{back} s before, {overflow:?}");
-                assert!(limiter.check_at(&back, 1, before).is_allowed(), "another key is admitted");
+                assert!(limiter.at(before).check("a").is_denied(), "{back} s before, {overflow:?}");
+                assert!(limiter.at(before).check(&back).is_allowed(), "another key is admitted");
             }
             clock.advance(secs(60));
-            assert!(limiter.check_at("a", 10, clock.now()).is_allowed());
+            assert!(limiter.at(clock.now()).check_n("a", 10).is_allowed());
         }
     }
 
@@ -502,13 +502,13 @@ mod time {
         for overflow in POLICIES {
             let (limiter, clock) = per_minute(10, overflow, 100);
             for wrong in [Timestamp::MAX, Timestamp::from_secs(4_000_000_000), START + secs(3_600)] {
-                assert!(limiter.check_at("wrong", 10, wrong).is_allowed(), "{overflow:?}");
+                assert!(limiter.at(wrong).check_n("wrong", 10).is_allowed(), "{overflow:?}");
                 limiter.clear();
                 for _ in 0..10 {
-                    assert!(limiter.check_at("right", 1, clock.now()).is_allowed(), "{overflow:?}");
+                    assert!(limiter.at(clock.now()).check("right").is_allowed(), "{overflow:?}");
                     assert!(limiter.check("by the clock").is_allowed(), "{overflow:?}");
                 }
-                assert!(limiter.check_at("right", 1, clock.now()).is_denied());
+                assert!(limiter.at(clock.now()).check("right").is_denied());
                 assert!(limiter.check("by the clock").is_denied());
                 clock.advance(secs(60));
             }
@@ -538,7 +538,7 @@ mod time {
                         }
                     }
                     assert!(limiter.restore(&limiter.snapshot()).is_ok());
-                    let _ = (limiter.live_slots(), limiter.load(), limiter.reset(&1), limiter.gauges());
+                    let _ = (limiter.live_slots(), limiter.fill(), limiter.reset(&1), limiter.gauges());
                 }
             })
             .expect("an ordinary quota");

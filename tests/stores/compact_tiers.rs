@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use std::cell::Cell;
 use tollgate::{
-    Capacity, Compact, CompactAlgorithm, FixedWindow, ManualClock, Quota, RateLimiter, SlidingWindow, Tier,
-    Timestamp,
+    Capacity, Compact, CompactAlgorithm, FixedWindow, ManualClock, Quota, RateLimiter, SlidingWindow,
+    Timestamp, stores::Tier,
 };
 use tollgate_testing::compact::{Layout, Seeded, Ticks};
 use tollgate_testing::operations::{config, ops, start};
@@ -91,7 +91,7 @@ fn arrival_times(specs: &[Spec], start: u64, ops: &[(Op, Index)]) -> bool {
         now = op.step.apply(now, specs[place], &Gcra::new(specs[place])).min(start.saturating_add(reach));
         let tick = u64::try_from(ticks.floor(now) - first).expect("within half the range");
         let cost = op.cost.apply(tick, oracle);
-        let decision = limiter.check_with(&op.key, &tiers[place], cost, Timestamp::from_nanos(now));
+        let decision = limiter.at(Timestamp::from_nanos(now)).check_with(&op.key, cost, &tiers[place]);
         let expected = oracle.peek(tick, cost);
         let told = || format!("{cost} at {now} under {:?} of {specs:?}: {oracle:?}, {ticks:?}", specs[place]);
         assert_eq!(verdict(&decision), expected, "{}", told());
@@ -150,7 +150,7 @@ fn counts<A: CompactAlgorithm, O: Oracle>(
         // The usage under another limit may be higher than this limit. Then nothing remains.
         let over = !oracle.admits(now.into(), 0);
         let cost = if over { 1 } else { op.cost.apply(now, oracle) };
-        let decision = limiter.check_with(&op.key, &tiers[place], cost, Timestamp::from_nanos(now));
+        let decision = limiter.at(Timestamp::from_nanos(now)).check_with(&op.key, cost, &tiers[place]);
         assert_eq!(verdict(&decision), oracle.offer(now, cost), "{cost} at {now} of {limits:?}: {oracle:?}");
         assert_eq!(decision.limit(), limits[place]);
         if over {
@@ -254,7 +254,7 @@ fn foreign_tier_never_admits() {
     let limiter = limiter(tollgate::Gcra::new(Quota::per_minute(2)), &[]).unwrap();
     let foreign = self::limiter(tollgate::Gcra::new(Quota::per_second(7)), &[]).unwrap();
     let foreign = foreign.tier(&Quota::per_second(7)).unwrap();
-    assert!(limiter.check_with("a", &foreign, 7, START).is_never());
+    assert!(limiter.at(START).check_with("a", 7, &foreign).is_never());
 }
 
 #[test]
@@ -262,12 +262,12 @@ fn charge_counts_under_every_tier() {
     let premium = Quota::per_minute(100);
     let limiter = limiter(tollgate::Gcra::new(Quota::per_minute(10)), &[premium]).unwrap();
     let premium = limiter.tier(&premium).unwrap();
-    assert!(limiter.check_at("a", 10, START).is_allowed());
-    assert!(limiter.check_at("a", 1, START).is_denied());
+    assert!(limiter.at(START).check_n("a", 10).is_allowed());
+    assert!(limiter.at(START).check("a").is_denied());
     // The key owes 60 s, which is as long as the 100 units of premium take.
-    assert!(limiter.check_with("a", &premium, 1, START).is_denied());
+    assert!(limiter.at(START).check_with("a", 1, &premium).is_denied());
     let later = START + std::time::Duration::from_secs(6);
-    assert!(limiter.check_with("a", &premium, 10, later).is_allowed());
-    assert!(limiter.check_with("a", &premium, 1, later).is_denied());
-    assert!(limiter.check_at("a", 1, later).is_denied());
+    assert!(limiter.at(later).check_with("a", 10, &premium).is_allowed());
+    assert!(limiter.at(later).check_with("a", 1, &premium).is_denied());
+    assert!(limiter.at(later).check("a").is_denied());
 }

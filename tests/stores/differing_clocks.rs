@@ -67,7 +67,7 @@ fn far_ahead_given_times_admit_no_more() {
         for overflow in OVERFLOWS {
             let limiter = compact(Gcra::new(quota), &clock(), overflow);
             let both = admitted(1_000, || {
-                limiter.check_at("a", 1, at(START + ahead_ns)).is_allowed() | limiter.check("a").is_allowed()
+                limiter.at(at(START + ahead_ns)).check("a").is_allowed() | limiter.check("a").is_allowed()
             });
             assert!(both <= bound(ahead_ns), "{overflow:?}, {ahead_ns} ns: {both}");
         }
@@ -75,7 +75,7 @@ fn far_ahead_given_times_admit_no_more() {
         let sketch: RateLimiter<Sketch<FixedWindow, Seeded>, _> =
             builder.capacity(Capacity::memory(1 << 16)).sketch().expect("an ordinary quota");
         let both = admitted(1_000, || {
-            sketch.check_at("a", 1, at(START + ahead_ns)).is_allowed() | sketch.check("a").is_allowed()
+            sketch.at(at(START + ahead_ns)).check("a").is_allowed() | sketch.check("a").is_allowed()
         });
         assert!(both <= 20, "two windows: {both}");
         let sketch = TatSketch::try_new(quota, 1 << 16).expect("an ordinary quota");
@@ -100,7 +100,7 @@ fn thread_clocks_admit_at_most_their_difference() {
                 scope.spawn(move || {
                     for step in 0..100_000 {
                         let now = at(START + ahead_ns + step * length / 100_000);
-                        let allowed = limiter.check_at("a", 1, now).is_allowed();
+                        let allowed = limiter.at(now).check("a").is_allowed();
                         both.fetch_add(u64::from(allowed), std::sync::atomic::Ordering::Relaxed);
                     }
                 });
@@ -157,9 +157,9 @@ fn lagging_key_is_admitted_no_more() {
         let mut units = 0;
         for _ in 0..100 {
             for key in others.by_ref().take(1_000) {
-                let _ = limiter.check_at(&key, 1, at(now));
+                let _ = limiter.at(at(now)).check(&key);
             }
-            units += limiter.check_at("lags", 5, at(now - lag)).charged_units();
+            units += limiter.at(at(now - lag)).check_n("lags", 5).charged_units();
             now += 200 * MS;
         }
         assert!(units <= rate.bound(now - START), "{lag} ns: {units}");
@@ -184,7 +184,7 @@ fn wrong_time_locks_out_no_key_for_long() {
             let clock = clock();
             let limiter = compact(Gcra::new(rate.quota()), &clock, overflow);
             let _ = limiter.check("before");
-            let _ = limiter.check_at("wrong", 1, at(wrong));
+            let _ = limiter.at(at(wrong)).check("wrong");
             // For at most one second plus the time of a burst, checks use one instant. Then the clock counts again.
             let mut units = 0;
             for _ in 0..100 {
@@ -206,7 +206,7 @@ fn wrong_time_in_sketch_is_dropped_soon() {
         let clock = clock();
         let builder = RateLimiter::builder(SlidingWindow::new(Quota::per_second(10))).clock(clock.clone());
         let limiter = builder.capacity(Capacity::memory(1 << 16)).sketch().expect("an ordinary quota");
-        let _ = limiter.check_at("wrong", 1, at(wrong));
+        let _ = limiter.at(at(wrong)).check("wrong");
         let units = admitted(100, || {
             clock.advance(Duration::from_millis(100));
             limiter.check("key").is_allowed()
@@ -250,7 +250,7 @@ proptest! {
                 // Each source is ahead by a number of thirds of the difference.
                 let own = now + differ * MS * source as u64 / 3;
                 let decision = if given {
-                    limiter.check_at("key", cost, at(own))
+                    limiter.at(at(own)).check_n("key", cost)
                 } else {
                     clock.set(at(own));
                     limiter.check_n("key", cost)
@@ -291,7 +291,7 @@ proptest! {
                     _ => None,
                 };
                 absurd += u64::from(wrong.is_some());
-                units += u64::from(limiter.check_at("key", 1, at(wrong.unwrap_or(now))).is_allowed());
+                units += u64::from(limiter.at(at(wrong.unwrap_or(now))).check("key").is_allowed());
             }
             let most = rate.bound(now - START) + 3 * absurd * burst;
             prop_assert!(units <= most, "{overflow:?}: {units} of {most}, {absurd} wrong times");
@@ -306,23 +306,23 @@ fn other_calls_use_times_of_checks() {
     let limiter = compact(Gcra::new(Quota::per_minute(10)), &clock, Overflow::Spill);
     let now = at(START);
     for key in ["a", "b", "c"] {
-        assert!(limiter.check_at(key, 10, now).is_allowed());
+        assert!(limiter.at(now).check_n(key, 10).is_allowed());
     }
-    assert_eq!((limiter.live_slots(), limiter.live_slots_at(now)), (0, 3));
-    assert!(limiter.load_at(now) > 0.0);
+    assert_eq!((limiter.live_slots(), limiter.at(now).live_slots()), (0, 3));
+    assert!(limiter.at(now).fill() > 0.0);
 
     let snapshot = limiter.snapshot();
     let restored = compact(Gcra::new(Quota::per_minute(10)), &clock, Overflow::Spill);
-    restored.restore_at(&snapshot, now).expect("a snapshot of a limiter like it");
-    assert!(restored.check_at("a", 1, now).is_denied());
-    assert_eq!(limiter.snapshot_at(now), snapshot);
+    restored.at(now).restore(&snapshot).expect("a snapshot of a limiter like it");
+    assert!(restored.at(now).check("a").is_denied());
+    assert_eq!(limiter.at(now).snapshot(), snapshot);
 
     assert!(limiter.reset("a"));
-    assert!(limiter.check_at("a", 10, now).is_allowed());
-    assert!(limiter.reset_at("b", now));
-    assert!(limiter.check_at("b", 10, now).is_allowed());
-    assert!(!limiter.reset_at("c", at(START + 61 * SEC)), "the debt is paid by then");
-    assert!(limiter.check_at("c", 10, now).is_allowed(), "the reset applies to earlier times too");
+    assert!(limiter.at(now).check_n("a", 10).is_allowed());
+    assert!(limiter.at(now).reset("b"));
+    assert!(limiter.at(now).check_n("b", 10).is_allowed());
+    assert!(!limiter.at(at(START + 61 * SEC)).reset("c"), "the debt is paid by then");
+    assert!(limiter.at(now).check_n("c", 10).is_allowed(), "the reset applies to earlier times too");
 }
 
 #[test]
@@ -331,11 +331,11 @@ fn retain_active_uses_given_time() {
         RateLimiter::builder(Gcra::new(Quota::per_second(10).burst(5))).clock(clock()).keyed::<&str>();
     let lag = 1_200 * MS;
     let units = admitted(1_000, || {
-        limiter.retain_active_at(at(START - lag));
-        limiter.check_at(&"lags", 1, at(START - lag)).is_allowed()
+        limiter.at(at(START - lag)).retain_active();
+        limiter.at(at(START - lag)).check(&"lags").is_allowed()
     });
     assert_eq!(units, 5);
-    limiter.for_each_at(at(START - lag), |_, decision| assert_eq!(decision.remaining(), 0));
+    limiter.at(at(START - lag)).for_each(|_, decision| assert_eq!(decision.remaining(), 0));
 }
 
 #[test]
@@ -362,11 +362,11 @@ fn evicted_debts_of_lagging_keys_are_kept() {
     let rate = Rate { per_second: 10, burst: 5 };
     for (ahead_ns, cost) in [(0, 5), (100 * MS, 1), (SEC, 5), (SEC, 1)] {
         let limiter = of_size(Gcra::new(rate.quota()), 272, Overflow::Spill);
-        let _ = limiter.check_at(&u32::MAX, 1, at(START + ahead_ns));
+        let _ = limiter.at(at(START + ahead_ns)).check(&u32::MAX);
         let mut units = [0; 40];
         for _ in 0..50 {
             for (key, units) in (0_u32..).zip(&mut units) {
-                *units += limiter.check_at(&key, cost, at(START)).charged_units();
+                *units += limiter.at(at(START)).check_n(&key, cost).charged_units();
             }
         }
         let most = units.into_iter().max().unwrap();
@@ -375,11 +375,11 @@ fn evicted_debts_of_lagging_keys_are_kept() {
     // Two clocks differ by two nanoseconds, around the end of a window.
     let limiter = of_size(FixedWindow::new(Quota::per_minute(10)), 272, Overflow::Spill);
     let turn = START / (60 * SEC) * 60 * SEC + 60 * SEC;
-    let _ = limiter.check_at(&u32::MAX, 1, at(turn));
+    let _ = limiter.at(at(turn)).check(&u32::MAX);
     let mut units = [0; 40];
     for _ in 0..50 {
         for (key, units) in (0_u32..).zip(&mut units) {
-            *units += limiter.check_at(&key, 10, at(turn - 2)).charged_units();
+            *units += limiter.at(at(turn - 2)).check_n(&key, 10).charged_units();
         }
     }
     assert!(units.into_iter().all(|units| units <= 20), "more than two windows: {units:?}");
@@ -391,15 +391,15 @@ fn time_ahead_locks_out_no_new_key() {
     for overflow in OVERFLOWS {
         let limiter = of_size(Gcra::new(Quota::per_second(10).burst(5)), 1 << 14, overflow);
         for key in 0..20_000_u32 {
-            let _ = limiter.check_at(&key, 1, at(START));
+            let _ = limiter.at(at(START)).check(&key);
         }
         let mut now = START + 60 * SEC;
-        let _ = limiter.check_at(&u32::MAX, 1, at(now + 3_600 * SEC));
+        let _ = limiter.at(at(now + 3_600 * SEC)).check(&u32::MAX);
         let mut units = [0; 200];
         for _ in 0..100 {
             now += 100 * MS;
             for (key, units) in (1_000_000_u32..).zip(&mut units) {
-                *units += limiter.check_at(&key, 1, at(now)).charged_units();
+                *units += limiter.at(at(now)).check(&key).charged_units();
             }
         }
         let locked_out = units.into_iter().filter(|units| *units < 50).count();
@@ -416,8 +416,8 @@ fn times_one_range_apart_admit_no_more() {
     let apart = (1 << 40) / 286 - rate.burst + 1_000;
     let units: u64 = (0..200)
         .map(|_| {
-            let newest = limiter.check_at("a", rate.burst, at(START)).charged_units();
-            newest + limiter.check_at("a", rate.burst - 2_000, at(START - apart)).charged_units()
+            let newest = limiter.at(at(START)).check_n("a", rate.burst).charged_units();
+            newest + limiter.at(at(START - apart)).check_n("a", rate.burst - 2_000).charged_units()
         })
         .sum();
     assert!(units <= rate.bound(apart), "{units}");
@@ -430,10 +430,10 @@ fn peeks_do_not_move_the_newest_time() {
     let quarter = (1 << 38) / 286;
     let mut units = 0;
     for _ in 0..100 {
-        units += limiter.check_at("a", rate.burst, at(START)).charged_units();
-        let _ = limiter.peek_at("b", 1, at(START - quarter - 1_200 * MS));
-        let _ = limiter.peek_at("b", 1, at(START - quarter - 100 * MS));
-        units += limiter.check_at("a", rate.burst, at(START - 500 * MS)).charged_units();
+        units += limiter.at(at(START)).check_n("a", rate.burst).charged_units();
+        let _ = limiter.at(at(START - quarter - 1_200 * MS)).peek("b");
+        let _ = limiter.at(at(START - quarter - 100 * MS)).peek("b");
+        units += limiter.at(at(START - 500 * MS)).check_n("a", rate.burst).charged_units();
     }
     assert!(units <= rate.bound(500 * MS), "{units}");
 }
@@ -445,9 +445,9 @@ fn quota_changes_keep_debts_of_callers_ahead() {
         let limiter = compact(Gcra::new(Quota::per_minute(10)), &clock(), Overflow::Spill).adjustable();
         let mut units = 0;
         for round in 0..20 {
-            units += admitted(20, || limiter.check_at("a", 1, at(START + ahead_ns)).is_allowed());
+            units += admitted(20, || limiter.at(at(START + ahead_ns)).check("a").is_allowed());
             let quota = Quota::per_minute(10 + round % 2);
-            limiter.set_quota_at(&quota, tollgate::Carry::AsIs, at(START)).expect("an ordinary quota");
+            limiter.at(at(START)).set_quota(&quota, tollgate::Carry::AsIs).expect("an ordinary quota");
         }
         // Each time the burst grows, it adds one unit.
         assert!(units <= 11 + ahead_ns / (6 * SEC) + 10, "{ahead_ns} ns ahead: {units}");
@@ -461,15 +461,15 @@ fn snapshots_keep_debts_of_callers_ahead() {
         let full_ns = burst * SEC / per_second;
         for back_ns in [0, full_ns / 2, full_ns * 3] {
             let limiter = compact(Gcra::new(rate.quota()), &clock(), Overflow::Spill);
-            assert!(limiter.check_at("a", burst, at(START)).is_allowed());
-            let snapshot = limiter.snapshot_at(at(START - back_ns));
+            assert!(limiter.at(at(START)).check_n("a", burst).is_allowed());
+            let snapshot = limiter.at(at(START - back_ns)).snapshot();
             let restored = compact(Gcra::new(rate.quota()), &clock(), Overflow::Spill);
-            restored.restore_at(&snapshot, at(START - back_ns)).expect("a snapshot of a limiter like it");
+            restored.at(at(START - back_ns)).restore(&snapshot).expect("a snapshot of a limiter like it");
             assert!(
-                restored.check_at("a", 1, at(START - back_ns)).is_denied(),
+                restored.at(at(START - back_ns)).check("a").is_denied(),
                 "{per_second}: {back_ns} ns back"
             );
-            assert!(restored.check_at("a", 1, at(START)).is_denied(), "{per_second}: {back_ns} ns back");
+            assert!(restored.at(at(START)).check("a").is_denied(), "{per_second}: {back_ns} ns back");
         }
     }
 }
@@ -479,10 +479,10 @@ fn reset_frees_a_key_whose_times_lag() {
     for later_ns in [55 * SEC, 61 * SEC, 3_600 * SEC] {
         for overflow in OVERFLOWS {
             let limiter = compact(Gcra::new(Quota::per_minute(10)), &clock(), overflow);
-            assert!(limiter.check_at("b", 10, at(START)).is_allowed());
-            let _ = limiter.check_at("a", 1, at(START + later_ns));
+            assert!(limiter.at(at(START)).check_n("b", 10).is_allowed());
+            let _ = limiter.at(at(START + later_ns)).check("a");
             let _ = limiter.reset("b");
-            assert!(limiter.check_at("b", 10, at(START)).is_allowed(), "{overflow:?}, {later_ns} ns later");
+            assert!(limiter.at(at(START)).check_n("b", 10).is_allowed(), "{overflow:?}, {later_ns} ns later");
         }
     }
 }

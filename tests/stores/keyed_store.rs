@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate::{
-    Algorithm, Clock, Gcra, Keyed, Lookup, ManualClock, Quota, RateLimiter, SlidingWindow, StdClock,
-    Timestamp, WhenFull,
+    Algorithm, Clock, Gcra, Keyed, ManualClock, Quota, RateLimiter, SlidingWindow, StdClock, Timestamp,
+    WhenFull, stores::Lookup,
 };
 use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::operations::{config, ops, spec, start};
@@ -111,7 +111,7 @@ fn play<A: Algorithm>(algorithm: A, mut model: Model, start: u64, acts: &[(Op, A
             }
             Act::Remove => {
                 let active = model.active(now).contains(&op.key);
-                let removed = limiter.remove(&op.key);
+                let removed = limiter.reset(&op.key);
                 assert!(removed || !active, "{kind:?} {op:?} at {now}");
                 assert!(!limiter.contains(&op.key));
                 model.keys.remove(&op.key);
@@ -216,8 +216,8 @@ where
         assert!(limiter.check(&key).is_denied(), "{key}");
     }
     for key in (0..keys).step_by(2) {
-        assert!(limiter.remove(&key));
-        assert!(!limiter.remove(&key));
+        assert!(limiter.reset(&key));
+        assert!(!limiter.reset(&key));
     }
     for key in 0..keys {
         assert_eq!(limiter.peek(&key).is_allowed(), key.is_multiple_of(2), "{key}");
@@ -283,7 +283,7 @@ fn full_store_serves_known_keys() {
     assert!((0..100).all(|key| limiter.check(&key).is_allowed()), "each stored key has a second unit");
     assert!(limiter.check(&5_000).is_denied());
     assert!(!limiter.contains(&5_000));
-    assert!(limiter.remove(&7));
+    assert!(limiter.reset(&7));
     assert!(limiter.check(&5_000).is_allowed(), "the removed key has left room");
     assert!(limiter.check(&5_001).is_denied());
     clock.advance(Duration::from_secs(10));
@@ -301,7 +301,7 @@ fn peek_inserts_no_unknown_key() {
     assert!(limiter.check_n("who", 0).is_allowed());
     assert!(limiter.check_n("who", 2).is_never());
     assert!(limiter.is_empty());
-    assert!(!limiter.remove("who"));
+    assert!(!limiter.reset("who"));
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn removed_key_has_full_quota() {
         RateLimiter::builder(Gcra::new(Quota::per_day(1))).clock(ManualClock::default()).keyed::<String>();
     assert!(limiter.check("a").is_allowed());
     assert!(limiter.check("a").is_denied());
-    assert!(limiter.remove("a"));
+    assert!(limiter.reset("a"));
     let decision = limiter.check("a");
     assert_eq!(verdict(&decision), Verdict::Allowed);
 }

@@ -50,7 +50,7 @@ fn given_times_and_clock_share_usage() {
         for back in (0..=20 * SEC).step_by(QUARTER) {
             let (limiter, clock) = of_one_bucket(overflow);
             assert!(limiter.check_n("key", 4).is_allowed());
-            let late = limiter.check_at("key", 1, at(START - back));
+            let late = limiter.at(at(START - back)).check("key");
             assert!(late.is_denied(), "{overflow:?}, {back} ns back");
             assert!(limiter.check("key").is_denied());
             clock.advance(Duration::from_secs(4));
@@ -65,9 +65,9 @@ fn absurd_time_does_not_become_newest() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
         for back in (0..=20 * SEC).step_by(QUARTER) {
             let (limiter, _clock) = of_one_bucket(overflow);
-            let _ = limiter.check_at("mad", 1, Timestamp::MAX);
-            assert!(limiter.check_at("key", 4, at(START)).is_allowed());
-            let late = limiter.check_at("key", 1, at(START - back));
+            let _ = limiter.at(Timestamp::MAX).check("mad");
+            assert!(limiter.at(at(START)).check_n("key", 4).is_allowed());
+            let late = limiter.at(at(START - back)).check("key");
             assert!(late.is_denied(), "{overflow:?}, {back} ns back");
         }
     }
@@ -81,14 +81,14 @@ fn late_new_key_hides_no_debt() {
         let (limiter, _clock) = of_one_bucket(Overflow::Spill);
         let keys: Vec<usize> = (0..limiter.gauges().slots).collect();
         for key in &keys {
-            assert!(limiter.check_at(key, 4, at(START)).is_allowed());
+            assert!(limiter.at(at(START)).check_n(key, 4).is_allowed());
         }
         for newcomer in 1_000..1_004 {
-            let _ = limiter.check_at(&newcomer, 1, at(START - back));
+            let _ = limiter.at(at(START - back)).check(&newcomer);
         }
         pushed_out += limiter.gauges().evicted;
         for key in &keys {
-            let again = limiter.check_at(key, 1, at(START + SEC / 2));
+            let again = limiter.at(at(START + SEC / 2)).check(key);
             assert!(again.is_denied(), "new keys {back} ns back, key {key}");
         }
     }
@@ -101,11 +101,11 @@ fn spilled_keys_are_denied_at_late_times() {
     for back in (0..=60 * SEC).step_by(HALF) {
         let (limiter, _clock) = of_one_bucket(Overflow::Spill);
         // In so small a sketch, some of the last keys share all their cells with debtors.
-        let spent = |key: &usize| limiter.check_at(key, 4, at(START)).is_allowed();
+        let spent = |key: &usize| limiter.at(at(START)).check_n(key, 4).is_allowed();
         let keys: Vec<usize> = (0..3 * limiter.gauges().slots).filter(spent).collect();
         assert!(keys.len() > 2 * limiter.gauges().slots && limiter.gauges().evicted > 0);
         for key in &keys {
-            assert!(limiter.check_at(key, 1, at(START - back)).is_denied(), "{back} ns back, key {key}");
+            assert!(limiter.at(at(START - back)).check(key).is_denied(), "{back} ns back, key {key}");
         }
     }
 }

@@ -62,7 +62,7 @@ fn holds(kind: Kind, case: &Case, slack_ns: u128, far: u64, limiter: &dyn Subjec
         let lag = u64::try_from(u128::from(sigma) * u128::from(late) / 16).expect("at most σ");
         let read = if case.coarse { refreshed } else { now - lag };
         let cost = op.cost.apply(read, &*oracles[key]);
-        if !limiter.check_at(op.key, cost, read).is_allowed() || cost == 0 {
+        if !limiter.at(read).check_n(op.key, cost).is_allowed() || cost == 0 {
             continue;
         }
         // The oracle only helps to choose costs and times near the edge.
@@ -142,7 +142,7 @@ fn bound_without_staleness_is_exceeded() {
     let limiter = direct(Kind::Gcra, spec).unwrap();
     let second = 1_000_000_000;
     // Ten are admitted at a time that is a second out of date, so ten more conform immediately.
-    let admitted = |read: u64| (0..30).filter(|_| limiter.check_at(0, 1, read).is_allowed()).count() as u128;
+    let admitted = |read: u64| (0..30).filter(|_| limiter.at(read).check(0).is_allowed()).count() as u128;
     let sum = admitted(9 * second) + admitted(10 * second);
     let oracle = Kind::Gcra.oracle(spec);
     assert!(sum > oracle.most_in(0) && sum == oracle.most_in(second.into()), "{sum}");

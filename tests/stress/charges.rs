@@ -34,9 +34,9 @@ fn charge_and_refund(
                 let key = u32::try_from(random.below(u64::from(keys))).expect("few");
                 let cost = 1 + random.below(5);
                 let decision = match random.below(4) {
-                    0 => limiter.charge_unchecked_at(key, cost, now),
-                    1 => limiter.take_up_to_at(key, cost, now),
-                    _ => limiter.check_at(key, cost, now),
+                    0 => limiter.at(now).charge_unchecked(key, cost),
+                    1 => limiter.at(now).take(key, cost),
+                    _ => limiter.at(now).check_n(key, cost),
                 };
                 if decision.is_allowed() {
                     stays[cell(round, key)].fetch_add(decision.cost(), Ordering::Relaxed);
@@ -46,7 +46,7 @@ fn charge_and_refund(
                 if held.len() > 3 {
                     let (key, charge) = held.swap_remove(index(random.below(4)));
                     let units = 1 + random.below(5);
-                    let back = limiter.refund_n_at(key, &charge, units, now);
+                    let back = limiter.at(now).refund_n(key, &charge, units);
                     stays[cell(round, key)].fetch_sub(back, Ordering::Relaxed);
                 }
             }
@@ -60,7 +60,7 @@ fn charge_and_refund(
             assert_eq!(charged, units);
         }
         let now = times[index(rounds - 1)];
-        let state = limiter.peek_at(key, 0, now);
+        let state = limiter.at(now).peek_n(key, 0);
         let reset = wait(now, oracle.reset_after(at(now)));
         assert_eq!(state.remaining(), oracle.remaining(at(now)), "{kind:?} {oracle:?}");
         assert!(state.reset_after().as_nanos() == reset || kind == Kind::Sliding, "{kind:?} {oracle:?}");
@@ -117,11 +117,11 @@ fn turns_are_distinct(limiter: &dyn Subject, turn: Duration, kind: Kind) {
         |_| (),
         |thread, _| {
             for number in 0..50 {
-                let decision = limiter.reserve_at(0, 1, longest, now);
+                let decision = limiter.at(now).reserve(0, 1, longest);
                 // A request without a delay may be refunded at any time. Then a later turn may equal an earlier one;
                 // `refund` documents this.
                 let may = number % 5 == thread % 5 && decision.delay() > Duration::ZERO;
-                let back = may && limiter.refund_n_at(0, &decision, 1, now) == 1;
+                let back = may && limiter.at(now).refund_n(0, &decision, 1) == 1;
                 if decision.is_allowed() && !back {
                     let new = given.lock().unwrap().insert(decision.delay());
                     assert!(new, "{kind:?}: {decision:?} has the same turn as another");

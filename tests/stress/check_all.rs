@@ -129,7 +129,7 @@ fn spaced(rounds: u64) {
             }
         });
         assert_eq!(went.into_inner(), 1, "one event in two seconds, round {round}");
-        let paid = total.peek_at(1, clock.now()).remaining();
+        let paid = total.at(clock.now()).peek().remaining();
         // A unit takes 3.6 s and a round 2 s, so most of the three units of each round are still owed.
         let owed =
             Duration::from_millis(3_600 * 3 * round).saturating_sub(Duration::from_secs(2 * (round - 1)));

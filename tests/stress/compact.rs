@@ -147,7 +147,7 @@ fn while_time_runs<A: CompactAlgorithm>(
                 let decision = match random.below(3) {
                     0 => limiter.check(&key),
                     1 => limiter.check_hash(limiter.hash(&key), 1),
-                    _ => limiter.check_at(&key, 1, now),
+                    _ => limiter.at(now).check(&key),
                 };
                 admitted[index(key)].fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
             }

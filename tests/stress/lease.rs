@@ -1,7 +1,7 @@
 //! Leases admit exactly as much as one thread would be admitted, whichever stripes the threads use.
 
 use super::*;
-use tollgate::LeaseAlgorithm;
+use tollgate::leases::LeaseAlgorithm;
 use tollgate_testing::lease::LEASABLE;
 
 /// A single stripe, fewer stripes than threads, and more stripes than threads.
@@ -49,7 +49,7 @@ fn while_leases_expire<A: LeaseAlgorithm>(
                     clock.advance(LIFE / 5);
                 }
                 let cost = 1 + random.below(4) * random.below(2);
-                if limiter.check_at(cost, now).is_allowed() {
+                if limiter.at(now).check_n(cost).is_allowed() {
                     admitted[0].fetch_add(cost, Ordering::Relaxed);
                 }
             }

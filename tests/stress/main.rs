@@ -24,7 +24,9 @@ mod wait;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tollgate::{Algorithm, Clock, HashedStore, ManualClock, QuantaClock, RateLimiter, StdClock, Timestamp};
+use tollgate::{
+    Algorithm, Clock, ManualClock, QuantaClock, RateLimiter, StdClock, Timestamp, stores::HashedStore,
+};
 use tollgate_testing::SEC;
 use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::oracle::{Oracle, Spec};
@@ -282,7 +284,7 @@ fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, 
                 if random.below(8) == 0 {
                     clock.advance(Duration::from_nanos(random.below(spec.period_ns / 16)));
                 }
-                let allowed = u64::from(limiter.check_at(&key, 1, now).is_allowed());
+                let allowed = u64::from(limiter.at(now).check(&key).is_allowed());
                 admitted[index(key)].fetch_add(allowed, Ordering::Relaxed);
             }
         },

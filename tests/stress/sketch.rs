@@ -102,7 +102,7 @@ fn one_way<A: WindowAlgorithm, C: Clock>(
             limiter.check_each([(&key, cost)], |decision| allowed = decision.is_allowed());
             allowed
         }
-        _ => limiter.check_at(&key, cost, now).is_allowed(),
+        _ => limiter.at(now).check_n(&key, cost).is_allowed(),
     }
 }
 
@@ -184,7 +184,7 @@ fn around_a_window_end(limit: u64, bytes: usize, rounds: u64) {
             let turn = START + (3 * round + 1) * SHORT;
             let now = Timestamp::from_nanos(turn - thread % 2);
             for _ in 0..=limit {
-                let allowed = u64::from(limiter.check_at("key", 1, now).is_allowed());
+                let allowed = u64::from(limiter.at(now).check("key").is_allowed());
                 admitted[index(round)].fetch_add(allowed, Ordering::Relaxed);
             }
         },

@@ -8,7 +8,7 @@ use super::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{Algorithm, Clock, Gcra, Jitter, Keyed, Quota, RateLimiter, SlidingLog, StdClock};
+use tollgate::{Algorithm, Clock, Gcra, Keyed, Quota, RateLimiter, SlidingLog, StdClock, waiting::Jitter};
 
 const KEYS: u64 = 3;
 const BURST: u64 = 4;

@@ -19,11 +19,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 
 use tollgate::sketch::TatSketch;
-use tollgate::{
-    Algorithm, Clock, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
-    MinimumSpacing, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
-    TokenBucket, check_all_at,
-};
+use tollgate::{Algorithm, Clock, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, ManualClock, MinimumSpacing, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, joint::AllOf};
 
 #[link(name = "c")]
 unsafe extern "C" {
@@ -103,13 +99,13 @@ fn admitted(mut check: impl FnMut(Timestamp) -> bool) -> (u32, u32) {
 
 fn direct<A: Algorithm>(algorithm: A) -> (u32, u32) {
     let limiter = RateLimiter::builder(algorithm).clock(ManualClock::default()).direct();
-    admitted(|now| limiter.check_at(1, now).is_allowed())
+    admitted(|now| limiter.at(now).check().is_allowed())
 }
 
 fn compact<A: CompactAlgorithm>(algorithm: A) -> (u32, u32) {
     let limiter =
         RateLimiter::builder(algorithm).clock(ManualClock::default()).seeds(SEEDS).compact().unwrap();
-    admitted(|now| limiter.check_at("alice", 1, now).is_allowed())
+    admitted(|now| limiter.at(now).check("alice").is_allowed())
 }
 
 fn algorithms() {
@@ -151,9 +147,9 @@ fn algorithms() {
 
     let queue = LeakyBucketQueue::new(Quota::per_second(10).burst(3));
     let queue = RateLimiter::builder(queue).clock(ManualClock::default()).direct();
-    let turns: Vec<_> = (0..3).map(|_| queue.check_at(1, at_ms(0)).delay().as_millis()).collect();
+    let turns: Vec<_> = (0..3).map(|_| queue.at(at_ms(0)).check().delay().as_millis()).collect();
     assert_eq!(turns, [0, 100, 200]);
-    assert!(queue.check_at(1, at_ms(0)).is_denied());
+    assert!(queue.at(at_ms(0)).check().is_denied());
 }
 
 /// Uses more keys than there are slots. The limiter keeps the debts of evicted keys and admits no key twice.
@@ -166,8 +162,8 @@ fn full() {
     let mut again = [0_u32; 2];
     for _ in 0..2 {
         for key in 0..2_000_u32 {
-            again[0] += u32::from(spilling.check_at(&key, 2, at_ms(0)).is_allowed());
-            again[1] += u32::from(forgetting.check_at(&key, 2, at_ms(0)).is_allowed());
+            again[0] += u32::from(spilling.at(at_ms(0)).check_n(&key, 2).is_allowed());
+            again[1] += u32::from(forgetting.at(at_ms(0)).check_n(&key, 2).is_allowed());
         }
     }
     assert!(again[0] <= 2_000, "{} of 2,000 keys were admitted", again[0]);
@@ -190,23 +186,23 @@ fn verbs() {
     assert!(charge.is_allowed() && limiter.check("alice").is_denied());
     assert_eq!(limiter.check("alice").retry_after(), Some(Duration::from_secs(1)));
     assert_eq!(limiter.refund_n("alice", &charge, 4), 4);
-    assert_eq!(limiter.take_up_to("alice", 7).cost(), 4);
+    assert_eq!(limiter.take("alice", 7).cost(), 4);
     assert!(limiter.reserve("alice", 1, Duration::from_secs(2)).is_allowed());
     clock.advance(Duration::from_secs(60));
     assert_eq!(limiter.peek("alice").remaining(), 10);
     let tier = limiter.tier(&Quota::per_minute(600)).unwrap();
-    assert!(limiter.check_with("bob", &tier, 600, clock.now()).is_allowed());
+    assert!(limiter.at(clock.now()).check_with("bob", 600, &tier).is_allowed());
     assert_eq!(MEMORY.0.load(Ordering::Relaxed), allocated, "checks allocate nothing");
 
     let mut decisions = Vec::new();
-    limiter.check_many(&[1, 2, 3, 1], &mut decisions);
+    limiter.check_each([1, 2, 3, 1].iter().map(|key| (key, 1)), |decision| decisions.push(decision));
     assert!(decisions.iter().all(|decision| decision.is_allowed()));
 
     let spacing = MinimumSpacing::new(Duration::from_secs(2));
     let spacing = RateLimiter::builder(spacing).clock(&clock).direct();
     let limits = (limiter.on("carol"), spacing.on());
-    assert!(check_all_at(limits, at_ms(60_000)).is_allowed());
-    assert_eq!(check_all_at(limits, at_ms(61_000)).denied_by(), Some(1));
+    assert!(AllOf::new(limits).at(at_ms(60_000)).check().is_allowed());
+    assert_eq!(AllOf::new(limits).at(at_ms(61_000)).check().denied_by(), Some(1));
     assert_eq!(limiter.peek("carol").remaining(), 9);
 
     let other = RateLimiter::builder(Gcra::new(Quota::per_minute(60).burst(10)));
@@ -217,7 +213,7 @@ fn verbs() {
     assert!(other.restore(b"nothing").unwrap_err().to_string().len() > 10);
 
     let sketch = TatSketch::try_new(Quota::per_minute(2), 1_024).unwrap();
-    assert!(sketch.check_at(7, 2, at_ms(0)).is_allowed() && sketch.check_at(7, 1, at_ms(1)).is_denied());
+    assert!(sketch.at(at_ms(0)).check_n(7, 2).is_allowed() && sketch.at(at_ms(1)).check(7).is_denied());
 }
 
 /// The entry point, which the C library calls.

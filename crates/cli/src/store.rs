@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::error::Error;
 use super::human::name;
-use tollgate::{Capacity, CapacityError, LimitKind};
+use tollgate::{Capacity, LimitKind, stores::CapacityError};
 
 /// The least memory for one limit: a bucket of eight slots, and the same amount for its sketch. A sketch store takes 16
 /// bytes less.

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{
-    Algorithm, Capacity, Clock, Compact, CompactAlgorithm, Decision, Direct, Gauges, Keyed, LeaseAlgorithm,
-    Overflow, RateLimiter, Sketch, Striped, Timestamp, WhenFull, WindowAlgorithm,
+    Algorithm, Capacity, Clock, Compact, CompactAlgorithm, Decision, Direct, Keyed, Overflow, RateLimiter,
+    Sketch, Timestamp, WhenFull, WindowAlgorithm, leases::LeaseAlgorithm, leases::Striped, stores::Gauges,
 };
 use tollgate_testing::compact::{Layout, Seeded};
 use tollgate_testing::kinds::Kind;
@@ -183,15 +183,15 @@ impl<A: Algorithm> Gate for RateLimiter<Direct<A>, Time> {
             0 => self.check_n(cost).is_allowed(),
             1 => {
                 let mut decisions = Vec::new();
-                self.check_many([cost], &mut decisions);
+                self.check_each([cost], |decision| decisions.push(decision));
                 decisions[0].is_allowed()
             }
-            _ => self.check_at(cost, at(now)).is_allowed(),
+            _ => self.at(at(now)).check_n(cost).is_allowed(),
         }
     }
 
     fn peek(&self, _key: u32, cost: u64, now: u64) -> Decision {
-        self.peek_at(cost, at(now))
+        self.at(at(now)).peek_n(cost)
     }
 }
 
@@ -200,12 +200,12 @@ impl<A: LeaseAlgorithm> Gate for RateLimiter<Striped<A>, Time> {
         match way % 3 {
             0 => self.check_n(cost).is_allowed(),
             1 => self.check_on(usize::try_from(way >> 60).expect("few"), cost, at(now)).is_allowed(),
-            _ => self.check_at(cost, at(now)).is_allowed(),
+            _ => self.at(at(now)).check_n(cost).is_allowed(),
         }
     }
 
     fn peek(&self, _key: u32, cost: u64, now: u64) -> Decision {
-        self.peek_at(cost, at(now))
+        self.at(at(now)).peek_n(cost)
     }
 }
 
@@ -215,15 +215,15 @@ impl<A: Algorithm> Gate for RateLimiter<Keyed<u32, A, Seeded>, Time> {
             0 => self.check_n(&key, cost).is_allowed(),
             1 if cost == 1 => {
                 let mut decisions = Vec::new();
-                self.check_many([&key], &mut decisions);
+                self.check_each([&key].into_iter().map(|key| (key, 1)), |decision| decisions.push(decision));
                 decisions[0].is_allowed()
             }
-            _ => self.check_at(&key, cost, at(now)).is_allowed(),
+            _ => self.at(at(now)).check_n(&key, cost).is_allowed(),
         }
     }
 
     fn peek(&self, key: u32, cost: u64, now: u64) -> Decision {
-        self.peek_at(&key, cost, at(now))
+        self.at(at(now)).peek_n(&key, cost)
     }
 
     fn held(&self) -> Option<usize> {
@@ -231,7 +231,7 @@ impl<A: Algorithm> Gate for RateLimiter<Keyed<u32, A, Seeded>, Time> {
     }
 
     fn tidy(&self, oldest: u64) {
-        self.retain_active_at(at(oldest));
+        self.at(at(oldest)).retain_active();
     }
 }
 
@@ -241,13 +241,13 @@ macro_rules! ask_hashed {
         match $way % 5 {
             0 => $self.check_n(&$key, $cost).is_allowed(),
             1 => $self.check_hash($self.hash(&$key), $cost).is_allowed(),
-            2 => $self.check_hash_at($self.hash(&$key), $cost, at($now)).is_allowed(),
+            2 => $self.at(at($now)).check_hash($self.hash(&$key), $cost).is_allowed(),
             3 => {
                 let mut allowed = false;
                 $self.check_each([(&$key, $cost)], |decision| allowed = decision.is_allowed());
                 allowed
             }
-            _ => $self.check_at(&$key, $cost, at($now)).is_allowed(),
+            _ => $self.at(at($now)).check_n(&$key, $cost).is_allowed(),
         }
     };
 }
@@ -258,7 +258,7 @@ impl<A: CompactAlgorithm> Gate for RateLimiter<Compact<A, Seeded>, Time> {
     }
 
     fn peek(&self, key: u32, cost: u64, now: u64) -> Decision {
-        self.peek_at(&key, cost, at(now))
+        self.at(at(now)).peek_n(&key, cost)
     }
 
     fn gauges(&self) -> Option<Gauges> {
@@ -275,7 +275,7 @@ impl<A: CompactAlgorithm> Gate for RateLimiter<Compact<A, Seeded>, Time> {
     }
 
     fn tidy(&self, _oldest: u64) {
-        let _ = (self.load(), self.live_slots());
+        let _ = (self.fill(), self.live_slots());
     }
 }
 
@@ -285,7 +285,7 @@ impl<A: WindowAlgorithm> Gate for RateLimiter<Sketch<A, Seeded>, Time> {
     }
 
     fn peek(&self, key: u32, cost: u64, now: u64) -> Decision {
-        self.peek_at(&key, cost, at(now))
+        self.at(at(now)).peek_n(&key, cost)
     }
 
     fn bytes(&self) -> Option<usize> {

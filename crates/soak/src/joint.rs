@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate::{
     Capacity, Clock, FixedWindow, Gcra, ManualClock, QuantaClock, Quota, RateLimiter, SlidingWindow,
-    Timestamp, TokenBucket, check_all, refund_all,
+    Timestamp, TokenBucket, check_all, joint::AllOf,
 };
 use tollgate_testing::compact::{COMPACT, Layout, Seeded};
 use tollgate_testing::kinds::{ALL, Kind};
@@ -58,14 +58,14 @@ fn all_or_nothing(round: &mut Round<'_>) -> Found {
             let allowed = if hand.random.below(2) == 0 {
                 let charge = check_all(limits);
                 if charge.is_allowed() && is_refunded {
-                    refund_all(limits, &charge);
+                    AllOf::new(limits).refund(&charge);
                 }
                 charge.is_allowed()
             } else {
                 let limits = (limits.3, limits.2, limits.1, limits.0);
                 let charge = check_all(limits);
                 if charge.is_allowed() && is_refunded {
-                    refund_all(limits, &charge);
+                    AllOf::new(limits).refund(&charge);
                 }
                 charge.is_allowed()
             };
@@ -143,9 +143,9 @@ fn given_back(round: &mut Round<'_>) -> Found {
                 let (place, id) = (usize::try_from(key).expect("few"), u32::try_from(key).expect("few"));
                 let cost = 1 + hand.random.below(5);
                 let decision = match hand.random.below(4) {
-                    0 => limiter.charge_unchecked_at(id, cost, now),
-                    1 => limiter.take_up_to_at(id, cost, now),
-                    _ => limiter.check_at(id, cost, now),
+                    0 => limiter.at(now).charge_unchecked(id, cost),
+                    1 => limiter.at(now).take(id, cost),
+                    _ => limiter.at(now).check_n(id, cost),
                 };
                 if hand.told(decision.is_allowed()) {
                     kept[place].fetch_add(decision.cost(), Ordering::Relaxed);
@@ -161,10 +161,10 @@ fn given_back(round: &mut Round<'_>) -> Found {
                     if is_known && hand.random.below(4) == 0 {
                         let actual = hand.random.below(charge.cost() + 1);
                         let before = charge.cost() - actual;
-                        limiter.settle_at(id, &charge, actual, now);
+                        limiter.at(now).settle(id, &charge, actual);
                         kept[place].fetch_sub(before, Ordering::Relaxed);
                     } else {
-                        let back = limiter.refund_n_at(id, &charge, 1 + hand.random.below(5), now);
+                        let back = limiter.at(now).refund_n(id, &charge, 1 + hand.random.below(5));
                         kept[place].fetch_sub(back, Ordering::Relaxed);
                     }
                 }
@@ -175,7 +175,7 @@ fn given_back(round: &mut Round<'_>) -> Found {
             // A false answer may leave less than the refunded amount.
             ensure!(kept < 1 << 40, "{kind:?} {limiter:?}: turn {turn} refunded more than was charged");
             oracle.force(at(now).into(), kept);
-            let (ours, due) = (limiter.peek_at(key, 0, now).remaining(), oracle.remaining(at(now)));
+            let (ours, due) = (limiter.at(now).peek_n(key, 0).remaining(), oracle.remaining(at(now)));
             ensure!(
                 ours == due,
                 "{kind:?} {limiter:?}: key {key} has {ours} left in turn {turn} at {now}; with {kept} units kept, the oracle has {due}\n{oracle:?}"
@@ -195,7 +195,7 @@ fn turns(round: &mut Round<'_>) -> Found {
     let given = round.on_threads(|hand| {
         let turn = |_| {
             hand.checks += 1;
-            limiter.reserve_at(0, 1, Duration::from_secs(3_600), START)
+            limiter.at(START).reserve(0, 1, Duration::from_secs(3_600))
         };
         (0..20).map(turn).map(|decision| (decision.is_allowed(), decision.delay())).collect::<Vec<_>>()
     });

@@ -112,8 +112,8 @@ fn agrees(
     let before = format!("{name}: {cost} at {now} of key {}, {oracle:?}", op.key);
     let delay = until(oracle.delay(at.into()));
     let wait = oracle.retry_after(at, cost).map(until);
-    let peeked = limiter.peek_at(op.key, cost, now);
-    let decided = limiter.check_at(op.key, cost, now);
+    let peeked = limiter.at(now).peek_n(op.key, cost);
+    let decided = limiter.at(now).check_n(op.key, cost);
     let ours = told(round, &decided);
     let expected = oracle.offer(at, cost);
     ensure!(ours == expected, "{before}\nthe limiter says {ours:?}, the oracle {expected:?}: {decided:?}");
@@ -134,7 +134,7 @@ fn agrees(
             "{before}\n{left} units should remain, not {}",
             decided.remaining()
         );
-        let peeked = limiter.peek_at(op.key, 0, now).remaining();
+        let peeked = limiter.at(now).peek_n(op.key, 0).remaining();
         ensure!(peeked == left, "{before}\na later peek returns {peeked} remaining units, not {left}");
     }
     // Rounded down, the last part of a window count is zero before the window ends. Either time is accepted.
@@ -178,7 +178,7 @@ fn extreme(round: &mut Round<'_>) -> Found {
         now = op.step.apply(now, spec, &**oracle);
         now = now.clamp(start.saturating_sub(reach), start.saturating_add(reach));
         let cost = op.cost.apply(now, &**oracle);
-        let decided = limiter.check_at(op.key, cost, now);
+        let decided = limiter.at(now).check_n(op.key, cost);
         // Figures must not overflow, whatever their values are.
         let _ = (decided.remaining(), decided.retry_after(), decided.reset_after(), decided.delay());
         let before =

@@ -45,9 +45,9 @@ pub fn chosen(ledger: &mut [Charge], verb: Operation) -> Option<(&mut Charge, u6
 
 pub fn make(limiter: &dyn Subject, verb: Operation, key: u32, cost: u64, now: u64) -> Decision {
     match verb {
-        Operation::Force => limiter.charge_unchecked_at(key, cost, now),
-        Operation::Take => limiter.take_up_to_at(key, cost, now),
-        _ => limiter.check_at(key, cost, now),
+        Operation::Force => limiter.at(now).charge_unchecked(key, cost),
+        Operation::Take => limiter.at(now).take(key, cost),
+        _ => limiter.at(now).check_n(key, cost),
     }
 }
 
@@ -90,7 +90,7 @@ pub fn check_no_units_created(
         }
         if let Some((charge, units)) = chosen(ledger, verb) {
             charge.refunded = true;
-            charge.back = limiter.refund_n_at(op.key, &charge.decision, units, newest);
+            charge.back = limiter.at(newest).refund_n(op.key, &charge.decision, units);
             assert!(charge.back <= units, "{op:?} {verb:?}");
         } else {
             let world = replay(kind, spec, ledger);
@@ -105,7 +105,7 @@ pub fn check_no_units_created(
         }
         let world = replay(kind, spec, ledger);
         if kind != Kind::Spacing {
-            let ours = limiter.peek_at(op.key, 0, newest).remaining();
+            let ours = limiter.at(newest).peek_n(op.key, 0).remaining();
             assert!(
                 ours <= world.remaining(newest),
                 "{ours} units remain after {verb:?} at {newest}, more than without the refunded charges: {ledger:?}"

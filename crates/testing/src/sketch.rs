@@ -70,11 +70,11 @@ where
     C: Clock + Debug + Send + Sync,
 {
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        RateLimiter::<Sketch<A, H>, C>::check_at(self, &key, cost, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).check_n(&key, cost)
     }
 
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        RateLimiter::<Sketch<A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).peek_n(&key, cost)
     }
 
     keyed_verbs!();

@@ -94,7 +94,7 @@ pub fn quota(spec: Spec) -> Option<Quota> {
 pub trait Subject: Debug + Send + Sync {
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision;
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision;
-    fn take_up_to_at(&self, key: u32, most: u64, now: u64) -> Decision;
+    fn take_at(&self, key: u32, most: u64, now: u64) -> Decision;
     fn charge_unchecked_at(&self, key: u32, cost: u64, now: u64) -> Decision;
     fn reserve_at(&self, key: u32, cost: u64, wait: Duration, now: u64) -> Decision;
     fn refund_n_at(&self, key: u32, charge: &Decision, units: u64, now: u64) -> u64;
@@ -103,35 +103,86 @@ pub trait Subject: Debug + Send + Sync {
     fn holds(&self, key: u32) -> bool;
 }
 
+/// A subject at a given time, as [`tollgate::At`].
+#[derive(Copy, Clone, Debug)]
+pub struct SubjectAt<'s> {
+    subject: &'s dyn Subject,
+    now: u64,
+}
+
+impl dyn Subject + '_ {
+    pub fn at(&self, now: u64) -> SubjectAt<'_> {
+        SubjectAt { subject: self, now }
+    }
+}
+
+impl SubjectAt<'_> {
+    pub fn check_n(self, key: u32, cost: u64) -> Decision {
+        self.subject.check_at(key, cost, self.now)
+    }
+
+    pub fn check(self, key: u32) -> Decision {
+        self.check_n(key, 1)
+    }
+
+    pub fn peek_n(self, key: u32, cost: u64) -> Decision {
+        self.subject.peek_at(key, cost, self.now)
+    }
+
+    pub fn peek(self, key: u32) -> Decision {
+        self.peek_n(key, 1)
+    }
+
+    pub fn take(self, key: u32, most: u64) -> Decision {
+        self.subject.take_at(key, most, self.now)
+    }
+
+    pub fn charge_unchecked(self, key: u32, cost: u64) -> Decision {
+        self.subject.charge_unchecked_at(key, cost, self.now)
+    }
+
+    pub fn reserve(self, key: u32, cost: u64, wait: Duration) -> Decision {
+        self.subject.reserve_at(key, cost, wait, self.now)
+    }
+
+    pub fn refund_n(self, key: u32, charge: &Decision, units: u64) -> u64 {
+        self.subject.refund_n_at(key, charge, units, self.now)
+    }
+
+    pub fn settle(self, key: u32, charge: &Decision, actual: u64) -> Decision {
+        self.subject.settle_at(key, charge, actual, self.now)
+    }
+}
+
 impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Direct<A>, C> {
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
         assert_eq!(key, 0, "a direct limiter has only key 0");
-        RateLimiter::<Direct<A>, C>::check_at(self, cost, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).check_n(cost)
     }
 
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
         assert_eq!(key, 0, "a direct limiter has only key 0");
-        RateLimiter::<Direct<A>, C>::peek_at(self, cost, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).peek_n(cost)
     }
 
-    fn take_up_to_at(&self, _key: u32, most: u64, now: u64) -> Decision {
-        self.take_up_to_at(most, Timestamp::from_nanos(now))
+    fn take_at(&self, _key: u32, most: u64, now: u64) -> Decision {
+        self.at(Timestamp::from_nanos(now)).take(most)
     }
 
     fn charge_unchecked_at(&self, _key: u32, cost: u64, now: u64) -> Decision {
-        self.charge_unchecked_at(cost, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).charge_unchecked(cost)
     }
 
     fn reserve_at(&self, _key: u32, cost: u64, wait: Duration, now: u64) -> Decision {
-        self.reserve_at(cost, wait, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).reserve(cost, wait)
     }
 
     fn refund_n_at(&self, _key: u32, charge: &Decision, units: u64, now: u64) -> u64 {
-        self.refund_n_at(charge, units, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).refund_n(charge, units)
     }
 
     fn settle_at(&self, _key: u32, charge: &Decision, actual: u64, now: u64) -> Decision {
-        self.settle_at(charge, actual, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).settle(charge, actual)
     }
 
     fn holds(&self, _key: u32) -> bool {
@@ -146,11 +197,11 @@ where
     C: Clock + Debug + Send + Sync,
 {
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        RateLimiter::<Keyed<u32, A, H>, C>::check_at(self, &key, cost, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).check_n(&key, cost)
     }
 
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        RateLimiter::<Keyed<u32, A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
+        self.at(Timestamp::from_nanos(now)).peek_n(&key, cost)
     }
 
     keyed_verbs!();

@@ -4,20 +4,20 @@
 #[macro_export]
 macro_rules! keyed_verbs {
     () => {
-        fn take_up_to_at(&self, key: u32, most: u64, now: u64) -> tollgate::Decision {
-            self.take_up_to_at(&key, most, tollgate::Timestamp::from_nanos(now))
+        fn take_at(&self, key: u32, most: u64, now: u64) -> tollgate::Decision {
+            self.at(tollgate::Timestamp::from_nanos(now)).take(&key, most)
         }
 
         fn charge_unchecked_at(&self, key: u32, cost: u64, now: u64) -> tollgate::Decision {
-            self.charge_unchecked_at(&key, cost, tollgate::Timestamp::from_nanos(now))
+            self.at(tollgate::Timestamp::from_nanos(now)).charge_unchecked(&key, cost)
         }
 
         fn reserve_at(&self, key: u32, cost: u64, wait: std::time::Duration, now: u64) -> tollgate::Decision {
-            self.reserve_at(&key, cost, wait, tollgate::Timestamp::from_nanos(now))
+            self.at(tollgate::Timestamp::from_nanos(now)).reserve(&key, cost, wait)
         }
 
         fn refund_n_at(&self, key: u32, charge: &tollgate::Decision, units: u64, now: u64) -> u64 {
-            self.refund_n_at(&key, charge, units, tollgate::Timestamp::from_nanos(now))
+            self.at(tollgate::Timestamp::from_nanos(now)).refund_n(&key, charge, units)
         }
 
         fn settle_at(
@@ -27,7 +27,7 @@ macro_rules! keyed_verbs {
             actual: u64,
             now: u64,
         ) -> tollgate::Decision {
-            self.settle_at(&key, charge, actual, tollgate::Timestamp::from_nanos(now))
+            self.at(tollgate::Timestamp::from_nanos(now)).settle(&key, charge, actual)
         }
     };
 }

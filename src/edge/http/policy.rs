@@ -123,7 +123,7 @@ impl<'a> Policy<'a> {
     ///
     /// If the limiter's quota [changes](crate::Adjustable), `quota` may be out of date: a decision knows its own rate,
     /// and clients see that rate. There are two exceptions. For [`SlidingLog`](crate::SlidingLog) and
-    /// [`SubWindow`](crate::SubWindow), the policy assumes the period of `quota`. [Leases](crate::Leases) are the other
+    /// [`SubWindow`](crate::SubWindow), the policy assumes the period of `quota`. [Leases](crate::leases::Leases) are the other
     /// exception. For these three, pass the quota that is in force.
     #[must_use]
     pub fn new(name: &'a str, quota: &Quota, decision: Decision) -> Self {

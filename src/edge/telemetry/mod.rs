@@ -25,9 +25,9 @@
 //! | `tollgate_slots` | whose | the capacity in keys |
 //! | `tollgate_evictions` | whose | a gauge: keys with debt that were evicted since the store was created |
 //! | `tollgate_debt_denials` | whose | a gauge: new keys that were denied for a debt that may belong to other keys, since the store was created |
-//! | `tollgate_sketch_false_positive_estimate` | whose | see [`Saturation::false_positive`](crate::Saturation::false_positive) |
-//! | `tollgate_sketch_estimated_error` | whose | see [`Saturation::overcounted`](crate::Saturation::overcounted) |
-//! | `tollgate_sketch_false_denial_estimate` | whose | see [`Saturation::denied`](crate::Saturation::denied) |
+//! | `tollgate_sketch_false_positive_estimate` | whose | see [`Saturation::false_positive`](crate::stores::Saturation::false_positive) |
+//! | `tollgate_sketch_estimated_error` | whose | see [`Saturation::overcounted`](crate::stores::Saturation::overcounted) |
+//! | `tollgate_sketch_false_denial_estimate` | whose | see [`Saturation::denied`](crate::stores::Saturation::denied) |
 //! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
 //! | `tollgate_reload_last_success_timestamp_seconds` | | the Unix time of the last successful load |
 //! | `tollgate_rules` | | rules in force |

@@ -12,8 +12,8 @@ use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::base::quota::Quota;
 use crate::edge::http::Policy;
-use crate::limiter::RateLimiter;
 use crate::limiter::striped::{LeaseSource, Leases};
+use crate::limiter::{RateLimiter, Timed};
 use crate::store::{Adjustable, Direct, ManyKeys, Operation, Store};
 
 /// Decides about requests with keys of type `K`. Implemented by every [`RateLimiter`], whatever its store, and by an
@@ -219,11 +219,11 @@ macro_rules! limit {
 
             #[inline]
             fn check(&self, key: &Q, cost: u64) -> Decision {
-                self.apply(key, Operation::Check, cost, None)
+                self.apply(key, Operation::Check, cost)
             }
 
             fn refund(&self, key: &Q, ruling: &Decision) {
-                self.refund_key(key, ruling, ruling.charged(), None);
+                self.refund_key(key, ruling, ruling.charged());
             }
         }
     )+};

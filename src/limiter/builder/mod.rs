@@ -117,8 +117,8 @@ impl<A: Decides, C, H> Builder<A, C, H> {
     ///     .clock(ManualClock::default())
     ///     .seeds(seeds)
     ///     .compact()?;
-    /// assert!(limiter.check_at("alice", 1, Timestamp::from_secs(1)).is_allowed());
-    /// assert!(limiter.check_at("alice", 1, Timestamp::from_secs(2)).is_denied());
+    /// assert!(limiter.at(Timestamp::from_secs(1)).check("alice").is_allowed());
+    /// assert!(limiter.at(Timestamp::from_secs(2)).check("alice").is_denied());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn seeds(self, seeds: [u64; 4]) -> Builder<A, C, ahash::RandomState> {

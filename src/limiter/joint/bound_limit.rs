@@ -3,7 +3,7 @@
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
-use crate::limiter::RateLimiter;
+use crate::limiter::{RateLimiter, Timed};
 use crate::store::op::Ticket;
 use crate::store::{ManyKeys, Operation, Store};
 
@@ -48,7 +48,7 @@ impl<'a, S, C, Q: ?Sized> BoundLimit<'a, S, C, Q> {
         self
     }
 
-    /// Sets the name that [`JointDecision::denied_by_name`](crate::JointDecision::denied_by_name) returns for this
+    /// Sets the name that [`JointDecision::denied_by_name`](crate::joint::JointDecision::denied_by_name) returns for this
     /// limit. Default: none.
     pub const fn named(mut self, name: &'static str) -> Self {
         self.name = name;
@@ -85,7 +85,7 @@ pub trait ErasedLimit {
 impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
     #[inline(always)]
     fn now(&self) -> CheckTime {
-        self.limiter.time(None)
+        self.limiter.time()
     }
 
     fn check(&self, at: CheckTime) -> Decision {

@@ -99,7 +99,7 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         denied_by(self.each())
     }
 
-    /// Returns the [name](crate::BoundLimit::named) of the limit that denied, if it has one.
+    /// Returns the [name](crate::joint::BoundLimit::named) of the limit that denied, if it has one.
     ///
     /// # Examples
     /// ```

@@ -35,7 +35,7 @@ use crate::base::clock::Timestamp;
 /// the state of each limit.
 ///
 /// All limits use one reading of the first limiter's clock. Use one clock, or clones of one clock, for limiters that
-/// are checked together. [`check_all_at`] takes a time. An empty slice of limits admits every request.
+/// are checked together. [`AllOf::at`] takes a time. An empty slice of limits admits every request.
 ///
 /// # Consistency
 /// No limit ever admits more than its own bound, whatever other threads charge at the same time.
@@ -88,58 +88,62 @@ pub fn check_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
     limits.decide(None)
 }
 
-/// [`check_all`] at the time `now`.
-#[inline]
-#[must_use = "the limiter does not stop the request: the caller must read the decision"]
-pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
-    limits.decide(Some(CheckTime::given(now)))
-}
-
-/// Returns the decision that [`check_all`] would make now, without a charge.
+/// The limits of a request, to check, peek at and refund together. [`check_all`] is the short form of
+/// [`check`](Self::check).
 ///
 /// # Examples
 /// ```
-/// use tollgate::{Quota, RateLimiter, peek_all};
-///
-/// let (minute, day) = (RateLimiter::new(Quota::per_minute(10)), RateLimiter::new(Quota::per_day(100)));
-/// let limits = (minute.on("alice"), day.on("alice"));
-/// assert_eq!(peek_all(limits).remaining(), 10);
-/// assert_eq!(peek_all(limits).remaining(), 10);
-/// ```
-#[must_use = "the limiter does not stop the request: the caller must read the decision"]
-pub fn peek_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
-    limits.peek(limits.now())
-}
-
-/// [`peek_all`] at the time `now`.
-#[must_use = "the limiter does not stop the request: the caller must read the decision"]
-pub fn peek_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
-    limits.peek(CheckTime::given(now))
-}
-
-/// [`refund_all`] at the time `now`.
-pub fn refund_all_at<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>, now: Timestamp) {
-    if charge.is_allowed() {
-        limits.refund(CheckTime::given(now), charge.each());
-    }
-}
-
-/// Refunds all charges of a joint decision, on the same limits, as [`RateLimiter::refund`](crate::RateLimiter::refund)
-/// does for each.
-///
-/// # Examples
-/// ```
-/// use tollgate::{Quota, RateLimiter, check_all, refund_all};
+/// use tollgate::{Quota, RateLimiter, joint::AllOf};
 ///
 /// let minute = RateLimiter::new(Quota::per_minute(10));
 /// let day = RateLimiter::new(Quota::per_day(100));
-/// let limits = (minute.on("alice"), day.on("alice"));
-/// let charge = check_all(limits);
-/// refund_all(limits, &charge); // the backend was down
-/// assert_eq!(check_all(limits).remaining(), 9);
+/// let limits = AllOf::new((minute.on("alice"), day.on("alice")));
+/// let charge = limits.check();
+/// assert_eq!(limits.peek().remaining(), 9);
+/// limits.refund(&charge); // the backend was down
+/// assert_eq!(limits.peek().remaining(), 10);
 /// ```
-pub fn refund_all<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>) {
-    if charge.is_allowed() {
-        limits.refund(limits.now(), charge.each());
+#[derive(Copy, Clone, Debug)]
+#[must_use = "the limits do nothing until they are checked"]
+pub struct AllOf<L> {
+    limits: L,
+    given: Option<Timestamp>,
+}
+
+impl<L: Limits> AllOf<L> {
+    /// Creates a set of limits.
+    pub const fn new(limits: L) -> Self {
+        Self { limits, given: None }
+    }
+
+    /// Returns this set at the time `now`: its methods read no clock.
+    pub const fn at(mut self, now: Timestamp) -> Self {
+        self.given = Some(now);
+        self
+    }
+
+    /// Charges all limits, or none: see [`check_all`].
+    #[inline]
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn check(self) -> JointDecision<L::Decisions> {
+        self.limits.decide(self.given.map(CheckTime::given))
+    }
+
+    /// Returns the decision that [`AllOf::check`] would make, without a charge.
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn peek(self) -> JointDecision<L::Decisions> {
+        self.limits.peek(self.time())
+    }
+
+    /// Refunds all charges of a decision of the same limits, as [`RateLimiter::refund`](crate::RateLimiter::refund)
+    /// does for each.
+    pub fn refund(self, charge: &JointDecision<L::Decisions>) {
+        if charge.is_allowed() {
+            self.limits.refund(self.time(), charge.each());
+        }
+    }
+
+    fn time(&self) -> CheckTime {
+        self.given.map_or_else(|| self.limits.now(), CheckTime::given)
     }
 }

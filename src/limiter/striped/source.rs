@@ -11,7 +11,7 @@ use crate::store::Direct;
 
 /// A source of leases: blocks of units that are charged before they are spent.
 ///
-/// [`Striped`](crate::Striped) limiters lease from a state in the same process. Your own implementation can lease from
+/// [`Striped`](crate::leases::Striped) limiters lease from a state in the same process. Your own implementation can lease from
 /// elsewhere, for example from a counter that processes share. [`RateLimiter::leasing`](crate::RateLimiter::leasing)
 /// builds a limiter with it.
 ///
@@ -35,7 +35,8 @@ use crate::store::Direct;
 /// ```
 /// use std::sync::Mutex;
 /// use std::time::Duration;
-/// use tollgate::{Clock, Decision, Lease, LeaseRequest, LeaseSource, ManualClock, RateLimiter};
+/// use tollgate::leases::{Lease, LeaseRequest, LeaseSource};
+/// use tollgate::{Clock, Decision, ManualClock, RateLimiter};
 ///
 /// /// A source whose units come from a counter that processes share.
 /// #[derive(Default)]

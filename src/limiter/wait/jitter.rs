@@ -10,13 +10,13 @@ use crate::base::clock::saturating_nanos;
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Gcra, Jitter, Quota, RateLimiter};
+/// use tollgate::{Gcra, waiting::Jitter, Quota, RateLimiter};
 ///
 /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_second(1_000).burst(1)));
 /// for _ in 0..5 {
 ///     limiter.wait().jitter(Jitter::up_to(Duration::from_millis(1))).block()?;
 /// }
-/// # Ok::<(), tollgate::NotReady>(())
+/// # Ok::<(), tollgate::waiting::NotReady>(())
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Jitter {

@@ -20,7 +20,7 @@ use crate::base::decision::Decision;
 /// assert!(error.retry_after() > Some(Duration::from_secs(359)));
 /// let error = limiter.wait_n("alice", 2).block().unwrap_err();
 /// assert!(error.is_never());
-/// # Ok::<(), tollgate::NotReady>(())
+/// # Ok::<(), tollgate::waiting::NotReady>(())
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct NotReady {

@@ -18,7 +18,7 @@ use crate::base::clock::{Clock, Timestamp, saturating_nanos, unix_nanos};
 /// use tollgate::{Gcra, Quota, RateLimiter, TokioClock};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> Result<(), tollgate::NotReady> {
+/// # async fn main() -> Result<(), tollgate::waiting::NotReady> {
 /// let start = tokio::time::Instant::now(); // in a test with `start_paused = true`
 /// let build = RateLimiter::builder(Gcra::new(Quota::per_minute(1)));
 /// let limiter = build.clock(TokioClock::new()).direct();

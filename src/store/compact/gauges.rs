@@ -19,7 +19,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 /// let _ = limiter.check("alice");
 /// let gauges = limiter.gauges();
 /// assert_eq!((gauges.evicted, gauges.denied_for_debt), (0, 0)); // there is room
-/// assert!(limiter.load() < 0.001);
+/// assert!(limiter.fill() < 0.001);
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]

@@ -141,7 +141,8 @@ pub(crate) struct CompactPlan<A: CompactAlgorithm> {
 ///
 /// # Examples
 /// ```
-/// use tollgate::{Clock, Quota, RateLimiter, Tier};
+/// use tollgate::stores::Tier;
+/// use tollgate::{Quota, RateLimiter};
 ///
 /// struct Plans {
 ///     limiter: RateLimiter,
@@ -150,9 +151,8 @@ pub(crate) struct CompactPlan<A: CompactAlgorithm> {
 ///
 /// let limiter = RateLimiter::new(Quota::per_minute(10));
 /// let plans = Plans { premium: limiter.tier(&Quota::per_minute(100))?, limiter };
-/// let now = plans.limiter.clock().now();
-/// assert!(plans.limiter.check_with("alice", &plans.premium, 90, now).is_allowed());
-/// assert_eq!(plans.limiter.check_with("alice", &plans.premium, 1, now).remaining(), 9);
+/// assert!(plans.limiter.check_with("alice", 90, &plans.premium).is_allowed());
+/// assert_eq!(plans.limiter.check_with("alice", 1, &plans.premium).remaining(), 9);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Copy, Clone, Debug)]
@@ -269,8 +269,8 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         self.table.live_slots(&self.plan.word, time)
     }
 
-    pub(crate) fn load(&self, time: CheckTime) -> f64 {
-        self.table.load(&self.plan.word, time)
+    pub(crate) fn fill(&self, time: CheckTime) -> f64 {
+        self.table.fill(&self.plan.word, time)
     }
 }
 

@@ -402,7 +402,7 @@ impl<S: Migrate> Generation<S> {
 }
 
 /// A store whose quota can change while requests are decided: [`Direct`](crate::Direct), [`Keyed`](crate::Keyed),
-/// [`Compact`](crate::Compact) or [`AnyStore`](crate::AnyStore). Created by
+/// [`Compact`](crate::Compact) or [`AnyStore`](crate::stores::AnyStore). Created by
 /// [`RateLimiter::adjustable`](crate::RateLimiter::adjustable) and [`RateLimiter::any`](crate::RateLimiter::any).
 ///
 /// A check loads the current store from a shared pointer, without a lock. After the charge, it checks whether that store

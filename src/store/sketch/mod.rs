@@ -93,7 +93,7 @@ use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store};
 /// or more, counting starts again from zero, so a clock that was wrong does not lock out any client.
 ///
 /// A word holds the counts of one window only. If a check's time is in an earlier window than a word of its key, the
-/// check counts in the later window. So if times that the caller passes ([`check_at`](crate::RateLimiter::check_at))
+/// check counts in the later window. So if times that the caller passes ([`at`](crate::RateLimiter::at))
 /// step back, a check counts in some window between its own and the newest one. Each of these windows admits the limit.
 /// If some calls use the clock and others pass times, the passed times must be ahead of the clock by less than two
 /// windows. Otherwise each kind of call treats the counts of the other kind as old.

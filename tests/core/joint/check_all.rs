@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use std::time::Duration;
 use tollgate::{
-    BoundLimit, Compact, Decision, FixedWindow, Gcra, JointDecision, Limits, ManualClock, MinimumSpacing,
-    Outcome, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
-    check_all, check_all_at, peek_all, peek_all_at, refund_all,
+    Compact, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing, Outcome, Overflow, Quota, RateLimiter,
+    SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, check_all, joint::AllOf, joint::BoundLimit,
+    joint::JointDecision, joint::Limits,
 };
 use tollgate_testing::oracle::{Fixed, Gcra as GcraOracle, Interval, Log, Oracle, Spacing, Spec, Verdict};
 use tollgate_testing::subjects::{quota, verdict};
@@ -149,14 +149,14 @@ mod stories {
         let day =
             RateLimiter::builder(FixedWindow::new(Quota::per_day(9))).clock(clock.clone()).keyed::<u8>();
         let limits = (hour.on(&1).cost(3), day.on(&1));
-        assert!(peek_all(limits).is_allowed());
-        assert_eq!(peek_all_at(limits, START).remaining(), 5);
+        assert!(AllOf::new(limits).peek().is_allowed());
+        assert_eq!(AllOf::new(limits).at(START).peek().remaining(), 5);
         let charge = check_all(limits);
         assert_eq!((charge.remaining(), charge.each()[0].cost(), charge.each()[1].cost()), (2, 3, 1));
-        refund_all(limits, &charge);
+        AllOf::new(limits).refund(&charge);
         assert_eq!((hour.peek(&1).remaining(), day.peek(&1).remaining()), (5, 9));
         let refused = check_all((hour.on(&1).cost(6), day.on(&1)));
-        refund_all((hour.on(&1).cost(6), day.on(&1)), &refused);
+        AllOf::new((hour.on(&1).cost(6), day.on(&1))).refund(&refused);
         assert_eq!(
             (hour.peek(&1).remaining(), day.peek(&1).remaining()),
             (5, 9),
@@ -166,7 +166,7 @@ mod stories {
 
     #[test]
     fn empty_joint_check_is_allowed() {
-        let none: [tollgate::BoundLimit<'_, tollgate::Compact, ManualClock, u8>; 0] = [];
+        let none: [tollgate::joint::BoundLimit<'_, tollgate::Compact, ManualClock, u8>; 0] = [];
         for decision in [check_all(&none[..]).is_allowed(), check_all(none).is_allowed()] {
             assert!(decision);
         }
@@ -321,11 +321,11 @@ mod random {
                 [two(|| GcraOracle::new(a)), two(|| Log::new(b)), two(|| Fixed::new(c))],
                 |ask, now| {
                     let (x, y, z, k, l, m) = on(ask);
-                    check_all_at((gcra.on(&k).cost(x), log.on(&l).cost(y), fixed.on(&m).cost(z)), now)
+                    AllOf::new((gcra.on(&k).cost(x), log.on(&l).cost(y), fixed.on(&m).cost(z))).at(now).check()
                 },
                 |ask, now| {
                     let (x, y, z, k, l, m) = on(ask);
-                    peek_all_at((gcra.on(&k).cost(x), log.on(&l).cost(y), fixed.on(&m).cost(z)), now)
+                    AllOf::new((gcra.on(&k).cost(x), log.on(&l).cost(y), fixed.on(&m).cost(z))).at(now).peek()
                 },
             )?;
         }
@@ -343,11 +343,11 @@ mod random {
                 [two(|| Spacing::new(a.period_ns / 10)), two(|| Interval::new(b)), two(|| GcraOracle::new(c))],
                 |ask, now| {
                     let ([x, y, z], [k, l, m]) = all(ask);
-                    check_all_at((spacing.on(&k).cost(x), interval.on(&l).cost(y), gcra.on(&m).cost(z)), now)
+                    AllOf::new((spacing.on(&k).cost(x), interval.on(&l).cost(y), gcra.on(&m).cost(z))).at(now).check()
                 },
                 |ask, now| {
                     let ([x, y, z], [k, l, m]) = all(ask);
-                    peek_all_at((spacing.on(&k).cost(x), interval.on(&l).cost(y), gcra.on(&m).cost(z)), now)
+                    AllOf::new((spacing.on(&k).cost(x), interval.on(&l).cost(y), gcra.on(&m).cost(z))).at(now).peek()
                 },
             )?;
         }
@@ -367,9 +367,9 @@ mod random {
                 let in_tuple = (on(&tuple, ask, 0), on(&tuple, ask, 1), on(&tuple, ask, 2));
                 let in_array = [on(&array, ask, 0), on(&array, ask, 1), on(&array, ask, 2)];
                 let in_slice = [on(&slice, ask, 0), on(&slice, ask, 1), on(&slice, ask, 2)];
-                let a = check_all_at(in_tuple, time);
-                let b = check_all_at(in_array, time);
-                let c = check_all_at(&in_slice[..], time);
+                let a = AllOf::new(in_tuple).at(time).check();
+                let b = AllOf::new(in_array).at(time).check();
+                let c = AllOf::new(&in_slice[..]).at(time).check();
                 prop_assert_eq!(a, b);
                 prop_assert_eq!(a.each(), c.each());
                 prop_assert_eq!(a.outcome(), c.outcome());
@@ -391,7 +391,7 @@ mod random {
     }
 
     fn refund<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>) {
-        refund_all(limits, charge);
+        AllOf::new(limits).refund(charge);
     }
 }
 
@@ -402,6 +402,6 @@ fn sliding_window_joins_rollback() {
     let limiter =
         RateLimiter::builder(SlidingWindow::new(Quota::per_minute(5))).clock(clock()).compact().unwrap();
     let charge = check_all((limiter.on("alice").cost(5),));
-    refund_all((limiter.on("alice").cost(5),), &charge);
+    AllOf::new((limiter.on("alice").cost(5),)).refund(&charge);
     assert_eq!(limiter.peek("alice").remaining(), 5);
 }

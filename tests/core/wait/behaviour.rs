@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
-    Carry, Clock, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady, Quota,
-    RateLimiter, SlidingLog, Timestamp, TokenBucket, TokioClock,
+    Carry, Clock, Direct, FixedWindow, Gcra, LeakyBucketQueue, MinimumSpacing, Quota, RateLimiter,
+    SlidingLog, Timestamp, TokenBucket, TokioClock, waiting::Jitter, waiting::NotReady,
 };
 
 type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;

@@ -11,7 +11,7 @@ mod schedule;
 mod threads;
 
 use std::time::Duration;
-use tollgate::{Decision, NotReady};
+use tollgate::{Decision, waiting::NotReady};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)

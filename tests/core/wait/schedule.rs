@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
-use tollgate::{Decision, NotReady, RateLimiter, Timestamp, TokioClock};
+use tollgate::{Decision, RateLimiter, Timestamp, TokioClock, waiting::NotReady};
 use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::operations::config;
 use tollgate_testing::oracle::Spec;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 use tollgate::{
-    Clock, Decision, FixedWindow, Gcra, Jitter, ManualClock, NotReady, Quota, RateLimiter, StdClock,
-    Timestamp, WhenFull,
+    Clock, Decision, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, StdClock, Timestamp, WhenFull,
+    waiting::Jitter, waiting::NotReady,
 };
 
 #[test]
@@ -138,7 +138,7 @@ fn thread_does_not_spin_just_before_its_turn() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(1_000).burst(1)));
     let limiter = build.clock(clock.clone()).direct();
     let before = Timestamp::from_nanos(start.as_nanos() - 1_000_000);
-    assert!(limiter.check_at(1, before).is_allowed());
+    assert!(limiter.at(before).check().is_allowed());
     admitted(limiter.wait().block());
     // A sleep may be longer than a millisecond. After the first few, no sleep is shorter.
     let slept = real.now().duration_since(start).as_millis();

@@ -27,7 +27,7 @@ fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
         now = within_reach(op.step.apply(now, spec, &*oracle), start, kind, spec).max(now);
         let cost = op.cost.apply(now, &*oracle);
         oracle.offer(now, cost);
-        let decision = limiter.check_at(0, cost, now);
+        let decision = limiter.at(now).check_n(0, cost);
         let policy = Policy::new("x", &quota, decision);
         let Available { units, seconds } = policy.available();
         let after =
@@ -40,15 +40,15 @@ fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
 
         if units > 0 {
             assert!(units <= decision.remaining(), "{place}");
-            assert!(limiter.peek_at(0, units, now).is_allowed(), "{place}");
+            assert!(limiter.at(now).peek_n(0, units).is_allowed(), "{place}");
         } else if cost <= 1 && decision.outcome() != Outcome::Never && is_near(after(seconds, 0)) {
             assert!(
-                limiter.peek_at(0, 1, after(seconds, 0)).is_allowed(),
+                limiter.at(after(seconds, 0)).peek(0).is_allowed(),
                 "the advertised window ends too early: {place}"
             );
             let before = after(seconds - 1, 1);
             assert!(
-                before < now || limiter.peek_at(0, 1, before).is_denied(),
+                before < now || limiter.at(before).peek(0).is_denied(),
                 "the advertised window ends too late: {place}"
             );
         }
@@ -74,7 +74,7 @@ fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
             assert!(seconds <= wait, "{place}, Retry-After {wait} s");
             if is_near(after(wait, 0)) {
                 assert!(
-                    limiter.peek_at(0, cost, after(wait, 0)).is_allowed(),
+                    limiter.at(after(wait, 0)).peek_n(0, cost).is_allowed(),
                     "{place}, Retry-After {wait} s"
                 );
             }

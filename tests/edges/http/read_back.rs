@@ -47,8 +47,8 @@ fn limit() -> impl Strategy<Value = Option<Limit>> {
         |((kind, spec, start, first, second), name, partition, enforced)| {
             let limiter = direct(kind, spec)?;
             let quota = quota(spec)?;
-            limiter.check_at(0, first, start);
-            let decision = limiter.check_at(0, second, start.saturating_add(spec.period_ns / 7));
+            limiter.at(start).check_n(0, first);
+            let decision = limiter.at(start.saturating_add(spec.period_ns / 7)).check_n(0, second);
             let quota = if kind == Kind::Spacing { Quota::new(1, quota.period()) } else { quota };
             Some(Limit { name, quota, decision, partition, enforced })
         },

@@ -65,7 +65,7 @@ fn used_domain_stays_required_over_reloads() {
         scene.reload(&text("shop"));
     }
     assert!(scene.rules.replace([config(&text("store"))]).is_err());
-    assert!(scene.rules.replace_at([config(&text("store"))], START).is_err());
+    assert!(scene.rules.at(START).replace([config(&text("store"))]).is_err());
     assert!(scene.ask(&X).is_denied());
 }
 

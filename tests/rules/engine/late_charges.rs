@@ -43,7 +43,7 @@ fn rules(kind: &str, charging: Charging, clock: &Stopping) -> Arc<Rules<Stopping
 fn drain(rules: &Rules<Stopping>, descriptors: usize, at: Option<Timestamp>) -> u64 {
     let descriptors: Vec<_> = KEYS[..descriptors].iter().map(|key| Descriptor::new(key)).collect();
     let ask = || match at {
-        Some(at) => rules.check_at("d", &descriptors, 1, at),
+        Some(at) => rules.at(at).check("d", &descriptors),
         None => rules.check("d", &descriptors),
     };
     (0..).take_while(|_| ask().is_allowed()).count() as u64
@@ -99,7 +99,7 @@ fn charge_after_given_time_of_load_counts() {
                 let early = Timestamp::from_nanos(START.as_nanos() - before_ms * 1_000_000);
                 assert_eq!(drain(&rules, descriptors, Some(START)), burst(kind));
                 for load in 0..3 {
-                    rules.replace_at([text(kind, 1_001 - load % 2)], early).unwrap();
+                    rules.at(early).replace([text(kind, 1_001 - load % 2)]).unwrap();
                     let more = drain(&rules, descriptors, Some(START));
                     assert!(more <= 1 - load.min(1), "{kind}, {before_ms} ms before, load {load}: {more}");
                 }

@@ -197,11 +197,11 @@ fn rules_load_at_given_time() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 10 }"));
     let at = tollgate::Timestamp::from_secs(3_600 * 499_976 + 5);
     let admitted = || {
-        let ask = || scene.rules.check_at("d", &[Descriptor::new(&X)], 1, at).is_allowed();
+        let ask = || scene.rules.at(at).check("d", &[Descriptor::new(&X)]).is_allowed();
         (0..20).filter(|_| ask()).count()
     };
     assert_eq!(admitted(), 10);
     let eleven = config(&one("{ unit: hour, requests_per_unit: 11 }"));
-    scene.rules.replace_at([eleven], at).unwrap();
+    scene.rules.at(at).replace([eleven]).unwrap();
     assert_eq!(admitted(), 1);
 }

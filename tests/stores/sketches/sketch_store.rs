@@ -83,8 +83,8 @@ fn agrees(kind: Kind, spec: Spec, start: u64, ops: &[Op], limiter: &dyn Subject)
         let cost = op.cost.apply(now, oracle);
         let before = format!("{cost} at {now} of key {}, {oracle:?}", op.key);
         let wait = oracle.retry_after(now, cost).map(nanos);
-        let peeked = limiter.peek_at(op.key, cost, now);
-        let decided = limiter.check_at(op.key, cost, now);
+        let peeked = limiter.at(now).peek_n(op.key, cost);
+        let decided = limiter.at(now).check_n(op.key, cost);
         let expected = oracle.offer(now, cost);
 
         assert_eq!(verdict(&peeked), expected, "outcome of the peek for {before}");
@@ -94,7 +94,7 @@ fn agrees(kind: Kind, spec: Spec, start: u64, ops: &[Op], limiter: &dyn Subject)
         assert_eq!(decided.retry_after(), wait, "retry_after of {before}");
         assert_eq!(decided.delay(), Duration::ZERO, "delay of {before}");
         assert_eq!(decided.remaining(), oracle.remaining(now), "remaining of {before}");
-        let after = limiter.peek_at(op.key, 0, now);
+        let after = limiter.at(now).peek_n(op.key, 0);
         assert_eq!(after.remaining(), oracle.remaining(now), "peek after {before}");
         // A window count is rounded down, so its last part becomes zero before the window ends. Either time is right.
         let reset = nanos(oracle.reset_after(now));
@@ -214,7 +214,7 @@ fn full_sketch_admits_no_more_than_oracle() {
             let mut oracles: Vec<_> = (0..CROWD).map(|_| kind.oracle(spec)).collect();
             for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
                 let oracle = &mut oracles[usize::from(key)];
-                let ours = verdict(&limiter.check_at(key.into(), cost, now));
+                let ours = verdict(&limiter.at(now).check_n(key.into(), cost));
                 match (ours, oracle.peek(now, cost)) {
                     (Verdict::Allowed, Verdict::Denied) => {
                         panic!("admitted {cost} at {now} of key {key}, {spec:?} {bytes}, {oracle:?}");
@@ -248,7 +248,7 @@ fn n_windows_admit_at_most_n_limits() {
             let mut admitted: Vec<(u16, u64, u64, u64)> = Vec::new();
             for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
                 newest = newest.max(now / spec.period_ns);
-                if limiter.check_at(key.into(), cost, now).is_allowed() {
+                if limiter.at(now).check_n(key.into(), cost).is_allowed() {
                     admitted.push((key, now / spec.period_ns, newest, cost));
                 }
             }
@@ -271,9 +271,9 @@ fn sketch_denial_charges_nothing() {
         without_room(kind, false, |spec, bytes, requests| {
             let (limiter, other) = (crowded(kind, spec, bytes), crowded(kind, spec, bytes));
             for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
-                let decided = limiter.check_at(key.into(), cost, now);
+                let decided = limiter.at(now).check_n(key.into(), cost);
                 if decided.is_allowed() {
-                    assert_eq!(other.check_at(key.into(), cost, now), decided, "{spec:?}");
+                    assert_eq!(other.at(now).check_n(key.into(), cost), decided, "{spec:?}");
                 }
             }
         });
@@ -288,12 +288,12 @@ fn sketch_peek_equals_check_and_changes_nothing() {
             for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
                 let key = key.into();
                 // No peek uses a time that only one of the limiters has seen.
-                let decided = other.check_at(key, cost, now);
-                let peeked = limiter.peek_at(key, cost, now);
-                assert_eq!(limiter.peek_at(key, cost, now), peeked);
+                let decided = other.at(now).check_n(key, cost);
+                let peeked = limiter.at(now).peek_n(key, cost);
+                assert_eq!(limiter.at(now).peek_n(key, cost), peeked);
                 assert_eq!(peeked.outcome(), decided.outcome());
                 assert_eq!(peeked.retry_after(), decided.retry_after());
-                assert_eq!(limiter.check_at(key, cost, now), decided);
+                assert_eq!(limiter.at(now).check_n(key, cost), decided);
             }
         });
     }
@@ -322,7 +322,7 @@ fn batched<A: WindowAlgorithm>(algorithm: A, spec: Spec, bytes: usize, requests:
     }
     let keys: Vec<u16> = requests.iter().map(|request| request.0).collect();
     let mut many = Vec::new();
-    each.check_many(&keys, &mut many);
+    each.check_each(keys.iter().map(|key| (key, 1)), |decision| many.push(decision));
     let decisions: Vec<Decision> = keys.iter().map(|key| single.check(key)).collect();
     assert_eq!(many, decisions, "{spec:?}");
 }
@@ -390,15 +390,15 @@ fn every_counter_size_counts_to_limit() {
             for key in 0..4_u32 {
                 let steps = limit.min(1 + u64::from(key) * 50);
                 for _ in 1..steps {
-                    assert!(limiter.check_at(key, 1, now).is_allowed(), "{kind:?} {limit}");
+                    assert!(limiter.at(now).check(key).is_allowed(), "{kind:?} {limit}");
                 }
-                let rest = limiter.peek_at(key, 0, now).remaining();
+                let rest = limiter.at(now).peek_n(key, 0).remaining();
                 assert_eq!(rest, limit + 1 - steps, "{kind:?} {limit}");
-                assert!(limiter.check_at(key, rest + 1, now).is_denied() || rest == limit);
-                assert!(limiter.check_at(key, limit + 1, now).is_never());
-                assert!(limiter.check_at(key, rest, now).is_allowed(), "{kind:?} {limit}");
-                assert!(limiter.check_at(key, 1, now).is_denied(), "{kind:?} {limit}");
-                assert!(limiter.check_at(key, 0, now).is_allowed(), "{kind:?} {limit}");
+                assert!(limiter.at(now).check_n(key, rest + 1).is_denied() || rest == limit);
+                assert!(limiter.at(now).check_n(key, limit + 1).is_never());
+                assert!(limiter.at(now).check_n(key, rest).is_allowed(), "{kind:?} {limit}");
+                assert!(limiter.at(now).check(key).is_denied(), "{kind:?} {limit}");
+                assert!(limiter.at(now).check_n(key, 0).is_allowed(), "{kind:?} {limit}");
             }
         }
     }

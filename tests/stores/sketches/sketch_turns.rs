@@ -26,7 +26,7 @@ fn limiter(kind: Kind, limit: u64, window_ns: u64, bytes: usize) -> Box<dyn Subj
 
 /// Asks for the limit and two more units, one by one. Returns how many are admitted.
 fn admitted(limiter: &dyn Subject, key: u32, now: u64, limit: u64) -> u64 {
-    (0..limit + 2).filter(|_| limiter.check_at(key, 1, now).is_allowed()).count() as u64
+    (0..limit + 2).filter(|_| limiter.at(now).check(key).is_allowed()).count() as u64
 }
 
 /// Lengths of windows, each with a suitable limit. Their tags have 16 to 24 bits.
@@ -179,12 +179,12 @@ fn step_back_is_decided_in_newest_window() {
     for back in (1..5_000).chain((5_000..60_000).step_by(999)) {
         let (limiter, clock) = per_minute(4, ROOMY);
         let now = clock_ns(&clock);
-        assert!(limiter.check_at("key", 3, at(now)).is_allowed());
-        let late = limiter.check_at("key", 2, at(now - back * MINUTE));
+        assert!(limiter.at(at(now)).check_n("key", 3).is_allowed());
+        let late = limiter.at(at(now - back * MINUTE)).check_n("key", 2);
         assert!(late.is_denied(), "{back} windows back");
         assert_eq!(late.retry_after(), Some(Duration::from_secs(60 * (back + 1))), "{back} windows back");
-        assert!(limiter.check_at("key", 1, at(now - back * MINUTE)).is_allowed(), "{back} windows back");
-        assert!(limiter.check_at("key", 1, at(now)).is_denied(), "{back} windows back");
+        assert!(limiter.at(at(now - back * MINUTE)).check("key").is_allowed(), "{back} windows back");
+        assert!(limiter.at(at(now)).check("key").is_denied(), "{back} windows back");
     }
 }
 
@@ -200,7 +200,7 @@ fn given_times_and_clock_share_usage() {
         let (limiter, clock) = per_minute(4, ROOMY);
         let now = clock_ns(&clock);
         assert!(limiter.check_n("key", 4).is_allowed());
-        assert!(limiter.check_at("key", 1, at(now - back * MINUTE)).is_denied(), "{back} windows back");
+        assert!(limiter.at(at(now - back * MINUTE)).check("key").is_denied(), "{back} windows back");
         assert!(limiter.check("key").is_denied());
         clock.advance(Duration::from_secs(60));
         assert!(limiter.check("key").is_allowed());
@@ -214,9 +214,9 @@ fn end_of_time_locks_out_no_sketch_key() {
         for back in 0..20 {
             let (limiter, clock) = per_minute(4, bytes);
             let now = clock_ns(&clock);
-            let _ = limiter.check_at("mad", 1, Timestamp::MAX);
-            assert!(limiter.check_at("key", 4, at(now)).is_allowed());
-            assert!(limiter.check_at("key", 1, at(now - back * MINUTE)).is_denied(), "{back} windows back");
+            let _ = limiter.at(Timestamp::MAX).check("mad");
+            assert!(limiter.at(at(now)).check_n("key", 4).is_allowed());
+            assert!(limiter.at(at(now - back * MINUTE)).check("key").is_denied(), "{back} windows back");
             clock.advance(Duration::from_secs(60));
             assert!(limiter.check_n("key", 4).is_allowed());
         }
@@ -255,7 +255,7 @@ fn wrong_given_time_binds_one_window() {
     let (limiter, clock) = per_minute(4, LEAST);
     let now = clock_ns(&clock);
     for key in 0..40 {
-        let _ = limiter.check_at(&key, 4, at(now + 40 * DAY));
+        let _ = limiter.at(at(now + 40 * DAY)).check_n(&key, 4);
     }
     for later in 0..5 {
         clock.set(at(now + later * MINUTE));
@@ -268,10 +268,10 @@ fn wrong_given_time_binds_one_window() {
 #[test]
 fn last_window_excludes_first_seconds() {
     let (limiter, _clock) = per_minute(4, ROOMY);
-    assert!(limiter.check_at("key", 4, at(SEC)).is_allowed());
-    assert!(limiter.check_at("other", 1, Timestamp::MAX).is_allowed());
+    assert!(limiter.at(at(SEC)).check_n("key", 4).is_allowed());
+    assert!(limiter.at(Timestamp::MAX).check("other").is_allowed());
     for now in [SEC, 2 * SEC, 5 * SEC, 26 * SEC] {
-        assert!(limiter.check_at("key", 1, at(now)).is_denied(), "{now}");
+        assert!(limiter.at(at(now)).check("key").is_denied(), "{now}");
     }
 }
 

@@ -35,17 +35,17 @@ impl<A: Algorithm> Ledger<A> {
         let now = Timestamp::from_nanos(record.at);
         if !admitted {
             let admits =
-                |limiter: &KeyedLimiter<A>| limiter.peek_at(&record.key, record.cost, now).is_allowed();
+                |limiter: &KeyedLimiter<A>| limiter.at(now).peek_n(&record.key, record.cost).is_allowed();
             let deserved = self.limiters.iter().all(admits);
             self.differences.wrongly_denied += u64::from(deserved);
             return;
         }
         let mut deserved = true;
         for limiter in &self.limiters {
-            if limiter.check_at(&record.key, record.cost, now).is_denied() {
+            if limiter.at(now).check_n(&record.key, record.cost).is_denied() {
                 deserved = false;
                 // What was admitted wrongly counts too.
-                limiter.charge_unchecked_at(&record.key, record.cost, now);
+                limiter.at(now).charge_unchecked(&record.key, record.cost);
             }
         }
         self.differences.wrongly_admitted += u64::from(!deserved);

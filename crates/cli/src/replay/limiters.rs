@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{Algorithm, Compact, CompactAlgorithm, Keyed, ManualClock, RateLimiter, Sketch};
-use tollgate::{Timestamp, WindowAlgorithm, check_all_at};
+use tollgate::{Timestamp, WindowAlgorithm, joint::AllOf};
 
 use crate::input::Record;
 
@@ -36,11 +36,11 @@ macro_rules! number_limiter {
                 let now = Timestamp::from_nanos(at);
                 // A single limit is checked directly, which is faster; several limits are checked together.
                 let (by, wait) = if let [limiter] = limiters {
-                    let decision = limiter.check_at(key, cost, now);
+                    let decision = limiter.at(now).check_n(key, cost);
                     (decision.is_denied().then_some(0), decision.retry_after())
                 } else {
                     let limits: Vec<_> = limiters.iter().map(|limiter| limiter.on(key).cost(cost)).collect();
-                    let decision = check_all_at(&limits[..], now);
+                    let decision = AllOf::new(&limits[..]).at(now).check();
                     (decision.denied_by(), decision.retry_after())
                 };
                 by.map_or(Ok(()), |by| Err(Denial { by, wait }))

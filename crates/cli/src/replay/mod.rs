@@ -23,8 +23,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tollgate::{
     Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LimitKind, ManualClock, Quota,
-    QuotaError, RateLimiter, Saturation, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
-    WindowAlgorithm,
+    QuotaError, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, WindowAlgorithm,
+    stores::Saturation,
 };
 
 use self::ledger::{Differences, Ledger};

@@ -116,7 +116,7 @@ pub fn replay(
         };
         let at = Timestamp::from_nanos(record.at);
         rules.clock().set(at);
-        let answer = rules.check_at(domain, &descriptors, record.cost, at);
+        let answer = rules.at(at).check_n(domain, &descriptors, record.cost);
         run.count(record, &answer, &present);
     }
     let mut tally = run.tally;

@@ -160,7 +160,7 @@ fn directly(text: &str, charging: Charging) -> String {
         let both = [("path", path.unwrap_or_default()), ("remote_address", address)];
         let descriptors = [Descriptor::new(&alone), Descriptor::new(&both)];
         let some = if path.is_some() { &descriptors[..] } else { &descriptors[..1] };
-        if rules.check_at("edge", some, 1, now).is_allowed() { '1' } else { '0' }
+        if rules.at(now).check("edge", some).is_allowed() { '1' } else { '0' }
     };
     LOG.iter().map(decide).collect()
 }

@@ -23,7 +23,7 @@ impl Errors {
 
 /// Plays 40 M requests of 10 M keys (Zipf 1.0) in one window with a limit of 100 per key, in `mebibytes` of memory.
 /// Requests, keys and memory are divided by `scale`.
-fn one_window(scale: u32, mebibytes: usize, seed: u64) -> (Errors, tollgate::Saturation) {
+fn one_window(scale: u32, mebibytes: usize, seed: u64) -> (Errors, tollgate::stores::Saturation) {
     const LIMIT: u64 = 100;
     let keys = 10_000_000 / scale;
     let bytes = (mebibytes << 20) / scale as usize;

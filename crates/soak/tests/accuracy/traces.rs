@@ -52,7 +52,7 @@ fn replay(kind: Kind, spec: Spec, records: &[Record], clients: usize, steps_back
             *oracle = kind.oracle(spec);
         }
         let wait = if number.is_multiple_of(64) { Some(oracle.retry_after(record.at_ns, 1)) } else { None };
-        let decision = limiter.check_at(record.client, 1, record.at_ns);
+        let decision = limiter.at(record.at_ns).check(record.client);
         let expected = oracle.offer(record.at_ns, 1);
         assert_eq!(
             verdict(&decision),
@@ -109,7 +109,7 @@ fn replay_compact(kind: Kind, spec: Spec, records: &[Record], clients: usize) ->
             Layout::Windows { .. } => record.at_ns.into(),
         };
         let at = u64::try_from(at).expect("the ticks fit in 64 bits");
-        let decision = limiter.check_at(record.client, 1, record.at_ns);
+        let decision = limiter.at(record.at_ns).check(record.client);
         let expected = rounded[client].peek(at, 1);
         if decision.is_denied() && u128::from(at.saturating_sub(last[client])) >= range {
             unlike.met_old_debt += usize::from(expected == Verdict::Allowed);
@@ -137,11 +137,10 @@ fn replay_both(kind: Kind, records: &[Record], clients: usize) -> usize {
     let by_hour = keyed(kind, SIXTY_AN_HOUR).expect("a valid quota");
     for (number, record) in records.iter().enumerate() {
         let ours = [&by_minute, &by_hour];
-        let admitted =
-            ours.iter().all(|limiter| limiter.peek_at(record.client, 1, record.at_ns).is_allowed());
+        let admitted = ours.iter().all(|limiter| limiter.at(record.at_ns).peek(record.client).is_allowed());
         if admitted {
             for limiter in ours {
-                assert!(limiter.check_at(record.client, 1, record.at_ns).is_allowed());
+                assert!(limiter.at(record.at_ns).check(record.client).is_allowed());
             }
         }
         let both = [&mut minute, &mut hour].map(|oracles| &mut oracles[record.client as usize]);
@@ -269,7 +268,7 @@ fn string_keys_decide_as_numeric_keys() {
         .clock(ManualClock::new(Timestamp::ZERO))
         .keyed::<String>();
     for record in &trace.records {
-        let decision = limiter.check_at(trace.client(record), 1, Timestamp::from_nanos(record.at_ns));
+        let decision = limiter.at(Timestamp::from_nanos(record.at_ns)).check(trace.client(record));
         assert_eq!(verdict(&decision), oracles[record.client as usize].offer(record.at_ns, 1), "{record:?}");
     }
 }

@@ -45,7 +45,7 @@ impl Limiter {
     pub fn admits(&self, key: u64, now_ns: u64) -> bool {
         let now = Timestamp::from_nanos(now_ns);
         match self {
-            Self::Store(limiter) => limiter.check_at(&key, 1, now).is_allowed(),
+            Self::Store(limiter) => limiter.at(now).check(&key).is_allowed(),
             Self::Sketch(sketch, hasher) => {
                 sketch.check_at(std::hash::BuildHasher::hash_one(hasher, key), 1, now).is_allowed()
             }

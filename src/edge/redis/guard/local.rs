@@ -82,25 +82,25 @@ impl Local {
 
     /// Returns the decision that [`check`](Self::check) would make. Charges nothing.
     pub(crate) fn peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
-        tightest(self.shares.iter().map(|share| share.peek_at(key, cost, now)))
+        tightest(self.shares.iter().map(|share| share.at(now).peek_n(key, cost)))
     }
 
     /// Charges all limits, or none. The result is the decision of the limit that denies for longest, or if none denies,
     /// of the limit with the fewest units left.
     pub(crate) fn check(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
         if let [share] = &*self.shares {
-            return Some(share.check_at(key, cost, now));
+            return Some(share.at(now).check_n(key, cost));
         }
         if let Some(refusal) = self.peek(key, cost, now).filter(Decision::is_denied) {
             return Some(refusal);
         }
         let mut charges = Vec::with_capacity(self.shares.len());
         for share in &self.shares {
-            let charge = share.check_at(key, cost, now);
+            let charge = share.at(now).check_n(key, cost);
             if charge.is_denied() {
                 // A concurrent request was charged first.
                 for (share, charge) in self.shares.iter().zip(&charges) {
-                    share.refund_n_at(key, charge, charge.cost(), now);
+                    share.at(now).refund(key, charge);
                 }
                 return Some(charge);
             }
@@ -113,7 +113,7 @@ impl Local {
     /// decision describes, and from limits with equal figures; the decision contains no data about other limits.
     /// Returns the units taken back.
     pub(crate) fn refund(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
-        self.shares.iter().map(|share| share.refund_n_at(key, charge, charge.cost(), now)).max().unwrap_or(0)
+        self.shares.iter().map(|share| share.at(now).refund(key, charge)).max().unwrap_or(0)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Builder, Connected, OnThread};
 use crate::edge::redis::guard::{Guard, Health};
 use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Question, Reply, Transport};
+use crate::limiter::At;
 
 /// A limiter that asks the server to decide every request, in one atomic step and one round trip.
 ///
@@ -139,7 +140,7 @@ impl AtomicLimiter {
     }
 
     /// The time of a decision without the server.
-    fn at(&self, now: Option<Timestamp>) -> Timestamp {
+    fn time(&self, now: Option<Timestamp>) -> Timestamp {
         now.unwrap_or_else(|| self.dispatch.now())
     }
 
@@ -162,14 +163,14 @@ impl AtomicLimiter {
         let Dispatch { plan, guard, .. } = &*self.dispatch;
         match self.ask(key, Question::Check { cost }, now).await {
             Ok((reply, at)) => Answer::new(plan.decision(&reply, cost, at), DecidedBy::Server),
-            Err(_) => guard.fallback(key, cost, self.at(now)),
+            Err(_) => guard.fallback(key, cost, self.time(now)),
         }
     }
 
     async fn peek_bytes(&self, key: &[u8], cost: u64, now: Option<Timestamp>, fallback: Fallback) -> Answer {
         match self.peek_server(key, cost, now).await {
             Ok(decision) => Answer::new(decision, DecidedBy::Server),
-            Err(_) => fallback(&self.dispatch.guard, key, cost, self.at(now)),
+            Err(_) => fallback(&self.dispatch.guard, key, cost, self.time(now)),
         }
     }
 
@@ -182,7 +183,7 @@ impl AtomicLimiter {
         let decision = answer.decision();
         let (units, at_us) = (decision.charged(), decision.at().as_nanos() / 1_000);
         match answer.by() {
-            DecidedBy::Local => Ok(self.dispatch.guard.refund(key, &decision, self.at(now))),
+            DecidedBy::Local => Ok(self.dispatch.guard.refund(key, &decision, self.time(now))),
             DecidedBy::Server if units > 0 => {
                 let reply = self.ask(key, Question::Refund { units, at_us }, now).await;
                 reply.map(|(reply, _)| reply.granted)
@@ -201,13 +202,12 @@ impl AtomicLimiter {
         self.check_bytes(&key.bytes(), cost, None).await
     }
 
-    /// Checks `cost` units for `key` at a time that the caller passes. The time is rounded down to whole
-    /// microseconds.
+    /// Returns this limiter at a time that the caller passes. The time is rounded down to whole microseconds.
     ///
     /// For one key, either all callers should pass a time, or none. The server removes the key's state by its
     /// own clock, one minute after the key's debt would be paid.
-    pub async fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
-        self.check_bytes(&key.bytes(), cost, Some(now)).await
+    pub const fn at(&self, now: Timestamp) -> At<'_, Self> {
+        At::new(self, now)
     }
 
     /// Returns whether [`check`](Self::check) would admit the request now, and the state of the limits. Charges
@@ -258,19 +258,25 @@ impl AtomicLimiter {
     pub async fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> Result<u64, Error> {
         self.refund_bytes(&key.bytes(), answer, None).await
     }
+}
 
-    /// Takes units back as [`refund`](Self::refund) does, at a time that the caller passes. Use it for answers
-    /// of [`check_at`](Self::check_at).
+impl At<'_, AtomicLimiter> {
+    /// [`AtomicLimiter::check`] at this time.
+    pub async fn check<K: Key + ?Sized>(self, key: &K) -> Answer {
+        self.check_n(key, 1).await
+    }
+
+    /// [`AtomicLimiter::check_n`] at this time.
+    pub async fn check_n<K: Key + ?Sized>(self, key: &K, cost: u64) -> Answer {
+        self.limiter.check_bytes(&key.bytes(), cost, Some(self.now)).await
+    }
+
+    /// [`AtomicLimiter::refund`] at this time, for answers of [`check`](Self::check).
     ///
     /// # Errors
-    /// The errors of [`refund`](Self::refund).
-    pub async fn refund_at<K: Key + ?Sized>(
-        &self,
-        key: &K,
-        answer: &Answer,
-        now: Timestamp,
-    ) -> Result<u64, Error> {
-        self.refund_bytes(&key.bytes(), answer, Some(now)).await
+    /// The errors of [`AtomicLimiter::refund`].
+    pub async fn refund<K: Key + ?Sized>(self, key: &K, answer: &Answer) -> Result<u64, Error> {
+        self.limiter.refund_bytes(&key.bytes(), answer, Some(self.now)).await
     }
 }
 
@@ -319,9 +325,9 @@ impl BlockingAtomicLimiter {
         self.thread.block_on(self.inner.check_n(key, cost))
     }
 
-    /// Checks `cost` units for `key` at a time that the caller passes. See [`AtomicLimiter::check_at`].
-    pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
-        self.thread.block_on(self.inner.check_at(key, cost, now))
+    /// Returns this limiter at a time that the caller passes. See [`AtomicLimiter::at`].
+    pub const fn at(&self, now: Timestamp) -> At<'_, Self> {
+        At::new(self, now)
     }
 
     /// Returns whether [`check`](Self::check) would admit the request now. Charges nothing.
@@ -349,12 +355,24 @@ impl BlockingAtomicLimiter {
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> Result<u64, Error> {
         self.thread.block_on(self.inner.refund(key, answer))
     }
+}
 
-    /// Takes units back at a time that the caller passes. See [`AtomicLimiter::refund_at`].
+impl At<'_, BlockingAtomicLimiter> {
+    /// [`BlockingAtomicLimiter::check`] at this time.
+    pub fn check<K: Key + ?Sized>(self, key: &K) -> Answer {
+        self.check_n(key, 1)
+    }
+
+    /// [`BlockingAtomicLimiter::check_n`] at this time.
+    pub fn check_n<K: Key + ?Sized>(self, key: &K, cost: u64) -> Answer {
+        self.limiter.thread.block_on(self.limiter.inner.at(self.now).check_n(key, cost))
+    }
+
+    /// [`BlockingAtomicLimiter::refund`] at this time.
     ///
     /// # Errors
-    /// The errors of [`AtomicLimiter::refund_at`].
-    pub fn refund_at<K: Key + ?Sized>(&self, key: &K, answer: &Answer, now: Timestamp) -> Result<u64, Error> {
-        self.thread.block_on(self.inner.refund_at(key, answer, now))
+    /// The errors of [`AtomicLimiter::refund`].
+    pub fn refund<K: Key + ?Sized>(self, key: &K, answer: &Answer) -> Result<u64, Error> {
+        self.limiter.thread.block_on(self.limiter.inner.at(self.now).refund(key, answer))
     }
 }

@@ -1,6 +1,6 @@
 //! The counters of rules: stores of this process, or a server that processes share.
 //!
-//! A rule names its algorithm and its store at run time. [`AnyStore`](crate::AnyStore) is a store of this process. [`SharedLimiter`] is
+//! A rule names its algorithm and its store at run time. [`AnyStore`](crate::stores::AnyStore) is a store of this process. [`SharedLimiter`] is
 //! a limiter in one of the modes of [`redis`](crate::redis). Both take the texts of
 //! [keys](super::matching::CounterKey).
 

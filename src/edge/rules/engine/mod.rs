@@ -18,6 +18,7 @@
 //! one load. [`reload`] replaces them with the next load.
 
 mod answer;
+mod at;
 mod builder;
 mod check;
 mod count_denials;
@@ -63,6 +64,7 @@ use super::rule::Rule;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::edge::telemetry::{DeniedKey, MeterCounts, Reading, Reloads};
+use crate::limiter::At;
 use crate::store::migrate::Published;
 
 /// Rules in force, with the usage of their clients.
@@ -160,17 +162,10 @@ impl<C: Clock> Rules<C> {
         self.decide_by_name(domain, descriptors, hits, CheckTime::read(&self.clock))
     }
 
-    /// Does what [`Rules::check_n`] does, at a time that the caller gives. To load rules between such calls, use
-    /// [`Rules::replace_at`].
-    #[must_use = "the rules limit nothing unless the caller obeys the answer"]
-    pub fn check_at(
-        &self,
-        domain: &str,
-        descriptors: &[Descriptor<'_>],
-        hits: u64,
-        now: Timestamp,
-    ) -> Answer {
-        self.decide_by_name(domain, descriptors, hits, CheckTime::given(now))
+    /// Returns these rules at a time that the caller gives, to check requests and to replace rules.
+    #[inline(always)]
+    pub const fn at(&self, now: Timestamp) -> At<'_, Self> {
+        At::new(self, now)
     }
 
     #[inline(always)]

@@ -22,7 +22,7 @@ pub(super) struct Refund<'a> {
 }
 
 impl<C: Clock> Rules<C> {
-    /// Refunds the charges of an answer as far as possible, as [`refund_all`](crate::refund_all) does. Pass the
+    /// Refunds the charges of an answer as far as possible, as [`AllOf::refund`](crate::joint::AllOf::refund) does. Pass the
     /// request's descriptors. Rules that count first, and rules that have changed since the check, do not refund.
     ///
     /// A shared rule in the mode `atomic` refunds only through a `BlockingClient`, which waits, or with `refund_async`.

@@ -17,7 +17,7 @@ use super::error::RulesError;
 use super::load_report::{ChangeKind, LoadReport};
 use super::rule_set::RuleSet;
 use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, Timestamp};
+use crate::base::clock::Clock;
 use crate::edge::rules::config::{Config, ConfigError, Domain, Problem, are_files_gone, removed, rule_files};
 use crate::edge::rules::rule::Rule;
 use crate::edge::telemetry::ReloadCounts;
@@ -136,19 +136,6 @@ impl<C: Clock> Rules<C> {
         self.load(|| CheckTime::read(&self.clock), |_| Ok(configs.into_iter().collect()))
     }
 
-    /// Does what [`Rules::replace`] does, at a time that the caller gives. Use it for requests whose times the caller
-    /// [gives](Rules::check_at). Usage is read as of that time, or as of the latest charge if that is later.
-    ///
-    /// # Errors
-    /// Same as [`Rules::reload`].
-    pub fn replace_at(
-        &self,
-        configs: impl IntoIterator<Item = Config>,
-        now: Timestamp,
-    ) -> Result<LoadReport, RulesError> {
-        self.load(|| CheckTime::given(now), |_| Ok(configs.into_iter().collect()))
-    }
-
     /// Does what [`Rules::replace`] does with the rules that `read` returns. An error of `read` is a failed load.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn replace_by(
@@ -171,7 +158,7 @@ impl<C: Clock> Rules<C> {
         self.reloads.version(version, written_at);
     }
 
-    fn load(
+    pub(super) fn load(
         &self,
         now: impl Fn() -> CheckTime,
         read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,

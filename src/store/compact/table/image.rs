@@ -166,7 +166,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     /// The share of slots whose keys owe. It looks at 4,096 slots, or at all slots if there are fewer.
-    pub(in crate::store::compact) fn load(&self, word: &N, time: CheckTime) -> f64 {
+    pub(in crate::store::compact) fn fill(&self, word: &N, time: CheckTime) -> f64 {
         let looked_at = 4096 / WAYS;
         let reference = word.reference(time.ns());
         let buckets = self.buckets.len().min(looked_at);

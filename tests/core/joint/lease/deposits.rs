@@ -37,7 +37,7 @@ fn deposit_for(limiter: &Limiter<Fake>, units: u64, ticks: u64) -> u64 {
 
 /// Returns the expiry ticks, counted from `WHOLE`, and the units that expire at each.
 fn expiries(limiter: &Limiter<Fake>) -> Vec<(u64, u64)> {
-    let held = |ticks| limiter.peek_at(0, at(WHOLE + ticks * TICK)).remaining();
+    let held = |ticks| limiter.at(at(WHOLE + ticks * TICK)).peek_n(0).remaining();
     (1..40).map(|ticks| (ticks, held(ticks - 1) - held(ticks))).filter(|(_, units)| *units > 0).collect()
 }
 

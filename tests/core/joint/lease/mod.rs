@@ -21,8 +21,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::time::Duration;
 use tollgate::{
-    Clock, Decision, Gcra, Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, ManualClock, Quota,
-    RateLimiter, Striped, Timestamp,
+    Clock, Decision, Gcra, ManualClock, Quota, RateLimiter, Timestamp, leases::Lease, leases::LeaseAlgorithm,
+    leases::LeaseRequest, leases::LeaseSource, leases::Leases, leases::Striped,
 };
 use tollgate_testing::SEC;
 use tollgate_testing::kinds::Kind;
@@ -166,13 +166,13 @@ proptest! {
         for Checks { thread, step, cost, times } in checks {
             now = now.checked_add_signed(step).unwrap();
             for _ in 0..times {
-                let peeked = limiter.peek_at(cost, at(now));
+                let peeked = limiter.at(at(now)).peek_n(cost);
                 let decision = limiter.check_on(thread, cost, at(now));
                 let (left, held) = (limiter.source().left.get(), peeked.remaining());
                 if cost > 0 {
                     // The source's own peek always reports zero units.
                     prop_assert!(decision.is_allowed() || left.saturating_add(held) < cost, "{decision:?}");
-                    prop_assert!(decision.is_allowed() || limiter.peek_at(0, at(now)).remaining() == held);
+                    prop_assert!(decision.is_allowed() || limiter.at(at(now)).peek_n(0).remaining() == held);
                 }
                 if decision.is_allowed() && cost > 0 {
                     spent.push((now, cost));
@@ -195,14 +195,14 @@ proptest! {
             for _ in 0..times {
                 let decision = limiter.check_on(thread, cost, at(now));
                 spent += if decision.is_allowed() { cost } else { 0 };
-                let held = limiter.peek_at(0, at(now)).remaining();
+                let held = limiter.at(at(now)).peek_n(0).remaining();
                 prop_assert_eq!(limiter.source().total(), spent + held);
                 prop_assert_eq!(decision.is_denied() && cost <= held + limiter.source().left.get(), false);
                 prop_assert!(decision.remaining() <= held + limiter.source().left.get());
             }
         }
         // Each stripe can spend all charged units.
-        let held = limiter.peek_at(0, at(now)).remaining();
+        let held = limiter.at(at(now)).peek_n(0).remaining();
         limiter.source().left.set(0);
         if held > 0 {
             prop_assert!(limiter.check_on(1, held, at(now)).is_allowed());
@@ -240,7 +240,7 @@ fn stays_within<A: LeaseAlgorithm>(
         newest = newest.max(now);
         lag = lag.max(newest - now);
         for _ in 0..times {
-            let peeked = limiter.peek_at(cost, at(now));
+            let peeked = limiter.at(at(now)).peek_n(cost);
             let decision = limiter.check_on(thread, cost, at(now));
             assert_eq!(peeked.outcome(), decision.outcome(), "{peeked:?} {decision:?}");
             if decision.is_allowed() && cost > 0 {
@@ -293,7 +293,7 @@ fn unexpired_leases_admit_as_much_as_direct() {
                     now = now.checked_add_signed(step).unwrap().min(START + LIFE * 7 / 8);
                     for _ in 0..times {
                         ours += u64::from(striped.check_on(thread, 1, at(now)).is_allowed());
-                        theirs += u64::from(direct.check_at(1, at(now)).is_allowed());
+                        theirs += u64::from(direct.at(at(now)).check().is_allowed());
                         assert!(ours >= theirs, "striped admitted {ours} units, direct {theirs}");
                     }
                 }
@@ -324,9 +324,9 @@ fn empty_leases_decide_as_direct() {
                 for (thread, op) in ops.iter().enumerate() {
                     now = within_reach(op.step.apply(now, spec, &*oracle), start, kind, spec);
                     let cost = op.cost.apply(now, &*oracle);
-                    let expected = direct.check_at(cost, at(now));
+                    let expected = direct.at(at(now)).check_n(cost);
                     assert_eq!(striped.check_on(thread, cost, at(now)), expected);
-                    assert_eq!(striped.peek_at(cost, at(now)), Subject::peek_at(&direct, 0, cost, now));
+                    assert_eq!(striped.at(at(now)).peek_n(cost), Subject::peek_at(&direct, 0, cost, now));
                     let _ = oracle.offer(now, cost);
                 }
             });
@@ -368,7 +368,7 @@ fn leases_strand_at_most_half_limit() {
             assert!(limiter.check_on(thread, 1, at(START)).is_allowed());
             if used.is_power_of_two() {
                 let (now, later) =
-                    (limiter.peek_at(1, at(START)), limiter.peek_at(1, at(START + LIFE)).remaining());
+                    (limiter.at(at(START)).peek(), limiter.at(at(START + LIFE)).peek().remaining());
                 assert_eq!(now.remaining(), limit - used - 1, "no unit is lost while its lease is alive");
                 let lost = now.remaining() - later;
                 assert!(
@@ -378,7 +378,7 @@ fn leases_strand_at_most_half_limit() {
             }
         }
         assert!(limiter.check_on(1, 1, at(START)).is_denied(), "{limit}");
-        assert_eq!(limiter.peek_at(1, at(START)).remaining(), 0);
+        assert_eq!(limiter.at(at(START)).peek().remaining(), 0);
     }
 }
 
@@ -414,9 +414,9 @@ fn lease_leftovers_keep_own_expiry() {
     limiter.source().left.set(16);
     // Spends 15 units of the old lease and five of 16 units of a new one.
     assert!(limiter.check_on(0, 20, at(now)).is_allowed());
-    assert_eq!(limiter.peek_at(1, at(now)).remaining(), 11);
-    assert_eq!(limiter.peek_at(1, at(now + LIFE * 3 / 4)).remaining(), 11);
-    assert_eq!(limiter.peek_at(1, at(now + LIFE)).remaining(), 0);
+    assert_eq!(limiter.at(at(now)).peek().remaining(), 11);
+    assert_eq!(limiter.at(at(now + LIFE * 3 / 4)).peek().remaining(), 11);
+    assert_eq!(limiter.at(at(now + LIFE)).peek().remaining(), 0);
 }
 
 /// A source is not asked endlessly if it grants too few units, none, or units without a life.
@@ -564,7 +564,7 @@ fn threads_choose_their_own_stripes() {
     });
     assert_eq!(admitted, 10_000);
     let mut decisions = Vec::new();
-    limiter.check_many([1, 0, 10_001], &mut decisions);
+    limiter.check_each([1, 0, 10_001], |decision| decisions.push(decision));
     let outcomes: Vec<_> =
         decisions.iter().map(|decision| (decision.is_allowed(), decision.is_never())).collect();
     assert_eq!(outcomes, [(false, false), (true, false), (false, true)]);

@@ -286,7 +286,7 @@ fn most_denied_keys_of_traces_are_found() {
         for spec in [TEN_A_MINUTE, SIXTY_AN_HOUR] {
             let limiter = tollgate_testing::subjects::keyed(Kind::Gcra, spec).expect("an ordinary quota");
             let denied = |record: &&tollgate_testing::trace::Record| {
-                limiter.check_at(record.client, 1, record.at_ns).is_denied()
+                limiter.at(record.at_ns).check(record.client).is_denied()
             };
             let denied: Vec<&str> =
                 trace.records.iter().filter(denied).map(|record| trace.client(record)).collect();

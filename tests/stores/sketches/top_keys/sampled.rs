@@ -234,7 +234,7 @@ fn denied_requests_are_recorded_after_check() {
     let denied = SampledTopKeys::<u64>::try_new(10, 1).expect("small");
     for turn in 0..100_u64 {
         let hash = limiter.hash(&(turn % 3));
-        if limiter.check_hash_at(hash, 1, Timestamp::from_secs(1)).is_denied() {
+        if limiter.at(Timestamp::from_secs(1)).check_hash(hash, 1).is_denied() {
             denied.record(hash);
         }
     }

@@ -1,7 +1,7 @@
 //! The accuracy of the sketch store.
 
 use serde_json::{Value, json};
-use tollgate::Saturation;
+use tollgate::stores::Saturation;
 
 use super::Accuracy;
 use crate::human;

@@ -7,6 +7,7 @@ use crate::base::clock::{Clock, IntoClock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::edge::redis::client::{BuildError, OnThread, Tasks, on_thread};
 use crate::edge::redis::protocol::{Answer, Key, Transport};
+use crate::limiter::At;
 
 /// [`LeaseLimiter`](super::LeaseLimiter) for threads. Its task runs on the thread of the client, and ends when the last
 /// clone is dropped.
@@ -48,11 +49,9 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
         self.inner.stats()
     }
 
-    /// Like [`check_n`](BlockingLeaseLimiter::check_n), at a time that the caller read from
-    /// [`clock`](super::LeaseBuilder::clock).
-    #[inline]
-    pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
-        self.inner.check_at(key, cost, now)
+    /// Returns this limiter at a time that the caller read from [`clock`](super::LeaseBuilder::clock).
+    pub const fn at(&self, now: Timestamp) -> At<'_, LeaseLimiter<C>> {
+        self.inner.at(now)
     }
 
     /// Returns the state of a key in this process, without a charge. See

@@ -20,6 +20,7 @@ use crate::edge::redis::guard::{Guard, Health};
 use crate::edge::redis::mode::background::StopOnDrop;
 use crate::edge::redis::mode::forms::{DecidesHere, Guarded};
 use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
+use crate::limiter::At;
 
 /// A limiter that fetches units from the server in blocks, and spends them in this process. [`Builder::leases`] creates
 /// its builder.
@@ -325,10 +326,9 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
         self.core.check(key, cost, self.core.dispatch.now())
     }
 
-    /// Like [`check_n`](LeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
-    #[inline]
-    pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
-        self.core.check(key, cost, now)
+    /// Returns this limiter at a time that the caller read from [`clock`](LeaseBuilder::clock).
+    pub const fn at(&self, now: Timestamp) -> At<'_, Self> {
+        At::new(self, now)
     }
 
     /// Checks one unit of a key: with held units if there are any, otherwise at the server. Prefer this method where a
@@ -448,5 +448,19 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     pub(crate) fn spend_held(&self, key: &str, cost: u64) -> u64 {
         let held = self.peek(key, 0).remaining().min(cost);
         if held > 0 && self.check_n(key, held).is_allowed() { held } else { 0 }
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> At<'_, LeaseLimiter<C>> {
+    /// [`LeaseLimiter::check`] at this time.
+    #[inline]
+    pub fn check<K: Key + ?Sized>(self, key: &K) -> Answer {
+        self.check_n(key, 1)
+    }
+
+    /// [`LeaseLimiter::check_n`] at this time.
+    #[inline]
+    pub fn check_n<K: Key + ?Sized>(self, key: &K, cost: u64) -> Answer {
+        self.limiter.core.check(key, cost, self.now)
     }
 }
