@@ -360,7 +360,7 @@ pub mod leases {
     pub use crate::limiter::striped::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};
 }
 
-/// Threads and tasks that wait for a turn. [`RateLimiter::wait`] and [`RateLimiter::until_ready`] create the waits.
+/// Threads and tasks that wait for a turn. [`RateLimiter::wait`] and `RateLimiter::until_ready` create the waits.
 #[cfg(feature = "std")]
 pub mod waiting {
     #[cfg(feature = "tokio")]
