@@ -37,6 +37,8 @@ tools() {
     # Tests of shared limits start their own servers. Without redis-server, they print a message and skip.
     have redis-server && have redis-cli || packages+=(redis-server)
     have valgrind || packages+=(valgrind)
+    # The test of the page of `tollgate replay --report`. Without it, it prints a message and skips.
+    have chromium || packages+=(chromium)
     # A Python script writes and checks the page of figures.
     have python3 || packages+=(python3)
     if [ ${#packages[@]} -gt 0 ]; then
