@@ -10,7 +10,7 @@
 //! | `replay/`, `suggest/`, `rules/` | the work of each command, and its output, as tables and as JSON |
 //! | `serve/` | the rate limit service that gateways ask, with the feature `serve` |
 //! | `shell` | scripts that complete the command line, and manual pages |
-//! | `output/` | tables, charts, files, progress |
+//! | `output/` | tables, charts, pages, files, progress |
 //! | `decimal`, `human`, `error` | parsing of numbers, display of numbers, errors |
 //!
 //! The program uses public names of `tollgate` only. The modules that are public here are those that tests, fuzz targets
@@ -52,7 +52,7 @@ use self::error::Error;
 #[must_use]
 pub fn run() -> ExitCode {
     let result = match Cli::read().command {
-        Command::Replay(args) if args.by_rules.rules.is_empty() => replay::run(&args),
+        Command::Replay(args) if args.by_rules.rules.is_empty() => replay::run::run(&args),
         Command::Replay(args) => rules::replay::run(&args),
         Command::Suggest(args) => suggest::run(&args),
         Command::Rules { command } => match command {

@@ -193,6 +193,8 @@ Examples:
     tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB
   The requests that a rule file would deny, by rule and by key; see below:
     tollgate replay access.log --rules limits.yaml
+  A page with charts and tables, to send to others:
+    tollgate replay access.log --limit 100/60s --report report.html
   The smallest limit that denies at most one request in a thousand:
     tollgate suggest access.log --deny-requests 0.1%
   The same for two limits, per hour and per second, so that no client uses an
@@ -319,6 +321,17 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE", value_parser = chart_path, help_heading = "Output")]
     pub chart: Option<PathBuf>,
 
+    /// Write a page to send around, such as report.html: results, a chart, the most denied keys, and the limit for 1 %
+    ///
+    /// The page is one HTML file that loads nothing. It shows the results by algorithm, admitted and denied requests over
+    /// time with zoom, the most denied keys with their times, and the smallest limit that would have denied at most 1 % of
+    /// requests; with --rules, the results by rule. Without a script in the browser it shows the same figures as pictures
+    /// and tables.
+    ///
+    /// The page contains the most denied keys, which can be addresses of people. --top 0 leaves them out.
+    #[arg(long, value_name = "FILE", value_parser = report_path, help_heading = "Output")]
+    pub report: Option<PathBuf>,
+
     /// How many of the most denied keys to list
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>, allow_negative_numbers = true, help_heading = "Output")]
     pub top: usize,
@@ -327,7 +340,7 @@ pub struct ReplayArgs {
 impl ReplayArgs {
     /// Returns the files to be written.
     pub fn outputs(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.decisions, &self.chart, &self.json].into_iter().flatten()
+        [&self.decisions, &self.chart, &self.report, &self.json].into_iter().flatten()
     }
 
     /// Returns the limits, each with its burst.
@@ -478,6 +491,18 @@ fn period(text: &str) -> Result<Duration, String> {
 /// Parses a number; the error states the valid range.
 fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "expected a whole number, such as 20")
+}
+
+fn report_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
+        Some("html" | "htm") => Ok(path),
+        Some("svg") => {
+            Err("a report is an HTML page: name a file such as report.html, or use --chart for an SVG"
+                .to_owned())
+        }
+        _ => Err("expected a file name that ends in .html".to_owned()),
+    }
 }
 
 fn chart_path(text: &str) -> Result<PathBuf, String> {

@@ -119,6 +119,14 @@ impl TimeAxis {
         Duration::from_nanos(self.column)
     }
 
+    /// Returns a number of columns that fit at most `most` times: of a round length, if one is a multiple of a column.
+    pub fn columns_each(&self, most: u64) -> usize {
+        let least = self.columns.div_ceil(most.max(1)).max(1);
+        let is_round = |length: &u64| *length / self.column >= least && length.is_multiple_of(self.column);
+        let round = round_lengths().find(is_round).map(|length| length / self.column);
+        usize::try_from(round.unwrap_or(least)).unwrap_or(usize::MAX)
+    }
+
     /// Returns the piece that contains a time.
     fn piece_of(&self, at: u64) -> &Piece {
         let after = self.pieces.partition_point(|piece| piece.start <= at);
@@ -130,6 +138,13 @@ impl TimeAxis {
         let piece = self.piece_of(at);
         let column = at.saturating_sub(piece.start) / self.column;
         usize::try_from(piece.first + column.min(piece.columns - 1)).unwrap_or(0)
+    }
+
+    /// Returns the start of a column; `None` in a gap.
+    pub fn start_of(&self, column: u64) -> Option<u64> {
+        let piece = self.pieces.iter().rev().find(|piece| piece.first <= column)?;
+        let at = column - piece.first;
+        (at < piece.columns).then(|| piece.start.saturating_add(at.saturating_mul(self.column)))
     }
 
     /// Returns the position of a time, as a fraction of the axis's length.

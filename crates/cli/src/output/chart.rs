@@ -188,7 +188,7 @@ impl Chart {
 }
 
 /// Merges series with equal decisions, in the order of the first of them.
-fn alike<'a>(series: &[Series<'a>]) -> Vec<Series<'a>> {
+pub fn alike<'a>(series: &[Series<'a>]) -> Vec<Series<'a>> {
     let mut groups: Vec<Series<'_>> = Vec::new();
     for (title, decisions) in series {
         match groups.iter_mut().find(|(_, others)| others == decisions) {
@@ -200,7 +200,7 @@ fn alike<'a>(series: &[Series<'a>]) -> Vec<Series<'a>> {
 }
 
 /// Returns a length of time for use after `per`.
-fn per(length: std::time::Duration) -> String {
+pub fn per(length: std::time::Duration) -> String {
     match human::duration(length).as_str() {
         "1 s" => "second".to_owned(),
         "1 min" => "minute".to_owned(),

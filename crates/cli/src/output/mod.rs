@@ -3,6 +3,7 @@
 pub mod about;
 pub mod axis;
 pub mod chart;
+pub mod page;
 pub mod progress;
 pub mod svg;
 pub mod table;

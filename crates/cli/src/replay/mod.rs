@@ -2,18 +2,22 @@
 //!
 //! | file | does |
 //! |---|---|
+//! | `run` | the command with limits: `rules/replay` is the command with rules |
 //! | `limiters` | limiters of numbered keys, over any store |
 //! | `ledger` | how many decisions differ from a keyed store's |
 //! | `windows` | when a sketch is fullest |
 //! | `log` | how many decisions differ from an exact sliding log's |
 //! | `accuracy/` | the report of how accurate a store was |
 //! | `output` | the report of everything else |
+//! | `sections` | the sections of the page of `--report` |
 
 pub mod accuracy;
 pub mod ledger;
 mod limiters;
 mod log;
 pub mod output;
+pub mod run;
+mod sections;
 mod windows;
 
 use std::time::Duration;
@@ -29,14 +33,14 @@ use tollgate::{
 
 use self::ledger::{Differences, Ledger};
 use self::limiters::{Denial, NumberLimiter, hasher};
-use crate::algorithm::{ALL, chosen};
 use crate::args::ReplayArgs;
 use crate::error::Error;
+use crate::human;
 use crate::input::{Record, Trace};
 use crate::output::chart::{self, Series};
-use crate::output::{self as files, about, finish, progress};
+use crate::output::page::{Page, Section};
+use crate::output::{self as files, finish};
 use crate::store::{Memory, Storage, StoreArg};
-use crate::{human, load};
 
 /// Records between two updates of the progress bar and two samples of the store.
 const STRIDE: usize = 1 << 12;
@@ -201,70 +205,42 @@ pub struct CompactFigures {
     pub raced: u64,
 }
 
-/// Runs `tollgate replay` with limits.
-///
-/// # Errors
-/// Returns an error if the command line or the input is invalid, or if output fails.
-pub fn run(args: &ReplayArgs) -> Result<(), Error> {
-    let quotas = args.quotas()?;
-    let by_name = args.algorithms.by_name();
-    let storage = args.algorithms.stores.storage(quotas.len())?;
-    let algorithms = chosen(&args.algorithms.algorithm, &ALL.map(|(kind, _)| kind), args.algorithms.windows);
-    let (algorithms, mut left_out) = storage.holds(&algorithms, by_name)?;
-    if args.decisions.is_some() && algorithms.len() != 1 {
-        return Err(Error::usage(format!(
-            "--decisions writes one algorithm's decisions, but {} algorithms are selected; choose one with --algorithm",
-            algorithms.len()
-        )));
-    }
-    files::writable(args.outputs())?;
-    let trace = load::requests(&args.input, args.json.as_deref(), None)?;
-    let progress = progress::bar(trace.records.len() as u64 * algorithms.len() as u64, "replaying");
-    let setup = ReplaySetup { storage, with_exact_store: storage.store != StoreArg::Keyed };
-    let (replays, unfit) = replay_all(&trace, &algorithms, by_name, &quotas, setup, &progress)?;
-    left_out.extend(unfit);
-    progress.finish_and_clear();
-
-    let mut about = about::input_lines(&trace, args.input.no_sort) + &output::limits_line(&quotas);
-    if args.limit.is_empty() {
-        about += "         No --limit was given, so this is only an example. Set one with\n         \
-                  --limit LIMIT/PERIOD, or let `tollgate suggest` find one.\n";
-    }
-    if args.algorithms.burst.is_some() && algorithms.iter().any(|algorithm| !algorithm.has_burst()) {
-        about += "         The burst applies to gcra, token-bucket and leaky-bucket; window\n         \
-                  algorithms ignore it.\n";
-    }
-    about += &storage.line(quotas.len());
-    left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
-    files::say(&about::skipped_lines(&trace));
-
-    let limits = format!("{} for each key", output::all_limits(&quotas));
-    let series =
-        replays.iter().map(|replay| (replay.algorithm.name().to_owned(), &replay.tally.decisions.bytes[..]));
-    let json = || output::json(&trace, &replays, &storage, args.top);
-    let tables = || output::tables(&trace, &replays, &storage, args.top);
-    report(args, &trace, &limits, &series.collect::<Vec<_>>(), &about, json, tables)
+/// A finished replay, of limits or of rules.
+pub struct FinishedReplay<'a> {
+    /// The requests.
+    pub trace: &'a Trace,
+    /// What was replayed through.
+    pub limits: String,
+    /// The decisions by name.
+    pub series: Vec<Series<'a>>,
+    /// The lines about the input.
+    pub about: String,
 }
 
-/// Writes and prints the decisions, which belong to `limits`: those of the only series, a chart of all, JSON and
-/// tables.
-pub fn report(
+/// Writes and prints the results: the decisions of the only series, a chart and a page of all, JSON and tables.
+/// `sections` returns the page's sections, of which the first is the summary.
+pub fn write_results(
     args: &ReplayArgs,
-    trace: &Trace,
-    limits: &str,
-    series: &[Series<'_>],
-    about: &str,
+    finished: &FinishedReplay<'_>,
+    sections: impl FnOnce() -> Vec<Section>,
     json: impl FnOnce() -> Value,
     tables: impl FnOnce() -> String,
 ) -> Result<(), Error> {
+    let FinishedReplay { trace, limits, series, about } = finished;
     // Files first, so that they are complete even if standard output is closed early. A file that fails does not stop
     // the others.
-    let decisions = match (&args.decisions, series) {
+    let decisions = match (&args.decisions, &series[..]) {
         (Some(path), [(_, decisions)]) => files::write_to(path, decisions),
         _ => Ok(()),
     };
     let chart = args.chart.as_ref().map_or(Ok(()), |path| chart::draw(path, trace, limits, series));
-    finish(decisions.and(chart), args.json.as_deref(), about, json, tables)
+    let page = args.report.as_ref().map_or(Ok(()), |path| {
+        // A warning names a key, so it is left out together with the list of keys.
+        let is_shown = |line: &&str| args.top > 0 || !line.starts_with("Warning ");
+        let about = about.lines().filter(is_shown).collect();
+        Page { limits, about, trace, series, sections: sections() }.write(path)
+    });
+    finish(decisions.and(chart).and(page), args.json.as_deref(), about, json, tables)
 }
 
 /// Replays a trace through one algorithm, with one limit or several limits at once.
@@ -283,48 +259,6 @@ pub fn replay(
     let run = ReplayRun { trace, algorithm, quotas, setup, progress };
     let (tally, figures) = run.run()?;
     Ok(AlgorithmReplay { algorithm, quotas: quotas.to_vec(), tally, figures, against_log: None })
-}
-
-/// Replays through several algorithms, and compares each with an exact sliding log.
-///
-/// An algorithm that cannot hold the quotas ends the run if the user named it. If it is only one of all algorithms, it
-/// is left out with a note.
-///
-/// # Errors
-/// Returns an error if a named algorithm, or every algorithm, cannot hold a quota.
-fn replay_all(
-    trace: &Trace,
-    algorithms: &[LimitKind],
-    by_name: bool,
-    quotas: &[Quota],
-    setup: ReplaySetup,
-    progress: &ProgressBar,
-) -> Result<(Vec<AlgorithmReplay>, Vec<String>), Error> {
-    let mut replays = Vec::new();
-    let mut left_out = Vec::new();
-    for &algorithm in algorithms {
-        let name = algorithm.name();
-        let exact = if setup.with_exact_store { ", with an exact store in parallel" } else { "" };
-        progress.set_message(format!("{name}{exact}"));
-        match replay(trace, algorithm, quotas, setup, progress) {
-            Ok(mut replay) => {
-                replay.against_log = log::differences(trace, quotas, &replay.tally.decisions.bytes);
-                replays.push(replay);
-            }
-            Err(error) => {
-                let why =
-                    setup.quota_error_text(&error, algorithm, quotas, |quota| format!("--limit {quota}"));
-                if by_name {
-                    return Err(Error::usage(format!("{name}: {why}")));
-                }
-                left_out.push(format!("{name} left out: {why}"));
-            }
-        }
-    }
-    if replays.is_empty() {
-        return Err(Error::usage(left_out.join("\n")));
-    }
-    Ok((replays, left_out))
 }
 
 impl ReplaySetup {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `files` | reads the files, and prints their errors |
 //! | `check` | `tollgate rules check`: shows their contents |
-//! | `replay`, `tally`, `output` | `tollgate replay --rules`: the denied requests, by rule and by key |
+//! | `replay`, `tally`, `output`, `sections` | `tollgate replay --rules`: the denied requests, by rule and by key |
 //! | `rule` | the contents of a rule |
 //! | `shared` | `tollgate rules push`, `pull` and `diff`: rules on a server; `no_redis` stands in for it |
 //! | `mapping` | from the fields of a log to descriptors |
@@ -15,6 +15,7 @@ mod mapping;
 mod output;
 pub mod replay;
 pub mod rule;
+mod sections;
 #[cfg_attr(not(feature = "redis"), path = "no_redis.rs")]
 pub mod shared;
 mod tally;

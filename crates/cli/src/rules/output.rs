@@ -130,7 +130,7 @@ impl RulesReplay {
         json!({ "key": self.key(key), "denied": key.denied, "shadow_denied": key.shadow_denied })
     }
 
-    fn key(&self, key: &RuleDeniedKey) -> String {
+    pub fn key(&self, key: &RuleDeniedKey) -> String {
         let counted_by = self.rules[key.rule].rule.counted_by;
         let none = Fields::default();
         let fields = self.trace.fields.as_ref().unwrap_or(&none);

@@ -14,6 +14,7 @@ use tollgate::telemetry::Reading;
 use super::files::RuleFiles;
 use super::mapping::Mapping;
 use super::output::{CountedRule, RulesReplay};
+use super::sections;
 use super::tally;
 use crate::args::ReplayArgs;
 use crate::args::rules::{MappingArgs, RulesArgs};
@@ -21,7 +22,7 @@ use crate::error::Error;
 use crate::input::wanted::Fields;
 use crate::input::{Selection, Trace, names, warning};
 use crate::output::{about, progress, say, writable};
-use crate::replay::report;
+use crate::replay::{FinishedReplay, write_results};
 use crate::{human, load};
 
 /// The rules and their data.
@@ -58,10 +59,14 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
             );
         }
     }
-    let limits = human::counted(replay.rules.len() as u64, "rule");
-    let series = [(names(&by.rules), &replay.tally.decisions.bytes[..])];
+    let finished = FinishedReplay {
+        trace: &replay.trace,
+        limits: human::counted(replay.rules.len() as u64, "rule"),
+        series: vec![(names(&by.rules), &replay.tally.decisions.bytes[..])],
+        about,
+    };
     let (json, tables) = (|| replay.json(args.top), || replay.tables(args.top));
-    report(args, &replay.trace, &limits, &series, &about, json, tables)
+    write_results(args, &finished, || sections::all(&replay, args.top), json, tables)
 }
 
 /// Returns the warnings about rules that apply to no request of a log. Prints what was read, and the descriptors.

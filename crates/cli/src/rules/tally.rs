@@ -40,6 +40,8 @@ pub struct RuleDeniedKey {
     pub denied: u64,
     /// Requests that a report-only rule would have denied.
     pub shadow_denied: u64,
+    /// The times of the first and the last of these requests.
+    pub span: (u64, u64),
 }
 
 type Values = SmallVec<[u32; 4]>;
@@ -244,10 +246,18 @@ impl<'t> RulesRun<'t> {
         let denied_keys = &mut self.tally.denied_keys;
         let place = *self.keys.entry((rule, names, values)).or_insert_with_key(|(_, _, values)| {
             let values = values.clone();
-            denied_keys.push(RuleDeniedKey { rule, names, values, denied: 0, shadow_denied: 0 });
+            denied_keys.push(RuleDeniedKey {
+                rule,
+                names,
+                values,
+                denied: 0,
+                shadow_denied: 0,
+                span: (record.at, record.at),
+            });
             denied_keys.len() - 1
         });
         let key = &mut denied_keys[place];
+        key.span = (key.span.0.min(record.at), key.span.1.max(record.at));
         *(if refuses { &mut key.denied } else { &mut key.shadow_denied }) += 1;
     }
 }

@@ -6,6 +6,7 @@ mod compact;
 mod formats;
 mod limits;
 mod outputs;
+mod report;
 mod rules_check;
 mod rules_replay;
 #[cfg(feature = "redis")]

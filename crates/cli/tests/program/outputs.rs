@@ -167,7 +167,13 @@ fn unwritable_outputs_fail_before_replay() {
         "domain: d\ndescriptors:\n  - key: ip\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n",
     );
     for through in ["--algorithm gcra", "--rules rules.yaml"] {
-        for file in ["--chart no/such.svg", "--chart folder.svg", "--decisions no/such", "--json=no/such"] {
+        for file in [
+            "--chart no/such.svg",
+            "--chart folder.svg",
+            "--report no/such.html",
+            "--decisions no/such",
+            "--json=no/such",
+        ] {
             // Outputs are checked before the log is opened.
             place.run(&format!("replay missing.log {through} {file}")).fails(1, &["cannot write"]);
         }
