@@ -19,6 +19,7 @@ use super::settings::{LayerOptions, LayerSettings};
 use super::unknown::WithoutKey;
 use crate::base::quota::Quota;
 use crate::edge::http::Fields;
+use crate::edge::telemetry::Meters;
 
 /// Limits the requests to a service. A request that the [limit](super::Limit) denies gets status 429 and does not reach
 /// the service.
@@ -220,6 +221,32 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
     #[must_use]
     pub fn fields_on_allowed(self, fields_on_allowed: bool) -> Self {
         self.with(|settings| settings.options.fields_on_allowed = fields_on_allowed)
+    }
+
+    /// Counts admitted and denied requests. Default: not counted. With rules, each rule has meters
+    /// already.
+    ///
+    /// Pass the [`Meters`], or an [`Arc`] of them to read the counts later. With the feature `metrics`, they also feed
+    /// the counter `tollgate_requests_total{domain, rule, decision}`. Requests that are exempt or have no key are not
+    /// counted here; [`RateLimitLayer::without_key`] counts the latter. A refund does not change a count.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use tollgate::telemetry::Meters;
+    /// use tollgate::tower::{Global, RateLimitLayer};
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let meters = Arc::new(Meters::new("shop", "all-requests")); // the labels `domain` and `rule`
+    /// let limiter = RateLimiter::new(Quota::per_second(5_000));
+    /// let layer = RateLimitLayer::new(limiter, Global).metered(Arc::clone(&meters));
+    /// assert_eq!(meters.counts().denied, 0);
+    /// # drop(layer);
+    /// ```
+    #[must_use]
+    pub fn metered(self, meters: impl Into<Arc<Meters>>) -> Self {
+        let meters = meters.into();
+        self.with(|settings| settings.options.meters = Some(meters))
     }
 
     /// Sets the function that builds the response to denied requests. Default: [`Refused::response`].

@@ -12,6 +12,7 @@ use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::base::quota::Quota;
 use crate::edge::http::Policy;
+use crate::edge::telemetry::Event;
 use crate::limiter::striped::{LeaseSource, Leases};
 use crate::limiter::{RateLimiter, Timed};
 use crate::store::{Adjustable, Direct, ManyKeys, Operation, Store};
@@ -98,6 +99,12 @@ pub trait Ruling {
     /// [`RateLimitLayer::policy`](super::RateLimitLayer::policy) reports it to clients. Default: none.
     fn decision(&self) -> Option<Decision> {
         None
+    }
+
+    /// Returns the outcome that [`RateLimitLayer::metered`](super::RateLimitLayer::metered) counts. Default:
+    /// [`Event::Allowed`] or [`Event::Denied`].
+    fn event(&self) -> Event {
+        if self.is_allowed() { Event::Allowed } else { Event::Denied }
     }
 }
 

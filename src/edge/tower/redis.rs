@@ -14,6 +14,7 @@ use crate::edge::redis::{
     Answer, AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, DecidedBy, Key, LeaseLimiter,
     WriteBackLimiter,
 };
+use crate::edge::telemetry::Event;
 
 impl Ruling for Answer {
     fn is_allowed(&self) -> bool {
@@ -28,6 +29,12 @@ impl Ruling for Answer {
     fn decision(&self) -> Option<Decision> {
         let is_known = !matches!(self.by(), DecidedBy::Open | DecidedBy::Closed);
         is_known.then(|| Self::decision(self))
+    }
+
+    /// Names the failure policy, if it decided.
+    fn event(&self) -> Event {
+        let decided = if self.is_allowed() { Event::Allowed } else { Event::Denied };
+        self.by().event().unwrap_or(decided)
     }
 }
 

@@ -142,6 +142,7 @@ impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
             Ok(ruling) => ruling,
             Err(later) => return Asked::Later(later, client, cost),
         };
+        settings.options.count(&ruling, settings.limit.knows_remaining(), cost);
         match L::refusal(settings, request, &ruling) {
             Some(response) => Asked::Refused(response),
             None if settings.options.reads_responses() => {
@@ -180,6 +181,8 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     ) -> Result<Result<S::Response, S::Error>, Self::Refunding>;
 
     fn policies(&self, ruling: &Self::Ruling, tell: &mut dyn FnMut(&[Policy<'_>]));
+
+    fn knows_remaining(&self) -> bool;
 
     /// Returns the response to a denied request. Marks an admitted request that is beyond its soft limit.
     #[inline]
@@ -244,6 +247,11 @@ impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce
     fn policies(&self, ruling: &L::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
         Limit::policies(self, ruling, tell);
     }
+
+    #[inline]
+    fn knows_remaining(&self) -> bool {
+        Limit::knows_remaining(self)
+    }
 }
 
 impl<L, X, S, B> Decide<Awaited, X, S, B> for L
@@ -279,6 +287,7 @@ where
         let settings = Arc::clone(&service.settings);
         Box::pin(async move {
             let ruling = settings.limit.check(client.key(), cost).await;
+            settings.options.count(&ruling, AwaitedLimit::knows_remaining(&*settings.limit), cost);
             match <L as Decide<Awaited, X, S, B>>::refusal(&settings, &mut request, &ruling) {
                 Some(response) => RequestState::Refused { response: Some(response) },
                 None => RequestState::HandedOn {
@@ -304,6 +313,10 @@ where
 
     fn policies(&self, ruling: &L::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
         AwaitedLimit::policies(self, ruling, tell);
+    }
+
+    fn knows_remaining(&self) -> bool {
+        AwaitedLimit::knows_remaining(self)
     }
 }
 

@@ -11,9 +11,11 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::head::Head;
 use super::key::{KeyExtractor, Missing};
+use super::limit::Ruling;
 use super::refusal::{GRPC_STATUS, RESOURCE_EXHAUSTED, Refused, Wait};
 use super::unknown::{KeylessOutcome, Unknown};
 use crate::edge::http::{Fields, Policy};
+use crate::edge::telemetry::{Event, Meters};
 
 type Exempt = dyn Fn(Head<'_>) -> bool + Send + Sync;
 type Cost = dyn Fn(Head<'_>) -> u64 + Send + Sync;
@@ -42,6 +44,7 @@ pub(super) struct LayerOptions {
     pub(super) on_refused: Option<Arc<OnRefused>>,
     pub(super) fields: Fields,
     pub(super) fields_on_allowed: bool,
+    pub(super) meters: Option<Arc<Meters>>,
 }
 
 impl<L, X: KeyExtractor> Clone for LayerSettings<L, X> {
@@ -85,6 +88,19 @@ impl LayerOptions {
     /// Whether the layer inspects the responses to admitted requests.
     pub(super) fn reads_responses(&self) -> bool {
         self.fields_on_allowed || self.refund.is_some() || self.refund_errors
+    }
+
+    /// Counts a ruling, if the layer has meters. Without the remaining quota, an admitted request cannot be near the
+    /// limit.
+    #[inline]
+    pub(super) fn count(&self, ruling: &impl Ruling, knows_remaining: bool, cost: u64) {
+        let Some(meters) = &self.meters else { return };
+        let event = ruling.event();
+        let shows_use = event == Event::Denied || (event == Event::Allowed && knows_remaining);
+        match ruling.decision() {
+            Some(decision) if shows_use => meters.observe(&decision, false),
+            _ => meters.record(event, cost),
+        }
     }
 
     /// Whether a response with this status refunds the charge.
