@@ -190,6 +190,7 @@
 //!
 //! | Guide | Topics |
 //! |---|---|
+//! | [`guide::testing`] | test without sleeping: your own code, and axum handlers |
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
 //! | [`guide::configuration`] | limits as text, from a file of your own; algorithms and stores that are chosen at run time |
 //! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
@@ -304,6 +305,11 @@ pub mod guide {
             doc = include_str!("guide/sketch_accuracy.svg")
         )]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
+    }
+    #[cfg(feature = "std")]
+    pub mod testing {
+        #![doc = include_str!("guide/testing.md")]
+        #![cfg_attr(feature = "tower", doc = include_str!("guide/testing_axum.md"))]
     }
     pub mod waiting {
         #![cfg_attr(feature = "std", doc = include_str!("guide/waiting.md"))]
