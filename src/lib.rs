@@ -191,6 +191,7 @@
 //! | Guide | Topics |
 //! |---|---|
 //! | [`guide::testing`] | test without sleeping: your own code, and axum handlers |
+//! | [`guide::before_production`], [`guide::troubleshooting`] | a checklist; everything is denied, nothing is denied, wrong keys, clocks, memory |
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
 //! | [`guide::configuration`] | limits as text, from a file of your own; algorithms and stores that are chosen at run time |
 //! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
@@ -232,6 +233,11 @@ mod store;
 /// `ci/pages.py` writes the same guides as Markdown files, in the folder `docs`.
 // Every build has every module, so that links to a guide always work.
 pub mod guide {
+    #[cfg(feature = "std")]
+    pub mod before_production {
+        #![doc = include_str!("guide/before_production.md")]
+    }
+    #[cfg(feature = "std")]
     pub mod configuration {
         #![cfg_attr(feature = "std", doc = include_str!("guide/configuration.md"))]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
@@ -310,6 +316,10 @@ pub mod guide {
     pub mod testing {
         #![doc = include_str!("guide/testing.md")]
         #![cfg_attr(feature = "tower", doc = include_str!("guide/testing_axum.md"))]
+    }
+    #[cfg(feature = "std")]
+    pub mod troubleshooting {
+        #![doc = include_str!("guide/troubleshooting.md")]
     }
     pub mod waiting {
         #![cfg_attr(feature = "std", doc = include_str!("guide/waiting.md"))]
