@@ -190,6 +190,7 @@
 //!
 //! | Guide | Topics |
 //! |---|---|
+//! | `guide::recipes` | feature `tower`: skip internal networks, a custom JSON body, per-route limits, per-user limits from a token, metrics without rules |
 //! | [`guide::testing`] | test without sleeping: your own code, and axum handlers |
 //! | [`guide::before_production`], [`guide::troubleshooting`] | a checklist; everything is denied, nothing is denied, wrong keys, clocks, memory |
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
@@ -287,6 +288,12 @@ pub mod guide {
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     // An empty line must be above a chart: the chart is then a block of its own.
+    #[cfg(feature = "tower")]
+    pub mod recipes {
+        #![doc = include_str!("guide/recipes.md")]
+        #![cfg_attr(feature = "metrics", doc = include_str!("guide/recipes_metrics.md"))]
+    }
+    #[cfg(feature = "redis")]
     pub mod redis {
         #![cfg_attr(
             feature = "redis",
