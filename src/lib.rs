@@ -191,6 +191,7 @@
 //! | Guide | Topics |
 //! |---|---|
 //! | `guide::recipes` | feature `tower`: skip internal networks, a custom JSON body, per-route limits, per-user limits from a token, metrics without rules |
+//! | `guide::actix_and_pingora` | feature `http`: the same limits in actix-web and Pingora |
 //! | [`guide::testing`] | test without sleeping: your own code, and axum handlers |
 //! | [`guide::before_production`], [`guide::troubleshooting`] | a checklist; everything is denied, nothing is denied, wrong keys, clocks, memory |
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
@@ -234,6 +235,11 @@ mod store;
 /// `ci/pages.py` writes the same guides as Markdown files, in the folder `docs`.
 // Every build has every module, so that links to a guide always work.
 pub mod guide {
+    // Its examples call actix-web and Pingora: benches/guides compiles the first.
+    #[cfg(all(feature = "http", not(doctest)))]
+    pub mod actix_and_pingora {
+        #![doc = include_str!("guide/actix_and_pingora.md")]
+    }
     #[cfg(feature = "std")]
     pub mod before_production {
         #![doc = include_str!("guide/before_production.md")]

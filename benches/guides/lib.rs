@@ -1,7 +1,10 @@
-//! Guides with examples that call governor next to Tollgate. `cargo test -p tollgate-guides --doc` runs them.
+//! Guides with examples that call governor or actix-web next to Tollgate. `cargo test -p tollgate-guides --doc` runs them.
 //!
-//! They are in a separate crate so that the tests of `tollgate` itself do not build another limiter.
+//! They are in a separate crate so that the tests of `tollgate` itself do not build another limiter or server.
 
+pub mod actix_and_pingora {
+    #![doc = include_str!("../../src/guide/actix_and_pingora.md")]
+}
 pub mod from_governor {
     #![doc = include_str!("../../src/guide/from_governor.md")]
 }
