@@ -190,8 +190,8 @@
 //!
 //! | Guide | Topics |
 //! |---|---|
-//! | `guide::recipes` | feature `tower`: skip internal networks, a custom JSON body, per-route limits, per-user limits from a token, metrics without rules |
-//! | `guide::actix_and_pingora` | feature `http`: the same limits in actix-web and Pingora |
+//! | [`guide::recipes`] | feature `tower`: skip internal networks, a custom JSON body, per-route limits, per-user limits from a token, metrics without rules |
+//! | [`guide::actix_and_pingora`] | feature `http`: the same limits in actix-web and Pingora |
 //! | [`guide::testing`] | test without sleeping: your own code, and axum handlers |
 //! | [`guide::before_production`], [`guide::troubleshooting`] | a checklist; everything is denied, nothing is denied, wrong keys, clocks, memory |
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
@@ -236,15 +236,15 @@ mod store;
 // Every build has every module, so that links to a guide always work.
 pub mod guide {
     // Its examples call actix-web and Pingora: benches/guides compiles the first.
-    #[cfg(all(feature = "http", not(doctest)))]
+    #[cfg(not(doctest))]
     pub mod actix_and_pingora {
-        #![doc = include_str!("guide/actix_and_pingora.md")]
+        #![cfg_attr(feature = "http", doc = include_str!("guide/actix_and_pingora.md"))]
+        #![cfg_attr(not(feature = "http"), doc = "This guide needs the feature `http`.")]
     }
-    #[cfg(feature = "std")]
     pub mod before_production {
-        #![doc = include_str!("guide/before_production.md")]
+        #![cfg_attr(feature = "std", doc = include_str!("guide/before_production.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
-    #[cfg(feature = "std")]
     pub mod configuration {
         #![cfg_attr(feature = "std", doc = include_str!("guide/configuration.md"))]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
@@ -293,13 +293,12 @@ pub mod guide {
         #![cfg_attr(feature = "std", doc = include_str!("guide/overflow.md"))]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
-    // An empty line must be above a chart: the chart is then a block of its own.
-    #[cfg(feature = "tower")]
     pub mod recipes {
-        #![doc = include_str!("guide/recipes.md")]
-        #![cfg_attr(feature = "metrics", doc = include_str!("guide/recipes_metrics.md"))]
+        #![cfg_attr(feature = "tower", doc = include_str!("guide/recipes.md"))]
+        #![cfg_attr(all(feature = "tower", feature = "metrics"), doc = include_str!("guide/recipes_metrics.md"))]
+        #![cfg_attr(not(feature = "tower"), doc = "This guide needs the feature `tower`.")]
     }
-    #[cfg(feature = "redis")]
+    // An empty line must be above a chart: the chart is then a block of its own.
     pub mod redis {
         #![cfg_attr(
             feature = "redis",
@@ -325,14 +324,14 @@ pub mod guide {
         )]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
-    #[cfg(feature = "std")]
     pub mod testing {
-        #![doc = include_str!("guide/testing.md")]
+        #![cfg_attr(feature = "std", doc = include_str!("guide/testing.md"))]
         #![cfg_attr(feature = "tower", doc = include_str!("guide/testing_axum.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
-    #[cfg(feature = "std")]
     pub mod troubleshooting {
-        #![doc = include_str!("guide/troubleshooting.md")]
+        #![cfg_attr(feature = "std", doc = include_str!("guide/troubleshooting.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     pub mod waiting {
         #![cfg_attr(feature = "std", doc = include_str!("guide/waiting.md"))]
