@@ -532,7 +532,7 @@ impl fmt::Debug for Decision {
 /// assert!(denied.decision().is_never());
 /// assert_eq!(denied.to_string(), "rate limited: 101 units exceed the limit of 100 at once");
 /// ```
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq)]
 pub struct Denied(Decision);
 
 impl Denied {
@@ -551,5 +551,7 @@ impl fmt::Display for Denied {
         }
     }
 }
+
+crate::base::debug_shows_message!(Denied);
 
 impl Error for Denied {}

@@ -12,6 +12,19 @@ pub(crate) mod quota;
 pub(crate) mod reclaim;
 pub(crate) mod sync;
 
+/// Makes the `Debug` of an error show its message: a program whose `main` returns an error prints the `Debug`.
+macro_rules! debug_shows_message {
+    ($error:ty) => {
+        impl core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+pub(crate) use debug_shows_message;
+
 /// Returns the upper 64 bits of a 128-bit product.
 #[inline(always)]
 pub(crate) const fn multiply_high(a: u64, b: u64) -> u64 {

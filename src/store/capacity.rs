@@ -150,7 +150,7 @@ impl Capacity {
 /// let error = "4 megs".parse::<Capacity>().unwrap_err();
 /// assert!(error.to_string().contains("4MiB")); // the error shows a valid example
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CapacityError {
     text: Box<str>,
     problem: &'static str,
@@ -168,6 +168,8 @@ impl fmt::Display for CapacityError {
         write!(f, "{}; write bytes with a unit, as in 512KiB, 4MiB or 1.5GiB", self.problem())
     }
 }
+
+crate::base::debug_shows_message!(CapacityError);
 
 impl Error for CapacityError {}
 

@@ -77,6 +77,34 @@ fn error_types_implement_error() {
     error::<NotReady>();
 }
 
+/// A program whose `main` returns an error prints its `Debug`.
+#[test]
+fn debug_of_errors_is_message() {
+    fn message(error: impl std::error::Error) {
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert!(!error.to_string().is_empty());
+    }
+    message("10 per fortnight".parse::<Quota>().unwrap_err());
+    message("4 megs".parse::<Capacity>().unwrap_err());
+    message(tollgate::sketch::CountMin::try_new(10, 0).unwrap_err());
+    let limiter = RateLimiter::new(Quota::per_hour(1));
+    message(limiter.restore(b"another file").unwrap_err());
+    message(limiter.check_n("alice", 2).into_result().unwrap_err());
+    message(limiter.wait_n("alice", 2).block().unwrap_err());
+    message(tollgate::sketch::InFlight::new().try_enter("alice", 1, 0).map(drop).unwrap_err());
+    #[cfg(feature = "rules")]
+    {
+        use tollgate::rules::{Config, Format, Rules};
+        message(Config::from_yaml("limits.yaml", "domain: [").unwrap_err());
+        message(Rules::from_yaml("domain: [").unwrap_err());
+        message("xml".parse::<Format>().unwrap_err());
+    }
+    #[cfg(feature = "redis")]
+    message(tollgate::redis::Client::open("redis:/").map(drop).unwrap_err());
+    #[cfg(feature = "tower")]
+    message(tollgate::tower::ClientIp::peer().ipv6_prefix(129).map(drop).unwrap_err());
+}
+
 #[test]
 fn debug_output_names_type() {
     let manual = ManualClock::new(Timestamp::from_secs(3));

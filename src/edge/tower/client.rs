@@ -71,7 +71,7 @@ fn folded(network: IpNet) -> IpNet {
 }
 
 /// Returned for a prefix that is longer than the address.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq)]
 pub struct PrefixError {
     bits: u8,
     longest: u8,
@@ -83,6 +83,8 @@ impl fmt::Display for PrefixError {
         write!(f, "the prefix is {bits} bits; use 0 to {longest}")
     }
 }
+
+crate::base::debug_shows_message!(PrefixError);
 
 impl std::error::Error for PrefixError {}
 

@@ -22,7 +22,7 @@ use crate::base::decision::Decision;
 /// assert!(error.is_never());
 /// # Ok::<(), tollgate::waiting::NotReady>(())
 /// ```
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq)]
 pub struct NotReady {
     decision: Decision,
     turn_ns: u64,
@@ -72,5 +72,7 @@ impl fmt::Display for NotReady {
         }
     }
 }
+
+crate::base::debug_shows_message!(NotReady);
 
 impl Error for NotReady {}

@@ -12,7 +12,7 @@ use std::fmt;
 /// let error = CountMin::try_new(1_000, 0).unwrap_err();
 /// assert_eq!(error.to_string(), "invalid sketch: the depth is 0, but must be 1 to 8 rows; 4 suit most uses");
 /// ```
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq)]
 pub struct SketchError {
     reason: SketchReason,
 }
@@ -103,6 +103,8 @@ impl fmt::Display for SketchError {
         }
     }
 }
+
+crate::base::debug_shows_message!(SketchError);
 
 impl Error for SketchError {}
 

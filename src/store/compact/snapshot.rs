@@ -39,7 +39,7 @@ const PROBE: &str = "tollgate snapshot";
 /// let error = limiter.restore(b"something else").unwrap_err();
 /// assert!(!error.to_string().is_empty());
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SnapshotError(Problem);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,6 +84,8 @@ impl fmt::Display for SnapshotError {
         }
     }
 }
+
+crate::base::debug_shows_message!(SnapshotError);
 
 impl Error for SnapshotError {}
 

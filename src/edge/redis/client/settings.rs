@@ -172,7 +172,6 @@ impl<T> Builder<T> {
 }
 
 /// Why a limiter that decides in this process could not be built.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The script on the server cannot count this quota exactly.
@@ -199,6 +198,8 @@ impl fmt::Display for BuildError {
         }
     }
 }
+
+crate::base::debug_shows_message!(BuildError);
 
 impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -193,7 +193,7 @@ impl<T: fmt::Debug> fmt::Debug for Shards<T> {
 }
 
 /// Why a set of servers is invalid.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardError {
     /// The set, or the previous set, has no server.
@@ -241,6 +241,8 @@ impl fmt::Display for ShardError {
         }
     }
 }
+
+crate::base::debug_shows_message!(ShardError);
 
 impl std::error::Error for ShardError {}
 

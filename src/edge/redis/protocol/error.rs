@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Why the shared state gave no answer. An error contains no key.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
     what: Box<str>,
@@ -70,5 +70,7 @@ impl fmt::Display for Error {
         if self.what.is_empty() { Ok(()) } else { write!(f, ": {}", self.what) }
     }
 }
+
+crate::base::debug_shows_message!(Error);
 
 impl std::error::Error for Error {}

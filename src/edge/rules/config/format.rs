@@ -57,7 +57,7 @@ impl fmt::Display for Format {
 }
 
 /// The error for a name that is not the name of a [`Format`].
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq)]
 pub struct UnknownFormat;
 
 impl fmt::Display for UnknownFormat {
@@ -65,6 +65,8 @@ impl fmt::Display for UnknownFormat {
         f.write_str("the formats of rules are yaml, json and toml")
     }
 }
+
+crate::base::debug_shows_message!(UnknownFormat);
 
 impl std::error::Error for UnknownFormat {}
 

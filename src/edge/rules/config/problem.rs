@@ -122,7 +122,7 @@ impl fmt::Display for Problem {
 /// );
 /// assert_eq!(error.problems()[0].line(), 5);
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     problems: Vec<Problem>,
 }
@@ -170,6 +170,8 @@ impl fmt::Display for ConfigError {
         Ok(())
     }
 }
+
+crate::base::debug_shows_message!(ConfigError);
 
 impl Error for ConfigError {}
 

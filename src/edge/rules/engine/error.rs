@@ -23,7 +23,7 @@ use crate::edge::rules::rule::Rule;
 /// ").unwrap_err();
 /// assert!(error.to_string().contains("fortnight")); // with the line and the valid units
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RulesError(Why);
 
 #[derive(Clone, Debug)]
@@ -105,6 +105,8 @@ impl fmt::Display for RulesError {
         }
     }
 }
+
+crate::base::debug_shows_message!(RulesError);
 
 impl Error for RulesError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

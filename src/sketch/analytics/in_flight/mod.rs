@@ -119,7 +119,7 @@ struct Rows {
 struct KeyCounters([usize; DEPTH]);
 
 /// The error of [`InFlight::try_enter`]: the key has reached its limit of requests in flight.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq)]
 pub struct Full {
     count: u64,
     limit: u64,
@@ -145,6 +145,8 @@ impl fmt::Display for Full {
         write!(f, "{} in flight, limit {}", self.count, self.limit)
     }
 }
+
+crate::base::debug_shows_message!(Full);
 
 impl Error for Full {}
 
