@@ -465,10 +465,10 @@ mod regressions {
     fn quota_change_keeps_spacing_turns() {
         for compact in [false, true] {
             let clock = clock();
-            let build = build(MinimumSpacing::new(Duration::from_secs(2)), &clock).overdraft(10);
+            let build = build(MinimumSpacing::new(Duration::from_secs(2)), &clock);
             let hour = Duration::from_secs(3_600);
             let delay = if compact {
-                let limiter = build.compact().unwrap().adjustable();
+                let limiter = build.overdraft(10).compact().unwrap().adjustable();
                 (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
                 limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
                 limiter.reserve("a", 1, hour).delay()

@@ -1,11 +1,13 @@
 //! The public API of a limiter, tested with a manual clock.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{
-    Algorithm, Clock, CoarseClock, Direct, FixedWindow, Gcra, Keyed, LeakyBucketQueue, ManualClock, Outcome,
-    QuantaClock, Quota, RateLimiter, SlidingLog, StdClock, SubWindow, Timestamp, TokenBucket,
+    Algorithm, Builder, Clock, CoarseClock, Direct, FixedWindow, Gcra, Keyed, LeakyBucketQueue, Limit,
+    ManualClock, Outcome, Overflow, QuantaClock, Quota, RateLimiter, SlidingLog, StdClock, StoreKind,
+    SubWindow, Timestamp, TokenBucket, WhenFull,
 };
 use tollgate_testing::SEC;
 
@@ -308,4 +310,37 @@ fn each_limiter_has_own_hash_secret() {
         limiters[0].hash(&"alice".to_owned()),
         "a limiter always hashes equal keys to the same value"
     );
+}
+
+/// An option is never ignored: a store that does not have it is not built.
+#[test]
+fn option_of_other_store_is_an_error() {
+    let build = || RateLimiter::builder(Gcra::new(Quota::per_second(5))).clock(noon());
+    let any = |build: Builder<Limit, ManualClock>, store| build.build::<String>(store).map(drop).unwrap_err();
+    let limit = || RateLimiter::any(Quota::per_second(5)).clock(noon());
+    let panics = |build: &dyn Fn()| {
+        let panic = catch_unwind(AssertUnwindSafe(build)).expect_err("the option does not fit");
+        panic.downcast_ref::<String>().expect("a text").clone()
+    };
+    for (error, store, option) in [
+        (
+            build().max_keys(9, WhenFull::Deny).compact().map(drop).unwrap_err().to_string(),
+            "compact",
+            "max_keys",
+        ),
+        (build().stripes(2).compact().map(drop).unwrap_err().to_string(), "compact", "stripes"),
+        (any(limit().overflow(Overflow::Forget), StoreKind::Keyed).to_string(), "keyed", "overflow"),
+        (any(limit().tiers([Quota::per_day(1)]), StoreKind::Compact).to_string(), "compact", "tiers"),
+        (any(limit().capacity(10), StoreKind::Direct).to_string(), "direct", "capacity"),
+        (panics(&|| drop(build().capacity(10).direct())), "direct", "capacity"),
+        (panics(&|| drop(build().overdraft(1).keyed::<u64>())), "keyed", "overdraft"),
+        (panics(&|| drop(build().capacity(10).striped())), "striped", "capacity"),
+    ] {
+        let place = format!("a {store} limiter has no option {option}");
+        assert!(
+            error.contains(&place) && error.ends_with("do not set it, or build another store"),
+            "{error}"
+        );
+    }
+    assert!(build().lease_life(Duration::from_millis(1)).striped().check().is_allowed());
 }

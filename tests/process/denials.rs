@@ -108,7 +108,7 @@ fn denial_writes_nothing_after_changes_and_evictions() {
     let quota = Quota::per_hour(2);
     let build = || RateLimiter::builder(Gcra::new(quota)).clock(clock.clone()).capacity(SMALL);
     writes_nothing("striped", &clock, || {
-        let limiter = build().stripes(4).striped();
+        let limiter = RateLimiter::builder(Gcra::new(quota)).clock(clock.clone()).stripes(4).striped();
         Box::new(move |cost| limiter.check_n(cost).outcome())
     });
     writes_nothing("a tier of a compact limiter", &clock, || {

@@ -133,7 +133,9 @@ fn planned_store_answers_like_an_empty_one() {
 }
 
 fn bytes(text: &str, store: StoreKind) -> AnyLimiter<Vec<u8>, ManualClock> {
-    RateLimiter::any(limit(text)).clock(ManualClock::new(NOW)).overdraft(10).build(store).unwrap()
+    let builder = RateLimiter::any(limit(text)).clock(ManualClock::new(NOW));
+    let builder = if store == StoreKind::Compact { builder.overdraft(10) } else { builder };
+    builder.build(store).unwrap()
 }
 
 const ALICE: &[u8] = b"alice";

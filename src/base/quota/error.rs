@@ -14,7 +14,7 @@ use core::fmt;
 /// let error = "10 per fortnight".parse::<Quota>().unwrap_err();
 /// assert!(error.to_string().contains("10 per fortnight"));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct QuotaError {
     reason: Reason,
     text: Option<Box<str>>,
@@ -80,6 +80,11 @@ pub(crate) enum Reason {
     },
     /// The capacity is a number of slots, but the store has no slots.
     NoSlots,
+    /// The builder was given an option that its store does not have.
+    Option {
+        store: &'static str,
+        option: &'static str,
+    },
     /// The sketch has so few bytes that all keys would share its counters.
     TooSmall {
         got: u64,
@@ -127,6 +132,7 @@ impl Reason {
             Self::Unsupported { .. } => "quota: the store does not support the algorithm",
             Self::Memory { .. } => "capacity: a table of this size cannot be allocated",
             Self::NoSlots => "capacity: a sketch has no slots",
+            Self::Option { .. } => "option: the store does not have it",
             Self::TooSmall { .. } => "capacity: too small for a sketch",
             Self::SpillRange => "overflow: the windows are too short to spill debts",
             Self::Overflow => "overflow: a sliding window supports only Overflow::Forget",
@@ -266,6 +272,10 @@ impl fmt::Display for Reason {
                 "a sketch has no slots; give its memory (Capacity::memory, \"4MiB\") or its traffic \
                  (Capacity::for_traffic)",
             ),
+            Self::Option { store, option } => write!(
+                f,
+                "a {store} limiter has no option {option}; do not set it, or build another store"
+            ),
             Self::TooSmall { got, min } => write!(
                 f,
                 "a sketch of {got} bytes is too small, because nearly all keys would share their counters; it needs \
@@ -285,5 +295,7 @@ impl fmt::Display for Reason {
         }
     }
 }
+
+crate::base::debug_shows_message!(QuotaError);
 
 impl Error for QuotaError {}

@@ -9,10 +9,13 @@ use core::hash::BuildHasher;
 use super::RateLimiter;
 use crate::algorithm::{Algorithm, CompactAlgorithm, Limit};
 use crate::base::clock::IntoClock;
-use crate::base::quota::{Quota, QuotaError};
+use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::{Capacity, Compact, Direct, Overflow, compact};
 
 /// Sets the options of a limiter, and builds it; created by [`RateLimiter::builder`](crate::RateLimiter::builder).
+///
+/// An option that the store does not have is never ignored: the method that builds the store returns an error, or
+/// panics if it returns no `Result`. The text of each option names the stores that have it.
 ///
 /// # Examples
 /// ```
@@ -43,7 +46,38 @@ struct BuilderOptions {
     tiers: Vec<Quota>,
     overdraft: u64,
     #[cfg(feature = "std")]
-    leases: crate::limiter::striped::StripeOptions,
+    leases: Option<crate::limiter::striped::StripeOptions>,
+}
+
+/// The options of leases, which are one: a store has all of them or none.
+const LEASES: &str = "stripes, lease_life or max_block";
+
+impl BuilderOptions {
+    /// Refuses an option that was set although this store does not have it.
+    fn only(&self, store: &'static str, has: &[&str]) -> Result<(), QuotaError> {
+        let set = [
+            ("capacity", self.capacity.is_some()),
+            ("overflow", self.overflow.is_some()),
+            ("tiers", !self.tiers.is_empty()),
+            ("overdraft", self.overdraft > 0),
+            #[cfg(feature = "std")]
+            ("max_keys", self.max_keys.is_some()),
+            #[cfg(feature = "std")]
+            (LEASES, self.leases.is_some()),
+        ];
+        match set.into_iter().find(|(name, is_set)| *is_set && !has.contains(name)) {
+            None => Ok(()),
+            Some((option, _)) => Err(Reason::Option { store, option }.into()),
+        }
+    }
+
+    /// Panics if an option was set that this store does not have.
+    #[track_caller]
+    fn must_only(&self, store: &'static str, has: &[&str]) {
+        if let Err(error) = self.only(store, has) {
+            panic!("{error}");
+        }
+    }
 }
 
 #[cfg(not(feature = "std"))]
@@ -188,16 +222,21 @@ impl<A: Decides, C, H> Builder<A, C, H> {
 
 impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     /// Builds a limiter with one state for all requests.
+    ///
+    /// # Panics
+    /// Panics if an option was set that a direct store does not have. It has none.
     #[must_use]
+    #[track_caller]
     pub fn direct(self) -> RateLimiter<Direct<A>, C::Clock> {
+        self.options.must_only("direct", &[]);
         RateLimiter::of(Direct::new(self.algorithm), self.clock.into_clock())
     }
 
     /// Builds a limiter that keeps a fingerprint of each key, in fixed memory.
     ///
     /// # Errors
-    /// Returns an error if the store's words cannot hold the quota or the tiers, or if the memory is not available.
-    /// The error names values that would fit.
+    /// Returns an error if the store's words cannot hold the quota or the tiers, if the memory is not available, or if
+    /// an option was set that a compact store does not have. The error names values that would fit.
     pub fn compact(self) -> Result<RateLimiter<Compact<A, H>, C::Clock>, QuotaError>
     where
         A: CompactAlgorithm,
@@ -214,6 +253,7 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     where
         A: CompactAlgorithm,
     {
+        self.options.only("compact", &["capacity", "overflow", "tiers", "overdraft"])?;
         let BuilderOptions { capacity, overflow, tiers, overdraft, .. } = self.options;
         let layout =
             compact::CompactLayout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
