@@ -12,31 +12,39 @@
 //! | `striped` | leases: one limit that all cores use at the same time |
 //! | `wait`, `waiting` | threads and tasks that wait for a turn |
 
+// The order of these modules is the order of `RateLimiter`'s page: constructors, checks, other verbs, stores.
+mod builder;
+
+mod check;
+
+mod verbs;
+
+mod at;
+
+#[cfg(feature = "std")]
+mod waiting;
+
 #[cfg(feature = "std")]
 mod adjustable;
 #[cfg(feature = "std")]
 mod any;
-mod at;
-mod builder;
-mod check;
 mod compact;
+#[cfg(feature = "std")]
+mod keyed;
+#[cfg(feature = "std")]
+mod sketch;
+
 mod direct;
 mod hashed;
 pub(crate) mod joint;
 #[cfg(feature = "std")]
-mod keyed;
-mod keyless;
-#[cfg(feature = "std")]
 mod leasing;
 #[cfg(feature = "std")]
-mod sketch;
-#[cfg(feature = "std")]
 pub(crate) mod striped;
-mod verbs;
 #[cfg(feature = "std")]
 pub(crate) mod wait;
-#[cfg(feature = "std")]
-mod waiting;
+
+mod keyless;
 
 use core::fmt;
 
