@@ -45,7 +45,7 @@ impl<S: Store<()>> Keyless for S {
 impl<P: LeaseSource> Keyless for Leases<P> {
     #[inline(always)]
     fn check(&self, at: CheckTime, cost: u64) -> Decision {
-        self.charge_on(thread_number(), at.ns(), cost)
+        self.account().charge_on(thread_number(), at.ns(), cost).0
     }
 
     fn peek(&self, at: CheckTime, cost: u64) -> Decision {

@@ -199,7 +199,7 @@ impl<A: LeaseAlgorithm> Gate for RateLimiter<Striped<A>, Time> {
     fn ask(&self, way: u64, _key: u32, cost: u64, now: u64) -> bool {
         match way % 3 {
             0 => self.check_n(cost).is_allowed(),
-            1 => self.check_on(usize::try_from(way >> 60).expect("few"), cost, at(now)).is_allowed(),
+            1 => self.leases().check_on(usize::try_from(way >> 60).expect("few"), cost, at(now)).is_allowed(),
             _ => self.at(at(now)).check_n(cost).is_allowed(),
         }
     }

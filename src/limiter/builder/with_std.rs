@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-use super::{Builder, BuilderOptions, Decides};
+use super::{Builder, BuilderOptions, Decides, LEASES};
 use crate::algorithm::{Algorithm, Gcra, Limit, WindowAlgorithm};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
@@ -86,12 +86,6 @@ impl RateLimiter {
     pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A> {
         Builder::new(algorithm, ahash::RandomState::new())
     }
-
-    /// Returns a builder for a limiter that leases from your own source; [`Builder::leases`] builds it. For a state in
-    /// this process, see [`Builder::striped`].
-    pub fn leasing<P: LeaseSource>(source: P) -> Builder<P> {
-        Builder::new(source, ahash::RandomState::new())
-    }
 }
 
 impl<A, C, H> Builder<A, C, H> {
@@ -99,7 +93,7 @@ impl<A, C, H> Builder<A, C, H> {
     /// processors for this process. With fewer stripes, fewer units can be lost in expired leases, and a denial
     /// searches faster. With fewer stripes than busy cores, some cores share a word.
     pub fn stripes(mut self, stripes: usize) -> Self {
-        self.options.leases.stripes = Some(stripes);
+        self.options.leases.get_or_insert_default().stripes = Some(stripes);
         self
     }
 
@@ -107,10 +101,10 @@ impl<A, C, H> Builder<A, C, H> {
     ///
     /// In any interval, the limiter can admit more than the algorithm, by at most the units that the algorithm admits
     /// in one life. With a shorter life, checks charge blocks more often. With a life below 4 µs, stripes hold no units
-    /// at all. A life above an hour is set to an hour. If units are [deposited](crate::RateLimiter::deposit), the life
+    /// at all. A life above an hour is set to an hour. If units are [deposited](Leases::deposit), the life
     /// must exceed the time from one check to the next plus the round trip to the source, with a sixteenth to spare.
     pub fn lease_life(mut self, life: Duration) -> Self {
-        self.options.leases.life = life;
+        self.options.leases.get_or_insert_default().life = life;
         self
     }
 
@@ -120,7 +114,7 @@ impl<A, C, H> Builder<A, C, H> {
     /// Use a larger value if each request costs many units, such as bytes. With 1, every check charges the source.
     /// Expiries and units share a word: a life of 1 ms has room for 1,023 units, and a life of 10 ms for 16,383.
     pub fn max_block(mut self, units: u64) -> Self {
-        self.options.leases.max_block = units;
+        self.options.leases.get_or_insert_default().max_block = units;
         self
     }
 }
@@ -140,16 +134,23 @@ impl<A: Decides, C, H> Builder<A, C, H> {
 }
 
 impl<C: IntoClock, H: BuildHasher + Clone> Builder<Limit, C, H> {
-    /// Builds a limiter with this store. See [`RateLimiter::any`]. A setting that the store does not have has no effect;
-    /// a change of the limit applies the settings again.
+    /// Builds a limiter with this store. See [`RateLimiter::any`]. A change of the limit applies the options again.
     ///
     /// # Errors
-    /// Returns an error if the store does not support the limit or its size, or if there is not enough memory for a store
-    /// of more than 16 MiB. The error names a store or values that would fit.
+    /// Returns an error if the store does not support the limit or its size, if an option was set that the store does
+    /// not have, or if there is not enough memory for a store of more than 16 MiB. The error names a store or values that
+    /// would fit.
     pub fn build<K>(self, store: StoreKind) -> Result<AnyLimiter<K, C::Clock, H>, QuotaError>
     where
         K: Hash + Eq + Clone + Send + Sync + 'static,
     {
+        let (name, options): (_, &[&str]) = match store {
+            StoreKind::Direct => ("direct", &[]),
+            StoreKind::Keyed => ("keyed", &["capacity", "max_keys"]),
+            StoreKind::Compact => ("compact", &["capacity", "overflow", "overdraft"]),
+            StoreKind::Sketch => ("sketch", &["capacity"]),
+        };
+        self.options.only(name, options)?;
         let BuilderOptions { capacity, max_keys, overflow, overdraft, .. } = self.options;
         let layout = AnyLayout { kind: store, capacity, cap: max_keys, overflow, overdraft };
         let store = AnyStore::new(layout, self.algorithm, &self.hasher)?;
@@ -174,17 +175,26 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     /// });
     /// assert!(admitted <= 1_020); // 1,000, and one more for each 3.6 s that the example runs
     /// ```
+    ///
+    /// # Panics
+    /// Panics if an option was set that a striped store does not have. It has the options of leases.
     #[must_use]
+    #[track_caller]
     pub fn striped(self) -> RateLimiter<Striped<A>, C::Clock>
     where
         A: LeaseAlgorithm,
     {
-        let leases = Leases::new(Direct::new(self.algorithm), &self.options.leases);
+        self.options.must_only("striped", &[LEASES]);
+        let leases = Leases::new(Direct::new(self.algorithm), &self.options.leases.unwrap_or_default());
         RateLimiter::of(leases, self.clock.into_clock())
     }
 
     /// Builds a limiter with one state for each key.
+    ///
+    /// # Panics
+    /// Panics if an option was set that a keyed store does not have. It has `capacity` and `max_keys`.
     #[must_use]
+    #[track_caller]
     pub fn keyed<K>(self) -> RateLimiter<Keyed<K, A, H>, C::Clock>
     where
         K: Hash + Eq + Send + Sync + 'static,
@@ -198,7 +208,7 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     ///
     /// # Errors
     /// Returns an error if the sketch's counters cannot hold the limit, if the windows are not aligned, or if the
-    /// memory is not available. The error names values that would fit.
+    /// memory is not available, or if an option other than `capacity` was set. The error names values that would fit.
     ///
     /// # Examples
     /// ```
@@ -223,7 +233,9 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
 }
 
 impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
+    #[track_caller]
     pub(crate) fn keyed_parts<K: Hash + Eq + Send + Sync + 'static>(self) -> (Keyed<K, A, H>, C) {
+        self.options.must_only("keyed", &["capacity", "max_keys"]);
         let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
         let layout = keyed::KeyedLayout { capacity, cap: self.options.max_keys };
         (Keyed::new(self.algorithm, self.hasher, layout), self.clock)
@@ -233,15 +245,30 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     where
         A: WindowAlgorithm,
     {
+        self.options.only("sketch", &["capacity"])?;
         let capacity = self.options.capacity.unwrap_or_default();
         Ok((Sketch::new(SketchPlan::new(self.algorithm, capacity)?, self.hasher)?, self.clock))
     }
 }
 
+impl<P: LeaseSource> Leases<P> {
+    /// Returns a builder for a limiter that leases from your own source; [`Builder::leases`] builds it. For a state in
+    /// this process, see [`Builder::striped`].
+    pub fn builder(source: P) -> Builder<P> {
+        Builder::new(source, ahash::RandomState::new())
+    }
+}
+
 impl<P: LeaseSource, C: IntoClock, H> Builder<P, C, H> {
-    /// Builds a limiter that leases from the source passed to [`RateLimiter::leasing`](crate::RateLimiter::leasing).
+    /// Builds a limiter that leases from the source passed to [`Leases::builder`].
+    ///
+    /// # Panics
+    /// Panics if an option was set that leases do not have.
     #[must_use]
+    #[track_caller]
     pub fn leases(self) -> RateLimiter<Leases<P>, C::Clock> {
-        RateLimiter::of(Leases::new(self.algorithm, &self.options.leases), self.clock.into_clock())
+        self.options.must_only("striped", &[LEASES]);
+        let leases = Leases::new(self.algorithm, &self.options.leases.unwrap_or_default());
+        RateLimiter::of(leases, self.clock.into_clock())
     }
 }

@@ -12,7 +12,7 @@ use crate::store::Direct;
 /// A source of leases: blocks of units that are charged before they are spent.
 ///
 /// [`Striped`](crate::leases::Striped) limiters lease from a state in the same process. Your own implementation can lease from
-/// elsewhere, for example from a counter that processes share. [`RateLimiter::leasing`](crate::RateLimiter::leasing)
+/// elsewhere, for example from a counter that processes share. [`Leases::builder`](super::Leases::builder)
 /// builds a limiter with it.
 ///
 /// Granted units are charged, whether they are spent or not. A limiter never returns units to the source.
@@ -21,8 +21,8 @@ use crate::store::Direct;
 /// If the units are on a distant server, a check must not wait for them:
 ///
 /// 1. The source denies, and records the wanted units.
-/// 2. A task fetches that number, or [`RateLimiter::wanted`](crate::RateLimiter::wanted) if it is larger.
-/// 3. The task adds the units with [`RateLimiter::deposit`](crate::RateLimiter::deposit).
+/// 2. A task fetches that number, or [`Leases::wanted`](super::Leases::wanted) if it is larger.
+/// 3. The task adds the units with [`Leases::deposit`](super::Leases::deposit).
 ///
 /// Checks never wait for the task: they spend the units that the limiter already holds.
 ///
@@ -59,7 +59,7 @@ use crate::store::Direct;
 /// }
 ///
 /// let (clock, life) = (ManualClock::default(), Duration::from_secs(1));
-/// let limiter = RateLimiter::leasing(Elsewhere::default()).clock(clock.clone()).lease_life(life).leases();
+/// let limiter = Leases::builder(Elsewhere::default()).clock(clock.clone()).lease_life(life).leases();
 /// let mut left_elsewhere = 1_000;
 /// let mut admitted = 0;
 /// for _ in 0..100 {
@@ -68,14 +68,14 @@ use crate::store::Direct;
 ///     clock.advance(Duration::from_millis(10));
 ///
 ///     // The task: fetches the wanted units.
-///     let noted = std::mem::take(&mut *limiter.source().noted.lock().unwrap());
-///     let wanted = limiter.wanted().max(noted);
+///     let noted = std::mem::take(&mut *limiter.leases().source().noted.lock().unwrap());
+///     let wanted = limiter.leases().wanted(clock.now()).max(noted);
 ///     if wanted > 0 {
 ///         let asked = clock.now();
 ///         let granted = wanted.min(left_elsewhere); // a real task would send a request and wait
 ///         left_elsewhere -= granted;
 ///         clock.advance(Duration::from_millis(2));
-///         let kept = limiter.deposit(Lease::new(granted, life), asked);
+///         let kept = limiter.leases().deposit(Lease::new(granted, life), asked, clock.now());
 ///         assert_eq!(kept, granted);
 ///     }
 /// }
@@ -91,7 +91,7 @@ pub trait LeaseSource {
     /// Charges a block of units: at least `request.least`, or nothing at all.
     ///
     /// The thread whose stripe has too few units calls this method, so it should not wait long. A source that cannot
-    /// answer in time denies, and units are [deposited](crate::RateLimiter::deposit) later. Granted units beyond the
+    /// answer in time denies, and units are [deposited](super::Leases::deposit) later. Granted units beyond the
     /// wanted ones are lost if the stripe's word has no room for them. A word holds at most one unit for each 512 to
     /// 1,024 ns of [`lease_life`](crate::Builder::lease_life).
     ///

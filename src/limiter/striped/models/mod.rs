@@ -74,7 +74,7 @@ impl<P: LeaseSource> Leases<P> {
     }
 
     fn check(&self, thread: usize, now_ns: u64, cost: u64) -> u64 {
-        if self.charge_on(thread, now_ns, cost).is_allowed() { cost } else { 0 }
+        if self.check_on(thread, cost, Timestamp::from_nanos(now_ns)).is_allowed() { cost } else { 0 }
     }
 
     /// Spends all available units at `now_ns`, unit by unit.

@@ -132,7 +132,7 @@ impl LeaseSource for Fake {
 type Limiter<P> = RateLimiter<Leases<P>, ManualClock>;
 
 fn leasing<P: LeaseSource>(source: P, stripes: usize, max_block: u64) -> Limiter<P> {
-    let builder = RateLimiter::leasing(source).clock(ManualClock::new(at(START)));
+    let builder = Leases::builder(source).clock(ManualClock::new(at(START)));
     builder.stripes(stripes).max_block(max_block).lease_life(Duration::from_nanos(LIFE)).leases()
 }
 
@@ -167,8 +167,8 @@ proptest! {
             now = now.checked_add_signed(step).unwrap();
             for _ in 0..times {
                 let peeked = limiter.at(at(now)).peek_n(cost);
-                let decision = limiter.check_on(thread, cost, at(now));
-                let (left, held) = (limiter.source().left.get(), peeked.remaining());
+                let decision = limiter.leases().check_on(thread, cost, at(now));
+                let (left, held) = (limiter.leases().source().left.get(), peeked.remaining());
                 if cost > 0 {
                     // The source's own peek always reports zero units.
                     prop_assert!(decision.is_allowed() || left.saturating_add(held) < cost, "{decision:?}");
@@ -179,7 +179,7 @@ proptest! {
                 }
             }
         }
-        is_prepaid(&spent, &limiter.source().granted.borrow());
+        is_prepaid(&spent, &limiter.leases().source().granted.borrow());
     }
 
     #[test]
@@ -193,21 +193,21 @@ proptest! {
         for Checks { thread, step, cost, times } in checks {
             now = now.checked_add_signed(step).unwrap().min(START + LIFE * 7 / 8);
             for _ in 0..times {
-                let decision = limiter.check_on(thread, cost, at(now));
+                let decision = limiter.leases().check_on(thread, cost, at(now));
                 spent += if decision.is_allowed() { cost } else { 0 };
                 let held = limiter.at(at(now)).peek_n(0).remaining();
-                prop_assert_eq!(limiter.source().total(), spent + held);
-                prop_assert_eq!(decision.is_denied() && cost <= held + limiter.source().left.get(), false);
-                prop_assert!(decision.remaining() <= held + limiter.source().left.get());
+                prop_assert_eq!(limiter.leases().source().total(), spent + held);
+                prop_assert_eq!(decision.is_denied() && cost <= held + limiter.leases().source().left.get(), false);
+                prop_assert!(decision.remaining() <= held + limiter.leases().source().left.get());
             }
         }
         // Each stripe can spend all charged units.
         let held = limiter.at(at(now)).peek_n(0).remaining();
-        limiter.source().left.set(0);
+        limiter.leases().source().left.set(0);
         if held > 0 {
-            prop_assert!(limiter.check_on(1, held, at(now)).is_allowed());
+            prop_assert!(limiter.leases().check_on(1, held, at(now)).is_allowed());
         }
-        prop_assert!(limiter.check_on(1, 1, at(now)).is_denied());
+        prop_assert!(limiter.leases().check_on(1, 1, at(now)).is_denied());
     }
 }
 
@@ -241,7 +241,7 @@ fn stays_within<A: LeaseAlgorithm>(
         lag = lag.max(newest - now);
         for _ in 0..times {
             let peeked = limiter.at(at(now)).peek_n(cost);
-            let decision = limiter.check_on(thread, cost, at(now));
+            let decision = limiter.leases().check_on(thread, cost, at(now));
             assert_eq!(peeked.outcome(), decision.outcome(), "{peeked:?} {decision:?}");
             if decision.is_allowed() && cost > 0 {
                 spent.push((now, cost));
@@ -292,7 +292,7 @@ fn unexpired_leases_admit_as_much_as_direct() {
                 for Checks { thread, step, times, .. } in checks {
                     now = now.checked_add_signed(step).unwrap().min(START + LIFE * 7 / 8);
                     for _ in 0..times {
-                        ours += u64::from(striped.check_on(thread, 1, at(now)).is_allowed());
+                        ours += u64::from(striped.leases().check_on(thread, 1, at(now)).is_allowed());
                         theirs += u64::from(direct.at(at(now)).check().is_allowed());
                         assert!(ours >= theirs, "striped admitted {ours} units, direct {theirs}");
                     }
@@ -325,7 +325,7 @@ fn empty_leases_decide_as_direct() {
                     now = within_reach(op.step.apply(now, spec, &*oracle), start, kind, spec);
                     let cost = op.cost.apply(now, &*oracle);
                     let expected = direct.at(at(now)).check_n(cost);
-                    assert_eq!(striped.check_on(thread, cost, at(now)), expected);
+                    assert_eq!(striped.leases().check_on(thread, cost, at(now)), expected);
                     assert_eq!(striped.at(at(now)).peek_n(cost), Subject::peek_at(&direct, 0, cost, now));
                     let _ = oracle.offer(now, cost);
                 }
@@ -342,17 +342,17 @@ fn empty_leases_decide_as_direct() {
 fn lease_blocks_follow_usage() {
     let limiter = leasing(Fake::new(u64::MAX, 16), 2, 1024);
     for _ in 0..100_000 {
-        assert!(limiter.check_on(0, 1, at(START)).is_allowed());
+        assert!(limiter.leases().check_on(0, 1, at(START)).is_allowed());
     }
-    let asked = limiter.source().asked.take();
+    let asked = limiter.leases().source().asked.take();
     assert!((100_000 / 1024..100_000 / 1024 + 16).contains(&asked), "{asked}");
 
     // With one unit in two lives, the charged block is halved each time, and soon only the used units are charged.
     for life in 1..=40 {
-        assert!(limiter.check_on(0, 1, at(START + 2 * life * LIFE)).is_allowed());
+        assert!(limiter.leases().check_on(0, 1, at(START + 2 * life * LIFE)).is_allowed());
     }
     let total = |from: u64| -> u64 {
-        let granted = limiter.source().granted.borrow();
+        let granted = limiter.leases().source().granted.borrow();
         granted.iter().filter(|(time, _)| *time > from).map(|(_, units)| units).sum()
     };
     assert!(total(START) <= 40 + 512, "{}", total(START));
@@ -365,7 +365,7 @@ fn leases_strand_at_most_half_limit() {
         let limiter = striped(Gcra::new(Quota::per_day(limit)), stripes, 4096);
         for used in 0..limit {
             let thread = usize::try_from(used).expect("small");
-            assert!(limiter.check_on(thread, 1, at(START)).is_allowed());
+            assert!(limiter.leases().check_on(thread, 1, at(START)).is_allowed());
             if used.is_power_of_two() {
                 let (now, later) =
                     (limiter.at(at(START)).peek(), limiter.at(at(START + LIFE)).peek().remaining());
@@ -377,7 +377,7 @@ fn leases_strand_at_most_half_limit() {
                 );
             }
         }
-        assert!(limiter.check_on(1, 1, at(START)).is_denied(), "{limit}");
+        assert!(limiter.leases().check_on(1, 1, at(START)).is_denied(), "{limit}");
         assert_eq!(limiter.at(at(START)).peek().remaining(), 0);
     }
 }
@@ -393,9 +393,9 @@ fn leases_of_other_times_are_not_spent() {
     let year = 365 * 86_400 * SEC;
     for now in [START, START + year, START, START - year, 0, u64::MAX, START + 1, u64::MAX - 1, 1, START] {
         for _ in 0..10 {
-            assert!(limiter.check_on(0, 1, at(now)).is_allowed(), "{now}");
+            assert!(limiter.leases().check_on(0, 1, at(now)).is_allowed(), "{now}");
         }
-        let granted = limiter.source().granted.borrow();
+        let granted = limiter.leases().source().granted.borrow();
         let here: u64 = granted.iter().filter(|(time, _)| *time == now).map(|(_, units)| units).sum();
         assert!(here >= 10, "at {now}, units of another time were spent");
     }
@@ -407,13 +407,13 @@ fn lease_leftovers_keep_own_expiry() {
     let limiter = leasing(Fake::new(1_000_000, 16), 1, 64);
     // Checks until the source grants a block of 16 units. The last check spends its first unit.
     let mut now = START;
-    while limiter.source().granted.borrow().last().is_none_or(|(_, units)| *units < 16) {
-        assert!(limiter.check_on(0, 1, at(now)).is_allowed());
+    while limiter.leases().source().granted.borrow().last().is_none_or(|(_, units)| *units < 16) {
+        assert!(limiter.leases().check_on(0, 1, at(now)).is_allowed());
     }
     now += LIFE * 3 / 4;
-    limiter.source().left.set(16);
+    limiter.leases().source().left.set(16);
     // Spends 15 units of the old lease and five of 16 units of a new one.
-    assert!(limiter.check_on(0, 20, at(now)).is_allowed());
+    assert!(limiter.leases().check_on(0, 20, at(now)).is_allowed());
     assert_eq!(limiter.at(at(now)).peek().remaining(), 11);
     assert_eq!(limiter.at(at(now + LIFE * 3 / 4)).peek().remaining(), 11);
     assert_eq!(limiter.at(at(now + LIFE)).peek().remaining(), 0);
@@ -434,13 +434,13 @@ fn misbehaving_sources_do_no_harm() {
     let limiter = leasing(Stingy(|_| Ok(Lease::new(0, Duration::MAX))), 2, 64);
     assert!(limiter.check().is_denied());
     let limiter = leasing(Stingy(|_| Ok(Lease::new(2, Duration::MAX))), 2, 64);
-    assert!(limiter.check_on(0, 5, at(START)).is_denied());
+    assert!(limiter.leases().check_on(0, 5, at(START)).is_denied());
     assert_eq!(limiter.peek_n(1).remaining(), 2, "the granted units are kept");
-    assert!(limiter.check_on(0, 4, at(START)).is_allowed(), "the kept units are used");
-    assert!(limiter.check_on(0, 101, at(START)).is_never());
+    assert!(limiter.leases().check_on(0, 4, at(START)).is_allowed(), "the kept units are used");
+    assert!(limiter.leases().check_on(0, 101, at(START)).is_never());
     let limiter = leasing(Stingy(|_| Ok(Lease::new(u64::MAX, Duration::MAX))), 2, 64);
-    assert!(limiter.check_on(0, 100, at(START)).is_allowed());
-    assert!(limiter.check_on(1, 100, at(START)).is_allowed());
+    assert!(limiter.leases().check_on(0, 100, at(START)).is_allowed());
+    assert!(limiter.leases().check_on(1, 100, at(START)).is_allowed());
     let limiter = leasing(Stingy(|request| Ok(Lease::new(request.wanted, Duration::ZERO))), 2, 64);
     assert!(limiter.check().is_allowed());
     assert_eq!(limiter.peek().remaining(), 0);
@@ -474,16 +474,16 @@ fn partial_grants_are_kept() {
     let long = Duration::MAX;
     // The two granted units and the three of the other stripe are five.
     let limiter = scripted(vec![(4, long), (2, long), (0, long)], 0);
-    assert!(limiter.check_on(1, 1, at(START)).is_allowed());
-    assert!(limiter.check_on(0, 5, at(START)).is_allowed());
-    assert_eq!(limiter.source().0.borrow().len(), 1, "each check asked the source once");
+    assert!(limiter.leases().check_on(1, 1, at(START)).is_allowed());
+    assert!(limiter.leases().check_on(0, 5, at(START)).is_allowed());
+    assert_eq!(limiter.leases().source().0.borrow().len(), 1, "each check asked the source once");
 
     // A grant of no units and no life does not shorten the life of the units already held.
     let limiter = scripted(vec![(2, long), (2, long), (0, Duration::ZERO)], 50);
-    assert!(limiter.check_on(1, 1, at(START)).is_allowed());
-    assert!(limiter.check_on(0, 5, at(START)).is_denied());
+    assert!(limiter.leases().check_on(1, 1, at(START)).is_allowed());
+    assert!(limiter.leases().check_on(0, 5, at(START)).is_denied());
     assert!(
-        limiter.check_on(0, 3, at(START)).is_allowed(),
+        limiter.leases().check_on(0, 3, at(START)).is_allowed(),
         "two units of this stripe and one of the other are three"
     );
 }
@@ -519,7 +519,7 @@ fn denial_reports_longer_wait() {
     let ms = Duration::from_millis;
     for (refusal, peek) in [(5, 0), (0, 5), (3, 8), (8, 3)] {
         let limiter = leasing(Refusing { refusal: ms(refusal), peek: Some(ms(peek)), never: false }, 1, 64);
-        limiter.deposit(Lease::new(100, ms(10)), at(START));
+        limiter.leases().deposit(Lease::new(100, ms(10)), at(START), limiter.clock().now());
         // The stripe took a block of two units and keeps one, so the source is asked for the rest.
         assert!(limiter.check().is_allowed() && limiter.check().is_allowed());
         let denied = limiter.check_n(150);
@@ -531,7 +531,7 @@ fn denial_reports_longer_wait() {
     // A cost that the source never grants is `Never`, with and without held units.
     let limiter = leasing(Refusing { refusal: ms(1), peek: None, never: true }, 1, 64);
     assert!(limiter.check_n(60).is_never() && limiter.peek_n(60).is_never());
-    limiter.deposit(Lease::new(100, ms(10)), at(START));
+    limiter.leases().deposit(Lease::new(100, ms(10)), at(START), limiter.clock().now());
     assert!(limiter.check().is_allowed() && limiter.check().is_allowed());
     assert!(limiter.peek_n(150).is_never() && limiter.check_n(150).is_never());
     assert!(limiter.peek_n(98).is_allowed());
@@ -546,10 +546,10 @@ fn failing_source_denies_until_it_recovers() {
     let decision = limiter.check();
     assert!(decision.is_denied() && !decision.is_never());
     assert_eq!(decision.retry_after(), Some(Duration::from_secs(7)));
-    limiter.source().left.set(5);
-    assert!(limiter.check_on(0, 2, at(START)).is_allowed());
-    assert!(limiter.check_on(1, 3, at(START)).is_allowed());
-    assert!(limiter.check_on(1, 1, at(START)).is_denied());
+    limiter.leases().source().left.set(5);
+    assert!(limiter.leases().check_on(0, 2, at(START)).is_allowed());
+    assert!(limiter.leases().check_on(1, 3, at(START)).is_allowed());
+    assert!(limiter.leases().check_on(1, 1, at(START)).is_denied());
 }
 
 #[test]
