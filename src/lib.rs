@@ -349,7 +349,7 @@ pub use algorithm::{
     Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, Limit, LimitKind,
     MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
 };
-pub use base::clock::{Clock, ManualClock, Timestamp};
+pub use base::clock::{Clock, IntoClock, ManualClock, Timestamp};
 #[cfg(feature = "std")]
 pub use base::clock::{CoarseClock, QuantaClock, StdClock};
 pub use base::decision::{Decision, Denied, Outcome};
@@ -396,11 +396,11 @@ pub mod waiting {
     pub use crate::limiter::wait::{Jitter, NotReady, Wait};
 }
 
-/// Types that belong to stores: look-ups, snapshots, tiers and figures.
+/// What belongs to stores: look-ups, snapshots, tiers, figures, and the bounds of code for any store.
 pub mod stores {
     #[cfg(feature = "std")]
-    pub use crate::store::{AnyStore, Lookup, Saturation};
-    pub use crate::store::{CapacityError, Gauges, HashedStore, SnapshotError, Tier};
+    pub use crate::store::{AnyStore, Lookup, Rebuild, Saturation};
+    pub use crate::store::{CapacityError, Gauges, HashedStore, ManyKeys, SnapshotError, Store, Tier};
 }
 
 /// The README's examples, as tests. They are whole programs without hidden lines, because GitHub would show those.

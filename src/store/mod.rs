@@ -26,6 +26,7 @@ pub use self::keyed::{Keyed, Lookup, WhenFull};
 #[cfg(feature = "std")]
 pub use self::migrate::{Adjustable, Carry};
 pub use self::op::HashedStore;
-pub(crate) use self::op::{ManyKeys, Operation, Rebuild, Store};
+pub(crate) use self::op::Operation;
+pub use self::op::{ManyKeys, Rebuild, Store};
 #[cfg(feature = "std")]
 pub use self::sketch::{Saturation, Sketch};

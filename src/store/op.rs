@@ -37,38 +37,55 @@ pub enum Operation {
 /// The number of keys whose memory is prefetched before they are checked.
 pub(crate) const BATCH: usize = 16;
 
-/// A store that takes keys of type `Q`. Public in a private module: sealed.
+/// A store that takes keys of type `Q`. Sealed: only this crate can name the types in its methods.
 ///
-/// 1. The caller prepares a key and prefetches its memory.
-/// 2. The caller reads its clock while the memory arrives.
-/// 3. The caller applies one operation.
+/// Code for limiters of any store names it as a bound:
 ///
-/// [`Direct`](crate::Direct) treats all keys as the same key.
+/// ```
+/// use tollgate::stores::{ManyKeys, Store};
+/// use tollgate::{Quota, RateLimiter};
+///
+/// fn may_log_in<S: ManyKeys + Store<str>>(limiter: &RateLimiter<S>, user: &str) -> bool {
+///     limiter.check(user).is_allowed()
+/// }
+/// assert!(may_log_in(&RateLimiter::new(Quota::per_minute(5)), "alice"));
+/// ```
+// 1. The caller prepares a key and prefetches its memory.
+// 2. The caller reads its clock while the memory arrives.
+// 3. The caller applies one operation.
+//
+// `Direct` treats all keys as the same key.
 pub trait Store<Q: ?Sized> {
     /// A key in the form that the store uses for a search.
+    #[doc(hidden)]
     type Prepared<'k>: Copy
     where
         Q: 'k;
 
     /// A check that is decided but not yet charged.
+    #[doc(hidden)]
     type Ticket<'s>: Ticket
     where
         Self: 's;
 
     /// Computes where a key belongs.
+    #[doc(hidden)]
     fn prepare<'k>(&self, key: &'k Q) -> Self::Prepared<'k>;
 
     /// Prefetches the memory of a key.
+    #[doc(hidden)]
     #[inline(always)]
     fn prefetch(&self, key: Self::Prepared<'_>) {
         let _ = key;
     }
 
     /// Decides and charges.
+    #[doc(hidden)]
     fn apply(&self, key: Self::Prepared<'_>, operation: Operation, at: CheckTime, cost: u64) -> Decision;
 
     /// Applies [`Operation::Check`] to each of `requests` (a key and a cost) in order, and passes the decisions to
     /// `decided`.
+    #[doc(hidden)]
     #[inline(always)]
     fn check_each<'k>(
         &self,
@@ -86,21 +103,26 @@ pub trait Store<Q: ?Sized> {
     }
 
     /// Returns the decision of [`Operation::Check`], without a charge.
+    #[doc(hidden)]
     fn peek(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Decision;
 
     /// Decides as [`Operation::Check`] would, and leaves the charge to the ticket.
+    #[doc(hidden)]
     fn decide(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_>;
 
     /// The first part of [`Store::decide`]: returns a ticket. [`Ticket::peek`] then makes the decision.
+    #[doc(hidden)]
     #[inline(always)]
     fn aim(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
         self.decide(key, at, cost)
     }
 
     /// Takes back up to `units` of a charge, as far as they are still owed. Returns the number of units taken back.
+    #[doc(hidden)]
     fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64;
 
     /// Whether a charge can be taken back, even after later charges.
+    #[doc(hidden)]
     fn can_refund(&self) -> bool;
 }
 
@@ -303,18 +325,21 @@ pub trait Migrate: Sized {
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver;
 }
 
-/// A store whose quota can change while it is in use. Public in a private module: sealed.
+/// A store whose quota can change while it is in use ([`RateLimiter::adjustable`](crate::RateLimiter::adjustable)).
+/// Sealed.
 pub trait Rebuild: Migrate {
     /// Returns an empty store of the same kind and size with another quota.
     ///
     /// # Errors
     /// Returns an error if the store cannot hold the quota.
+    #[doc(hidden)]
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError>;
 
     /// Returns the same store, but with the counts of this one if both can share them.
     ///
     /// # Errors
     /// The same as for [`Rebuild::rebuild`].
+    #[doc(hidden)]
     fn rebuild_shared(&self, quota: &Quota) -> Result<Self, QuotaError> {
         self.rebuild(quota)
     }
@@ -332,5 +357,5 @@ pub trait Inherit<Q: ?Sized>: Store<Q> {
     fn seed(&self, key: &Q, when: CheckTime, debt: Debt) -> Option<Decision>;
 }
 
-/// A store of many keys. Public in a private module: sealed.
+/// A store of many keys: all but [`Direct`](crate::Direct) and leases. See [`Store`].
 pub trait ManyKeys {}

@@ -125,7 +125,7 @@ pub trait Clock {
     fn now(&self) -> Timestamp;
 }
 
-/// The clock argument of a builder: a clock, or `()` for the default, a [`QuantaClock`].
+/// The clock argument of a [`Builder`](crate::Builder): every [`Clock`], or `()` for the default clock.
 pub trait IntoClock {
     /// The type of the resulting clock.
     type Clock: Clock;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 
 use super::RateLimiter;
-use crate::algorithm::{Algorithm, CompactAlgorithm, Limit};
+use crate::algorithm::{Algorithm, CompactAlgorithm};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::{Capacity, Compact, Direct, Overflow, compact};
@@ -102,14 +102,7 @@ impl<A, C, H> Builder<A, C, H> {
     }
 }
 
-/// What a store decides by: an [`Algorithm`], or a [`Limit`]. Public in a private module: sealed.
-pub trait Decides {}
-
-impl<A: Algorithm> Decides for A {}
-
-impl Decides for Limit {}
-
-impl<A: Decides, C, H> Builder<A, C, H> {
+impl<A, C, H> Builder<A, C, H> {
     /// Sets the hasher of keys. Default: ahash with random seeds.
     ///
     /// The default takes about a nanosecond for an integer. A client that does not know the seeds cannot choose keys

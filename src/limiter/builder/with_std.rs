@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-use super::{Builder, BuilderOptions, Decides, LEASES};
+use super::{Builder, BuilderOptions, LEASES};
 use crate::algorithm::{Algorithm, Gcra, Limit, WindowAlgorithm};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
@@ -119,7 +119,7 @@ impl<A, C, H> Builder<A, C, H> {
     }
 }
 
-impl<A: Decides, C, H> Builder<A, C, H> {
+impl<A, C, H> Builder<A, C, H> {
     /// For keyed stores: sets the most keys that the limiter holds. Default: no cap; the limiter removes idle keys
     /// when it inserts new keys.
     ///
