@@ -35,8 +35,8 @@ use crate::store::Direct;
 /// ```
 /// use std::sync::Mutex;
 /// use std::time::Duration;
-/// use tollgate::leases::{Lease, LeaseRequest, LeaseSource};
-/// use tollgate::{Clock, Decision, ManualClock, RateLimiter};
+/// use tollgate::leases::{Lease, LeaseRequest, LeaseSource, Leases};
+/// use tollgate::{Clock, Decision, ManualClock};
 ///
 /// /// A source whose units come from a counter that processes share.
 /// #[derive(Default)]
