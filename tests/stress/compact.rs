@@ -209,7 +209,7 @@ fn read_while_charged(overflow: Overflow, rounds: u64) {
                 let remaining = restored.peek(&key).remaining();
                 check((after[index(key)]..=before[index(key)]).contains(&remaining));
             }
-            check(limiter.live_slots() <= index(KEYS + THREADS) && limiter.load() < 0.1);
+            check(limiter.live_slots() <= index(KEYS + THREADS) && limiter.fill() < 0.1);
             // A key that no other thread charges.
             let own = KEYS + thread;
             check(limiter.check_n(&own, BURST).is_allowed());

@@ -22,7 +22,7 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let key = *self.0 + 1_000;
         let _ = other().check(&key);
-        let _ = other().remove(&key);
+        let _ = other().reset(&key);
         *self.0 = u64::MAX;
     }
 }
@@ -35,7 +35,7 @@ impl Drop for Last {
         for number in 0..KEYS {
             let key = Owned(Box::new(number));
             let _ = self.0.check(&key);
-            let _ = self.0.remove(&key);
+            let _ = self.0.reset(&key);
         }
     }
 }
@@ -59,7 +59,7 @@ fn threads_end_while_others_remove_their_keys() {
                     for _ in 0..100 * (thread % 3) {
                         let key = Owned(Box::new(random.below(KEYS)));
                         match random.below(8) {
-                            0 => drop(limiter.remove(&key)),
+                            0 => drop(limiter.reset(&key)),
                             1 if thread == 2 => limiter.for_each(|key, _| wrong += u64::from(*key.0 >= KEYS)),
                             2 if thread == 5 => limiter.clear(),
                             _ => drop(limiter.check(&key)),
