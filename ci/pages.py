@@ -115,7 +115,9 @@ class Pages:
         lines = []
         for block, language in blocks((self.source / path).read_text()):
             if language is None:
-                lines += LINK_OR_CODE.sub(self.link, "\n".join([*block, ""])).splitlines()
+                text = LINK_OR_CODE.sub(self.link, "\n".join([*block, ""]))
+                # Two links side by side, each with a code span, would become two spans that GitHub reads as one.
+                lines += re.sub(r"(?<=[^`\s])``(?=[^`\s])", "", text).splitlines()
             else:
                 lines += without_hidden(block) if language.split(",")[0] in RUST else block
         return "\n".join(lines).strip("\n")

@@ -157,7 +157,7 @@
 //!   with one rare exception in a [`Sketch`].
 //! - A compact or direct limiter never allocates during a check. A keyed limiter allocates only for a key that it does
 //!   not hold yet, and once for each thread.
-//! - After a limiter is created, no argument overflows, panics or divides by zero. For a quota that cannot be
+//! - After a limiter is created, no cost and no time causes an overflow, a panic or a division by zero. For a quota that cannot be
 //!   represented, the `try_…` constructors return an error, and `new` panics.
 //! - Callers' clock readings can differ. If they differ by at most d, an interval of length t admits at most the
 //!   algorithm's bound for t + d. After a clock steps back, the limiter can only deny more, for less time than the
@@ -202,7 +202,7 @@
 //! | [`guide::rules`] | feature `rules`: limits in files that reload |
 //! | [`guide::gateway`] | feature `rules`: limits for Envoy and other gateways, which ask `tollgate serve` |
 //! | [`guide::redis`] | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
-//! | [`telemetry`] | figures for operators |
+//! | [`telemetry`] | figures for operators (in the pages of `cargo doc`) |
 //! | [`guide::from_governor`], [`guide::from_pingora_limits`], [`guide::from_tower_governor`] | moving from another crate, call by call |
 //! | [`guide::guarantees`], [`guide::models`] | each guarantee with its evidence; the models of the concurrent parts |
 //! | [`design`] | how the crate works, and why; the glossary |

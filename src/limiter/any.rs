@@ -2,8 +2,8 @@
 
 use std::hash::{BuildHasher, Hash};
 
+use super::RateLimiter;
 use super::at::Timed;
-use super::{Builder, RateLimiter};
 use crate::algorithm::Limit;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, QuantaClock};
@@ -18,28 +18,6 @@ use crate::store::{Adjustable, AnyStore, Carry, Gauges, Saturation};
 /// To drop all debts, set the same limit with [`Carry::Reset`]. It has no tiers and no snapshots.
 pub type AnyLimiter<K = String, C = QuantaClock, H = ahash::RandomState> =
     RateLimiter<Adjustable<AnyStore<K, H>>, C>;
-
-impl RateLimiter {
-    /// Returns a builder for a limiter whose algorithm is chosen at run time, such as by a line of a file. Its method
-    /// [`build`](Builder::build) takes the kind of store.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{AnyLimiter, Carry, Limit, RateLimiter, StoreKind};
-    ///
-    /// let limit: Limit = "sliding-log 3/10s".parse()?;
-    /// let limiter: AnyLimiter = RateLimiter::any(limit).build(StoreKind::Keyed)?;
-    /// assert_eq!(limiter.check_n("alice", 2).remaining(), 1);
-    ///
-    /// limiter.set_limit("fixed-window 30/min".parse()?, Carry::Used)?;
-    /// assert_eq!(limiter.peek("alice").remaining(), 28);
-    /// assert_eq!(limiter.limit().to_string(), "fixed-window 30/min");
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn any(limit: impl Into<Limit>) -> Builder<Limit> {
-        Builder::new(limit.into(), ahash::RandomState::new())
-    }
-}
 
 impl<K, C, H> RateLimiter<Adjustable<AnyStore<K, H>>, C>
 where

@@ -17,6 +17,8 @@ mod builder;
 
 mod check;
 
+pub(crate) mod joint;
+
 mod verbs;
 
 mod at;
@@ -36,7 +38,6 @@ mod sketch;
 
 mod direct;
 mod hashed;
-pub(crate) mod joint;
 #[cfg(feature = "std")]
 mod leasing;
 #[cfg(feature = "std")]
@@ -61,11 +62,11 @@ use crate::store::Compact;
 
 /// A rate limiter: decides, for each request, whether the request may go now.
 ///
-/// A limiter consists of a store and a [`Clock`]. The store ([`Compact`], [`Keyed`](crate::Keyed) or
-/// [`Direct`](crate::Direct)) holds the states of keys and an [`Algorithm`]. Without type arguments, a `RateLimiter`
+/// A limiter consists of a store and a [`Clock`]. The store, such as [`Compact`], `Keyed` or
+/// [`Direct`](crate::Direct), holds the states of keys and an [`Algorithm`]. Without type arguments, a `RateLimiter`
 /// uses GCRA for keys of any type in fixed memory, so its type is short enough for a struct field.
 ///
-/// All calls take `&self` and never block. Any number of threads may call them. A denied request is not charged. A
+/// All calls take `&self`, and only waits and changes of a quota block. Any number of threads may call them. A denied request is not charged. A
 /// cost of 0 is a peek: it is admitted and charges nothing. For a cost above the burst (above the limit, for window
 /// algorithms) the decision is [`never`](crate::Decision::is_never).
 ///

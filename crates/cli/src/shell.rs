@@ -37,6 +37,7 @@ pub fn man(folder: Option<&Path>) -> Result<(), Error> {
         }
         Some(folder) => fs::create_dir_all(folder)
             .and_then(|()| clap_mangen::generate_to(command, folder))
-            .map_err(|error| Error::writing(&folder.display().to_string(), &error)),
+            .map_err(|error| Error::writing(&folder.display().to_string(), &error))
+            .and_then(|()| print(format!("The manual pages are in {}\n", folder.display()).as_bytes())),
     }
 }

@@ -316,7 +316,7 @@ impl KeyExtractor for ClientIp {
         }
     }
 
-    fn what(&self) -> Option<Cow<'_, str>> {
+    fn what(&self, _head: Head<'_>) -> Option<Cow<'_, str>> {
         const PEER: &str =
             "peer address: the server did not insert one (see PeerAddr and ClientIp::peer_from)";
         Some(match &self.source {

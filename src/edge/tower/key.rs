@@ -42,7 +42,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Names the missing key in the response to a request without one: *This request has no …*. Clients and operators
     /// read this text. Default: a text that reveals nothing about the server.
-    fn what(&self) -> Option<Cow<'_, str>> {
+    fn what(&self, head: Head<'_>) -> Option<Cow<'_, str>> {
+        let _ = head;
         None
     }
 
@@ -78,11 +79,9 @@ impl<X: KeyExtractor, Y: KeyExtractor> KeyExtractor for (X, Y) {
         self.0.is_ambiguous(head) || self.1.is_ambiguous(head)
     }
 
-    fn what(&self) -> Option<Cow<'_, str>> {
-        match (self.0.what(), self.1.what()) {
-            (Some(one), Some(other)) => Some(format!("{one}, or no {other}").into()),
-            (one, other) => one.or(other),
-        }
+    /// Names the first missing key of the pair.
+    fn what(&self, head: Head<'_>) -> Option<Cow<'_, str>> {
+        if self.0.key(head).is_none() { self.0.what(head) } else { self.1.what(head) }
     }
 
     /// Names the first missing key of the pair.
@@ -206,7 +205,7 @@ impl KeyExtractor for Header {
         head.headers().get_all(&self.name).iter().nth(1).is_some()
     }
 
-    fn what(&self) -> Option<Cow<'_, str>> {
+    fn what(&self, _head: Head<'_>) -> Option<Cow<'_, str>> {
         Some(format!("header field {}, or has it several times", self.name).into())
     }
 

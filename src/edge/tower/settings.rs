@@ -180,7 +180,7 @@ impl<L, X: KeyExtractor> LayerSettings<L, X> {
     fn refuse(&self, head: Head<'_>, policies: &[Policy<'_>], wait: Option<Wait>) -> Box<Response<Bytes>> {
         let (what, challenge) = match wait {
             Some(_) => (None, None),
-            None => (self.key.what(), self.challenge(head)),
+            None => (self.key.what(head), self.challenge(head)),
         };
         let refused = Refused {
             head,

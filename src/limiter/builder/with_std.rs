@@ -63,8 +63,8 @@ impl RateLimiter {
         Self::builder(algorithm).direct()
     }
 
-    /// Creates a limiter with one state for each key, with the default clock. Keys can have any type that hashes,
-    /// compares and clones.
+    /// Creates a limiter with one state for each key, with the default clock. Keys can have any type that hashes
+    /// and compares. Checks also need `Clone`, or a [`Lookup`](crate::stores::Lookup) of your own.
     ///
     /// # Examples
     /// ```
@@ -85,6 +85,26 @@ impl RateLimiter {
     /// Returns a builder, to set another clock, hasher, size or cap.
     pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A> {
         Builder::new(algorithm, ahash::RandomState::new())
+    }
+
+    /// Returns a builder for a limiter whose algorithm is chosen at run time, such as by a line of a file. Its method
+    /// [`build`](Builder::build) takes the kind of store.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{AnyLimiter, Carry, Limit, RateLimiter, StoreKind};
+    ///
+    /// let limit: Limit = "sliding-log 3/10s".parse()?;
+    /// let limiter: AnyLimiter = RateLimiter::any(limit).build(StoreKind::Keyed)?;
+    /// assert_eq!(limiter.check_n("alice", 2).remaining(), 1);
+    ///
+    /// limiter.set_limit("fixed-window 30/min".parse()?, Carry::Used)?;
+    /// assert_eq!(limiter.peek("alice").remaining(), 28);
+    /// assert_eq!(limiter.limit().to_string(), "fixed-window 30/min");
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn any(limit: impl Into<Limit>) -> Builder<Limit> {
+        Builder::new(limit.into(), ahash::RandomState::new())
     }
 }
 

@@ -152,3 +152,19 @@ proptest! {
         prop_assert!(network.is_unspecified() || network != network.to_canonical() || key(network) == Some(network));
     }
 }
+
+/// The answer to a request without a key names the part of a pair that is missing, and not the other one.
+#[test]
+fn pair_names_its_missing_part() {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(PeerAddr(SocketAddr::new(PEER, 443)));
+    let unnamed = |_: Head<'_>| None::<u8>;
+    let behind_proxy = ClientIp::x_forwarded_for(Proxies::hops(1));
+    let head = Head::of(&request);
+    assert_eq!((ClientIp::peer(), unnamed).what(head), None);
+    assert_eq!(
+        (ClientIp::peer(), behind_proxy.clone()).what(head).as_deref(),
+        Some("client address in x-forwarded-for")
+    );
+    assert_eq!((behind_proxy, unnamed).what(head).as_deref(), Some("client address in x-forwarded-for"));
+}

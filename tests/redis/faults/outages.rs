@@ -71,11 +71,14 @@ fn story(outage: &Outage, world: &mut World, subject: &Subject, policy: OnFailur
     assert_eq!(during.asked - opened.asked, during.probes - opened.probes, "{name}: {opened:?} {during:?}");
     let errors =
         |health: &Health, kinds: &[ErrorKind]| kinds.iter().map(|kind| health.errors(*kind)).sum::<u64>();
-    assert_eq!(
-        errors(&during, outage.kinds) - errors(&began, outage.kinds),
-        during.failed() - began.failed(),
-        "{name}: {during:?}"
-    );
+    let found = errors(&during, outage.kinds) - errors(&began, outage.kinds);
+    assert!(found > 0, "{name}: {during:?}");
+    // On a busy machine, an answer of any server can be late.
+    let late = match outage.kinds.contains(&ErrorKind::Timeout) {
+        true => 0,
+        false => during.errors(ErrorKind::Timeout) - began.errors(ErrorKind::Timeout),
+    };
+    assert_eq!(found + late, during.failed() - began.failed(), "{name}: {during:?}");
     let fallbacks = |health: &Health| health.open + health.closed + health.local;
     assert!(fallbacks(&during) - fallbacks(&began) >= 200, "{name}: {during:?}");
     assert_eq!(during.answered, began.answered, "{name}");

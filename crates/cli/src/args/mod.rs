@@ -464,6 +464,10 @@ impl FromStr for Share {
             None => (text, 9),
         };
         match decimal::scaled(number.as_bytes(), power) {
+            // Almost certainly one percent was meant.
+            Ok(scaled) if scaled.value == 1_000_000_000 && power == 9 => {
+                Err("a share of 1 is all of them; write 1%, or 100% for all")
+            }
             Ok(scaled) if scaled.value <= 1_000_000_000 => Ok(Self { billionths: scaled.value }),
             _ => Err("expected a share from 0% to 100%, such as 0.1% or 0.001"),
         }

@@ -16,7 +16,7 @@ fn shares_are_exact() {
     assert_eq!(share.to_string(), "0.1%");
     assert_eq!("100 %".parse::<Share>().unwrap().to_string(), "100%");
     assert_eq!("0".parse::<Share>().unwrap().to_string(), "0%");
-    for text in ["", "%", "101%", "1.1", "-1%", "x"] {
+    for text in ["1", "1.0", "", "%", "101%", "1.1", "-1%", "x"] {
         assert!(text.parse::<Share>().is_err(), "{text:?}");
     }
 }

@@ -45,7 +45,7 @@ impl BlockingClient {
         Client::cluster(urls).map(OnThread::new)
     }
 
-    /// Creates a client of one server from a client of the [`redis`](::redis) crate, as
+    /// Creates a client of one server from a client of the [`redis`](https://docs.rs/redis) crate, as
     /// [`Client::from_redis`](crate::edge::redis::Client::from_redis) does.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl BlockingClient {
         Client::from_redis(client).map(OnThread::new)
     }
 
-    /// Creates a client of a Cluster from clients of the [`redis`](::redis) crate, as
+    /// Creates a client of a Cluster from clients of the [`redis`](https://docs.rs/redis) crate, as
     /// [`Client::cluster_from_redis`](crate::edge::redis::Client::cluster_from_redis) does.
     ///
     /// # Errors

@@ -152,6 +152,7 @@ impl InProcess {
 
     /// Answers at this time of the server's clock, unless the call contains a time.
     #[cfg(tollgate_simulation)]
+    #[doc(hidden)]
     pub fn answer_at(&self, call: &Call, now_us: u64) -> Reply {
         Self::answer_of(&mut self.servers[call.place.server].keys_now(), call, now_us)
     }
