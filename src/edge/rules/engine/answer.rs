@@ -147,8 +147,15 @@ impl Answer {
 
     /// Returns all rules that apply, in the order of the request's descriptors and then of the rules in the file.
     pub fn limits(&self) -> impl Iterator<Item = Applied<'_>> {
+        self.applied(self.decided.iter())
+    }
+
+    fn applied<'a>(
+        &'a self,
+        decided: impl Iterator<Item = &'a Decided>,
+    ) -> impl Iterator<Item = Applied<'a>> {
         let domain = self.domain();
-        self.decided.iter().filter_map(move |decided| {
+        decided.filter_map(move |decided| {
             Some(Applied { active: domain?.rule(decided.rule)?, decided, summary: &self.summary })
         })
     }
@@ -203,7 +210,10 @@ impl Answer {
     /// Returns the answer of Envoy's service for the descriptor with this index.
     #[must_use]
     pub fn status(&self, descriptor: usize) -> Status<'_> {
-        let applied = self.limits().filter(|limit| limit.descriptor() == descriptor);
+        // The limits are in the order of the descriptors.
+        let first = self.decided.partition_point(|decided| (decided.descriptor as usize) < descriptor);
+        let own = self.decided.get(first..).unwrap_or_default().iter();
+        let applied = self.applied(own.take_while(|decided| decided.descriptor as usize == descriptor));
         let strictest = applied.filter(|limit| limit.decided.part != Part::Replaced).min_by_key(|limit| {
             let is_ok = limit.code() == Code::Ok;
             (is_ok, limit.decided.part == Part::Shadow, limit.remaining())
