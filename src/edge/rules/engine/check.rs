@@ -89,6 +89,10 @@ impl<'r> RequestCheck<'r> {
         for unit in descriptors.iter().filter_map(|descriptor| Some(descriptor.limit?.1)) {
             let _ = domain.override_of(unit, hasher);
         }
+        if descriptors.len() > FEW {
+            self.rules.reserve(descriptors.len());
+            self.decided.reserve(descriptors.len());
+        }
         let mut searched = request.searched.iter().copied();
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(request.hits);
