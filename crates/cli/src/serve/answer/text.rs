@@ -49,7 +49,8 @@ pub(super) struct Texts<'a> {
 pub(super) fn texts(request: &RateLimitRequest) -> Option<Texts<'_>> {
     let text = |bytes| str::from_utf8(bytes).ok();
     let domain = text(&request.domain)?;
-    let mut pairs = SmallVec::new();
+    let count = request.descriptors.iter().map(|descriptor| descriptor.entries.len()).sum();
+    let mut pairs = SmallVec::with_capacity(count);
     for entry in request.descriptors.iter().flat_map(|descriptor| &descriptor.entries) {
         pairs.push((text(&entry.key)?, text(&entry.value)?));
     }

@@ -1,6 +1,6 @@
 //! The short way of a call: one message in one frame, not compressed. Envoy sends all its calls so.
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes};
 use futures_util::StreamExt as _;
 use futures_util::future::ready;
 use futures_util::stream::iter;
@@ -57,14 +57,14 @@ fn message(data: &Bytes) -> Option<Bytes> {
 /// Returns an answer as a response with the status OK.
 pub(super) fn response(answer: &RateLimitResponse) -> Response<Body> {
     let length = answer.encoded_len();
-    let mut data = BytesMut::with_capacity(PREFIX + length);
+    let mut data = Vec::with_capacity(PREFIX + length);
     data.put_u8(0);
     // The number of descriptors and the length of names have bounds, so an answer is far shorter.
     data.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
     answer.encode_raw(&mut data);
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    let body = Full::new(data.freeze()).with_trailers(ready(Some(Ok(trailers))));
+    let body = Full::new(Bytes::from(data)).with_trailers(ready(Some(Ok(trailers))));
     let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
