@@ -174,16 +174,7 @@ fn targets(tables: &[Table]) -> Vec<Target> {
         ("direct", TWO, TWO_THROTTLE, 1.0),
         ("direct", THREE, THREE_THROTTLE, 1.0),
     ];
-    let mut targets = Vec::new();
-    for (id, name, base, bound) in bounds {
-        for table in tables.iter().filter(|table| table.scenario == id) {
-            if let (Some(row), Some(base_row)) = (table.row(name), table.row(base)) {
-                let text = format!("{id}, {} thread(s): {name} against {base}", table.threads);
-                targets.push(Target { text, bound, ratio: row.ratio(base_row).median });
-            }
-        }
-    }
-    targets
+    Target::of_tables(tables, &bounds)
 }
 
 fn main() {

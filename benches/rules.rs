@@ -7,7 +7,8 @@
 //! cargo bench --features rules --bench rules -- --many       only the first part, about ten thousand rules
 //! ```
 //! * **ns** is wall time / matches on one thread: the median over rounds, in which the sizes take turns. A ratio is the
-//!   median of the ratios of all rounds.
+//!   median of the ratios of all rounds, and then that of the quiet rounds: those in which the subject that is compared
+//!   with is within 10 % of its own minimum.
 //! * The requests use all rules of the file in random order. The 1,024 requests are built beforehand, and each has its
 //!   own texts.
 //! * exact: one key with many values. bare: many keys without values. prefix: many patterns `/v1/…*` of one key.
@@ -32,7 +33,7 @@ mod many;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use summary::{Summary, float};
+use summary::{Ratio, Summary, float};
 use support::{XorShift, count, has, length, option, stopwatch};
 use tollgate::rules::{Config, Domain};
 
@@ -140,20 +141,26 @@ fn main() {
         return;
     }
     let (rounds, matches) = if has("--quick") { (5, 20_000) } else { (31, 200_000) };
-    println!("{:<8} {:>9} {:>9} {:>7}   ns per match, one thread", "kind", "10 rules", "1,000", "ratio");
+    println!(
+        "{:<8} {:>9} {:>9} {:>7} {:>7} {:>6}   ns per match, one thread",
+        "kind", "10 rules", "1,000", "ratio", "quiet", "rounds"
+    );
     let mut rows: Vec<Value> = Vec::new();
     for (name, kind) in KINDS {
         let [few, many] = SIZES.map(|size| Subject::new(kind, size));
-        let pairs: Vec<(f64, f64)> = (0..rounds).map(|_| (few.run(matches), many.run(matches))).collect();
-        let few = Summary::of(pairs.iter().map(|pair| pair.0)).median;
-        let many = Summary::of(pairs.iter().map(|pair| pair.1)).median;
-        let ratio = Summary::of(pairs.iter().map(|pair| pair.1 / pair.0)).median;
-        println!("{name:<8} {few:>9.1} {many:>9.1} {ratio:>7.2}");
-        rows.push(json!({ "kind": name, "few_ns": few, "many_ns": many, "ratio": ratio }));
+        let (few, many): (Vec<f64>, Vec<f64>) =
+            (0..rounds).map(|_| (few.run(matches), many.run(matches))).unzip();
+        let Ratio { all, quiet, quiet_rounds } = Ratio::of(&many, &few, &few);
+        let (few, many) = (Summary::of(few).median, Summary::of(many).median);
+        println!("{name:<8} {few:>9.1} {many:>9.1} {:>7.2} {quiet:>7.2} {quiet_rounds:>6}", all.median);
+        rows.push(json!({
+            "kind": name, "few_ns": few, "many_ns": many, "ratio": all.median, "quiet": quiet,
+            "quiet_rounds": quiet_rounds,
+        }));
     }
     let checks = checks::run(rounds, matches);
     let checks: Vec<Value> =
-        checks.iter().map(|(name, ns, ratio)| json!({ "kind": name, "ns": ns, "ratio": ratio })).collect();
+        checks.iter().map(|(name, ns, Ratio { all, quiet, quiet_rounds })| json!({ "kind": name, "ns": ns, "ratio": all.median, "quiet": quiet, "quiet_rounds": quiet_rounds })).collect();
     if let Some(path) = option("--json") {
         let many: Vec<Value> = many
             .iter()

@@ -52,7 +52,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use harness::Table;
-use scene::{Scene, Target, call, json_table};
+use scene::{Figure, Scene, Target, call, json_table};
 
 fn targets(tables: &[Table], turns: &[turns::Turns]) -> Vec<Target> {
     let bounds = [
@@ -63,22 +63,14 @@ fn targets(tables: &[Table], turns: &[turns::Turns]) -> Vec<Target> {
         ("set-insert", others::BLOOM, others::FASTBLOOM, 1.0),
         ("set-contains", others::BLOOM, others::FASTBLOOM, 1.0),
     ];
-    let mut targets = Vec::new();
-    for (id, name, base, bound) in bounds {
-        for table in tables.iter().filter(|table| table.scenario == id) {
-            if let (Some(row), Some(base_row)) = (table.row(name), table.row(base)) {
-                let text = format!("{id}, {} thread(s): {name} against {base}", table.threads);
-                targets.push(Target { text, bound, ratio: row.ratio(base_row).median });
-            }
-        }
-    }
+    let mut targets = Target::of_tables(tables, &bounds);
     for pair in turns.chunks_exact(2) {
         let [ours, peer] = pair else { continue };
         let of = format!("{} B, {} thread(s)", ours.bytes, ours.threads);
         let text = format!("p99.99 near turns of the window and away from them, {of}");
-        targets.push(Target { text, bound: 1.0, ratio: ours.ratio() });
+        targets.push(Target { text, bound: 1.0, ratio: Figure::Once(ours.ratio()) });
         let text = format!("p99.99 near turns against pingora's, {of}");
-        targets.push(Target { text, bound: 1.0, ratio: ours.against(peer) });
+        targets.push(Target { text, bound: 1.0, ratio: Figure::Once(ours.against(peer)) });
     }
     targets
 }

@@ -5,15 +5,14 @@
 //! * A stream of keys is drawn before the turn, so reading the keys costs every subject the same 1/8 cache line per
 //!   check.
 //! * Rounds are interleaved (A B C, B C A, …), so a slow drift of the machine affects all subjects. Ratios are taken
-//!   within a round, and the harness reports their median. Drift and other load on the machine cancel out of these
-//!   ratios.
+//!   within a round, and the harness reports their median over all rounds and over the quiet ones: see [`Ratio`].
 //! * If the scheduler keeps a ready thread waiting for more than 1 % of a turn, the harness measures that turn again,
 //!   with at most [`TRIES`] tries. The harness uses the least disturbed try, and reports its remaining disturbance. If
 //!   there are more threads than processors, some threads always wait, so the harness uses the first try.
 
 use crate::keys::{Key, for_each_chunk};
 use crate::subject::{Contender, Expect, Recipe, Setup};
-use crate::summary::{Summary, float};
+use crate::summary::{Ratio, Summary, float};
 use crate::support::{XorShift, count};
 use crate::turn::{Sample, sample, transfer_ns};
 
@@ -54,7 +53,11 @@ impl Row {
         self.samples.iter().map(|sample| sample.delayed).sum::<f64>() / float(count(self.samples.len()))
     }
 
-    /// Returns the ratio of this row's time to the time of `base`, per round.
+    fn times(&self) -> Vec<f64> {
+        self.samples.iter().map(|sample| sample.ns).collect()
+    }
+
+    /// Returns the ratio of this row's time to the time of a row of another table.
     pub(crate) fn ratio(&self, base: &Row) -> Summary {
         Summary::of(self.samples.iter().zip(&base.samples).map(|(own, base)| own.ns / base.ns))
     }
@@ -96,6 +99,14 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
+    }
+
+    /// Returns the ratio of a row's time to the time of another row. Without the floor, the other row tells which rounds
+    /// are quiet.
+    pub(crate) fn ratio(&self, row: &Row, base: &str) -> Option<Ratio> {
+        let base = self.row(base)?;
+        let floor = self.row(self.floor).unwrap_or(base);
+        Some(Ratio::of(&row.times(), &base.times(), &floor.times()))
     }
 }
 

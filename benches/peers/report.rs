@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::flood::{Flood, FloodRow, PERCENTILES, Turn};
 use crate::harness::{Draw, Row, Table};
 use crate::memory::Footprint;
-use crate::summary::{Interval, Summary};
+use crate::summary::{Interval, Ratio, Summary};
 use crate::targets::Measured;
 
 /// Returns the machine and the software of a run.
@@ -98,13 +98,14 @@ pub(crate) fn versions() -> Value {
         .into()
 }
 
-fn ratio(summary: Option<Summary>) -> String {
-    summary.map_or_else(String::new, |s| format!("{:.2} [{:.2}..{:.2}]", s.median, s.q1, s.q3))
+fn ratio(ratio: Option<Ratio>) -> String {
+    ratio.map_or_else(String::new, |Ratio { all, quiet, .. }| {
+        format!("{:.2} [{:.2}..{:.2}] {quiet:.2}", all.median, all.q1, all.q3)
+    })
 }
 
-fn ratios<'t>(table: &'t Table, row: &'t Row) -> (Option<Summary>, Option<Summary>) {
-    let against = |base: &str| table.row(base).map(|base| row.ratio(base));
-    (against(table.floor), against(table.governor))
+fn ratios(table: &Table, row: &Row) -> (Option<Ratio>, Option<Ratio>) {
+    (table.ratio(row, table.floor), table.ratio(row, table.governor))
 }
 
 fn print_transfer(ns: Summary) {
@@ -121,21 +122,21 @@ pub(crate) fn print_table(table: &Table) {
         print_transfer(ns);
     }
     println!(
-        "{:<32} {:>9} {:>19} {:>17} {:>10} {:>20} {:>20} {:>6}",
+        "{:<32} {:>9} {:>19} {:>17} {:>10} {:>24} {:>24} {:>6}",
         "",
         "ns/check",
         "[min..max]",
         "[quartiles]",
         "M checks/s",
-        "x floor [quartiles]",
-        "x governor [quart.]",
+        "x floor [quart.] quiet",
+        "x gov. [quart.] quiet",
         "stolen"
     );
     for row in &table.rows {
         let ns = row.ns();
         let (floor, governor) = ratios(table, row);
         println!(
-            "{:<32} {:>9.1} {:>19} {:>17} {:>10.1} {:>20} {:>20} {:>5.1}%",
+            "{:<32} {:>9.1} {:>19} {:>17} {:>10.1} {:>24} {:>24} {:>5.1}%",
             row.name,
             ns.median,
             format!("{:.1}..{:.1}", ns.min, ns.max),
@@ -262,6 +263,14 @@ pub(crate) fn summary(summary: Summary) -> Value {
     json!({"min": summary.min, "q1": summary.q1, "median": summary.median, "q3": summary.q3, "max": summary.max})
 }
 
+/// A ratio twice: over all rounds, and over the quiet ones.
+pub(crate) fn twice(ratio: Ratio) -> Value {
+    let mut value = summary(ratio.all);
+    value["quiet"] = ratio.quiet.into();
+    value["quiet_rounds"] = ratio.quiet_rounds.into();
+    value
+}
+
 pub(crate) fn interval(interval: Interval) -> Value {
     json!({"low": interval.low, "median": interval.median, "high": interval.high})
 }
@@ -283,8 +292,11 @@ pub(crate) fn tables(tables: &[Table]) -> Value {
                 "rounds": row.samples.len(),
                 "ns_per_check": summary(row.ns()),
                 "million_checks_per_s": summary(row.mops()),
-                "ratio_to_floor": floor.map(summary),
-                "ratio_to_governor": governor.map(summary),
+                "ratio_to_floor": floor.map(|ratio| summary(ratio.all)),
+                "ratio_to_governor": governor.map(|ratio| summary(ratio.all)),
+                "quiet_to_floor": floor.map(|ratio| ratio.quiet),
+                "quiet_to_governor": governor.map(|ratio| ratio.quiet),
+                "quiet_rounds": governor.or(floor).map(|ratio| ratio.quiet_rounds),
                 "stolen_share": row.delayed(),
                 "evicted_per_check": row.evicted,
                 "line_transfer_ns": table.transfer_ns.map(summary),

@@ -1,4 +1,4 @@
-//! Order statistics of measured values: quartiles, and a confidence interval of the median.
+//! Order statistics of measured values: quartiles, a confidence interval of the median, and ratios in quiet rounds.
 
 use crate::support::count;
 
@@ -32,6 +32,40 @@ impl Summary {
             sorted[low] + (high - sorted[low]) * float(count(rest)) / 4.0
         };
         Self { min: at(0), q1: at(1), median: at(2), q3: at(3), max: at(4) }
+    }
+}
+
+/// A round is quiet if the floor takes at most this many times as long as in its best round.
+const QUIET: f64 = 1.1;
+
+/// The number of quiet rounds that decide whether a target is met. With fewer, all rounds decide.
+const ENOUGH: usize = 3;
+
+/// The ratios of a row to another row, one per round.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Ratio {
+    /// Over all rounds.
+    pub(crate) all: Summary,
+    /// The median over the quiet rounds. Other programs and the host slow down whole rounds, and not all rows alike.
+    pub(crate) quiet: f64,
+    pub(crate) quiet_rounds: usize,
+}
+
+impl Ratio {
+    /// Takes the times of a row, of the row that it is compared with, and of the floor, round by round.
+    pub(crate) fn of(own: &[f64], base: &[f64], floor: &[f64]) -> Self {
+        let best = floor.iter().copied().fold(f64::INFINITY, f64::min);
+        let ratios: Vec<f64> = own.iter().zip(base).map(|(own, base)| own / base).collect();
+        let quiet: Vec<f64> = (ratios.iter().zip(floor))
+            .filter_map(|(ratio, floor)| (*floor <= best * QUIET).then_some(*ratio))
+            .collect();
+        let quiet_rounds = quiet.len();
+        Self { all: Summary::of(ratios), quiet: Summary::of(quiet).median, quiet_rounds }
+    }
+
+    /// Returns the figure that a target is compared with: the quiet ratio, unless there are too few quiet rounds.
+    pub(crate) fn decisive(&self) -> f64 {
+        if self.quiet_rounds >= ENOUGH { self.quiet } else { self.all.median }
     }
 }
 

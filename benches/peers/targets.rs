@@ -6,8 +6,8 @@ use crate::charts::LeftOut;
 use crate::flood::{Flood, P999};
 use crate::harness::Table;
 use crate::memory::Footprint;
-use crate::report::{interval, summary};
-use crate::summary::{Interval, Summary};
+use crate::report::{interval, summary, twice};
+use crate::summary::{Interval, Ratio, Summary};
 use crate::{compact, floor, ours, rivals};
 
 /// A figure with a bound. It does not change the exit code, since one noisy run proves nothing.
@@ -21,19 +21,28 @@ pub(crate) struct Target {
 /// A figure over the rounds, or over pairs of turns.
 pub(crate) enum Figure {
     Rounds(Summary),
+    /// A ratio of two rows of one table.
+    Ratio(Ratio),
     Pairs(Interval),
 }
 
 impl Target {
+    /// Whether the target is met.
     pub(crate) fn holds(&self) -> bool {
-        let (Figure::Rounds(Summary { median, .. }) | Figure::Pairs(Interval { median, .. })) = self.value;
-        median <= self.bound
+        let figure = match self.value {
+            Figure::Rounds(Summary { median, .. }) | Figure::Pairs(Interval { median, .. }) => median,
+            Figure::Ratio(ratio) => ratio.decisive(),
+        };
+        figure <= self.bound
     }
 
     pub(crate) fn print(&self) {
         let (median, spread) = match &self.value {
             Figure::Rounds(Summary { min, q1, median, q3, max }) => {
                 (median, format!("quartiles {q1:.2}..{q3:.2}, range {min:.2}..{max:.2}"))
+            }
+            Figure::Ratio(Ratio { all: Summary { q1, median, q3, .. }, quiet, quiet_rounds }) => {
+                (median, format!("quartiles {q1:.2}..{q3:.2}; {quiet:.2} in {quiet_rounds} quiet rounds"))
             }
             Figure::Pairs(Interval { low, median, high }) => {
                 (median, format!("95 % interval {low:.2}..{high:.2}"))
@@ -46,6 +55,7 @@ impl Target {
     pub(crate) fn json(&self) -> Value {
         let value = match self.value {
             Figure::Rounds(over_rounds) => summary(over_rounds),
+            Figure::Ratio(ratio) => twice(ratio),
             Figure::Pairs(over_pairs) => interval(over_pairs),
         };
         json!({"target": self.text, "bound": self.bound, "value": value, "holds": self.holds()})
@@ -62,15 +72,15 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// Returns the ratio of one row to another row of the same table.
-    fn ratio(&self, scenario: &str, threads: usize, subject: &str, base: &str) -> Option<Summary> {
+    fn ratio(&self, scenario: &str, threads: usize, subject: &str, base: &str) -> Option<Figure> {
         let table = self.table(scenario, threads)?;
-        Some(table.row(subject)?.ratio(table.row(base)?))
+        table.ratio(table.row(subject)?, base).map(Figure::Ratio)
     }
 
     /// Returns the ratio of a row with two threads to the same row with one thread.
-    fn two_threads(&self, scenario: &str, subject: &str) -> Option<Summary> {
+    fn two_threads(&self, scenario: &str, subject: &str) -> Option<Figure> {
         let row = |threads| self.table(scenario, threads)?.row(subject);
-        Some(row(2)?.ratio(row(1)?))
+        Some(Figure::Rounds(row(2)?.ratio(row(1)?)))
     }
 
     fn table(&self, scenario: &str, threads: usize) -> Option<&Table> {
@@ -83,7 +93,7 @@ impl Measured {
         let (floor, governor) = (floor::FLOOR, rivals::GOVERNOR);
         let resident = self.footprints.iter().filter(|footprint| footprint.name == compact::TIGHT);
         let mut resident = resident.map(|footprint| footprint.bytes_per_key).peekable();
-        let resident = resident.peek().is_some().then(|| Summary::of(resident));
+        let resident = resident.peek().is_some().then(|| Figure::Rounds(Summary::of(resident)));
         let mut flooded = self.flood.iter().flat_map(|flood| &flood.rows);
         let flooded = flooded.find(|row| row.name == compact).map(|row| row.ratio(P999));
         [
@@ -199,7 +209,6 @@ impl Measured {
             ),
             ("compact, resident bytes a key that owes, table and sketch", 12.5, resident),
         ]
-        .map(|(text, bound, value)| (text, bound, value.map(Figure::Rounds)))
         .into_iter()
         .chain([(
             "compact, honest keys' p99.9 under a flood of unique keys against without",

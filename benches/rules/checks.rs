@@ -3,7 +3,7 @@
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{FixedWindow, Quota, RateLimiter, check_all};
 
-use super::summary::{Summary, float};
+use super::summary::{Ratio, Summary, float};
 use super::support::{XorShift, count, length, stopwatch};
 
 const KEYS: u64 = 1_000;
@@ -60,7 +60,7 @@ fn subjects() -> Vec<(&'static str, usize, Check)> {
 }
 
 /// Prints the table and returns its rows: the name, the nanoseconds, and the ratio to the compared subject.
-pub(crate) fn run(rounds: usize, checks: u64) -> Vec<(&'static str, f64, f64)> {
+pub(crate) fn run(rounds: usize, checks: u64) -> Vec<(&'static str, f64, Ratio)> {
     let mut random = XorShift::new(11);
     let clients: Vec<String> =
         (0..KEYS).map(|_| format!("203.0.{}.{}", random.below(256), random.below(256))).collect();
@@ -75,12 +75,15 @@ pub(crate) fn run(rounds: usize, checks: u64) -> Vec<(&'static str, f64, f64)> {
             ns.push(float(elapsed) / float(checks));
         }
     }
-    println!("\n{:<26} {:>7} {:>7}   ns per check, 1,000 keys, one thread", "", "ns", "ratio");
+    println!(
+        "\n{:<26} {:>7} {:>7} {:>7} {:>6}   ns per check, 1,000 keys, one thread",
+        "", "ns", "ratio", "quiet", "rounds"
+    );
     let mut rows = Vec::new();
     for ((name, beside, _), ns) in subjects.iter().zip(&all) {
         let median = Summary::of(ns.iter().copied()).median;
-        let ratio = Summary::of(ns.iter().zip(&all[*beside]).map(|(own, other)| own / other)).median;
-        println!("{name:<26} {median:>7.1} {ratio:>7.2}");
+        let ratio @ Ratio { all, quiet, quiet_rounds } = Ratio::of(ns, &all[*beside], &all[*beside]);
+        println!("{name:<26} {median:>7.1} {:>7.2} {quiet:>7.2} {quiet_rounds:>6}", all.median);
         rows.push((*name, median, ratio));
     }
     rows
