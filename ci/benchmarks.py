@@ -247,13 +247,14 @@ def targets(data):
 
 
 def figure_of(target):
-    """Returns the figure with its spread: the quartiles of the rounds, or the 95 % confidence interval of the pairs."""
+    """Returns the figure with its spread: the quartiles of the rounds, or the 95 % confidence interval of the pairs. Then the figure in the quiet rounds, if they are known."""
     if target is None:
         return ""
     value = target["value"]
     if "low" in value:
         return f"{figure(value['median'])} (95 %: {figure(value['low'])} to {figure(value['high'])})"
-    return figure(value["median"]) + (f" ({figure(value['q1'])} to {figure(value['q3'])})" if "q1" in value else "")
+    quiet = f"; quiet: {figure(value['quiet'])} ({value['quiet_rounds']} rounds)" if "quiet" in value else ""
+    return figure(value["median"]) + (f" ({figure(value['q1'])} to {figure(value['q3'])})" if "q1" in value else "") + quiet
 
 
 def outcome_of(target, in_server):
@@ -268,11 +269,13 @@ def targets_section(data, reasons):
         outcome = outcome_of(target, in_server)
         rows.append([target["target"], figure_of(target), *([figure_of(in_server)] if two else []), figure(target["bound"]), outcome])
         if outcome != "met":
-            why = reasons.get(target["target"], "The reason is not known. See the quartiles, and how busy the machine was.")
+            why = reasons.get(target["target"], "See the quartiles, the number of quiet rounds, and how busy the machine was.")
             missed.setdefault(why, []).append(target["target"])
     met = len(rows) - sum(map(len, missed.values()))
     text = (f"{met} of {len(rows)} targets are met{' in both builds' if two else ''}. The column *at most* has the target. A figure is the ratio of two measurements "
-            "unless its row gives a unit. Lower is better in every row. The brackets contain the quartiles over the rounds, or a 95 % confidence interval. The *floor* is a "
+            "unless its row gives a unit. Lower is better in every row. The brackets contain the quartiles over the rounds, or a 95 % confidence interval. Other programs and the host "
+            "disturb some rounds. A ratio is therefore given twice: over all rounds, and over the *quiet* rounds, in which the floor, or without a floor the row that is compared with, is within 10 % of its "
+            "own minimum. Three quiet rounds or more decide whether the target is met, or else all rounds do. The *floor* is a "
             "program with the least work of a check: it reads the counter of the processor, hashes the key and exchanges a known word.\n\n")
     text += markdown(["target", *(["default build", "thin LTO"] if two else ["figure (quartiles)"]), "at most", ""], rows)
     lines = [f"- {'; '.join(f'*{name}*' for name in names)}. {why}" for why, names in missed.items()]
@@ -299,21 +302,26 @@ def serve_section(data):
         return ""
     machine = serve["machine"]
     floors = {row["shape"]: row for row in serve["rows"] if "ratio_cpu" not in row}
-    quartiles = lambda five: f"{figure(five[2])} ({figure(five[1])} to {figure(five[3])})"  # noqa: E731
-    rows = [[row["shape"], f"{row['requests_per_s'][2]:,.0f}", quartiles(row["ratio_requests_per_s"]), figure(row["cpu_us"][2]),
-             figure(floors[row["shape"]]["cpu_us"][2]), quartiles(row["ratio_cpu"])] for row in serve["rows"] if "ratio_cpu" in row]
-    milliseconds = lambda five: f"{figure(five[2] / 1e3)} ({figure(five[1] / 1e3)} to {figure(five[3] / 1e3)})"  # noqa: E731
+    percent = lambda five: f"{100 * five[2]:.0f} %"  # noqa: E731
+    twice = lambda ratio: f"{figure(ratio['all'][2])}; {figure(ratio['quiet'][2])} ({ratio['quiet_rounds']})"  # noqa: E731
+    rows = [[row["shape"], f"{row['requests_per_s'][2]:,.0f}", twice(row["ratio_requests_per_s"]), figure(row["cpu_us"][2]),
+             figure(floors[row["shape"]]["cpu_us"][2]), twice(row["ratio_cpu"])] for row in serve["rows"] if "ratio_cpu" in row]
+    milliseconds = lambda five: figure(five[2] / 1e3)  # noqa: E731
     late = [[f"{figure(100 * row['share'])} %" + (f", {row['reloads']} reloads of 10,000 rules" if row["reloads"] else ""), row["subject"], f"{row['rate']:,}",
-             *(milliseconds(row[name]) for name in ("p50_us", "p99_us", "p99_9_us", "worst_us", "pause_us")), f"{row['later_than_20_ms']:,} of {row['requests']:,}"] for row in serve["latency"]]
+             *(milliseconds(row[name]) for name in ("p50_us", "p99_us", "p99_9_us", "worst_us", "pause_us")), twice(row["ratio_p99_9"]) if "ratio_p99_9" in row else "",
+             percent(row["server_busy"]), f"{100 * row['server_waits'][2]:.1f} %", f"{row['later_than_20_ms']:,} of {row['requests']:,}"] for row in serve["latency"]]
+    urgent = ("The load and the thread of each server that answers have real-time priority."
+              if machine["real_time"] else "The system did not permit real-time priority.")
     return ("## The service\n\n`tollgate serve` is measured beside a *floor*: a server of tonic with the same messages, which answers a constant and decides nothing. `h2load` "
             "loads them in turns over 8 connections with 32 concurrent requests each. The server has one core, and the load has another. Each ratio is of two runs that follow each other, "
-            f"and the brackets contain the quartiles of {serve['rounds']} such pairs of {serve['requests']:,} requests each. The bytes of all answers are checked. This bench ran on {machine['date']} "
-            f"(load average before: {machine['load_average']}).\n\n"
+            f"and each server is first in half of the {serve['rounds']} pairs of {serve['requests']:,} requests each. A ratio is given twice: over all pairs, and over the quiet ones, whose number is in brackets. "
+            f"{urgent} The bytes of all answers are checked. This bench ran on {machine['date']} (load average before: {machine['load_average']}).\n\n"
             + markdown(["request", "requests a second", "of the floor's", "CPU, µs", "the floor's, µs", "CPU against the floor"], rows)
-            + "\nThe latency at steady rates, in milliseconds. 100 % is the most requests with one descriptor in the table above. `benches/serve/load.rs` asks at even distances, and counts from "
-            "the time at which a request is due. *Pause* is the longest time in which the client, which never sleeps, did not run: the machine or the client's own work took it. Each figure is "
-            "the median of the rounds, with the quartiles.\n\n"
-            + markdown(["load", "server", "requests a second", "p50", "p99", "p99.9", "latest", "pause", "later than 20 ms"], late, 2))
+            + "\nThe latency at steady rates over a Unix socket, in milliseconds. 100 % is the most requests with one descriptor in the table above. `benches/serve/load.rs` asks at even distances, and counts from "
+            "the time at which a request is due. The client never sleeps, and *pause* is the longest time in which it did not run. The requests that were due or on their way while it did not run for a millisecond are not counted. Each figure is "
+            "the median of the rounds. *Busy* is the share of the time in which the server ran, and *waits* the share in which the thread that answers was ready but did not have its core. Compare the ratios: "
+            "a pause of the machine delays both servers alike. Here a round is quiet if the floor's p50 is within 10 % of its own minimum.\n\n"
+            + markdown(["load", "server", "requests a second", "p50", "p99", "p99.9", "latest", "pause", "p99.9 against the floor", "busy", "waits", "later than 20 ms"], late, 2))
 
 
 def ours(subject):

@@ -3,24 +3,32 @@
 //! ```text
 //! tollgate-serve-load ADDRESS REQUEST RATE SECONDS BYTES
 //! ```
-//! REQUEST is a message in hexadecimal digits, and BYTES is the length of the expected answer. Each request has a time at which it is due.
+//! ADDRESS is that of a TCP port, or the path of a Unix socket. REQUEST is a message in hexadecimal digits, and BYTES is the length of the expected answer. Each request has a time at which it is due.
 //! Its latency begins then, also if the request before is late, so a pause of the server counts for all requests that it delays. `h2load`
 //! sends a burst every 10 ms instead.
+//!
+//! This program never sleeps, so the server cannot stop it. If it did not run for a millisecond, the machine stopped it: the requests that were
+//! due or on their way in such a pause are not counted.
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
 use http::Request;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 
 const METHOD: &str = "http://service/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const CONNECTIONS: usize = 8;
 
 /// The first requests, which are not counted.
 const WARM_UP: Duration = Duration::from_secs(1);
+
+/// The shortest time between two readings of the clock that is a pause. The work between two readings takes at most a third of it.
+const PAUSE: Duration = Duration::from_millis(1);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -34,9 +42,18 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn connect(address: SocketAddr) -> Result<SendRequest<Bytes>, Failure> {
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+async fn connect(address: &str) -> Result<SendRequest<Bytes>, Failure> {
+    if let Ok(address) = address.parse::<SocketAddr>() {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        return handshake(stream).await;
+    }
+    handshake(UnixStream::connect(Path::new(address)).await?).await
+}
+
+async fn handshake(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> Result<SendRequest<Bytes>, Failure> {
     // Many small answers may wait here, if the server sends them together.
     let window = 16 << 20;
     let mut builder = h2::client::Builder::new();
@@ -44,6 +61,34 @@ async fn connect(address: SocketAddr) -> Result<SendRequest<Bytes>, Failure> {
     let (sender, connection) = builder.handshake(stream).await?;
     tokio::spawn(connection);
     Ok(sender)
+}
+
+/// Reads the clock again and again, and notes when this program did not run.
+struct Watch {
+    last: Instant,
+    /// The longest time between two readings.
+    longest: Duration,
+    /// The pauses, in the order of time.
+    pauses: Vec<(Instant, Instant)>,
+}
+
+impl Watch {
+    fn read(&mut self) -> Instant {
+        let read = now();
+        let passed = read - self.last;
+        self.longest = self.longest.max(passed);
+        if passed >= PAUSE {
+            self.pauses.push((self.last, read));
+        }
+        self.last = read;
+        read
+    }
+
+    /// Whether some of this time was in a pause.
+    fn paused(&self, from: Instant, to: Instant) -> bool {
+        let first = self.pauses.partition_point(|&(_, end)| end <= from);
+        self.pauses.get(first).is_some_and(|&(begin, _)| begin <= to)
+    }
 }
 
 /// Asks once. Returns the time from `due` to the end of the answer.
@@ -87,32 +132,31 @@ async fn main() -> Result<(), Failure> {
         (rate.parse::<u32>()?, seconds.parse::<u32>()?, 5 + expected.parse::<usize>()?);
     let mut senders = Vec::new();
     for _ in 0..CONNECTIONS {
-        senders.push(connect(address.parse()?).await?);
+        senders.push(connect(address).await?);
     }
     let requests = u64::from(rate) * u64::from(seconds);
     let mut asked = Vec::new();
-    // This thread never sleeps, so a long time between two readings of the clock is a pause of the machine or of this program.
-    let mut pause = Duration::ZERO;
     let began = now();
-    let mut last = began;
+    let mut watch = Watch { last: began, longest: Duration::ZERO, pauses: Vec::new() };
     for (number, sender) in (0..requests).zip(senders.iter().cycle()) {
         let due = began + Duration::from_nanos(number * 1_000_000_000 / u64::from(rate));
         // This core has nothing else to do, and a timer would be late.
-        loop {
-            let read = now();
-            pause = pause.max(read - last);
-            last = read;
-            if read >= due {
-                break;
-            }
+        while watch.read() < due {
             tokio::task::yield_now().await;
         }
-        asked.push((due, tokio::spawn(ask(sender.clone(), body.clone(), due, expected))));
+        // The requests of a pause would be a burst, which delays those after it.
+        if !watch.paused(due, due) {
+            asked.push((due, tokio::spawn(ask(sender.clone(), body.clone(), due, expected))));
+        }
+    }
+    while asked.last().is_some_and(|(_, task)| !task.is_finished()) {
+        watch.read();
+        tokio::task::yield_now().await;
     }
     let mut times = Vec::new();
     for (due, task) in asked {
         let took = task.await??;
-        if due >= began + WARM_UP {
+        if due >= began + WARM_UP && !watch.paused(due, due + took) {
             times.push(took.as_micros());
         }
     }
@@ -128,7 +172,7 @@ async fn main() -> Result<(), Failure> {
         at(999),
         at(1_000),
         times.iter().filter(|&&took| took > 20_000).count(),
-        pause.as_micros(),
+        watch.longest.as_micros(),
     );
     Ok(())
 }

@@ -3,17 +3,20 @@
 //! ```text
 //! tollgate-serve-floor ADDRESS ANSWER [CERT KEY]
 //! ```
-//! ANSWER is the message of the answer, in hexadecimal digits. The server reads each request, and encodes the answer again each time.
+//! ADDRESS is that of a TCP port, or the path of a Unix socket. ANSWER is the message of the answer, in hexadecimal digits. The server reads each request, and encodes the answer again each time.
 //! `ci/serve_bench.py` measures it beside `tollgate serve`.
 
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::{Future, Ready, ready};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_core::Stream;
 use prost::Message as _;
+use tokio::net::{UnixListener, UnixStream};
 use tollgate_cli::serve::proto::{RateLimitRequest, RateLimitResponse};
 use tonic::body::Body;
 use tonic::server::{Grpc, NamedService, UnaryService};
@@ -59,6 +62,17 @@ impl UnaryService<RateLimitRequest> for Method {
     }
 }
 
+/// The connections to a Unix socket.
+struct Connections(UnixListener);
+
+impl Stream for Connections {
+    type Item = io::Result<UnixStream>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_accept(context).map(|accepted| Some(accepted.map(|(stream, _)| stream)))
+    }
+}
+
 fn bytes_of(digits: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let pairs = digits.as_bytes().chunks(2).map(|pair| Ok(u8::from_str_radix(str::from_utf8(pair)?, 16)?));
     pairs.collect()
@@ -76,6 +90,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let identity = Identity::from_pem(std::fs::read(cert)?, std::fs::read(key)?);
         server = server.tls_config(ServerTlsConfig::new().identity(identity))?;
     }
-    server.add_service(Constant(Arc::new(answer))).serve(address.parse()?).await?;
+    let server = server.add_service(Constant(Arc::new(answer)));
+    match address.parse() {
+        Ok(address) => server.serve(address).await?,
+        Err(_) => server.serve_with_incoming(Connections(UnixListener::bind(address)?)).await?,
+    }
     Ok(())
 }
