@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use super::{Keyed, KeyedLayout, Lookup};
+use super::{Absent, Keyed, KeyedLayout, Lookup};
 use crate::algorithm::Algorithm;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -71,7 +71,7 @@ where
         if self.live(key, hash, &guard).is_some_and(|node| node.state.apply(&ask).is_ok()) {
             return None;
         }
-        let seeded = self.first_sight_at(when.ns(), &ask, key, hash, &guard);
+        let seeded = self.first_sight_at(when.ns(), &ask, &Absent { key, hash, slot: None, guard: &guard });
         seeded.is_denied().then_some(seeded)
     }
 }

@@ -42,7 +42,7 @@ use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::reclaim::{self, Pinned};
-use crate::base::sync::{AtomicUsize, Ordering, processors};
+use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
 
 /// The number of keys that a full store searches for an idle one, if its cap is above [`FULLY_SEARCHED_CAP`].
@@ -178,7 +178,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        let node = self.table.get(hash, guard, |held| key.is(held))?;
+        let node = self.table.get(hash, guard, |held| key.is(held)).ok()?;
         if node.state.is_dead() { self.held(key, hash, guard).map(|held| held.node) } else { Some(node) }
     }
 
@@ -219,18 +219,16 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        // A dead node rejects the charge. First sight then searches past that node.
-        if let Some(node) = self.table.get(hash, guard, |held| key.is(held))
-            && let Ok(decision) = node.state.charge(algorithm, now_ns, cost)
-        {
-            return decision;
-        }
-        self.first_sight(
-            &Request { algorithm, action: Action::Apply(Operation::Check), now_ns, cost },
-            key,
-            hash,
-            guard,
-        )
+        let slot = match self.table.get(hash, guard, |held| key.is(held)) {
+            Ok(node) => match node.state.charge(algorithm, now_ns, cost) {
+                Ok(decision) => return decision,
+                // First sight searches past the dead node.
+                Err(Dead) => None,
+            },
+            Err(slot) => slot,
+        };
+        let action = Action::Apply(Operation::Check);
+        self.first_sight(&Request { algorithm, action, now_ns, cost }, &Absent { key, hash, slot, guard })
     }
 
     /// Decides and charges an operation that is rarer than a check.
@@ -241,47 +239,43 @@ where
         let guard = reclaim::pin();
         let action = Action::Apply(operation);
         let ask = Request { algorithm: &self.algorithm, action, now_ns, cost };
-        if let Some(node) = self.table.get(hash, &guard, |held| key.is(held))
-            && let Ok(decision) = node.state.apply(&ask)
-        {
-            return decision;
-        }
-        self.first_sight(&ask, key, hash, &guard)
+        let slot = match self.table.get(hash, &guard, |held| key.is(held)) {
+            Ok(node) => match node.state.apply(&ask) {
+                Ok(decision) => return decision,
+                Err(Dead) => None,
+            },
+            Err(slot) => slot,
+        };
+        self.first_sight(&ask, &Absent { key, hash, slot, guard: &guard })
     }
 
     /// Decides for a key that was not found, and inserts the key if it was charged.
     #[cold]
     #[inline(never)]
-    fn first_sight<Q>(&self, ask: &Request<'_, A>, key: &Q, hash: u64, guard: &Pinned) -> Decision
+    fn first_sight<Q>(&self, ask: &Request<'_, A>, absent: &Absent<'_, Q>) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
-        self.first_sight_at(ask.now_ns, ask, key, hash, guard)
+        self.first_sight_at(ask.now_ns, ask, absent)
     }
 
     /// Like [`Keyed::first_sight`], but searches for idle keys as of `now_ns`.
-    fn first_sight_at<Q>(
-        &self,
-        now_ns: u64,
-        ask: &Request<'_, A>,
-        key: &Q,
-        hash: u64,
-        guard: &Pinned,
-    ) -> Decision
+    fn first_sight_at<Q>(&self, now_ns: u64, ask: &Request<'_, A>, absent: &Absent<'_, Q>) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
-        let decision = ask.fresh();
+        let first = ask.fresh();
+        let decision = first.decision;
         if decision.cost() == 0 || decision.is_denied() {
             // A new key has nothing to insert. But another thread may have inserted the key in the meantime.
-            return match self.live(key, hash, guard) {
+            return match self.live(absent.key, absent.hash, absent.guard) {
                 Some(node) => node.state.apply(ask).unwrap_or(decision),
                 None => decision,
             };
         }
-        match self.make_room(hash, now_ns, guard) {
-            Ok(room) => self.insert(ask, key, hash, decision, guard, room),
-            Err(soonest) => self.beyond_cap(now_ns, ask, key, hash, decision, guard, soonest),
+        match self.make_room(absent.hash, now_ns, absent.guard) {
+            Ok(room) => self.insert(ask, absent, &first, room),
+            Err(soonest) => self.beyond_cap(now_ns, ask, absent, &first, soonest),
         }
     }
 
@@ -289,29 +283,27 @@ where
     fn insert<Q>(
         &self,
         ask: &Request<'_, A>,
-        key: &Q,
-        hash: u64,
-        decision: Decision,
-        guard: &Pinned,
+        &Absent { key, hash, slot, guard }: &Absent<'_, Q>,
+        first: &Admission,
         room: Room<'_>,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
+        let mut known = slot.map(|slot| self.table.vacant(hash, slot, guard));
         let mut node: Option<NewNode<'_, K, A::Tail>> = None;
         loop {
-            let place = match self.table.find(hash, guard, |held| key.is(held)) {
-                Ok(other) => match other.node.state.apply(ask) {
-                    // Another thread inserted the key first. If this call made a node, no other thread has seen it.
-                    Ok(decision) => return decision,
-                    Err(Dead) => continue,
-                },
-                Err(place) => place,
-            };
+            let place =
+                match known.take().map_or_else(|| self.table.find(hash, guard, |held| key.is(held)), Err) {
+                    Ok(other) => match other.node.state.apply(ask) {
+                        // Another thread inserted the key first. If this call made a node, no other thread has seen it.
+                        Ok(decision) => return decision,
+                        Err(Dead) => continue,
+                    },
+                    Err(place) => place,
+                };
             let new = node.take().unwrap_or_else(|| {
-                let state = KeyState::fresh(self.algorithm.tail_len());
-                // The charge happens before any other thread can see the node, so it decides the same as `fresh`.
-                let _ = state.apply(ask);
+                let state = KeyState::admitted(ask.algorithm, self.algorithm.tail_len(), first);
                 self.table.place(KeyNode { state, key: key.to_key() }, guard)
             });
             match place.fill(new) {
@@ -324,7 +316,7 @@ where
                                 && self.release()
                         });
                     }
-                    return decision;
+                    return first.decision;
                 }
                 Err(new) => node = Some(new),
             }
@@ -347,7 +339,8 @@ where
         // unit of it.
         let more = |held| if held < cap.max { Some(held + 1) } else { None };
         let take = || {
-            cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(Some(cap)))
+            let taken = cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+            taken.ok().map(|_| Room(Some(cap)))
         };
         if let Some(room) = take() {
             return Ok(room);
@@ -377,20 +370,18 @@ where
     }
 
     /// The decision for a key that has no room under the cap.
-    #[expect(clippy::too_many_arguments, reason = "all values that first sight has computed")]
     fn beyond_cap<'s, Q>(
         &'s self,
         now_ns: u64,
         ask: &Request<'_, A>,
-        key: &Q,
-        hash: u64,
-        fresh: Decision,
-        guard: &'s Pinned,
+        absent: &Absent<'s, Q>,
+        first: &Admission,
         mut soonest: Option<Victim<'s, K, A::Tail>>,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
+        let (&Absent { key, hash, guard, .. }, fresh) = (absent, first.decision);
         // Another thread may have taken the last room for this same key.
         if let Some(node) = self.live(key, hash, guard)
             && let Ok(decision) = node.state.apply(ask)
@@ -404,10 +395,10 @@ where
             // The room passes from the removed node to this call. The count stays the same.
             if victim.node.state.kill() == Kill::Done {
                 self.table.unlink(victim, guard);
-                return self.insert(ask, key, hash, fresh, guard, Room(self.cap.as_ref()));
+                return self.insert(ask, absent, first, Room(self.cap.as_ref()));
             }
             soonest = match self.make_room(hash, now_ns, guard) {
-                Ok(room) => return self.insert(ask, key, hash, fresh, guard, room),
+                Ok(room) => return self.insert(ask, absent, first, room),
                 Err(soonest) => soonest,
             };
         }
@@ -552,7 +543,7 @@ where
     #[inline(always)]
     fn decide(&self, (key, hash): (&Q, u64), at: CheckTime, cost: u64) -> KeyedTicket<'_, K, A> {
         let guard = reclaim::pin();
-        let found = self.table.get(hash, &guard, |held| key.is(held)).and_then(|node| {
+        let found = self.table.get(hash, &guard, |held| key.is(held)).ok().and_then(|node| {
             let admission = node.state.prepare(&self.algorithm, at.ns(), cost).ok()?;
             Some((NonNull::from(node), admission))
         });
@@ -642,6 +633,15 @@ impl Drop for Room<'_> {
             cap.held.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// A key that a lookup has not found.
+struct Absent<'g, Q: ?Sized> {
+    key: &'g Q,
+    hash: u64,
+    /// The empty slot at which the lookup ended, if it ended at one.
+    slot: Option<&'g AtomicU64>,
+    guard: &'g Pinned,
 }
 
 type Victim<'g, K, T> = (Duration, Held<'g, K, T>);

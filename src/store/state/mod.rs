@@ -127,10 +127,11 @@ impl<A: Algorithm> Request<'_, A> {
 
 #[cfg(feature = "std")]
 impl<A: Algorithm> Request<'_, A> {
-    /// The decision for a key that was never seen.
-    pub(crate) fn fresh(&self) -> Decision {
+    /// The admission of a key that was never seen.
+    pub(crate) fn fresh(&self) -> Admission {
         match self.step(0, |_| 0) {
-            Step::Deny(decision) | Step::Admit { decision, .. } => decision,
+            Step::Deny(decision) => Admission::denied(decision),
+            Step::Admit { decision, next, raise, fill } => Admission { decision, head: 0, next, raise, fill },
             Step::Help(_) => unreachable!("a key that was never seen owes nothing"),
         }
     }
@@ -140,7 +141,7 @@ impl<A: Algorithm> Request<'_, A> {
 #[cfg(feature = "std")]
 pub(crate) fn peek_fresh<A: Algorithm>(algorithm: &A, now_ns: u64, cost: u64) -> Decision {
     let action = Action::Apply(Operation::Check);
-    let fresh = |cost| Request { algorithm, action, now_ns, cost }.fresh();
+    let fresh = |cost| Request { algorithm, action, now_ns, cost }.fresh().decision;
     let decision = fresh(cost);
     if decision.is_allowed() { decision.with_figures_of(fresh(0)) } else { decision }
 }
@@ -148,7 +149,7 @@ pub(crate) fn peek_fresh<A: Algorithm>(algorithm: &A, now_ns: u64, cost: u64) ->
 /// An admission: the decision, the head from which it was made, and the words to write.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Admission {
-    pub(super) decision: Decision,
+    pub(crate) decision: Decision,
     head: u64,
     next: u64,
     raise: Option<Raise>,
@@ -194,6 +195,20 @@ impl<T: Tail, D: Death> KeyState<T, D> {
     /// The state of a key that was never seen.
     pub(crate) fn fresh(tail_len: usize) -> Self {
         Self { head: AtomicU64::new(0), tail: T::zeroed(tail_len), death: PhantomData }
+    }
+
+    /// The state of a key that was never seen, after its admission. No other thread sees the state before.
+    #[cfg(feature = "std")]
+    pub(crate) fn admitted(algorithm: &impl Algorithm<Tail = T>, tail_len: usize, first: &Admission) -> Self {
+        let mut state = Self::fresh(tail_len);
+        state.head = AtomicU64::new(first.next);
+        if let Some(raise) = first.raise {
+            state.raise(raise);
+        }
+        if let Some(fill) = first.fill {
+            state.fill(algorithm, fill);
+        }
+        state
     }
 
     /// The bytes of the tail, which may be an allocation of its own.

@@ -360,7 +360,8 @@ impl<K, T> Segment<K, T> {
 }
 
 impl<K, T> Nodes<K, T> {
-    pub(super) fn new(stripes: usize) -> Self {
+    pub(super) fn new(threads: usize) -> Self {
+        let stripes = threads.next_power_of_two();
         let stripe = |_| CachePadded::new(Stripe { current: AtomicU32::new(NONE), hand: AtomicU32::new(0) });
         Self { directory: Arc::new(Directory::new()), stripes: (0..stripes).map(stripe).collect() }
     }
@@ -423,7 +424,8 @@ impl<K, T> Nodes<K, T> {
 
     /// Writes a node into memory.
     pub(super) fn place<'s>(&'s self, node: KeyNode<K, T>, guard: &'s Pinned) -> NewNode<'s, K, T> {
-        let stripe = &self.stripes[thread_number() % self.stripes.len()];
+        // Their number is a power of two.
+        let stripe = &self.stripes[thread_number() & (self.stripes.len() - 1)];
         loop {
             // Ordering: Acquire, as for the entry of the block that contains this segment.
             let current = stripe.current.load(Ordering::Acquire);

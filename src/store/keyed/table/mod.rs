@@ -61,7 +61,7 @@ use super::nodes::{KeyNode, NUMBER_BITS, NewNode, Nodes};
 use crate::algorithm::step::Tail;
 use crate::base::memory::prefetch::prefetch;
 use crate::base::reclaim::{self, Pinned};
-use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The time that a key must be idle before a sweep removes it.
 /// To create the key again costs more than a check, so this must happen at most once per second.
@@ -76,7 +76,9 @@ const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
 /// longer than an insert that rebuilds one.
 const MAX_FIRST_LINES: usize = 1 << 12;
 /// The number of words that an insert sweeps.
-const SWEPT: usize = SLOTS / 2;
+const SWEPT: u32 = if cfg!(tollgate_loom) { 1 } else { 4 };
+/// The number of words by which a search moves the position of the next one.
+const SEARCHED: u32 = if cfg!(tollgate_loom) { 4 } else { 16 };
 
 const FROZEN: u64 = 1;
 const FILLED: u64 = 1 << (NUMBER_BITS + 1);
@@ -220,8 +222,10 @@ fn search(lines: &[Line], tag: u64) -> impl Iterator<Item = &AtomicU64> {
     #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
     let tag = tag as usize;
     let home = tag >> (TAG_BITS - lines.len().ilog2());
+    // Their number is a power of two.
+    let last = lines.len() - 1;
     (0..lines.len()).flat_map(move |line| {
-        let line = &lines[(home + line) % lines.len()];
+        let line = &lines[(home + line) & last];
         (0..SLOTS).map(move |slot| &line.0[(tag + slot) % SLOTS])
     })
 }
@@ -237,13 +241,33 @@ pub(super) struct NodeTable<K, T> {
     nodes: Nodes<K, T>,
 }
 
-/// The counts that inserts and removals write.
+/// What inserts and removals write.
 struct ShardCounts {
-    /// Signed: a node is published before it is counted, and may be removed in between.
-    live: AtomicU32,
-    /// Filled words and tombstones of the index. Signed for the same reason.
-    used: AtomicU32,
-    hand: AtomicUsize,
+    counts: AtomicU64,
+    /// The position of the next sweep or search.
+    hand: AtomicU32,
+}
+
+/// The counts of a shard in one word, so that one addition counts an insert. Both are signed: a node is published before
+/// it is counted, and may be removed in between.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Counts {
+    live: i32,
+    /// Filled words and tombstones of the index.
+    used: i32,
+}
+
+impl Counts {
+    /// The word. The sum of two words is the word of the sums.
+    const fn pack(self) -> u64 {
+        ((self.live as i64) << 32).wrapping_add(self.used as i64).cast_unsigned()
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "takes the word apart")]
+    const fn unpack(word: u64) -> Self {
+        let used = word as i32;
+        Self { live: (word.cast_signed().wrapping_sub(used as i64) >> 32) as i32, used }
+    }
 }
 
 /// A live node, with its word in the index.
@@ -258,7 +282,8 @@ pub(super) struct Vacant<'g, K, T> {
     table: &'g NodeTable<K, T>,
     guard: &'g Pinned,
     hash: u64,
-    index: (Index, &'g [Line]),
+    /// The index that was searched, or `None` after [`NodeTable::get`], which does not tell.
+    index: Option<(Index, &'g [Line])>,
     /// `None` if the index is full.
     slot: Option<&'g AtomicU64>,
 }
@@ -280,9 +305,8 @@ impl<K, T: Tail> NodeTable<K, T> {
         Self {
             shards: Box::new(std::array::from_fn(|_| AtomicPtr::new(vacant.0))),
             counts: Box::new(std::array::from_fn(|_| ShardCounts {
-                live: AtomicU32::new(0),
-                used: AtomicU32::new(0),
-                hand: AtomicUsize::new(0),
+                counts: AtomicU64::new(0),
+                hand: AtomicU32::new(0),
             })),
             vacant: AtomicPtr::new(vacant.0),
             least: (slots / SLOTS).min(MAX_FIRST_LINES),
@@ -292,15 +316,25 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// The number of keys, including idle ones.
     pub(super) fn len(&self) -> usize {
-        // Ordering: Relaxed, like all counts here. They only decide growth and inform users.
-        let live = |counts: &ShardCounts| counts.live.load(Ordering::Relaxed).cast_signed() as isize;
-        self.counts.iter().map(live).sum::<isize>().max(0).cast_unsigned()
+        (0..SHARDS).map(|shard| self.counts(shard).live as isize).sum::<isize>().max(0).cast_unsigned()
     }
 
     /// The bytes of the nodes and of the words that find them.
     pub(super) fn bytes(&self) -> usize {
         // One word for each slot. The slots are between three eighths and three quarters full.
         Nodes::<K, T>::bytes(self.len()) + self.len() * 2 * size_of::<u64>()
+    }
+
+    fn counts(&self, shard: usize) -> Counts {
+        // Ordering: Relaxed, like all counts here. They only decide growth and inform users.
+        Counts::unpack(self.counts[shard].counts.load(Ordering::Relaxed))
+    }
+
+    /// Adds to the counts of a shard, and returns them.
+    fn count(&self, shard: usize, live: i32, used: i32) -> Counts {
+        let more = Counts { live, used }.pack();
+        let before = self.counts[shard].counts.fetch_add(more, Ordering::Relaxed);
+        Counts::unpack(before.wrapping_add(more))
     }
 
     #[inline(always)]
@@ -322,40 +356,47 @@ impl<K, T: Tail> NodeTable<K, T> {
         (index, unsafe { std::slice::from_raw_parts(index.base(), index.len()) })
     }
 
-    /// The words that a search for a tag begins with, in order.
+    /// The slots that a search for a tag begins with, in order, with their words.
     #[inline(always)]
-    fn home<'g>(&self, hash: u64, _guard: &'g Pinned) -> impl Iterator<Item = u64> + use<'g, K, T> {
+    fn home<'g>(
+        &self,
+        hash: u64,
+        _guard: &'g Pinned,
+    ) -> impl Iterator<Item = (&'g AtomicU64, u64)> + use<'g, K, T> {
         let tag = tag_of(hash);
         let index = self.index(Self::shard(hash));
         // SAFETY: as in `lines`. A tag's home is in bounds, because tags have TAG_BITS bits.
         let Line(line) = unsafe { &*index.home(tag) };
         #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
         let first = tag as usize;
-        // Ordering: Acquire pairs with `Vacant::fill`: the node is written.
-        (0..SLOTS).map(move |step| line[(first + step) % SLOTS].load(Ordering::Acquire))
+        (0..SLOTS).map(move |step| {
+            let slot = &line[(first + step) % SLOTS];
+            // Ordering: Acquire pairs with `fill`: the node is written.
+            (slot, slot.load(Ordering::Acquire))
+        })
     }
 
-    /// Returns the first node of this key, if there is one. The node may be dead. Then [`NodeTable::find`] searches for
-    /// others.
+    /// Returns the first node of this key, or the empty slot where the key belongs, if there is one. The node may be
+    /// dead. Then [`NodeTable::find`] searches for others.
     #[inline(always)]
     pub(super) fn get<'g>(
         &'g self,
         hash: u64,
         guard: &'g Pinned,
         mut is_key: impl FnMut(&K) -> bool,
-    ) -> Option<&'g KeyNode<K, T>> {
+    ) -> Result<&'g KeyNode<K, T>, Option<&'g AtomicU64>> {
         let tag = tag_of(hash);
-        for word in self.home(hash, guard) {
+        for (slot, word) in self.home(hash, guard) {
             if has_tag(word, tag) {
                 let node = self.node(word, guard);
                 if is_key(&node.key) {
-                    return Some(node);
+                    return Ok(node);
                 }
             } else if word & !FROZEN == EMPTY {
-                return None;
+                return Err(Some(slot));
             }
         }
-        self.find(hash, guard, is_key).ok().map(|held| held.node)
+        self.find(hash, guard, is_key).map(|held| held.node).map_err(|vacant| vacant.slot)
     }
 
     /// Returns the live node of a key, or the place where the key belongs.
@@ -369,7 +410,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     ) -> Result<Held<'g, K, T>, Vacant<'g, K, T>> {
         let (shard, tag) = (Self::shard(hash), tag_of(hash));
         let (index, lines) = self.lines(shard, guard);
-        let vacant = |slot| Vacant { table: self, guard, hash, index: (index, lines), slot };
+        let vacant = |slot| Vacant { table: self, guard, hash, index: Some((index, lines)), slot };
         for slot in search(lines, tag) {
             let word = slot.load(Ordering::Acquire);
             if has_tag(word, tag) {
@@ -418,8 +459,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             self.shards[shard].compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if published {
             // A subtraction, and not a store, keeps the changes that other threads make to the count in the meantime.
-            let dropped = u32::try_from(dropped).unwrap_or(0);
-            self.counts[shard].used.fetch_sub(dropped, Ordering::Relaxed);
+            self.count(shard, 0, -i32::try_from(dropped).unwrap_or(0));
         }
         let unused = if published { old } else { new };
         if !unused.is_vacant() {
@@ -432,7 +472,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Unpublishes and retires a node. The caller has killed its state.
     pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Pinned) {
         let (shard, word) = (held.shard, held.word & !FROZEN);
-        self.counts[shard].live.fetch_sub(1, Ordering::Relaxed);
+        self.count(shard, -1, 0);
         loop {
             let (index, lines) = self.lines(shard, guard);
             let slot = search(lines, tag(word)).find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == word);
@@ -455,8 +495,8 @@ impl<K, T: Tail> NodeTable<K, T> {
         let shard = Self::shard(hash);
         let (_, lines) = self.lines(shard, guard);
         // Ordering: Relaxed. The position only divides the work among threads.
-        let hand = self.counts[shard].hand.fetch_add(SWEPT, Ordering::Relaxed);
-        for place in (0..SWEPT).map(|step| hand.wrapping_add(step)) {
+        let hand = self.counts[shard].hand.fetch_add(SWEPT, Ordering::Relaxed) as usize;
+        for place in (0..SWEPT as usize).map(|step| hand.wrapping_add(step)) {
             let slot = &lines[place / SLOTS % lines.len()].0[place % SLOTS];
             if let Some(held) = self.held(shard, slot, guard)
                 && kill(held.node)
@@ -481,7 +521,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             if index.is_vacant() {
                 continue;
             }
-            let hand = self.counts[shard].hand.fetch_add(2 * SLOTS, Ordering::Relaxed) / SLOTS;
+            let hand = self.counts[shard].hand.fetch_add(SEARCHED, Ordering::Relaxed) as usize / SLOTS;
             for line in 0..lines.len() {
                 for slot in &lines[(hand + line) % lines.len()].0 {
                     if let Some(held) = self.held(shard, slot, guard)
@@ -512,7 +552,7 @@ impl<K, T: Tail> NodeTable<K, T> {
                 }
             }
             let (index, lines) = self.lines(shard, guard);
-            let live = self.counts[shard].live.load(Ordering::Relaxed).cast_signed().max(0);
+            let live = self.counts(shard).live.max(0);
             // A rebuild gives memory back.
             if lines.len() > self.least && live.cast_unsigned() as usize * 8 < lines.len() * SLOTS {
                 self.rebuild(shard, (index, lines), guard);
@@ -529,11 +569,21 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Prefetches the node that is probably the one of this hash's key.
     #[inline]
     pub(super) fn prefetch_node(&self, hash: u64, guard: &Pinned) {
-        let word =
-            self.home(hash, guard).find(|word| has_tag(*word, tag_of(hash)) || word & !FROZEN == EMPTY);
+        let mut words = self.home(hash, guard).map(|(_, word)| word);
+        let word = words.find(|word| has_tag(*word, tag_of(hash)) || word & !FROZEN == EMPTY);
         if let Some(word) = word.filter(|word| is_filled(*word)) {
             prefetch(self.node(word, guard));
         }
+    }
+
+    /// The place of an empty slot that [`NodeTable::get`] has returned under this guard.
+    pub(super) fn vacant<'g>(
+        &'g self,
+        hash: u64,
+        slot: &'g AtomicU64,
+        guard: &'g Pinned,
+    ) -> Vacant<'g, K, T> {
+        Vacant { table: self, guard, hash, index: None, slot: Some(slot) }
     }
 
     /// Writes a node into memory.
@@ -543,7 +593,7 @@ impl<K, T: Tail> NodeTable<K, T> {
 }
 
 impl<'g, K, T: Tail> Vacant<'g, K, T> {
-    /// Publishes a node in this place, if the place is still empty.
+    /// Publishes a node in this place, if the place is still empty. Otherwise the caller must search again.
     pub(super) fn fill(self, node: NewNode<'g, K, T>) -> Result<Filling, NewNode<'g, K, T>> {
         let Self { table, guard, hash, index, slot } = self;
         let shard = NodeTable::<K, T>::shard(hash);
@@ -556,18 +606,18 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
             // Another thread filled the slot.
             Some(Err(other)) if other & FROZEN == 0 => return Err(node),
             _ => {
-                table.rebuild(shard, index, guard);
+                if let Some(index) = index {
+                    table.rebuild(shard, index, guard);
+                }
                 return Err(node);
             }
         }
         node.published();
-        let counts = &table.counts[shard];
-        counts.live.fetch_add(1, Ordering::Relaxed);
-        let used = counts.used.fetch_add(1, Ordering::Relaxed).cast_signed() as isize + 1;
-        let index = table.lines(shard, guard);
-        let slots = (index.1.len() * SLOTS).cast_signed();
+        let used = table.count(shard, 1, 1).used as isize;
+        let (index, lines) = table.lines(shard, guard);
+        let slots = (lines.len() * SLOTS).cast_signed();
         if 4 * used > 3 * slots {
-            table.rebuild(shard, index, guard);
+            table.rebuild(shard, (index, lines), guard);
         }
         Ok(if 2 * used > slots { Filling::Yes } else { Filling::No })
     }
@@ -602,7 +652,7 @@ pub(super) mod broken {
 
         /// Exchanges the word in one index, frozen or not.
         pub(in super::super) fn unlink_once(&self, held: &Held<'_, K, T>, guard: &Pinned) {
-            self.counts[held.shard].live.fetch_sub(1, Ordering::Relaxed);
+            self.count(held.shard, -1, 0);
             let mut slots = search(self.lines(held.shard, guard).1, tag(held.word));
             let slot = slots.find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == held.word & !FROZEN);
             slot.unwrap().store(TOMBSTONE, Ordering::Relaxed);
@@ -622,7 +672,7 @@ pub(super) mod broken {
             let word = word_of(self.hash, node.number());
             self.slot.unwrap().store(word, Ordering::Release);
             node.published();
-            self.table.counts[NodeTable::<K, T>::shard(self.hash)].live.fetch_add(1, Ordering::Relaxed);
+            self.table.count(NodeTable::<K, T>::shard(self.hash), 1, 0);
         }
     }
 }

@@ -18,6 +18,17 @@ fn word_packs_tag_and_number() {
 }
 
 #[test]
+fn counts_are_signed_and_independent() {
+    let mut word = 0_u64;
+    let mut sum = Counts { live: 0, used: 0 };
+    for (live, used) in [(0, -1), (-1, 0), (1, 1), (0, -5), (-7, 0), (i32::MAX, i32::MAX), (0, 5), (7, 0)] {
+        word = word.wrapping_add(Counts { live, used }.pack());
+        sum = Counts { live: sum.live + live, used: sum.used + used };
+        assert_eq!(Counts::unpack(word), sum);
+    }
+}
+
+#[test]
 fn search_visits_each_slot_once() {
     for len in [1, 2, 64] {
         let lines = new_lines(len, EMPTY);
@@ -67,7 +78,7 @@ fn indices_grow_and_shrink_with_the_keys() {
     assert_eq!(table.len(), 100_000);
     let slots = lines(&table) * SLOTS;
     assert!((133_000..400_000).contains(&slots), "{slots} slots for 100,000 keys");
-    assert!((0..100_000).all(|key| table.get(hash(key), &guard, |held| *held == key).is_some()));
+    assert!((0..100_000).all(|key| table.get(hash(key), &guard, |held| *held == key).is_ok()));
     table.for_each(|node| node.state.kill() == Kill::Done);
     assert_eq!((table.len(), lines(&table)), (0, SHARDS));
     // Tombstones do not make the index grow.
