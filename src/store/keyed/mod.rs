@@ -306,10 +306,12 @@ where
                 let state = KeyState::admitted(ask.algorithm, self.algorithm.tail_len(), first);
                 self.table.place(KeyNode { state, key: key.to_key() }, guard)
             });
-            match place.fill(new) {
+            match place.fill(new, ask.now_ns) {
                 Ok(filling) => {
+                    // The table does not fill up if the new key replaces another one.
+                    let sweeps = filling == Filling::Yes && !room.replaces;
                     room.taken();
-                    if filling == Filling::Yes {
+                    if sweeps {
                         let while_ago = ask.now_ns.saturating_sub(GRACE_NS);
                         self.table.sweep(hash, guard, |node| {
                             node.state.kill_if_idle(&self.algorithm, while_ago) == Kill::Done
@@ -333,14 +335,14 @@ where
         guard: &'s Pinned,
     ) -> Result<Room<'s>, Option<Victim<'s, K, A::Tail>>> {
         let Some(cap) = &self.cap else {
-            return Ok(Room(None));
+            return Ok(Room { cap: None, replaces: false });
         };
         // Ordering: Relaxed, here and where room is given back. This is only a count; one node or one call owns each
         // unit of it.
         let more = |held| if held < cap.max { Some(held + 1) } else { None };
         let take = || {
             let taken = cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-            taken.ok().map(|_| Room(Some(cap)))
+            taken.ok().map(|_| Room { cap: Some(cap), replaces: false })
         };
         if let Some(room) = take() {
             return Ok(room);
@@ -352,7 +354,7 @@ where
             if held.node.state.kill_if_idle(&self.algorithm, now_ns) == Kill::Done {
                 self.table.unlink(&held, guard);
                 // The room passes from the removed node to this call. The count stays the same.
-                room = Some(Room(Some(cap)));
+                room = Some(Room { cap: Some(cap), replaces: true });
                 return ControlFlow::Break(());
             }
             if cap.when_full != WhenFull::Admit
@@ -395,7 +397,7 @@ where
             // The room passes from the removed node to this call. The count stays the same.
             if victim.node.state.kill() == Kill::Done {
                 self.table.unlink(victim, guard);
-                return self.insert(ask, absent, first, Room(self.cap.as_ref()));
+                return self.insert(ask, absent, first, Room { cap: self.cap.as_ref(), replaces: true });
             }
             soonest = match self.make_room(hash, now_ns, guard) {
                 Ok(room) => return self.insert(ask, absent, first, room),
@@ -618,18 +620,22 @@ impl<K, A: Algorithm> fmt::Debug for KeyedTicket<'_, K, A> {
 
 /// The room of one key under the cap. When it is dropped, the room is given back, unless a node has taken it. This also
 /// happens if the key's own code panics.
-struct Room<'s>(Option<&'s Cap>);
+struct Room<'s> {
+    cap: Option<&'s Cap>,
+    /// Whether the room is that of a key that was just removed.
+    replaces: bool,
+}
 
 impl Room<'_> {
     /// Records that a node owns the room now.
     fn taken(mut self) {
-        self.0 = None;
+        self.cap = None;
     }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        if let Some(cap) = self.0 {
+        if let Some(cap) = self.cap {
             cap.held.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -51,6 +51,10 @@
 //! shard is rebuilt. However long new keys arrive, the number of idle nodes stays in proportion to the keys in use.
 //! Sweeping needs no thread of its own, and only inserts pay for it. The grace period exists because a key that returns
 //! is more expensive to create again than to keep.
+//!
+//! After an index has grown, its shard *rests* from sweeps for one grace period. No key that was inserted or charged
+//! in this time can have been idle for a grace period. So a rest delays the removal of idle nodes by one grace period,
+//! and in a store that grows fast, inserts read no other nodes.
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
@@ -246,6 +250,8 @@ struct ShardCounts {
     counts: AtomicU64,
     /// The position of the next sweep or search.
     hand: AtomicU32,
+    /// The time at which the index grew, as [`rest_time`].
+    grown: AtomicU32,
 }
 
 /// The counts of a shard in one word, so that one addition counts an insert. Both are signed: a node is published before
@@ -268,6 +274,13 @@ impl Counts {
         let used = word as i32;
         Self { live: (word.cast_signed().wrapping_sub(used as i64) >> 32) as i32, used }
     }
+}
+
+/// A time in units of 2^20 ns. It wraps after 52 days. Then a shard may rest once more, for one grace period.
+fn rest_time(now_ns: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "wraps on purpose")]
+    let units = (now_ns >> 20) as u32;
+    units
 }
 
 /// A live node, with its word in the index.
@@ -307,6 +320,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             counts: Box::new(std::array::from_fn(|_| ShardCounts {
                 counts: AtomicU64::new(0),
                 hand: AtomicU32::new(0),
+                grown: AtomicU32::new(0),
             })),
             vacant: AtomicPtr::new(vacant.0),
             least: (slots / SLOTS).min(MAX_FIRST_LINES),
@@ -593,8 +607,8 @@ impl<K, T: Tail> NodeTable<K, T> {
 }
 
 impl<'g, K, T: Tail> Vacant<'g, K, T> {
-    /// Publishes a node in this place, if the place is still empty. Otherwise the caller must search again.
-    pub(super) fn fill(self, node: NewNode<'g, K, T>) -> Result<Filling, NewNode<'g, K, T>> {
+    /// Publishes a node in this place at `now_ns`, if the place is still empty. Otherwise the caller must search again.
+    pub(super) fn fill(self, node: NewNode<'g, K, T>, now_ns: u64) -> Result<Filling, NewNode<'g, K, T>> {
         let Self { table, guard, hash, index, slot } = self;
         let shard = NodeTable::<K, T>::shard(hash);
         let word = word_of(hash, node.number());
@@ -616,10 +630,15 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
         let used = table.count(shard, 1, 1).used as isize;
         let (index, lines) = table.lines(shard, guard);
         let slots = (lines.len() * SLOTS).cast_signed();
+        let grown = &table.counts[shard].grown;
         if 4 * used > 3 * slots {
             table.rebuild(shard, (index, lines), guard);
+            if table.index(shard).len() > lines.len() {
+                grown.store(rest_time(now_ns), Ordering::Relaxed);
+            }
         }
-        Ok(if 2 * used > slots { Filling::Yes } else { Filling::No })
+        let rests = || rest_time(now_ns).wrapping_sub(grown.load(Ordering::Relaxed)) <= rest_time(GRACE_NS);
+        Ok(if 2 * used > slots && !rests() { Filling::Yes } else { Filling::No })
     }
 }
 

@@ -56,7 +56,7 @@ fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
     let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, guard);
     loop {
         let Err(place) = table.find(hash(key), guard, |held| *held == key) else { panic!("{key} is new") };
-        match place.fill(new) {
+        match place.fill(new, 0) {
             Ok(_) => return,
             Err(again) => new = again,
         }
@@ -98,4 +98,29 @@ fn emptied_indices_shrink_at_a_visit() {
     assert!(lines(&table) > SHARDS, "removals alone do not shrink an index");
     table.for_each(|_| panic!("no key is left"));
     assert_eq!(lines(&table), SHARDS);
+}
+
+#[test]
+fn grown_shard_rests_from_sweeps_for_the_grace_period() {
+    let guard = reclaim::pin();
+    let table = NodeTable::<u64, ()>::new(0, 1);
+    let insert = |key: u64, now_ns: u64| {
+        let hash = key << 47;
+        let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
+        loop {
+            let Err(place) = table.find(hash, &guard, |held| *held == key) else { panic!("{key} is new") };
+            match place.fill(new, now_ns) {
+                Ok(filling) => return filling,
+                Err(again) => new = again,
+            }
+        }
+    };
+    // The first index has eight slots, and grows at the seventh key.
+    for key in 0..7 {
+        let _ = insert(key, 5 * GRACE_NS);
+    }
+    // The index grows to 64 slots at the 25th key. It is more than half full from the 33rd key.
+    assert!((7..40).all(|key| insert(key, 5 * GRACE_NS) == Filling::No));
+    assert_eq!(insert(40, 6 * GRACE_NS - GRACE_NS / 100), Filling::No);
+    assert_eq!(insert(41, 6 * GRACE_NS + GRACE_NS / 100), Filling::Yes);
 }
