@@ -83,6 +83,10 @@ const MAX_FIRST_LINES: usize = 1 << 12;
 const SWEPT: u32 = if cfg!(tollgate_loom) { 1 } else { 4 };
 /// The number of words by which a search moves the position of the next one.
 const SEARCHED: u32 = if cfg!(tollgate_loom) { 4 } else { 16 };
+/// The maximum number of slots that a search visits.
+const MOST_SEARCHED: usize = 4 * SHARDS * SLOTS;
+/// The number of nodes that a search prefetches before it visits them.
+const TOGETHER: usize = 12;
 
 const FROZEN: u64 = 1;
 const FILLED: u64 = 1 << (NUMBER_BITS + 1);
@@ -536,17 +540,26 @@ impl<K, T: Tail> NodeTable<K, T> {
                 continue;
             }
             let hand = self.counts[shard].hand.fetch_add(SEARCHED, Ordering::Relaxed) as usize / SLOTS;
-            for line in 0..lines.len() {
-                for slot in &lines[(hand + line) % lines.len()].0 {
-                    if let Some(held) = self.held(shard, slot, guard)
-                        && visit(held).is_break()
-                    {
+            // The number of lines is a power of two.
+            let slots =
+                (0..lines.len()).flat_map(|line| &lines[hand.wrapping_add(line) & (lines.len() - 1)].0);
+            let words = slots.take(MOST_SEARCHED.saturating_sub(passed)).map(|slot| {
+                passed += 1;
+                slot.load(Ordering::Acquire)
+            });
+            let mut words = words.filter(|word| is_filled(*word)).peekable();
+            while words.peek().is_some() {
+                // The nodes come from memory at the same time.
+                let mut batch = [EMPTY; TOGETHER];
+                for (place, word) in batch.iter_mut().zip(words.by_ref()) {
+                    prefetch(self.node(word, guard));
+                    *place = word;
+                }
+                for word in batch.into_iter().filter(|word| is_filled(*word)) {
+                    let node = self.node(word, guard);
+                    if !node.state.is_dead() && visit(Held { node, shard, word }).is_break() {
                         return;
                     }
-                }
-                passed += 1;
-                if passed > 4 * SHARDS {
-                    return;
                 }
             }
         }
