@@ -1,9 +1,10 @@
 //! Memory for nodes: segments of 63 nodes each, in blocks of up to 64 segments. A directory finds them by number.
 //!
-//! A node never moves, so a charge needs no index once it has its node. A *number* names a node: its segment, and its
-//! place in that segment. The directory has one entry for each block, so it stays in the first-level cache. It grows by
-//! levels. Each level is twice as large as the one before, and no level moves. A block of the first level is one
-//! segment, so small stores stay small.
+//! A node never moves, so a charge needs no index once it has its node. A *number* names a node: its block, the segment
+//! in that block, and the place in that segment. The directory has one entry for each block, so it stays in the
+//! first-level cache. It grows by levels. Each level is as large as all levels before it together, and no level moves.
+//! The first 256 blocks are one segment each, so small stores stay small. They share the first level with 256 large
+//! blocks, so a store of up to a million small keys has one level, and a check finds a node by one read of it.
 //!
 //! One word of a segment has a bit for each of its nodes, which is set while the node is taken. The 64th bit means that
 //! a stripe *holds* the segment: the stripe takes new nodes from this segment. Each change of the word is one atomic
@@ -56,11 +57,15 @@ pub(super) const NUMBER_BITS: u32 = 34;
 const NODES: usize = 63;
 /// The low bits of a number, which are the place of the node in its segment.
 const PLACE_BITS: u32 = 6;
-/// The number of blocks in the first level. Each has one segment.
-const FIRST_LEVEL: u32 = if cfg!(tollgate_loom) { 2 } else { 256 };
-const LEVELS: usize = if cfg!(tollgate_loom) { 3 } else { 21 };
-/// The maximum number of segments, if each block has one segment.
-const SEGMENTS: u32 = FIRST_LEVEL << (LEVELS - 1);
+/// The bits above, which are the place of the segment in its block.
+const SEGMENT_BITS: u32 = 6;
+/// The number of blocks with one segment, which come first.
+const SMALL: u32 = if cfg!(tollgate_loom) { 2 } else { 256 };
+/// The number of blocks in the first level.
+const FIRST_LEVEL: u32 = 2 * SMALL;
+const LEVELS: usize = if cfg!(tollgate_loom) { 3 } else { 14 };
+/// The maximum number of blocks.
+const BLOCKS: u32 = FIRST_LEVEL << (LEVELS - 1);
 /// The number of segments whose nodes have cache lines of their own: about 200 nodes for small keys.
 const SPREAD: u32 = 16;
 /// The maximum number of bytes in a block with more than one segment.
@@ -133,7 +138,7 @@ impl<K, T> Directory<K, T> {
 
     /// The entry of a block. Allocates the level of this block if necessary.
     fn entry(&self, block: u32) -> &Entry<K, T> {
-        assert!(block < SEGMENTS, "a keyed store has at most 2^34 nodes");
+        assert!(block < BLOCKS, "a keyed store has at most 2^22 blocks of nodes");
         let (number, first) = level(block);
         // Ordering: Acquire, and Release on success: the entries of the level are null.
         let mut biased = self.levels[number].load(Ordering::Acquire);
@@ -257,7 +262,7 @@ impl<K, T> Drop for Directory<K, T> {
 }
 
 impl<K, T> Segment<K, T> {
-    /// The number of segments in a block that is not of the first level: a power of two.
+    /// The number of segments in a large block: a power of two.
     const MANY: usize = match BLOCK_BYTES / size_of::<Self>() {
         _ if cfg!(tollgate_loom) => 2,
         0 => 1,
@@ -285,15 +290,22 @@ impl<K, T> Segment<K, T> {
     fn block(id: u32) -> (u32, usize) {
         #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
         let many = Self::MANY as u32;
-        match id.checked_sub(FIRST_LEVEL) {
+        match id.checked_sub(SMALL) {
             None => (id, 0),
-            Some(after) => (FIRST_LEVEL + after / many, (after % many) as usize),
+            Some(after) => (SMALL + after / many, (after % many) as usize),
         }
+    }
+
+    /// The segment at a place of a block: the inverse of [`Segment::block`].
+    fn id(block: u32, segment: usize) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
+        let (many, segment) = (Self::MANY as u32, segment as u32);
+        block.checked_sub(SMALL).map_or(block, |after| SMALL + after * many + segment)
     }
 
     /// The number of segments in this block.
     fn segments_in_block(block: u32) -> usize {
-        if block < FIRST_LEVEL { 1 } else { Self::MANY }
+        if block < SMALL { 1 } else { Self::MANY }
     }
 
     /// The bits of nodes that are never used in this segment. A segment without other bits is empty.
@@ -381,23 +393,34 @@ impl<K, T> Nodes<K, T> {
     /// time.
     #[inline(always)]
     pub(super) unsafe fn get<'g>(&'g self, number: u64, _guard: &'g Pinned) -> &'g KeyNode<K, T> {
-        let (id, place) = split(number);
+        let (block, segment, place) = split(number);
         // SAFETY: the node was written before its number was published, and its level, block and entry were made before
         // that. The number was in the index under the guard. So the node is returned, and its block freed, only after
         // the guard is dropped. Places are below NODES. Ordering: Relaxed, because the number was acquired.
         unsafe {
-            let first = |level: usize, block: u32| {
-                let level = self.directory.levels[level].load(Ordering::Relaxed);
+            let first = if block < FIRST_LEVEL {
+                // The address of this level does not depend on the number, so it is read early.
+                let level = self.directory.levels[0].load(Ordering::Relaxed);
                 (*level.wrapping_add(block as usize)).load(Ordering::Relaxed)
-            };
-            let node = if id < FIRST_LEVEL {
-                // A shorter path for small stores: it saves one read.
-                Segment::node(first(0, id), 0, place)
             } else {
-                let (block, segment) = Segment::<K, T>::block(id);
-                Segment::node(first(level(block).0, block), segment, place)
+                self.first_in_higher_level(block)
             };
+            let node = Segment::node(first, segment, place);
             (*node).assume_init_ref()
+        }
+    }
+
+    /// The first segment of a block that is not in the first level.
+    ///
+    /// # Safety
+    /// As for [`Nodes::get`].
+    // Out of line, because the compiler would otherwise compute the level of every block, also of those of the first.
+    #[inline(never)]
+    unsafe fn first_in_higher_level(&self, block: u32) -> *mut Segment<K, T> {
+        // SAFETY: guaranteed by the caller. Ordering: Relaxed, as in `get`.
+        unsafe {
+            let level = self.directory.levels[level(block).0].load(Ordering::Relaxed);
+            (*level.wrapping_add(block as usize)).load(Ordering::Relaxed)
         }
     }
 
@@ -433,7 +456,8 @@ impl<K, T> Nodes<K, T> {
             if let Some((segment, place)) = segment.and_then(|segment| Some((segment, segment.take()?))) {
                 // SAFETY: only this call has taken the place, and the place is below NODES.
                 unsafe { (*segment.nodes[place].get()).write(node) };
-                let number = u64::from(current) << PLACE_BITS | place as u64;
+                let (block, segment) = Segment::<K, T>::block(current);
+                let number = (u64::from(block) << SEGMENT_BITS | segment as u64) << PLACE_BITS | place as u64;
                 return NewNode { directory: &self.directory, number, guard };
             }
             let next = self.hold_another(stripe, guard);
@@ -488,11 +512,15 @@ impl<K, T> Drop for Nodes<K, T> {
     }
 }
 
-/// The segment and place of a number.
+/// The block, segment and place of a number.
 #[inline(always)]
-fn split(number: u64) -> (u32, usize) {
-    #[expect(clippy::cast_possible_truncation, reason = "28 bits, and six")]
-    let parts = ((number >> PLACE_BITS) as u32, (number & ((1 << PLACE_BITS) - 1)) as usize);
+fn split(number: u64) -> (u32, usize, usize) {
+    #[expect(clippy::cast_possible_truncation, reason = "22 bits, and twice six")]
+    let parts = (
+        (number >> (SEGMENT_BITS + PLACE_BITS)) as u32,
+        (number >> PLACE_BITS & ((1 << SEGMENT_BITS) - 1)) as usize,
+        (number & ((1 << PLACE_BITS) - 1)) as usize,
+    );
     parts
 }
 
@@ -505,7 +533,8 @@ fn split(number: u64) -> (u32, usize) {
 /// A thread took the place of the node and wrote it, and no thread uses the node any more. `directory` is from an
 /// [`Arc`] that a block keeps.
 unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize, guard: &Pinned) {
-    let (id, place) = split(number as u64);
+    let (block, segment, place) = split(number as u64);
+    let id = Segment::<K, T>::id(block, segment);
     // SAFETY: by the caller's guarantee, the block keeps the directory, which is not dropped here. The node is written,
     // and no thread uses it any more.
     unsafe {

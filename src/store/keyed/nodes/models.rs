@@ -7,8 +7,8 @@ use crate::base::sync::thread;
 type Blocks = Directory<u64, ()>;
 
 /// Two segments of one block.
-const ONE: u32 = FIRST_LEVEL;
-const OTHER: u32 = FIRST_LEVEL + 1;
+const ONE: u32 = SMALL;
+const OTHER: u32 = SMALL + 1;
 
 /// One thread closes the only open segment of a block, while another thread opens the other segment.
 fn open_while_closing(close: fn(&Arc<Blocks>, &Pinned)) {
@@ -41,11 +41,11 @@ fn segment_opened_while_block_closes_is_kept() {
 #[should_panic(expected = "an open segment is in the directory")]
 fn control_closing_without_check_loses_segment() {
     open_while_closing(|directory, guard| {
-        let segments = directory.segments(FIRST_LEVEL, guard).expect("the block has an open segment");
+        let segments = directory.segments(SMALL, guard).expect("the block has an open segment");
         segments[0].taken.store(CLOSED, Ordering::Relaxed);
         if segments[0].open.fetch_and(!1, Ordering::AcqRel) == 1 {
             segments[0].open.store(CLOSED, Ordering::Relaxed);
-            directory.leave(FIRST_LEVEL, guard);
+            directory.leave(SMALL, guard);
         }
     });
 }

@@ -43,7 +43,7 @@ fn many_nodes_are_dense_and_memory_is_reused() {
     let place = || -> Vec<_> { (0..MANY).map(|_| allocator.place(node(&witness), &guard)).collect() };
     let nodes = place();
     let segments = allocator.directory.len.load(Ordering::Relaxed) as usize;
-    assert!(segments < FIRST_LEVEL as usize + MANY / NODES, "{segments} segments for {MANY} nodes");
+    assert!(segments < SMALL as usize + MANY / NODES, "{segments} segments for {MANY} nodes");
     let kept: Vec<_> = nodes.into_iter().enumerate().filter(|(index, _)| index % 10 == 0).collect();
     drop((place(), kept));
     let more = allocator.directory.len.load(Ordering::Relaxed) as usize;
@@ -85,9 +85,13 @@ fn level_of_each_block_is_computed() {
         (FIRST_LEVEL, (1, FIRST_LEVEL)),
         (2 * FIRST_LEVEL - 1, (1, FIRST_LEVEL)),
         (2 * FIRST_LEVEL, (2, 2 * FIRST_LEVEL)),
-        (SEGMENTS - 1, (LEVELS - 1, SEGMENTS / 2)),
+        (BLOCKS - 1, (LEVELS - 1, BLOCKS / 2)),
     ] {
         assert_eq!(level(id), expected, "{id}");
     }
-    assert_eq!(u64::from(SEGMENTS) << PLACE_BITS, 1 << NUMBER_BITS);
+    assert_eq!(u64::from(BLOCKS) << (SEGMENT_BITS + PLACE_BITS), 1 << NUMBER_BITS);
+    for id in [0, 1, SMALL - 1, SMALL, SMALL + 63, SMALL + 64, 1 << 20, 1 << 27] {
+        let (block, segment) = Segment::<u64, ()>::block(id);
+        assert_eq!(Segment::<u64, ()>::id(block, segment), id);
+    }
 }
