@@ -410,6 +410,8 @@ impl<K, T: Tail> NodeTable<K, T> {
                 if is_key(&node.key) {
                     return Ok(node);
                 }
+                // Another key with this tag is rare, so the way to its next one is not inlined.
+                break;
             } else if word & !FROZEN == EMPTY {
                 return Err(Some(slot));
             }
