@@ -317,7 +317,13 @@ impl Decision {
     /// Returns the time until the key's full quota is available again, if the limiter admits nothing in the meantime.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
-        Duration::from_nanos(match self.facts {
+        Duration::from_nanos(self.reset_ns())
+    }
+
+    /// [`Decision::reset_after`] in nanoseconds.
+    #[inline]
+    pub(crate) fn reset_ns(&self) -> u64 {
+        match self.facts {
             Facts::Pace { ahead, scale, .. } => ahead.div_ceil(u64::from(scale)),
             Facts::Ticks { ahead, .. } => self.ticks_ns(ahead),
             Facts::Batch { used, batch, to_boundary_ns, period_ns, .. } => {
@@ -333,7 +339,7 @@ impl Decision {
                 }
             }
             Facts::Plain { reset_ns, .. } => reset_ns,
-        })
+        }
     }
 
     /// Returns how long an admitted request must wait before it proceeds. The delay is above zero only for the leaky

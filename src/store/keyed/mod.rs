@@ -29,7 +29,6 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
-use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -360,9 +359,9 @@ where
             if cap.when_full != WhenFull::Admit
                 && let Ok(decision) = held.node.state.peek(&self.algorithm, now_ns, 0)
             {
-                let reset = decision.reset_after();
-                if soonest.as_ref().is_none_or(|(best, _)| reset < *best) {
-                    soonest = Some((reset, held));
+                let reset_ns = decision.reset_ns();
+                if soonest.as_ref().is_none_or(|(best, _)| reset_ns < *best) {
+                    soonest = Some((reset_ns, held));
                 }
             }
             seen += 1;
@@ -405,8 +404,7 @@ where
             };
         }
         // Denies the new key, with the time until a held key becomes idle.
-        let soonest = soonest.map_or(Duration::ZERO, |(reset, _)| reset);
-        let retry_ns = crate::base::clock::saturating_nanos(soonest).max(1);
+        let retry_ns = soonest.map_or(1, |(reset_ns, _)| reset_ns.max(1));
         let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns, delay_ns: 0 };
         Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), now_ns, facts)
     }
@@ -650,7 +648,8 @@ struct Absent<'g, Q: ?Sized> {
     guard: &'g Pinned,
 }
 
-type Victim<'g, K, T> = (Duration, Held<'g, K, T>);
+/// A held key, with the nanoseconds until it becomes idle.
+type Victim<'g, K, T> = (u64, Held<'g, K, T>);
 
 impl<K, A: Algorithm, H> fmt::Debug for Keyed<K, A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -376,7 +376,11 @@ impl<T: Tail, D: Death> KeyState<T, D> {
             |head| step(head, cost),
             |refusal| refusal,
             |admission| {
-                let decision = self.uncharged(algorithm, &admission, now_ns);
+                // Without a cost, the figures are those without a charge.
+                let decision = match cost {
+                    0 => admission.decision,
+                    _ => self.uncharged(algorithm, &admission, now_ns),
+                };
                 self.head_unchanged(admission.head).map(|()| decision)
             },
         )
