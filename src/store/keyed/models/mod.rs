@@ -74,6 +74,18 @@ fn racing_first_sights_create_one_node() {
     });
 }
 
+/// As above, in a shard that has an index. Each lookup ends at an empty slot, and the insert fills it without a search.
+#[test]
+fn racing_first_sights_fill_one_slot() {
+    model(3, || {
+        let store = store(1);
+        assert!(check(&store, 0, 100) && store.remove(&0));
+        let (a, b) = both(&store, |s| check(s, 1, 100), |s| check(s, 1, 100));
+        assert!(a ^ b, "two first sights of a key with a burst of one: one is admitted");
+        assert_eq!(store.len(), 1, "one node is created");
+    });
+}
+
 /// The control: publishes a node by a store instead of an exchange.
 #[test]
 #[should_panic(expected = "one is admitted")]

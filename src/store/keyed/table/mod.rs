@@ -56,16 +56,18 @@
 //! in this time can have been idle for a grace period. So a rest delays the removal of idle nodes by one grace period,
 //! and in a store that grows fast, inserts read no other nodes.
 
+mod counts;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
 use std::ops::ControlFlow;
 
+use self::counts::ShardCounts;
 use super::nodes::{KeyNode, NUMBER_BITS, NewNode, Nodes};
 use crate::algorithm::step::Tail;
 use crate::base::memory::prefetch::prefetch;
 use crate::base::reclaim::{self, Pinned};
-use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::base::sync::{AtomicPtr, AtomicU64, Ordering};
 
 /// The time that a key must be idle before a sweep removes it.
 /// To create the key again costs more than a check, so this must happen at most once per second.
@@ -249,44 +251,6 @@ pub(super) struct NodeTable<K, T> {
     nodes: Nodes<K, T>,
 }
 
-/// What inserts and removals write.
-struct ShardCounts {
-    counts: AtomicU64,
-    /// The position of the next sweep or search.
-    hand: AtomicU32,
-    /// The time at which the index grew, as [`rest_time`].
-    grown: AtomicU32,
-}
-
-/// The counts of a shard in one word, so that one addition counts an insert. Both are signed: a node is published before
-/// it is counted, and may be removed in between.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Counts {
-    live: i32,
-    /// Filled words and tombstones of the index.
-    used: i32,
-}
-
-impl Counts {
-    /// The word. The sum of two words is the word of the sums.
-    const fn pack(self) -> u64 {
-        ((self.live as i64) << 32).wrapping_add(self.used as i64).cast_unsigned()
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "takes the word apart")]
-    const fn unpack(word: u64) -> Self {
-        let used = word as i32;
-        Self { live: (word.cast_signed().wrapping_sub(used as i64) >> 32) as i32, used }
-    }
-}
-
-/// A time in units of 2^20 ns. It wraps after 52 days. Then a shard may rest once more, for one grace period.
-fn rest_time(now_ns: u64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "wraps on purpose")]
-    let units = (now_ns >> 20) as u32;
-    units
-}
-
 /// A live node, with its word in the index.
 pub(super) struct Held<'g, K, T> {
     pub(super) node: &'g KeyNode<K, T>,
@@ -321,11 +285,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         let vacant = Index::vacant();
         Self {
             shards: Box::new(std::array::from_fn(|_| AtomicPtr::new(vacant.0))),
-            counts: Box::new(std::array::from_fn(|_| ShardCounts {
-                counts: AtomicU64::new(0),
-                hand: AtomicU32::new(0),
-                grown: AtomicU32::new(0),
-            })),
+            counts: Box::new(std::array::from_fn(|_| ShardCounts::new())),
             vacant: AtomicPtr::new(vacant.0),
             least: (slots / SLOTS).min(MAX_FIRST_LINES),
             nodes: Nodes::new(threads),
@@ -334,25 +294,13 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// The number of keys, including idle ones.
     pub(super) fn len(&self) -> usize {
-        (0..SHARDS).map(|shard| self.counts(shard).live as isize).sum::<isize>().max(0).cast_unsigned()
+        self.counts.iter().map(|counts| counts.get().live as isize).sum::<isize>().max(0).cast_unsigned()
     }
 
     /// The bytes of the nodes and of the words that find them.
     pub(super) fn bytes(&self) -> usize {
         // One word for each slot. The slots are between three eighths and three quarters full.
         Nodes::<K, T>::bytes(self.len()) + self.len() * 2 * size_of::<u64>()
-    }
-
-    fn counts(&self, shard: usize) -> Counts {
-        // Ordering: Relaxed, like all counts here. They only decide growth and inform users.
-        Counts::unpack(self.counts[shard].counts.load(Ordering::Relaxed))
-    }
-
-    /// Adds to the counts of a shard, and returns them.
-    fn count(&self, shard: usize, live: i32, used: i32) -> Counts {
-        let more = Counts { live, used }.pack();
-        let before = self.counts[shard].counts.fetch_add(more, Ordering::Relaxed);
-        Counts::unpack(before.wrapping_add(more))
     }
 
     #[inline(always)]
@@ -479,7 +427,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             self.shards[shard].compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if published {
             // A subtraction, and not a store, keeps the changes that other threads make to the count in the meantime.
-            self.count(shard, 0, -i32::try_from(dropped).unwrap_or(0));
+            self.counts[shard].add(0, -i32::try_from(dropped).unwrap_or(0));
         }
         let unused = if published { old } else { new };
         if !unused.is_vacant() {
@@ -492,7 +440,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Unpublishes and retires a node. The caller has killed its state.
     pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Pinned) {
         let (shard, word) = (held.shard, held.word & !FROZEN);
-        self.count(shard, -1, 0);
+        self.counts[shard].add(-1, 0);
         loop {
             let (index, lines) = self.lines(shard, guard);
             let slot = search(lines, tag(word)).find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == word);
@@ -514,8 +462,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(super) fn sweep(&self, hash: u64, guard: &Pinned, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         let shard = Self::shard(hash);
         let (_, lines) = self.lines(shard, guard);
-        // Ordering: Relaxed. The position only divides the work among threads.
-        let hand = self.counts[shard].hand.fetch_add(SWEPT, Ordering::Relaxed) as usize;
+        let hand = self.counts[shard].advance(SWEPT);
         for place in (0..SWEPT as usize).map(|step| hand.wrapping_add(step)) {
             let slot = &lines[place / SLOTS % lines.len()].0[place % SLOTS];
             if let Some(held) = self.held(shard, slot, guard)
@@ -541,7 +488,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             if index.is_vacant() {
                 continue;
             }
-            let hand = self.counts[shard].hand.fetch_add(SEARCHED, Ordering::Relaxed) as usize / SLOTS;
+            let hand = self.counts[shard].advance(SEARCHED) / SLOTS;
             // The number of lines is a power of two.
             let slots =
                 (0..lines.len()).flat_map(|line| &lines[hand.wrapping_add(line) & (lines.len() - 1)].0);
@@ -581,7 +528,7 @@ impl<K, T: Tail> NodeTable<K, T> {
                 }
             }
             let (index, lines) = self.lines(shard, guard);
-            let live = self.counts(shard).live.max(0);
+            let live = self.counts[shard].get().live.max(0);
             // A rebuild gives memory back.
             if lines.len() > self.least && live.cast_unsigned() as usize * 8 < lines.len() * SLOTS {
                 self.rebuild(shard, (index, lines), guard);
@@ -642,18 +589,17 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
             }
         }
         node.published();
-        let used = table.count(shard, 1, 1).used as isize;
+        let counts = &table.counts[shard];
+        let used = counts.add(1, 1).used as isize;
         let (index, lines) = table.lines(shard, guard);
         let slots = (lines.len() * SLOTS).cast_signed();
-        let grown = &table.counts[shard].grown;
         if 4 * used > 3 * slots {
             table.rebuild(shard, (index, lines), guard);
             if table.index(shard).len() > lines.len() {
-                grown.store(rest_time(now_ns), Ordering::Relaxed);
+                counts.grew(now_ns);
             }
         }
-        let rests = || rest_time(now_ns).wrapping_sub(grown.load(Ordering::Relaxed)) <= rest_time(GRACE_NS);
-        Ok(if 2 * used > slots && !rests() { Filling::Yes } else { Filling::No })
+        Ok(if 2 * used > slots && !counts.rests(now_ns) { Filling::Yes } else { Filling::No })
     }
 }
 
@@ -686,7 +632,7 @@ pub(super) mod broken {
 
         /// Exchanges the word in one index, frozen or not.
         pub(in super::super) fn unlink_once(&self, held: &Held<'_, K, T>, guard: &Pinned) {
-            self.count(held.shard, -1, 0);
+            self.counts[held.shard].add(-1, 0);
             let mut slots = search(self.lines(held.shard, guard).1, tag(held.word));
             let slot = slots.find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == held.word & !FROZEN);
             slot.unwrap().store(TOMBSTONE, Ordering::Relaxed);
@@ -706,7 +652,7 @@ pub(super) mod broken {
             let word = word_of(self.hash, node.number());
             self.slot.unwrap().store(word, Ordering::Release);
             node.published();
-            self.table.count(NodeTable::<K, T>::shard(self.hash), 1, 0);
+            self.table.counts[NodeTable::<K, T>::shard(self.hash)].add(1, 0);
         }
     }
 }

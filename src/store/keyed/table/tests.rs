@@ -1,3 +1,4 @@
+use super::counts::Counts;
 use super::*;
 use crate::store::state::{KeyState, Kill};
 
