@@ -45,7 +45,8 @@ use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
 
 /// The number of keys that a full store searches for an idle one, if its cap is above [`FULLY_SEARCHED_CAP`].
-/// Each key costs one cache line from memory. With 12 keys, a new key costs about a microsecond.
+/// Each key costs one cache line, and the lines come from memory at the same time. With 12 keys, a new key costs 0.35 µs
+/// in a store of 65,536 keys.
 const SEARCHED: usize = 12;
 /// A store with a cap up to this value searches all of its keys.
 const FULLY_SEARCHED_CAP: usize = 256;
