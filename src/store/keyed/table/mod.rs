@@ -484,6 +484,9 @@ impl<K, T: Tail> NodeTable<K, T> {
     ) {
         let mut passed = 0;
         for step in 0..SHARDS {
+            if passed >= MOST_SEARCHED {
+                return;
+            }
             let shard = (Self::shard(hash) + step) % SHARDS;
             let (index, lines) = self.lines(shard, guard);
             if index.is_vacant() {
@@ -493,7 +496,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             // The number of lines is a power of two.
             let slots =
                 (0..lines.len()).flat_map(|line| &lines[hand.wrapping_add(line) & (lines.len() - 1)].0);
-            let words = slots.take(MOST_SEARCHED.saturating_sub(passed)).map(|slot| {
+            let words = slots.take(MOST_SEARCHED - passed).map(|slot| {
                 passed += 1;
                 slot.load(Ordering::Acquire)
             });
