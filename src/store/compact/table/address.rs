@@ -38,6 +38,12 @@ impl SlotAddress {
         (self.hash >> FINGERPRINT_BITS) as usize & (WAYS - 1)
     }
 
+    /// The slot that a search visits after `step` others. The home is the first.
+    #[inline(always)]
+    pub(super) const fn nth<const WAYS: usize>(self, step: usize) -> usize {
+        (self.home::<WAYS>() + step) & (WAYS - 1)
+    }
+
     /// The word of this key with a state. Only the low 40 bits of the state are kept.
     #[inline(always)]
     pub(super) const fn word(self, state: u64) -> u64 {

@@ -5,10 +5,11 @@
 //! ```
 //! A word is *ahead* by its unpaid debt, and *idle* if its debt is paid.
 //!
-//! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A check
-//! works in these steps:
+//! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A search
+//! visits all slots of the bucket in an order that depends on the home only ([`SlotAddress::nth`]). A check works in
+//! these steps:
 //!
-//! 1. Search the bucket for the fingerprint, from the home slot on.
+//! 1. Search the bucket for the fingerprint.
 //! 2. If the key is found, exchange its word for a word that is further ahead.
 //! 3. If the key is not found, take the slot that is least ahead. If several slots are equal, take the first of them in
 //!    the order of the search.
@@ -23,11 +24,13 @@
 //!    T1's value of m' is at most T2's value.
 //! 2. By the rule, T1's value of m is at most T1's value of m', and T2's value of m' is at most T2's value of m.
 //! 3. Together: T1's m <= T1's m' <= T2's m' <= T2's m <= T1's m. So all four values are equal.
-//! 4. Then the distance from home decides, and this distance is the same for both threads. So m is before m' and m' is
+//! 4. Then the order of the search decides, and this order is the same for both threads. So m is before m' and m' is
 //!    before m.
 //! 5. So both threads took the same slot, and one exchange failed.
 //!
-//! The times of the threads do not matter, because a thread compares a state only with other states.
+//! The times of the threads do not matter, because a thread compares a state only with other states. An empty slot is
+//! behind all states. So a search that has found an empty slot need not compare the slots after it: it only checks
+//! whether one of them holds the key.
 //!
 //! There is one exception. If a word is half the range old, it can wrap around between the two clock readings. One
 //! thread then sees it as far behind, and the other treats it as empty. Then both threads may insert the key, into
@@ -278,7 +281,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         // Ordering: Acquire. The bounds of `newest` are read after the word, and the writer of the word raised them
         // before.
         for step in 0..WAYS {
-            let slot = &slots[(place.home::<WAYS>() + step) & (WAYS - 1)];
+            let slot = &slots[place.nth::<WAYS>(step)];
             let seen = slot.load(Acquire);
             if place.owns(seen) {
                 return Some((slot, seen));
@@ -293,7 +296,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
         let (slots, at) = (self.bucket_of(place), word.moment(now_ns));
         for step in 0..WAYS {
-            let slot = &slots[(place.home::<WAYS>() + step) & (WAYS - 1)];
+            let slot = &slots[place.nth::<WAYS>(step)];
             // Ordering: as in `locate`.
             let seen = slot.load(Acquire);
             if place.owns(seen) {
@@ -472,27 +475,46 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Searches for a key. If the key is absent, finds the slot that is least ahead.
     fn find(&self, word: &N, place: SlotAddress, at: &DecisionTime) -> Result<FoundSlot, Again> {
         let slots = self.bucket_of(place);
-        let (idle, horizon) = (place.word(at.reference), self.horizon.cast_signed());
+        let horizon = self.horizon.cast_signed();
+        // A word from an earlier round is idle.
+        let here = |slot, seen| {
+            let ahead = self.ahead(word, SlotWord::unpack(seen).state, at).unwrap_or(0);
+            self.near(at).map(|()| FoundSlot::Here { slot, word: seen, ahead })
+        };
         // The slot that is least ahead, and its word.
         let (mut least, mut slot, mut word_of_least) = (i64::MAX, 0, EMPTY);
-        for step in 0..WAYS {
-            let other = (place.home::<WAYS>() + step) & (WAYS - 1);
+        let mut steps = 0..WAYS;
+        for step in &mut steps {
+            let other = place.nth::<WAYS>(step);
             // Ordering: Acquire, as in `locate`. It also acquires the exchange that replaced the key's word, if the key
             // was here: its debt was written, and the time of its slot raised, before that exchange.
             let seen = slots[other].load(Acquire);
-            let state = SlotWord::unpack(seen).state;
-            if distance(seen, idle).is_some() {
-                // A word from an earlier round is idle.
-                let ahead = self.ahead(word, state, at).unwrap_or(0);
-                return self.near(at).map(|()| FoundSlot::Here { slot: other, word: seen, ahead });
+            if seen == EMPTY {
+                if least > i64::MIN {
+                    (least, slot, word_of_least) = (i64::MIN, other, EMPTY);
+                }
+                break;
             }
+            if place.owns(seen) {
+                return here(other, seen);
+            }
+            let state = SlotWord::unpack(seen).state;
             let mut order = order::<STATE_BITS>(state, at.reference);
-            // Empty, or from an earlier round: preferred to all other slots.
-            if seen == EMPTY || (order > horizon && self.ahead(word, state, at).is_none()) {
+            // From an earlier round: preferred to all other slots, like an empty slot.
+            if order > horizon && self.ahead(word, state, at).is_none() {
                 order = i64::MIN;
             }
             if order < least {
                 (least, slot, word_of_least) = (order, other, seen);
+            }
+        }
+        // No slot is preferred to the first empty slot, so the others matter only if one of them holds the key.
+        for step in steps {
+            let other = place.nth::<WAYS>(step);
+            // Ordering: as above.
+            let seen = slots[other].load(Acquire);
+            if place.owns(seen) {
+                return here(other, seen);
             }
         }
         // From an earlier round, or behind: zero.
@@ -515,21 +537,26 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     /// The debt with which an absent key begins. `least` is the smallest debt in its bucket.
+    #[inline]
     fn debt(&self, word: &N, place: SlotAddress, least: u64, at: &DecisionTime) -> u64 {
         match &self.full {
             Full::Forget => 0,
             Full::Inherit => least,
             // If the spill holds no debt, no other word of the sketch is read.
             Full::Spill(spill) if !spill.is_used(at.reference) => 0,
-            Full::Spill(spill) => {
-                let later = self.later(word, at);
-                let latest = || at.reference.wrapping_add(self.later(word, at));
-                let key = Identity::new(self.number_of(place), place.fingerprint());
-                match spill.debt(key, at.reference.wrapping_add(later), &latest) {
-                    0 => 0,
-                    debt => debt.saturating_add(later),
-                }
-            }
+            Full::Spill(spill) => self.spilled(spill, word, place, at),
+        }
+    }
+
+    /// The debt that the sketch has for a key. A separate function, because most first checks find no debt in the sketch.
+    #[inline(never)]
+    fn spilled(&self, spill: &Spill, word: &N, place: SlotAddress, at: &DecisionTime) -> u64 {
+        let later = self.later(word, at);
+        let latest = || at.reference.wrapping_add(self.later(word, at));
+        let key = Identity::new(self.number_of(place), place.fingerprint());
+        match spill.debt(key, at.reference.wrapping_add(later), &latest) {
+            0 => 0,
+            debt => debt.saturating_add(later),
         }
     }
 

@@ -148,6 +148,35 @@ fn control_first_idle_slot_admits_twice() {
     model(|| straddling(Overflow::Inherit, first_idle));
 }
 
+/// Two checks of x, which owes all its units. Its slot comes after an empty slot, as after the retreat of another key.
+fn behind_empty_slot(overflow: Overflow, check: fn(&Shared) -> bool) {
+    let shared = Shared::new(1, overflow);
+    shared.set(1, X, 100 + T);
+    let answers = beside(&shared, [check; 2]);
+    assert_eq!(admitted(&answers), 0, "a key behind an empty slot keeps its debt");
+    assert_eq!(shared.slots_of(X), 1, "a key has one slot");
+}
+
+#[test]
+fn key_behind_empty_slot_keeps_its_debt() {
+    for overflow in ALL {
+        model(move || behind_empty_slot(overflow, |shared| shared.check(X, 100, 1)));
+    }
+}
+
+/// Inserts x into the first empty slot of its search, without a look at the slots after it.
+fn first_empty(shared: &Shared) -> bool {
+    let own = &shared.table.bucket(0)[0];
+    let next = SlotWord::pack(X & 0xFF_FFFF, 100 + T);
+    own.load(Acquire) == EMPTY && own.compare_exchange(EMPTY, next, AcqRel, Relaxed).is_ok()
+}
+
+#[test]
+#[should_panic(expected = "a key behind an empty slot keeps its debt")]
+fn control_search_that_ends_at_empty_slot_forgets_debt() {
+    model(|| behind_empty_slot(Overflow::Inherit, first_empty));
+}
+
 #[test]
 fn idle_key_and_new_key_race_for_slot() {
     for overflow in ALL {
