@@ -38,10 +38,10 @@ impl SlotAddress {
         (self.hash >> FINGERPRINT_BITS) as usize & (WAYS - 1)
     }
 
-    /// The slot that a search visits after `step` others. The home is the first.
+    /// The slot that a search visits after `step` others. The home is the first. The slots in its cache line are next.
     #[inline(always)]
     pub(super) const fn nth<const WAYS: usize>(self, step: usize) -> usize {
-        (self.home::<WAYS>() + step) & (WAYS - 1)
+        self.home::<WAYS>() ^ step
     }
 
     /// The word of this key with a state. Only the low 40 bits of the state are kept.
