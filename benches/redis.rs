@@ -4,6 +4,7 @@
 //! cargo bench --features redis --bench redis               the tables
 //! cargo bench --features redis --bench redis -- --quick    fewer rounds
 //! cargo bench --features redis --bench redis -- --json FILE   and the same as JSON
+//! cargo bench --features redis --bench redis -- --own         only `redis/own.rs`; --threads N sets the runtime's threads
 //! cargo bench --features redis --bench redis -- --scripts     only the script times; --show prints the bare scripts
 //! ```
 //! The bench starts its own redis-server on a free local port, and stops it at the end.
@@ -25,6 +26,8 @@
 
 mod support;
 
+#[path = "redis/own.rs"]
+mod own;
 #[path = "redis/scripts.rs"]
 mod scripts;
 
@@ -401,6 +404,16 @@ async fn checks(
     targets.push(("the server stopped, p99 of decisions made here, µs".to_owned(), 1_000.0, at(0.99)));
 }
 
+fn print_targets(targets: &[(String, f64, f64)]) {
+    println!("\n## Targets\n");
+    for (what, most, got) in targets {
+        println!(
+            "- {what}: {got:.3}, at most {most:.3}: {}",
+            if got <= most { "holds" } else { "does not hold" }
+        );
+    }
+}
+
 fn main() -> std::io::Result<()> {
     // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), this is only a short test run
     // of all rows.
@@ -412,8 +425,24 @@ fn main() -> std::io::Result<()> {
     };
     let Some(server) = Server::start() else { return Ok(()) };
     let client = BlockingClient::open(&server.url()).expect("a valid address");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = match support::option("--threads") {
+        Some(threads) => tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads.parse().expect("a number"))
+            .enable_all()
+            .build()?,
+        None => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+    };
     let (mut tables, mut targets) = (Vec::new(), Vec::new());
+    if !support::has("--scripts") {
+        let own = own::measure(&server, rounds, if smoke { asks } else { asks.max(1_000) * 8 });
+        let (own, bounds) = runtime.block_on(own);
+        tables.extend(own);
+        targets.extend(bounds);
+    }
+    if support::has("--own") {
+        print_targets(&targets);
+        return Ok(());
+    }
     if !support::has("--scripts") {
         let bare = client.limiter("bare", Limit::gcra(PLENTY)).timeout(Duration::from_secs(5));
         let words = scripts::call_of(&server, &bare.atomic().expect("the limit is valid"));
@@ -422,13 +451,7 @@ fn main() -> std::io::Result<()> {
     let scripts = scripts::measure(&server, client, effort);
     tables.extend(scripts.tables);
     targets.extend(scripts.targets);
-    println!("\n## Targets\n");
-    for (what, most, got) in &targets {
-        println!(
-            "- {what}: {got:.3}, at most {most}: {}",
-            if got <= most { "holds" } else { "does not hold" }
-        );
-    }
+    print_targets(&targets);
     if let Some(path) = support::option("--json") {
         let targets = targets.iter().map(|(what, most, got)| {
             json!({ "target": what, "bound": most, "value": { "median": got }, "holds": got <= most })
