@@ -240,7 +240,7 @@ impl Nodes {
             let mut command = ::redis::cmd("CLUSTER");
             command.arg("SLOTS");
             for line in candidates {
-                let asked = timeout(NODE, line.ask(&handle, &command, false)).await;
+                let asked = timeout(NODE, line.ask(&handle, command.clone(), false)).await;
                 answer =
                     asked.unwrap_or_else(|_| Err(timed_out())).and_then(|value| Ok((slots(&value)?, line)));
                 if answer.is_ok() {

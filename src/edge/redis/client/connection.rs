@@ -35,6 +35,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::lane::Lane;
 use super::runtime::OnDrop;
 use crate::base::clock::{Clock, StdClock};
 use crate::base::sync::{AtomicU64, Ordering};
@@ -84,7 +85,7 @@ struct LineState {
 enum Phase {
     Idle { until_ns: u64, why: Option<RedisError> },
     Connecting,
-    Ready(MultiplexedConnection),
+    Ready(Arc<Lane>),
 }
 
 impl Phase {
@@ -138,8 +139,8 @@ impl ServerConnection {
         loop {
             let Some(line) = line.upgrade() else { return };
             let connection = match &*line.state() {
-                LineState { phase: Phase::Ready(connection), number: current, .. } if *current == number => {
-                    connection.clone()
+                LineState { phase: Phase::Ready(lane), number: current, .. } if *current == number => {
+                    lane.connection()
                 }
                 _ => return,
             };
@@ -180,13 +181,16 @@ impl ServerConnection {
     }
 
     /// Returns the current connection and its number, or waits for the next connection.
-    async fn ready(self: &Arc<Self>, runtime: &Handle) -> RedisResult<(MultiplexedConnection, u64)> {
+    async fn ready(self: &Arc<Self>, runtime: &Handle) -> RedisResult<(Arc<Lane>, u64)> {
+        if let LineState { phase: Phase::Ready(lane), number, .. } = &*self.state() {
+            return Ok((Arc::clone(lane), *number));
+        }
         let mut changes = self.changed.subscribe();
         loop {
             {
                 let mut state = self.state();
                 match &state.phase {
-                    Phase::Ready(connection) => return Ok((connection.clone(), state.number)),
+                    Phase::Ready(lane) => return Ok((Arc::clone(lane), state.number)),
                     Phase::Connecting => {}
                     Phase::Idle { until_ns, why: Some(why) } if self.clock.now().as_nanos() < *until_ns => {
                         return Err(why.clone());
@@ -244,7 +248,7 @@ impl ServerConnection {
                 state.number += 1;
                 state.is_being_tested = false;
                 state.pause_ns = PAUSES_NS[0];
-                Phase::Ready(connection)
+                Phase::Ready(Lane::new(connection))
             }
             Some(Err(error)) => {
                 let until_ns = self.clock.now().as_nanos().saturating_add(state.pause_ns);
@@ -262,11 +266,11 @@ impl ServerConnection {
     /// Sends PING on a connection on which a call got no answer. Ends the connection if the PING is not answered.
     fn test_with_ping(self: &Arc<Self>, runtime: &Handle, number: u64) {
         let mut state = self.state();
-        let Phase::Ready(connection) = &state.phase else { return };
+        let Phase::Ready(lane) = &state.phase else { return };
         if state.number != number || state.is_being_tested {
             return;
         }
-        let mut connection = connection.clone();
+        let mut connection = lane.connection();
         state.is_being_tested = true;
         drop(state);
         let (line, own) = (Arc::clone(self), Arc::clone(self));
@@ -299,18 +303,18 @@ impl ServerConnection {
     pub(crate) async fn ask(
         self: &Arc<Self>,
         runtime: &Handle,
-        command: &Cmd,
+        command: Cmd,
         asking: bool,
     ) -> RedisResult<Value> {
-        let (mut connection, number) = self.ready(runtime).await?;
+        let (lane, number) = self.ready(runtime).await?;
         let unanswered = OnDrop::new(|| self.test_with_ping(runtime, number));
         let answer = if asking {
             let mut both = ::redis::pipe();
-            both.cmd("ASKING").add_command(command.clone());
-            let answers = connection.req_packed_commands(&both, 1, 1).await;
+            both.cmd("ASKING").add_command(command);
+            let answers = lane.connection().req_packed_commands(&both, 1, 1).await;
             answers.and_then(|mut answers| answers.pop().unwrap_or_default().extract_error())
         } else {
-            connection.req_packed_command(command).await.and_then(Value::extract_error)
+            lane.call(runtime, command).await.and_then(Value::extract_error)
         };
         unanswered.cancel();
         if answer.as_ref().is_err_and(script::is_lost) {
@@ -326,8 +330,8 @@ impl ServerConnection {
         command: &impl Fn(By) -> Cmd,
         asking: bool,
     ) -> RedisResult<Value> {
-        match self.ask(runtime, &command(By::Hash), asking).await {
-            Err(error) if script::is_unknown(&error) => self.ask(runtime, &command(By::Text), asking).await,
+        match self.ask(runtime, command(By::Hash), asking).await {
+            Err(error) if script::is_unknown(&error) => self.ask(runtime, command(By::Text), asking).await,
             other => other,
         }
     }

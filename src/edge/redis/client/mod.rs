@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `connected`, `blocking` | the client for async code, and the client for threads |
 //! | `connection`, `cluster` | the connection to one server, and the nodes of a Cluster |
+//! | `lane` | the calls on one connection |
 //! | `sharded`, `rendezvous` | several servers: the set, and the server that holds a key |
 //! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with a runtime |
 //! | `in_process` | a server in this process |
@@ -15,6 +16,7 @@ mod cluster;
 mod connected;
 mod connection;
 mod in_process;
+mod lane;
 #[cfg(feature = "rules")]
 mod plain;
 mod rendezvous;

@@ -51,7 +51,7 @@ impl PlainClient {
             let Ok(runtime) = Handle::try_current() else {
                 return Err(Error::new(ErrorKind::Unreachable, "the thread for calls could not start"));
             };
-            match timeout(COMMAND, self.line.ask(&runtime, &command, false)).await {
+            match timeout(COMMAND, self.line.ask(&runtime, command, false)).await {
                 Ok(answer) => fields(answer.map_err(|error| script::failure(&error))?),
                 Err(_) => Err(Error::new(ErrorKind::Timeout, "no answer within three seconds")),
             }

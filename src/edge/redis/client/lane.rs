@@ -1,0 +1,180 @@
+//! The calls on one connection. Calls that are ready to leave at the same moment leave together.
+//!
+//! The connection sends each call at once (`TCP_NODELAY`). With the system's own delay, a call would wait until the
+//! server has acknowledged the calls before it, which takes a round trip. But then each of many calls is a write and a
+//! segment of its own. So calls are joined here, and none of them waits for the network:
+//!
+//! 1. While fewer than `DIRECT` calls are under way, a call is sent directly.
+//! 2. Any other call joins the calls that wait, and the first of them starts a task.
+//! 3. The task runs after the other tasks that are ready now, and sends all calls that wait by then in one write.
+//!
+//! A call that is dropped before it is sent is not sent. A batch ends with its answers, or when all its callers are
+//! gone.
+
+use std::mem;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{Cmd, RedisError, RedisResult, Value};
+use futures_util::future::{Either, select};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
+
+use super::runtime::OnDrop;
+
+/// The number of calls that are sent directly.
+const DIRECT: usize = 2;
+/// The most calls of a batch. The server reads 16 KiB at once, which are about as many calls, and then sends their
+/// answers. So no answer waits for those of later calls.
+const MOST: usize = 64;
+
+/// See the module docs.
+pub(super) struct Lane {
+    connection: MultiplexedConnection,
+    state: Mutex<LaneState>,
+}
+
+#[derive(Default)]
+struct LaneState {
+    /// The calls that were sent and not answered, and those that wait.
+    under_way: usize,
+    waiting: Vec<Waiting>,
+    /// Whether a task will send the calls that wait.
+    is_sending: bool,
+}
+
+struct Waiting {
+    command: Cmd,
+    answer: oneshot::Sender<RedisResult<Value>>,
+}
+
+impl Lane {
+    pub(super) fn new(connection: MultiplexedConnection) -> Arc<Self> {
+        Arc::new(Self { connection, state: Mutex::default() })
+    }
+
+    /// The connection, for commands that are not joined.
+    pub(super) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self, calls: usize) {
+        self.state().under_way -= calls;
+    }
+
+    /// Sends a command, and waits for its answer.
+    pub(super) async fn call(self: &Arc<Self>, runtime: &Handle, command: Cmd) -> RedisResult<Value> {
+        match self.join(runtime, command) {
+            Ok(answer) => answer.await.unwrap_or_else(|_| Err(broken())),
+            Err(command) => {
+                let _ended = OnDrop::new(|| self.ended(1));
+                self.connection().send_packed_command(&command).await
+            }
+        }
+    }
+
+    /// Adds a command to those that wait, or returns it if it is sent directly.
+    fn join(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        command: Cmd,
+    ) -> Result<oneshot::Receiver<RedisResult<Value>>, Cmd> {
+        let mut state = self.state();
+        state.under_way += 1;
+        if state.under_way <= DIRECT {
+            return Err(command);
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.waiting.push(Waiting { command, answer: sender });
+        if !mem::replace(&mut state.is_sending, true) {
+            drop(state);
+            self.start(runtime);
+        }
+        Ok(receiver)
+    }
+
+    fn start(self: &Arc<Self>, runtime: &Handle) {
+        let own = Arc::clone(self);
+        // Created here, so that it acts even if the task never runs: a runtime that shuts down drops its tasks.
+        let dropped = OnDrop::new(move || own.abandon());
+        runtime.spawn(Arc::clone(self).send(runtime.clone(), dropped));
+    }
+
+    /// Ends the calls that wait without an answer, and lets later calls start another task.
+    fn abandon(&self) {
+        let mut state = self.state();
+        state.is_sending = false;
+        state.under_way -= state.waiting.len();
+        let waiting = mem::take(&mut state.waiting);
+        drop(state);
+        drop(waiting);
+    }
+
+    /// Sends the calls that wait, and passes on their answers.
+    async fn send(self: Arc<Self>, runtime: Handle, dropped: OnDrop<impl FnOnce()>) {
+        // A runtime with one thread runs tasks in order, so the other ready tasks have run. A runtime with several threads
+        // runs a new task first.
+        if runtime.runtime_flavor() != RuntimeFlavor::CurrentThread {
+            tokio::task::yield_now().await;
+        }
+        let (calls, is_last) = {
+            let mut state = self.state();
+            let count = state.waiting.len().min(MOST);
+            let calls: Vec<Waiting> = state.waiting.drain(..count).collect();
+            state.is_sending = !state.waiting.is_empty();
+            (calls, !state.is_sending)
+        };
+        dropped.cancel();
+        if !is_last {
+            self.start(&runtime);
+        }
+        let count = calls.len();
+        let _ended = OnDrop::new(|| self.ended(count));
+        let mut pipeline = ::redis::Pipeline::with_capacity(count);
+        let mut callers = Vec::with_capacity(count);
+        for Waiting { command, answer } in calls {
+            if !answer.is_closed() {
+                pipeline.add_command(command);
+                callers.push(answer);
+            }
+        }
+        if callers.is_empty() {
+            return;
+        }
+        let mut connection = self.connection();
+        let answers = {
+            let answers = pin!(connection.send_packed_commands(&pipeline, 0, callers.len()));
+            let gone = pin!(async {
+                for caller in &mut callers {
+                    caller.closed().await;
+                }
+            });
+            match select(answers, gone).await {
+                Either::Left((answers, _)) => answers,
+                Either::Right(_) => return,
+            }
+        };
+        match answers {
+            Ok(answers) => {
+                for (caller, answer) in callers.into_iter().zip(answers) {
+                    let _ = caller.send(Ok(answer));
+                }
+            }
+            Err(error) => {
+                for caller in callers {
+                    let _ = caller.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// The error of a call whose task ended without an answer.
+fn broken() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
+}
