@@ -196,7 +196,7 @@ impl Client {
         };
         let answer = match &self.links[call.place.server].topology {
             Topology::One(line) => line.run(&runtime, &command, false).await,
-            Topology::Cluster(nodes) => nodes.run(&runtime, &call.tag, &command).await,
+            Topology::Cluster(nodes) => Box::pin(nodes.run(&runtime, &call.tag, &command)).await,
         };
         answer.map_err(|error| script::failure(&error))
     }

@@ -180,11 +180,16 @@ impl ServerConnection {
         now != before
     }
 
+    /// Returns the current connection and its number.
+    fn current(&self) -> Option<(Arc<Lane>, u64)> {
+        match &*self.state() {
+            LineState { phase: Phase::Ready(lane), number, .. } => Some((Arc::clone(lane), *number)),
+            _ => None,
+        }
+    }
+
     /// Returns the current connection and its number, or waits for the next connection.
     async fn ready(self: &Arc<Self>, runtime: &Handle) -> RedisResult<(Arc<Lane>, u64)> {
-        if let LineState { phase: Phase::Ready(lane), number, .. } = &*self.state() {
-            return Ok((Arc::clone(lane), *number));
-        }
         let mut changes = self.changed.subscribe();
         loop {
             {
@@ -306,7 +311,10 @@ impl ServerConnection {
         command: Cmd,
         asking: bool,
     ) -> RedisResult<Value> {
-        let (lane, number) = self.ready(runtime).await?;
+        let (lane, number) = match self.current() {
+            Some(current) => current,
+            None => Box::pin(self.ready(runtime)).await?,
+        };
         let unanswered = OnDrop::new(|| self.test_with_ping(runtime, number));
         let answer = if asking {
             let mut both = ::redis::pipe();
@@ -331,7 +339,9 @@ impl ServerConnection {
         asking: bool,
     ) -> RedisResult<Value> {
         match self.ask(runtime, command(By::Hash), asking).await {
-            Err(error) if script::is_unknown(&error) => self.ask(runtime, command(By::Text), asking).await,
+            Err(error) if script::is_unknown(&error) => {
+                Box::pin(self.ask(runtime, command(By::Text), asking)).await
+            }
             other => other,
         }
     }

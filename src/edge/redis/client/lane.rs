@@ -73,7 +73,8 @@ impl Lane {
             Ok(answer) => answer.await.unwrap_or_else(|_| Err(broken())),
             Err(command) => {
                 let _ended = OnDrop::new(|| self.ended(1));
-                self.connection().send_packed_command(&command).await
+                // Boxed, so that the future of a joined call is small.
+                Box::pin(self.connection().send_packed_command(&command)).await
             }
         }
     }

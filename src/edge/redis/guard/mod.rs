@@ -133,7 +133,8 @@ impl Guard {
         if let Some(before) = call.place.before {
             let began_ns = self.clock.now().as_nanos();
             if began_ns < self.previous_until_ns {
-                self.copy(transport, call, before).await?;
+                // Boxed, as other rare steps of a call are, so that the future of the usual call is small.
+                Box::pin(self.copy(transport, call, before)).await?;
             }
             most = most.saturating_sub(self.since(began_ns));
         }
