@@ -374,14 +374,34 @@ def lost(data, build):
     return found
 
 
+def beside_minimal(tables):
+    """Returns the tables of the bench `redis/own.rs`, which has the script that a user would write."""
+    tables = [table for table in tables if table["title"].startswith("Beside the script that a user would write")]
+    if not tables:
+        return ""
+    text = ("The *minimal script* is what a user would write otherwise: GCRA with one number in one key, `TIME` and `SET` with `PX`, called by EVALSHA over a multiplexed connection of "
+            "the same client library, with the library's own settings. The rows took turns. The first three figures are microseconds per check: elapsed, and the processor time of "
+            "the client and of the server. The ratios are to the minimal script in the same round: the median of all rounds, and in brackets that of the quiet rounds, in which the "
+            "minimal script took at most 10 % more than in its best round. `cargo bench --features redis --bench redis -- --own` repeats it, and `--threads 2` gives the client two "
+            "threads.\n\n")
+    for table in tables:
+        rows = [[row["check"], *map(figure, row["us"]), *(f"{figure(every)} ({figure(still)})" for every, still in zip(row["ratios"], row["quiet"]))] for row in table["rows"]]
+        callers, count = table["title"].rpartition(", ")[2], f"{table['quiet_rounds']} of {table['rounds']} rounds were quiet"
+        text += (f"With {callers}; {count}:\n\n"
+                 + markdown(["check", "µs", "client, µs", "server, µs", "throughput", "client's time", "server's time"], rows) + "\n")
+    return text
+
+
 def shared_section(data):
     """Returns the script times of shared limits, and the two kinds of logs. The result is empty if there are no such figures."""
-    found = {table["title"]: table["rows"] for table in data.get("redis", {}).get("tables", []) if "rows" in table}
+    tables = data.get("redis", {}).get("tables", [])
+    found = {table["title"]: table["rows"] for table in tables if "rows" in table}
     scripts, logs = found.get("Script time on the server"), found.get("Sliding log: ring and sorted set")
     if not scripts or not logs:
         return ""
     rows = [[row["limit"], *(figure(row[name]) for name in ("us", "bare_us", "factor"))] for row in scripts]
-    text = ("## Shared limits\n\nRedis counts the time of each call of a script (`INFO commandstats`), without the network. A *bare script* receives the same arguments, calls the same "
+    text = "## Shared limits\n\n" + beside_minimal(tables)
+    text += ("Redis counts the time of each call of a script (`INFO commandstats`), without the network. A *bare script* receives the same arguments, calls the same "
             "commands with as many bytes, and gives the same reply. The factor is the ratio of the two: the cost of the decision. Each time is the best of several rounds, in which "
             "the scripts took turns.\n\n" + markdown(["limit", "script, µs", "bare script, µs", "factor"], rows))
     names = [f"{kind}_{what}" for what in ("us", "denied_us", "bytes") for kind in ("ring", "sorted_set")]

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::operations::newer;
+use futures_util::FutureExt as _;
 use tollgate::redis::{
     BlockingAtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit,
     OnFailure,
@@ -175,6 +176,55 @@ fn many_threads_share_one_connection() {
     let health = limiter.health();
     assert_eq!((health.answered, health.failed(), health.opened), (200, 0, 0), "{health:?}");
     assert_eq!(connections(&server), 1);
+}
+
+/// Calls that wait at the same moment are sent together. Each receives its own answer, and calls that are dropped do not
+/// hold up the others.
+#[test]
+fn joined_calls_receive_their_own_answers() {
+    let Some(server) = Server::start() else { return };
+    let _busy = crate::busy();
+    let client = Client::open(&server.url()).unwrap();
+    let limit = 1 << 40;
+    let limiter = client
+        .limiter("joined", Limit::fixed_window(Quota::per_day(limit)))
+        .timeout(PATIENCE)
+        .atomic()
+        .unwrap();
+    let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (name, runtime) in [("one", one), ("several", runtime()), ("last", runtime())] {
+        until_answered(
+            || runtime.block_on(limiter.check("first")).by(),
+            "a client decides after the runtime of its connection ended",
+        );
+        runtime.block_on(async {
+            let tasks: Vec<_> = (1..=300_u64)
+                .map(|cost| {
+                    let limiter = limiter.clone();
+                    tokio::spawn(async move {
+                        let key = format!("{name}-{cost}");
+                        for number in 1..=20 {
+                            if (cost + number) % 3 == 0 {
+                                let _ = limiter.check("dropped").now_or_never();
+                            }
+                            let answer = limiter.check_n(&key, cost).await;
+                            assert_eq!(answer.by(), DecidedBy::Server);
+                            assert_eq!(answer.decision().remaining(), limit - number * cost);
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            // The runtime ends while calls wait.
+            for _ in 0..100 {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check("left").await });
+            }
+            tokio::task::yield_now().await;
+        });
+    }
 }
 
 /// Counts the server's connections, except the one that this test uses for the count.

@@ -8,7 +8,7 @@ mod scripts;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tollgate::redis::internals::{Call, Place, Plan, Question, Reply, Transport};
+use tollgate::redis::internals::{Call, LimitState, Place, Plan, Question, Reply, Transport};
 use tollgate::redis::{InProcess, Limit};
 use tollgate::{ManualClock, Timestamp};
 

@@ -301,6 +301,107 @@ fn same(client: &Direct, tag: &str, plans: &[Arc<Plan>; 2], steps: &[Step]) -> R
     Ok(())
 }
 
+/// Without a time, a check has a script of its own. The model decides at the time of the server's reply.
+#[test]
+fn check_at_server_time_and_model_agree() {
+    let Some(server) = Server::start() else { return };
+    let client = Direct::of(&server);
+    let quota = Quota::new(3, Duration::from_millis(20));
+    let at = Timestamp::from_nanos(7_000_000);
+    let kinds: Vec<Limit> = vec![
+        Limit::gcra(quota),
+        Limit::fixed_window(quota),
+        Limit::sliding_window(quota),
+        Limit::sliding_window(quota).strict(),
+        SlidingLog::new(quota).into(),
+        SubWindow::new(quota, 4).into(),
+        SubWindow::new(quota, 4).strict().into(),
+        MinimumSpacing::new(Duration::from_millis(5)).into(),
+        FixedWindow::from_first_use(quota).into(),
+        TokenBucket::interval(quota).into(),
+        TokenBucket::aligned(quota, at).into(),
+        TokenBucket::aligned_adaptive(quota, at).into(),
+    ];
+    let pairs = kinds.iter().flat_map(|first| kinds.iter().map(move |second| vec![*first, *second]));
+    for (index, limits) in kinds.iter().map(|limit| vec![*limit]).chain(pairs).enumerate() {
+        let (plan, model, tag) = (plan(&limits), stopped_model(), format!("{{{index}}}"));
+        for round in 0..24 {
+            let cost = [1, 1, 2, 1, 4][round % 5];
+            let reply = client.call(&call(&tag, &plan, Question::Check { cost }, None)).unwrap();
+            let call = call(&tag, &plan, Question::Check { cost }, Some(reply.now_us));
+            assert_eq!(reply, modelled(&model, &call), "{limits:?}, round {round}");
+            if round % 6 == 5 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+/// Version 0.1 wrote the states of GCRA and of windows as texts. A text can have the length of a binary state.
+#[test]
+fn text_states_are_read_and_replaced() {
+    let Some(server) = Server::start() else { return };
+    let client = Direct::of(&server);
+    let now_us: u64 = 1_700_000_000_000_000;
+    let (minute, day) = (60_000_000, 86_400_000_000);
+    let index = now_us / day;
+    for (limit, end, text, expected, bytes) in [
+        (
+            Limit::gcra(Quota::per_minute(10)),
+            "g0",
+            format!("6000000 1 {now_us} 12000000"),
+            LimitState::Pace { ahead: 18_000_000 },
+            32,
+        ),
+        // 32 bytes.
+        (
+            Limit::gcra(Quota::per_minute(10)),
+            "g0",
+            format!("600000 1 {now_us} 120000"),
+            LimitState::Pace { ahead: 7_200_000 },
+            32,
+        ),
+        // The debt of two units under another interval.
+        (
+            Limit::gcra(Quota::per_minute(10)),
+            "g0",
+            format!("1000000 1 {now_us} 2000000"),
+            LimitState::Pace { ahead: 18_000_000 },
+            32,
+        ),
+        (
+            Limit::fixed_window(Quota::per_day(10)),
+            "f0:1d",
+            format!("{index} 3 0"),
+            LimitState::Windows { start_us: index * day, previous: 0, current: 4 },
+            24,
+        ),
+        // 24 bytes.
+        (
+            Limit::sliding_window(Quota::per_minute(200_000_000)),
+            "s0:1m",
+            format!("{} 100000000 20000", now_us / minute),
+            LimitState::Windows {
+                start_us: now_us / minute * minute,
+                previous: 20_000,
+                current: 100_000_001,
+            },
+            24,
+        ),
+    ] {
+        let key = format!("{{text}}:{end}");
+        server.command::<()>(&["SET", &key, &text]);
+        let check = call("{text}", &plan(&[limit]), Question::Check { cost: 1 }, Some(now_us));
+        let reply = client.call(&check).unwrap();
+        assert_eq!((reply.granted, &reply.limits[..]), (1, &[expected][..]), "{text}");
+        assert_eq!(server.command::<usize>(&["STRLEN", &key]), bytes, "{text}");
+        for foreign in [&text[..text.len() - 1].replace(' ', "_"), &"x".repeat(bytes), "0 0 0 0"] {
+            server.command::<()>(&["SET", &key, foreign]);
+            assert_eq!(client.call(&check).unwrap_err().kind(), ErrorKind::Reply, "{foreign}");
+        }
+    }
+}
+
 #[test]
 fn denial_and_peek_write_nothing_and_keys_expire() {
     let Some(server) = Server::start() else { return };

@@ -47,6 +47,8 @@ pub struct Plan {
     parts: Box<[Part]>,
     /// The kinds of the limits, which select the script.
     kinds: KindSet,
+    /// The ends of the names of their states, as texts.
+    names: Box<[Box<str>]>,
 }
 
 /// One limit.
@@ -141,12 +143,18 @@ impl Plan {
 
     fn of(parts: Box<[Part]>) -> Self {
         let kinds = parts.iter().map(|part| part.kind.text()).reduce(KindSet::with);
-        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)) }
+        let names = parts.iter().map(|part| part.name().to_string().into()).collect();
+        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)), names }
     }
 
     /// The kinds of the limits.
     pub(super) const fn kinds(&self) -> KindSet {
         self.kinds
+    }
+
+    /// The ends of the names of their states, in order.
+    pub(super) fn names(&self) -> &[Box<str>] {
+        &self.names
     }
 
     /// The limits, in order.

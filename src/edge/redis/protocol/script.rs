@@ -1,18 +1,25 @@
 //! The scripts that answer on a server, the commands that call it, and its replies.
 
 use std::borrow::Cow;
+use std::io::Write;
 use std::sync::{LazyLock, OnceLock};
 
-use ::redis::{Cmd, ErrorKind as Theirs, RedisError, Script, Value};
+use ::redis::{Cmd, ErrorKind as Theirs, RedisError, RedisWrite, Script, Value};
 use smallvec::{SmallVec, smallvec};
 
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
 use super::exact::{EXACT, LAST_US};
-use super::kinds::{Batches, Form, KindSet, Log, Parts, Spacing};
+use super::kinds::{Asks, Batches, FewKinds, Form, KindSet, Log, Parts, Spacing};
 use super::model::MARGINS_US;
-use super::plan::{Arithmetic, Pace, Windows};
+use super::plan::{Arithmetic, Pace, Part, Windows};
+use crate::base::clock::Timestamp;
 
+/// The most numbers of a limit.
+const NUMBERS: usize = 4;
+/// The usual numbers of arguments, and of bytes, of a command. More are possible.
+const ARGUMENTS: usize = 16;
+const BYTES: usize = 256;
 /// The code of the script's own error.
 const FOREIGN_STATE: &str = "NOTOURS";
 const NO_TLS: &str = "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
@@ -32,14 +39,22 @@ impl ScriptText {
     /// Returns the script of these kinds. It is made on first use. It has only the texts that its plan needs, because
     /// Redis runs a script's whole text at each call.
     fn of(kinds: KindSet, form: Form) -> &'static Self {
-        static SOURCES: [[OnceLock<ScriptText>; KindSet::COUNT]; 3] =
-            [const { [const { OnceLock::new() }; KindSet::COUNT] }; 3];
+        static SOURCES: [[OnceLock<ScriptText>; KindSet::COUNT]; 2] =
+            [const { [const { OnceLock::new() }; KindSet::COUNT] }; 2];
         SOURCES[form as usize][kinds.index()].get_or_init(|| Self::new(kinds.script(form)))
+    }
+
+    /// Returns the script of one or two limits. It is made on first use.
+    fn of_few(kinds: FewKinds, asks: Asks) -> &'static Self {
+        static SOURCES: [[OnceLock<ScriptText>; FewKinds::COUNT]; 2] =
+            [const { [const { OnceLock::new() }; FewKinds::COUNT] }; 2];
+        let make = || Self::new(kinds.script(asks, NUMBERS, margin_ms(None)));
+        SOURCES[asks as usize][kinds.index()].get_or_init(make)
     }
 
     /// Begins a command that calls the script about this number of keys.
     pub(crate) fn call(&self, by: By, keys: usize) -> Cmd {
-        let mut command = Cmd::new();
+        let mut command = Cmd::with_capacity(ARGUMENTS, BYTES);
         match by {
             By::Hash => command.arg("EVALSHA").arg(self.script.get_hash()),
             By::Text => command.arg("EVAL").arg(&*self.text),
@@ -66,32 +81,62 @@ pub(crate) fn add_time(command: &mut Cmd, now_us: Option<u64>) -> &mut Cmd {
     }
 }
 
+/// The milliseconds that keys live longer than necessary.
+fn margin_ms(now: Option<Timestamp>) -> u64 {
+    MARGINS_US[usize::from(now.is_some())] / 1_000
+}
+
 /// Builds the command that calls the script.
 pub(crate) fn command(call: &Call, by: By) -> Cmd {
     let parts = call.plan.parts();
-    let posts = matches!(call.ask, Question::Post { .. });
-    let form = match parts.len() {
-        _ if posts => Form::Post,
-        1 => Form::One,
-        _ => Form::All,
+    let few = match parts {
+        _ if matches!(call.ask, Question::Post { .. }) => None,
+        [first] => Some(FewKinds::new(arguments(&first.kind).0, None)),
+        [first, second] => Some(FewKinds::new(arguments(&first.kind).0, Some(arguments(&second.kind).0))),
+        _ => None,
     };
+    if let (Some(kinds), &Question::Check { cost }, None) = (few, &call.ask, call.now) {
+        let mut command = ScriptText::of_few(kinds, Asks::Check).call(by, parts.len());
+        add_keys(&mut command, call, &[""]);
+        command.arg(exact(cost));
+        add_numbers(&mut command, parts);
+        return command;
+    }
+    let posts = matches!(call.ask, Question::Post { .. });
     let letters: &[&str] = if posts { &["", "p"] } else { &[""] };
-    let mut command = ScriptText::of(call.plan.kinds(), form).call(by, letters.len() * parts.len());
+    let script = match few {
+        Some(kinds) => ScriptText::of_few(kinds, Asks::Any),
+        None => ScriptText::of(call.plan.kinds(), if posts { Form::Post } else { Form::All }),
+    };
+    let mut command = script.call(by, letters.len() * parts.len());
     add_keys(&mut command, call, letters);
     let (ask, first, others) = words(&call.ask);
     add_time(&mut command, call.now.map(|now| now.as_nanos() / 1_000));
-    command.arg(ask).arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000).arg(first);
-    for part in parts {
-        let (kind, mut numbers) = arguments(&part.kind);
-        if form != Form::One {
+    command.arg(ask).arg(margin_ms(call.now)).arg(first);
+    if few.is_some() {
+        add_numbers(&mut command, parts);
+    } else {
+        for part in parts {
+            let (kind, mut numbers) = arguments(&part.kind);
             numbers.resize(4, 0);
+            command.arg(kind).arg(&numbers[..]);
         }
-        command.arg(kind).arg(&numbers[..]);
     }
     if let Some(others) = others {
         command.arg(&others);
     }
     command
+}
+
+/// Adds the numbers of one or two limits. Those of the second begin after [`NUMBERS`].
+fn add_numbers(command: &mut Cmd, parts: &[Part]) {
+    for (index, part) in parts.iter().enumerate() {
+        let (_, mut numbers) = arguments(&part.kind);
+        if index + 1 < parts.len() {
+            numbers.resize(NUMBERS, 0);
+        }
+        command.arg(&numbers[..]);
+    }
 }
 
 /// The arguments of a limit: the name of its kind, and its numbers.
@@ -162,8 +207,12 @@ pub(crate) fn copy(call: &Call, step: CopyStep<'_>, by: By) -> Cmd {
 /// Adds the names of the keys of each limit, first with the first of these letters.
 fn add_keys(command: &mut Cmd, call: &Call, letters: &[&str]) {
     for letter in letters {
-        for part in call.plan.parts() {
-            command.arg([&*call.tag, format!(":{letter}{}", part.name()).as_bytes()].concat());
+        for end in call.plan.names() {
+            let mut name = command.writer_for_next_arg();
+            // Writing to memory does not fail.
+            for part in [&*call.tag, b":", letter.as_bytes(), end.as_bytes()] {
+                let _ = name.write_all(part);
+            }
         }
     }
 }
@@ -189,10 +238,15 @@ pub(crate) fn states(call: &Call, value: Value) -> Result<StoredStates, Error> {
     if states.len() == call.plan.parts().len() { Ok(states) } else { Err(unexpected_reply()) }
 }
 
+/// Reduces a number of units to the script's maximum.
+fn exact(units: u64) -> u64 {
+    units.min(EXACT - 1)
+}
+
 /// Returns a question's name, its first number, and its two other numbers. A number that is too large for the script is
 /// reduced to the script's maximum.
 fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
-    let most = |units: u64| units.min(EXACT - 1);
+    let most = exact;
     match *ask {
         Question::Check { cost } => ("check", most(cost), None),
         Question::Peek { cost } => ("peek", most(cost), None),

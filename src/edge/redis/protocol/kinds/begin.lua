@@ -3,8 +3,8 @@
 --
 -- KEYS  the state of each limit; for a post, then the posts of each limit
 -- ARGV  the time in microseconds, or empty for the server's time; the question; the milliseconds that keys live longer than
---       necessary; the question's first number; then for each limit its kind and its numbers (four, if there are several
---       limits); then the question's two other numbers, if it has them
+--       necessary; the question's first number; then for each limit its numbers, or in the form for any limits its kind and
+--       four numbers; then the question's two other numbers, if it has them
 -- Reply units granted, time; then the numbers of each limit
 --
 -- The text of a kind has two parts. The first reads the state from `key`, and the limit's numbers from `at + 1` on. It sets
@@ -14,6 +14,6 @@
 local OWED = 4503599627370496
 local ask, margin, a, b, c = argv[2], argv[3], argv[4] + 0, nil, nil
 if ask == 'refund' or ask == 'lease' or ask == 'post' then b, c = argv[#argv - 1] + 0, argv[#argv] + 0 end
-local ours = 'NOTOURS a key holds no state of a limiter'
--- The units that this call charged or gave back, and the units that the caller waits for.
-local granted, cost = 0, 0
+local timed, ours = argv[1] ~= '', 'NOTOURS a key holds no state of a limiter'
+-- The units that this call charged or gave back, the units that the caller waits for, and the units to charge.
+local granted, cost, units = 0, 0, nil

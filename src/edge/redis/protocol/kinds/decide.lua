@@ -1,5 +1,4 @@
 
-local units
 if ask == 'force' or (ask == 'check' and a <= left) then
   units = a
 elseif ask == 'lease' then

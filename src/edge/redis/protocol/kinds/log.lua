@@ -66,7 +66,7 @@ if back > 0 then
 elseif add > 0 or (healed and ask ~= 'peek') then
   local inside, text = head - first, nil
   time = max(now, newest)
-  local lives = ends < time + period or argv[1] ~= ''
+  local lives = ends < time + period or timed
   if lives then ends = time + ceil(period * 1.25) end
   text = struct.pack('>I8', time)
   if healed or inside + add > capacity then

@@ -11,6 +11,7 @@ use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::quota::{Quota, QuotaError};
 
 const BEGIN: &str = concat!(include_str!("../now.lua"), include_str!("begin.lua"));
+const CHECK: &str = include_str!("check.lua");
 const DECIDE: &str = include_str!("decide.lua");
 /// The line of a kind's text before which the script decides.
 const DECISION: &str = "-- The decision is between these two parts.\n";
@@ -25,13 +26,110 @@ const TEXTS: [(&[&str], &str); 6] = [
     (&["i", "a", "A"], include_str!("batches.lua")),
 ];
 
-/// The form of a script. Redis makes each function and each table of a script again at each call, so a script for one limit
-/// has no function, and no table except the reply.
+/// The names of the kinds, and for each the index of its text, and how many numbers a reply has.
+const KINDS: [(&str, usize, usize); 11] = [
+    ("g", 0, 1),
+    ("f", 1, 3),
+    ("s", 1, 3),
+    ("S", 1, 3),
+    ("l", 2, 4),
+    ("p", 3, 4),
+    ("P", 3, 4),
+    ("m", 4, 4),
+    ("i", 5, 2),
+    ("a", 5, 2),
+    ("A", 5, 2),
+];
+
+/// The question that a script for one or two limits answers.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Asks {
+    /// A check at the server's time.
+    Check,
+    /// Any question except a post.
+    Any,
+}
+
+/// The kinds of one or two limits, by their names. Redis makes each function and each table of a script again at each
+/// call, so a script for these kinds has no function, and no table except the reply.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct FewKinds {
+    first: usize,
+    second: Option<usize>,
+}
+
+impl FewKinds {
+    /// The number of different values.
+    pub(super) const COUNT: usize = KINDS.len() * (KINDS.len() + 1);
+
+    pub(super) fn new(first: &str, second: Option<&str>) -> Self {
+        let index = |kind: &str| KINDS.iter().position(|(name, ..)| *name == kind).unwrap_or(0);
+        Self { first: index(first), second: second.map(index) }
+    }
+
+    pub(super) fn index(self) -> usize {
+        self.first * (KINDS.len() + 1) + self.second.map_or(KINDS.len(), |second| second)
+    }
+
+    /// Returns the script. The text of the first limit encloses that of the second, so that both are read before the
+    /// decision, and written after it.
+    ///
+    /// `numbers` are how many numbers each limit has in the arguments, and `margin_ms` is that of the server's time.
+    pub(super) fn script(self, asks: Asks, numbers: usize, margin_ms: u64) -> String {
+        let (mut script, decide, at) = match asks {
+            Asks::Check => (
+                format!("{CHECK}local margin = {margin_ms}\n"),
+                "if a <= left then units = a else cost = a end\n",
+                1,
+            ),
+            Asks::Any => (BEGIN.to_owned(), DECIDE, 4),
+        };
+        script.push_str("local left, spaces, backs, x1, x2, x3, x4, y1, y2, y3, y4 = EXACT, 0, 0\n");
+        let mut ends = Vec::new();
+        let mut reply = String::new();
+        for (limit, kind) in [Some(self.first), self.second].into_iter().flatten().enumerate() {
+            let (name, text, figures) = KINDS[kind];
+            let (reads, writes) = TEXTS[text].1.split_once(DECISION).unwrap_or((TEXTS[text].1, ""));
+            let at = at + limit * numbers;
+            // The figures are visible at the end in outer variables.
+            let of_figures = |letter: &str| {
+                (1..=figures).map(|figure| format!("{letter}{figure}")).collect::<Vec<_>>().join(", ")
+            };
+            let outer = of_figures(["x", "y"][limit]);
+            script.extend([
+                &format!("do\nlocal key, kind = KEYS[{}], '{name}'\n", limit + 1),
+                "local room, space, back, healed, add, r1, r2, r3, r4 = 0, 0, 0, false, 0, nil, nil, nil, nil\n",
+                &placed(reads, at),
+                "left, spaces, backs = min(left, room), max(spaces, space), max(backs, back)\n",
+            ]);
+            ends.push(format!(
+                "if units then add = min(units, space) end\n{}{outer} = {}\nend\n",
+                placed(writes, at),
+                of_figures("r")
+            ));
+            reply.extend([", ", &outer]);
+        }
+        script.extend([
+            decide,
+            "granted = backs\nif units then granted = max(backs, min(units, spaces)) end\n",
+        ]);
+        script.extend(ends.into_iter().rev());
+        script.extend(["return { granted, now", &reply, " }\n"]);
+        script
+    }
+}
+
+/// Returns a text with the places of the limit's numbers, which follow the argument `at`.
+fn placed(text: &str, at: usize) -> String {
+    (1..=4).fold(text.to_owned(), |text, number| {
+        text.replace(&format!("argv[at + {number}]"), &format!("argv[{}]", at + number))
+    })
+}
+
+/// The form of a script for any kinds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Form {
-    /// Decides one limit.
-    One,
-    /// Decides several limits.
+    /// Answers any question except a post.
     All,
     /// Adds the units of a post.
     Post,
@@ -98,31 +196,9 @@ impl KindSet {
         (0..).zip(TEXTS).filter(move |(text, _)| self.0 & (1 << text) != 0).map(|(_, text)| text)
     }
 
-    /// Returns the script of this form for these kinds.
+    /// Returns the script of this form for these kinds. A kind's first part is a function that returns its second part as
+    /// a function.
     pub(super) fn script(self, form: Form) -> String {
-        if form == Form::One { self.one() } else { self.several(form) }
-    }
-
-    fn one(self) -> String {
-        let mut script = BEGIN.to_owned();
-        for (_, text) in self.texts() {
-            let (reads, writes) = text.split_once(DECISION).unwrap_or((text, ""));
-            script.extend([
-                "local key, at, kind = KEYS[1], 5, argv[5]\n\
-                 local room, space, back, healed, add, r1, r2, r3, r4 = 0, 0, 0, false, 0, nil, nil, nil, nil\n",
-                reads,
-                "local left = room\n",
-                DECIDE,
-                include_str!("one.lua"),
-                writes,
-            ]);
-        }
-        script.push_str("return { granted, now, r1, r2, r3, r4 }\n");
-        script
-    }
-
-    /// A kind's first part is a function that returns its second part as a function.
-    fn several(self, form: Form) -> String {
         let mut script = [BEGIN, "local kinds = {}\n"].concat();
         for (names, text) in self.texts() {
             let (reads, writes) = text.split_once(DECISION).unwrap_or((text, ""));

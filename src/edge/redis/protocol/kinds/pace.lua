@@ -1,15 +1,22 @@
 
 -- GCRA. Numbers: interval, ticks in a microsecond, capacity. Reply: how far the theoretical arrival time is ahead.
---   state = interval, ticks in a microsecond, time, how far the theoretical arrival time is ahead of it
+--   state = interval | ticks in a microsecond | time | how far the theoretical arrival time is ahead of it, each a number of
+--   8 bytes
 local interval, scale, capacity = argv[at + 1] + 0, argv[at + 2] + 0, argv[at + 3] + 0
 local ahead, state = 0, call('GET', key)
 if state then
-  local p, q, t, owed = string.match(state, '^([1-9]%d*) (%d+) (%d+) (%d+)$')
-  if not p then return redis.error_reply(ours) end
-  ahead = owed + 0
-  if p ~= argv[at + 1] or q ~= argv[at + 2] then
+  local old, ticks, t
+  if #state == 32 then old, ticks, t, ahead = struct.unpack('>I8I8I8I8', state) end
+  if not old or max(old, ticks, t, ahead) >= EXACT then
+    -- Version 0.1 wrote the numbers as text.
+    old, ticks, t, ahead = string.match(state, '^(%d+) (%d+) (%d+) (%d+)$')
+    if not old then return redis.error_reply(ours) end
+    old, ticks, t, ahead = old + 0, ticks + 0, t + 0, ahead + 0
+  end
+  if old ~= interval or ticks ~= scale then
+    if old == 0 then return redis.error_reply(ours) end
     -- A debt under another interval is converted unit for unit, rounded up.
-    local old, from, to = p + 0, 1, 1
+    local from, to = 1, 1
     while floor(old / from) >= 67108864 do from = from * 2 end
     while ceil(interval / to) >= 67108864 do to = to * 2 end
     local part = ceil(ceil((ahead % old) / from) * ceil(interval / to) / floor(old / from)) * to
@@ -36,6 +43,6 @@ end
 -- The decision is between these two parts.
 r1 = ahead + add * interval
 if granted > 0 or (healed and ask ~= 'peek') then
-  state = string.format('%s %s %.0f %.0f', argv[at + 1], argv[at + 2], now, r1)
+  state = struct.pack('>I8I8I8I8', interval, scale, now, r1)
   call('SET', key, state, 'PX', ceil(r1 / scale / 1000) + margin)
 end

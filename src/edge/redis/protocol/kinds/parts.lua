@@ -105,7 +105,7 @@ if back > 0 and not healed then
   call('SETRANGE', key, 0, struct.pack('>I8I8I8I8', stored, stored_count, stored_before, stored_oldest))
 elseif add > 0 or (healed and ask ~= 'peek') then
   local header, lives = struct.pack('>I8I8I8I8', index, current, before, oldest), nil
-  if whole or index > stored or argv[1] ~= '' then lives = ceil(((index + parts + 1) * part - now) / 1000) + margin end
+  if whole or index > stored or timed then lives = ceil(((index + parts + 1) * part - now) / 1000) + margin end
   if whole then
     call('SET', key, header .. string.rep(struct.pack('>I6', 0), parts), 'PX', lives)
   else

@@ -1,20 +1,26 @@
 
 -- Windows: f fixed; s sliding; S sliding and strict. Numbers: limit, period, and for s and S the unit of time in weights.
 -- Reply: start of the window, units of the previous window, units of this window.
---   state = index of the window, its units, units of the previous window; the name of the key contains the period
+--   state = index of the window | its units | units of the previous window, each a number of 8 bytes; the name of the key
+--   contains the period
 local slides, period = kind ~= 'f', argv[at + 2] + 0
 local into, state = now % period, call('GET', key)
 local present = (now - into) / period
 local index, current, previous, is_late = present, 0, 0, false
 if state then
-  local i, c, p = string.match(state, '^(%d+) (%d+) (%d+)$')
-  if not i then return redis.error_reply(ours) end
-  i = i + 0
+  local i, c, p
+  if #state == 24 then i, c, p = struct.unpack('>I8I8I8', state) end
+  if not i or max(i, c, p) >= EXACT then
+    -- Version 0.1 wrote the numbers as text.
+    i, c, p = string.match(state, '^(%d+) (%d+) (%d+)$')
+    if not i then return redis.error_reply(ours) end
+    i, c, p = i + 0, c + 0, p + 0
+  end
   if i >= present then
-    current, previous = c + 0, p + 0
+    current, previous = c, p
     if i > present + 1 then healed = true else index = i end
   elseif slides and i + 1 == present then
-    previous = c + 0
+    previous = c
   end
 end
 room = argv[at + 1] - current
@@ -48,6 +54,6 @@ if granted > 0 or (healed and ask ~= 'peek') then
   local lasts = 1
   if slides then lasts = 2 end
   local lives = (index + lasts) * period - now
-  call('SET', key, string.format('%.0f %.0f %.0f', index, current, previous), 'PX', ceil(lives / 1000) + margin)
+  call('SET', key, struct.pack('>I8I8I8', index, current, previous), 'PX', ceil(lives / 1000) + margin)
 end
 r1, r2, r3 = index * period, previous, current

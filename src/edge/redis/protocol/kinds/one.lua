@@ -1,2 +1,0 @@
-if units then add = min(units, space) end
-granted = max(add, back)
