@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
 use super::exact::{EXACT, LAST_US};
-use super::kinds::{Asks, Batches, FewKinds, Form, KindSet, Log, Parts, Spacing};
+use super::kinds::{Batches, FewKinds, Form, KindSet, Log, Parts, Questions, Spacing};
 use super::model::MARGINS_US;
 use super::plan::{Arithmetic, Pace, Part, Windows};
 use crate::base::clock::Timestamp;
@@ -45,11 +45,11 @@ impl ScriptText {
     }
 
     /// Returns the script of one or two limits. It is made on first use.
-    fn of_few(kinds: FewKinds, asks: Asks) -> &'static Self {
+    fn of_few(kinds: FewKinds, questions: Questions) -> &'static Self {
         static SOURCES: [[OnceLock<ScriptText>; FewKinds::COUNT]; 2] =
             [const { [const { OnceLock::new() }; FewKinds::COUNT] }; 2];
-        let make = || Self::new(kinds.script(asks, NUMBERS, margin_ms(None)));
-        SOURCES[asks as usize][kinds.index()].get_or_init(make)
+        let make = || Self::new(kinds.script(questions, NUMBERS, margin_ms(None)));
+        SOURCES[questions as usize][kinds.index()].get_or_init(make)
     }
 
     /// Begins a command that calls the script about this number of keys.
@@ -96,7 +96,7 @@ pub(crate) fn command(call: &Call, by: By) -> Cmd {
         _ => None,
     };
     if let (Some(kinds), &Question::Check { cost }, None) = (few, &call.ask, call.now) {
-        let mut command = ScriptText::of_few(kinds, Asks::Check).call(by, parts.len());
+        let mut command = ScriptText::of_few(kinds, Questions::Check).call(by, parts.len());
         add_keys(&mut command, call, &[""]);
         command.arg(exact(cost));
         add_numbers(&mut command, parts);
@@ -105,7 +105,7 @@ pub(crate) fn command(call: &Call, by: By) -> Cmd {
     let posts = matches!(call.ask, Question::Post { .. });
     let letters: &[&str] = if posts { &["", "p"] } else { &[""] };
     let script = match few {
-        Some(kinds) => ScriptText::of_few(kinds, Asks::Any),
+        Some(kinds) => ScriptText::of_few(kinds, Questions::Any),
         None => ScriptText::of(call.plan.kinds(), if posts { Form::Post } else { Form::All }),
     };
     let mut command = script.call(by, letters.len() * parts.len());

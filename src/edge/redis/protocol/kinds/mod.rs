@@ -41,9 +41,9 @@ const KINDS: [(&str, usize, usize); 11] = [
     ("A", 5, 2),
 ];
 
-/// The question that a script for one or two limits answers.
+/// The questions that a script for one or two limits answers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Asks {
+pub(super) enum Questions {
     /// A check at the server's time.
     Check,
     /// Any question except a post.
@@ -75,14 +75,14 @@ impl FewKinds {
     /// decision, and written after it.
     ///
     /// `numbers` are how many numbers each limit has in the arguments, and `margin_ms` is that of the server's time.
-    pub(super) fn script(self, asks: Asks, numbers: usize, margin_ms: u64) -> String {
-        let (mut script, decide, at) = match asks {
-            Asks::Check => (
+    pub(super) fn script(self, questions: Questions, numbers: usize, margin_ms: u64) -> String {
+        let (mut script, decide, at) = match questions {
+            Questions::Check => (
                 format!("{CHECK}local margin = {margin_ms}\n"),
                 "if a <= left then units = a else cost = a end\n",
                 1,
             ),
-            Asks::Any => (BEGIN.to_owned(), DECIDE, 4),
+            Questions::Any => (BEGIN.to_owned(), DECIDE, 4),
         };
         script.push_str("local left, spaces, backs, x1, x2, x3, x4, y1, y2, y3, y4 = EXACT, 0, 0\n");
         let mut ends = Vec::new();
