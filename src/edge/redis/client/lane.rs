@@ -1,15 +1,16 @@
 //! The calls on one connection. Calls that are ready to leave at the same moment leave together.
 //!
-//! The connection sends each call at once (`TCP_NODELAY`). With the system's own delay, a call would wait until the
-//! server has acknowledged the calls before it, which takes a round trip. But then each of many calls is a write and a
-//! segment of its own. So calls are joined here, and none of them waits for the network:
+//! On a runtime with several threads, the connection sends each call at once (`TCP_NODELAY`). With the system's own
+//! delay, a call would wait until the server has acknowledged the calls before it, which takes a round trip. But then
+//! each of many calls is a write and a segment of its own. So calls are joined here, and none of them waits for the
+//! network:
 //!
 //! 1. While fewer than `DIRECT` calls are under way, a call is sent directly.
 //! 2. Any other call joins the calls that wait, and the first of them starts a task.
 //! 3. The task runs after the other tasks that are ready now, and sends all calls that wait by then in one write.
 //!
-//! A call that is dropped before it is sent is not sent. A batch ends with its answers, or when all its callers are
-//! gone.
+//! Each answer goes to its caller when it arrives. With one pipeline of all calls, each would wait for the last one, and
+//! the server would then have nothing to do. A call that is dropped before it is sent is not sent.
 
 use std::mem;
 use std::pin::pin;
@@ -17,7 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, RedisError, RedisResult, Value};
-use futures_util::future::{Either, select};
+use futures_util::StreamExt;
+use futures_util::future::{Either, ready, select};
+use futures_util::stream::FuturesUnordered;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
@@ -25,10 +28,6 @@ use super::runtime::OnDrop;
 
 /// The number of calls that are sent directly.
 const DIRECT: usize = 2;
-/// The most calls of a batch. The answers of a batch arrive together. With 64, the client and the server took turns instead
-/// of working at the same time: 64 callers on two idle cores had 0.69 of a plain script's throughput, and 0.93 with 32. With
-/// 16, a batch costs the client more.
-const MOST: usize = 32;
 
 /// See the module docs.
 pub(super) struct Lane {
@@ -70,6 +69,10 @@ impl Lane {
 
     /// Sends a command, and waits for its answer.
     pub(super) async fn call(self: &Arc<Self>, runtime: &Handle, command: Cmd) -> RedisResult<Value> {
+        // Its tasks run in order, so the connection's own task already writes all calls together.
+        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return self.connection().send_packed_command(&command).await;
+        }
         match self.join(runtime, command) {
             Ok(answer) => answer.await.unwrap_or_else(|_| Err(broken())),
             Err(command) => {
@@ -104,7 +107,7 @@ impl Lane {
         let own = Arc::clone(self);
         // Created here, so that it acts even if the task never runs: a runtime that shuts down drops its tasks.
         let dropped = OnDrop::new(move || own.abandon());
-        runtime.spawn(Arc::clone(self).send(runtime.clone(), dropped));
+        runtime.spawn(Arc::clone(self).send(dropped));
     }
 
     /// Ends the calls that wait without an answer, and lets later calls start another task.
@@ -118,61 +121,35 @@ impl Lane {
     }
 
     /// Sends the calls that wait, and passes on their answers.
-    async fn send(self: Arc<Self>, runtime: Handle, dropped: OnDrop<impl FnOnce()>) {
-        // A runtime with one thread runs tasks in order, so the other ready tasks have run. A runtime with several threads
-        // runs a new task first.
-        if runtime.runtime_flavor() != RuntimeFlavor::CurrentThread {
-            tokio::task::yield_now().await;
-        }
-        let (calls, is_last) = {
+    async fn send(self: Arc<Self>, dropped: OnDrop<impl FnOnce()>) {
+        // A new task runs first on its thread, so it makes way for the tasks that are ready.
+        tokio::task::yield_now().await;
+        let calls = {
             let mut state = self.state();
-            let count = state.waiting.len().min(MOST);
-            let calls: Vec<Waiting> = state.waiting.drain(..count).collect();
-            state.is_sending = !state.waiting.is_empty();
-            (calls, !state.is_sending)
+            state.is_sending = false;
+            mem::take(&mut state.waiting)
         };
         dropped.cancel();
-        if !is_last {
-            self.start(&runtime);
-        }
-        let count = calls.len();
-        let _ended = OnDrop::new(|| self.ended(count));
-        let mut pipeline = ::redis::Pipeline::with_capacity(count);
-        let mut callers = Vec::with_capacity(count);
-        for Waiting { command, answer } in calls {
-            if !answer.is_closed() {
-                pipeline.add_command(command);
-                callers.push(answer);
-            }
-        }
-        if callers.is_empty() {
+        // All calls are handed to the connection before its own task runs, which then writes them together.
+        let answers: FuturesUnordered<_> = calls.into_iter().map(|waiting| self.answer(waiting)).collect();
+        answers.for_each(|()| ready(())).await;
+    }
+
+    /// Sends one call, unless its caller is gone, and passes on the answer.
+    async fn answer(&self, Waiting { command, mut answer }: Waiting) {
+        let _ended = OnDrop::new(|| self.ended(1));
+        if answer.is_closed() {
             return;
         }
         let mut connection = self.connection();
-        let answers = {
-            let answers = pin!(connection.send_packed_commands(&pipeline, 0, callers.len()));
-            let gone = pin!(async {
-                for caller in &mut callers {
-                    caller.closed().await;
-                }
-            });
-            match select(answers, gone).await {
-                Either::Left((answers, _)) => answers,
+        let value = {
+            let value = pin!(connection.send_packed_command(&command));
+            match select(value, pin!(answer.closed())).await {
+                Either::Left((value, _)) => value,
                 Either::Right(_) => return,
             }
         };
-        match answers {
-            Ok(answers) => {
-                for (caller, answer) in callers.into_iter().zip(answers) {
-                    let _ = caller.send(Ok(answer));
-                }
-            }
-            Err(error) => {
-                for caller in callers {
-                    let _ = caller.send(Err(error.clone()));
-                }
-            }
-        }
+        let _ = answer.send(value);
     }
 }
 
