@@ -213,7 +213,7 @@ fn verbs() {
     assert!(other.restore(b"nothing").unwrap_err().to_string().len() > 10);
 
     let sketch = TatSketch::try_new(Quota::per_minute(2), 1_024).unwrap();
-    assert!(sketch.at(at_ms(0)).check_n(7, 2).is_allowed() && sketch.at(at_ms(1)).check(7).is_denied());
+    assert!(sketch.check_at(7, 2, at_ms(0)).is_allowed() && sketch.check_at(7, 1, at_ms(1)).is_denied());
 }
 
 /// The entry point, which the C library calls.
