@@ -89,8 +89,8 @@ impl Client {
         Ok(Self::of(Link { topology: Topology::Cluster(Nodes::open(seeds)?), evicting }))
     }
 
-    /// Creates a client of one server from a client of the [`redis`](https://docs.rs/redis) crate, and takes its address, user,
-    /// password and certificates. The new client makes its own connection.
+    /// Creates a client of one server from a client of the [`redis`](https://docs.rs/redis) crate, and takes its
+    /// address, user, password and certificates. The new client makes its own connection.
     ///
     /// Use it for a server that asks for a client certificate. The features that [`Client`] names enable
     /// `redis::Client::build_with_tls`:
@@ -116,8 +116,8 @@ impl Client {
         Ok(Self::of(Link { topology: Topology::One(ServerConnection::of(client, &evicting)?), evicting }))
     }
 
-    /// Creates a client of a Cluster from clients of the [`redis`](https://docs.rs/redis) crate for some of its nodes, as
-    /// [`from_redis`](Self::from_redis) does. The client calls the other nodes with the same user, password and
+    /// Creates a client of a Cluster from clients of the [`redis`](https://docs.rs/redis) crate for some of its
+    /// nodes, as [`from_redis`](Self::from_redis) does. The client calls the other nodes with the same user, password and
     /// certificates.
     ///
     /// # Errors

@@ -63,8 +63,15 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ended(&self, calls: usize) {
-        self.state().under_way -= calls;
+    fn ended(&self) {
+        self.state().under_way -= 1;
+    }
+
+    /// Takes the calls that wait. Later calls start another task.
+    fn take_waiting(&self) -> Vec<Waiting> {
+        let mut state = self.state();
+        state.is_sending = false;
+        mem::take(&mut state.waiting)
     }
 
     /// Sends a command, and waits for its answer.
@@ -76,7 +83,7 @@ impl Lane {
         match self.join(runtime, command) {
             Ok(answer) => answer.await.unwrap_or_else(|_| Err(broken())),
             Err(command) => {
-                let _ended = OnDrop::new(|| self.ended(1));
+                let _ended = OnDrop::new(|| self.ended());
                 // Boxed, so that the future of a joined call is small.
                 Box::pin(self.connection().send_packed_command(&command)).await
             }
@@ -110,25 +117,17 @@ impl Lane {
         runtime.spawn(Arc::clone(self).send(dropped));
     }
 
-    /// Ends the calls that wait without an answer, and lets later calls start another task.
+    /// Ends the calls that wait without an answer.
     fn abandon(&self) {
-        let mut state = self.state();
-        state.is_sending = false;
-        state.under_way -= state.waiting.len();
-        let waiting = mem::take(&mut state.waiting);
-        drop(state);
-        drop(waiting);
+        let waiting = self.take_waiting();
+        self.state().under_way -= waiting.len();
     }
 
     /// Sends the calls that wait, and passes on their answers.
     async fn send(self: Arc<Self>, dropped: OnDrop<impl FnOnce()>) {
         // A new task runs first on its thread, so it makes way for the tasks that are ready.
         tokio::task::yield_now().await;
-        let calls = {
-            let mut state = self.state();
-            state.is_sending = false;
-            mem::take(&mut state.waiting)
-        };
+        let calls = self.take_waiting();
         dropped.cancel();
         // All calls are handed to the connection before its own task runs, which then writes them together.
         let answers: FuturesUnordered<_> = calls.into_iter().map(|waiting| self.answer(waiting)).collect();
@@ -137,7 +136,7 @@ impl Lane {
 
     /// Sends one call, unless its caller is gone, and passes on the answer.
     async fn answer(&self, Waiting { command, mut answer }: Waiting) {
-        let _ended = OnDrop::new(|| self.ended(1));
+        let _ended = OnDrop::new(|| self.ended());
         if answer.is_closed() {
             return;
         }

@@ -246,17 +246,16 @@ fn exact(units: u64) -> u64 {
 /// Returns a question's name, its first number, and its two other numbers. A number that is too large for the script is
 /// reduced to the script's maximum.
 fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
-    let most = exact;
     match *ask {
-        Question::Check { cost } => ("check", most(cost), None),
-        Question::Peek { cost } => ("peek", most(cost), None),
-        Question::Force { cost } => ("force", most(cost), None),
-        Question::Refund { units, at_us } => ("refund", most(units), Some([at_us.min(LAST_US), 0])),
+        Question::Check { cost } => ("check", exact(cost), None),
+        Question::Peek { cost } => ("peek", exact(cost), None),
+        Question::Force { cost } => ("force", exact(cost), None),
+        Question::Refund { units, at_us } => ("refund", exact(units), Some([at_us.min(LAST_US), 0])),
         Question::Lease { least, wanted, share } => {
-            ("lease", most(least.max(1)), Some([most(wanted), most(share.max(1))]))
+            ("lease", exact(least.max(1)), Some([exact(wanted), exact(share.max(1))]))
         }
         // The script uses the process only as a name.
-        Question::Post { process, epoch, total } => ("post", process, Some([most(epoch), most(total)])),
+        Question::Post { process, epoch, total } => ("post", process, Some([exact(epoch), exact(total)])),
     }
 }
 

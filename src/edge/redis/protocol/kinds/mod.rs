@@ -68,7 +68,7 @@ impl FewKinds {
     }
 
     pub(super) fn index(self) -> usize {
-        self.first * (KINDS.len() + 1) + self.second.map_or(KINDS.len(), |second| second)
+        self.first * (KINDS.len() + 1) + self.second.unwrap_or(KINDS.len())
     }
 
     /// Returns the script. The text of the first limit encloses that of the second, so that both are read before the
