@@ -54,9 +54,15 @@ struct BuilderOptions {
 /// The options of leases, which are one: a store has all of them or none.
 const LEASES: &str = "stripes, lease_life or max_block";
 
+/// The name of a store, and the options that it has.
+struct StoreOptions(&'static str, &'static [&'static str]);
+
+const DIRECT: StoreOptions = StoreOptions("direct", &[]);
+const COMPACT: StoreOptions = StoreOptions("compact", &["capacity", "overflow", "tiers", "overdraft"]);
+
 impl BuilderOptions {
     /// Refuses an option that was set although this store does not have it.
-    fn only(&self, store: &'static str, has: &[&str]) -> Result<(), QuotaError> {
+    fn only(&self, StoreOptions(store, has): StoreOptions) -> Result<(), QuotaError> {
         let set = [
             ("capacity", self.capacity.is_some()),
             ("overflow", self.overflow.is_some()),
@@ -75,8 +81,8 @@ impl BuilderOptions {
 
     /// Panics if an option was set that this store does not have.
     #[track_caller]
-    fn must_only(&self, store: &'static str, has: &[&str]) {
-        if let Err(error) = self.only(store, has) {
+    fn must_only(&self, store: StoreOptions) {
+        if let Err(error) = self.only(store) {
             panic!("{error}");
         }
     }

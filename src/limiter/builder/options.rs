@@ -2,7 +2,7 @@
 
 use core::hash::BuildHasher;
 
-use super::{Builder, BuilderOptions};
+use super::{Builder, BuilderOptions, COMPACT, DIRECT};
 use crate::algorithm::{Algorithm, CompactAlgorithm};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
@@ -136,7 +136,7 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     #[must_use]
     #[track_caller]
     pub fn direct(self) -> RateLimiter<Direct<A>, C::Clock> {
-        self.options.must_only("direct", &[]);
+        self.options.must_only(DIRECT);
         RateLimiter::of(Direct::new(self.algorithm), self.clock.into_clock())
     }
 
@@ -161,7 +161,7 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     where
         A: CompactAlgorithm,
     {
-        self.options.only("compact", &["capacity", "overflow", "tiers", "overdraft"])?;
+        self.options.only(COMPACT)?;
         let BuilderOptions { capacity, overflow, tiers, overdraft, .. } = self.options;
         let layout =
             compact::CompactLayout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-use super::{Builder, BuilderOptions, LEASES};
+use super::{Builder, BuilderOptions, DIRECT, LEASES, StoreOptions};
 use crate::algorithm::{Algorithm, Gcra, Limit, WindowAlgorithm};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
@@ -12,6 +12,10 @@ use crate::limiter::{AnyLimiter, RateLimiter};
 use crate::store::any::AnyLayout;
 use crate::store::sketch::SketchPlan;
 use crate::store::{Adjustable, AnyStore, Direct, Keyed, Sketch, StoreKind, WhenFull, keyed};
+
+const KEYED: StoreOptions = StoreOptions("keyed", &["capacity", "max_keys"]);
+const SKETCH: StoreOptions = StoreOptions("sketch", &["capacity"]);
+const STRIPED: StoreOptions = StoreOptions("striped", &[LEASES]);
 
 impl RateLimiter {
     /// Creates a GCRA limiter for any number of keys of any type in 4 MiB, with the default clock. (Rules from files
@@ -157,20 +161,20 @@ impl<C: IntoClock, H: BuildHasher + Clone> Builder<Limit, C, H> {
     /// Builds a limiter with this store. See [`RateLimiter::any`]. A change of the limit applies the options again.
     ///
     /// # Errors
-    /// Returns an error if the store does not support the limit or its size, if an option was set that the store does
-    /// not have, or if there is not enough memory for a store of more than 16 MiB. The error names a store or values that
-    /// would fit.
+    /// Returns an error if the store does not support the limit, its size or an option that was set. Also returns an
+    /// error if there is not enough memory for a store of more than 16 MiB. The error names a store or values that would
+    /// fit.
     pub fn build<K>(self, store: StoreKind) -> Result<AnyLimiter<K, C::Clock, H>, QuotaError>
     where
         K: Hash + Eq + Clone + Send + Sync + 'static,
     {
-        let (name, options): (_, &[&str]) = match store {
-            StoreKind::Direct => ("direct", &[]),
-            StoreKind::Keyed => ("keyed", &["capacity", "max_keys"]),
-            StoreKind::Compact => ("compact", &["capacity", "overflow", "overdraft"]),
-            StoreKind::Sketch => ("sketch", &["capacity"]),
-        };
-        self.options.only(name, options)?;
+        self.options.only(match store {
+            StoreKind::Direct => DIRECT,
+            StoreKind::Keyed => KEYED,
+            // A tier belongs to one algorithm, and here the algorithm can change.
+            StoreKind::Compact => StoreOptions("compact", &["capacity", "overflow", "overdraft"]),
+            StoreKind::Sketch => SKETCH,
+        })?;
         let BuilderOptions { capacity, max_keys, overflow, overdraft, .. } = self.options;
         let layout = AnyLayout { kind: store, capacity, cap: max_keys, overflow, overdraft };
         let store = AnyStore::new(layout, self.algorithm, &self.hasher)?;
@@ -204,7 +208,7 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     where
         A: LeaseAlgorithm,
     {
-        self.options.must_only("striped", &[LEASES]);
+        self.options.must_only(STRIPED);
         let leases = Leases::new(Direct::new(self.algorithm), &self.options.leases.unwrap_or_default());
         RateLimiter::of(leases, self.clock.into_clock())
     }
@@ -255,7 +259,7 @@ impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
 impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     #[track_caller]
     pub(crate) fn keyed_parts<K: Hash + Eq + Send + Sync + 'static>(self) -> (Keyed<K, A, H>, C) {
-        self.options.must_only("keyed", &["capacity", "max_keys"]);
+        self.options.must_only(KEYED);
         let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
         let layout = keyed::KeyedLayout { capacity, cap: self.options.max_keys };
         (Keyed::new(self.algorithm, self.hasher, layout), self.clock)
@@ -265,7 +269,7 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     where
         A: WindowAlgorithm,
     {
-        self.options.only("sketch", &["capacity"])?;
+        self.options.only(SKETCH)?;
         let capacity = self.options.capacity.unwrap_or_default();
         Ok((Sketch::new(SketchPlan::new(self.algorithm, capacity)?, self.hasher)?, self.clock))
     }
@@ -287,7 +291,7 @@ impl<P: LeaseSource, C: IntoClock, H> Builder<P, C, H> {
     #[must_use]
     #[track_caller]
     pub fn leases(self) -> RateLimiter<Leases<P>, C::Clock> {
-        self.options.must_only("striped", &[LEASES]);
+        self.options.must_only(STRIPED);
         let leases = Leases::new(self.algorithm, &self.options.leases.unwrap_or_default());
         RateLimiter::of(leases, self.clock.into_clock())
     }
