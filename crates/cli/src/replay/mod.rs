@@ -218,7 +218,7 @@ pub struct FinishedReplay<'a> {
 }
 
 /// Writes and prints the results: the decisions of the only series, a chart and a page of all, JSON and tables.
-/// `sections` returns the page's sections, of which the first is the summary.
+/// `sections` returns the page's sections. The first one is the summary.
 pub fn write_results(
     args: &ReplayArgs,
     finished: &FinishedReplay<'_>,

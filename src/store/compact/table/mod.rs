@@ -118,7 +118,7 @@ pub(super) struct SlotTable<N, const WAYS: usize> {
     states: core::marker::PhantomData<N>,
 }
 
-/// The time as of which a call decides.
+/// The time at which a call decides.
 #[derive(Copy, Clone, Debug)]
 struct DecisionTime {
     /// The caller's time.
