@@ -10,12 +10,14 @@ the target's words, and what the figures leave out is in the text below.
 """
 import json
 import sys
-from math import floor, log10
+from math import log10
 from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
 import charts  # noqa: E402
+import cost  # noqa: E402
+from wording import figure, markdown  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, CHARTS, PAGE = ROOT / "benches/results", ROOT / "benches/charts", ROOT / "BENCHMARKS.md"
@@ -23,7 +25,7 @@ README, REASONS = ROOT / "README.md", ROOT / "benches/reasons.json"
 # The results of the peers in the build that servers should use. Without this file, the page has only the default build.
 SERVER = "peers_server"
 PROFILES = {"peers": "release", SERVER: "server"}
-BENCHES = ("peers", "sketches", "policies", "rules", "layer", "redis", "serve", "accuracy", "sketch_accuracy")
+BENCHES = ("peers", "sketches", "policies", "rules", "cost", "layer", "redis", "serve", "accuracy", "sketch_accuracy")
 COMPACT, BATCHES, KEYED = "tollgate compact", "tollgate compact, batches of 16", "tollgate keyed"
 GOVERNOR = "governor + ahash"
 COMPARED = ["floor", COMPACT, BATCHES, KEYED, GOVERNOR, "governor", "quota", "rate-net", "pingora-limits Rate"]
@@ -79,9 +81,10 @@ def take(directory, names):
             (RESULTS / path.name).unlink(missing_ok=True)
             continue
         report = json.loads(path.read_text())
+        # A bench that ran in parts wrote a file for each.
+        for more in map(json.loads, map(Path.read_text, directory.glob(f"{name}-*.json"))):
+            report = more | report | {"rows": report["rows"] + more["rows"]}
         if name in PROFILES:
-            for more in directory.glob(f"{name}-*.json"):
-                report["rows"] += json.loads(more.read_text())["rows"]
             report = slim_peers(report)
         (RESULTS / path.name).write_text(written(rounded(report)) + "\n")
 
@@ -105,16 +108,6 @@ def is_ours(subject):
 
 def is_peer(subject):
     return not is_ours(subject) and not subject.startswith(("floor", "quanta now"))
-
-
-def figure(value, digits=3):
-    """Returns the number with this many significant digits, and without an exponent."""
-    if value is None:
-        return ""
-    if value == 0:
-        return "0"
-    places = max(0, digits - 1 - floor(log10(abs(value))))
-    return f"{value:,.{places}f}"
 
 
 def ns_of(row):
@@ -219,6 +212,8 @@ def chart_files(data):
         files["serve.svg"] = charts.chart(
             "What a request to the service costs", "Lower is better. Processor time of the server; the floor answers a constant.",
             [(subject, sorted(points)) for subject, points in of.items()], "descriptors of a request", "microseconds a request", x_log=True, y_zero=True)
+    if "cost" in data:
+        files |= cost.chart_files(data["cost"])
     accuracy = data.get("sketch_accuracy")
     if accuracy:
         of = {}
@@ -233,11 +228,6 @@ def chart_files(data):
 
 
 # The page.
-
-def markdown(head, rows, numbers_from=1):
-    lines = ["| " + " | ".join(head) + " |", "|" + "|".join("---" if i < numbers_from else "---:" for i in range(len(head))) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
-
 
 def targets(data):
     """Returns (bench, target, the same target in the server's build or None), in the order of the benches."""
@@ -466,6 +456,8 @@ def page(data, reasons, pictures):
     parts.append(costs_section(data))
     parts.append("## Targets\n\n" + targets_section(data, reasons))
     parts.append("## Charts\n\n" + "\n".join(f"![{ABOUT[name]}](benches/charts/{name})\n" for name in ABOUT if name in pictures))
+    if "cost" in data:
+        parts.append(cost.section(data["cost"]))
     flood = flood_section(data)
     if flood:
         parts.append(flood)

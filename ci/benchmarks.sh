@@ -19,7 +19,7 @@ if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then
 fi
 echo 'building'
 cargo bench --quiet --no-run --all-features --bench peers --bench sketches --bench policies --bench rules --bench layer --bench redis \
-    --bench sketch_accuracy
+    --bench cost --bench sketch_accuracy
 cargo bench --quiet --no-run --all-features --profile server --bench peers
 cargo build --quiet --profile bench -p tollgate-soak --bin accuracy
 
@@ -50,6 +50,10 @@ bench sketches sketches
 bench policies policies
 bench rules rules
 bench layer layer
+bench cost cost --parts keys,rules,calls
+front_now=''
+bench cost cost-threads --parts threads
+front_now=$front
 # Without a redis-server this bench prints a note and has no figures.
 bench redis redis
 front_now=''

@@ -32,6 +32,23 @@ STYLES = {
     "doorkeeper and conservative update": ("#0072b2", "", "disc", 3),
     "clock alone": ("#6e7781", "5 4", "none", 2),
     "tollgate serve": ("#0072b2", "", "disc", 3),
+    # How cost grows.
+    "tollgate compact, 12 B a key": ("#56b4e9", "", "disc", 3),
+    "tollgate rules": ("#0072b2", "", "disc", 3),
+    "governor, a map by tenant": ("#d55e00", "", "square", 1.6),
+    "tollgate joint call": ("#0072b2", "", "disc", 3),
+    "tollgate joint call, array": ("#56b4e9", "", "disc", 3),
+    "tollgate, one after the other": ("#009e73", "", "disc", 3),
+    "governor, one after the other": ("#d55e00", "", "square", 1.6),
+    "compact, one key": ("#0072b2", "2 3", "disc", 2),
+    "compact, 1,000 keys": ("#0072b2", "", "disc", 3),
+    "compact, 1 M keys": ("#0072b2", "8 4", "disc", 2),
+    "keyed, one key": ("#009e73", "2 3", "triangle", 2),
+    "keyed, 1,000 keys": ("#009e73", "", "triangle", 3),
+    "keyed, 1 M keys": ("#009e73", "8 4", "triangle", 2),
+    "governor, one key": ("#d55e00", "2 3", "square", 1.6),
+    "governor, 1,000 keys": ("#d55e00", "", "square", 1.6),
+    "governor, 1 M keys": ("#d55e00", "8 4", "square", 1.6),
 }
 
 
@@ -196,6 +213,9 @@ def short(name):
     """Returns a name that is short enough for the side of a chart."""
     return {
         "tollgate compact, batches of 16": "tollgate, batches of 16",
+        "tollgate compact, 12 B a key": "12 B a key",
+        "tollgate, one after the other": "tollgate, single checks",
+        "governor, one after the other": "governor, single checks",
         "doorkeeper and conservative update": "tollgate sketch store",
         "conservative update": "tollgate CountMin",
         "plain count-min": "count-min (pingora)",

@@ -43,7 +43,7 @@ cargo bench --quiet --all-features --bench sketch_accuracy
 
 # All benches have the same features, so that the library is built only once. All rows run, but nothing is measured.
 step 'benches, briefly'
-cargo test --quiet --release --all-features --bench algorithms --bench growth --bench layer --bench limiter --bench peers --bench policies \
+cargo test --quiet --release --all-features --bench algorithms --bench cost --bench growth --bench layer --bench limiter --bench peers --bench policies \
     --bench redis --bench redis_lease --bench rules --bench sketch_accuracy --bench sketches >/dev/null
 
 step 'benches of the targets, briefly'

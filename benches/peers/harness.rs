@@ -7,17 +7,14 @@
 //! * Rounds are interleaved (A B C, B C A, …), so a slow drift of the machine affects all subjects. Ratios are taken
 //!   within a round, and the harness reports their median over all rounds and over the quiet ones: see [`Ratio`].
 //! * If the scheduler keeps a ready thread waiting for more than 1 % of a turn, the harness measures that turn again,
-//!   with at most [`TRIES`] tries. The harness uses the least disturbed try, and reports its remaining disturbance. If
+//!   with at most five tries. The harness uses the least disturbed try, and reports its remaining disturbance. If
 //!   there are more threads than processors, some threads always wait, so the harness uses the first try.
 
 use crate::keys::{Key, for_each_chunk};
 use crate::subject::{Contender, Expect, Recipe, Setup};
 use crate::summary::{Ratio, Summary, float};
 use crate::support::{XorShift, count};
-use crate::turn::{Sample, sample, transfer_ns};
-
-/// The maximum number of tries for a disturbed turn.
-const TRIES: usize = 5;
+use crate::turn::{Sample, least_disturbed, sample, transfer_ns};
 
 /// The keys that a scenario checks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -226,9 +223,7 @@ impl Scenario {
 
     /// Returns the least disturbed sample of several tries.
     fn best_sample<K: Key>(&self, seat: &mut Seat<'_, K>, streams: &mut Streams<K>) -> Sample {
-        let mut best: Option<Sample> = None;
-        let crowded = streams.keys.len() > std::thread::available_parallelism().map_or(1, usize::from);
-        for _ in 0..if crowded { 1 } else { TRIES } {
+        least_disturbed(streams.keys.len(), || {
             match self.draw {
                 Draw::Known => {}
                 Draw::New => {
@@ -243,14 +238,8 @@ impl Scenario {
             if let Some((before, after)) = evicted.zip(seat.contender.evicted()) {
                 seat.evicted = Some(seat.evicted.unwrap_or(0) + after - before);
             }
-            if best.is_none_or(|best| sample.delayed < best.delayed) {
-                best = Some(sample);
-            }
-            if sample.delayed < 0.01 {
-                break;
-            }
-        }
-        best.expect("at least one try")
+            sample
+        })
     }
 }
 
