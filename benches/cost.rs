@@ -1,7 +1,7 @@
 //! How does the cost of a check grow: with keys, threads, rules, descriptors of a call and limits of a call?
 //!
 //! ```text
-//! cargo bench --features rules --bench cost                 all parts, to 100 M keys: 7 GiB of memory
+//! cargo bench --features rules --bench cost                 all parts, to 100 M keys: 4 GiB of memory
 //! cargo bench --features rules --bench cost -- --quick      fewer, shorter rounds, to 1 M keys
 //! cargo bench --features rules --bench cost -- --json FILE  and the same as JSON
 //! cargo bench --features rules --bench cost -- --parts keys,threads   only these of keys, rules, calls and threads

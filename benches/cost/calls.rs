@@ -25,7 +25,7 @@ fn in_turns<K: Sync>(
     scale: Scale,
     stream: impl Fn(u64) -> Vec<K>,
 ) -> Vec<Point> {
-    let mut rows: Vec<(Point, Box<dyn Contender<K>>, Vec<Vec<K>>)> = rows
+    let mut rows: Vec<_> = rows
         .into_iter()
         .map(|(subject, x, contender)| {
             let point = Point { chart, subject, x, ns: Vec::new(), more: Value::Null };
