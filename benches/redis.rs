@@ -91,8 +91,8 @@ impl Row {
         match &self.subject {
             Subject::Bare(words) => {
                 let command = scripts::command(words, key);
-                let reply: Vec<i64> = command.query_async(connection).await.expect("the server answers");
-                assert_eq!(reply[0], 1);
+                let reply = command.query_async(connection).await.expect("the server answers");
+                assert_eq!(scripts::numbers(&reply)[0], 1);
             }
             Subject::One(script) => {
                 let one: i64 = script.key(key).invoke_async(connection).await.expect("the server answers");

@@ -110,8 +110,19 @@ fn bare_text(commands: &[Vec<String>], keys: &[String], reply: &[i64]) -> String
         script.extend(["call(", &words.join(", "), ")\n"]);
     }
     let numbers: Vec<String> = reply.iter().map(i64::to_string).collect();
-    script.extend(["return { ", &numbers.join(", "), " }\n"]);
+    let format = "I8".repeat(reply.len());
+    script.extend(["return struct.pack('>", &format, "', ", &numbers.join(", "), ")\n"]);
     script
+}
+
+/// The numbers of a reply: a list, or a text with 8 bytes for each number.
+pub(crate) fn numbers(reply: &redis::Value) -> Vec<i64> {
+    match reply {
+        redis::Value::BulkString(text) => {
+            text.as_chunks().0.iter().map(|bytes| i64::from_be_bytes(*bytes)).collect()
+        }
+        _ => redis::from_redis_value_ref(reply).expect("a list of numbers"),
+    }
 }
 
 /// Returns the words of a check of the key [`FIRST`], as the server received them.
@@ -202,7 +213,8 @@ impl Bench<'_> {
                 }
                 pipeline.add_command(command);
             }
-            replies = pipeline.query(&mut self.connection).expect("the server answers");
+            let values: Vec<redis::Value> = pipeline.query(&mut self.connection).expect("the server answers");
+            replies = values.iter().map(numbers).collect();
             while start.elapsed() < GAP {
                 std::hint::spin_loop();
             }

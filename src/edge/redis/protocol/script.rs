@@ -259,14 +259,22 @@ fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
     }
 }
 
-/// The numbers of a reply. `None` if the reply is not a list of whole numbers of at least 0.
+/// The numbers of a reply. `None` if the reply is neither a list of whole numbers of at least 0, nor a text with 8 bytes for
+/// each of them.
 pub(crate) fn numbers(value: &Value) -> Option<SmallVec<[u64; 8]>> {
-    let Value::Array(numbers) = value else { return None };
     let number = |number: &Value| match number {
         Value::Int(number) => u64::try_from(*number).ok(),
         _ => None,
     };
-    numbers.iter().map(number).collect()
+    match value {
+        Value::Array(numbers) => numbers.iter().map(number).collect(),
+        Value::BulkString(text) => {
+            let (numbers, rest) = text.as_chunks();
+            let number = |bytes: &[u8; 8]| u64::try_from(i64::from_be_bytes(*bytes)).ok();
+            if rest.is_empty() { numbers.iter().map(number).collect() } else { None }
+        }
+        _ => None,
+    }
 }
 
 /// Parses the reply of a server.

@@ -21,17 +21,22 @@ const LONGEST: usize = 96;
 
 /// Appends escaped bytes. Different inputs have different outputs, and the output has no brace, bar or unreadable byte.
 fn escape(bytes: &[u8], out: &mut Vec<u8>) {
-    for &byte in bytes {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b':' | b'/' | b'@' => {
-                out.push(byte);
-            }
-            _ => {
+    // Plain bytes are copied together, with the byte before them.
+    for part in bytes.chunk_by(|_, &next| is_plain(next)) {
+        match part {
+            &[byte, ref rest @ ..] if !is_plain(byte) => {
                 out.push(b'%');
                 hex(byte, out);
+                out.extend(rest);
             }
+            _ => out.extend(part),
         }
     }
+}
+
+/// Returns whether a byte stays as it is.
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b':' | b'/' | b'@')
 }
 
 /// The common start of all keys of one limiter.

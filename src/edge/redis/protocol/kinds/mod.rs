@@ -86,7 +86,7 @@ impl FewKinds {
         };
         script.push_str("local left, spaces, backs, x1, x2, x3, x4, y1, y2, y3, y4 = EXACT, 0, 0\n");
         let mut ends = Vec::new();
-        let mut reply = String::new();
+        let (mut reply, mut numbers_of_reply) = ("granted, now".to_owned(), 2);
         for (limit, kind) in [Some(self.first), self.second].into_iter().flatten().enumerate() {
             let (name, text, figures) = KINDS[kind];
             let (reads, writes) = TEXTS[text].1.split_once(DECISION).unwrap_or((TEXTS[text].1, ""));
@@ -108,13 +108,19 @@ impl FewKinds {
                 of_figures("r")
             ));
             reply.extend([", ", &outer]);
+            numbers_of_reply += figures;
         }
         script.extend([
             decide,
             "granted = backs\nif units then granted = max(backs, min(units, spaces)) end\n",
         ]);
         script.extend(ends.into_iter().rev());
-        script.extend(["return { granted, now", &reply, " }\n"]);
+        script.push_str(&match questions {
+            Questions::Check => {
+                format!("return struct.pack('>{}', {reply})\n", "I8".repeat(numbers_of_reply))
+            }
+            Questions::Any => format!("return {{ {reply} }}\n"),
+        });
         script
     }
 }
