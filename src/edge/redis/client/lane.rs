@@ -77,17 +77,16 @@ impl Lane {
     /// Sends a command, and waits for its answer.
     pub(super) async fn call(self: &Arc<Self>, runtime: &Handle, command: Cmd) -> RedisResult<Value> {
         // Its tasks run in order, so the connection's own task already writes all calls together.
-        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
-            return self.connection().send_packed_command(&command).await;
-        }
-        match self.join(runtime, command) {
-            Ok(answer) => answer.await.unwrap_or_else(|_| Err(broken())),
-            Err(command) => {
-                let _ended = OnDrop::new(|| self.ended());
-                // Boxed, so that the future of a joined call is small.
-                Box::pin(self.connection().send_packed_command(&command)).await
+        let (command, _ended) = if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            (command, None)
+        } else {
+            match self.join(runtime, command) {
+                Ok(answer) => return answer.await.unwrap_or_else(|_| Err(broken())),
+                Err(command) => (command, Some(OnDrop::new(|| self.ended()))),
             }
-        }
+        };
+        // Boxed, so that the futures around it are small: each is moved when it begins.
+        Box::pin(self.connection().send_packed_command(&command)).await
     }
 
     /// Adds a command to those that wait, or returns it if it is sent directly.

@@ -36,6 +36,7 @@ mod local;
 mod moved;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -156,12 +157,12 @@ impl Guard {
     ) -> Result<R, Error> {
         let server = &self.servers[call.place.server];
         let flight = self.start_call(server, transport.part(call))?;
-        let asked = send();
+        let mut asked = pin!(send());
         let late = || Error::new(ErrorKind::Timeout, format!("no answer within {most:?}"));
         // Without a runtime there is no timer. A transport that needs a runtime then returns an error. Any other
         // transport answers.
         let answer = if Handle::try_current().is_ok() {
-            tokio::time::timeout(most, asked).await.unwrap_or_else(|_| Err(late()))
+            tokio::time::timeout(most, asked.as_mut()).await.unwrap_or_else(|_| Err(late()))
         } else {
             asked.await
         };

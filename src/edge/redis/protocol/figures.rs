@@ -60,7 +60,9 @@ impl Plan {
             part.decide(standing, own, cost, reply, at.as_nanos())
         });
         let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
-        let decision = each.max_by_key(|decision| (strictness(decision), decision.reset_after()));
+        // The order of a single decision is not computed.
+        let order = |decision: &Decision| (strictness(decision), decision.reset_after());
+        let decision = each.max_by(|one, other| order(one).cmp(&order(other)));
         decision.unwrap_or_else(|| Decision::new(outcome, cost, 0, at.as_nanos(), facts))
     }
 

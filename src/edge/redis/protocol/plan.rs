@@ -28,7 +28,7 @@
 use std::fmt;
 
 use super::exact::{EXACT, MOST, above};
-use super::kinds::{Batches, KindSet, Log, Parts, Spacing};
+use super::kinds::{Batches, FewKinds, KindSet, Log, Parts, Spacing};
 use crate::algorithm::compact::ticks::gcd;
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::quota::{Quota, QuotaError};
@@ -49,7 +49,15 @@ pub struct Plan {
     kinds: KindSet,
     /// The ends of the names of their states, as texts.
     names: Box<[Box<str>]>,
+    /// The arguments of each limit.
+    arguments: Box<[Arguments]>,
+    /// The kinds, if there are one or two limits.
+    few: Option<FewKinds>,
 }
+
+/// The name of a limit's kind in the arguments of a script, and its numbers as texts. They are written once, and not for
+/// each call.
+type Arguments = (&'static str, Box<[Box<str>]>);
 
 /// One limit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -144,7 +152,18 @@ impl Plan {
     fn of(parts: Box<[Part]>) -> Self {
         let kinds = parts.iter().map(|part| part.kind.text()).reduce(KindSet::with);
         let names = parts.iter().map(|part| part.name().to_string().into()).collect();
-        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)), names }
+        let text = |number: &u64| number.to_string().into();
+        let arguments = |part: &Part| {
+            let (kind, numbers) = part.kind.arguments();
+            (kind, numbers.iter().map(text).collect())
+        };
+        let arguments: Box<[Arguments]> = parts.iter().map(arguments).collect();
+        let few = match &*arguments {
+            [(first, _)] => Some(FewKinds::new(first, None)),
+            [(first, _), (second, _)] => Some(FewKinds::new(first, Some(second))),
+            _ => None,
+        };
+        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)), names, arguments, few }
     }
 
     /// The kinds of the limits.
@@ -155,6 +174,16 @@ impl Plan {
     /// The ends of the names of their states, in order.
     pub(super) fn names(&self) -> &[Box<str>] {
         &self.names
+    }
+
+    /// The arguments of each limit, in order.
+    pub(super) fn arguments(&self) -> &[Arguments] {
+        &self.arguments
+    }
+
+    /// The kinds, if there are one or two limits.
+    pub(super) const fn few(&self) -> Option<FewKinds> {
+        self.few
     }
 
     /// The limits, in order.
@@ -199,6 +228,29 @@ impl Arithmetic {
             Self::Parts(_) => KindSet::of(3),
             Self::Spacing(_) => KindSet::of(4),
             Self::Batches(_) => KindSet::of(5),
+        }
+    }
+
+    /// The name of its kind in the arguments of a script, and its numbers.
+    fn arguments(&self) -> (&'static str, Vec<u64>) {
+        match *self {
+            Self::Pace(Pace { interval, scale, capacity }) => ("g", vec![interval, scale, capacity]),
+            Self::Windows(windows) => {
+                (windows.kind(), vec![windows.limit, windows.period_us, windows.unit_us])
+            }
+            Self::Log(Log { limit, period_us }) => ("l", vec![limit, period_us]),
+            Self::Parts(Parts { limit, part_us, parts, strict }) => {
+                (if strict { "P" } else { "p" }, vec![limit, part_us, parts])
+            }
+            Self::Spacing(Spacing { spacing_us }) => ("m", vec![spacing_us]),
+            Self::Batches(Batches { capacity, period_us, batch, phase_us, adaptive }) => {
+                let kind = match phase_us {
+                    None => "i",
+                    Some(_) if adaptive => "A",
+                    Some(_) => "a",
+                };
+                (kind, vec![capacity, period_us, batch, phase_us.unwrap_or(0)])
+            }
         }
     }
 }

@@ -5,14 +5,14 @@ use std::io::Write;
 use std::sync::{LazyLock, OnceLock};
 
 use ::redis::{Cmd, ErrorKind as Theirs, RedisError, RedisWrite, Script, Value};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
 use super::exact::{EXACT, LAST_US};
-use super::kinds::{Batches, FewKinds, Form, KindSet, Log, Parts, Questions, Spacing};
+use super::kinds::{FewKinds, Form, KindSet, Questions};
 use super::model::MARGINS_US;
-use super::plan::{Arithmetic, Pace, Part, Windows};
+use super::plan::{Arithmetic, Plan, Windows};
 use crate::base::clock::Timestamp;
 
 /// The most numbers of a limit.
@@ -88,18 +88,14 @@ fn margin_ms(now: Option<Timestamp>) -> u64 {
 
 /// Builds the command that calls the script.
 pub(crate) fn command(call: &Call, by: By) -> Cmd {
-    let parts = call.plan.parts();
-    let few = match parts {
-        _ if matches!(call.ask, Question::Post { .. }) => None,
-        [first] => Some(FewKinds::new(arguments(&first.kind).0, None)),
-        [first, second] => Some(FewKinds::new(arguments(&first.kind).0, Some(arguments(&second.kind).0))),
-        _ => None,
-    };
+    let plan = &*call.plan;
+    let parts = plan.parts();
+    let few = plan.few().filter(|_| !matches!(call.ask, Question::Post { .. }));
     if let (Some(kinds), &Question::Check { cost }, None) = (few, &call.ask, call.now) {
         let mut command = ScriptText::of_few(kinds, Questions::Check).call(by, parts.len());
         add_keys(&mut command, call, &[""]);
         command.arg(exact(cost));
-        add_numbers(&mut command, parts);
+        add_numbers(&mut command, plan);
         return command;
     }
     let posts = matches!(call.ask, Question::Post { .. });
@@ -114,12 +110,11 @@ pub(crate) fn command(call: &Call, by: By) -> Cmd {
     add_time(&mut command, call.now.map(|now| now.as_nanos() / 1_000));
     command.arg(ask).arg(margin_ms(call.now)).arg(first);
     if few.is_some() {
-        add_numbers(&mut command, parts);
+        add_numbers(&mut command, plan);
     } else {
-        for part in parts {
-            let (kind, mut numbers) = arguments(&part.kind);
-            numbers.resize(4, 0);
-            command.arg(kind).arg(&numbers[..]);
+        for (kind, numbers) in plan.arguments() {
+            command.arg(*kind);
+            add_texts(&mut command, numbers, NUMBERS);
         }
     }
     if let Some(others) = others {
@@ -129,36 +124,20 @@ pub(crate) fn command(call: &Call, by: By) -> Cmd {
 }
 
 /// Adds the numbers of one or two limits. Those of the second begin after [`NUMBERS`].
-fn add_numbers(command: &mut Cmd, parts: &[Part]) {
-    for (index, part) in parts.iter().enumerate() {
-        let (_, mut numbers) = arguments(&part.kind);
-        if index + 1 < parts.len() {
-            numbers.resize(NUMBERS, 0);
-        }
-        command.arg(&numbers[..]);
+fn add_numbers(command: &mut Cmd, plan: &Plan) {
+    for (index, (_, numbers)) in plan.arguments().iter().enumerate() {
+        let least = if index + 1 < plan.parts().len() { NUMBERS } else { 0 };
+        add_texts(command, numbers, least);
     }
 }
 
-/// The arguments of a limit: the name of its kind, and its numbers.
-fn arguments(kind: &Arithmetic) -> (&'static str, SmallVec<[u64; 4]>) {
-    match *kind {
-        Arithmetic::Pace(Pace { interval, scale, capacity }) => ("g", smallvec![interval, scale, capacity]),
-        Arithmetic::Windows(windows) => {
-            (windows.kind(), smallvec![windows.limit, windows.period_us, windows.unit_us])
-        }
-        Arithmetic::Log(Log { limit, period_us }) => ("l", smallvec![limit, period_us]),
-        Arithmetic::Parts(Parts { limit, part_us, parts, strict }) => {
-            (if strict { "P" } else { "p" }, smallvec![limit, part_us, parts])
-        }
-        Arithmetic::Spacing(Spacing { spacing_us }) => ("m", smallvec![spacing_us]),
-        Arithmetic::Batches(Batches { capacity, period_us, batch, phase_us, adaptive }) => {
-            let kind = match phase_us {
-                None => "i",
-                Some(_) if adaptive => "A",
-                Some(_) => "a",
-            };
-            (kind, smallvec![capacity, period_us, batch, phase_us.unwrap_or(0)])
-        }
+/// Adds the numbers of a limit, and zeros up to `least` numbers.
+fn add_texts(command: &mut Cmd, numbers: &[Box<str>], least: usize) {
+    for number in numbers {
+        command.arg(&**number);
+    }
+    for _ in numbers.len()..least {
+        command.arg(0);
     }
 }
 
