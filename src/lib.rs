@@ -388,6 +388,15 @@ pub mod leases {
     pub use crate::limiter::striped::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};
 }
 
+/// Units that are taken now and settled later, and limits on requests in progress.
+///
+/// [`RateLimiter::with_holds`] makes a limiter whose units can be held.
+#[cfg(feature = "std")]
+pub mod holds {
+    pub use crate::limiter::holds::{Hold, InProgress};
+    pub use crate::store::{HoldId, Holding};
+}
+
 /// Threads and tasks that wait for a turn. [`RateLimiter::wait`] and `RateLimiter::until_ready` create the waits.
 #[cfg(feature = "std")]
 pub mod waiting {

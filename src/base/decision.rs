@@ -542,6 +542,12 @@ impl fmt::Debug for Decision {
 pub struct Denied(Decision);
 
 impl Denied {
+    /// Creates the error from a decision that denies.
+    #[allow(dead_code, reason = "only `std` parts use it")]
+    pub(crate) const fn of(decision: Decision) -> Self {
+        Self(decision)
+    }
+
     /// Returns the decision.
     pub const fn decision(&self) -> Decision {
         self.0

@@ -21,7 +21,7 @@ use crate::limiter::wait::UntilReady;
 #[cfg(feature = "std")]
 use crate::limiter::wait::Wait;
 #[cfg(feature = "std")]
-use crate::store::Adjustable;
+use crate::store::{Adjustable, Holding};
 use crate::store::{Direct, Operation, Store};
 
 /// A store without keys.
@@ -135,7 +135,7 @@ macro_rules! checks {
 
 checks!([A: Algorithm] Direct<A>);
 #[cfg(feature = "std")]
-checks!([A: Algorithm] Adjustable<Direct<A>>, [P: LeaseSource] Leases<P>);
+checks!([A: Algorithm] Adjustable<Direct<A>>, [A: Algorithm] Holding<Direct<A>>, [P: LeaseSource] Leases<P>);
 
 macro_rules! charges {
     ($($store:ty),+) => {$(
@@ -295,4 +295,4 @@ macro_rules! charges {
 
 charges!(Direct<A>);
 #[cfg(feature = "std")]
-charges!(Adjustable<Direct<A>>);
+charges!(Adjustable<Direct<A>>, Holding<Direct<A>>);

@@ -8,6 +8,7 @@
 //! | `compact`, `keyed`, `sketch`, `direct`, `hashed`, `leasing`, `adjustable` | methods for one kind of store |
 //! | `any` | limiters whose algorithm and store are chosen at run time |
 //! | `builder` | constructors and options |
+//! | `holds` | units that are taken now and settled later; requests in progress |
 //! | `joint` | several limits on one request |
 //! | `striped` | leases: one limit that all cores use at the same time |
 //! | `wait`, `waiting` | threads and tasks that wait for a turn |
@@ -22,6 +23,9 @@ pub(crate) mod joint;
 mod verbs;
 
 mod at;
+
+#[cfg(feature = "std")]
+pub(crate) mod holds;
 
 #[cfg(feature = "std")]
 mod waiting;

@@ -12,7 +12,8 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, Exchange, Inherit, Migrate, Operation, Rebuild, Store, Ticket,
+    CarriedOver, CarryOver, Debt, Debts, Exchange, Inherit, Migrate, Operation, Rebuild, Refunds, Store,
+    Ticket,
 };
 
 /// One limit for all requests, without keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
@@ -99,7 +100,10 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
         let Ok(units) = self.state.refund(&self.algorithm, &Refund { charge, units, now_ns: at.ns() });
         units
     }
+}
 
+impl<A: Algorithm> Refunds for Direct<A> {
+    #[inline(always)]
     fn can_refund(&self) -> bool {
         A::CAN_REFUND
     }

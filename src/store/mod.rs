@@ -6,6 +6,8 @@ mod capacity;
 pub(crate) mod compact;
 mod direct;
 #[cfg(feature = "std")]
+pub(crate) mod holding;
+#[cfg(feature = "std")]
 pub(crate) mod keyed;
 #[cfg(feature = "std")]
 pub(crate) mod migrate;
@@ -21,6 +23,8 @@ pub use self::capacity::{Capacity, CapacityError};
 pub use self::compact::small;
 pub use self::compact::{Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;
+#[cfg(feature = "std")]
+pub use self::holding::{HoldId, Holding};
 #[cfg(feature = "std")]
 pub use self::keyed::{Keyed, Lookup, WhenFull};
 #[cfg(feature = "std")]

@@ -55,7 +55,7 @@ pub(crate) const BATCH: usize = 16;
 // 3. The caller applies one operation.
 //
 // `Direct` treats all keys as the same key.
-pub trait Store<Q: ?Sized> {
+pub trait Store<Q: ?Sized>: Refunds {
     /// A key in the form that the store uses for a search.
     #[doc(hidden)]
     type Prepared<'k>: Copy
@@ -120,7 +120,10 @@ pub trait Store<Q: ?Sized> {
     /// Takes back up to `units` of a charge, as far as they are still owed. Returns the number of units taken back.
     #[doc(hidden)]
     fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64;
+}
 
+/// The part of a [`Store`] that does not depend on the type of the keys. Public in a private module: sealed.
+pub trait Refunds {
     /// Whether a charge can be taken back, even after later charges.
     #[doc(hidden)]
     fn can_refund(&self) -> bool;

@@ -80,6 +80,8 @@ pub(crate) enum Reason {
     },
     /// The capacity is a number of slots, but the store has no slots.
     NoSlots,
+    /// Holds must be released, and the limiter cannot refund.
+    CannotHold,
     /// The builder was given an option that its store does not have.
     Option {
         store: &'static str,
@@ -131,6 +133,7 @@ impl Reason {
             Self::NoCompactForm { .. } => "quota: the compact store does not support this variant",
             Self::Unsupported { .. } => "quota: the store does not support the algorithm",
             Self::Memory { .. } => "capacity: a table of this size cannot be allocated",
+            Self::CannotHold => "holds: the limiter cannot refund",
             Self::NoSlots => "capacity: a sketch has no slots",
             Self::Option { .. } => "option: the store does not have it",
             Self::TooSmall { .. } => "capacity: too small for a sketch",
@@ -268,6 +271,10 @@ impl fmt::Display for Reason {
             Self::Memory { bytes } => {
                 write!(f, "cannot allocate a table of {bytes} bytes; use a smaller capacity")
             }
+            Self::CannotHold => f.write_str(
+                "a limiter that cannot refund has no holds; use GCRA, a token bucket, minimum spacing or a window, in a \
+                 direct, keyed or compact store without Overflow::Inherit",
+            ),
             Self::NoSlots => f.write_str(
                 "a sketch has no slots; give its memory (Capacity::memory, \"4MiB\") or its traffic \
                  (Capacity::for_traffic)",

@@ -21,7 +21,8 @@ use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::compact::{CompactLayout, CompactPlan};
 use crate::store::keyed::KeyedLayout;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
+    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild,
+    Refunds, Store,
 };
 use crate::store::sketch::SketchPlan;
 use crate::store::{
@@ -437,7 +438,13 @@ where
     fn refund(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64 {
         each!(&self.pair, store => store.refund(key, at, charge, units))
     }
+}
 
+impl<K, H> Refunds for AnyStore<K, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    H: BuildHasher + Clone,
+{
     fn can_refund(&self) -> bool {
         each!(&self.pair, store => store.can_refund())
     }

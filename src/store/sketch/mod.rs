@@ -60,7 +60,7 @@ use crate::sketch::window::{
     Commit, Insert, Known, Late, Lines, Moment, Probe, Rows, WindowCounters, WindowedBloom, Windows, tag_bits,
 };
 use crate::store::capacity::Capacity;
-use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store};
+use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Refunds, Store};
 
 /// Counts windows in a sketch: constant memory, whatever the number of keys.
 ///
@@ -528,7 +528,9 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
     fn refund(&self, _key: SketchKey, _at: CheckTime, _charge: &Decision, _units: u64) -> u64 {
         0
     }
+}
 
+impl<A: WindowAlgorithm, H> Refunds for Sketch<A, H> {
     fn can_refund(&self) -> bool {
         false
     }

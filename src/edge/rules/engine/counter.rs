@@ -20,7 +20,7 @@ use crate::edge::rules::rule::{self, Amount, Charging, MEMORY, Rule};
 use crate::edge::telemetry::{Reading, readings_of};
 use crate::store::any::AnyLayout;
 use crate::store::migrate::{Carry, Generation};
-use crate::store::op::{Migrate, Operation, Store};
+use crate::store::op::{Migrate, Operation, Refunds, Store};
 use crate::store::{AnyStore, StoreKind, WhenFull};
 
 /// The capacity of a keyed store that replaces a compact one because the compact one cannot hold the limit.
@@ -245,7 +245,7 @@ pub(super) fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
 
 impl LocalCounter {
     fn new(generation: Generation<AnyStore>, is_first: bool, headroom: u64, made_of: Parameters) -> Self {
-        let can_refund = Store::<str>::can_refund(generation.store());
+        let can_refund = generation.store().can_refund();
         Self { generation: Arc::new(generation), headroom, can_refund, is_first, made_of }
     }
 

@@ -1,0 +1,153 @@
+//! A store whose units can be held: taken now, and settled later.
+//!
+//! A hold is a charge in the store below, and a note of the charge in a book. The store below knows nothing of holds,
+//! so every algorithm that can refund has them. The book decides who settles a hold; see `book`.
+
+mod book;
+mod id;
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
+use core::fmt;
+use core::hash::Hash;
+
+pub(crate) use self::book::{Held, HoldBook, KeyStanding, NotKept};
+pub use self::id::HoldId;
+use crate::base::check_time::CheckTime;
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::store::op::{ManyKeys, Operation, Refunds, Store};
+
+/// A store with [holds](crate::RateLimiter::hold): units that are taken now and settled later. Created by
+/// [`RateLimiter::with_holds`](crate::RateLimiter::with_holds).
+pub struct Holding<S> {
+    store: S,
+    book: HoldBook<Decision>,
+}
+
+/// How long a client should wait if there are too many holds.
+const FULL_RETRY_NS: u64 = 1_000_000_000;
+
+/// The denial of a request because there are too many holds.
+pub(crate) fn no_room(cost: u64, limit: u64, now_ns: u64) -> Decision {
+    let facts = Facts::Plain { remaining: 0, retry_ns: FULL_RETRY_NS, reset_ns: FULL_RETRY_NS, delay_ns: 0 };
+    Decision::new(Outcome::Denied, cost, limit, now_ns, facts).uncharged()
+}
+
+impl<S> Holding<S> {
+    pub(crate) fn new(store: S, most: usize) -> Self {
+        Self { store, book: HoldBook::new(most) }
+    }
+
+    /// Returns the number of holds.
+    pub(crate) fn holds(&self) -> usize {
+        self.book.len()
+    }
+
+    /// Charges `units`, and notes the charge until `end_ns`. Returns the denial if there is no room.
+    pub(crate) fn hold<Q: Hash + ?Sized>(
+        &self,
+        key: &Q,
+        at: CheckTime,
+        units: u64,
+        end_ns: u64,
+    ) -> Result<(HoldId, Decision), Decision>
+    where
+        S: Store<Q>,
+    {
+        let prepared = self.prepare(key);
+        let charge = self.apply(prepared, Operation::Check, at, units);
+        if !charge.is_allowed() {
+            return Err(charge);
+        }
+        let paid_ns = charge.at_ns().max(at.ns()).saturating_add(charge.reset_ns());
+        match self.book.keep(prepared.1, end_ns, Held { units, paid_ns, charge }, (u64::MAX, at.ns())) {
+            Ok((id, _)) => Ok((id, charge)),
+            Err(NotKept::BookFull | NotKept::KeyFull(_)) => {
+                self.store.refund(prepared.0, at, &charge, units);
+                Err(no_room(units, charge.limit(), at.ns()))
+            }
+        }
+    }
+
+    /// Removes a hold, so that the caller settles its charge.
+    pub(crate) fn take<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId) -> Option<Decision> {
+        self.book.take(self.book.hash(key), id).map(|held| held.charge)
+    }
+
+    /// Asks the store. If it denies, releases the ended holds of the key, and asks again.
+    fn ask<Q: ?Sized>(
+        &self,
+        (key, hash): (S::Prepared<'_>, u64),
+        at: CheckTime,
+        ask: impl Fn(S::Prepared<'_>) -> Decision,
+    ) -> Decision
+    where
+        S: Store<Q>,
+    {
+        // The number is read before the store is asked; see `book`.
+        let may_hold = self.book.may_hold(hash);
+        let decision = ask(key);
+        if decision.outcome() != Outcome::Denied || !may_hold {
+            return decision;
+        }
+        let release = |held: &Held<Decision>| {
+            self.store.refund(key, at, &held.charge, held.units);
+        };
+        // Asked again in any case: another thread may have released them.
+        self.book.release_ended(hash, at.ns(), release);
+        ask(key)
+    }
+}
+
+impl<S: ManyKeys> ManyKeys for Holding<S> {}
+
+impl<S: Refunds> Refunds for Holding<S> {
+    fn can_refund(&self) -> bool {
+        self.store.can_refund()
+    }
+}
+
+impl<S: Store<Q>, Q: Hash + ?Sized> Store<Q> for Holding<S> {
+    /// The key, and its hash in the book.
+    type Prepared<'k>
+        = (S::Prepared<'k>, u64)
+    where
+        Q: 'k;
+
+    // A denial must look for ended holds, and then decides again.
+    type Ticket<'s>
+        = Decision
+    where
+        Self: 's;
+
+    fn prepare<'k>(&self, key: &'k Q) -> Self::Prepared<'k> {
+        (self.store.prepare(key), self.book.hash(key))
+    }
+
+    fn prefetch(&self, (key, _): Self::Prepared<'_>) {
+        self.store.prefetch(key);
+    }
+
+    fn apply(&self, key: Self::Prepared<'_>, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+        self.ask(key, at, |key| self.store.apply(key, operation, at, cost))
+    }
+
+    /// An ended hold is released here, too, so that the decision is that of a check.
+    fn peek(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Decision {
+        self.ask(key, at, |key| self.store.peek(key, at, cost))
+    }
+
+    fn decide(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Decision {
+        self.peek(key, at, cost)
+    }
+
+    fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64 {
+        self.store.refund(key.0, at, charge, units)
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Holding<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holding").field("store", &self.store).field("holds", &self.holds()).finish()
+    }
+}

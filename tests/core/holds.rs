@@ -1,0 +1,357 @@
+//! Units that are taken now and settled later, against a list of charges that are refunded by hand.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::holds::{HoldId, Holding, InProgress};
+use tollgate::stores::{ManyKeys, Store};
+use tollgate::{
+    Decision, FixedWindow, Gcra, LeakyBucketQueue, ManualClock, Overflow, Quota, RateLimiter, SlidingLog,
+    SubWindow, Timestamp, TokenBucket,
+};
+
+const START: u64 = 1_800_000_000_000_000_000;
+const KEYS: u64 = 2;
+
+fn at(ns: u64) -> Timestamp {
+    Timestamp::from_nanos(START + ns)
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Op {
+    Check(u64),
+    Hold { units: u64, life_s: u64 },
+    Commit { which: usize, actual: u64 },
+    Release { which: usize },
+    Wait(u64),
+}
+
+fn op() -> impl Strategy<Value = (u64, Op)> {
+    let op = prop_oneof![
+        4 => (0..12_u64).prop_map(Op::Check),
+        4 => (0..12_u64, 0..40_u64).prop_map(|(units, life_s)| Op::Hold { units, life_s }),
+        3 => (any::<usize>(), 0..20_u64).prop_map(|(which, actual)| Op::Commit { which, actual }),
+        2 => any::<usize>().prop_map(|which| Op::Release { which }),
+        3 => (0..20_000_000_000_u64).prop_map(Op::Wait),
+    ];
+    (0..KEYS, op)
+}
+
+/// A hold of the reference: its key, its end, and its charge until it is settled.
+#[derive(Clone, Debug)]
+struct Noted {
+    key: u64,
+    id: HoldId,
+    end_ns: u64,
+    charge: Option<Decision>,
+}
+
+/// Runs the same requests on a limiter with holds, and on one whose caller notes and settles the charges.
+fn same_as_by_hand<S: ManyKeys + Store<u64>>(
+    limiter: &RateLimiter<Holding<S>, ManualClock>,
+    by_hand: &RateLimiter<S, ManualClock>,
+    ops: &[(u64, Op)],
+) {
+    let mut now = 0;
+    let mut noted = Vec::<Noted>::new();
+    for &(key, op) in ops {
+        let (held, plain) = (limiter.at(at(now)), by_hand.at(at(now)));
+        // The reference's decision: if it is a denial, the ended holds of the key are refunded first.
+        let decide = |noted: &mut Vec<Noted>, cost| {
+            let decision = plain.check_n(&key, cost);
+            if decision.is_allowed() || decision.is_never() {
+                return decision;
+            }
+            let mut ended: Vec<_> =
+                noted.iter_mut().filter(|noted| noted.key == key && noted.end_ns <= now).collect();
+            ended.sort_by_key(|noted| noted.id);
+            for noted in ended {
+                noted.charge.take().map(|charge| plain.refund(&key, &charge));
+            }
+            plain.check_n(&key, cost)
+        };
+        match op {
+            Op::Check(cost) => assert_eq!(held.check_n(&key, cost), decide(&mut noted, cost)),
+            Op::Hold { units, life_s } => {
+                let decision = decide(&mut noted, units);
+                match held.hold(&key, units, seconds(life_s)) {
+                    Ok(id) => {
+                        assert!(decision.is_allowed());
+                        let end_ns = now + life_s * 1_000_000_000;
+                        assert_eq!(id.end(), at(end_ns));
+                        noted.push(Noted { key, id, end_ns, charge: Some(decision) });
+                    }
+                    Err(denied) => assert_eq!(denied.decision(), decision),
+                }
+            }
+            Op::Commit { which, actual } if !noted.is_empty() => {
+                let which = which % noted.len();
+                let Noted { key, id, end_ns, ref mut charge } = noted[which];
+                let charge = charge.take();
+                let after = match charge {
+                    Some(charge) if now < end_ns => plain.settle(&key, &charge, actual),
+                    late => {
+                        late.map(|charge| plain.refund(&key, &charge));
+                        plain.charge_unchecked(&key, actual)
+                    }
+                };
+                assert_eq!(held.commit(&key, id, actual), after);
+            }
+            Op::Release { which } if !noted.is_empty() => {
+                let which = which % noted.len();
+                let Noted { key, id, ref mut charge, .. } = noted[which];
+                let back = charge.take().map_or(0, |charge| plain.refund(&key, &charge));
+                assert_eq!(held.release(&key, id), back);
+            }
+            Op::Wait(ns) => now += ns,
+            Op::Commit { .. } | Op::Release { .. } => {}
+        }
+    }
+}
+
+macro_rules! by_algorithm {
+    ($($name:ident: $algorithm:expr;)+) => {$(
+        proptest! {
+            #[test]
+            fn $name(ops in prop::collection::vec(op(), 1..60)) {
+                let build = || RateLimiter::builder($algorithm).clock(ManualClock::default());
+                let keyed = || build().keyed::<u64>();
+                same_as_by_hand(&keyed().with_holds(1_000).unwrap(), &keyed(), &ops);
+                let compact = || build().compact().unwrap();
+                same_as_by_hand(&compact().with_holds(1_000).unwrap(), &compact(), &ops);
+            }
+        }
+    )+};
+}
+
+by_algorithm! {
+    gcra_holds_equal_charges_by_hand: Gcra::new(Quota::per_minute(20));
+    bucket_holds_equal_charges_by_hand: TokenBucket::new(Quota::per_minute(12).burst(18));
+    window_holds_equal_charges_by_hand: FixedWindow::new(Quota::per_minute(20));
+}
+
+proptest! {
+    #[test]
+    fn sub_window_holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
+        let keyed = || {
+            let algorithm = SubWindow::new(Quota::per_minute(20), 6);
+            RateLimiter::builder(algorithm).clock(ManualClock::default()).keyed::<u64>()
+        };
+        same_as_by_hand(&keyed().with_holds(1_000).unwrap(), &keyed(), &ops);
+    }
+
+    /// The units in progress are those of the holds that are not released and have not ended.
+    #[test]
+    fn in_progress_never_exceeds_its_limit(ops in prop::collection::vec(op(), 1..80)) {
+        const LIMIT: u64 = 15;
+        let limit = InProgress::with_clock(LIMIT, 1_000, ManualClock::default());
+        let (mut now, mut held) = (0, Vec::<(u64, HoldId, u64)>::new());
+        for (key, op) in ops {
+            held.retain(|(_, id, _)| id.end() > at(now));
+            match op {
+                Op::Hold { units, life_s } => {
+                    let used: u64 = held.iter().filter(|of| of.0 == key).map(|&(_, _, units)| units).sum();
+                    match limit.at(at(now)).hold(&key, units, seconds(life_s)) {
+                        Ok(id) => {
+                            prop_assert!(used + units <= LIMIT);
+                            held.push((key, id, units));
+                        }
+                        Err(denied) => {
+                            prop_assert!(used + units > LIMIT);
+                            let decision = denied.decision();
+                            prop_assert_eq!((decision.limit(), decision.remaining()), (LIMIT, LIMIT - used));
+                            let first = held.iter().filter(|of| of.0 == key).map(|of| of.1.end()).min();
+                            let first = first.map_or(Duration::ZERO, |end| end.duration_since(at(now)));
+                            prop_assert_eq!(decision.retry_after(), Some(first));
+                        }
+                    }
+                }
+                Op::Release { which } if !held.is_empty() => {
+                    let (key, id, _) = held.swap_remove(which % held.len());
+                    prop_assert!(limit.release(&key, id));
+                    prop_assert!(!limit.release(&key, id));
+                }
+                Op::Wait(ns) => now += ns,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn tokens(most: usize) -> (RateLimiter<Holding<tollgate::Keyed<String>>, ManualClock>, ManualClock) {
+    let clock = ManualClock::default();
+    let build = RateLimiter::builder(Gcra::new(Quota::per_hour(100))).clock(clock.clone());
+    (build.keyed::<String>().with_holds(most).unwrap(), clock)
+}
+
+#[test]
+fn committed_hold_charges_what_was_used() {
+    let (limiter, _clock) = tokens(10);
+    let hold = limiter.hold("alice", 60, seconds(60)).unwrap();
+    assert_eq!((hold.decision().cost(), hold.decision().remaining()), (60, 40));
+    assert_eq!(hold.commit(10).remaining(), 90);
+    // More than was held is charged as well, and leaves a debt.
+    let hold = limiter.hold("alice", 90, seconds(60)).unwrap();
+    let after = hold.commit(150);
+    assert_eq!((after.remaining(), limiter.holds()), (0, 0));
+    assert_eq!(limiter.check("alice").retry_after(), Some(seconds(61 * 36)));
+}
+
+#[test]
+fn dropped_hold_is_released() {
+    let (limiter, _clock) = tokens(10);
+    drop(limiter.hold("alice", 100, seconds(60)).unwrap());
+    assert_eq!((limiter.peek("alice").remaining(), limiter.holds()), (100, 0));
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _hold = limiter.hold("alice", 100, seconds(60)).unwrap();
+        panic!("the work failed");
+    }));
+    assert!(unwound.is_err());
+    assert_eq!((limiter.peek("alice").remaining(), limiter.holds()), (100, 0));
+}
+
+#[test]
+fn late_commit_charges_all() {
+    let (limiter, clock) = tokens(10);
+    let id = limiter.hold("alice", 100, seconds(60)).unwrap().detach();
+    clock.advance(seconds(60));
+    // The life has ended, and a request that needs the units releases them.
+    assert!(limiter.check_n("alice", 90).is_allowed());
+    assert_eq!(limiter.holds(), 0);
+    assert_eq!(limiter.commit("alice", id, 30).remaining(), 0);
+    assert_eq!(limiter.release("alice", id), 0);
+    // The same if nobody needed the units in the meantime.
+    let id = limiter.hold("bob", 100, seconds(60)).unwrap().detach();
+    clock.advance(seconds(72));
+    assert_eq!(limiter.commit("bob", id, 30).remaining(), 70);
+}
+
+#[test]
+fn hold_of_another_key_is_not_settled() {
+    let (limiter, _clock) = tokens(10);
+    let id = limiter.hold("alice", 50, seconds(60)).unwrap().detach();
+    assert_eq!(limiter.release("bob", id), 0);
+    let mut bytes = id.to_bytes();
+    assert_eq!(HoldId::from_bytes(bytes), id);
+    bytes[23] ^= 1;
+    assert_eq!(limiter.release("alice", HoldId::from_bytes(bytes)), 0);
+    assert_eq!(limiter.release("alice", id), 50);
+}
+
+#[test]
+fn full_book_denies_and_charges_nothing() {
+    let (limiter, clock) = tokens(2);
+    let ids = [1, 2].map(|_| limiter.hold("alice", 10, seconds(60)).unwrap().detach());
+    let denied = limiter.hold("bob", 10, seconds(60)).unwrap_err().decision();
+    assert_eq!((denied.is_never(), denied.retry_after()), (false, Some(seconds(1))));
+    assert_eq!((limiter.peek("bob").remaining(), limiter.holds()), (100, 2));
+    assert!(limiter.check("bob").is_allowed(), "checks need no hold");
+    limiter.release("alice", ids[0]);
+    drop(limiter.hold("bob", 10, seconds(60)).unwrap());
+    // A lost hold makes room once time has paid its charge: ten units take six minutes.
+    let _lost = limiter.hold("alice", 0, seconds(1)).unwrap().detach();
+    clock.advance(seconds(3_600));
+    for user in 0..1_000 {
+        let _ = limiter.hold(&user.to_string(), 1, seconds(1)).map(tollgate::holds::Hold::detach);
+        clock.advance(seconds(60));
+    }
+    assert!(limiter.holds() <= 2);
+}
+
+#[test]
+fn lost_holds_are_forgotten() {
+    let (limiter, clock) = tokens(100_000);
+    for user in 0..100_000 {
+        let _lost = limiter.hold(&user.to_string(), 1, seconds(1)).unwrap().detach();
+        clock.advance(Duration::from_millis(10));
+    }
+    // Time pays a unit in 36 s, in which 3,600 holds begin. Each shard forgets its own when it gets new ones.
+    assert!(limiter.holds() < 8_000, "{}", limiter.holds());
+}
+
+#[test]
+fn joint_check_finds_ended_holds() {
+    let (limiter, clock) = tokens(10);
+    let _lost = limiter.hold("alice", 100, seconds(60)).unwrap().detach();
+    let other = RateLimiter::builder(Gcra::new(Quota::per_hour(5))).clock(clock.clone()).compact().unwrap();
+    let both = || tollgate::check_all((limiter.on("alice").cost(50), other.on("alice")));
+    assert_eq!(both().denied_by(), Some(0));
+    clock.advance(seconds(60));
+    assert!(both().is_allowed());
+    let mut admitted = 0;
+    let id = limiter.hold("alice", 50, seconds(60)).unwrap().detach();
+    clock.advance(id.end().duration_since(tollgate::Clock::now(&clock)));
+    limiter.check_each([("alice", 30), ("alice", 30)], |decision| {
+        admitted += u32::from(decision.is_allowed());
+    });
+    assert_eq!(admitted, 1);
+}
+
+#[test]
+fn limiter_without_refunds_has_no_holds() {
+    let quota = Quota::per_minute(10);
+    let error = RateLimiter::keyed::<u64, _>(SlidingLog::new(quota)).with_holds(1).unwrap_err();
+    assert!(error.to_string().contains("cannot refund"), "{error}");
+    assert!(RateLimiter::direct(LeakyBucketQueue::new(quota)).with_holds(1).is_err());
+    let inherit = RateLimiter::builder(Gcra::new(quota)).overflow(Overflow::Inherit).compact().unwrap();
+    assert!(inherit.with_holds(1).is_err());
+}
+
+#[test]
+fn limiter_without_keys_has_holds() {
+    let clock = ManualClock::default();
+    let build = RateLimiter::builder(Gcra::new(Quota::per_hour(100))).clock(clock.clone());
+    let limiter = build.direct().with_holds(10).unwrap();
+    let hold = limiter.hold(80, seconds(60)).unwrap();
+    assert!(limiter.check_n(30).is_denied());
+    assert_eq!(hold.commit(20).remaining(), 80);
+    let id = limiter.at(tollgate::Clock::now(&clock)).hold(80, seconds(60)).unwrap();
+    assert!(limiter.hold(1, seconds(60)).is_err());
+    clock.advance(seconds(60));
+    assert!(limiter.check_n(80).is_allowed());
+    assert_eq!(limiter.release(id), 0);
+}
+
+#[test]
+fn in_progress_limit_frees_places() {
+    let clock = ManualClock::default();
+    let limit = InProgress::with_clock(2, 100, clock.clone());
+    let [first, second] = [1, 2].map(|_| limit.hold("alice", 1, seconds(10)).unwrap());
+    let denied = limit.hold("alice", 1, seconds(10)).unwrap_err().decision();
+    assert_eq!((denied.retry_after(), denied.remaining()), (Some(seconds(10)), 0));
+    assert!(limit.hold("alice", 3, seconds(10)).unwrap_err().decision().is_never());
+    drop(first);
+    let third = limit.hold("alice", 1, seconds(20)).unwrap();
+    assert_eq!((limit.current("alice"), limit.holds()), (2, 2));
+    // The second one was lost. Its life ends, and its place is free.
+    std::mem::forget(second);
+    assert!(limit.hold("alice", 1, seconds(10)).is_err());
+    clock.advance(seconds(10));
+    let fourth = limit.hold("alice", 1, seconds(10)).unwrap();
+    drop((third, fourth));
+    assert_eq!((limit.current("alice"), limit.holds()), (0, 0));
+}
+
+#[test]
+fn racing_requests_never_exceed_in_progress() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let (limit, inside) = (InProgress::new(3, 1_000), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..5_000 {
+                    if let Ok(hold) = limit.hold("alice", 1, seconds(600)) {
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < 3);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(hold);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((limit.current("alice"), limit.holds()), (0, 0));
+}
