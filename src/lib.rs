@@ -393,7 +393,8 @@ pub mod leases {
 /// [`RateLimiter::with_holds`] makes a limiter whose units can be held.
 #[cfg(feature = "std")]
 pub mod holds {
-    pub use crate::limiter::holds::{Hold, InProgress};
+    pub use crate::limiter::holds::Hold;
+    pub use crate::limiter::in_progress::{InProgress, Slot};
     pub use crate::store::{HoldId, Holding};
 }
 

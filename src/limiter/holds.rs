@@ -1,4 +1,4 @@
-//! Units that are taken now and settled later, and limits on requests in progress.
+//! Units that are taken now and settled later.
 
 use std::fmt;
 use std::hash::Hash;
@@ -7,11 +7,9 @@ use std::time::Duration;
 use super::RateLimiter;
 use super::at::{At, Timed};
 use crate::algorithm::Algorithm;
-use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, QuantaClock, Timestamp, saturating_nanos};
-use crate::base::decision::{Decision, Denied, Facts, Outcome};
+use crate::base::clock::{Clock, saturating_nanos};
+use crate::base::decision::{Decision, Denied};
 use crate::base::quota::{QuotaError, Reason};
-use crate::store::holding::{Held, HoldBook, KeyStanding, NotKept, no_room};
 use crate::store::op::Refunds;
 use crate::store::{Direct, HoldId, Holding, ManyKeys, Operation, Store};
 
@@ -148,7 +146,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Holding<S>, C> {
         key: &'a Q,
         units: u64,
         life: Duration,
-    ) -> Result<Hold<'a, Self, Q>, Denied>
+    ) -> Result<Hold<'a, S, C, Q>, Denied>
     where
         S: Store<Q>,
     {
@@ -213,7 +211,7 @@ impl<A: Algorithm, C: Clock> RateLimiter<Holding<Direct<A>>, C> {
     ///
     /// # Errors
     /// Returns the denial if the limiter cannot admit the units now, or has its largest number of holds.
-    pub fn hold(&self, units: u64, life: Duration) -> Result<Hold<'_, Self, ()>, Denied> {
+    pub fn hold(&self, units: u64, life: Duration) -> Result<Hold<'_, Direct<A>, C, ()>, Denied> {
         let (id, decision) = self.hold_key(&(), units, life)?;
         Ok(Hold { limiter: self, key: &(), id, decision })
     }
@@ -249,36 +247,16 @@ impl<A: Algorithm, C> At<'_, RateLimiter<Holding<Direct<A>>, C>> {
     }
 }
 
-/// A limiter with holds. Public in a private module: sealed.
-pub trait Holds<Q: ?Sized> {
-    /// Releases a hold.
-    #[doc(hidden)]
-    fn let_go(&self, key: &Q, id: HoldId);
-}
-
-impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Holds<Q> for RateLimiter<Holding<S>, C> {
-    fn let_go(&self, key: &Q, id: HoldId) {
-        self.release_key(key, id);
-    }
-}
-
-impl<C: Clock, Q: Hash + ?Sized> Holds<Q> for InProgress<C> {
-    fn let_go(&self, key: &Q, id: HoldId) {
-        self.release(key, id);
-    }
-}
-
-/// Units that are taken from a [limiter](RateLimiter::hold), or requests [in progress](InProgress::hold). Dropping it
-/// releases them.
+/// Units that are taken from a [limiter](RateLimiter::hold). Dropping it releases them.
 #[must_use = "a hold that is dropped is released"]
-pub struct Hold<'a, L: Holds<Q>, Q: ?Sized> {
-    limiter: &'a L,
+pub struct Hold<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> {
+    limiter: &'a RateLimiter<Holding<S>, C>,
     key: &'a Q,
     id: HoldId,
     decision: Decision,
 }
 
-impl<L: Holds<Q>, Q: ?Sized> Hold<'_, L, Q> {
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Hold<'_, S, C, Q> {
     /// Returns the identity, by which another thread or program can settle the hold.
     #[must_use]
     pub fn id(&self) -> HoldId {
@@ -297,9 +275,7 @@ impl<L: Holds<Q>, Q: ?Sized> Hold<'_, L, Q> {
         std::mem::forget(self);
         id
     }
-}
 
-impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Hold<'_, RateLimiter<Holding<S>, C>, Q> {
     /// Charges `actual` units, and releases the rest of the hold. Returns the state of the key afterwards.
     ///
     /// If `actual` is more than was held, the difference is charged even if the key cannot spend it, and leaves a debt.
@@ -310,166 +286,14 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Hold<'_, RateLimiter<Holding<S>, C
     }
 }
 
-impl<L: Holds<Q>, Q: ?Sized> Drop for Hold<'_, L, Q> {
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Hold<'_, S, C, Q> {
     fn drop(&mut self) {
-        self.limiter.let_go(self.key, self.id);
+        self.limiter.release_key(self.key, self.id);
     }
 }
 
-impl<L: Holds<Q>, Q: ?Sized> fmt::Debug for Hold<'_, L, Q> {
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> fmt::Debug for Hold<'_, S, C, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold").field("id", &self.id).field("units", &self.decision.cost()).finish()
-    }
-}
-
-/// A limit on the requests of each key that are in progress at the same time.
-///
-/// A request is in progress until its [`Hold`] is dropped, or until its life has ended. So a request whose holder was
-/// lost does not count for ever. Use it for slow work, such as exports and answers of language models: a rate does not
-/// limit how many of them run at the same time.
-///
-/// The limit is exact, and the memory grows with the number of requests in progress, up to a bound.
-/// [`sketch::InFlight`](crate::sketch::InFlight) needs constant memory instead, for any number of keys; its counts can
-/// be too high, and its requests have no life.
-///
-/// # Consistency
-/// At most `limit` units of a key are in progress at any time, whatever races. A call may wait for another thread that
-/// uses the same key, for less than a microsecond.
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use tollgate::holds::InProgress;
-///
-/// let exports = InProgress::new(2, 10_000);
-/// let life = Duration::from_secs(600);
-/// let first = exports.hold("alice", 1, life).expect("none is in progress");
-/// let second = exports.hold("alice", 1, life).expect("one is in progress");
-/// assert!(exports.hold("alice", 1, life).is_err());
-/// assert!(exports.hold("bob", 1, life).is_ok());
-/// drop(first);
-/// assert!(exports.hold("alice", 1, life).is_ok());
-/// # drop(second);
-/// ```
-pub struct InProgress<C = QuantaClock> {
-    clock: C,
-    limit: u64,
-    book: HoldBook<()>,
-}
-
-impl InProgress {
-    /// Creates a limit of `limit` units in progress for each key, and of `most` holds in total.
-    #[must_use]
-    pub fn new(limit: u64, most: usize) -> Self {
-        Self::with_clock(limit, most, QuantaClock::default())
-    }
-}
-
-impl<C> InProgress<C> {
-    /// Creates a limit with another clock.
-    #[must_use]
-    pub fn with_clock(limit: u64, most: usize, clock: C) -> Self {
-        Self { clock, limit, book: HoldBook::new(most) }
-    }
-
-    /// Returns this limit at the time `now`: no clock is read.
-    pub const fn at(&self, now: Timestamp) -> At<'_, Self> {
-        At::new(self, now)
-    }
-
-    /// Returns the units of a key that are in progress, including those whose life has ended and that were not needed
-    /// since.
-    pub fn current<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        // The units of a key are at most the limit.
-        u64::try_from(self.book.standing(self.book.hash(key)).units).unwrap_or(u64::MAX)
-    }
-
-    /// Returns the number of holds of all keys.
-    pub fn holds(&self) -> usize {
-        self.book.len()
-    }
-
-    /// Ends the hold with this identity. Returns whether it was there.
-    pub fn release<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId) -> bool {
-        self.book.take(self.book.hash(key), id).is_some()
-    }
-
-    fn keep<Q: Hash + ?Sized>(
-        &self,
-        key: &Q,
-        units: u64,
-        end_ns: u64,
-        at: CheckTime,
-    ) -> Result<(HoldId, Decision), Denied> {
-        let (hash, now_ns) = (self.book.hash(key), at.ns());
-        let keep = || {
-            let hold = Held { units, paid_ns: end_ns, charge: () };
-            self.book.keep(hash, end_ns, hold, (self.limit, now_ns))
-        };
-        let mut kept = keep();
-        while let Err(NotKept::KeyFull(_)) = kept
-            && self.book.release_ended(hash, now_ns, |_| {})
-        {
-            kept = keep();
-        }
-        let decide = |outcome, standing: KeyStanding| {
-            let used = u64::try_from(standing.units).unwrap_or(u64::MAX);
-            let after = |end_ns: u64| end_ns.saturating_sub(now_ns);
-            let (first, last) = standing.ends_ns.map_or((0, 0), |(first, last)| (after(first), after(last)));
-            let remaining = self.limit.saturating_sub(used);
-            let facts = Facts::Plain { remaining, retry_ns: first, reset_ns: last, delay_ns: 0 };
-            Decision::new(outcome, units, self.limit, now_ns, facts).uncharged()
-        };
-        match kept {
-            Ok((id, standing)) => Ok((id, decide(Outcome::Allowed, standing))),
-            Err(NotKept::KeyFull(standing)) => {
-                let never = units > self.limit;
-                Err(decide(if never { Outcome::Never } else { Outcome::Denied }, standing))
-            }
-            Err(NotKept::BookFull) => Err(no_room(units, self.limit, now_ns)),
-        }
-        .map_err(Denied::of)
-    }
-}
-
-impl<C> At<'_, InProgress<C>> {
-    /// [`InProgress::hold`] at this time. Returns the identity of the hold.
-    ///
-    /// # Errors
-    /// The same as for [`InProgress::hold`].
-    pub fn hold<Q: Hash + ?Sized>(self, key: &Q, units: u64, life: Duration) -> Result<HoldId, Denied> {
-        let at = CheckTime::given(self.now);
-        let end_ns = at.ns().saturating_add(saturating_nanos(life));
-        self.limiter.keep(key, units, end_ns, at).map(|(id, _)| id)
-    }
-}
-
-impl<C: Clock> InProgress<C> {
-    /// Begins a request of `units`, or denies it. It ends when the hold is dropped, or after `life`.
-    ///
-    /// # Errors
-    /// Returns the denial if the key would have more units in progress than its limit, or if there are too many holds
-    /// in total. [`Decision::retry_after`] returns the time until the first life ends; a request can end earlier.
-    ///
-    /// # Complexity
-    /// O(log holds) under a mutex that few keys share. If the key is full, also O(log holds) for each of its holds
-    /// whose life has ended. Allocates.
-    pub fn hold<'a, Q: Hash + ?Sized>(
-        &'a self,
-        key: &'a Q,
-        units: u64,
-        life: Duration,
-    ) -> Result<Hold<'a, Self, Q>, Denied> {
-        let at = CheckTime::read(&self.clock);
-        let end_ns = at.ns().saturating_add(saturating_nanos(life));
-        let (id, decision) = self.keep(key, units, end_ns, at)?;
-        Ok(Hold { limiter: self, key, id, decision })
-    }
-}
-
-impl<C> fmt::Debug for InProgress<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("InProgress");
-        shown.field("limit", &self.limit).field("holds", &self.holds()).finish_non_exhaustive()
     }
 }

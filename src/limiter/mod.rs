@@ -8,7 +8,7 @@
 //! | `compact`, `keyed`, `sketch`, `direct`, `hashed`, `leasing`, `adjustable` | methods for one kind of store |
 //! | `any` | limiters whose algorithm and store are chosen at run time |
 //! | `builder` | constructors and options |
-//! | `holds` | units that are taken now and settled later; requests in progress |
+//! | `holds`, `in_progress` | units that are taken now and settled later; requests in progress |
 //! | `joint` | several limits on one request |
 //! | `striped` | leases: one limit that all cores use at the same time |
 //! | `wait`, `waiting` | threads and tasks that wait for a turn |
@@ -26,6 +26,8 @@ mod at;
 
 #[cfg(feature = "std")]
 pub(crate) mod holds;
+#[cfg(feature = "std")]
+pub(crate) mod in_progress;
 
 #[cfg(feature = "std")]
 mod waiting;

@@ -1,11 +1,13 @@
 //! The body of a response: from the inner service, or of a denial.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use pin_project_lite::pin_project;
+
+use crate::limiter::in_progress::Slot;
 
 pin_project! {
     /// The body of a response: the inner service's body unchanged, or the body of a denial.
@@ -21,6 +23,7 @@ pin_project! {
     #[derive(Debug)]
     enum BodyKind<B> {
         Inner { #[pin] body: B },
+        Held { #[pin] body: B, slot: Option<Slot> },
         Refusal { bytes: Bytes },
     }
 }
@@ -28,6 +31,11 @@ pin_project! {
 impl<B> Body<B> {
     pub(super) const fn inner(body: B) -> Self {
         Self { kind: BodyKind::Inner { body } }
+    }
+
+    /// The body of a request that is in progress until the body has ended.
+    pub(super) const fn held(body: B, slot: Slot) -> Self {
+        Self { kind: BodyKind::Held { body, slot: Some(slot) } }
     }
 
     pub(super) const fn refusal(bytes: Bytes) -> Self {
@@ -49,6 +57,13 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
             Projected::Inner { body } => body.poll_frame(context),
+            Projected::Held { body, slot } => {
+                let frame = ready!(body.poll_frame(context));
+                if !matches!(frame, Some(Ok(_))) {
+                    *slot = None;
+                }
+                Poll::Ready(frame)
+            }
             Projected::Refusal { bytes } if bytes.is_empty() => Poll::Ready(None),
             Projected::Refusal { bytes } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes).into())))),
         }
@@ -56,14 +71,14 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            BodyKind::Inner { body } => body.is_end_stream(),
+            BodyKind::Inner { body } | BodyKind::Held { body, .. } => body.is_end_stream(),
             BodyKind::Refusal { bytes } => bytes.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            BodyKind::Inner { body } => body.size_hint(),
+            BodyKind::Inner { body } | BodyKind::Held { body, .. } => body.size_hint(),
             BodyKind::Refusal { bytes } => {
                 SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
             }

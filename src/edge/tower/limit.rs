@@ -4,6 +4,7 @@
 //! decides in this process. A limit that must be awaited is an [`AwaitedLimit`](super::AwaitedLimit).
 
 use std::borrow::Cow;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::base::decision::Decision;
 use crate::base::quota::Quota;
 use crate::edge::http::Policy;
 use crate::edge::telemetry::Event;
+use crate::limiter::in_progress::{InProgress, Slot};
 use crate::limiter::striped::{LeaseSource, Leases};
 use crate::limiter::{RateLimiter, Timed};
 use crate::store::{Adjustable, Direct, ManyKeys, Operation, Store};
@@ -78,6 +80,11 @@ pub trait Limit<K: ?Sized>: Send + Sync + 'static {
     fn knows_remaining(&self) -> bool {
         true
     }
+
+    /// Whether the rulings of admitted requests have a [slot](Ruling::slot). Default: false.
+    fn has_slots(&self) -> bool {
+        false
+    }
 }
 
 /// The result of a check by a [`Limit`].
@@ -98,6 +105,12 @@ pub trait Ruling {
     /// Returns the single decision behind this ruling, if there is one.
     /// [`RateLimitLayer::policy`](super::RateLimitLayer::policy) reports it to clients. Default: none.
     fn decision(&self) -> Option<Decision> {
+        None
+    }
+
+    /// Takes the slot of an admitted request out of the ruling. The layer keeps it until the body of the response has
+    /// ended or is dropped. Default: none.
+    fn slot(&mut self) -> Option<Slot> {
         None
     }
 
@@ -161,6 +174,11 @@ impl<K: ?Sized, L: Limit<K> + ?Sized> Limit<K> for Arc<L> {
     fn knows_remaining(&self) -> bool {
         (**self).knows_remaining()
     }
+
+    #[inline]
+    fn has_slots(&self) -> bool {
+        (**self).has_slots()
+    }
 }
 
 /// A limiter with the name and quota that clients see: see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
@@ -212,6 +230,11 @@ impl<K: ?Sized, L: Limit<K>> Limit<K> for Named<L> {
     fn knows_remaining(&self) -> bool {
         self.limit.knows_remaining()
     }
+
+    #[inline]
+    fn has_slots(&self) -> bool {
+        self.limit.has_slots()
+    }
 }
 
 /// A limiter is a limit for the keys that its store accepts.
@@ -237,6 +260,52 @@ macro_rules! limit {
 }
 
 limit!([S: ManyKeys] S, [A: Algorithm] Direct<A>, [A: Algorithm] Adjustable<Direct<A>>);
+
+/// A request is in progress until the body of its response has ended.
+impl<Q: Hash + ?Sized, C: Clock + Send + Sync + 'static> Limit<Q> for InProgress<C> {
+    type Ruling = Entered;
+
+    #[inline]
+    fn check(&self, key: &Q, cost: u64) -> Entered {
+        match self.try_enter(key, cost) {
+            Ok(slot) => Entered { decision: slot.decision(), slot: Some(slot) },
+            Err(denied) => Entered { decision: denied.decision(), slot: None },
+        }
+    }
+
+    /// Does nothing: the slot ends with the request.
+    fn refund(&self, _key: &Q, _ruling: &Entered) {}
+
+    #[inline]
+    fn has_slots(&self) -> bool {
+        true
+    }
+}
+
+/// The ruling of [`InProgress`].
+#[derive(Debug)]
+pub struct Entered {
+    decision: Decision,
+    slot: Option<Slot>,
+}
+
+impl Ruling for Entered {
+    fn is_allowed(&self) -> bool {
+        self.decision.is_allowed()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.decision.retry_after()
+    }
+
+    fn decision(&self) -> Option<Decision> {
+        Some(self.decision)
+    }
+
+    fn slot(&mut self) -> Option<Slot> {
+        self.slot.take()
+    }
+}
 
 /// Ignores the key. A charge to a lease is not refunded, and an admitted request does not know the remaining quota.
 impl<Q: ?Sized, P, C> Limit<Q> for RateLimiter<Leases<P>, C>

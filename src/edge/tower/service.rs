@@ -145,7 +145,7 @@ impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
         settings.options.count(&ruling, settings.limit.knows_remaining(), cost);
         match L::refusal(settings, request, &ruling) {
             Some(response) => Asked::Refused(response),
-            None if settings.options.reads_responses() => {
+            None if settings.options.reads_responses() || settings.limit.has_slots() => {
                 Asked::Pending(Pending::new(settings, client, ruling))
             }
             None => Asked::Admitted,
@@ -183,6 +183,8 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     fn policies(&self, ruling: &Self::Ruling, tell: &mut dyn FnMut(&[Policy<'_>]));
 
     fn knows_remaining(&self) -> bool;
+
+    fn has_slots(&self) -> bool;
 
     /// Returns the response to a denied request. Marks an admitted request that is beyond its soft limit.
     #[inline]
@@ -252,6 +254,11 @@ impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce
     fn knows_remaining(&self) -> bool {
         Limit::knows_remaining(self)
     }
+
+    #[inline]
+    fn has_slots(&self) -> bool {
+        Limit::has_slots(self)
+    }
 }
 
 impl<L, X, S, B> Decide<Awaited, X, S, B> for L
@@ -318,6 +325,10 @@ where
     fn knows_remaining(&self) -> bool {
         AwaitedLimit::knows_remaining(self)
     }
+
+    fn has_slots(&self) -> bool {
+        false
+    }
 }
 
 /// The work that remains when the response is ready.
@@ -382,18 +393,25 @@ where
                 Projected::Deciding { decision } => ready!(decision.poll(context)),
                 Projected::HandedOn { response, pending } => {
                     let mut result = ready!(response.poll(context));
-                    if let Some(pending) = pending.take()
-                        && pending.finish(&mut result)
-                    {
-                        match L::refund(pending, result) {
-                            Ok(refunded) => result = refunded,
-                            Err(refund) => {
-                                self.as_mut().project().state.set(RequestState::Refunding { refund });
-                                continue;
+                    let mut slot = None;
+                    if let Some(mut pending) = pending.take() {
+                        slot = pending.ruling.slot();
+                        if pending.finish(&mut result) {
+                            match L::refund(pending, result) {
+                                Ok(refunded) => result = refunded,
+                                Err(refund) => {
+                                    self.as_mut().project().state.set(RequestState::Refunding { refund });
+                                    continue;
+                                }
                             }
                         }
                     }
-                    return Poll::Ready(result.map(|response| response.map(Body::inner)));
+                    return Poll::Ready(result.map(|response| {
+                        response.map(|body| match slot {
+                            Some(slot) => Body::held(body, slot),
+                            None => Body::inner(body),
+                        })
+                    }));
                 }
                 Projected::Refunding { refund } => {
                     let result = ready!(refund.poll(context));

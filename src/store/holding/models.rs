@@ -8,7 +8,7 @@ use crate::base::quota::Quota;
 use crate::base::sync::eight;
 use crate::base::sync::{Arc, both, explore};
 use crate::store::Direct;
-use crate::store::op::{Operation, Refunds as _, Store as _};
+use crate::store::op::{Operation, Refunds as _, Store};
 
 const KEY: u64 = 7;
 const HASH: u64 = 1 << 60;
@@ -59,13 +59,14 @@ fn models_control_separate_look_settles_twice() {
 type Check = fn(&Holding<Direct<Gcra>>) -> bool;
 
 fn check(limiter: &Holding<Direct<Gcra>>) -> bool {
-    limiter.apply(limiter.prepare(&KEY), Operation::Check, END, 1).is_allowed()
+    let key = Store::<u64>::prepare(limiter, &KEY);
+    Store::<u64>::apply(limiter, key, Operation::Check, END, 1).is_allowed()
 }
 
 /// The fault: reads the number of holds after the store has denied.
 fn check_before_the_number(limiter: &Holding<Direct<Gcra>>) -> bool {
-    let ((), hash) = limiter.prepare(&KEY);
-    let ask = || limiter.store.apply((), Operation::Check, END, 1).is_allowed();
+    let ((), hash) = Store::<u64>::prepare(limiter, &KEY);
+    let ask = || Store::<u64>::apply(&limiter.store, (), Operation::Check, END, 1).is_allowed();
     ask() || limiter.book.may_hold(hash) && check(limiter)
 }
 
