@@ -153,7 +153,7 @@
 //! - A denied request is not charged, and a denial does not write to memory that threads share. [`guide::guarantees`]
 //!   lists the exceptions (G26). For example, a compact limiter counts the new keys that it denies because of the debt
 //!   of another key. A [`Sketch`] may write in a race.
-//! - Every call is lock-free, except calls that wait and calls that change a quota. Contention never causes a denial,
+//! - Every call is lock-free, except calls that wait, calls that change a quota, and [holds]. Contention never causes a denial,
 //!   with one rare exception in a [`Sketch`].
 //! - A compact or direct limiter never allocates during a check. A keyed limiter allocates only for a key that it does
 //!   not hold yet, and once for each thread.
@@ -195,6 +195,7 @@
 //! | [`guide::testing`] | test without sleeping: your own code, and axum handlers |
 //! | [`guide::before_production`], [`guide::troubleshooting`] | a checklist; everything is denied, nothing is denied, wrong keys, clocks, memory |
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
+//! | [`guide::token_budgets`], [`guide::requests_in_progress`] | units that are held until the cost is known; how many requests run at the same time |
 //! | [`guide::configuration`] | limits as text, from a file of your own; algorithms and stores that are chosen at run time |
 //! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
 //! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
@@ -311,6 +312,10 @@ pub mod guide {
         )]
         #![cfg_attr(not(feature = "redis"), doc = "This guide needs the feature `redis`.")]
     }
+    pub mod requests_in_progress {
+        #![cfg_attr(feature = "std", doc = include_str!("guide/requests_in_progress.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
+    }
     pub mod rules {
         #![cfg_attr(feature = "rules", doc = include_str!("guide/rules.md"))]
         #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
@@ -327,6 +332,10 @@ pub mod guide {
     pub mod testing {
         #![cfg_attr(feature = "std", doc = include_str!("guide/testing.md"))]
         #![cfg_attr(feature = "tower", doc = include_str!("guide/testing_axum.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
+    }
+    pub mod token_budgets {
+        #![cfg_attr(feature = "std", doc = include_str!("guide/token_budgets.md"))]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     pub mod troubleshooting {
@@ -394,7 +403,7 @@ pub mod leases {
 #[cfg(feature = "std")]
 pub mod holds {
     pub use crate::limiter::holds::Hold;
-    pub use crate::limiter::in_progress::{InProgress, Slot};
+    pub use crate::limiter::in_progress::{InProgress, Permit};
     pub use crate::store::{HoldId, Holding};
 }
 

@@ -135,7 +135,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Holding<S>, C> {
     /// assert!(limiter.check_n("alice", 30).is_allowed());
     ///
     /// let lost = limiter.hold("alice", 70, Duration::from_secs(60)).expect("70 are left");
-    /// std::mem::forget(lost); // nobody settles it
+    /// std::mem::forget(lost); // it is never settled
     /// assert!(limiter.check_n("alice", 30).is_denied());
     /// clock.advance(Duration::from_secs(60));
     /// assert!(limiter.check_n("alice", 30).is_allowed());
@@ -269,7 +269,7 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Hold<'_, S, C, Q> {
         self.decision
     }
 
-    /// Leaves the hold to whoever knows its identity. It ends with its life if nobody settles it.
+    /// Leaves the hold to a caller that knows its identity. Otherwise it ends with its life.
     pub fn detach(self) -> HoldId {
         let id = self.id;
         std::mem::forget(self);

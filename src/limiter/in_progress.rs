@@ -17,7 +17,7 @@ const MOST: usize = 1 << 16;
 
 /// A limit on the requests of each key that are in progress at the same time.
 ///
-/// A request is in progress until its [`Slot`] is dropped, or until its life has ended. So a request whose slot was
+/// A request is in progress until its [`Permit`] is dropped, or until its life has ended. So a request whose permit was
 /// lost does not count for ever. Use it for slow work, such as exports and answers of language models: a rate does not
 /// limit how many of them run at the same time. In front of a server, pass it to a
 /// [layer](crate::tower::RateLimitLayer): a request is then in progress until the body of its response has ended.
@@ -113,7 +113,7 @@ impl<C> InProgress<C> {
         self.book.take(self.book.hash(key), id).is_some()
     }
 
-    fn enter_at<Q: Hash + ?Sized>(&self, key: &Q, units: u64, at: CheckTime) -> Result<Slot, Denied> {
+    fn enter_at<Q: Hash + ?Sized>(&self, key: &Q, units: u64, at: CheckTime) -> Result<Permit, Denied> {
         let (hash, now_ns) = (self.book.hash(key), at.ns());
         let end_ns = now_ns.saturating_add(saturating_nanos(self.life));
         let keep = || {
@@ -128,7 +128,7 @@ impl<C> InProgress<C> {
         match kept {
             Ok((id, standing)) => {
                 let decision = self.decision(Outcome::Allowed, units, standing, now_ns);
-                Ok(Slot { book: Some(Arc::clone(&self.book)), hash, id, decision })
+                Ok(Permit { book: Some(Arc::clone(&self.book)), hash, id, decision })
             }
             Err(NotKept::KeyFull(standing)) => {
                 let outcome = if units > self.limit { Outcome::Never } else { Outcome::Denied };
@@ -156,13 +156,13 @@ impl<C> At<'_, InProgress<C>> {
     ///
     /// # Errors
     /// The same as for [`InProgress::try_enter`].
-    pub fn try_enter<Q: Hash + ?Sized>(self, key: &Q, units: u64) -> Result<Slot, Denied> {
+    pub fn try_enter<Q: Hash + ?Sized>(self, key: &Q, units: u64) -> Result<Permit, Denied> {
         self.limiter.enter_at(key, units, CheckTime::given(self.now))
     }
 }
 
 impl<C: Clock> InProgress<C> {
-    /// Begins a request of `units`, or denies it. The request ends when the slot is dropped, or after its life.
+    /// Begins a request of `units`, or denies it. The request ends when the permit is dropped, or after its life.
     ///
     /// # Errors
     /// Returns the denial if the key would have more units in progress than its limit, or if too many requests of all
@@ -170,9 +170,9 @@ impl<C: Clock> InProgress<C> {
     /// earlier.
     ///
     /// # Complexity
-    /// O(log requests) under a mutex that few keys share. If the key is full, this also frees up to 64 of its slots
+    /// O(log requests) under a mutex that few keys share. If the key is full, this also frees up to 64 of its permits
     /// whose life has ended. Allocates.
-    pub fn try_enter<Q: Hash + ?Sized>(&self, key: &Q, units: u64) -> Result<Slot, Denied> {
+    pub fn try_enter<Q: Hash + ?Sized>(&self, key: &Q, units: u64) -> Result<Permit, Denied> {
         self.enter_at(key, units, CheckTime::read(&self.clock))
     }
 }
@@ -186,16 +186,16 @@ impl<C> fmt::Debug for InProgress<C> {
 }
 
 /// A request in progress; created by [`InProgress::try_enter`]. Dropping it ends the request.
-#[must_use = "a request is not in progress any more once its slot is dropped"]
-pub struct Slot {
-    /// `None` once the slot is detached.
+#[must_use = "a request is not in progress any more once its permit is dropped"]
+pub struct Permit {
+    /// `None` once the permit is detached.
     book: Option<Arc<HoldBook<()>>>,
     hash: u64,
     id: HoldId,
     decision: Decision,
 }
 
-impl Slot {
+impl Permit {
     /// Returns the decision that began the request. Its figures include the request.
     #[must_use]
     pub fn decision(&self) -> Decision {
@@ -208,14 +208,14 @@ impl Slot {
         self.id
     }
 
-    /// Leaves the request to whoever knows its identity. It ends with its life if nobody ends it.
+    /// Leaves the request to a caller that knows its identity. Otherwise it ends with its life.
     pub fn detach(mut self) -> HoldId {
         self.book = None;
         self.id
     }
 }
 
-impl Drop for Slot {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(book) = &self.book {
             drop(book.take(self.hash, self.id));
@@ -223,8 +223,8 @@ impl Drop for Slot {
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot").field("id", &self.id).field("units", &self.decision.cost()).finish()
+        f.debug_struct("Permit").field("id", &self.id).field("units", &self.decision.cost()).finish()
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::holds::{HoldId, Holding, InProgress, Slot};
+use tollgate::holds::{HoldId, Holding, InProgress, Permit};
 use tollgate::stores::{ManyKeys, Store};
 use tollgate::{
     Decision, FixedWindow, Gcra, LeakyBucketQueue, ManualClock, Overflow, Quota, RateLimiter, SlidingLog,
@@ -155,7 +155,7 @@ proptest! {
             match op {
                 Op::Hold { units, .. } => {
                     let used: u64 = held.iter().filter(|of| of.0 == key).map(|&(_, _, units)| units).sum();
-                    match limit.at(at(now)).try_enter(&key, units).map(Slot::detach) {
+                    match limit.at(at(now)).try_enter(&key, units).map(Permit::detach) {
                         Ok(id) => {
                             prop_assert!(used + units <= LIMIT);
                             held.push((key, id, units));
@@ -224,7 +224,7 @@ fn late_commit_charges_all() {
     assert_eq!(limiter.holds(), 0);
     assert_eq!(limiter.commit("alice", id, 30).remaining(), 0);
     assert_eq!(limiter.release("alice", id), 0);
-    // The same if nobody needed the units in the meantime.
+    // The same if no request needed the units in the meantime.
     let id = limiter.hold("bob", 100, seconds(60)).unwrap().detach();
     clock.advance(seconds(72));
     assert_eq!(limiter.commit("bob", id, 30).remaining(), 70);
@@ -350,10 +350,10 @@ fn racing_requests_never_exceed_in_progress() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..5_000 {
-                    if let Ok(slot) = limit.try_enter("alice", 1) {
+                    if let Ok(permit) = limit.try_enter("alice", 1) {
                         assert!(inside.fetch_add(1, Ordering::SeqCst) < 3);
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        drop(slot);
+                        drop(permit);
                     }
                 }
             });

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::limiter::in_progress::Slot;
+use crate::limiter::in_progress::Permit;
 
 pin_project! {
     /// The body of a response: the inner service's body unchanged, or the body of a denial.
@@ -23,7 +23,7 @@ pin_project! {
     #[derive(Debug)]
     enum BodyKind<B> {
         Inner { #[pin] body: B },
-        Held { #[pin] body: B, slot: Option<Slot> },
+        Held { #[pin] body: B, permit: Option<Permit> },
         Refusal { bytes: Bytes },
     }
 }
@@ -34,8 +34,8 @@ impl<B> Body<B> {
     }
 
     /// The body of a request that is in progress until the body has ended.
-    pub(super) const fn held(body: B, slot: Slot) -> Self {
-        Self { kind: BodyKind::Held { body, slot: Some(slot) } }
+    pub(super) const fn held(body: B, permit: Permit) -> Self {
+        Self { kind: BodyKind::Held { body, permit: Some(permit) } }
     }
 
     pub(super) const fn refusal(bytes: Bytes) -> Self {
@@ -57,10 +57,10 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
             Projected::Inner { body } => body.poll_frame(context),
-            Projected::Held { body, slot } => {
+            Projected::Held { body, permit } => {
                 let frame = ready!(body.poll_frame(context));
                 if !matches!(frame, Some(Ok(_))) {
-                    *slot = None;
+                    *permit = None;
                 }
                 Poll::Ready(frame)
             }

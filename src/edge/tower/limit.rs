@@ -14,7 +14,7 @@ use crate::base::decision::Decision;
 use crate::base::quota::Quota;
 use crate::edge::http::Policy;
 use crate::edge::telemetry::Event;
-use crate::limiter::in_progress::{InProgress, Slot};
+use crate::limiter::in_progress::{InProgress, Permit};
 use crate::limiter::striped::{LeaseSource, Leases};
 use crate::limiter::{RateLimiter, Timed};
 use crate::store::{Adjustable, Direct, ManyKeys, Operation, Store};
@@ -81,8 +81,8 @@ pub trait Limit<K: ?Sized>: Send + Sync + 'static {
         true
     }
 
-    /// Whether the rulings of admitted requests have a [slot](Ruling::slot). Default: false.
-    fn has_slots(&self) -> bool {
+    /// Whether the rulings of admitted requests have a [permit](Ruling::permit). Default: false.
+    fn has_permits(&self) -> bool {
         false
     }
 }
@@ -108,9 +108,9 @@ pub trait Ruling {
         None
     }
 
-    /// Takes the slot of an admitted request out of the ruling. The layer keeps it until the body of the response has
+    /// Takes the permit of an admitted request out of the ruling. The layer keeps it until the body of the response has
     /// ended or is dropped. Default: none.
-    fn slot(&mut self) -> Option<Slot> {
+    fn permit(&mut self) -> Option<Permit> {
         None
     }
 
@@ -176,8 +176,8 @@ impl<K: ?Sized, L: Limit<K> + ?Sized> Limit<K> for Arc<L> {
     }
 
     #[inline]
-    fn has_slots(&self) -> bool {
-        (**self).has_slots()
+    fn has_permits(&self) -> bool {
+        (**self).has_permits()
     }
 }
 
@@ -232,8 +232,8 @@ impl<K: ?Sized, L: Limit<K>> Limit<K> for Named<L> {
     }
 
     #[inline]
-    fn has_slots(&self) -> bool {
-        self.limit.has_slots()
+    fn has_permits(&self) -> bool {
+        self.limit.has_permits()
     }
 }
 
@@ -268,16 +268,16 @@ impl<Q: Hash + ?Sized, C: Clock + Send + Sync + 'static> Limit<Q> for InProgress
     #[inline]
     fn check(&self, key: &Q, cost: u64) -> Entered {
         match self.try_enter(key, cost) {
-            Ok(slot) => Entered { decision: slot.decision(), slot: Some(slot) },
-            Err(denied) => Entered { decision: denied.decision(), slot: None },
+            Ok(permit) => Entered { decision: permit.decision(), permit: Some(permit) },
+            Err(denied) => Entered { decision: denied.decision(), permit: None },
         }
     }
 
-    /// Does nothing: the slot ends with the request.
+    /// Does nothing: the permit ends with the request.
     fn refund(&self, _key: &Q, _ruling: &Entered) {}
 
     #[inline]
-    fn has_slots(&self) -> bool {
+    fn has_permits(&self) -> bool {
         true
     }
 }
@@ -286,7 +286,7 @@ impl<Q: Hash + ?Sized, C: Clock + Send + Sync + 'static> Limit<Q> for InProgress
 #[derive(Debug)]
 pub struct Entered {
     decision: Decision,
-    slot: Option<Slot>,
+    permit: Option<Permit>,
 }
 
 impl Ruling for Entered {
@@ -302,8 +302,8 @@ impl Ruling for Entered {
         Some(self.decision)
     }
 
-    fn slot(&mut self) -> Option<Slot> {
-        self.slot.take()
+    fn permit(&mut self) -> Option<Permit> {
+        self.permit.take()
     }
 }
 

@@ -145,7 +145,7 @@ impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
         settings.options.count(&ruling, settings.limit.knows_remaining(), cost);
         match L::refusal(settings, request, &ruling) {
             Some(response) => Asked::Refused(response),
-            None if settings.options.reads_responses() || settings.limit.has_slots() => {
+            None if settings.options.reads_responses() || settings.limit.has_permits() => {
                 Asked::Pending(Pending::new(settings, client, ruling))
             }
             None => Asked::Admitted,
@@ -184,7 +184,7 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
 
     fn knows_remaining(&self) -> bool;
 
-    fn has_slots(&self) -> bool;
+    fn has_permits(&self) -> bool;
 
     /// Returns the response to a denied request. Marks an admitted request that is beyond its soft limit.
     #[inline]
@@ -256,8 +256,8 @@ impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce
     }
 
     #[inline]
-    fn has_slots(&self) -> bool {
-        Limit::has_slots(self)
+    fn has_permits(&self) -> bool {
+        Limit::has_permits(self)
     }
 }
 
@@ -326,7 +326,7 @@ where
         AwaitedLimit::knows_remaining(self)
     }
 
-    fn has_slots(&self) -> bool {
+    fn has_permits(&self) -> bool {
         false
     }
 }
@@ -393,9 +393,9 @@ where
                 Projected::Deciding { decision } => ready!(decision.poll(context)),
                 Projected::HandedOn { response, pending } => {
                     let mut result = ready!(response.poll(context));
-                    let mut slot = None;
+                    let mut permit = None;
                     if let Some(mut pending) = pending.take() {
-                        slot = pending.ruling.slot();
+                        permit = pending.ruling.permit();
                         if pending.finish(&mut result) {
                             match L::refund(pending, result) {
                                 Ok(refunded) => result = refunded,
@@ -407,8 +407,8 @@ where
                         }
                     }
                     return Poll::Ready(result.map(|response| {
-                        response.map(|body| match slot {
-                            Some(slot) => Body::held(body, slot),
+                        response.map(|body| match permit {
+                            Some(permit) => Body::held(body, permit),
                             None => Body::inner(body),
                         })
                     }));

@@ -4,7 +4,7 @@
 //! shards ─► Mutex { key hash ─► KeyHolds { end, identity ─► Held, … } }
 //! ```
 //!
-//! *Each hold is settled once.* Whoever removes a hold from its shard settles it. A hold is removed under the shard's
+//! *Each hold is settled once.* The thread that removes a hold from its shard settles it. A hold is removed under the shard's
 //! mutex, so a commit, a release and the end of its life cannot all settle it.
 //!
 //! *No denial because of a hold that has ended.* A decision has these steps:
@@ -39,17 +39,17 @@ const FORGOTTEN_AT_ONCE: usize = 2;
 #[derive(Debug)]
 pub(crate) struct HoldBook<C> {
     hasher: ahash::RandomState,
-    /// Makes identities that nobody can guess. `std` uses `SipHash` here, with a secret from the system.
+    /// Makes identities that cannot be guessed. `std` uses `SipHash` here, with a secret from the system.
     secret: RandomState,
     next: AtomicU64,
     most: usize,
     len: AtomicUsize,
     // Padded: holds of different keys write different shards.
-    shards: Box<[CachePadded<Shard<C>>]>,
+    shards: Box<[CachePadded<HoldShard<C>>]>,
 }
 
 #[derive(Debug)]
-struct Shard<C> {
+struct HoldShard<C> {
     /// The number of holds here. Written under the mutex.
     len: AtomicUsize,
     held: Mutex<ShardHolds<C>>,
@@ -101,7 +101,7 @@ struct Leaving<'b>(&'b AtomicUsize, &'b AtomicUsize);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        // Ordering: Release. Pairs with the load in `may_hold`: who reads the lower number sees the refund.
+        // Ordering: Release. Pairs with the load in `may_hold`: a thread that reads the lower number sees the refund.
         self.0.fetch_sub(1, Ordering::Release);
         // Ordering: Relaxed. The number only limits how many holds exist.
         self.1.fetch_sub(1, Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl<C> HoldBook<C> {
     pub(crate) fn new(most: usize) -> Self {
         let shard = |_| {
             let held = ShardHolds { keys: BTreeMap::new(), paid: BTreeSet::new() };
-            CachePadded::new(Shard { len: AtomicUsize::new(0), held: Mutex::new(held) })
+            CachePadded::new(HoldShard { len: AtomicUsize::new(0), held: Mutex::new(held) })
         };
         Self {
             hasher: ahash::RandomState::new(),
@@ -201,7 +201,7 @@ impl<C> HoldBook<C> {
     }
 
     /// Forgets ended holds whose charge is paid.
-    fn forget(&self, shard: &Shard<C>, held: &mut ShardHolds<C>, now_ns: u64) {
+    fn forget(&self, shard: &HoldShard<C>, held: &mut ShardHolds<C>, now_ns: u64) {
         for _ in 0..FORGOTTEN_AT_ONCE {
             match held.paid.first() {
                 Some(&(paid_ns, hash, id)) if paid_ns <= now_ns => {
@@ -220,12 +220,12 @@ impl<C> HoldBook<C> {
         HoldId::new(end_ns, half(0) << 64 | half(1))
     }
 
-    fn shard(&self, hash: u64) -> &Shard<C> {
+    fn shard(&self, hash: u64) -> &HoldShard<C> {
         &self.shards[usize::from((hash >> 48) as u16) % SHARDS]
     }
 }
 
-impl<C> Shard<C> {
+impl<C> HoldShard<C> {
     fn with<T>(&self, work: impl FnOnce(&mut ShardHolds<C>) -> T) -> T {
         // A refund can run the caller's `Eq`, which can panic. The hold is removed by then, and the rest is as before.
         work(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))

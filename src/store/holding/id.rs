@@ -6,8 +6,8 @@ use crate::base::clock::Timestamp;
 
 /// The identity of a hold: the end of its life, and 128 random bits.
 ///
-/// Whoever knows the identity and the key can settle the hold, so that another thread, task or program can do it.
-/// Nobody can guess an identity.
+/// A caller that knows the identity and the key can settle the hold, so that another thread, task or program can do it.
+/// An identity cannot be guessed.
 ///
 /// # Examples
 /// ```
@@ -65,7 +65,7 @@ impl HoldId {
     }
 }
 
-/// Shows only the end: who knows the other bits can settle the hold.
+/// Shows only the end: a caller that knows the other bits can settle the hold.
 impl fmt::Debug for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HoldId").field("end", &self.end()).finish_non_exhaustive()

@@ -1,6 +1,6 @@
 //! A store whose units can be held: taken now, and settled later.
 //!
-//! A hold is a charge in the store below, and a note of the charge in a book. The store below knows nothing of holds,
+//! A hold is a charge in the store below, and a note of the charge in a book. The store below has no holds of its own,
 //! so every algorithm that can refund has them. The book decides who settles a hold; see `book`.
 
 mod book;

@@ -4,6 +4,7 @@ mod addresses;
 mod awaited;
 mod client;
 mod head;
+mod in_progress;
 mod layer;
 #[cfg(feature = "rules")]
 mod rules;
