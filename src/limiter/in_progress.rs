@@ -218,7 +218,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(book) = &self.book {
-            drop(book.take(self.hash, self.id));
+            book.take(self.hash, self.id);
         }
     }
 }
