@@ -196,6 +196,7 @@
 //! | [`guide::before_production`], [`guide::troubleshooting`] | a checklist; everything is denied, nothing is denied, wrong keys, clocks, memory |
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
 //! | [`guide::token_budgets`], [`guide::requests_in_progress`] | units that are held until the cost is known; how many requests run at the same time |
+//! | [`guide::distinct_values`] | how many different values a client uses: user names, devices |
 //! | [`guide::configuration`] | limits as text, from a file of your own; algorithms and stores that are chosen at run time |
 //! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
 //! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
@@ -252,6 +253,10 @@ pub mod guide {
     }
     pub mod decisions {
         #![cfg_attr(feature = "std", doc = include_str!("guide/decisions.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
+    }
+    pub mod distinct_values {
+        #![cfg_attr(feature = "std", doc = include_str!("guide/distinct_values.md"))]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     // Its examples call governor: benches/guides tests them.
@@ -373,11 +378,11 @@ pub use edge::rules;
 pub use edge::telemetry;
 #[cfg(feature = "tower")]
 pub use edge::tower;
-#[cfg(feature = "std")]
-pub use limiter::AnyLimiter;
 pub use limiter::joint::check_all;
 #[cfg(feature = "tokio")]
 pub use limiter::wait::TokioClock;
+#[cfg(feature = "std")]
+pub use limiter::{AnyLimiter, Distinct};
 pub use limiter::{At, Builder, RateLimiter};
 #[cfg(tollgate_simulation)]
 #[doc(hidden)]

@@ -8,6 +8,7 @@
 //! | `compact`, `keyed`, `sketch`, `direct`, `hashed`, `leasing`, `adjustable` | methods for one kind of store |
 //! | `any` | limiters whose algorithm and store are chosen at run time |
 //! | `builder` | constructors and options |
+//! | `distinct` | limits on the number of different values of a key |
 //! | `holds`, `in_progress` | units that are taken now and settled later; requests in progress |
 //! | `joint` | several limits on one request |
 //! | `striped` | leases: one limit that all cores use at the same time |
@@ -24,6 +25,8 @@ mod verbs;
 
 mod at;
 
+#[cfg(feature = "std")]
+pub(crate) mod distinct;
 #[cfg(feature = "std")]
 pub(crate) mod holds;
 #[cfg(feature = "std")]
@@ -60,6 +63,8 @@ pub use self::any::AnyLimiter;
 pub use self::at::At;
 pub(crate) use self::at::Timed;
 pub use self::builder::Builder;
+#[cfg(feature = "std")]
+pub use self::distinct::Distinct;
 use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, QuantaClock};
 #[cfg(feature = "std")]

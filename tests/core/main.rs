@@ -9,6 +9,7 @@ mod algorithms_named;
 mod algorithms_oracle;
 mod charges_named;
 mod charges_oracle;
+mod distinct;
 mod holds;
 mod joint;
 mod late_charges;

@@ -4,7 +4,7 @@
 //! decides in this process. A limit that must be awaited is an [`AwaitedLimit`](super::AwaitedLimit).
 
 use std::borrow::Cow;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::base::decision::Decision;
 use crate::base::quota::Quota;
 use crate::edge::http::Policy;
 use crate::edge::telemetry::Event;
+use crate::limiter::Distinct;
 use crate::limiter::in_progress::{InProgress, Permit};
 use crate::limiter::striped::{LeaseSource, Leases};
 use crate::limiter::{RateLimiter, Timed};
@@ -260,6 +261,25 @@ macro_rules! limit {
 }
 
 limit!([S: ManyKeys] S, [A: Algorithm] Direct<A>, [A: Algorithm] Adjustable<Direct<A>>);
+
+/// The key is a pair: of what is limited, and of the value that is counted.
+impl<K, V, C, H> Limit<(K, V)> for Distinct<C, H>
+where
+    K: Hash,
+    V: Hash,
+    C: Clock + Send + Sync + 'static,
+    H: BuildHasher + Send + Sync + 'static,
+{
+    type Ruling = Decision;
+
+    /// Counts the value once, whatever the cost.
+    fn check(&self, (key, value): &(K, V), _cost: u64) -> Decision {
+        Self::check(self, key, value)
+    }
+
+    /// Does nothing. The value stays known in its window, so it stays counted.
+    fn refund(&self, _pair: &(K, V), _ruling: &Decision) {}
+}
 
 /// A request is in progress until the body of its response has ended.
 impl<Q: Hash + ?Sized, C: Clock + Send + Sync + 'static> Limit<Q> for InProgress<C> {

@@ -142,6 +142,12 @@ impl Known<'_> {
         self.is_in
     }
 
+    /// Returns whether more than a third of the word's bits are set. If not, a positive answer is wrong with a
+    /// probability of at most (1/3)³.
+    pub(crate) fn is_crowded(&self, windows: &Windows) -> bool {
+        (self.seen & windows.payload_mask()).count_ones() * 3 > windows.payload_bits()
+    }
+
     /// Inserts the key.
     #[inline]
     pub(crate) fn insert(&self, windows: &Windows, window: u64) -> Result<Insert, Late> {

@@ -1,0 +1,216 @@
+//! Limits on the number of different values of a key.
+//!
+//! A filter holds the pairs of a key and a value that were admitted in the window. A check has these steps:
+//!
+//! 1. If the filter holds the pair, the check is admitted without a charge.
+//! 2. Otherwise it charges one unit to the key, or is denied.
+//! 3. An admitted check inserts the pair. If another thread inserted the pair in the meantime, the unit is refunded.
+//!
+//! The pair is inserted after the charge, so a value that was denied is never in the filter.
+//!
+//! *Full words.* All bits of a pair are in one word of the filter. If more than a third of the word's bits are set, the
+//! check does not trust it, and charges the unit. So a new value is taken for a known one with a probability of at most
+//! (1/3)³, however many values there are, and a filter that is too small denies too much instead of too little.
+
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+use crate::algorithm::FixedWindow;
+use crate::base::check_time::CheckTime;
+use crate::base::clock::{Clock, QuantaClock, Timestamp};
+use crate::base::decision::Decision;
+use crate::base::quota::{QuotaError, Reason};
+use crate::limiter::RateLimiter;
+use crate::limiter::at::{At, Timed};
+use crate::sketch::window::{Insert, Late, Moment, WindowedBloom, Windows, tag_bits};
+use crate::store::{Compact, HashedStore, Operation, Store};
+
+/// The bytes of the filter for each value.
+const BYTES_A_VALUE: usize = 16;
+
+/// A limit on the number of *different* values of a key in a window: user names of an address, or devices of an account.
+///
+/// The first check of a value costs one unit of the key, and later checks of the same value in the window cost nothing.
+/// So a client that uses one user name a hundred times is admitted, and a client that tries a hundred user names is
+/// not.
+///
+/// # Wrong answers
+/// The values are in a filter of constant memory, so a new value can be taken for a known one. It is then admitted
+/// without being counted. As long as the window admits no more values of all keys than the filter was made for, this
+/// happens to one new value in 2,000. Beyond that, it never happens to more than one new value in 27, because the limit
+/// then counts some known values again. A filter that is too small therefore denies too much.
+///
+/// # Consistency
+/// If threads check the same new value of a key at the same time, the value is counted once. Until then, it may take
+/// one unit for each of these threads, and deny other new values of the key.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Distinct, FixedWindow, Quota, RateLimiter};
+///
+/// // Three user names of an address in an hour, and 100,000 names of all addresses together.
+/// let window = FixedWindow::new(Quota::per_hour(3));
+/// let names = Distinct::new(RateLimiter::builder(window).compact()?, 100_000)?;
+/// for name in ["alice", "bob", "alice", "carol", "bob"] {
+///     assert!(names.check("203.0.113.7", name).is_allowed());
+/// }
+/// assert!(names.check("203.0.113.7", "dave").is_denied());
+/// assert!(names.check("203.0.113.7", "alice").is_allowed());
+/// assert!(names.check("203.0.113.8", "dave").is_allowed());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+///
+/// # Source
+/// Bloom 1970; Putze, Sanders and Singler 2007 (blocks).
+pub struct Distinct<C = QuantaClock, H = ahash::RandomState> {
+    limiter: RateLimiter<Compact<FixedWindow, H>, C>,
+    windows: Windows,
+    known: WindowedBloom,
+    hasher: ahash::RandomState,
+}
+
+/// A request: the hashes of its key, and of the pair.
+#[derive(Copy, Clone, Debug)]
+struct Pair {
+    key: u64,
+    both: u64,
+}
+
+impl<C, H: BuildHasher> Distinct<C, H> {
+    /// Creates a limit from a limiter of fixed windows. `values` is the number of different values, of all keys
+    /// together, that a window admits.
+    ///
+    /// # Errors
+    /// If the memory cannot be allocated, or if the windows are so short that the filter would mistake them for one
+    /// another: below 31 µs.
+    ///
+    /// # Memory
+    /// That of the limiter, and 16 bytes for each of `values`.
+    pub fn new(limiter: RateLimiter<Compact<FixedWindow, H>, C>, values: usize) -> Result<Self, QuotaError> {
+        let window_ns = limiter.store.algorithm().quota().0.period_ns();
+        let windows = Windows::new(window_ns, tag_bits(window_ns), u64::MAX);
+        if let Some(min_ns) = windows.too_short() {
+            return Err(
+                Reason::ShortWindow { algorithm: "distinct values", got_ns: window_ns, min_ns }.into()
+            );
+        }
+        let bytes = values.saturating_mul(BYTES_A_VALUE);
+        let known = WindowedBloom::new(bytes, false).ok_or(Reason::Memory { bytes: bytes as u64 })?;
+        Ok(Self { limiter, windows, known, hasher: ahash::RandomState::new() })
+    }
+
+    /// Returns this limit at the time `now`: no clock is read.
+    pub const fn at(&self, now: Timestamp) -> At<'_, Self> {
+        At::new(self, now)
+    }
+
+    /// Returns the limiter, which counts the values of each key.
+    pub const fn limiter(&self) -> &RateLimiter<Compact<FixedWindow, H>, C> {
+        &self.limiter
+    }
+
+    /// Returns the bytes of the limiter's states and of the filter.
+    pub fn state_bytes(&self) -> usize {
+        HashedStore::state_bytes(&self.limiter.store) + self.known.bytes()
+    }
+
+    fn pair<K: Hash + ?Sized, V: Hash + ?Sized>(&self, key: &K, value: &V) -> Pair {
+        Pair { key: self.limiter.store.hash(key), both: self.hasher.hash_one((key, value)) }
+    }
+
+    fn check_at(&self, pair: Pair, at: CheckTime) -> Decision {
+        let mut moment = self.windows.moment(at.ns());
+        loop {
+            match self.check_in(moment, pair, at) {
+                Ok(decision) => return decision,
+                // Another thread has begun a later window.
+                Err(late) => moment = self.windows.catch_up(moment, late),
+            }
+        }
+    }
+
+    fn check_in(&self, Moment { window, .. }: Moment, pair: Pair, at: CheckTime) -> Result<Decision, Late> {
+        let (store, windows) = (&self.limiter.store, &self.windows);
+        let key = store.prepare_hash(pair.key);
+        let charge = |cost| Store::<u64>::apply(store, key, Operation::Check, at, cost);
+        let refund = |decision: &Decision| Store::<u64>::refund(store, key, at, decision, 1);
+        let probe = self.known.probe(windows, pair.both);
+        let found = self.known.find(windows, &probe, window)?;
+        let (is_in, is_crowded) = (found.is_in(), found.is_crowded(windows));
+        if is_in && !is_crowded {
+            return Ok(charge(0));
+        }
+        let decision = charge(1);
+        if !decision.is_allowed() {
+            // Another thread may have used the last unit for the same value.
+            let again = self.known.find(windows, &probe, window)?;
+            let is_known = !is_in && again.is_in() && !again.is_crowded(windows);
+            return Ok(if is_known { charge(0) } else { decision });
+        }
+        match found.insert(windows, window) {
+            Ok(Insert::Again) if !is_crowded => {
+                refund(&decision);
+                Ok(charge(0))
+            }
+            Ok(Insert::First | Insert::Again) => Ok(decision),
+            Err(late) => {
+                refund(&decision);
+                Err(late)
+            }
+        }
+    }
+
+    fn peek_at(&self, pair: Pair, at: CheckTime) -> Decision {
+        let (store, windows) = (&self.limiter.store, &self.windows);
+        let probe = self.known.probe(windows, pair.both);
+        let mut moment = windows.moment(at.ns());
+        let is_known = loop {
+            match self.known.find(windows, &probe, moment.window) {
+                Ok(found) => break found.is_in() && !found.is_crowded(windows),
+                Err(late) => moment = windows.catch_up(moment, late),
+            }
+        };
+        Store::<u64>::peek(store, store.prepare_hash(pair.key), at, u64::from(!is_known))
+    }
+}
+
+impl<C: Clock, H: BuildHasher> Distinct<C, H> {
+    /// Checks a value of a key now, and counts it if it is new and admitted. The decision's figures count values.
+    ///
+    /// # Complexity
+    /// O(1) and lock-free. A value that is known: one load in the filter, and one in the table. A new value: also two
+    /// exchanges. Allocates nothing.
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn check<K: Hash + ?Sized, V: Hash + ?Sized>(&self, key: &K, value: &V) -> Decision {
+        self.check_at(self.pair(key, value), self.limiter.time())
+    }
+
+    /// Returns the decision that [`Distinct::check`] would make now, and counts nothing.
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn peek<K: Hash + ?Sized, V: Hash + ?Sized>(&self, key: &K, value: &V) -> Decision {
+        self.peek_at(self.pair(key, value), self.limiter.time())
+    }
+}
+
+impl<C, H: BuildHasher> At<'_, Distinct<C, H>> {
+    /// [`Distinct::check`] at this time.
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn check<K: Hash + ?Sized, V: Hash + ?Sized>(self, key: &K, value: &V) -> Decision {
+        self.limiter.check_at(self.limiter.pair(key, value), CheckTime::given(self.now))
+    }
+
+    /// [`Distinct::peek`] at this time.
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn peek<K: Hash + ?Sized, V: Hash + ?Sized>(self, key: &K, value: &V) -> Decision {
+        self.limiter.peek_at(self.limiter.pair(key, value), CheckTime::given(self.now))
+    }
+}
+
+impl<C, H> fmt::Debug for Distinct<C, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Distinct").field("filter_bytes", &self.known.bytes()).finish_non_exhaustive()
+    }
+}

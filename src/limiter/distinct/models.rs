@@ -1,0 +1,81 @@
+//! Models of limits on different values. Law: a value of a key is counted once in a window, and only if it is admitted.
+
+use super::{Decision, Distinct, Pair};
+use crate::algorithm::FixedWindow;
+use crate::base::check_time::CheckTime;
+use crate::base::clock::models::Still;
+use crate::base::quota::Quota;
+use crate::base::sync::{Arc, both, explore};
+use crate::limiter::RateLimiter;
+use crate::store::{Capacity, Operation, Store};
+
+const NOW_NS: u64 = 100_000_000_000;
+const AT: CheckTime = CheckTime::from_ns(NOW_NS);
+
+type Values = Distinct<Still>;
+
+fn values(limit: u64) -> Values {
+    let window = FixedWindow::new(Quota::per_hour(limit));
+    let build = RateLimiter::builder(window).clock(Still(NOW_NS)).seeds([1, 2, 3, 4]);
+    Distinct::new(build.capacity(Capacity::memory(272)).compact().unwrap(), 1).unwrap()
+}
+
+/// The key and the value; the filter has two words.
+fn pair(values: &Values, value: u64) -> Pair {
+    Pair { both: value.wrapping_mul(0x9E37_79B9_7F4A_7C15), ..values.pair(&1, &value) }
+}
+
+type Check = fn(&Values, Pair) -> Decision;
+
+fn check(values: &Values, pair: Pair) -> Decision {
+    values.check_at(pair, AT)
+}
+
+/// The fault: keeps the charge if another thread has inserted the value.
+fn check_without_refund(values: &Values, pair: Pair) -> Decision {
+    let store = &values.limiter.store;
+    let window = values.windows.moment(NOW_NS).window;
+    let charge = Store::<u64>::apply(store, store.prepare_hash(pair.key), Operation::Check, AT, 1);
+    let found = values.known.find(&values.windows, &values.known.probe(&values.windows, pair.both), window);
+    let _ = found.map(|found| found.insert(&values.windows, window));
+    charge
+}
+
+/// Two requests with the same new value.
+fn same_new_value(check: Check) {
+    explore(2, move || {
+        let values = Arc::new(values(2));
+        let new = pair(&values, 7);
+        let (one, other) = both(&values, move |values| check(values, new), move |values| check(values, new));
+        assert!(one.is_allowed() && other.is_allowed(), "a value that has room is admitted");
+        let left = values.limiter.peek(&1).remaining();
+        assert_eq!(left, 1, "a value is counted once");
+        assert!(check(&values, pair(&values, 8)).is_allowed(), "another value has room");
+    });
+}
+
+#[test]
+fn models_racing_value_is_counted_once() {
+    same_new_value(check);
+}
+
+#[test]
+#[should_panic(expected = "a value is counted once")]
+fn models_control_without_refund_counts_twice() {
+    same_new_value(check_without_refund);
+}
+
+#[test]
+fn models_two_values_take_one_unit() {
+    explore(2, || {
+        let values = Arc::new(values(1));
+        let pairs = [7, 8].map(|value| pair(&values, value));
+        let (one, other) =
+            both(&values, move |values| check(values, pairs[0]), move |values| check(values, pairs[1]));
+        assert!(one.is_allowed() ^ other.is_allowed(), "one of two values gets the unit");
+        let admitted = if one.is_allowed() { pairs[0] } else { pairs[1] };
+        let denied = if one.is_allowed() { pairs[1] } else { pairs[0] };
+        assert!(check(&values, admitted).is_allowed(), "an admitted value stays known");
+        assert!(check(&values, denied).is_denied(), "a denied value is not known");
+    });
+}
