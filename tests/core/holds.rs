@@ -4,113 +4,27 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::holds::{HoldId, Holding, InProgress, Permit};
-use tollgate::stores::{ManyKeys, Store};
 use tollgate::{
-    Decision, FixedWindow, Gcra, LeakyBucketQueue, ManualClock, Overflow, Quota, RateLimiter, SlidingLog,
-    SubWindow, Timestamp, TokenBucket,
+    FixedWindow, Gcra, LeakyBucketQueue, ManualClock, Overflow, Quota, RateLimiter, SlidingLog, SubWindow,
+    Timestamp, TokenBucket,
 };
+use tollgate_testing::holds::{HoldOp as Op, at, same_as_by_hand};
 
-const START: u64 = 1_800_000_000_000_000_000;
 const KEYS: u64 = 2;
-
-fn at(ns: u64) -> Timestamp {
-    Timestamp::from_nanos(START + ns)
-}
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-#[derive(Copy, Clone, Debug)]
-enum Op {
-    Check(u64),
-    Hold { units: u64, life_s: u64 },
-    Commit { which: usize, actual: u64 },
-    Release { which: usize },
-    Wait(u64),
-}
-
 fn op() -> impl Strategy<Value = (u64, Op)> {
     let op = prop_oneof![
         4 => (0..12_u64).prop_map(Op::Check),
-        4 => (0..12_u64, 0..40_u64).prop_map(|(units, life_s)| Op::Hold { units, life_s }),
-        3 => (any::<usize>(), 0..20_u64).prop_map(|(which, actual)| Op::Commit { which, actual }),
-        2 => any::<usize>().prop_map(|which| Op::Release { which }),
+        4 => (0..12_u64, 0..40_u8).prop_map(|(units, life_s)| Op::Hold { units, life_s }),
+        3 => (any::<u8>(), 0..20_u64).prop_map(|(which, actual)| Op::Commit { which, actual }),
+        2 => any::<u8>().prop_map(|which| Op::Release { which }),
         3 => (0..20_000_000_000_u64).prop_map(Op::Wait),
     ];
     (0..KEYS, op)
-}
-
-/// A hold of the reference: its key, its end, and its charge until it is settled.
-#[derive(Clone, Debug)]
-struct Noted {
-    key: u64,
-    id: HoldId,
-    end_ns: u64,
-    charge: Option<Decision>,
-}
-
-/// Runs the same requests on a limiter with holds, and on one whose caller notes and settles the charges.
-fn same_as_by_hand<S: ManyKeys + Store<u64>>(
-    limiter: &RateLimiter<Holding<S>, ManualClock>,
-    by_hand: &RateLimiter<S, ManualClock>,
-    ops: &[(u64, Op)],
-) {
-    let mut now = 0;
-    let mut noted = Vec::<Noted>::new();
-    for &(key, op) in ops {
-        let (held, plain) = (limiter.at(at(now)), by_hand.at(at(now)));
-        // The reference's decision: if it is a denial, the ended holds of the key are refunded first.
-        let decide = |noted: &mut Vec<Noted>, cost| {
-            let decision = plain.check_n(&key, cost);
-            if decision.is_allowed() || decision.is_never() {
-                return decision;
-            }
-            let mut ended: Vec<_> =
-                noted.iter_mut().filter(|noted| noted.key == key && noted.end_ns <= now).collect();
-            ended.sort_by_key(|noted| noted.id);
-            for noted in ended {
-                noted.charge.take().map(|charge| plain.refund(&key, &charge));
-            }
-            plain.check_n(&key, cost)
-        };
-        match op {
-            Op::Check(cost) => assert_eq!(held.check_n(&key, cost), decide(&mut noted, cost)),
-            Op::Hold { units, life_s } => {
-                let decision = decide(&mut noted, units);
-                match held.hold(&key, units, seconds(life_s)) {
-                    Ok(id) => {
-                        assert!(decision.is_allowed());
-                        let end_ns = now + life_s * 1_000_000_000;
-                        assert_eq!(id.end(), at(end_ns));
-                        noted.push(Noted { key, id, end_ns, charge: Some(decision) });
-                    }
-                    Err(denied) => assert_eq!(denied.decision(), decision),
-                }
-            }
-            Op::Commit { which, actual } if !noted.is_empty() => {
-                let which = which % noted.len();
-                let Noted { key, id, end_ns, ref mut charge } = noted[which];
-                let charge = charge.take();
-                let after = match charge {
-                    Some(charge) if now < end_ns => plain.settle(&key, &charge, actual),
-                    late => {
-                        late.map(|charge| plain.refund(&key, &charge));
-                        plain.charge_unchecked(&key, actual)
-                    }
-                };
-                assert_eq!(held.commit(&key, id, actual), after);
-            }
-            Op::Release { which } if !noted.is_empty() => {
-                let which = which % noted.len();
-                let Noted { key, id, ref mut charge, .. } = noted[which];
-                let back = charge.take().map_or(0, |charge| plain.refund(&key, &charge));
-                assert_eq!(held.release(&key, id), back);
-            }
-            Op::Wait(ns) => now += ns,
-            Op::Commit { .. } | Op::Release { .. } => {}
-        }
-    }
 }
 
 macro_rules! by_algorithm {
@@ -171,7 +85,7 @@ proptest! {
                     }
                 }
                 Op::Release { which } if !held.is_empty() => {
-                    let (key, id, _) = held.swap_remove(which % held.len());
+                    let (key, id, _) = held.swap_remove(usize::from(which) % held.len());
                     prop_assert!(limit.leave(&key, id));
                     prop_assert!(!limit.leave(&key, id));
                 }

@@ -17,6 +17,7 @@ mod verbs;
 pub mod compact;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod holds;
 pub mod kinds;
 pub mod ledger;
 #[macro_use]
