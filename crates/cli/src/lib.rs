@@ -57,6 +57,7 @@ pub fn run() -> ExitCode {
         Command::Suggest(args) => suggest::run(&args),
         Command::Rules { command } => match command {
             RulesCommand::Check(args) => rules::check::run(&args),
+            RulesCommand::Explain(args) => rules::explain::run(&args),
             RulesCommand::Push(args) => rules::shared::push(&args),
             RulesCommand::Pull(args) => rules::shared::pull(&args),
             RulesCommand::Diff(args) => rules::shared::diff(&args),

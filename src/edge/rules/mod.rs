@@ -58,8 +58,8 @@ pub use self::counting::Server;
 #[cfg(feature = "metrics")]
 pub use self::engine::publish_rules;
 pub use self::engine::{
-    Answer, Applied, Change, ChangeKind, Code, Difference, LoadReport, Rules, RulesBuilder, RulesError,
-    Status, Verdict,
+    Answer, Applied, Change, ChangeKind, Code, Difference, Explained, Explanation, LoadReport, Reason, Rules,
+    RulesBuilder, RulesError, Status, Verdict,
 };
 pub use self::matching::{Added, Descriptor, Descriptors};
 pub use self::rule::{Amount, Charging, Metadata, Metric, Mode, OnFailure, Rule, Shared, Store, Unit};

@@ -3,6 +3,7 @@
 mod charging;
 mod count_denials;
 mod envoy;
+mod explain;
 mod gateway;
 mod in_use;
 mod late_charges;

@@ -94,7 +94,7 @@ pub enum Command {
     /// With several periods it finds several limits that apply together.
     #[command(after_help = SUGGEST_EXAMPLES)]
     Suggest(SuggestArgs),
-    /// Check files of rate limiting rules, and keep them on a Redis server
+    /// Check and explain files of rate limiting rules, and keep them on a Redis server
     #[command(arg_required_else_help = true, after_help = RULES_EXAMPLES)]
     Rules {
         /// The command for the files.
@@ -144,6 +144,7 @@ Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong."
 const RULES_EXAMPLES: &str = "\
 Examples:
   tollgate rules check limits.yaml
+  tollgate rules explain limits.yaml edge path=/login remote_address=192.0.2.1
   tollgate replay access.log --rules limits.yaml
   tollgate rules push limits.yaml --to redis://127.0.0.1:6379
 

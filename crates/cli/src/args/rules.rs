@@ -20,6 +20,13 @@ pub enum RulesCommand {
     /// load from the files.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
+    /// Show which rules apply to a request, and why others do not
+    ///
+    /// Reads a file of rules as `tollgate rules check` does, and shows each rule that applies to the request, with its
+    /// counter and its figures. Also shows the rules that nearly apply, each with the reason. All counters are new,
+    /// so the answer is that to a client's first request.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
     /// Check a file of rules, and write it to a Redis or Valkey server that processes follow
     ///
     /// Prints what changed. Each push is a new version. If somebody else pushed a version in between, nothing is
@@ -60,6 +67,56 @@ Examples:
 
 Exit codes: 0 the files can be used, 1 they cannot, 2 the command line is wrong.
 Warnings do not change the exit code.";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  tollgate rules explain limits.yaml edge remote_address=192.0.2.1
+  tollgate rules explain limits.yaml edge path=/login remote_address=192.0.2.1
+  tollgate rules explain limits.yaml edge remote_address=192.0.2.1 \\
+    --descriptor path=/login,remote_address=192.0.2.1 --cost 5 --json
+
+Exit codes: 0 the rules are explained, whatever they decide, 1 the file cannot be
+used, 2 the command line is wrong.";
+
+/// `tollgate rules explain`.
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// File or folder of rules
+    pub file: PathBuf,
+
+    /// Domain of the request
+    pub domain: String,
+
+    /// The entries of the request's descriptor, in order, such as path=/login remote_address=192.0.2.1
+    ///
+    /// An entry is KEY=VALUE. Put a text that contains a comma, an equals sign or a quote in single quotes, inside the
+    /// quotes of the shell: \"path='/a,b'\".
+    #[arg(value_name = "KEY=VALUE", required_unless_present = "descriptor")]
+    pub entries: Vec<DescriptorArg>,
+
+    /// A further descriptor of the request, as KEY=VALUE[,KEY=VALUE…]; repeat the flag for several
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    pub descriptor: Vec<DescriptorArg>,
+
+    /// The client's tier
+    #[arg(long, value_name = "NAME")]
+    pub tier: Option<String>,
+
+    /// Units that the request costs; 0 only asks
+    #[arg(long, value_name = "UNITS", default_value_t = 1)]
+    pub cost: u64,
+
+    /// Let several files of the folder share one domain: their descriptors are appended in order
+    #[arg(long)]
+    pub merge_domains: bool,
+
+    /// Print the answer and the rules as JSON instead of a table
+    ///
+    /// New fields may be added; these fields keep their names and meaning. Durations are in nanoseconds, shares in
+    /// millionths of all keys. \"others\" is the number of rules that do not apply and are not listed.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// `tollgate rules check`.
 #[derive(Args, Debug)]

@@ -8,6 +8,7 @@ mod limits;
 mod outputs;
 mod report;
 mod rules_check;
+mod rules_explain;
 mod rules_replay;
 #[cfg(feature = "redis")]
 mod rules_shared;

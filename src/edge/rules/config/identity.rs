@@ -161,6 +161,32 @@ impl Rule {
     pub fn path(&self) -> Vec<(String, Option<String>)> {
         path_of(&self.identity)
     }
+
+    /// Returns the tier that the rule belongs to.
+    #[must_use]
+    pub fn tier(&self) -> Option<String> {
+        tier_of(&self.identity)
+    }
+}
+
+/// Returns the tier in an identity.
+fn tier_of(identity: &str) -> Option<String> {
+    let mut chars = identity.chars();
+    loop {
+        match chars.next()? {
+            '#' => break,
+            '\\' => _ = chars.next(),
+            _ => {}
+        }
+    }
+    let (mut tier, mut chars) = (String::new(), chars.as_str().strip_prefix("tier=")?.chars());
+    loop {
+        match chars.next() {
+            None | Some('#') => return Some(tier),
+            Some('\\') => tier.extend(chars.next()),
+            Some(c) => tier.push(c),
+        }
+    }
 }
 
 /// Returns the keys on the path of an identity, each with its value if it has one. This is the inverse of

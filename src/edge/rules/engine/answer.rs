@@ -150,6 +150,11 @@ impl Answer {
         self.applied(self.decided.iter())
     }
 
+    /// Returns the rule with this index among those that apply.
+    pub(super) fn limit_at(&self, place: usize) -> Option<Applied<'_>> {
+        self.applied(self.decided.get(place).into_iter()).next()
+    }
+
     fn applied<'a>(
         &'a self,
         decided: impl Iterator<Item = &'a Decided>,
@@ -226,7 +231,7 @@ impl Answer {
 #[derive(Copy, Clone)]
 pub struct Applied<'a> {
     active: &'a ActiveRule,
-    decided: &'a Decided,
+    pub(super) decided: &'a Decided,
     summary: &'a Summary,
 }
 

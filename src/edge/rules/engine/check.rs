@@ -322,6 +322,12 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
+    /// Decides all rules without a charge.
+    pub(super) fn peek_all(&mut self, when: CheckTime) {
+        (0..self.rules.len()).for_each(|place| self.peek_at(place, when));
+        self.report_only(false, when);
+    }
+
     /// Returns the peeks at shared rules whose charges cannot be refunded, if there are several.
     pub(super) fn peeks(&self) -> Few<Peek> {
         let must = |(check, decided): (&RuleCheck<'_>, &Decided)| {

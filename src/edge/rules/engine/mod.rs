@@ -26,6 +26,7 @@ mod counted_by;
 mod counter;
 mod decided;
 mod error;
+mod explain;
 mod load_report;
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -50,6 +51,7 @@ pub use self::answer::{Answer, Applied, Code, Status, Verdict};
 pub use self::builder::RulesBuilder;
 use self::counter::Counter;
 pub use self::error::RulesError;
+pub use self::explain::{Explained, Explanation, Reason};
 pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
 use self::options::LoadOptions;
 #[cfg(feature = "metrics")]

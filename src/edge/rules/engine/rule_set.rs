@@ -272,6 +272,10 @@ impl ActiveDomain {
         self.tree.find(descriptor.entries(), descriptor.tier)
     }
 
+    pub(super) const fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
     /// Returns the rules that were found, with their indices.
     #[inline]
     pub(super) fn rules_of(&self, found: FoundRules) -> impl Iterator<Item = (u32, &ActiveRule)> {

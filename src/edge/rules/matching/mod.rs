@@ -9,8 +9,8 @@
 //! search does not copy the request's texts. A search never backtracks: the first entry that a level finds counts, as
 //! in Envoy's service.
 //!
-//! [`Branch`] is a descriptor of a file. [`Tree`] holds the branches in a form for search. [`Descriptor`] belongs to a
-//! request.
+//! [`Branch`] is a descriptor of a file. [`Tree`] holds the branches in a form for search, and its `trace` tells why rules do
+//! not apply. [`Descriptor`] belongs to a request.
 
 mod affixes;
 mod branch;
@@ -19,6 +19,7 @@ mod descriptor;
 mod descriptors;
 mod literals;
 mod pattern;
+mod trace;
 mod tree;
 mod wild;
 
@@ -27,5 +28,6 @@ pub(super) use self::counter_key::{CounterKey, LONGEST};
 pub use self::descriptor::Descriptor;
 pub use self::descriptors::{Added, Descriptors};
 pub(super) use self::pattern::Pattern;
+pub(super) use self::trace::Miss;
 pub(super) use self::tree::{FoundRules, Tree};
 pub(super) use self::wild::Wildcards;

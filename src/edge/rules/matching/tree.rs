@@ -12,8 +12,8 @@ use super::{Branch, Wildcards};
 #[derive(Debug)]
 pub(crate) struct Tree {
     hasher: RandomState,
-    nodes: Vec<TreeNode>,
-    levels: Vec<TreeLevel>,
+    pub(super) nodes: Vec<TreeNode>,
+    pub(super) levels: Vec<TreeLevel>,
     /// The nodes by level, key and value; nodes without a value by level and key.
     by_entry: HashTable<u32>,
     /// The values that belong to a tier, by node.
@@ -28,20 +28,20 @@ struct Member {
 }
 
 #[derive(Debug)]
-struct TreeNode {
+pub(super) struct TreeNode {
     /// The level of the node.
-    level: u32,
-    key: Box<str>,
-    value: Option<Box<str>>,
-    own: FoundRules,
-    tiers: Box<[(Box<str>, FoundRules)]>,
+    pub(super) level: u32,
+    pub(super) key: Box<str>,
+    pub(super) value: Option<Box<str>>,
+    pub(super) own: FoundRules,
+    pub(super) tiers: Box<[(Box<str>, FoundRules)]>,
     has_members: bool,
     /// The level of the node's children.
-    below: u32,
+    pub(super) below: u32,
 }
 
 #[derive(Debug, Default)]
-struct TreeLevel {
+pub(super) struct TreeLevel {
     has_exact: bool,
     has_bare: bool,
     /// The keys of the level, if they are few: comparing a request's key with them is faster than hashing it.
@@ -236,7 +236,7 @@ impl Tree {
 
     /// Returns the node that an entry leads to.
     #[inline(always)]
-    fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
+    pub(super) fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
         let here = self.levels.get(level as usize)?;
         let at = match &here.few_keys {
             Some(keys) => {

@@ -1,0 +1,244 @@
+//! `Rules::explain`: the reasons, and that it decides as a check does and charges nothing.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use tollgate::rules::{Charging, Descriptor, Explanation, Reason, Rules, Verdict};
+use tollgate_testing::naive::glob;
+
+use super::{Scene, config};
+
+const TEXT: &str = "
+domain: d
+tollgate: {}
+descriptors:
+  - key: address
+    rate_limit: { unit: hour, requests_per_unit: 10 }
+  - key: address
+    value: 10.0.0.1
+    rate_limit: { unit: hour, requests_per_unit: 99 }
+  - key: address
+    value: 10.*
+    rate_limit: { unit: hour, requests_per_unit: 50 }
+  - key: path
+    value: /login
+    rate_limit: { unit: hour, requests_per_unit: 7 }
+    descriptors:
+      - key: address
+        rate_limit: { unit: minute, requests_per_unit: 5 }
+      - key: user
+        shadow_mode: true
+        rate_limit: { unit: minute, requests_per_unit: 1 }
+  - key: tenant
+    rate_limit: { unit: hour, requests_per_unit: 1, enforced: 0% }
+    tiers:
+      gold: { members: [acme], rate_limit: { unit: hour, requests_per_unit: 100 } }
+  - key: model
+    rate_limits:
+      - { unit: minute, requests_per_unit: 3, name: strict, replaces: [{ name: loose }] }
+      - { unit: hour, requests_per_unit: 30, name: loose }
+";
+
+type Entries<'a> = &'a [(&'a str, &'a str)];
+
+fn explain(scene: &Scene, entries: Entries<'_>) -> Explanation {
+    scene.rules.explain("d", &[Descriptor::new(entries)], 1)
+}
+
+/// Returns the reason of each rule that is listed, by the rule's identity.
+fn reasons(explanation: &Explanation) -> Vec<(String, Reason<'_>)> {
+    explanation.rules().map(|one| (one.rule().identity.to_string(), one.reason())).collect()
+}
+
+fn reason<'a>(explanation: &'a Explanation, rule: &str) -> Reason<'a> {
+    let all = reasons(explanation);
+    all.iter().find(|(one, _)| one == rule).unwrap_or_else(|| panic!("{rule} is not in {all:?}")).1
+}
+
+#[test]
+fn each_reason_is_named() {
+    let scene = Scene::new(TEXT);
+    let exact = explain(&scene, &[("address", "10.0.0.1")]);
+    assert_eq!(reason(&exact, "d|address=10.0.0.1"), Reason::Enforced);
+    let by = Reason::Hidden { entry: 0, key: "address", value: Some("10.0.0.1") };
+    assert_eq!((reason(&exact, "d|address"), reason(&exact, "d|address=10.*")), (by, by));
+    assert_eq!(reason(&exact, "d|tenant"), Reason::Key { entry: 0, wanted: "tenant" });
+    let other = explain(&scene, &[("address", "192.0.2.1")]);
+    assert_eq!(reason(&other, "d|address"), Reason::Enforced);
+    assert_eq!(reason(&other, "d|address=10.*"), Reason::Value { entry: 0, wanted: "10.*" });
+
+    let login = explain(&scene, &[("path", "/login")]);
+    assert_eq!(reason(&login, "d|path=/login"), Reason::Enforced);
+    assert_eq!(reason(&login, "d|path=/login|user"), Reason::Missing { key: "user" });
+    let deeper = explain(&scene, &[("path", "/login"), ("user", "ann")]);
+    assert_eq!(reason(&deeper, "d|path=/login"), Reason::Deeper { entry: 1 });
+    assert_eq!(reason(&deeper, "d|path=/login|user"), Reason::Shadow);
+    assert_eq!(reason(&deeper, "d|path=/login|address"), Reason::Key { entry: 1, wanted: "address" });
+    // Not found at the first entry: the rules below show it too.
+    let misspelt = explain(&scene, &[("path", "/Login"), ("user", "ann")]);
+    let wanted = Reason::Value { entry: 0, wanted: "/login" };
+    assert_eq!(reason(&misspelt, "d|path=/login|user"), wanted);
+    assert_eq!(misspelt.rules().filter(|one| one.reason().applies()).count(), 0);
+
+    let member = explain(&scene, &[("tenant", "acme")]);
+    assert_eq!(reason(&member, "d|tenant#tier=gold"), Reason::Enforced);
+    assert_eq!(reason(&member, "d|tenant"), Reason::OtherTier);
+    assert_eq!(member.rules().next().unwrap().rule().tier().as_deref(), Some("gold"));
+    let plain = explain(&scene, &[("tenant", "globex")]);
+    assert_eq!(reason(&plain, "d|tenant"), Reason::Share { per_million: 0, is_in: false });
+    assert_eq!(reason(&plain, "d|tenant#tier=gold"), Reason::OtherTier);
+
+    let replaced = explain(&scene, &[("model", "m")]);
+    assert_eq!(reason(&replaced, "d|model#name=loose"), Reason::ReplacedBy("strict"));
+    assert_eq!(replaced.others(), 0);
+    let own = Descriptor::new(&[("address", "192.0.2.1")]).limit(4, tollgate::rules::Unit::Hour);
+    let own = scene.rules.explain("d", &[own], 5);
+    assert_eq!(reason(&own, "d|address"), Reason::RequestLimit);
+    assert!(own.answer().is_never());
+}
+
+#[test]
+fn explanation_has_figures_and_charges_nothing() {
+    let scene = Scene::new(TEXT);
+    let entries = [("address", "192.0.2.1")];
+    let _ = scene.ask_n(&entries, 3);
+    for _ in 0..20 {
+        let explanation = scene.rules.explain("d", &[Descriptor::new(&entries)], 8);
+        let first = explanation.rules().next().unwrap();
+        let applied = first.applied().unwrap();
+        assert_eq!((first.key(), applied.remaining(), applied.quota()), (Some("192.0.2.1"), 7, 10));
+        assert_eq!((applied.verdict(), first.index(), first.descriptor()), (Verdict::Denied, 0, 0));
+        assert!(explanation.answer().is_denied() && explanation.answer().retry_after().is_some());
+    }
+    assert!(scene.ask_n(&entries, 7).is_allowed(), "nothing was charged");
+    let mut counts = Vec::new();
+    scene.rules.for_each(|_, _, counted| counts.push(counted.requests()));
+    assert_eq!(counts.iter().sum::<u64>(), 2, "nothing was counted");
+}
+
+#[test]
+fn unknown_domain_is_explained() {
+    let scene = Scene::new(TEXT);
+    let explanation = scene.rules.explain("nope", &[Descriptor::new(&[("a", "b")])], 1);
+    assert!(!explanation.answer().has_domain() && explanation.answer().is_allowed());
+    assert_eq!((explanation.rules().count(), explanation.others()), (0, 0));
+    assert_eq!(scene.rules.reloads().unknown_domains, 0, "no request asked");
+}
+
+#[test]
+fn long_files_are_cut() {
+    let values: Vec<String> = (0..5_000)
+        .map(|at| {
+            format!("  - {{ key: a, value: v{at}, rate_limit: {{ unit: hour, requests_per_unit: 1 }} }}\n")
+        })
+        .collect();
+    let scene = Scene::new(&format!("domain: d\ndescriptors:\n{}", values.concat()));
+    let explanation = explain(&scene, &[("a", "v7")]);
+    assert_eq!(explanation.rules().count(), 21);
+    assert_eq!(explanation.others(), 5_000 - 21);
+    assert_eq!(reason(&explanation, "d|a=v7"), Reason::Enforced);
+}
+
+/// A file with every option that changes a decision, in words that collide often.
+const MIXED: &str = "
+domain: d
+tollgate: { CHARGING }
+descriptors:
+  - key: k
+    rate_limit: { unit: hour, requests_per_unit: 6, name: one }
+  - key: k
+    value: a*
+    share_threshold: true
+    rate_limit: { unit: hour, requests_per_unit: 4, algorithm: gcra, enforced: 50% }
+  - key: k
+    value: b
+    quota_mode: true
+    rate_limit: { unit: hour, requests_per_unit: 3, replaces: [{ name: one }] }
+    descriptors:
+      - key: l
+        rate_limit: { unit: minute, requests_per_unit: 5, algorithm: sliding-log }
+      - key: k
+        shadow_mode: true
+        rate_limit: { unit: minute, requests_per_unit: 2, algorithm: token-bucket }
+  - key: l
+    quota_mode: true
+    rate_limits:
+      - { unit: hour, requests_per_unit: 5, algorithm: sliding-window }
+      - { unit: day, requests_per_unit: 8, soft: 2 }
+    tiers:
+      t: { members: [ab], rate_limit: { unit: hour, requests_per_unit: 0 } }
+";
+
+fn requests() -> impl Strategy<Value = Vec<(Vec<(&'static str, &'static str)>, Option<&'static str>, u64)>> {
+    let entry = (select(vec!["k", "l"]), select(vec!["a", "b", "ab", "c"]));
+    let descriptor =
+        (prop::collection::vec(entry, 1..3), prop::option::weighted(0.2, select(vec!["t", "u"])), 0_u64..6);
+    prop::collection::vec(descriptor, 1..4)
+}
+
+proptest! {
+    #![proptest_config(tollgate_testing::operations::config(96))]
+
+    /// An explanation decides as the check that follows it, and lists the same rules. Each reason for a rule that does
+    /// not apply is true of the rule's path.
+    #[test]
+    fn explanation_agrees_with_check(
+        charging in select(vec!["", "charging: count-first", "charging: count-denials"]),
+        all in prop::collection::vec(requests(), 1..20),
+    ) {
+        let text = MIXED.replace("CHARGING", charging);
+        let scene = Scene::new(&text);
+        for request in &all {
+            let each = request.iter().map(|(entries, tier, hits)| {
+                let descriptor = Descriptor::new(entries).hits(*hits);
+                tier.map_or(descriptor, |tier| descriptor.tier(tier))
+            });
+            let descriptors: Vec<_> = each.collect();
+            let explanation = scene.rules.explain("d", &descriptors, 1);
+            let again = scene.rules.explain("d", &descriptors, 1);
+            prop_assert_eq!(format!("{explanation:?}"), format!("{again:?}"));
+            let answer = scene.rules.check("d", &descriptors);
+            let is_first = charging == "charging: count-first";
+            // A request that is counted first is counted once for each of its rules, before any of them decides.
+            if !is_first || descriptors.len() == 1 {
+                prop_assert_eq!(explanation.answer().outcome(), answer.outcome(), "{:?} {:?}", explanation, answer);
+            }
+            let applied: Vec<_> = explanation
+                .rules()
+                .filter_map(|one| Some((one.descriptor(), one.applied()?.name().to_owned())))
+                .collect();
+            let found: Vec<_> =
+                answer.limits().map(|limit| (limit.descriptor(), limit.name().to_owned())).collect();
+            prop_assert_eq!(applied, found);
+            for one in explanation.rules() {
+                let (entries, path) = (&request[one.descriptor()].0, one.rule().path());
+                let fits = |at: usize| {
+                    let ((key, value), (is_key, is_value)) = (&path[at], entries[at]);
+                    (glob(key, is_key), value.as_ref().is_none_or(|value| glob(value, is_value)))
+                };
+                let is_true = match one.reason() {
+                    Reason::Key { entry, .. } => !fits(entry).0,
+                    Reason::Value { entry, .. } => fits(entry) == (true, false),
+                    Reason::Hidden { entry, .. } => fits(entry) == (true, true),
+                    Reason::Missing { .. } => path.len() > entries.len(),
+                    Reason::Deeper { entry } => path.len() == entry && entry < entries.len(),
+                    _ => path.len() == entries.len() && (0..path.len()).all(|at| fits(at) == (true, true)),
+                };
+                prop_assert!(is_true, "{:?} of {:?} for {:?}", one.reason(), path, entries);
+            }
+        }
+    }
+}
+
+#[test]
+fn dry_run_is_a_reason() {
+    let text = "
+domain: d
+tollgate: { shadow: true }
+descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 1 } } ]
+";
+    let rules = Rules::builder().charging(Charging::AllOrNothing).load([config(text)]).unwrap();
+    let explanation = rules.explain("d", &[Descriptor::new(&[("a", "x")])], 2);
+    let first = explanation.rules().next().unwrap();
+    assert_eq!(first.reason(), Reason::DryRun);
+    assert!(explanation.answer().is_shadow_denied() && explanation.answer().is_allowed());
+}
