@@ -30,4 +30,4 @@ pub use self::fields::{Fields, retry_after};
 pub use self::policy::{Available, Policy, Unit};
 #[cfg(feature = "tower")]
 pub(crate) use self::problem::unknown_client;
-pub use self::problem::{PROBLEM_JSON, problem};
+pub use self::problem::{PROBLEM_JSON, problem, problem_at};

@@ -1,5 +1,7 @@
 //! The body of a denial: a problem document (RFC 9457).
 
+use std::fmt::Write as _;
+
 use http::HeaderValue;
 
 use super::line::escape;
@@ -51,6 +53,29 @@ pub(crate) fn unknown_client(status: http::StatusCode, what: Option<&str>) -> St
 /// ```
 #[must_use]
 pub fn problem(policies: &[Policy<'_>]) -> String {
+    with_instance(policies, None)
+}
+
+/// Returns the same problem document with an `instance`: a URI reference about this denial, such as a page that explains
+/// the limit. Bytes that no URI may contain are percent-encoded.
+///
+/// # Examples
+/// ```
+/// use tollgate::http::{Policy, problem_at};
+/// use tollgate::{Quota, RateLimiter};
+///
+/// let quota = Quota::per_minute(1);
+/// let limiter = RateLimiter::new(quota);
+/// let _ = limiter.check("alice");
+/// let body = problem_at(&[Policy::new("burst", &quota, limiter.check("alice"))], "/limits#burst");
+/// assert!(body.ends_with(r##""status":429,"violated-policies":["burst"],"instance":"/limits#burst"}"##));
+/// ```
+#[must_use]
+pub fn problem_at(policies: &[Policy<'_>], instance: &str) -> String {
+    with_instance(policies, Some(instance))
+}
+
+fn with_instance(policies: &[Policy<'_>], instance: Option<&str>) -> String {
     const HEAD: &str = "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
         \"title\":\"Request cannot be satisfied as assigned quota has been exceeded\",\
         \"status\":429,\"violated-policies\":[";
@@ -64,6 +89,18 @@ pub fn problem(policies: &[Policy<'_>]) -> String {
         escape(name, |bytes| body.extend(bytes.iter().copied().map(char::from)));
         body.push('"');
     }
-    body.push_str("]}");
+    body.push(']');
+    if let Some(instance) = instance {
+        body.push_str(",\"instance\":\"");
+        for &byte in instance.as_bytes() {
+            match byte {
+                b'!'..=b'~' if !matches!(byte, b'"' | b'\\') => body.push(char::from(byte)),
+                // Writing to a `String` does not fail.
+                _ => _ = write!(body, "%{byte:02X}"),
+            }
+        }
+        body.push('"');
+    }
+    body.push('}');
     body
 }

@@ -273,6 +273,29 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
         self.with(|settings| settings.options.on_refused = Some(Arc::new(on_refused)))
     }
 
+    /// Sets the function that returns the `instance` of a denial's [problem document](Refused::problem): a URI reference,
+    /// such as a page that explains the limit. Default: none. It is not called for a request without a key.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::tower::{ClientIp, RateLimitLayer};
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// const PER_CLIENT: Quota = Quota::per_second(9);
+    ///
+    /// let layer = RateLimitLayer::new(RateLimiter::new(PER_CLIENT), ClientIp::peer())
+    ///     .policy("per-client", PER_CLIENT)
+    ///     .instance(|refused| {
+    ///         let denied = refused.policies().iter().find(|policy| policy.is_violated())?;
+    ///         Some(format!("https://docs.example/limits#{}", denied.name()))
+    ///     });
+    /// # drop(layer);
+    /// ```
+    #[must_use]
+    pub fn instance(self, instance: impl Fn(&Refused<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.options.instance = Some(Arc::new(instance)))
+    }
+
     /// Returns the same layer for a limit that must be awaited, such as one that asks a server.
     ///
     /// The request waits until the limit has decided. If its client disconnects during this wait, the request may

@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::head::Head;
-use crate::edge::http::{Fields, PROBLEM_JSON, Policy, problem, unknown_client};
+use crate::edge::http::{Fields, PROBLEM_JSON, Policy, problem, problem_at, unknown_client};
 
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// The gRPC status code of a denial by a limit.
@@ -28,7 +28,11 @@ pub struct Refused<'a> {
     pub(super) what: Option<&'a str>,
     /// The challenge, if the request has no key and credentials would help.
     pub(super) challenge: Option<&'a HeaderValue>,
+    pub(super) instance: Option<&'a Instance>,
 }
+
+/// Returns the `instance` of a denial's problem document.
+pub(super) type Instance = dyn Fn(&Refused<'_>) -> Option<String> + Send + Sync;
 
 /// The time until the same request could be admitted, if it is known.
 pub(super) type Wait = Option<Duration>;
@@ -75,7 +79,8 @@ impl<'a> Refused<'a> {
     }
 
     /// Builds a response with status 429, a problem document (RFC 9457), `Retry-After`, and the fields of the layer's
-    /// dialect.
+    /// dialect. The document names the policies that deny the request, and has the layer's
+    /// [`instance`](super::RateLimitLayer::instance).
     ///
     /// For a request without a key, the status is 401 with the [challenge](Refused::challenge) in `WWW-Authenticate`,
     /// or 403 if there is no challenge. The `detail` of the problem document names the [missing
@@ -83,7 +88,13 @@ impl<'a> Refused<'a> {
     #[must_use]
     pub fn problem(&self) -> Response<Bytes> {
         let (status, body) = match self.wait {
-            Some(_) => (StatusCode::TOO_MANY_REQUESTS, Bytes::from(problem(self.policies))),
+            Some(_) => {
+                let body = match self.instance.and_then(|instance| instance(self)) {
+                    Some(instance) => problem_at(self.policies, &instance),
+                    None => problem(self.policies),
+                };
+                (StatusCode::TOO_MANY_REQUESTS, Bytes::from(body))
+            }
             None => {
                 let status = self.challenge.map_or(StatusCode::FORBIDDEN, |_| StatusCode::UNAUTHORIZED);
                 (status, Bytes::from(unknown_client(status, self.what)))

@@ -12,7 +12,7 @@ use http::{HeaderValue, Response, StatusCode};
 use super::head::Head;
 use super::key::{KeyExtractor, Missing};
 use super::limit::Ruling;
-use super::refusal::{GRPC_STATUS, RESOURCE_EXHAUSTED, Refused, Wait};
+use super::refusal::{GRPC_STATUS, Instance, RESOURCE_EXHAUSTED, Refused, Wait};
 use super::unknown::{KeylessOutcome, Unknown};
 use crate::edge::http::{Fields, Policy};
 use crate::edge::telemetry::{Event, Meters};
@@ -42,6 +42,7 @@ pub(super) struct LayerOptions {
     pub(super) refund: Option<Arc<Refund>>,
     pub(super) refund_errors: bool,
     pub(super) on_refused: Option<Arc<OnRefused>>,
+    pub(super) instance: Option<Arc<Instance>>,
     pub(super) fields: Fields,
     pub(super) fields_on_allowed: bool,
     pub(super) meters: Option<Arc<Meters>>,
@@ -189,6 +190,7 @@ impl<L, X: KeyExtractor> LayerSettings<L, X> {
             wait,
             what: what.as_deref(),
             challenge: challenge.as_ref(),
+            instance: self.options.instance.as_deref(),
         };
         let response = match &self.options.on_refused {
             Some(on_refused) => on_refused(&refused),

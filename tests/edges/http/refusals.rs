@@ -3,7 +3,7 @@
 use super::dialects::lines;
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
-use tollgate::http::{Dialect, Fields, Policy, Reset, problem, retry_after};
+use tollgate::http::{Dialect, Fields, Policy, Reset, problem, problem_at, retry_after};
 use tollgate::{Algorithm, Decision, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
 
 const BURST: Quota = Quota::per_minute(100);
@@ -217,4 +217,12 @@ fn admitted_answer_lists_all_policies() {
     Fields::default().write(&mut headers, &two());
     assert_eq!(headers["ratelimit"], r#""burst";r=0;t=36, "daily";r=812;t=70157"#);
     assert!(!headers.contains_key("retry-after") && !headers.contains_key("cache-control"));
+}
+
+#[test]
+fn instance_is_a_uri_in_json() {
+    let body: serde_json::Value =
+        serde_json::from_str(&problem_at(&two(), "/limits?rule=%2F&\"q\\ \n\u{e9}#burst")).expect("JSON");
+    assert_eq!(body["instance"], "/limits?rule=%2F&%22q%5C%20%0A%C3%A9#burst");
+    assert_eq!(body["violated-policies"], serde_json::json!(["burst"]));
 }
