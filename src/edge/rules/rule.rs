@@ -31,6 +31,8 @@ pub struct Rule {
     pub quota_mode: bool,
     /// The number of keys in a million for which the rule is enforced. For the other keys, it acts like `shadow`.
     pub enforced_per_million: u32,
+    /// Whether header fields and problem documents mention the rule.
+    pub headers: bool,
     /// The names of rules that this rule disables for the same request.
     pub replaces: Vec<Box<str>>,
     /// The entries that have a counter for each key and value; the first entry is the lowest bit. With no bit set, all

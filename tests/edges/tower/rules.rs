@@ -120,6 +120,41 @@ async fn layer_domain_cannot_be_removed() {
     }
 }
 
+const HIDDEN: &str = "
+domain: api
+tollgate: {}
+descriptors:
+  - key: client
+    rate_limits:
+      - { unit: minute, requests_per_unit: 4, name: shown }
+      - { unit: hour, requests_per_unit: 2, name: secret, headers: false }
+";
+
+/// A rule with `headers: false` decides, and no field or body mentions it.
+#[tokio::test]
+async fn hidden_rule_is_in_no_response() {
+    let layer = RateLimitLayer::rules(rules(HIDDEN), "api", describe)
+        .unwrap()
+        .fields_on_allowed(true)
+        .instance(|refused| Some(format!("/why{}", refused.head().path())));
+    let service = layer.layer(service_fn(serve));
+    let ask = async || service.clone().oneshot(request(Some("alice"), "/")).await.unwrap();
+    for left in [3, 2] {
+        let response = ask().await;
+        assert_eq!(response.headers()["ratelimit-policy"], r#""shown";q=4;w=60"#);
+        assert_eq!(response.headers()["ratelimit"], format!(r#""shown";r={left};t=60"#));
+    }
+    let response = ask().await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()["retry-after"], "3600", "the client must know when to try again");
+    assert_eq!(response.headers()["ratelimit-policy"], r#""shown";q=4;w=60"#);
+    assert!(!response.headers().contains_key("ratelimit"));
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(problem["violated-policies"], serde_json::json!([]));
+    assert_eq!(problem["instance"], "/why/");
+}
+
 /// A request that can never be admitted gets no `Retry-After`.
 #[tokio::test]
 async fn zero_limit_rule_gives_no_retry_after() {

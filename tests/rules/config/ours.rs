@@ -284,3 +284,14 @@ descriptors:
         assert!(said.iter().any(|said| said.contains(part)), "{part:?} is not in {said:#?}");
     }
 }
+
+#[test]
+fn headers_are_on_by_default() {
+    assert!(good(&limit("unit: day, requests_per_unit: 1")).rules()[0].headers);
+    assert!(!good(&limit("unit: day, requests_per_unit: 1, headers: false")).rules()[0].headers);
+    refused(
+        &limit("unit: day, requests_per_unit: 1, headers: maybe"),
+        &[&["5:61", "descriptors[0].rate_limit.headers", "\"maybe\"", "true or false"]],
+    );
+    refused(&limit("unlimited: true, headers: false"), &[&["headers cannot be used with unlimited: true"]]);
+}

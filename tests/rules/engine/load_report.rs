@@ -111,6 +111,7 @@ fn every_setting_of_a_rule_is_compared() {
         (", store: keyed, max_keys: 7", "", "store"),
         (", soft: 5", "", "soft"),
         (", enforced: 10%", "", "enforced per million"),
+        (", headers: false", "", "headers"),
         (", replaces: [{ name: other }]", "", "replaces"),
         ("", "shadow_mode: true,", "shadow"),
         ("", "quota_mode: true,", "quota_mode"),

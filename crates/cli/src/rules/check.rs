@@ -128,6 +128,7 @@ fn flags(rule: &Rule) -> String {
         rule.shadow.then(|| "shadow".to_owned()),
         rule.quota_mode.then(|| "quota mode".to_owned()),
         (enforced < 1_000_000).then(|| format!("enforced {}", human::share(enforced, 1_000_000))),
+        (!rule.headers).then(|| "no headers".to_owned()),
         (rule.soft < u64::MAX).then(|| format!("soft {}", human::count(rule.soft))),
         (!rule.replaces.is_empty()).then(|| format!("replaces {}", names().join(", "))),
     ];

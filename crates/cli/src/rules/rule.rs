@@ -49,6 +49,7 @@ pub fn says(rule: &Rule) -> Value {
         "shadow": rule.shadow,
         "quota_mode": rule.quota_mode,
         "enforced_per_million": rule.enforced_per_million,
+        "headers": rule.headers,
         "replaces": rule.replaces,
     });
     merged([limit, shared, rest])

@@ -260,6 +260,7 @@ impl Checker {
             shadow,
             quota_mode,
             enforced_per_million: draft.enforced,
+            headers: draft.headers,
             replaces: draft.replaces,
             counted_by: way.counted_by(),
             counted_by_key: way.counted_by_key(),

@@ -68,8 +68,8 @@ impl MapKind {
     pub(super) const RATE_LIMIT: Self = Self {
         called: "rate_limit",
         envoys: "unit requests_per_unit unlimited name replaces",
-        ours: "algorithm burst every strict parts store memory max_keys soft enforced mode on_failure processes \
-               timeout",
+        ours: "algorithm burst every strict parts store memory max_keys soft enforced headers mode on_failure \
+               processes timeout",
     };
     pub(super) const REPLACED: Self = Self { called: "an item of replaces", envoys: "name", ours: "" };
     pub(super) const TIER: Self =

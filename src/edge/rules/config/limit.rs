@@ -25,6 +25,7 @@ pub(super) struct Draft {
     pub(super) limit: Amount,
     pub(super) soft: u64,
     pub(super) enforced: u32,
+    pub(super) headers: bool,
     pub(super) replaces: Vec<Box<str>>,
 }
 
@@ -37,10 +38,11 @@ impl Checker {
         let name: Option<Box<str>> = name.filter(|name| !name.is_empty()).map(Box::from);
         let replaces = self.replaces(&fields, name.as_deref());
         let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(self.settings.enforced);
+        let headers = self.read(&fields, "headers", FileNode::yes).unwrap_or(true);
         let line = node.at.line as usize;
         let draft = |unit: &str, limit, soft| {
             let label = name.clone().map_or_else(|| LimitLabel::Unit(unit.into()), LimitLabel::Name);
-            Draft { line, name, label, limit, soft, enforced, replaces }
+            Draft { line, name, label, limit, soft, enforced, headers, replaces }
         };
         if unlimited {
             self.reject_settings_of_unlimited(&fields);

@@ -215,11 +215,22 @@ impl Answer {
     /// Returns the answer of Envoy's service for the descriptor with this index.
     #[must_use]
     pub fn status(&self, descriptor: usize) -> Status<'_> {
+        self.strictest(descriptor, |_| true)
+    }
+
+    /// Does what [`Answer::status`] does, but only with the rules that clients may see ([`Rule::headers`]).
+    #[must_use]
+    pub fn status_shown(&self, descriptor: usize) -> Status<'_> {
+        self.strictest(descriptor, |limit| limit.rule().headers)
+    }
+
+    fn strictest(&self, descriptor: usize, counts: impl Fn(&Applied<'_>) -> bool) -> Status<'_> {
         // The limits are in the order of the descriptors.
         let first = self.decided.partition_point(|decided| (decided.descriptor as usize) < descriptor);
         let own = self.decided.get(first..).unwrap_or_default().iter();
         let applied = self.applied(own.take_while(|decided| decided.descriptor as usize == descriptor));
-        let strictest = applied.filter(|limit| limit.decided.part != Part::Replaced).min_by_key(|limit| {
+        let applied = applied.filter(|limit| limit.decided.part != Part::Replaced && counts(limit));
+        let strictest = applied.min_by_key(|limit| {
             let is_ok = limit.code() == Code::Ok;
             (is_ok, limit.decided.part == Part::Shadow, limit.remaining())
         });
@@ -291,8 +302,9 @@ impl<'a> Applied<'a> {
     }
 
     /// Returns the policy that a client sees for the rule, with a name for the client. Returns `None` for a rule without
-    /// a limit and for a rule that was [not asked](Verdict::NotAsked). Also returns `None` if the rule's state is not
-    /// known: its server was unavailable, or this process holds only a part of the limit.
+    /// a limit, for a rule that was [not asked](Verdict::NotAsked), and for a rule that clients must not see
+    /// ([`Rule::headers`]). Also returns `None` if the rule's state is not known: its server was unavailable, or this
+    /// process holds only a part of the limit.
     ///
     /// # Examples
     /// ```
@@ -307,7 +319,7 @@ impl<'a> Applied<'a> {
     #[cfg(feature = "http")]
     #[must_use]
     pub fn policy<'p>(&self, name: &'p str) -> Option<Policy<'p>> {
-        let decision = *self.decision()?;
+        let decision = *self.decision().filter(|_| self.rule().headers)?;
         let by = self.decided.by;
         // If the server did not answer, no limiter decided. An admission by a part of the limit tells nothing of the rest.
         if !by.is_none_or(|by| by.knows_remaining() || (decision.is_denied() && !by.is_undecided())) {

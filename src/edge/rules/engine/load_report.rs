@@ -309,7 +309,7 @@ fn difference((what, before, after): (&'static str, String, String)) -> Option<D
 type Says = fn(&Rule) -> String;
 
 /// Returns the settings of a rule, without its keys and values.
-const SAYS: [(&str, Says); 12] = [
+const SAYS: [(&str, Says); 13] = [
     ("limit", limit),
     ("algorithm", algorithm),
     ("store", store),
@@ -317,6 +317,7 @@ const SAYS: [(&str, Says); 12] = [
     ("shadow", |rule| rule.shadow.to_string()),
     ("quota_mode", |rule| rule.quota_mode.to_string()),
     ("enforced per million", |rule| rule.enforced_per_million.to_string()),
+    ("headers", |rule| rule.headers.to_string()),
     ("replaces", |rule| format!("{:?}", rule.replaces)),
     ("name", |rule| format!("{:?}", rule.name)),
     ("counted by", |rule| format!("{:?}", counted_by(rule))),

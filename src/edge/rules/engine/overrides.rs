@@ -42,6 +42,7 @@ pub(super) fn rule(unit: Unit) -> Option<Rule> {
         shadow: false,
         quota_mode: false,
         enforced_per_million: MILLION,
+        headers: true,
         replaces: Vec::new(),
         counted_by: u32::MAX,
         counted_by_key: 0,

@@ -9,11 +9,15 @@ use super::super::proto::{self, DescriptorStatus, RateLimit, Unit};
 
 /// Returns the status of the descriptor with this index.
 pub(super) fn of(answer: &Answer, index: usize) -> DescriptorStatus {
-    let status = answer.status(index);
+    let mut status = answer.status(index);
     let code = match status.code() {
         Code::Ok => proto::Code::Ok,
         Code::OverLimit => proto::Code::OverLimit,
     };
+    // A gateway writes the figures into header fields.
+    if status.limit().is_some_and(|limit| !limit.rule().headers) {
+        status = answer.status_shown(index);
+    }
     let mut message = DescriptorStatus {
         code: code as i32,
         limit_remaining: status.remaining(),

@@ -206,3 +206,38 @@ fn header_names_are_checked() {
         assert!(error.starts_with(&format!("{bad:?} is not a name")), "{error}");
     }
 }
+
+/// A rule with `headers: false` decides. The figures for clients are those of the other rules.
+#[test]
+fn hidden_rule_has_no_figures() {
+    const HIDDEN: &str = r"
+tollgate: {}
+descriptors:
+  - key: a
+    rate_limits:
+      - { name: shown, unit: minute, requests_per_unit: 5 }
+      - { name: secret, unit: hour, requests_per_unit: 1, headers: false }
+  - { key: b, rate_limit: { name: other, unit: minute, requests_per_unit: 0, headers: false } }
+";
+    let settings = Settings {
+        limit_headers: LimitHeaders::Dialect(Fields::new(Dialect::Draft11)),
+        retry_after: true,
+        problem_body: true,
+        ..Settings::default()
+    };
+    let service = service_with(HIDDEN, settings, |builder| builder);
+    for (code, left) in [(Code::Ok, 4), (Code::OverLimit, 4)] {
+        let response = service.ask([of([("a", "x")])]);
+        assert_eq!(response.overall_code, code as i32);
+        let status = &response.statuses[0];
+        assert_eq!((status.code, status.limit_remaining), (code as i32, left));
+        assert_eq!(status.current_limit.as_ref().map(|limit| &*limit.name), Some("shown"));
+        let all =
+            format!("{:?} {}", response.response_headers_to_add, String::from_utf8_lossy(&response.raw_body));
+        assert!(!all.contains("secret"), "{all}");
+        assert_eq!(all.to_lowercase().contains("retry-after"), code == Code::OverLimit, "{all}");
+    }
+    let response = service.ask([of([("b", "x")])]);
+    let status = &response.statuses[0];
+    assert_eq!((status.code, &status.current_limit), (Code::OverLimit as i32, &None));
+}
