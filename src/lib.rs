@@ -383,7 +383,7 @@ pub use limiter::joint::check_all;
 pub use limiter::wait::TokioClock;
 #[cfg(feature = "std")]
 pub use limiter::{AnyLimiter, Distinct};
-pub use limiter::{At, Builder, RateLimiter};
+pub use limiter::{At, Builder, Class, RateLimiter};
 #[cfg(tollgate_simulation)]
 #[doc(hidden)]
 pub use store::small;

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `check`, `verbs` | checks, charges, refunds and reservations of limiters with keys |
+//! | `class` | checks for a share of the burst |
 //! | `at` | the methods that depend on the time, at a given time |
 //! | `keyless` | the same methods for limiters without keys |
 //! | `compact`, `keyed`, `sketch`, `direct`, `hashed`, `leasing`, `adjustable` | methods for one kind of store |
@@ -18,6 +19,7 @@
 mod builder;
 
 mod check;
+mod class;
 
 pub(crate) mod joint;
 
@@ -63,6 +65,7 @@ pub use self::any::AnyLimiter;
 pub use self::at::At;
 pub(crate) use self::at::Timed;
 pub use self::builder::Builder;
+pub use self::class::Class;
 #[cfg(feature = "std")]
 pub use self::distinct::Distinct;
 use crate::algorithm::Algorithm;

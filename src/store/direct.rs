@@ -107,6 +107,10 @@ impl<A: Algorithm> Refunds for Direct<A> {
     fn can_refund(&self) -> bool {
         A::CAN_REFUND
     }
+
+    fn burst(&self) -> u64 {
+        self.algorithm.burst()
+    }
 }
 
 /// A check that is decided but not yet charged.

@@ -127,6 +127,10 @@ pub trait Refunds {
     /// Whether a charge can be taken back, even after later charges.
     #[doc(hidden)]
     fn can_refund(&self) -> bool;
+
+    /// The largest number of units that is ever admitted at once.
+    #[doc(hidden)]
+    fn burst(&self) -> u64;
 }
 
 /// A check that is decided but not yet charged. Public in a private module.

@@ -9,6 +9,7 @@ mod algorithms_named;
 mod algorithms_oracle;
 mod charges_named;
 mod charges_oracle;
+mod classes;
 mod distinct;
 mod holds;
 mod joint;

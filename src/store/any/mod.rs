@@ -448,6 +448,10 @@ where
     fn can_refund(&self) -> bool {
         each!(&self.pair, store => store.can_refund())
     }
+
+    fn burst(&self) -> u64 {
+        each!(&self.pair, store => store.debts().burst())
+    }
 }
 
 impl<K, H> Migrate for AnyStore<K, H>

@@ -376,6 +376,10 @@ impl<A: CompactAlgorithm, H> Refunds for Compact<A, H> {
     fn can_refund(&self) -> bool {
         self.can_refund
     }
+
+    fn burst(&self) -> u64 {
+        self.debts().burst()
+    }
 }
 
 impl<A: CompactAlgorithm> Debts for CompactPlan<A> {

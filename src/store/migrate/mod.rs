@@ -589,6 +589,10 @@ impl<S: Refunds> Refunds for Adjustable<S> {
     fn can_refund(&self) -> bool {
         self.present.load().held.store.can_refund()
     }
+
+    fn burst(&self) -> u64 {
+        self.present.load().held.store.burst()
+    }
 }
 
 /// The number of a generation as decisions store it. No caller keeps a decision for four billion changes.

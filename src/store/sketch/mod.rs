@@ -534,6 +534,10 @@ impl<A: WindowAlgorithm, H> Refunds for Sketch<A, H> {
     fn can_refund(&self) -> bool {
         false
     }
+
+    fn burst(&self) -> u64 {
+        self.plan.burst()
+    }
 }
 
 impl<A: WindowAlgorithm, H: BuildHasher> HashedStore for Sketch<A, H> {
