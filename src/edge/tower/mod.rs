@@ -20,6 +20,7 @@
 
 mod awaited;
 mod body;
+mod class;
 mod client;
 mod head;
 mod key;
@@ -38,6 +39,7 @@ pub use ipnet::IpNet;
 
 pub use self::awaited::AwaitedLimit;
 pub use self::body::Body;
+pub use self::class::Classes;
 pub use self::client::{ClientIp, PeerAddr, PrefixError, Proxies};
 pub use self::head::Head;
 pub use self::key::{Global, Header, HeaderKey, KeyExtractor, Missing, Route, key_fn};

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod awaited;
+mod classes;
 mod client;
 mod head;
 mod in_progress;
