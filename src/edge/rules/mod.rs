@@ -62,7 +62,9 @@ pub use self::engine::{
     RulesBuilder, RulesError, Status, Verdict,
 };
 pub use self::matching::{Added, Descriptor, Descriptors};
-pub use self::rule::{Amount, Charging, Metadata, Metric, Mode, OnFailure, Rule, Shared, Store, Unit};
+pub use self::rule::{
+    Amount, Charging, Metadata, Metric, Mode, OnFailure, Rule, RuleClass, Shared, Store, Unit,
+};
 #[cfg(any(feature = "redis", feature = "watch"))]
 pub use self::source::{Fetched, Hint, RuleText, Source, Version};
 #[cfg(feature = "redis")]

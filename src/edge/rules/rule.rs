@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::algorithm::{Limit, LimitKind};
+use crate::limiter::Class;
 use crate::store::Capacity;
 
 /// A limit on the requests that match one descriptor of the file.
@@ -33,6 +34,8 @@ pub struct Rule {
     pub enforced_per_million: u32,
     /// Whether header fields and problem documents mention the rule.
     pub headers: bool,
+    /// The class of requests that the rule limits, if its descriptor has `classes`.
+    pub class: Option<RuleClass>,
     /// The names of rules that this rule disables for the same request.
     pub replaces: Vec<Box<str>>,
     /// The entries that have a counter for each key and value; the first entry is the lowest bit. With no bit set, all
@@ -61,8 +64,24 @@ impl Rule {
         self.counted_by | self.counted_by_key == 0
     }
 
-    /// Whether requests of different keys or values share a counter: `share_threshold`.
+    /// Returns the identity of the rule's counter: the identity of the rule, unless several classes share the counter.
+    pub(super) fn counter(&self) -> &str {
+        self.class.as_ref().map_or(&self.identity, |class| &class.counter)
+    }
+
+    /// Returns the units of the limit that the rule leaves to other classes.
+    pub(super) fn kept(&self) -> u64 {
+        match (&self.class, &self.limit) {
+            (Some(class), Amount::Limited { limit, .. }) => class.share.headroom(limit.most()),
+            _ => 0,
+        }
+    }
+
+    /// Whether requests of different keys or values share a counter: `share_threshold`, or `classes`.
     pub(super) fn shares_counters(&self) -> bool {
+        if self.class.is_some() {
+            return true;
+        }
         let wild = self.metric.levels.iter().map(|level| level.contains('*'));
         (0..u32::BITS).zip(wild).any(|(bit, is_wild)| is_wild && self.counted_by >> bit & 1 == 0)
     }
@@ -72,6 +91,18 @@ impl Rule {
     pub const fn is_shared(&self) -> bool {
         matches!(self.limit, Amount::Limited { store: Some(Store::Redis(_)), .. })
     }
+}
+
+/// A class of requests: one value of a descriptor with `classes`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct RuleClass {
+    /// The value of the request's entry, or `*` for all values that no other class has.
+    pub name: Box<str>,
+    /// The share of the burst.
+    pub share: Class,
+    /// The identity of the counter, which is the same for all classes of the descriptor.
+    pub counter: Box<str>,
 }
 
 /// How much a rule admits.

@@ -295,3 +295,55 @@ fn headers_are_on_by_default() {
     );
     refused(&limit("unlimited: true, headers: false"), &[&["headers cannot be used with unlimited: true"]]);
 }
+
+#[test]
+fn classes_are_checked() {
+    let classes = |map: &str, more: &str| {
+        format!(
+            "domain: d\ntollgate: {{}}\ndescriptors:\n  - key: a\n    classes: {map}\n    {more}\n    rate_limit: {{ unit: day, requests_per_unit: 10 }}\n"
+        )
+    };
+    let config = good(&classes("{ x: 100%, '*': 50% }", ""));
+    let shares: Vec<_> =
+        config.rules().iter().map(|rule| rule.class.clone().unwrap().share.share()).collect();
+    assert_eq!(shares, [1_000_000, 500_000]);
+    assert_eq!(&*config.rules()[0].class.as_ref().unwrap().counter, "d|a#classes");
+    for (map, more, parts) in [
+        ("{}", "", &["5:14", "expected 1 to 16 classes, found 0", "{ critical: 100%"][..]),
+        ("[x]", "", &["expected a map"]),
+        ("{ x: 0% }", "", &["descriptors[0].classes.x", "a class with 0% admits nothing"]),
+        ("{ x: 50 }", "", &["expected a percentage", "25%"]),
+        ("{ x: 101% }", "", &["expected a percentage"]),
+        ("{ 'x*': 50% }", "", &["is not the name of a class", "* for all other values"]),
+        ("{ x: 9% }", "", &["less than one of 10 units is left", "raise its share"]),
+        ("{ x: 50% }", "value: y", &["value and classes cannot be used together"]),
+        ("{ x: 50% }", "tiers: { t: { rate_limit: { unlimited: true } } }", &["tiers and classes"]),
+        ("{ x: 50% }", "descriptors: [{ key: b }]", &["descriptors and classes", "must be the last one"]),
+    ] {
+        let said = super::support::bad(&classes(map, more));
+        assert!(parts.iter().all(|part| said.iter().any(|said| said.contains(part))), "{parts:?}: {said:#?}");
+    }
+    let limit = |limit: &str| classes("{ x: 50% }", "").replace("requests_per_unit: 10", limit);
+    refused(
+        &limit("requests_per_unit: 10, store: redis"),
+        &[&["classes cannot share a limit with store: redis", "compact"]],
+    );
+    refused(
+        &classes("{ x: 50% }", "").replace("{ unit: day, requests_per_unit: 10 }", "{ unlimited: true }"),
+        &[&["no share"]],
+    );
+    refused(
+        "domain: d\ntollgate: {}\ndescriptors: [{ key: a, classes: { x: 50% } }]",
+        &[&["no limit to share"]],
+    );
+    refused(
+        "domain: d\ndescriptors: [{ key: a, classes: { x: 50% }, rate_limit: { unit: day, requests_per_unit: 1 } }]",
+        &[&["add `tollgate: {}`"]],
+    );
+    // A value that another descriptor has already.
+    let twice = classes("{ x: 50% }", "")
+        + "  - { key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }\n";
+    refused(&twice, &[&["occurs twice"]]);
+    // The problems of a limit are reported once, and not for each class.
+    refused(&limit("requests_per_unit: -1").replace("50%", "50%, y: 60%"), &[&["negative"]]);
+}

@@ -1,6 +1,7 @@
 //! Rules decide requests: the samples in Envoy's language row by row, and Tollgate's additions.
 
 mod charging;
+mod classes;
 mod count_denials;
 mod envoy;
 mod explain;

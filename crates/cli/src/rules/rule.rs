@@ -1,7 +1,7 @@
 //! The contents of a rule, for people and for programs.
 
 use serde_json::{Value, json};
-use tollgate::rules::{Amount, Rule, Shared, Store};
+use tollgate::rules::{Amount, Rule, RuleClass, Shared, Store};
 
 use crate::human;
 use crate::output::merged;
@@ -50,6 +50,7 @@ pub fn says(rule: &Rule) -> Value {
         "quota_mode": rule.quota_mode,
         "enforced_per_million": rule.enforced_per_million,
         "headers": rule.headers,
+        "class": rule.class.as_ref().map(|class| json!({ "name": class.name, "share_per_million": class.share.share() })),
         "replaces": rule.replaces,
     });
     merged([limit, shared, rest])
@@ -63,7 +64,11 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
         Amount::Blocked { .. } => without_store("denies all"),
         Amount::Limited { limit, store } => {
             let store = store.as_ref().map_or("default".to_owned(), kept);
-            [limit.quota().to_string(), limit.kind().name().to_owned(), store]
+            let share = |class: &RuleClass| {
+                format!(", {} of it", human::share(class.share.share().into(), 1_000_000))
+            };
+            let share = rule.class.as_ref().map_or_else(String::new, share);
+            [format!("{}{share}", limit.quota()), limit.kind().name().to_owned(), store]
         }
         _ => without_store("?"),
     }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use super::Config;
 use super::checker::{Checker, FileSettings};
+use super::classes::ClassDraft;
 use super::identity::{LevelFlags, LimitLabel, RulePath};
 use super::keys::{FieldPath, MapFields, MapKind};
-use super::limit::Draft;
+use super::limit::{Draft, Labelled};
 use super::node::{FileNode, SMALL, Value, quoted};
 use super::problem::{ConfigError, Problems};
 use super::scalar::BadValue;
 use crate::edge::rules::matching::{Branch, Pattern, Position, Tier};
-use crate::edge::rules::rule::{Metadata, Rule};
+use crate::edge::rules::rule::{Metadata, Rule, RuleClass};
 
 /// The maximum depth of descriptors: a rule has 32 bits, one for each level.
 const MAX_LEVELS: usize = 32;
@@ -71,7 +72,6 @@ pub(super) fn check(
 /// The descriptor or tier whose limits are being read, with its other settings.
 #[derive(Copy, Clone, Debug)]
 struct RulePlace<'p> {
-    way: &'p RulePath,
     tier: Option<&'p str>,
     shadow: bool,
     quota_mode: bool,
@@ -130,11 +130,12 @@ impl Checker {
         }
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
-            let Some(branch) = self.descriptor(item, &path, way) else { continue };
             // The size limit of files keeps the number of rules below the maximum.
             let place = |at| u32::try_from(at).unwrap_or(u32::MAX);
-            places.push((place(branches.len()), place(index)));
-            branches.push(branch);
+            for branch in self.descriptor(item, &path, way) {
+                places.push((place(branches.len()), place(index)));
+                branches.push(branch);
+            }
         }
         self.report_duplicates(&branches, places, path);
         branches
@@ -157,8 +158,9 @@ impl Checker {
         }
     }
 
-    fn descriptor(&mut self, node: &FileNode, path: &FieldPath<'_>, way: &mut RulePath) -> Option<Branch> {
-        let fields = self.fields(node, MapKind::DESCRIPTOR, path)?;
+    /// Reads a descriptor. Returns its branch, or one for each of its classes.
+    fn descriptor(&mut self, node: &FileNode, path: &FieldPath<'_>, way: &mut RulePath) -> Vec<Branch> {
+        let Some(fields) = self.fields(node, MapKind::DESCRIPTOR, path) else { return Vec::new() };
         let key = self.read(&fields, "key", FileNode::text);
         if key.is_none_or(str::is_empty) && fields.get("key").is_none_or(|node| node.as_key().is_some()) {
             let remedy = "write the key of the request's entry, such as `key: remote_address`";
@@ -174,12 +176,10 @@ impl Checker {
             self.wrong(&fields, "share_threshold", message, remedy);
         }
         let value_to_metric = self.flag(&fields, "value_to_metric");
-        way.push(key.unwrap_or_default(), value, LevelFlags { wildcard, share_threshold, value_to_metric });
         let metadata = self.read(&fields, "metadata", |node| {
             node.map("write a map, or remove it").map(|_| Arc::new(node.metadata()))
         });
         let place = RulePlace {
-            way,
             tier: None,
             shadow: self.flag(&fields, "shadow_mode"),
             quota_mode: self.flag(&fields, "quota_mode"),
@@ -187,10 +187,15 @@ impl Checker {
             metadata: metadata.as_ref(),
             line: node.at.line as usize,
         };
-        let own = self.limits(&fields, place);
+        let classes = self.classes(&fields, key);
+        if let (Some(key), false) = (key, classes.is_empty()) {
+            return self.class_branches(&fields, (key, classes), way, place);
+        }
+        way.push(key.unwrap_or_default(), value, LevelFlags { wildcard, share_threshold, value_to_metric });
+        let own = self.limits(&fields, way, place);
         let many = value.is_none_or(|value| value.contains('*'));
         let values = many.then(|| value.and_then(Pattern::new));
-        let tiers = self.tiers(&fields, place, values.as_ref());
+        let tiers = self.tiers(&fields, way, place, values.as_ref());
         if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Value::Null)) {
             let message = "this is empty, so there is no limit";
             let remedy = "indent its lines further than rate_limit, or remove it";
@@ -198,17 +203,58 @@ impl Checker {
         }
         let children = self.descriptors(&fields, way);
         way.pop();
-        let (key, value) = (key?.into(), value.map(Box::from));
-        Some(Branch { key, value, at: node.at, own, tiers, children })
+        let branch = key.map(|key| {
+            let (key, value) = (key.into(), value.map(Box::from));
+            Branch { key, value, at: node.at, own, tiers, children }
+        });
+        branch.into_iter().collect()
+    }
+
+    /// Reads the limits of a descriptor with classes. Returns a branch for each class, with its own rules.
+    fn class_branches(
+        &mut self,
+        fields: &MapFields<'_, '_>,
+        (key, classes): (&str, Vec<ClassDraft<'_>>),
+        way: &mut RulePath,
+        place: RulePlace<'_>,
+    ) -> Vec<Branch> {
+        let limits = self.drafts(fields);
+        self.check_shares(fields, &classes, &limits);
+        // Like a value that shares its counter with others.
+        let flags = LevelFlags { wildcard: false, share_threshold: true, value_to_metric: false };
+        way.push(key, None, flags);
+        let counter = |label: Option<&LimitLabel>| format!("{}#classes", way.identity(None, label)).into();
+        let counters: Vec<Box<str>> = limits.iter().map(|(_, label)| counter(label.as_ref())).collect();
+        way.pop();
+        let branches = classes.iter().map(|one| {
+            way.push(key, one.value, flags);
+            let start = self.rules.len();
+            for ((draft, label), counter) in limits.iter().zip(&counters) {
+                let (name, counter) = (one.name().into(), counter.clone());
+                let class = RuleClass { name, share: one.class, counter };
+                self.rule(draft.clone(), way, place, label.as_ref(), Some(class));
+            }
+            way.pop();
+            let (key, value, own) = (key.into(), one.value.map(Box::from), start..self.rules.len());
+            Branch { key, value, at: one.at, own, tiers: Vec::new(), children: Vec::new() }
+        });
+        branches.collect()
     }
 
     /// Reads `rate_limit` or `rate_limits` of a descriptor or of a tier. Returns the range of its rules.
-    fn limits(&mut self, fields: &MapFields<'_, '_>, place: RulePlace<'_>) -> Range<usize> {
+    fn limits(&mut self, fields: &MapFields<'_, '_>, way: &RulePath, place: RulePlace<'_>) -> Range<usize> {
         let start = self.rules.len();
-        let path = fields.path.key("rate_limit");
-        if let Some(draft) = fields.get("rate_limit").and_then(|node| self.limit(node, &path)) {
-            self.rule(draft, place, None);
+        for (draft, label) in self.drafts(fields) {
+            self.rule(draft, way, place, label.as_ref(), None);
         }
+        start..self.rules.len()
+    }
+
+    /// Reads `rate_limit` or `rate_limits`.
+    fn drafts(&mut self, fields: &MapFields<'_, '_>) -> Vec<Labelled> {
+        let path = fields.path.key("rate_limit");
+        let only = fields.get("rate_limit").and_then(|node| self.limit(node, &path));
+        let mut drafts: Vec<Labelled> = only.map(|draft| (draft, None)).into_iter().collect();
         if fields.has("rate_limit") && fields.has("rate_limits") {
             let message = "rate_limit and rate_limits cannot be used together";
             self.wrong(fields, "rate_limits", message, "move rate_limit into the list");
@@ -229,22 +275,35 @@ impl Checker {
                 };
                 self.problems.add(item.at, path, format!("two limits here {same}"), remedy);
             }
-            self.rule(draft, place, Some(&label));
+            drafts.push((draft, Some(label)));
         }
-        start..self.rules.len()
+        drafts
     }
 
-    fn rule(&mut self, draft: Draft, place: RulePlace<'_>, label: Option<&LimitLabel>) {
+    fn rule(
+        &mut self,
+        draft: Draft,
+        way: &RulePath,
+        place: RulePlace<'_>,
+        label: Option<&LimitLabel>,
+        class: Option<RuleClass>,
+    ) {
         // The file is already rejected, so no more rules are created.
         if self.texts == 0 {
             return;
         }
-        let RulePlace { way, tier, shadow, quota_mode, detailed, metadata, line } = place;
+        let RulePlace { tier, shadow, quota_mode, detailed, metadata, line } = place;
         let identity = way.identity(tier, label);
         let metric = way.metric(detailed, tier, label);
         let is_named = draft.name.is_some();
-        let name = draft.name.unwrap_or_else(|| metric.name(&self.domain, &[]).into());
-        self.texts = self.texts.saturating_sub(identity.len() + name.len());
+        let name = match (draft.name, &class) {
+            (Some(name), Some(class)) => format!("{name}.{}", class.name).into(),
+            (Some(name), None) => name,
+            (None, _) => metric.name(&self.domain, &[]).into(),
+        };
+        // A few bytes of a file can be many rules of classes.
+        let own_bytes = if class.is_some() { size_of::<Rule>() } else { 0 };
+        self.texts = self.texts.saturating_sub(identity.len() + name.len() + own_bytes);
         if self.texts == 0 {
             let message = "the names of the rules up to this line are too long in total";
             let remedy = "shorten the keys and values, or write fewer descriptors below them";
@@ -261,6 +320,7 @@ impl Checker {
             quota_mode,
             enforced_per_million: draft.enforced,
             headers: draft.headers,
+            class,
             replaces: draft.replaces,
             counted_by: way.counted_by(),
             counted_by_key: way.counted_by_key(),
@@ -275,6 +335,7 @@ impl Checker {
     fn tiers(
         &mut self,
         fields: &MapFields<'_, '_>,
+        way: &RulePath,
         place: RulePlace<'_>,
         values: Option<&Option<Pattern>>,
     ) -> Vec<Tier> {
@@ -292,7 +353,7 @@ impl Checker {
             };
             let path = path.key(name);
             let Some(fields) = self.fields(value, MapKind::TIER, &path) else { continue };
-            let rules = self.limits(&fields, RulePlace { tier: Some(name), ..place });
+            let rules = self.limits(&fields, way, RulePlace { tier: Some(name), ..place });
             if !fields.has("rate_limit") && !fields.has("rate_limits") {
                 let remedy =
                     "write rate_limit or rate_limits; to set no limit, write rate_limit: { unlimited: true }";

@@ -63,7 +63,7 @@ impl MapKind {
         called: "a descriptor",
         envoys: "key value rate_limit descriptors shadow_mode quota_mode detailed_metric value_to_metric \
                  share_threshold metadata",
-        ours: "rate_limits tiers",
+        ours: "rate_limits tiers classes",
     };
     pub(super) const RATE_LIMIT: Self = Self {
         called: "rate_limit",

@@ -16,7 +16,7 @@ use crate::edge::rules::rule::{
 };
 
 /// The content of one `rate_limit`, before its rule is known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) line: usize,
     pub(super) name: Option<Box<str>>,
@@ -28,6 +28,9 @@ pub(super) struct Draft {
     pub(super) headers: bool,
     pub(super) replaces: Vec<Box<str>>,
 }
+
+/// A limit with what distinguishes it from the other limits of its descriptor, if there are several.
+pub(super) type Labelled = (Draft, Option<LimitLabel>);
 
 impl Checker {
     /// `None` if the limit cannot be read, which is reported.

@@ -6,6 +6,7 @@
 
 mod check;
 mod checker;
+mod classes;
 mod domain;
 mod files;
 mod fits;

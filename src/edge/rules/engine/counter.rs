@@ -26,8 +26,8 @@ use crate::store::{AnyStore, StoreKind, WhenFull};
 /// The capacity of a keyed store that replaces a compact one because the compact one cannot hold the limit.
 const MAX_KEYS: usize = 100_000;
 
-/// The counter of a rule.
-#[derive(Debug)]
+/// The counter of a rule. Rules of several classes have clones of one counter.
+#[derive(Clone, Debug)]
 pub(super) enum Counter {
     /// Counts nothing: the rule has no limit. It keeps the last local counter until a load gives the rule a limit
     /// again.
@@ -52,9 +52,12 @@ pub(super) struct SharedCounter {
 #[derive(Clone, Debug)]
 pub(super) struct LocalCounter {
     pub(super) generation: Arc<Generation<AnyStore>>,
-    /// The headroom: units that the store can hold beyond the maximum in use. A rule that counts denied requests needs one unit
-    /// to detect that its limit is exceeded. The rest holds usage from a load with a higher limit.
+    /// The headroom: units that stay free in the store. It is [`spare`](Self::spare), and for a class, the units of other
+    /// classes.
     pub(super) headroom: u64,
+    /// The units that the store can hold beyond the maximum in use. A rule that counts denied requests needs one unit to detect
+    /// that its limit is exceeded. The rest holds usage from a load with a higher limit.
+    spare: u64,
     /// Whether a charge can be refunded.
     pub(super) can_refund: bool,
     /// Whether this is the first counter, which takes over no usage.
@@ -110,6 +113,14 @@ impl Prepared {
 }
 
 impl Counter {
+    /// Returns the counter for a rule that leaves `kept` units of its limit to others.
+    pub(super) fn keeping(mut self, kept: u64) -> Self {
+        if let Self::Local(local) = &mut self {
+            local.headroom = local.spare.saturating_add(kept);
+        }
+        self
+    }
+
     pub(super) fn local(&self) -> Option<&LocalCounter> {
         if let Self::Local(local) = self { Some(local) } else { None }
     }
@@ -179,7 +190,7 @@ impl Counter {
             return Ok(first(same, least));
         }
         // Usage stays, also beyond the new limit. If the store can hold it, windows free it at their end as usual.
-        let unpaid = if last.generation.is_taking_over(now.ns()) { last.headroom } else { 0 };
+        let unpaid = if last.generation.is_taking_over(now.ns()) { last.spare } else { 0 };
         let owed = last.made_of.most.saturating_add(unpaid);
         let headroom = least.max(owed.min(most_room(limit.kind(), most)).saturating_sub(most));
         let (store, headroom) = match make(headroom) {
@@ -246,7 +257,7 @@ pub(super) fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
 impl LocalCounter {
     fn new(generation: Generation<AnyStore>, is_first: bool, headroom: u64, made_of: Parameters) -> Self {
         let can_refund = generation.store().can_refund();
-        Self { generation: Arc::new(generation), headroom, can_refund, is_first, made_of }
+        Self { generation: Arc::new(generation), headroom, spare: headroom, can_refund, is_first, made_of }
     }
 
     /// Whether keys may still have usage that was carried over.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::rule_set::{ActiveDomain, RuleSet};
 use crate::edge::rules::config::Domain;
-use crate::edge::rules::rule::{Amount, Charging, Rule, Store};
+use crate::edge::rules::rule::{Amount, Charging, Rule, RuleClass, Store};
 
 /// The changes of a load: the domains and rules that it added, changed and removed. Unchanged rules are not listed.
 ///
@@ -309,7 +309,7 @@ fn difference((what, before, after): (&'static str, String, String)) -> Option<D
 type Says = fn(&Rule) -> String;
 
 /// Returns the settings of a rule, without its keys and values.
-const SAYS: [(&str, Says); 13] = [
+const SAYS: [(&str, Says); 14] = [
     ("limit", limit),
     ("algorithm", algorithm),
     ("store", store),
@@ -317,6 +317,10 @@ const SAYS: [(&str, Says); 13] = [
     ("shadow", |rule| rule.shadow.to_string()),
     ("quota_mode", |rule| rule.quota_mode.to_string()),
     ("enforced per million", |rule| rule.enforced_per_million.to_string()),
+    ("class", |rule| {
+        let share = |class: &RuleClass| format!("{} of {} per million", class.name, class.share.share());
+        rule.class.as_ref().map_or_else(|| NONE.to_owned(), share)
+    }),
     ("headers", |rule| rule.headers.to_string()),
     ("replaces", |rule| format!("{:?}", rule.replaces)),
     ("name", |rule| format!("{:?}", rule.name)),

@@ -43,6 +43,7 @@ pub(super) fn rule(unit: Unit) -> Option<Rule> {
         quota_mode: false,
         enforced_per_million: MILLION,
         headers: true,
+        class: None,
         replaces: Vec::new(),
         counted_by: u32::MAX,
         counted_by_key: 0,

@@ -93,6 +93,21 @@ pub(super) struct ActiveRule {
     pub(super) matched: OnceFlag,
 }
 
+/// The counter of a rule, before its load is in force.
+enum RuleCounter {
+    Own(Prepared),
+    /// The counter is that of an earlier rule of the domain, with this index: another class of the same descriptor.
+    SameAs(usize),
+}
+
+impl RuleCounter {
+    fn close_last(&self) {
+        if let Self::Own(prepared) = self {
+            prepared.close_last();
+        }
+    }
+}
+
 /// The rules of limits that requests set: one for each unit that a request has used.
 type Overrides = [OnceLock<Option<ActiveRule>>; 7];
 
@@ -147,17 +162,25 @@ impl RuleSet {
             let charging = options.charging(domain.charging);
             domain.charging = Some(charging);
             let before = self.domain(domain.name());
+            let mut of_classes: HashMap<&str, usize> = HashMap::new();
             let counters = domain.rules().iter().enumerate().map(|(index, rule)| {
-                let last = before.and_then(|before| before.by_identity(&rule.identity));
+                if rule.class.is_some() {
+                    let first = *of_classes.entry(rule.counter()).or_insert(index);
+                    if first != index {
+                        return Ok(RuleCounter::SameAs(first));
+                    }
+                }
+                let last = before.and_then(|before| before.by_identity(rule.counter()));
                 let last = last.map(|last| &last.counter);
                 Counter::prepare(rule, charging, last, begun, (hasher, servers))
+                    .map(RuleCounter::Own)
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
             prepared.push((domain, counters));
         }
         // All slow steps are finished at this point, and no later step can fail.
-        prepared.iter().flat_map(|(_, counters)| counters).for_each(Prepared::close_last);
+        prepared.iter().flat_map(|(_, counters)| counters).for_each(RuleCounter::close_last);
         let when = now();
         let mut next =
             Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
@@ -174,7 +197,7 @@ impl RuleSet {
         &self,
         domain: Domain,
         before: Option<&ActiveDomain>,
-        counters: Vec<Prepared>,
+        counters: Vec<RuleCounter>,
         when: CheckTime,
         (hasher, options): (&Hasher, &LoadOptions),
     ) -> ActiveDomain {
@@ -182,15 +205,23 @@ impl RuleSet {
         let Domain { name, shadow, rules, tree, files, .. } = domain;
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
-        let rules = rules.into_iter().zip(counters).map(|(rule, counter)| {
+        // The next load finds the counter of classes, whatever classes it has.
+        let of_classes = (0..).zip(&rules).filter(|(_, rule)| rule.class.is_some());
+        by_identity.extend(of_classes.map(|(index, rule)| (rule.counter().into(), index)));
+        let mut active: Vec<ActiveRule> = Vec::with_capacity(rules.len());
+        for (rule, prepared) in rules.into_iter().zip(counters) {
             let before = before.and_then(|before| before.by_identity(&rule.identity));
             let meters = match before.filter(|before| before.rule.name == rule.name) {
                 Some(same) => Arc::clone(&same.meters),
                 None => Arc::new(Meters::new(&name, &rule.name).near_limit(options.near_limit)),
             };
-            ActiveRule::new(rule, counter.finish(when), meters)
-        });
-        let rules: Vec<_> = rules.collect();
+            let counter = match prepared {
+                RuleCounter::Own(prepared) => prepared.finish(when),
+                RuleCounter::SameAs(earlier) => active[earlier].counter.clone(),
+            };
+            active.push(ActiveRule::new(rule, counter, meters));
+        }
+        let rules = active;
         ActiveDomain {
             index: u32::try_from(self.domains.len()).unwrap_or(u32::MAX),
             charging,
@@ -335,14 +366,17 @@ impl ActiveRule {
     }
 
     fn new(rule: Rule, counter: Counter, meters: Arc<Meters>) -> Self {
+        let kept = rule.kept();
         let (quota, window) = match &rule.limit {
             Amount::Unlimited => (u64::MAX, Duration::ZERO),
             Amount::Blocked { period } => (0, *period),
             Amount::Limited { limit, .. } if limit.kind().has_burst() => {
-                (limit.most(), refill_time(&limit.quota()))
+                let own = limit.most() - kept;
+                (own, refill_time(own, &limit.quota()))
             }
-            Amount::Limited { limit, .. } => (limit.most(), limit.quota().period()),
+            Amount::Limited { limit, .. } => (limit.most() - kept, limit.quota().period()),
         };
+        let counter = counter.keeping(kept);
         let keys_vary = rule.metric.levels.iter().any(|level| level.contains('*'));
         let is_fixed = match (&counter, &rule.limit) {
             (Counter::Local(_), Amount::Limited { limit, .. }) => limit.kind() == LimitKind::FixedWindow,
@@ -409,9 +443,8 @@ impl ActiveRule {
     }
 }
 
-/// Returns the time in which a full burst refills, rounded up.
-fn refill_time(quota: &Quota) -> Duration {
-    let ns =
-        (u128::from(quota.burst_size()) * u128::from(quota.period_ns())).div_ceil(u128::from(quota.limit()));
+/// Returns the time in which these units refill, rounded up.
+fn refill_time(units: u64, quota: &Quota) -> Duration {
+    let ns = (u128::from(units) * u128::from(quota.period_ns())).div_ceil(u128::from(quota.limit()));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
