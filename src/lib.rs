@@ -197,6 +197,7 @@
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
 //! | [`guide::token_budgets`], [`guide::requests_in_progress`] | units that are held until the cost is known; how many requests run at the same time |
 //! | [`guide::distinct_values`] | how many different values a client uses: user names, devices |
+//! | [`guide::priorities`] | headroom for important requests: several classes on one count |
 //! | [`guide::configuration`] | limits as text, from a file of your own; algorithms and stores that are chosen at run time |
 //! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
 //! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
@@ -297,6 +298,10 @@ pub mod guide {
     }
     pub mod overflow {
         #![cfg_attr(feature = "std", doc = include_str!("guide/overflow.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
+    }
+    pub mod priorities {
+        #![cfg_attr(feature = "std", doc = include_str!("guide/priorities.md"))]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     pub mod recipes {
