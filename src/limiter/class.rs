@@ -61,9 +61,10 @@ impl Class {
     /// Returns the units of a burst that a request of this class leaves free. The rest is the class's share, rounded down.
     #[must_use]
     pub const fn headroom(self, burst: u64) -> u64 {
-        // A `u128` holds the product, and the quotient is at most the burst.
-        let share = burst as u128 * self.per_million as u128 / MILLION as u128;
-        burst - share as u64
+        let (whole, part) = (MILLION as u64, self.per_million as u64);
+        // `burst * part / whole`, rounded down. Both products fit, and the sum is at most the burst.
+        let share = burst / whole * part + burst % whole * part / whole;
+        burst - share
     }
 }
 

@@ -168,7 +168,10 @@ descriptors:
       t: { members: [ab], rate_limit: { unit: hour, requests_per_unit: 0 } }
 ";
 
-fn requests() -> impl Strategy<Value = Vec<(Vec<(&'static str, &'static str)>, Option<&'static str>, u64)>> {
+/// A descriptor of a request: its entries, tier and cost.
+type Asked = (Vec<(&'static str, &'static str)>, Option<&'static str>, u64);
+
+fn requests() -> impl Strategy<Value = Vec<Asked>> {
     let entry = (select(vec!["k", "l"]), select(vec!["a", "b", "ab", "c"]));
     let descriptor =
         (prop::collection::vec(entry, 1..3), prop::option::weighted(0.2, select(vec!["t", "u"])), 0_u64..6);

@@ -64,11 +64,10 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
         Amount::Blocked { .. } => without_store("denies all"),
         Amount::Limited { limit, store } => {
             let store = store.as_ref().map_or("default".to_owned(), kept);
-            let share = |class: &RuleClass| {
-                format!(", {} of it", human::share(class.share.share().into(), 1_000_000))
-            };
+            let share =
+                |class: &RuleClass| format!("{} of ", human::share(class.share.share().into(), 1_000_000));
             let share = rule.class.as_ref().map_or_else(String::new, share);
-            [format!("{}{share}", limit.quota()), limit.kind().name().to_owned(), store]
+            [format!("{share}{}", limit.quota()), limit.kind().name().to_owned(), store]
         }
         _ => without_store("?"),
     }

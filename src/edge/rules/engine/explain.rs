@@ -186,7 +186,9 @@ impl fmt::Display for Reason<'_> {
                     None => f.write_str(", which comes first"),
                 }
             }
-            Self::Missing { key } => write!(f, "the request has no further entry, with key {key:?}"),
+            Self::Missing { key } => {
+                write!(f, "the request has no further entry, and the rule needs {key:?}")
+            }
             Self::Deeper { entry } => {
                 write!(f, "the request has more entries: {} is one too many", entry + 1)
             }

@@ -37,6 +37,10 @@ pub(super) fn of(answer: &Answer, index: usize) -> DescriptorStatus {
 fn current_limit(limit: &Applied<'_>) -> RateLimit {
     let rule = limit.rule();
     let (requests, period) = match &rule.limit {
+        // A class may have less in use than the limit.
+        Amount::Limited { limit: own, .. } if rule.class.is_some() => {
+            (limit.quota().min(own.quota().limit()), own.quota().period())
+        }
         // With a burst, a fresh key may use more at once than the limit of the period.
         Amount::Limited { limit: own, .. } if !limit.is_of_request() => {
             (own.quota().limit(), own.quota().period())

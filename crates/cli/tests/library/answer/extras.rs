@@ -241,3 +241,19 @@ descriptors:
     let status = &response.statuses[0];
     assert_eq!((status.code, &status.current_limit), (Code::OverLimit as i32, &None));
 }
+
+/// The limit of a class is what it may have in use.
+#[test]
+fn class_shows_its_own_limit() {
+    const CLASSES: &str = r"
+tollgate: {}
+descriptors:
+  - key: a
+    classes: { high: 100%, batch: 50% }
+    rate_limit: { unit: minute, requests_per_unit: 4 }
+";
+    let service = service_with(CLASSES, Settings::default(), |builder| builder);
+    assert_eq!(service.told([of([("a", "batch")])]), "OK: OK 2/MINUTE 1 58s");
+    assert_eq!(service.told([of([("a", "high")])]), "OK: OK 4/MINUTE 2 58s");
+    assert_eq!(service.told([of([("a", "batch")])]), "OVER_LIMIT: OVER_LIMIT 2/MINUTE 0 58s");
+}
