@@ -61,7 +61,7 @@ pub use self::engine::{
     Answer, Applied, Change, ChangeKind, Code, Difference, Explained, Explanation, LoadReport, Reason, Rules,
     RulesBuilder, RulesError, Status, Verdict,
 };
-pub use self::matching::{Added, Descriptor, Descriptors};
+pub use self::matching::{Added, Descriptor, Descriptors, FileEntry, Mismatch};
 pub use self::rule::{
     Amount, Charging, Metadata, Metric, Mode, OnFailure, Rule, RuleClass, Shared, Store, Unit,
 };

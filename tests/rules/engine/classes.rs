@@ -180,8 +180,8 @@ fn classes_only_report_in_shadow_mode() {
 proptest! {
     #![proptest_config(tollgate_testing::operations::config(60))]
 
-    /// While the clock stands, a request of a class is admitted exactly if at most its share is in use afterwards, and an
-    /// explanation says so before. So no class leaves less than the headroom of the others.
+    /// While the clock does not advance, a request of a class is admitted exactly if at most its share is in use afterwards.
+    /// An explanation gives the same answer. No class leaves less than the headroom of the others.
     #[test]
     fn class_is_admitted_up_to_its_share(
         kind in select(KINDS.to_vec()),

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate::rules::{Charging, Descriptor, Explanation, Reason, Rules, Verdict};
+use tollgate::rules::{Charging, Descriptor, Explanation, FileEntry, Mismatch, Reason, Rules, Verdict};
 use tollgate_testing::naive::glob;
 
 use super::{Scene, config};
@@ -54,38 +54,47 @@ fn reason<'a>(explanation: &'a Explanation, rule: &str) -> Reason<'a> {
     all.iter().find(|(one, _)| one == rule).unwrap_or_else(|| panic!("{rule} is not in {all:?}")).1
 }
 
+fn key(entry: usize, key: &str) -> Reason<'_> {
+    Reason::Misses(Mismatch::Key { entry, wanted: FileEntry { key, value: None } })
+}
+
+fn value<'a>(entry: usize, key: &'a str, value: &'a str) -> Reason<'a> {
+    Reason::Misses(Mismatch::Value { entry, wanted: FileEntry { key, value: Some(value) } })
+}
+
 #[test]
 fn each_reason_is_named() {
     let scene = Scene::new(TEXT);
     let exact = explain(&scene, &[("address", "10.0.0.1")]);
     assert_eq!(reason(&exact, "d|address=10.0.0.1"), Reason::Enforced);
-    let by = Reason::Hidden { entry: 0, key: "address", value: Some("10.0.0.1") };
+    let by = FileEntry { key: "address", value: Some("10.0.0.1") };
+    let by = Reason::Misses(Mismatch::Hidden { entry: 0, by });
     assert_eq!((reason(&exact, "d|address"), reason(&exact, "d|address=10.*")), (by, by));
-    assert_eq!(reason(&exact, "d|tenant"), Reason::Key { entry: 0, wanted: "tenant" });
+    assert_eq!(reason(&exact, "d|tenant"), key(0, "tenant"));
     let other = explain(&scene, &[("address", "192.0.2.1")]);
     assert_eq!(reason(&other, "d|address"), Reason::Enforced);
-    assert_eq!(reason(&other, "d|address=10.*"), Reason::Value { entry: 0, wanted: "10.*" });
+    assert_eq!(reason(&other, "d|address=10.*"), value(0, "address", "10.*"));
 
     let login = explain(&scene, &[("path", "/login")]);
     assert_eq!(reason(&login, "d|path=/login"), Reason::Enforced);
-    assert_eq!(reason(&login, "d|path=/login|user"), Reason::Missing { key: "user" });
+    let wanted = FileEntry { key: "user", value: None };
+    assert_eq!(reason(&login, "d|path=/login|user"), Reason::Misses(Mismatch::Missing { wanted }));
     let deeper = explain(&scene, &[("path", "/login"), ("user", "ann")]);
-    assert_eq!(reason(&deeper, "d|path=/login"), Reason::Deeper { entry: 1 });
+    assert_eq!(reason(&deeper, "d|path=/login"), Reason::Misses(Mismatch::Deeper { entry: 1 }));
     assert_eq!(reason(&deeper, "d|path=/login|user"), Reason::Shadow);
-    assert_eq!(reason(&deeper, "d|path=/login|address"), Reason::Key { entry: 1, wanted: "address" });
+    assert_eq!(reason(&deeper, "d|path=/login|address"), key(1, "address"));
     // Not found at the first entry: the rules below show it too.
     let misspelt = explain(&scene, &[("path", "/Login"), ("user", "ann")]);
-    let wanted = Reason::Value { entry: 0, wanted: "/login" };
-    assert_eq!(reason(&misspelt, "d|path=/login|user"), wanted);
+    assert_eq!(reason(&misspelt, "d|path=/login|user"), value(0, "path", "/login"));
     assert_eq!(misspelt.rules().filter(|one| one.reason().applies()).count(), 0);
 
     let member = explain(&scene, &[("tenant", "acme")]);
     assert_eq!(reason(&member, "d|tenant#tier=gold"), Reason::Enforced);
-    assert_eq!(reason(&member, "d|tenant"), Reason::OtherTier);
+    assert_eq!(reason(&member, "d|tenant"), Reason::Misses(Mismatch::Tier));
     assert_eq!(member.rules().next().unwrap().rule().tier().as_deref(), Some("gold"));
     let plain = explain(&scene, &[("tenant", "globex")]);
     assert_eq!(reason(&plain, "d|tenant"), Reason::Share { per_million: 0, is_in: false });
-    assert_eq!(reason(&plain, "d|tenant#tier=gold"), Reason::OtherTier);
+    assert_eq!(reason(&plain, "d|tenant#tier=gold"), Reason::Misses(Mismatch::Tier));
 
     let replaced = explain(&scene, &[("model", "m")]);
     assert_eq!(reason(&replaced, "d|model#name=loose"), Reason::ReplacedBy("strict"));
@@ -219,11 +228,11 @@ proptest! {
                     (glob(key, is_key), value.as_ref().is_none_or(|value| glob(value, is_value)))
                 };
                 let is_true = match one.reason() {
-                    Reason::Key { entry, .. } => !fits(entry).0,
-                    Reason::Value { entry, .. } => fits(entry) == (true, false),
-                    Reason::Hidden { entry, .. } => fits(entry) == (true, true),
-                    Reason::Missing { .. } => path.len() > entries.len(),
-                    Reason::Deeper { entry } => path.len() == entry && entry < entries.len(),
+                    Reason::Misses(Mismatch::Key { entry, .. }) => !fits(entry).0,
+                    Reason::Misses(Mismatch::Value { entry, .. }) => fits(entry) == (true, false),
+                    Reason::Misses(Mismatch::Hidden { entry, .. }) => fits(entry) == (true, true),
+                    Reason::Misses(Mismatch::Missing { .. }) => path.len() > entries.len(),
+                    Reason::Misses(Mismatch::Deeper { entry }) => path.len() == entry && entry < entries.len(),
                     _ => path.len() == entries.len() && (0..path.len()).all(|at| fits(at) == (true, true)),
                 };
                 prop_assert!(is_true, "{:?} of {:?} for {:?}", one.reason(), path, entries);

@@ -18,7 +18,7 @@ use super::rule_set::ActiveDomain;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::edge::rules::counting::{Wait, ready};
-use crate::edge::rules::matching::{Descriptor, Miss};
+use crate::edge::rules::matching::{Descriptor, FileEntry, Mismatch};
 use crate::edge::rules::rule::{MILLION, Rule};
 use crate::limiter::At;
 
@@ -67,14 +67,12 @@ struct Listed {
 enum Cause {
     /// It applies. `place` is its index among the rules of the answer.
     Applies { place: usize, key: Box<str>, replaced_by: Option<u32> },
-    /// It fails at a node of the tree.
-    Misses { node: u32, miss: Miss },
+    Misses(Mismatch<u32>),
     /// The request sets its own limit.
     RequestLimit,
 }
 
-/// Why a rule applies to a request, or why it does not. [`Display`](fmt::Display) writes it for people. Entries are
-/// counted from 0 here, and from 1 in that text.
+/// Why a rule applies to a request, or why it does not. [`Display`](fmt::Display) writes it for people.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reason<'a> {
@@ -97,41 +95,8 @@ pub enum Reason<'a> {
     ReplacedBy(&'a str),
     /// The request sets its own limit, which takes precedence.
     RequestLimit,
-    /// Another tier of the same descriptor applies, or none.
-    OtherTier,
-    /// Another descriptor matches the entry too, and comes first: it is exact, or it is the first wildcard.
-    Hidden {
-        /// The index of the request's entry.
-        entry: usize,
-        /// The key of the other descriptor.
-        key: &'a str,
-        /// The value of the other descriptor.
-        value: Option<&'a str>,
-    },
-    /// The request has no further entry, but the rule needs one with this key.
-    Missing {
-        /// The key.
-        key: &'a str,
-    },
-    /// The request has more entries than the rule.
-    Deeper {
-        /// The index of the request's first entry that the rule does not have.
-        entry: usize,
-    },
-    /// The request's entry has another value.
-    Value {
-        /// The index of the request's entry.
-        entry: usize,
-        /// The value in the file.
-        wanted: &'a str,
-    },
-    /// The request's entry has another key.
-    Key {
-        /// The index of the request's entry.
-        entry: usize,
-        /// The key in the file.
-        wanted: &'a str,
-    },
+    /// The rule's keys, values or tier are not those of the request.
+    Misses(Mismatch<FileEntry<'a>>),
 }
 
 impl Reason<'_> {
@@ -152,12 +117,7 @@ impl Reason<'_> {
             Self::DryRun => "dry-run",
             Self::ReplacedBy(_) => "replaced",
             Self::RequestLimit => "request-limit",
-            Self::OtherTier => "tier",
-            Self::Hidden { .. } => "hidden",
-            Self::Missing { .. } => "missing",
-            Self::Deeper { .. } => "deeper",
-            Self::Value { .. } => "value",
-            Self::Key { .. } => "key",
+            Self::Misses(why) => why.name(),
         }
     }
 }
@@ -178,22 +138,7 @@ impl fmt::Display for Reason<'_> {
             Self::DryRun => f.write_str("the domain is a dry run: only reports"),
             Self::ReplacedBy(name) => write!(f, "replaced by {name:?}"),
             Self::RequestLimit => f.write_str("the request sets its own limit"),
-            Self::OtherTier => f.write_str("another tier applies"),
-            Self::Hidden { entry, key, value } => {
-                write!(f, "entry {} belongs to the descriptor with key {key:?}", entry + 1)?;
-                match value {
-                    Some(value) => write!(f, " and value {value:?}, which comes first"),
-                    None => f.write_str(", which comes first"),
-                }
-            }
-            Self::Missing { key } => {
-                write!(f, "the request has no further entry, and the rule needs {key:?}")
-            }
-            Self::Deeper { entry } => {
-                write!(f, "the request has more entries: {} is one too many", entry + 1)
-            }
-            Self::Value { entry, wanted } => write!(f, "the value of entry {} is not {wanted:?}", entry + 1),
-            Self::Key { entry, wanted } => write!(f, "the key of entry {} is not {wanted:?}", entry + 1),
+            Self::Misses(why) => write!(f, "{why}"),
         }
     }
 }
@@ -231,7 +176,7 @@ impl<'a> Explained<'a> {
     pub fn key(&self) -> Option<&'a str> {
         match &self.listed.cause {
             Cause::Applies { key, .. } => Some(key),
-            Cause::Misses { .. } | Cause::RequestLimit => None,
+            Cause::Misses(_) | Cause::RequestLimit => None,
         }
     }
 
@@ -240,7 +185,7 @@ impl<'a> Explained<'a> {
     pub fn applied(&self) -> Option<Applied<'a>> {
         match self.listed.cause {
             Cause::Applies { place, .. } => self.explanation.answer.limit_at(place),
-            Cause::Misses { .. } | Cause::RequestLimit => None,
+            Cause::Misses(_) | Cause::RequestLimit => None,
         }
     }
 
@@ -250,22 +195,9 @@ impl<'a> Explained<'a> {
         let Explanation { answer, .. } = self.explanation;
         match &self.listed.cause {
             Cause::RequestLimit => Reason::RequestLimit,
-            Cause::Misses { node, miss } => {
-                let tree = answer.domain().map(ActiveDomain::tree);
-                let pair = |node: u32| tree.map_or(("", None), |tree| tree.pair(node));
-                match *miss {
-                    Miss::Tier => Reason::OtherTier,
-                    Miss::Hidden { entry, by } => {
-                        let (key, value) = pair(by);
-                        Reason::Hidden { entry: entry as usize, key, value }
-                    }
-                    Miss::Missing => Reason::Missing { key: pair(*node).0 },
-                    Miss::Deeper { entry } => Reason::Deeper { entry: entry as usize },
-                    Miss::Value { entry } => {
-                        Reason::Value { entry: entry as usize, wanted: pair(*node).1.unwrap_or_default() }
-                    }
-                    Miss::Key { entry } => Reason::Key { entry: entry as usize, wanted: pair(*node).0 },
-                }
+            Cause::Misses(why) => {
+                let entry = |node| answer.domain().map(|domain| domain.tree().entry(node));
+                Reason::Misses(why.map(|node| entry(node).unwrap_or(FileEntry { key: "", value: None })))
             }
             Cause::Applies { place, replaced_by, .. } => {
                 let by = replaced_by.and_then(|by| answer.domain()?.rule(by));
@@ -430,7 +362,7 @@ fn missing(domain: &ActiveDomain, descriptor: &Descriptor<'_>, place: u32) -> Ve
     let missed = domain.tree().missed(descriptor.entries(), descriptor.tier);
     let missed = missed.into_iter().flat_map(|missed| {
         let rules = domain.rules_of(missed.rules);
-        rules.map(move |(rule, _)| (rule, Cause::Misses { node: missed.node, miss: missed.miss }))
+        rules.map(move |(rule, _)| (rule, Cause::Misses(missed.why)))
     });
     let all = overridden.chain(missed).take(MOST_MISSED);
     all.map(|(rule, cause)| Listed { descriptor: place, rule, cause }).collect()

@@ -28,6 +28,6 @@ pub(super) use self::counter_key::{CounterKey, LONGEST};
 pub use self::descriptor::Descriptor;
 pub use self::descriptors::{Added, Descriptors};
 pub(super) use self::pattern::Pattern;
-pub(super) use self::trace::Miss;
+pub use self::trace::{FileEntry, Mismatch};
 pub(super) use self::tree::{FoundRules, Tree};
 pub(super) use self::wild::Wildcards;

@@ -3,33 +3,115 @@
 //! The search itself chooses the way. The rules that are listed are those that fail at its last step: the descriptors
 //! beside the last one that was found, those below it, and those that it passed on its way.
 
+use std::fmt;
+
 use super::pattern::Pattern;
 use super::tree::{FoundRules, Tree, TreeNode};
 
-/// Why the rules of a descriptor of the file do not apply.
+/// Why a rule does not apply to a descriptor of a request. `D` names a descriptor of the file. Entries are counted from 0
+/// here, and from 1 in the text that [`Display`](fmt::Display) writes.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Miss {
-    /// The limits of another tier apply.
+#[non_exhaustive]
+pub enum Mismatch<D> {
+    /// Another tier of the same descriptor applies, or none.
     Tier,
-    /// The request's entry also matches the node `by`, which comes first.
-    Hidden { entry: u32, by: u32 },
-    /// The request has no entry for this descriptor.
-    Missing,
-    /// The request has a further entry.
-    Deeper { entry: u32 },
-    /// The value of the request's entry is another one.
-    Value { entry: u32 },
-    /// The key of the request's entry is another one.
-    Key { entry: u32 },
+    /// Another descriptor matches the entry too, and comes first: it is exact, or it is the first wildcard.
+    Hidden {
+        /// The index of the request's entry.
+        entry: usize,
+        /// The other descriptor.
+        by: D,
+    },
+    /// The request has no further entry, but the rule needs one.
+    Missing {
+        /// The descriptor of that entry.
+        wanted: D,
+    },
+    /// The request has more entries than the rule.
+    Deeper {
+        /// The index of the request's first entry that the rule does not have.
+        entry: usize,
+    },
+    /// The request's entry has another value.
+    Value {
+        /// The index of the request's entry.
+        entry: usize,
+        /// The descriptor with the rule's value.
+        wanted: D,
+    },
+    /// The request's entry has another key.
+    Key {
+        /// The index of the request's entry.
+        entry: usize,
+        /// The descriptor with the rule's key.
+        wanted: D,
+    },
+}
+
+/// A descriptor of a file: its key, and its value if it has one.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FileEntry<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// The value or the wildcard.
+    pub value: Option<&'a str>,
+}
+
+impl<D> Mismatch<D> {
+    /// Returns the reason in one word, which stays the same in later versions.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Tier => "tier",
+            Self::Hidden { .. } => "hidden",
+            Self::Missing { .. } => "missing",
+            Self::Deeper { .. } => "deeper",
+            Self::Value { .. } => "value",
+            Self::Key { .. } => "key",
+        }
+    }
+
+    /// Replaces the names of descriptors.
+    pub(crate) fn map<E>(self, name: impl FnOnce(D) -> E) -> Mismatch<E> {
+        match self {
+            Self::Tier => Mismatch::Tier,
+            Self::Hidden { entry, by } => Mismatch::Hidden { entry, by: name(by) },
+            Self::Missing { wanted } => Mismatch::Missing { wanted: name(wanted) },
+            Self::Deeper { entry } => Mismatch::Deeper { entry },
+            Self::Value { entry, wanted } => Mismatch::Value { entry, wanted: name(wanted) },
+            Self::Key { entry, wanted } => Mismatch::Key { entry, wanted: name(wanted) },
+        }
+    }
+}
+
+impl fmt::Display for Mismatch<FileEntry<'_>> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Tier => f.write_str("another tier applies"),
+            Self::Hidden { entry, by: FileEntry { key, value } } => {
+                write!(f, "entry {} belongs to the descriptor with key {key:?}", entry + 1)?;
+                match value {
+                    Some(value) => write!(f, " and value {value:?}, which comes first"),
+                    None => f.write_str(", which comes first"),
+                }
+            }
+            Self::Missing { wanted } => {
+                write!(f, "the request has no further entry, and the rule needs {:?}", wanted.key)
+            }
+            Self::Deeper { entry } => write!(f, "the request has more entries: {} is one too many", entry + 1),
+            Self::Value { entry, wanted } => {
+                write!(f, "the value of entry {} is not {:?}", entry + 1, wanted.value.unwrap_or_default())
+            }
+            Self::Key { entry, wanted } => write!(f, "the key of entry {} is not {:?}", entry + 1, wanted.key),
+        }
+    }
 }
 
 /// Rules that do not apply, all for the same reason.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Missed {
-    /// The descriptor at which they fail.
-    pub(crate) node: u32,
     pub(crate) rules: FoundRules,
-    pub(crate) miss: Miss,
+    pub(crate) why: Mismatch<u32>,
 }
 
 /// The nodes of a tree by level.
@@ -55,11 +137,10 @@ impl<'t> Levels<'t> {
     }
 
     /// Adds all rules of a node and of the nodes below it.
-    fn add_all(&self, (at, node): (u32, &TreeNode), miss: Miss, to: &mut Vec<Missed>) {
-        // A file has a bounded number of levels.
+    fn add_all(&self, node: &TreeNode, why: Mismatch<u32>, to: &mut Vec<Missed>) {
         let mut waiting = vec![node];
         while let Some(node) = waiting.pop() {
-            to.extend(rules_of(node).map(|rules| Missed { node: at, rules, miss }));
+            to.extend(rules_of(node).map(|rules| Missed { rules, why }));
             let below = waiting.len();
             waiting.extend(self.at(node.below).map(|(_, node)| node));
             // The first child is next.
@@ -83,48 +164,46 @@ impl Tree {
         let Some(end) = entries.len().checked_sub(1) else { return missed };
         let levels = Levels::of(self);
         let mut level = 0;
-        for (index, (entry, &(key, value))) in (0..).zip(entries).enumerate() {
+        for (entry, &(key, value)) in entries.iter().enumerate() {
             let found = self.step(level, key, value);
-            if let Some((at, node)) = found
-                && index < end
-            {
-                let miss = Miss::Deeper { entry: entry + 1 };
-                missed.extend(rules_of(node).map(|rules| Missed { node: at, rules, miss }));
+            if let Some((_, node)) = found.filter(|_| entry < end) {
+                let why = Mismatch::Deeper { entry: entry + 1 };
+                missed.extend(rules_of(node).map(|rules| Missed { rules, why }));
                 if self.levels.get(node.below as usize).is_some() {
                     level = node.below;
                     continue;
                 }
             }
-            if let Some((at, node)) = found
-                && index == end
-            {
+            if let Some((_, node)) = found.filter(|_| entry == end) {
                 let applies = self.find(entries, tier);
                 let others = rules_of(node).filter(|rules| *rules != applies);
-                missed.extend(others.map(|rules| Missed { node: at, rules, miss: Miss::Tier }));
-                levels.at(node.below).for_each(|child| levels.add_all(child, Miss::Missing, &mut missed));
+                missed.extend(others.map(|rules| Missed { rules, why: Mismatch::Tier }));
+                for (wanted, child) in levels.at(node.below) {
+                    levels.add_all(child, Mismatch::Missing { wanted }, &mut missed);
+                }
             }
-            for (at, node) in levels.at(level).filter(|(at, _)| found.is_none_or(|(found, _)| found != *at)) {
-                let miss = match found {
-                    _ if !fits(&node.key, key) => Miss::Key { entry },
-                    _ if !node.value.as_ref().is_none_or(|wanted| fits(wanted, value)) => {
-                        Miss::Value { entry }
-                    }
-                    Some((by, _)) => Miss::Hidden { entry, by },
-                    // The search finds a descriptor if one matches.
-                    None => Miss::Value { entry },
+            let found = found.map(|(found, _)| found);
+            for (wanted, node) in levels.at(level).filter(|(at, _)| found != Some(*at)) {
+                let is_value = node.value.as_ref().is_none_or(|wanted| fits(wanted, value));
+                let why = match found {
+                    _ if !fits(&node.key, key) => Mismatch::Key { entry, wanted },
+                    Some(by) if is_value => Mismatch::Hidden { entry, by },
+                    // If no descriptor was found, none matches.
+                    _ => Mismatch::Value { entry, wanted },
                 };
-                levels.add_all((at, node), miss, &mut missed);
+                levels.add_all(node, why, &mut missed);
             }
             break;
         }
         missed.retain(|missed| !missed.rules.rules().is_empty());
-        missed.sort_by_key(|missed| missed.miss);
+        missed.sort_by_key(|missed| missed.why);
         missed
     }
 
     /// Returns the key and the value of a node.
-    pub(crate) fn pair(&self, node: u32) -> (&str, Option<&str>) {
-        self.nodes.get(node as usize).map_or(("", None), |node| (&node.key, node.value.as_deref()))
+    pub(crate) fn entry(&self, node: u32) -> FileEntry<'_> {
+        let entry = |node: &'_ TreeNode| FileEntry { key: &node.key, value: node.value.as_deref() };
+        self.nodes.get(node as usize).map_or(FileEntry { key: "", value: None }, entry)
     }
 }
 
