@@ -1,12 +1,12 @@
 //! Matches random requests with a random tree of rules. The result must equal that of a walk that follows the
-//! specification.
+//! specification, and an explanation must list it.
 
 #![no_main]
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use tollgate_testing::naive::{Entry, find, valid_entries, yaml};
-use tollgate::rules::{Config, Domain};
+use tollgate::rules::{Config, Descriptor, Domain, Rules};
 
 /// The texts have few letters, so that many of them are equal.
 fn text(bytes: &mut Unstructured<'_>, letters: &[char]) -> Result<String> {
@@ -66,6 +66,7 @@ impl Arbitrary<'_> for Case {
 fuzz_target!(|case: Case| {
     let text = yaml(&case.entries);
     let config = Config::from_yaml("fuzz", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let rules = Rules::builder().load([config.clone()]).expect("the rules need no server");
     let domain = Domain::merge([config], false).expect("one file cannot clash with itself").remove(0);
     for (request, tier) in &case.requests {
         let request: Vec<(&str, &str)> = request.iter().map(|(key, value)| (&**key, &**value)).collect();
@@ -73,5 +74,11 @@ fuzz_target!(|case: Case| {
         let name = found.first().map(|rule| rule.name.to_string());
         assert_eq!(name, find(&case.entries, &request, tier.as_deref()), "{request:?} {tier:?}\n{text}");
         assert!(found.len() <= 1);
+        let descriptor = Descriptor::new(&request);
+        let descriptor = tier.as_deref().map_or(descriptor, |tier| descriptor.tier(tier));
+        let explanation = rules.explain("d", &[descriptor], 1);
+        let applies = explanation.rules().find(|one| one.reason().applies());
+        assert_eq!(applies.map(|one| &*one.rule().name), found.first().map(|rule| &*rule.name), "{text}");
+        assert!(explanation.rules().count() + explanation.others() == domain.rules().len(), "{text}");
     }
 });

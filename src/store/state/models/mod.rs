@@ -97,6 +97,36 @@ fn weighted_charge_is_all_or_nothing() {
     });
 }
 
+/// Two requests of a class that may use one of two units, and then a request that may use both.
+fn two_of_a_class(charge: fn(&Shared<Gcra>) -> bool) {
+    let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
+    let (a, b) = both(&shared, charge, charge);
+    assert!(a ^ b, "one of two leaves the unit of the other class");
+    assert!(shared.check(1), "the other class finds its unit");
+}
+
+#[test]
+fn racing_classes_leave_their_headroom() {
+    model(|| {
+        two_of_a_class(|Shared { algorithm, state, clock }| {
+            let action = Action::Apply(Operation::CheckKeeping { headroom: 1 });
+            state.apply(&Request { algorithm, action, now_ns: clock.now(), cost: 1 }).unwrap().is_allowed()
+        });
+    });
+}
+
+/// The control peeks at the cost and the headroom, and charges the cost in a step of its own.
+#[test]
+#[should_panic(expected = "one of two leaves the unit of the other class")]
+fn control_peek_before_charge_uses_the_headroom() {
+    model(|| {
+        two_of_a_class(|shared| {
+            let fits = shared.state.peek(&shared.algorithm, shared.clock.now(), 2).unwrap().is_allowed();
+            fits && shared.check(1)
+        });
+    });
+}
+
 /// A window turns while two threads count on both sides of the boundary. The limit is 2 in any 10 ns, by strict counts.
 fn count_around_boundary<A: Algorithm>(algorithm: A, charge: fn(&Shared<A>, u64) -> bool) {
     let shared = Shared::new(algorithm, 0);
